@@ -1,0 +1,55 @@
+"""The cc_* rules of this project: ours, with our warnings as errors."""
+
+# Generated messages and system headers are not compiled with these.
+MR_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-parameter",
+    # g++ 12 raises it falsely on "text" + std::to_string(i).
+    "-Wno-restrict",
+    # `includes` reaches us as -isystem; this finds the public headers as ours.
+    "-iquote",
+    "include",
+]
+
+_PUBLIC = ["//visibility:public"]
+
+def mr_cc_library(name, copts = [], visibility = _PUBLIC, **kwargs):
+    native.cc_library(
+        name = name,
+        copts = MR_COPTS + copts,
+        visibility = visibility,
+        **kwargs
+    )
+
+def mr_cc_binary(name, copts = [], visibility = _PUBLIC, **kwargs):
+    native.cc_binary(
+        name = name,
+        copts = MR_COPTS + copts,
+        visibility = visibility,
+        **kwargs
+    )
+
+def mr_cc_test(name, copts = [], deps = [], data = [], size = "small", linkstatic = True, **kwargs):
+    """A GoogleTest program. Tests of concurrent code carry tags = ["tsan"]."""
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = MR_COPTS + copts,
+        data = data + ["//third_party:sanitizers/tsan.supp"],
+        linkstatic = linkstatic,
+        deps = deps + ["//third_party:gtest_main"],
+        **kwargs
+    )
+
+def mr_cc_fuzz(name, copts = [], linkopts = [], tags = [], **kwargs):
+    """A libFuzzer program (LLVMFuzzerTestOneInput); built by --config=fuzz only."""
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        copts = MR_COPTS + copts,
+        linkopts = linkopts + ["-fsanitize=fuzzer"],
+        tags = tags + ["fuzz", "manual"],
+        **kwargs
+    )
