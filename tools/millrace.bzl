@@ -8,9 +8,10 @@ MR_COPTS = [
     "-Wno-unused-parameter",
     # g++ 12 raises it falsely on "text" + std::to_string(i).
     "-Wno-restrict",
-    # `includes` reaches us as -isystem; this finds the public headers as ours.
-    "-iquote",
-    "include",
+    # For "millrace/x.h". Not the library's `includes`, which would make the public
+    # headers system headers, and their warnings vanish.
+    "-Iinclude",
+    "-I$(GENDIR)/include",
 ]
 
 _PUBLIC = ["//visibility:public"]

@@ -34,7 +34,7 @@ def _cuda_objects_impl(ctx):
         obj = ctx.actions.declare_file("_objs/%s/%s.o" % (ctx.label.name, src.basename[:-3]))
         ctx.actions.run(
             executable = CUDA_HOME + "/bin/nvcc",
-            arguments = ["-c", src.path, "-o", obj.path, "-I", ".", args],
+            arguments = ["-c", src.path, "-o", obj.path, "-I", ".", "-I", "include", args],
             inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = headers),
             outputs = [obj],
             mnemonic = "CudaCompile",
