@@ -16,10 +16,13 @@ MR_COPTS = [
 
 _PUBLIC = ["//visibility:public"]
 
-def mr_cc_library(name, copts = [], visibility = _PUBLIC, **kwargs):
+# Libraries are linked statically: a shared object beside each archive would want
+# every file compiled a second time.
+def mr_cc_library(name, copts = [], visibility = _PUBLIC, linkstatic = True, **kwargs):
     native.cc_library(
         name = name,
         copts = MR_COPTS + copts,
+        linkstatic = linkstatic,
         visibility = visibility,
         **kwargs
     )

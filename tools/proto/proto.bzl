@@ -1,16 +1,10 @@
-"""C++ from .proto files with the system's protoc: one action per file, run once."""
+"""C++ from .proto files with the system's protoc: one run of it for a target."""
 
 def cc_protos(name, srcs, deps = [], visibility = None):
     """A cc_library of the generated messages; headers are included by workspace path."""
     hdrs, ccs = [], []
     for src in srcs:
         base = src[:-len(".proto")]
-        native.genrule(
-            name = name + "_" + base + "_gen",
-            srcs = [src] + [d + "_srcs" for d in deps],
-            outs = [base + ".pb.h", base + ".pb.cc"],
-            cmd = "/usr/bin/protoc -I. --cpp_out=$(GENDIR) $(location %s)" % src,
-        )
         hdrs.append(base + ".pb.h")
         ccs.append(base + ".pb.cc")
     native.filegroup(
@@ -18,11 +12,20 @@ def cc_protos(name, srcs, deps = [], visibility = None):
         srcs = srcs + [d + "_srcs" for d in deps],
         visibility = visibility,
     )
+    native.genrule(
+        name = name + "_gen",
+        srcs = srcs + [d + "_srcs" for d in deps],
+        outs = hdrs + ccs,
+        cmd = "/usr/bin/protoc -I. --cpp_out=$(GENDIR) " +
+              " ".join(["$(location %s)" % src for src in srcs]),
+    )
     native.cc_library(
         name = name,
         srcs = ccs,
         hdrs = hdrs,
         copts = ["-Wno-unused-parameter"],
+        # No shared object, for which every file would be compiled a second time.
+        linkstatic = True,
         visibility = visibility,
         deps = deps + ["//third_party:protobuf"],
     )
