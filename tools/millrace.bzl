@@ -16,13 +16,10 @@ MR_COPTS = [
 
 _PUBLIC = ["//visibility:public"]
 
-# Libraries are linked statically: a shared object beside each archive would want
-# every file compiled a second time.
-def mr_cc_library(name, copts = [], visibility = _PUBLIC, linkstatic = True, **kwargs):
+def mr_cc_library(name, copts = [], visibility = _PUBLIC, **kwargs):
     native.cc_library(
         name = name,
         copts = MR_COPTS + copts,
-        linkstatic = linkstatic,
         visibility = visibility,
         **kwargs
     )
@@ -35,14 +32,14 @@ def mr_cc_binary(name, copts = [], visibility = _PUBLIC, **kwargs):
         **kwargs
     )
 
-def mr_cc_test(name, copts = [], deps = [], data = [], size = "small", linkstatic = True, **kwargs):
+def mr_cc_test(name, copts = [], deps = [], data = [], size = "small", **kwargs):
     """A GoogleTest program. Tests of concurrent code carry tags = ["tsan"]."""
     native.cc_test(
         name = name,
         size = size,
         copts = MR_COPTS + copts,
         data = data + ["//third_party:sanitizers/tsan.supp"],
-        linkstatic = linkstatic,
+        linkstatic = True,
         deps = deps + ["//third_party:gtest_main"],
         **kwargs
     )

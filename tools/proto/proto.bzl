@@ -24,8 +24,6 @@ def cc_protos(name, srcs, deps = [], visibility = None):
         srcs = ccs,
         hdrs = hdrs,
         copts = ["-Wno-unused-parameter"],
-        # No shared object, for which every file would be compiled a second time.
-        linkstatic = True,
         visibility = visibility,
         deps = deps + ["//third_party:protobuf"],
     )
