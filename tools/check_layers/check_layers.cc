@@ -1,0 +1,38 @@
+// check_layers [ROOT]: prints every include that breaks the picture of the layers and every
+// registration that nobody calls; exit code 0 when there is none, 1 when there is, 2 when
+// the tree cannot be read.
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tools/check_layers/layers.h"
+
+int main(int argc, char** argv) {
+  namespace layers = millrace::layers;
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: check_layers [ROOT]\n");
+    return 2;
+  }
+  // `bazel run` says where the workspace is.
+  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
+  const std::string root = argc == 2 ? argv[1] : workspace != nullptr ? workspace : ".";
+
+  layers::Tree tree;
+  std::string error;
+  if (!layers::ReadTree(root, tree, error)) {
+    std::fprintf(stderr, "check_layers: %s\n", error.c_str());
+    return 2;
+  }
+  if (tree.empty()) {
+    std::fprintf(stderr, "check_layers: no sources under %s\n", root.c_str());
+    return 2;
+  }
+  const std::vector<layers::Violation> violations = layers::CheckTree(tree);
+  for (const layers::Violation& violation : violations) {
+    std::printf("%s\n", layers::ToString(violation).c_str());
+  }
+  std::printf("check_layers: %zu files, %zu violations\n", tree.size(), violations.size());
+  return violations.empty() ? 0 : 1;
+}

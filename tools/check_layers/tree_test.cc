@@ -1,0 +1,37 @@
+// The sources of this workspace keep to the picture of the layers.
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tools/check_layers/layers.h"
+
+namespace millrace::layers {
+namespace {
+
+// A file among the test's data is a link (or a link to a link) into the workspace.
+std::string WorkspaceRoot() {
+  return std::filesystem::canonical("WORKSPACE").parent_path().string();
+}
+
+TEST(TreeTest, EverySourceKeepsToTheLayers) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  ASSERT_TRUE(tree.count("tools/check_layers/layers.cc")) << "this is not the workspace";
+  for (const Violation& violation : CheckTree(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, AMissingFolderIsAnErrorAndNotAnEmptyTree) {
+  Tree tree;
+  std::string error;
+  EXPECT_FALSE(ReadTree(WorkspaceRoot() + "/no_such_folder", tree, error));
+  EXPECT_NE(error.find("no_such_folder"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace millrace::layers
