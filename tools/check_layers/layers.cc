@@ -64,9 +64,11 @@ constexpr const char* kOuter[] = {"training", "data", "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.
-constexpr std::initializer_list<std::string_view> kLibraries = {
+constexpr std::string_view kLibraries[] = {
     "absl/",   "benchmark/", "dnnl.hpp", "gmock/",   "google/protobuf/", "grpc/",
     "grpcpp/", "gtest/",     "isa-l/",   "leveldb/", "nlohmann/",        "spdlog/"};
+
+constexpr std::string_view kGrpc[] = {"grpc/", "grpcpp/"};
 
 std::string_view FolderOf(std::string_view path) {
   if (path.substr(0, 9) == "millrace/") return "include";
@@ -102,8 +104,9 @@ bool IsTestCode(std::string_view path) {
   return name.starts_with("test_") || name.starts_with("testing.");
 }
 
-bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view> starts) {
-  return std::any_of(starts.begin(), starts.end(),
+template <typename Starts>
+bool StartsWithAny(std::string_view text, const Starts& starts) {
+  return std::any_of(std::begin(starts), std::end(starts),
                      [text](std::string_view start) { return text.starts_with(start); });
 }
 
@@ -229,8 +232,7 @@ std::string JudgeSystemInclude(std::string_view path, const Include& include) {
       !include.path.starts_with("absl/")) {
     return "public headers may include the standard library, Abseil and each other only";
   }
-  if (StartsWithAny(include.path, {"grpc/", "grpcpp/"}) &&
-      !path.starts_with("distributed_runtime/grpc/")) {
+  if (StartsWithAny(include.path, kGrpc) && !path.starts_with("distributed_runtime/grpc/")) {
     return "only distributed_runtime/grpc may include gRPC";
   }
   if (include.path.starts_with("google/protobuf/") && (folder == "include" || folder == "base")) {
