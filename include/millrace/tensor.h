@@ -1,0 +1,168 @@
+// A tensor: element type, shape, and a share of a buffer.
+#ifndef MILLRACE_TENSOR_H_
+#define MILLRACE_TENSOR_H_
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/dtype.h"
+#include "millrace/ref_ptr.h"
+#include "millrace/shape.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+class Allocator;
+
+// Names something that lives on one device between steps (a variable, a queue).
+struct ResourceHandle {
+  std::string device;
+  std::string container;
+  std::string name;
+  uint64_t hash_code = 0;  // of the C++ type; meaningful only on the device that made it
+  std::string type_name;
+  std::vector<std::pair<DataType, PartialShape>> dtypes_and_shapes;
+
+  std::string DebugString() const;
+};
+
+// Which memory a buffer lies in. Host code may touch kHost and kPinned only.
+enum class MemorySpace : uint8_t { kHost, kPinned, kDevice };
+
+// A block of memory that tensors share. The subclass that an allocator hands out knows
+// how to give the block back. Thread-safe in its reference count only.
+class Buffer : public RefCounted {
+ public:
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }  // usable bytes
+  MemorySpace space() const { return space_; }
+
+ protected:
+  Buffer(void* data, std::size_t size, MemorySpace space)
+      : data_(data), size_(size), space_(space) {}
+  void* data_;
+  std::size_t size_;
+  MemorySpace space_;
+};
+
+// Copies share the buffer; a tensor handed to others must be treated as read-only unless
+// it is known to be the only owner. Not synchronised: one thread may write a Tensor
+// object at a time.
+class Tensor {
+ public:
+  // Not initialised: dtype kInvalid, shape [0].
+  Tensor() : shape_({0}) {}
+  // Memory from the process's host allocator; plain elements are NOT set to zero, strings
+  // and handles are empty. Aborts when out of memory: kernels use the allocating calls of
+  // their context, which return ResourceExhausted instead.
+  Tensor(DataType dtype, const Shape& shape);
+  Tensor(Allocator* allocator, DataType dtype, const Shape& shape);
+  // Adopts a share of `buffer`; elements start at `data`, which must lie inside it.
+  Tensor(DataType dtype, const Shape& shape, RefPtr<Buffer> buffer, void* data)
+      : shape_(shape), dtype_(dtype), buffer_(std::move(buffer)), data_(data) {}
+
+  // Like the allocating constructor, with ResourceExhausted instead of an abort.
+  static StatusOr<Tensor> Allocate(Allocator* allocator, DataType dtype, const Shape& shape);
+
+  template <typename T>
+  static Tensor Scalar(T value) {
+    Tensor t(DataTypeOf<T>(), Shape());
+    t.data<T>()[0] = std::move(value);
+    return t;
+  }
+  // A tensor of `shape` (by default one axis) with the given elements in row-major order;
+  // the sizes must agree.
+  template <typename T>
+  static Tensor FromValues(std::span<const T> values, const Shape& shape) {
+    assert(static_cast<int64_t>(values.size()) == shape.num_elements());
+    Tensor t(DataTypeOf<T>(), shape);
+    T* out = t.data<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+    return t;
+  }
+  template <typename T>
+  static Tensor FromValues(std::initializer_list<T> values) {
+    return FromValues<T>(std::span<const T>(values.begin(), values.size()),
+                         Shape({static_cast<int64_t>(values.size())}));
+  }
+  template <typename T>
+  static Tensor FromValues(std::initializer_list<T> values, const Shape& shape) {
+    return FromValues<T>(std::span<const T>(values.begin(), values.size()), shape);
+  }
+  static Tensor String(std::string_view value);
+
+  DataType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int i) const { return shape_.dim(i); }
+  int64_t num_elements() const { return shape_.num_elements(); }
+  // Bytes of all elements; for strings the size of the string objects, not of their text.
+  std::size_t num_bytes() const { return num_elements() * DataTypeSize(dtype_); }
+
+  // True once it has a type and, unless it has no elements, a buffer.
+  bool IsInitialized() const {
+    return dtype_ != DataType::kInvalid && (data_ != nullptr || num_elements() == 0);
+  }
+
+  // Elements in row-major order. T must be the C++ type of dtype().
+  template <typename T>
+  T* data() {
+    assert(DataTypeOf<T>() == dtype_);
+    return static_cast<T*>(data_);
+  }
+  template <typename T>
+  const T* data() const {
+    assert(DataTypeOf<T>() == dtype_);
+    return static_cast<const T*>(data_);
+  }
+  template <typename T>
+  std::span<T> flat() {
+    return {data<T>(), static_cast<std::size_t>(num_elements())};
+  }
+  template <typename T>
+  std::span<const T> flat() const {
+    return {data<T>(), static_cast<std::size_t>(num_elements())};
+  }
+  template <typename T>
+  const T& scalar() const {
+    assert(num_elements() == 1);
+    return data<T>()[0];
+  }
+  void* raw_data() const { return data_; }
+  Buffer* buffer() const { return buffer_.get(); }
+
+  // True if nobody else shares the buffer, so that it may be overwritten.
+  bool OwnsBufferAlone() const { return buffer_ && buffer_->RefCountIsOne(); }
+
+  // The same elements under another shape with as many elements (InvalidArgument if not).
+  StatusOr<Tensor> Reshaped(const Shape& shape) const;
+  // Rows [begin, end) of the first axis, sharing the buffer; rank must be at least 1 and
+  // the range valid.
+  Tensor Slice(int64_t begin, int64_t end) const;
+  // The same bytes as another type of equal element size.
+  Tensor BitcastTo(DataType dtype) const;
+  // A copy with a buffer of its own.
+  Tensor Clone() const;
+
+  // "Tensor<float [2,3]: 1 2 3 ...>" with at most `max_entries` values.
+  std::string DebugString(int max_entries = 10) const;
+
+ private:
+  Shape shape_;
+  DataType dtype_ = DataType::kInvalid;
+  RefPtr<Buffer> buffer_;
+  void* data_ = nullptr;
+};
+
+// True if dtype, shape and all elements are equal (bitwise for plain types).
+bool TensorsEqual(const Tensor& a, const Tensor& b);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TENSOR_H_
