@@ -1,0 +1,147 @@
+// The graph that every pass works on: nodes and edges with dense ids.
+#ifndef GRAPH_DATAFLOW_GRAPH_H_
+#define GRAPH_DATAFLOW_GRAPH_H_
+
+#include <memory>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/string_map.h"
+#include "millrace/dtype.h"
+#include "millrace/status.h"
+#include "ops/attr_map.h"
+#include "ops/op_registry.h"
+#include "proto/function.pb.h"
+#include "proto/versions.pb.h"
+
+namespace millrace {
+
+class Node;
+
+// dst_input and src_output are -1 on a control edge.
+struct Edge {
+  int id = -1;
+  Node* src = nullptr;
+  Node* dst = nullptr;
+  int src_output = -1;
+  int dst_input = -1;
+  bool IsControl() const { return dst_input < 0; }
+};
+inline constexpr int kControlSlot = -1;
+
+// Not synchronised; changed only through its graph.
+class Node {
+ public:
+  int id() const { return id_; }
+  const std::string& name() const { return name_; }
+  const OpInfo& op() const { return *op_; }
+  const std::string& type() const { return op_->def.name(); }
+  const AttrMap& attrs() const { return attrs_; }
+  AttrMap& mutable_attrs() { return attrs_; }
+  int num_inputs() const { return static_cast<int>(input_types_.size()); }
+  int num_outputs() const { return static_cast<int>(output_types_.size()); }
+  const std::vector<DataType>& input_types() const { return input_types_; }
+  const std::vector<DataType>& output_types() const { return output_types_; }
+  // Data edges in slot order first is NOT guaranteed; use Input(i) for a slot.
+  const std::vector<Edge*>& in_edges() const { return in_edges_; }
+  const std::vector<Edge*>& out_edges() const { return out_edges_; }
+  // The data edge into slot i, null if the slot is not connected.
+  const Edge* input_edge(int i) const { return input_slots_[i]; }
+
+  // As the user asked ("" = anywhere), and as the placer decided ("" = not placed yet).
+  const std::string& requested_device() const { return requested_device_; }
+  void set_requested_device(std::string device) { requested_device_ = std::move(device); }
+  const std::string& assigned_device() const { return assigned_device_; }
+  void set_assigned_device(std::string device) { assigned_device_ = std::move(device); }
+  // Where the node was made: "file.cc:12" of the C++ caller, "" if unknown.
+  const std::string& origin() const { return origin_; }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+  bool IsSource() const { return id_ == 0; }
+  bool IsSink() const { return id_ == 1; }
+  bool IsOp() const { return id_ > 1; }
+  bool is_stateful() const { return op_->def.is_stateful(); }
+
+ private:
+  friend class DataflowGraph;
+  int id_ = -1;
+  std::string name_;
+  const OpInfo* op_ = nullptr;
+  AttrMap attrs_;
+  std::vector<DataType> input_types_, output_types_;
+  std::vector<Edge*> in_edges_, out_edges_, input_slots_;
+  std::string requested_device_, assigned_device_, origin_;
+};
+
+// The functions of a graph, shared and immutable.
+using FunctionLibrary = std::shared_ptr<const pb::FunctionDefLibrary>;
+
+// Always holds _SOURCE (id 0) and _SINK (id 1), joined by edge 0. Ids are dense in order of
+// creation; a removed node or edge leaves a null slot. Not synchronised. Node and edge
+// pointers stay valid until removed; `ops` must outlive the graph.
+class DataflowGraph {
+ public:
+  explicit DataflowGraph(const OpRegistry* ops);
+  ~DataflowGraph();
+  DataflowGraph(const DataflowGraph&) = delete;
+  DataflowGraph& operator=(const DataflowGraph&) = delete;
+
+  // A deep copy with the same node and edge ids.
+  std::unique_ptr<DataflowGraph> Clone() const;
+
+  // Adds a node; defaults are filled, attributes validated and types expanded. InvalidArgument
+  // on bad attributes, NotFound on an unknown op, AlreadyExists ("is not unique") on a name.
+  StatusOr<Node*> AddNode(std::string_view name, std::string_view op, AttrMap attrs);
+  // InvalidArgument if slots do not exist, are taken, or types do not fit (a reference may
+  // feed a value, not the other way round).
+  StatusOr<Edge*> AddEdge(Node* src, int src_output, Node* dst, int dst_input);
+  // The existing edge if there is one already.
+  Edge* AddControlEdge(Node* src, Node* dst);
+  void RemoveEdge(Edge* edge);
+  // Also removes its edges.
+  void RemoveNode(Node* node);
+  // Joins roots to _SOURCE and leaves to _SINK again after edits.
+  void FixSourceAndSink();
+
+  Node* source() const { return nodes_[0].get(); }
+  Node* sink() const { return nodes_[1].get(); }
+  Node* FindNode(std::string_view name) const;  // null if absent
+  // Upper bounds of ids; slots may be null.
+  int num_node_ids() const { return static_cast<int>(nodes_.size()); }
+  int num_edge_ids() const { return static_cast<int>(edges_.size()); }
+  Node* node(int id) const { return nodes_[id].get(); }
+  const Edge* edge(int id) const { return edges_[id].get(); }
+  int num_nodes() const { return num_nodes_; }  // living, source and sink included
+  // Living op nodes (not source, sink) in id order: for (Node* n : graph.OpNodes()).
+  std::vector<Node*> OpNodes() const;
+  // "<prefix>/_<n>", never used in this graph.
+  std::string NewName(std::string_view prefix);
+
+  const OpRegistry& ops() const { return *ops_; }
+  const pb::VersionDef& versions() const { return versions_; }
+  pb::VersionDef* mutable_versions() { return &versions_; }
+  const FunctionLibrary& library() const { return library_; }
+  void set_library(FunctionLibrary library) { library_ = std::move(library); }
+
+ private:
+  const OpRegistry* const ops_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Edge>> edges_;
+  StringMap<Node*> by_name_;
+  int num_nodes_ = 0;
+  int next_name_ = 0;
+  pb::VersionDef versions_;
+  FunctionLibrary library_;
+};
+
+// The static input that feeds slot i as (node, output).
+struct OutputRef {
+  Node* node = nullptr;
+  int index = 0;
+};
+
+}  // namespace millrace
+
+#endif  // GRAPH_DATAFLOW_GRAPH_H_
