@@ -1,0 +1,95 @@
+// A worker as the session sees it: called directly in this process, or through a stub.
+// Plain structs on purpose: only the gRPC stub and service know the wire.
+#ifndef SESSION_WORKER_INTERFACE_H_
+#define SESSION_WORKER_INTERFACE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/notification.h"
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+#include "proto/config.pb.h"
+#include "proto/device_attributes.pb.h"
+#include "proto/cluster.pb.h"
+#include "proto/server.pb.h"
+#include "proto/step_stats.pb.h"
+
+namespace millrace {
+
+struct CallOptions {
+  Deadline deadline = kNoDeadline;
+  CancellationManager* cancellation = nullptr;  // cancelling it cancels the call
+};
+
+struct WorkerSessionOptions {
+  std::string session_handle;
+  bool isolate_session_state = false;
+  std::string master_task;
+  int64_t master_incarnation = 0;
+};
+
+struct RegisterGraphArgs {
+  std::string session_handle;
+  std::unique_ptr<DataflowGraph> graph;  // this worker's part, placed
+  pb::GraphOptions graph_options;
+  pb::ConfigProto config;
+  int64_t collective_graph_key = 0;
+};
+
+struct RunGraphArgs {
+  std::string session_handle;
+  std::string graph_handle;
+  int64_t step_id = 0;
+  std::vector<std::pair<std::string, Tensor>> sends;  // rendezvous key, value
+  std::vector<std::string> recv_keys;
+  bool record_timeline = false;
+  bool record_costs = false;
+  bool record_partition_graphs = false;
+  bool is_partial = false;
+  bool is_last_partial = false;
+};
+
+struct RunGraphResult {
+  std::vector<Tensor> recvs;  // in the order of recv_keys
+  pb::StepStats step_stats;
+  std::vector<pb::GraphDef> partition_graphs;
+};
+
+// Thread-safe. Callbacks run on an engine thread or, for a local worker, possibly before the
+// call returns. Every call ends by its deadline (DeadlineExceeded) or cancellation.
+class WorkerInterface {
+ public:
+  using Done = std::function<void(Status)>;
+  virtual ~WorkerInterface() = default;
+
+  virtual void GetStatusAsync(const CallOptions& options,
+                              std::vector<pb::DeviceAttributes>* devices, Done done) = 0;
+  virtual void CreateSessionAsync(const CallOptions& options, const WorkerSessionOptions& session,
+                                  Done done) = 0;
+  virtual void DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
+                                  Done done) = 0;
+  virtual void RegisterGraphAsync(const CallOptions& options, RegisterGraphArgs args,
+                                  std::string* graph_handle, Done done) = 0;
+  virtual void DeregisterGraphAsync(const CallOptions& options, const std::string& session_handle,
+                                    const std::string& graph_handle, Done done) = 0;
+  // `args` and `result` must stay valid until `done`.
+  virtual void RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
+                             RunGraphResult* result, Done done) = 0;
+  virtual void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) = 0;
+  virtual void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
+                               Done done) = 0;
+  // The value of `key` in step `step_id` at this worker (the sender).
+  using RecvDone = std::function<void(const Status&, const Tensor&, bool is_dead)>;
+  virtual void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
+                               RecvDone done) = 0;
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_WORKER_INTERFACE_H_
