@@ -308,6 +308,7 @@ struct Mention {
   std::string name;
   int line = 0;
   bool declares = false;
+  bool indented = false;  // as members of a class are, and functions of a namespace are not
 };
 
 // Every RegisterX of `code`.
@@ -339,7 +340,10 @@ std::vector<Mention> RegistrationsIn(std::string_view code) {
     const bool names_type = !called && (before == "class" || before == "struct" ||
                                         before == "using" || before == "enum");
     if (names_type) continue;
-    mentions.push_back({std::string(code.substr(start, end - start)), line, declares});
+    const size_t newline = code.rfind('\n', start);
+    const size_t line_start = newline == std::string_view::npos ? 0 : newline + 1;
+    const bool indented = std::isspace(static_cast<unsigned char>(code[line_start])) != 0;
+    mentions.push_back({std::string(code.substr(start, end - start)), line, declares, indented});
   }
   return mentions;
 }
@@ -399,7 +403,7 @@ std::vector<Violation> CheckRegistrations(const Tree& tree) {
     for (const Mention& mention : RegistrationsIn(CodeOf(text))) {
       if (!mention.declares) {
         used.insert(mention.name);
-      } else if (IsHeader(path)) {
+      } else if (IsHeader(path) && !mention.indented) {
         declared.insert(
             {mention.name, {path, mention.line, mention.name + " is declared and never called"}});
       }

@@ -35,7 +35,7 @@ std::set<std::string> AllowedFolders(std::string_view folder);
 //  - <google/protobuf/...> below tensor/, where only proto/ knows it.
 std::vector<Violation> CheckIncludes(const Tree& tree);
 
-// Every RegisterX function that a header declares and no code of the product calls or
+// Every RegisterX function (not method) that a header declares and no code of the product calls or
 // lists: such a family of ops or kernels would be missing without a word. A test's call
 // does not count.
 std::vector<Violation> CheckRegistrations(const Tree& tree);

@@ -173,6 +173,13 @@ TEST(RegistrationsTest, OneThatIsOnlyDefinedIsReported) {
   EXPECT_EQ(ToString(found[0]), "kernels/matmul.h:3: RegisterMatMul is declared and never called");
 }
 
+TEST(RegistrationsTest, AMethodIsNobodysRegistration) {
+  EXPECT_TRUE(CheckRegistrations({{"base/cancellation.h",
+                                   "class Manager {\n public:\n"
+                                   "  bool RegisterCallback(Token token);\n};\n"}})
+                  .empty());
+}
+
 TEST(RegistrationsTest, ACallOfATestDoesNotCount) {
   EXPECT_EQ(CheckRegistrations({
                                    {"kernels/matmul.h", "void RegisterMatMul(Registry& r);\n"},
