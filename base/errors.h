@@ -37,14 +37,12 @@ bool IsDerived(const Status& status);
 
 namespace errors {
 
-#define MR_ERROR_MAKER(Name, Code)                                   \
-  template <typename... Args>                                        \
-  Status Name(const Args&... args) {                                 \
-    return MakeStatus(StatusCode::Code, StrCat(args...));            \
-  }                                                                  \
-  inline bool Is##Name(const Status& status) {                       \
-    return status.code() == StatusCode::Code;                        \
-  }
+#define MR_ERROR_MAKER(Name, Code)                        \
+  template <typename... Args>                             \
+  Status Name(const Args&... args) {                      \
+    return MakeStatus(StatusCode::Code, StrCat(args...)); \
+  }                                                       \
+  inline bool Is##Name(const Status& status) { return status.code() == StatusCode::Code; }
 MR_ERROR_MAKER(Cancelled, kCancelled)
 MR_ERROR_MAKER(Unknown, kUnknown)
 MR_ERROR_MAKER(InvalidArgument, kInvalidArgument)

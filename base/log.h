@@ -19,20 +19,19 @@ void SetLogLevel(LogLevel level);
 void SetLogTask(std::string task);
 void LogLine(LogLevel level, std::source_location where, std::string_view text);
 
-#define MR_LOG(level, ...)                                                          \
-  do {                                                                              \
-    if (::millrace::LogEnabled(::millrace::LogLevel::level)) {                      \
-      ::millrace::LogLine(::millrace::LogLevel::level,                              \
-                          ::std::source_location::current(),                        \
-                          ::millrace::StrCat(__VA_ARGS__));                         \
-    }                                                                               \
+#define MR_LOG(level, ...)                                                                \
+  do {                                                                                    \
+    if (::millrace::LogEnabled(::millrace::LogLevel::level)) {                            \
+      ::millrace::LogLine(::millrace::LogLevel::level, ::std::source_location::current(), \
+                          ::millrace::StrCat(__VA_ARGS__));                               \
+    }                                                                                     \
   } while (0)
 
 // Ends the process: only for broken invariants of our own code.
 [[noreturn]] void Fatal(std::source_location where, std::string_view text);
-#define MR_CHECK(condition)                                                          \
-  do {                                                                               \
-    if (!(condition)) [[unlikely]]                                                   \
+#define MR_CHECK(condition)                                                              \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]]                                                       \
       ::millrace::Fatal(::std::source_location::current(), "check failed: " #condition); \
   } while (0)
 

@@ -6,10 +6,11 @@
 
 #include "millrace/status.h"
 
-#define MR_RETURN_IF_ERROR(expr)                             \
-  do {                                                       \
-    ::millrace::Status mr_status_ = (expr);                  \
-    if (!mr_status_.ok()) [[unlikely]] return mr_status_;    \
+#define MR_RETURN_IF_ERROR(expr)            \
+  do {                                      \
+    ::millrace::Status mr_status_ = (expr); \
+    if (!mr_status_.ok()) [[unlikely]]      \
+      return mr_status_;                    \
   } while (0)
 
 #define MR_CONCAT_IMPL_(a, b) a##b
@@ -18,9 +19,10 @@
 // MR_ASSIGN_OR_RETURN(auto x, MakeX()): x is the value, or the caller gets the error.
 #define MR_ASSIGN_OR_RETURN(lhs, expr) \
   MR_ASSIGN_OR_RETURN_IMPL_(MR_CONCAT_(mr_or_, __LINE__), lhs, expr)
-#define MR_ASSIGN_OR_RETURN_IMPL_(var, lhs, expr)                 \
-  auto var = (expr);                                              \
-  if (!var.ok()) [[unlikely]] return std::move(var).status();     \
+#define MR_ASSIGN_OR_RETURN_IMPL_(var, lhs, expr) \
+  auto var = (expr);                              \
+  if (!var.ok()) [[unlikely]]                     \
+    return std::move(var).status();               \
   lhs = std::move(var).value()
 
 #endif  // BASE_STATUS_MACROS_H_

@@ -14,7 +14,8 @@ namespace strings_internal {
 void Append(std::string* out, std::string_view v);
 void Append(std::string* out, char v);
 void Append(std::string* out, bool v);  // "true" / "false"
-void Append(std::string* out, double v);  // shortest text that reads back as a float/double ("%g"-like)
+void Append(std::string* out,
+            double v);  // shortest text that reads back as a float/double ("%g"-like)
 void Append(std::string* out, float v);
 void AppendSigned(std::string* out, int64_t v);
 void AppendUnsigned(std::string* out, uint64_t v);

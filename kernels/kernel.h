@@ -25,7 +25,11 @@ class KernelConstruction {
   KernelConstruction(Device* device, const OpInfo* op, std::string_view node_name,
                      const AttrMap* attrs, std::span<const DataType> input_types,
                      std::span<const DataType> output_types)
-      : device_(device), op_(op), name_(node_name), attrs_(attrs), input_types_(input_types),
+      : device_(device),
+        op_(op),
+        name_(node_name),
+        attrs_(attrs),
+        input_types_(input_types),
         output_types_(output_types) {}
 
   Device* device() const { return device_; }

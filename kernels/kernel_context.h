@@ -14,16 +14,16 @@
 
 namespace millrace {
 
-class Rendezvous;           // rendezvous/rendezvous.h
-class CollectiveExecutor;   // collective/collective_executor.h
-class FunctionRunner;       // kernels/function_runner.h
+class Rendezvous;          // rendezvous/rendezvous.h
+class CollectiveExecutor;  // collective/collective_executor.h
+class FunctionRunner;      // kernels/function_runner.h
 
 // One value on an edge: a tensor, or a reference to a variable's tensor and its lock.
 struct EdgeValue {
   enum class Kind : uint8_t { kEmpty, kValue, kRef, kDead };
   Tensor value;
-  Tensor* ref = nullptr;     // kRef: lives in a variable's resource
-  Mutex* ref_mu = nullptr;   // kRef: guards *ref
+  Tensor* ref = nullptr;    // kRef: lives in a variable's resource
+  Mutex* ref_mu = nullptr;  // kRef: guards *ref
   Kind kind = Kind::kEmpty;
 
   void Clear() {

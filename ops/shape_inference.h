@@ -25,9 +25,9 @@ class InferenceContext {
  public:
   struct Input {
     PartialShape shape;
-    const Tensor* constant = nullptr;              // the value, if it is known statically
+    const Tensor* constant = nullptr;                 // the value, if it is known statically
     const PartialShape* constant_as_shape = nullptr;  // partial knowledge of a shape vector
-    const HandleShape* handle = nullptr;           // for resource inputs
+    const HandleShape* handle = nullptr;              // for resource inputs
   };
   InferenceContext(const pb::OpDef& def, const AttrMap& attrs, std::span<const Input> inputs,
                    int num_outputs);
@@ -64,11 +64,11 @@ class InferenceContext {
 };
 
 // Shared shape functions.
-Status UnchangedShape(InferenceContext& c);   // output 0 = input 0
-Status ScalarShape(InferenceContext& c);      // every output a scalar
+Status UnchangedShape(InferenceContext& c);  // output 0 = input 0
+Status ScalarShape(InferenceContext& c);     // every output a scalar
 Status UnknownShape(InferenceContext& c);
 Status NoOutputs(InferenceContext& c);
-Status BroadcastShape(InferenceContext& c);   // output 0 = broadcast of inputs 0 and 1
+Status BroadcastShape(InferenceContext& c);  // output 0 = broadcast of inputs 0 and 1
 StatusOr<PartialShape> BroadcastShapes(const PartialShape& a, const PartialShape& b);
 
 }  // namespace millrace

@@ -14,9 +14,9 @@
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
+#include "proto/cluster.pb.h"
 #include "proto/config.pb.h"
 #include "proto/device_attributes.pb.h"
-#include "proto/cluster.pb.h"
 #include "proto/server.pb.h"
 #include "proto/step_stats.pb.h"
 
@@ -79,8 +79,8 @@ class WorkerInterface {
   virtual void DeregisterGraphAsync(const CallOptions& options, const std::string& session_handle,
                                     const std::string& graph_handle, Done done) = 0;
   // `args` and `result` must stay valid until `done`.
-  virtual void RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
-                             RunGraphResult* result, Done done) = 0;
+  virtual void RunGraphAsync(const CallOptions& options, RunGraphArgs* args, RunGraphResult* result,
+                             Done done) = 0;
   virtual void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) = 0;
   virtual void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
                                Done done) = 0;

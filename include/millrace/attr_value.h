@@ -46,22 +46,22 @@ class AttrValue {
                    std::vector<PartialShape>, std::vector<Tensor>, std::vector<FunctionName>>;
 
   AttrValue() = default;
-  AttrValue(std::string v) : value_(std::move(v)) {}             // NOLINT
-  AttrValue(std::string_view v) : value_(std::string(v)) {}      // NOLINT
-  AttrValue(const char* v) : value_(std::string(v)) {}           // NOLINT
-  AttrValue(int64_t v) : value_(v) {}                            // NOLINT
-  AttrValue(int v) : value_(static_cast<int64_t>(v)) {}          // NOLINT
-  AttrValue(float v) : value_(v) {}                              // NOLINT
-  AttrValue(bool v) : value_(v) {}                               // NOLINT
-  AttrValue(DataType v) : value_(v) {}                           // NOLINT
-  AttrValue(PartialShape v) : value_(std::move(v)) {}            // NOLINT
-  AttrValue(const Shape& v) : value_(PartialShape(v)) {}         // NOLINT
-  AttrValue(Tensor v)                                            // NOLINT
+  AttrValue(std::string v) : value_(std::move(v)) {}         // NOLINT
+  AttrValue(std::string_view v) : value_(std::string(v)) {}  // NOLINT
+  AttrValue(const char* v) : value_(std::string(v)) {}       // NOLINT
+  AttrValue(int64_t v) : value_(v) {}                        // NOLINT
+  AttrValue(int v) : value_(static_cast<int64_t>(v)) {}      // NOLINT
+  AttrValue(float v) : value_(v) {}                          // NOLINT
+  AttrValue(bool v) : value_(v) {}                           // NOLINT
+  AttrValue(DataType v) : value_(v) {}                       // NOLINT
+  AttrValue(PartialShape v) : value_(std::move(v)) {}        // NOLINT
+  AttrValue(const Shape& v) : value_(PartialShape(v)) {}     // NOLINT
+  AttrValue(Tensor v)                                        // NOLINT
       : value_(std::make_shared<const Tensor>(std::move(v))) {}
-  AttrValue(FunctionName v)                                      // NOLINT
+  AttrValue(FunctionName v)  // NOLINT
       : value_(std::make_shared<const FunctionName>(std::move(v))) {}
-  AttrValue(AttrPlaceholder v) : value_(std::move(v)) {}         // NOLINT
-  AttrValue(EmptyList v) : value_(v) {}                          // NOLINT
+  AttrValue(AttrPlaceholder v) : value_(std::move(v)) {}  // NOLINT
+  AttrValue(EmptyList v) : value_(v) {}                   // NOLINT
   template <typename T>
   AttrValue(std::vector<T> v) {  // NOLINT
     if (v.empty()) {

@@ -88,10 +88,10 @@ bool IsComplex(DataType dtype);
 // C++ type -> DataType: DataTypeOf<float>() == kFloat.
 template <typename T>
 struct DataTypeTraits;
-#define MR_DTYPE_TRAITS(cpp, dt)                            \
-  template <>                                               \
-  struct DataTypeTraits<cpp> {                              \
-    static constexpr DataType kValue = DataType::dt;        \
+#define MR_DTYPE_TRAITS(cpp, dt)                     \
+  template <>                                        \
+  struct DataTypeTraits<cpp> {                       \
+    static constexpr DataType kValue = DataType::dt; \
   }
 MR_DTYPE_TRAITS(float, kFloat);
 MR_DTYPE_TRAITS(double, kDouble);
