@@ -1,0 +1,112 @@
+// A master as a client sees it: the master of this process, or a stub for a remote one.
+// Plain structs on purpose: only the gRPC stub and service know the wire.
+#ifndef SESSION_MASTER_INTERFACE_H_
+#define SESSION_MASTER_INTERFACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+#include "proto/config.pb.h"
+#include "proto/device_attributes.pb.h"
+#include "proto/graph.pb.h"
+#include "session/worker_interface.h"  // CallOptions
+
+namespace millrace {
+
+struct CreateSessionArgs {
+  pb::GraphDef graph;
+  pb::ConfigProto config;
+};
+struct CreateSessionResult {
+  std::string session_handle;  // 16 lower-case hexadecimal digits
+  int64_t graph_version = 0;
+};
+
+struct ExtendSessionArgs {
+  std::string session_handle;
+  pb::GraphDef graph;  // what is added
+  int64_t current_graph_version = 0;
+};
+
+// Tensor names everywhere: "n:0", or "n" for the same. Targets are node names.
+struct RunStepArgs {
+  std::string session_handle;
+  std::vector<std::pair<std::string, Tensor>> feeds;
+  std::vector<std::string> fetches;  // may repeat a name
+  std::vector<std::string> targets;
+  pb::RunOptions options;
+  std::string partial_run_handle;  // not empty: one part of that run
+};
+struct RunStepResult {
+  std::vector<Tensor> fetches;  // in the order of the request
+  pb::RunMetadata metadata;
+};
+
+struct PartialRunSetupArgs {
+  std::string session_handle;
+  std::vector<std::string> feeds, fetches, targets;
+};
+
+struct MakeCallableArgs {
+  std::string session_handle;
+  pb::CallableOptions options;
+};
+
+struct RunCallableArgs {
+  std::string session_handle;
+  int64_t callable = 0;
+  std::vector<Tensor> feeds;  // in the order of CallableOptions.feed
+};
+
+struct ListDevicesResult {
+  std::vector<pb::DeviceAttributes> local_devices, remote_devices;
+};
+
+// Thread-safe. Every call ends by exactly one call of `done`, on an engine thread or before
+// the call returns; by its deadline with DeadlineExceeded and by its cancellation with
+// Cancelled. Arguments passed by pointer, and results, must stay valid until `done`.
+// An unknown session is Aborted "Session H is not found.".
+class MasterInterface {
+ public:
+  using Done = std::function<void(Status)>;
+  virtual ~MasterInterface() = default;
+
+  // Validates and places the whole graph on the devices of the cluster; waits for its
+  // workers. InvalidArgument and NotFound say what is wrong with which node.
+  virtual void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
+                                  CreateSessionResult* result, Done done) = 0;
+  // All or nothing. Aborted if the version is not the session's current one.
+  virtual void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
+                                  int64_t* new_graph_version, Done done) = 0;
+  // The earlier of the call's deadline and options.timeout_in_ms (else the session's
+  // operation_timeout_in_ms) limits the step, which has drained when `done` is called.
+  virtual void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
+                            Done done) = 0;
+  virtual void PartialRunSetupAsync(const CallOptions& options, PartialRunSetupArgs args,
+                                    std::string* partial_run_handle, Done done) = 0;
+  virtual void MakeCallableAsync(const CallOptions& options, MakeCallableArgs args,
+                                 int64_t* callable, Done done) = 0;
+  virtual void RunCallableAsync(const CallOptions& options, RunCallableArgs* args,
+                                RunStepResult* result, Done done) = 0;
+  virtual void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
+                                    int64_t callable, Done done) = 0;
+  // Cancels the session's running steps ("Session::Close()") and waits for them.
+  virtual void CloseSessionAsync(const CallOptions& options, const std::string& session_handle,
+                                 Done done) = 0;
+  // Of the session ("" = of the cluster). With a session all devices are in local_devices.
+  virtual void ListDevicesAsync(const CallOptions& options, const std::string& session_handle,
+                                ListDevicesResult* result, Done done) = 0;
+  // Closes all sessions and clears the containers ("" or none: the default one) of the
+  // workers that match a filter (none: of all).
+  virtual void ResetAsync(const CallOptions& options, std::vector<std::string> containers,
+                          std::vector<std::string> device_filters, Done done) = 0;
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_MASTER_INTERFACE_H_

@@ -1,0 +1,39 @@
+// What a worker, and the master beside it, are given by whoever composes a task.
+#ifndef SESSION_WORKER_ENV_H_
+#define SESSION_WORKER_ENV_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_registry.h"
+#include "millrace/status.h"
+#include "ops/op_registry.h"
+#include "session/rendezvous_manager.h"
+#include "session/worker_cache.h"
+
+namespace millrace {
+
+class Device;              // device/device.h
+class ThreadPool;          // base/thread_pool.h
+class CollectiveExecutor;  // collective/collective_executor.h
+
+// Everything pointed to is owned by the composer, outlives the worker and the master, and is
+// thread-safe.
+struct WorkerEnv {
+  std::string task;              // "/job:J/replica:R/task:T"
+  std::vector<Device*> devices;  // of this task; the first one is the client's device
+  const OpRegistry* ops = nullptr;
+  const KernelRegistry* kernels = nullptr;
+  ThreadPool* inter_op_pool = nullptr;  // kernels and callbacks run here
+  RendezvousManager* rendezvous = nullptr;
+  WorkerCache* workers = nullptr;  // may be null where no peer exists
+  // Devices of the same names, attributes and incarnations with resources of their own, for
+  // a session with isolate_session_state. Null: such a session is Unimplemented.
+  std::function<StatusOr<std::vector<std::unique_ptr<Device>>>()> make_session_devices;
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_WORKER_ENV_H_
