@@ -1,0 +1,204 @@
+// Building graphs. A Scope carries what applies to every node made through it (name prefix,
+// device, control inputs, colocation); op wrappers (millrace/ops.h) add nodes.
+#ifndef MILLRACE_GRAPH_H_
+#define MILLRACE_GRAPH_H_
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "millrace/attr_value.h"
+#include "millrace/dtype.h"
+#include "millrace/shape.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+class Node;  // graph/dataflow_graph.h
+class DataflowGraph;
+struct GraphState;  // graph/graph_builder.h
+class Output;
+
+// A node of a graph: a light handle, valid as long as the graph. A handle that stands for a
+// failed construction is not valid; using it further is harmless.
+class Operation {
+ public:
+  Operation() = default;
+  Operation(GraphState* graph, Node* node) : graph_(graph), node_(node) {}
+
+  bool valid() const { return node_ != nullptr; }
+  const std::string& name() const;
+  const std::string& type() const;
+  int num_inputs() const;
+  int num_outputs() const;
+  Output output(int i) const;
+  Output input(int i) const;  // what feeds slot i
+  // The attribute's value; an AttrValue without a value if there is none.
+  AttrValue attr(std::string_view name) const;
+  // As requested, "" for none.
+  const std::string& device() const;
+
+  Node* node() const { return node_; }
+  GraphState* graph() const { return graph_; }
+  friend bool operator==(const Operation& a, const Operation& b) { return a.node_ == b.node_; }
+
+ private:
+  GraphState* graph_ = nullptr;
+  Node* node_ = nullptr;
+};
+
+// One output of a node: what edges, feeds and fetches name.
+class Output {
+ public:
+  Output() = default;
+  Output(Operation op, int index) : op_(op), index_(index) {}
+  Output(GraphState* graph, Node* node, int index) : op_(graph, node), index_(index) {}
+
+  bool valid() const { return op_.valid(); }
+  const Operation& op() const { return op_; }
+  int index() const { return index_; }
+  DataType dtype() const;      // a reference type for the output of a reference variable
+  PartialShape shape() const;  // as inferred while building
+  std::string name() const;    // "node:0"
+  operator Operation() const { return op_; }  // NOLINT: an output can stand for its node
+  friend bool operator==(const Output& a, const Output& b) {
+    return a.op_ == b.op_ && a.index_ == b.index_;
+  }
+
+ private:
+  Operation op_;
+  int index_ = 0;
+};
+
+// An argument of an op wrapper: an output, or a value that becomes a Const node.
+class Input {
+ public:
+  Input(const Output& output) : output_(output) {}   // NOLINT
+  Input(Tensor value) : value_(std::move(value)) {}  // NOLINT
+  template <typename T>
+    requires(std::is_arithmetic_v<T>)
+  Input(T value) : value_(Tensor::Scalar<T>(value)) {}              // NOLINT
+  Input(const char* text) : value_(Tensor::String(text)) {}         // NOLINT
+  Input(const std::string& text) : value_(Tensor::String(text)) {}  // NOLINT
+  template <typename T>
+  Input(std::initializer_list<T> values) : value_(Tensor::FromValues<T>(values)) {}  // NOLINT
+
+  bool is_constant() const { return !output_.valid() && value_.IsInitialized(); }
+  const Output& output() const { return output_; }
+  const Tensor& value() const { return value_; }
+
+ private:
+  Output output_;
+  Tensor value_;
+};
+
+// What a device function sees of the node that is about to be added.
+struct NodeView {
+  std::string_view name;
+  std::string_view type;
+  std::string_view device;  // requested so far, by inner scopes
+  std::span<const DataType> output_types;
+  std::span<const PartialShape> output_shapes;
+};
+// Returns the device string to request. Called once per node, in order of creation.
+using DeviceFunction = std::function<std::string(const NodeView&)>;
+
+// Cheap to copy. Scopes of one graph share its state; not synchronised.
+class Scope {
+ public:
+  // Children prefix the names of their nodes: "outer/inner/MatMul". A second child of one
+  // name gets "_1" appended.
+  Scope Named(std::string_view name) const;
+  // The next nodes of this scope take exactly this name (made unique), without their op's.
+  Scope WithOpName(std::string_view name) const;
+  // Inner scopes override outer ones field by field ("/job:ps" within "/task:1" is both);
+  // "" keeps what there is; a function sees the result and has the last word.
+  Scope WithDevice(std::string_view device) const;
+  Scope WithDevice(DeviceFunction function) const;
+  // Forgets all enclosing device scopes (TensorFlow's device(None)).
+  Scope WithoutDevice() const;
+  Scope WithControlDependencies(std::span<const Operation> ops) const;
+  Scope WithControlDependencies(std::initializer_list<Operation> ops) const {
+    return WithControlDependencies(std::span(ops.begin(), ops.size()));
+  }
+  Scope WithoutControlDependencies() const;
+  Scope ColocateWith(const Operation& op) const;
+
+  // The first error of the graph.
+  const Status& status() const;
+  void RecordError(Status status, std::source_location where) const;
+  GraphState* graph() const { return graph_; }
+
+  // Adds a node with the given inputs (flattened over arguments) and attributes; type
+  // attributes that inputs decide may be left out. The op wrappers call this. On error the
+  // graph's status says what is wrong, with `where`; the result is then not valid.
+  Operation AddOp(std::string_view op, std::span<const Input> inputs,
+                  std::vector<std::pair<std::string, AttrValue>> attrs,
+                  std::source_location where) const;
+  // The same with list arguments kept apart: one vector per input argument.
+  Operation AddOpWithLists(std::string_view op, std::span<const std::vector<Input>> args,
+                           std::vector<std::pair<std::string, AttrValue>> attrs,
+                           std::source_location where) const;
+
+ private:
+  friend class Graph;
+  struct Settings;
+  Scope(GraphState* graph, std::shared_ptr<const Settings> settings)
+      : graph_(graph), settings_(std::move(settings)) {}
+  GraphState* graph_;
+  std::shared_ptr<const Settings> settings_;
+};
+
+// Owns the nodes. Move-only; handles and scopes stay valid when it is moved.
+class Graph {
+ public:
+  Graph();
+  ~Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+
+  Scope root();
+  // The first error made while building, with the file and line of the call; OK if none.
+  const Status& status() const;
+  // Seed of the random ops made afterwards that bring none of their own (0: unseeded).
+  void SetSeed(int64_t seed);
+
+  // Invalid if there is no such node.
+  Operation FindOperation(std::string_view name) const;
+  std::vector<Operation> operations() const;
+
+  // A serialized GraphDef (TensorFlow's message).
+  StatusOr<std::string> ToGraphDef() const;
+  StatusOr<std::string> ToText() const;  // text format
+  // Adds the nodes of a serialized GraphDef, all or none, their names under `prefix`.
+  Status ImportGraphDef(std::string_view bytes, std::string_view prefix = "");
+
+  // Named lists of outputs and ops that tools share: "variables", "local_variables", ...
+  void AddToCollection(std::string_view collection, const Output& output);
+  std::vector<Output> collection(std::string_view collection) const;
+
+  GraphState* state() const { return state_.get(); }
+
+ private:
+  std::unique_ptr<GraphState> state_;
+};
+
+// Adds to the graph of `scope` the nodes that compute d(sum of ys)/dx for each x. A result is
+// not valid (Output::valid) where no y depends on the x. `grad_ys`, if given, are the
+// gradients that arrive at the ys. Unimplemented, naming the node, if an op on the way has
+// no gradient.
+StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
+                                        std::span<const Output> xs,
+                                        std::span<const Output> grad_ys = {});
+
+}  // namespace millrace
+
+#endif  // MILLRACE_GRAPH_H_

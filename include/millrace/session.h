@@ -1,0 +1,103 @@
+// Running graphs: in this process (target ""), or on the server at "grpc://host:port".
+#ifndef MILLRACE_SESSION_H_
+#define MILLRACE_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/graph.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+struct SessionOptions {
+  std::string target;  // "" or "grpc://host:port"
+  bool allow_soft_placement = false;
+  bool log_device_placement = false;
+  bool isolate_session_state = false;
+  std::vector<std::string> device_filters;
+  int num_cpu_devices = 1;   // in-process sessions
+  int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
+  int intra_op_threads = 0;
+  std::chrono::milliseconds start_timeout{60'000};  // creating and extending
+  std::chrono::milliseconds step_timeout{300'000};  // a run that names none; 0: none
+  std::string dump_dir;                             // "" : no graph dumps
+};
+
+struct RunOptions {
+  std::chrono::milliseconds timeout{0};  // 0: the session's
+  bool trace = false;                    // step statistics in the metadata
+  bool partition_graphs = false;         // partition graphs in the metadata
+};
+
+// Serialized TensorFlow messages, empty if not asked for.
+struct RunMetadata {
+  std::string step_stats;                     // StepStats
+  std::vector<std::string> partition_graphs;  // GraphDef each
+};
+
+using Feed = std::pair<Output, Tensor>;
+
+// A prepared run. Thread-safe. Must not outlive its session.
+class Callable {
+ public:
+  Callable();
+  ~Callable();
+  Callable(Callable&&) noexcept;
+  Callable& operator=(Callable&&) noexcept;
+  // `feeds` in the order given to MakeCallable; the fetches come back in order.
+  StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> feeds,
+                                    const RunOptions& options = {}) const;
+
+ private:
+  friend class Session;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Thread-safe, but for Close and destruction, which must come last.
+class Session {
+ public:
+  // Sends the whole graph, which is placed at once: placement errors surface here. The graph
+  // may grow afterwards; Run sends what is new first.
+  static StatusOr<Session> Create(Graph& graph, const SessionOptions& options = {});
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  // Computes the fetches (values in their order) and runs the targets.
+  StatusOr<std::vector<Tensor>> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
+                                    std::span<const Operation> targets = {},
+                                    const RunOptions& options = {},
+                                    RunMetadata* metadata = nullptr);
+  StatusOr<std::vector<Tensor>> Run(std::initializer_list<Feed> feeds,
+                                    std::initializer_list<Output> fetches,
+                                    std::initializer_list<Operation> targets = {}) {
+    return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
+               std::span(targets.begin(), targets.size()));
+  }
+  // One fetch without feeds.
+  StatusOr<Tensor> Eval(const Output& fetch);
+  Status RunTargets(std::initializer_list<Operation> targets);
+  StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
+                                  std::span<const Operation> targets = {},
+                                  const RunOptions& options = {});
+  // Cancels what runs and releases the session's state on the servers.
+  Status Close();
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SESSION_H_
