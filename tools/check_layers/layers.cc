@@ -52,6 +52,7 @@ struct Door {
   const char* header;
 };
 constexpr Door kDoors[] = {
+    {"graph", "device/device_name.h"},
     {"placer", "device/device_name.h"},
     {"partitioner", "device/device_name.h"},
 };
