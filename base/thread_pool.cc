@@ -1,0 +1,268 @@
+#include "base/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+// How often an idle thread looks before it parks: about 10 us, less than a wake-up costs.
+constexpr int kSpinRounds = 200;
+// Ranges with less work than this are not worth a second thread.
+constexpr double kMinParallelNanos = 20'000;
+constexpr double kMinBlockNanos = 10'000;
+// Blocks per thread: enough for a late thread to find something left to do.
+constexpr int64_t kBlocksPerThread = 4;
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// A queue that keeps its memory: tasks in a ring that only grows.
+class TaskRing {
+ public:
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  void Push(ThreadPool::Task task) {
+    if (size_ == ring_.size()) Grow();
+    ring_[(head_ + size_++) & (ring_.size() - 1)] = task;
+  }
+  ThreadPool::Task Pop() {
+    const ThreadPool::Task task = ring_[head_];
+    head_ = (head_ + 1) & (ring_.size() - 1);
+    --size_;
+    return task;
+  }
+
+ private:
+  void Grow() {
+    std::vector<ThreadPool::Task> larger(ring_.size() * 2);
+    for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+    ring_.swap(larger);
+    head_ = 0;
+  }
+
+  std::vector<ThreadPool::Task> ring_ = std::vector<ThreadPool::Task>(64);  // power of two
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+thread_local const void* current_pool = nullptr;
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  // One ParallelFor: lives until its last helper task has looked at it, which may be after
+  // the call returned; then it waits in the pool for the next call. `body` is touched only
+  // by whoever claimed a block, and the call does not return before all blocks are done.
+  struct Loop {
+    Impl* pool = nullptr;
+    Loop* next_free = nullptr;
+    const absl::FunctionRef<void(int64_t, int64_t)>* body = nullptr;
+    int64_t n = 0;
+    int64_t block = 0;
+    int64_t num_blocks = 0;
+    std::atomic<int64_t> next_block{0};
+    std::atomic<int> references{0};
+    Mutex mu;
+    CondVar all_done;
+    int64_t blocks_done ABSL_GUARDED_BY(mu) = 0;
+
+    // Claims and runs blocks until none is left.
+    void RunBlocks() {
+      int64_t ran = 0;
+      for (;;) {
+        const int64_t i = next_block.fetch_add(1, std::memory_order_relaxed);
+        if (i >= num_blocks) break;
+        (*body)(i* block, std::min(n, (i + 1) * block));
+        ++ran;
+      }
+      if (ran == 0) return;
+      MutexLock lock(&mu);
+      blocks_done += ran;
+      if (blocks_done == num_blocks) all_done.SignalAll();
+    }
+  };
+
+  std::string name;
+  std::vector<std::thread> threads;
+
+  Mutex mu;
+  CondVar work_cv;
+  TaskRing queue ABSL_GUARDED_BY(mu);
+  std::size_t parked ABSL_GUARDED_BY(mu) = 0;
+  std::size_t spinning ABSL_GUARDED_BY(mu) = 0;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  // Size of the queue, for those who spin without the lock.
+  std::atomic<std::size_t> queued{0};
+  std::size_t max_spinning = 0;
+
+  Mutex loops_mu;
+  Loop* free_loops ABSL_GUARDED_BY(loops_mu) = nullptr;
+
+  ~Impl() {
+    while (free_loops != nullptr) delete std::exchange(free_loops, free_loops->next_free);
+  }
+
+  void Push(Task task, std::size_t copies) {
+    std::size_t wake = 0;
+    {
+      MutexLock lock(&mu);
+      for (std::size_t i = 0; i < copies; ++i) queue.Push(task);
+      queued.store(queue.size(), std::memory_order_release);
+      // A spinning thread looks at the queue under the lock before it parks, so it is as
+      // good as a woken one.
+      if (queue.size() > spinning) {
+        wake = std::min({copies, parked, queue.size() - spinning});
+      }
+    }
+    for (; wake > 0; --wake) work_cv.Signal();
+  }
+
+  // False when the pool is stopping and nothing is queued.
+  bool Pop(Task* task) {
+    MutexLock lock(&mu);
+    bool may_spin = true;
+    for (;;) {
+      if (!queue.empty()) {
+        *task = queue.Pop();
+        queued.store(queue.size(), std::memory_order_release);
+        return true;
+      }
+      if (stopping) return false;
+      if (may_spin && spinning < max_spinning) {
+        may_spin = false;
+        ++spinning;
+        mu.Unlock();
+        for (int i = 0; i < kSpinRounds && queued.load(std::memory_order_acquire) == 0; ++i) {
+          Pause();
+        }
+        mu.Lock();
+        --spinning;
+        continue;
+      }
+      ++parked;
+      work_cv.Wait(&mu);
+      --parked;
+    }
+  }
+
+  void ThreadMain(int index) {
+    std::string thread_name = StrCat(name, "-", index);
+    thread_name.resize(std::min<std::size_t>(thread_name.size(), 15));
+    pthread_setname_np(pthread_self(), thread_name.c_str());
+    current_pool = this;
+    Task task;
+    while (Pop(&task)) task.run(task.arg);
+  }
+
+  Loop* NewLoop() {
+    MutexLock lock(&loops_mu);
+    if (free_loops == nullptr) return new Loop;
+    return std::exchange(free_loops, free_loops->next_free);
+  }
+
+  void Release(Loop* loop) {
+    if (loop->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    MutexLock lock(&loops_mu);
+    loop->next_free = free_loops;
+    free_loops = loop;
+  }
+};
+
+ThreadPool::ThreadPool(std::string name, int num_threads) : impl_(std::make_unique<Impl>()) {
+  impl_->name = std::move(name);
+  // With one core, spinning only keeps the one who has the work from running.
+  impl_->max_spinning = std::min<std::size_t>(std::thread::hardware_concurrency() / 2,
+                                              static_cast<std::size_t>(std::max(num_threads, 0)));
+  for (int i = 0; i < num_threads; ++i) {
+    impl_->threads.emplace_back([impl = impl_.get(), i] { impl->ThreadMain(i); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    MutexLock lock(&impl_->mu);
+    impl_->stopping = true;
+    impl_->work_cv.SignalAll();
+  }
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+int ThreadPool::num_threads() const { return static_cast<int>(impl_->threads.size()); }
+
+void ThreadPool::Schedule(Task task) {
+  if (impl_->threads.empty()) {
+    task.run(task.arg);
+  } else {
+    impl_->Push(task, 1);
+  }
+}
+
+void ThreadPool::Schedule(std::function<void()> work) {
+  if (impl_->threads.empty()) {
+    work();
+    return;
+  }
+  auto* owned = new std::function<void()>(std::move(work));
+  Schedule(Task{[](void* arg) {
+                  std::unique_ptr<std::function<void()>> f(
+                      static_cast<std::function<void()>*>(arg));
+                  (*f)();
+                },
+                owned});
+}
+
+void ThreadPool::ParallelFor(int64_t n, double cost_per_unit,
+                             absl::FunctionRef<void(int64_t begin, int64_t end)> body) {
+  if (n <= 0) return;
+  const double total = static_cast<double>(n) * std::max(cost_per_unit, 0.0);
+  if (impl_->threads.empty() || n == 1 || total < kMinParallelNanos) {
+    body(0, n);
+    return;
+  }
+  const auto worth = static_cast<int64_t>(std::min(total / kMinBlockNanos, 1e9));
+  const int64_t wanted = std::min({n, worth, (num_threads() + 1) * kBlocksPerThread});
+  const int64_t block = (n + wanted - 1) / wanted;
+  const int64_t num_blocks = (n + block - 1) / block;
+  const auto helpers = static_cast<int>(std::min<int64_t>(num_threads(), num_blocks - 1));
+
+  Impl::Loop* loop = impl_->NewLoop();
+  loop->pool = impl_.get();
+  loop->body = &body;
+  loop->n = n;
+  loop->block = block;
+  loop->num_blocks = num_blocks;
+  loop->next_block.store(0, std::memory_order_relaxed);
+  loop->references.store(helpers + 1, std::memory_order_relaxed);
+  {
+    MutexLock lock(&loop->mu);
+    loop->blocks_done = 0;
+  }
+  const auto help = [](void* arg) {
+    auto* shared = static_cast<Impl::Loop*>(arg);
+    shared->RunBlocks();
+    shared->pool->Release(shared);
+  };
+  impl_->Push(Task{help, loop}, static_cast<std::size_t>(helpers));
+  loop->RunBlocks();
+  {
+    MutexLock lock(&loop->mu);
+    while (loop->blocks_done < num_blocks) loop->all_done.Wait(&loop->mu);
+  }
+  impl_->Release(loop);
+}
+
+bool ThreadPool::IsCurrentThread() const { return current_pool == impl_.get(); }
+
+}  // namespace millrace

@@ -1,0 +1,154 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/notification.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kCostly = 1e6;  // ns per unit: always worth sharing
+
+class ThreadPoolTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(0, 1, 2, 8));
+
+TEST_P(ThreadPoolTest, RunsEverythingThatWasScheduledBeforeItEnds) {
+  constexpr int kTasks = 1000;
+  std::atomic<int> ran{0};
+  {
+    ThreadPool pool("test", GetParam());
+    EXPECT_EQ(pool.num_threads(), GetParam());
+    for (int i = 0; i < kTasks; ++i) {
+      if (i % 2 == 0) {
+        pool.Schedule([&ran] { ++ran; });
+      } else {
+        pool.Schedule({[](void* arg) { ++*static_cast<std::atomic<int>*>(arg); }, &ran});
+      }
+    }
+  }
+  EXPECT_EQ(ran, kTasks);
+}
+
+TEST_P(ThreadPoolTest, WorkMayScheduleMoreWork) {
+  std::atomic<int> ran{0};
+  {
+    ThreadPool pool("test", GetParam());
+    for (int i = 0; i < 50; ++i) {
+      pool.Schedule([&pool, &ran] {
+        pool.Schedule([&ran] { ++ran; });
+        ++ran;
+      });
+    }
+  }
+  EXPECT_EQ(ran, 100);
+}
+
+TEST_P(ThreadPoolTest, ParallelForVisitsEveryIndexOnce) {
+  ThreadPool pool("test", GetParam());
+  for (const int64_t n : {0, 1, 2, 7, 1000}) {
+    std::vector<std::atomic<int>> visits(n);
+    pool.ParallelFor(n, kCostly, [&visits](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++visits[i];
+    });
+    for (const std::atomic<int>& count : visits) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST_P(ThreadPoolTest, ParallelForMayNest) {
+  ThreadPool pool("test", GetParam());
+  std::atomic<int> visits{0};
+  pool.ParallelFor(8, kCostly, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      pool.ParallelFor(8, kCostly,
+                       [&visits](int64_t b, int64_t e) { visits += static_cast<int>(e - b); });
+    }
+  });
+  EXPECT_EQ(visits, 64);
+}
+
+TEST_P(ThreadPoolTest, ManyThreadsMayCallParallelForAtOnce) {
+  ThreadPool pool("test", GetParam());
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 100; ++round) {
+        pool.ParallelFor(16, kCostly, [&sum](int64_t begin, int64_t end) { sum += end - begin; });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum, 4 * 100 * 16);
+}
+
+TEST(ThreadPoolInlineTest, WithoutThreadsWorkHasRunWhenScheduleReturns) {
+  ThreadPool pool("inline", 0);
+  std::vector<int> order;
+  const std::thread::id here = std::this_thread::get_id();
+  for (int i = 0; i < 3; ++i) {
+    pool.Schedule([&order, here, i] {
+      EXPECT_EQ(std::this_thread::get_id(), here);
+      order.push_back(i);
+    });
+    EXPECT_EQ(order.size(), static_cast<std::size_t>(i + 1));
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(ThreadPoolOrderTest, OneThreadRunsInTheOrderOfScheduling) {
+  std::vector<int> order;
+  {
+    ThreadPool pool("one", 1);
+    for (int i = 0; i < 500; ++i) pool.Schedule([&order, i] { order.push_back(i); });
+  }
+  std::vector<int> expected(500);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(ThreadPoolOrderTest, ParallelForDoesNotWaitForUnrelatedQueuedWork) {
+  ThreadPool pool("busy", 1);
+  Notification release;
+  pool.Schedule([&release] { release.Wait(); });
+  std::atomic<int64_t> sum{0};
+  pool.ParallelFor(100, kCostly, [&sum](int64_t begin, int64_t end) { sum += end - begin; });
+  EXPECT_EQ(sum, 100);
+  release.Notify();
+}
+
+TEST(ThreadPoolOrderTest, CheapRangesStayOnTheCallingThread) {
+  ThreadPool pool("cheap", 4);
+  int calls = 0;
+  pool.ParallelFor(1000, 1.0, [&calls](int64_t begin, int64_t end) {
+    ++calls;
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 1000);
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ThreadPoolNamesTest, ThreadsKnowTheirPoolAndBearItsName) {
+  ThreadPool pool("a_rather_long_name", 1);
+  EXPECT_FALSE(pool.IsCurrentThread());
+  Notification done;
+  bool inside = false;
+  char name[16] = "";
+  pool.Schedule([&] {
+    inside = pool.IsCurrentThread();
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    done.Notify();
+  });
+  done.Wait();
+  EXPECT_TRUE(inside);
+  EXPECT_EQ(std::string(name), "a_rather_long_n");
+}
+
+}  // namespace
+}  // namespace millrace
