@@ -1,0 +1,206 @@
+#include "millrace/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "tensor/allocator.h"
+
+namespace millrace {
+namespace {
+
+// Memory for the elements; null with OK when there are none.
+StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
+                                          const Shape& shape) {
+  const std::size_t element = IsRefType(dtype) ? 0 : DataTypeSize(dtype);
+  if (element == 0) {
+    return errors::InvalidArgument("a tensor cannot have the type ", DataTypeName(dtype));
+  }
+  const auto count = static_cast<std::size_t>(shape.num_elements());
+  if (count == 0) return RefPtr<Buffer>();
+  std::size_t bytes = 0;
+  RefPtr<Buffer> buffer;
+  if (!__builtin_mul_overflow(count, element, &bytes)) {
+    if (dtype == kString) {
+      buffer = AllocateStringBuffer(allocator, count);
+    } else if (dtype == kResource) {
+      buffer = AllocateHandleBuffer(allocator, count);
+    } else {
+      buffer = allocator->Allocate(bytes);
+    }
+  }
+  if (!buffer) {
+    return errors::ResourceExhausted("out of memory when allocating a tensor of type ",
+                                     DataTypeName(dtype), " and shape ", shape.DebugString(),
+                                     " from allocator ", allocator->name());
+  }
+  return buffer;
+}
+
+template <typename T>
+void AppendValues(const Tensor& tensor, int64_t count, std::string* out) {
+  const T* values = static_cast<const T*>(tensor.raw_data());
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      StrAppend(out, " \"", CEscape(values[i]), "\"");
+    } else if constexpr (std::is_same_v<T, ResourceHandle>) {
+      StrAppend(out, " ", values[i].DebugString());
+    } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      StrAppend(out, " ", float(values[i]));
+    } else if constexpr (std::is_same_v<T, std::complex<float>> ||
+                         std::is_same_v<T, std::complex<double>>) {
+      StrAppend(out, " (", values[i].real(), ",", values[i].imag(), ")");
+    } else {
+      StrAppend(out, " ", values[i]);
+    }
+  }
+}
+
+void AppendValuesOfAnyType(const Tensor& tensor, int64_t count, std::string* out) {
+  switch (tensor.dtype()) {
+    case DataType::kFloat:
+      return AppendValues<float>(tensor, count, out);
+    case DataType::kDouble:
+      return AppendValues<double>(tensor, count, out);
+    case DataType::kInt32:
+    case DataType::kQint32:
+      return AppendValues<int32_t>(tensor, count, out);
+    case DataType::kUint8:
+    case DataType::kQuint8:
+      return AppendValues<uint8_t>(tensor, count, out);
+    case DataType::kInt16:
+    case DataType::kQint16:
+      return AppendValues<int16_t>(tensor, count, out);
+    case DataType::kInt8:
+    case DataType::kQint8:
+      return AppendValues<int8_t>(tensor, count, out);
+    case DataType::kString:
+      return AppendValues<std::string>(tensor, count, out);
+    case DataType::kComplex64:
+      return AppendValues<std::complex<float>>(tensor, count, out);
+    case DataType::kInt64:
+      return AppendValues<int64_t>(tensor, count, out);
+    case DataType::kBool:
+      return AppendValues<bool>(tensor, count, out);
+    case DataType::kBfloat16:
+      return AppendValues<BFloat16>(tensor, count, out);
+    case DataType::kUint16:
+    case DataType::kQuint16:
+      return AppendValues<uint16_t>(tensor, count, out);
+    case DataType::kComplex128:
+      return AppendValues<std::complex<double>>(tensor, count, out);
+    case DataType::kHalf:
+      return AppendValues<Half>(tensor, count, out);
+    case DataType::kResource:
+      return AppendValues<ResourceHandle>(tensor, count, out);
+    case DataType::kUint32:
+      return AppendValues<uint32_t>(tensor, count, out);
+    case DataType::kUint64:
+      return AppendValues<uint64_t>(tensor, count, out);
+    case DataType::kVariant:
+    case DataType::kInvalid:
+      break;
+  }
+}
+
+bool HandlesEqual(const ResourceHandle& a, const ResourceHandle& b) {
+  return a.device == b.device && a.container == b.container && a.name == b.name &&
+         a.hash_code == b.hash_code && a.type_name == b.type_name &&
+         a.dtypes_and_shapes == b.dtypes_and_shapes;
+}
+
+}  // namespace
+
+std::string ResourceHandle::DebugString() const {
+  return StrCat(type_name, "(", container, "/", name, " on ", device, ")");
+}
+
+Tensor::Tensor(DataType dtype, const Shape& shape) : Tensor(HostAllocator(), dtype, shape) {}
+
+Tensor::Tensor(Allocator* allocator, DataType dtype, const Shape& shape)
+    : shape_(shape), dtype_(dtype) {
+  StatusOr<RefPtr<Buffer>> buffer = AllocateElements(allocator, dtype, shape);
+  if (!buffer.ok()) Fatal(std::source_location::current(), Message(buffer.status()));
+  buffer_ = *std::move(buffer);
+  data_ = buffer_ ? buffer_->data() : nullptr;
+}
+
+StatusOr<Tensor> Tensor::Allocate(Allocator* allocator, DataType dtype, const Shape& shape) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Buffer> buffer, AllocateElements(allocator, dtype, shape));
+  void* data = buffer ? buffer->data() : nullptr;
+  return Tensor(dtype, shape, std::move(buffer), data);
+}
+
+Tensor Tensor::String(std::string_view value) { return Scalar(std::string(value)); }
+
+StatusOr<Tensor> Tensor::Reshaped(const Shape& shape) const {
+  if (shape.num_elements() != num_elements()) {
+    return errors::InvalidArgument("cannot reshape a tensor of shape ", shape_.DebugString(),
+                                   " to ", shape.DebugString(), ": ", num_elements(),
+                                   " elements are not ", shape.num_elements());
+  }
+  return Tensor(dtype_, shape, buffer_, data_);
+}
+
+Tensor Tensor::Slice(int64_t begin, int64_t end) const {
+  assert(rank() >= 1 && 0 <= begin && begin <= end && end <= dim(0));
+  const int64_t row_bytes = dim(0) == 0 ? 0 : static_cast<int64_t>(num_bytes()) / dim(0);
+  Shape shape = shape_;
+  shape.SetDim(0, end - begin);
+  void* data = data_ == nullptr ? nullptr : static_cast<char*>(data_) + begin * row_bytes;
+  return Tensor(dtype_, shape, buffer_, data);
+}
+
+Tensor Tensor::BitcastTo(DataType dtype) const {
+  assert(IsMemcpyable(dtype_) && IsMemcpyable(dtype) &&
+         DataTypeSize(dtype_) == DataTypeSize(dtype));
+  return Tensor(dtype, shape_, buffer_, data_);
+}
+
+Tensor Tensor::Clone() const {
+  if (dtype_ == DataType::kInvalid) return *this;
+  Tensor copy(dtype_, shape_);
+  if (num_elements() == 0) return copy;
+  if (dtype_ == kString) {
+    std::copy_n(data<std::string>(), num_elements(), copy.data<std::string>());
+  } else if (dtype_ == kResource) {
+    std::copy_n(data<ResourceHandle>(), num_elements(), copy.data<ResourceHandle>());
+  } else {
+    std::memcpy(copy.data_, data_, num_bytes());
+  }
+  return copy;
+}
+
+std::string Tensor::DebugString(int max_entries) const {
+  if (!IsInitialized()) return "Tensor<not initialized>";
+  std::string out = StrCat("Tensor<", DataTypeName(dtype_), " ", shape_.DebugString(), ":");
+  if (buffer_ && buffer_->space() == MemorySpace::kDevice) {
+    out += " in device memory";
+  } else {
+    const int64_t count = std::min<int64_t>(num_elements(), max_entries);
+    AppendValuesOfAnyType(*this, count, &out);
+    if (count < num_elements()) out += " ...";
+  }
+  out += '>';
+  return out;
+}
+
+bool TensorsEqual(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
+  if (a.num_elements() == 0 || a.raw_data() == b.raw_data()) return true;
+  if (!a.IsInitialized() || !b.IsInitialized()) return false;
+  if (a.dtype() == kString) {
+    return std::equal(a.data<std::string>(), a.data<std::string>() + a.num_elements(),
+                      b.data<std::string>());
+  }
+  if (a.dtype() == kResource) {
+    return std::equal(a.data<ResourceHandle>(), a.data<ResourceHandle>() + a.num_elements(),
+                      b.data<ResourceHandle>(), HandlesEqual);
+  }
+  return std::memcmp(a.raw_data(), b.raw_data(), a.num_bytes()) == 0;
+}
+
+}  // namespace millrace
