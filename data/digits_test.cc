@@ -1,0 +1,150 @@
+#include "millrace/digits.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/errors.h"
+#include "data/idx.h"
+
+namespace millrace {
+namespace {
+
+std::string Be32(uint32_t v) {
+  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8),
+          static_cast<char>(v)};
+}
+
+std::string TempDir() {
+  static int counter = 0;
+  const std::string dir = StrCat(testing::TempDir(), "/digits_", ++counter);
+  EXPECT_EQ(std::system(("mkdir -p '" + dir + "'").c_str()), 0);
+  return dir;
+}
+
+void WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+void WriteGzip(const std::string& path, const std::string& bytes) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  ASSERT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
+            static_cast<int>(bytes.size()));
+  gzclose(file);
+}
+
+std::string Images(uint32_t n) {
+  return Be32(0x803) + Be32(n) + Be32(28) + Be32(28) + std::string(n * 784, '\x33');
+}
+std::string Labels(uint32_t n, char label = 7) {
+  return Be32(0x801) + Be32(n) + std::string(n, label);
+}
+
+void WriteAll(const std::string& dir) {
+  WriteFile(dir + "/train-images-idx3-ubyte", Images(5010));
+  WriteGzip(dir + "/train-labels-idx1-ubyte.gz", Labels(5010));
+  WriteFile(dir + "/t10k-images-idx3-ubyte", Images(20));
+  WriteFile(dir + "/t10k-labels-idx1-ubyte", Labels(20));
+}
+
+TEST(LoadDigits, ReadsPlainAndGzippedFiles) {
+  const std::string dir = TempDir();
+  WriteAll(dir);
+  const StatusOr<Digits> digits = LoadDigits(dir);
+  ASSERT_TRUE(digits.ok()) << digits.status();
+  EXPECT_EQ(digits->validation.size(), 5000);
+  EXPECT_EQ(digits->train.size(), 10);
+  EXPECT_EQ(digits->test.size(), 20);
+  EXPECT_EQ(digits->test.labels.data<int64_t>()[3], 7);
+  EXPECT_EQ(digits->test.one_hot.data<float>()[3 * 10 + 7], 1.0f);
+  EXPECT_FLOAT_EQ(digits->train.images.data<float>()[0], 0x33 / 255.0f);
+}
+
+TEST(LoadDigits, NamesTheMissingFile) {
+  const std::string dir = TempDir();
+  const Status status = LoadDigits(dir).status();
+  EXPECT_TRUE(errors::IsNotFound(status));
+  EXPECT_NE(Message(status).find("train-images-idx3-ubyte"), std::string::npos) << status;
+}
+
+TEST(LoadDigits, RefusesDamagedFiles) {
+  struct Case {
+    const char* file;
+    std::string bytes;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"t10k-images-idx3-ubyte", Images(20).substr(0, 1000), "truncated"},
+      {"t10k-images-idx3-ubyte", Images(20) + "x", "too long"},
+      {"t10k-images-idx3-ubyte", "abc", "truncated"},
+      {"t10k-images-idx3-ubyte", Labels(20) + std::string(20, 'x'), "magic number"},
+      {"t10k-images-idx3-ubyte", Be32(0x803) + Be32(~0u) + Be32(~0u) + Be32(~0u), "impossible"},
+      {"t10k-images-idx3-ubyte", Images(19), "19 images"},
+      {"t10k-labels-idx1-ubyte", Labels(20, 11), "label 0 is 11"},
+  };
+  for (const Case& c : cases) {
+    const std::string dir = TempDir();
+    WriteAll(dir);
+    WriteFile(dir + "/" + c.file, c.bytes);
+    const Status status = LoadDigits(dir).status();
+    EXPECT_TRUE(errors::IsDataLoss(status)) << status;
+    EXPECT_NE(Message(status).find(c.expected), std::string::npos) << status;
+    EXPECT_NE(Message(status).find("t10k"), std::string::npos) << status;
+  }
+}
+
+TEST(LoadDigits, RefusesATruncatedArchive) {
+  const std::string dir = TempDir();
+  WriteAll(dir);
+  WriteGzip(dir + "/whole.gz", Labels(5010));
+  std::ifstream in(dir + "/whole.gz", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  WriteFile(dir + "/train-labels-idx1-ubyte.gz", bytes.substr(0, bytes.size() - 9));
+  const Status status = LoadDigits(dir).status();
+  EXPECT_TRUE(errors::IsDataLoss(status)) << status;
+  EXPECT_NE(Message(status).find("train-labels"), std::string::npos) << status;
+}
+
+TEST(SyntheticDigits, AreReproducibleAndDifferBySeed) {
+  const SyntheticDigitsOptions small{.seed = 3, .train = 50, .validation = 10, .test = 10};
+  const Digits a = SyntheticDigits(small), b = SyntheticDigits(small);
+  EXPECT_TRUE(TensorsEqual(a.train.images, b.train.images));
+  EXPECT_TRUE(TensorsEqual(a.train.labels, b.train.labels));
+  SyntheticDigitsOptions other = small;
+  other.seed = 4;
+  EXPECT_FALSE(TensorsEqual(a.train.images, SyntheticDigits(other).train.images));
+}
+
+TEST(SyntheticDigits, AreImagesOfEveryClass) {
+  const Digits digits = SyntheticDigits({.seed = 1, .train = 400, .validation = 1, .test = 1});
+  std::vector<int> count(10, 0);
+  for (int64_t i = 0; i < 400; ++i) ++count[digits.train.labels.data<int64_t>()[i]];
+  for (int c = 0; c < 10; ++c) EXPECT_GT(count[c], 10) << c;
+  for (const float v : digits.train.images.flat<float>()) {
+    ASSERT_GE(v, 0.0f);
+    ASSERT_LE(v, 1.0f);
+  }
+}
+
+TEST(BatchSource, VisitsEveryExampleOnceAnEpoch) {
+  Examples e = SyntheticDigits({.seed = 1, .train = 60, .validation = 1, .test = 1}).train;
+  for (int64_t i = 0; i < 60; ++i) e.labels.data<int64_t>()[i] = i;
+  BatchSource source(e, 20, 5);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::vector<bool> seen(60, false);
+    for (int b = 0; b < 3; ++b) {
+      const BatchSource::Batch batch = source.Next();
+      for (const int64_t label : batch.labels.flat<int64_t>()) {
+        EXPECT_FALSE(seen[label]);
+        seen[label] = true;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

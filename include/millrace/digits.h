@@ -1,0 +1,65 @@
+// Handwritten digits: the real MNIST files, or synthetic ones made on the spot.
+#ifndef MILLRACE_DIGITS_H_
+#define MILLRACE_DIGITS_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+inline constexpr int kDigitPixels = 28 * 28;
+inline constexpr int kDigitClasses = 10;
+
+struct Examples {
+  Tensor images;   // float [n, 784], 0 (paper) to 1 (ink), row-major 28 x 28
+  Tensor labels;   // int64 [n], 0 to 9
+  Tensor one_hot;  // float [n, 10]
+  int64_t size() const { return images.dim(0); }
+};
+
+struct Digits {
+  Examples train, validation, test;
+};
+
+// The four idx files in `dir`, each gzipped (".gz") or plain; the first 5,000 training
+// examples become the validation set. NotFound names a missing file; DataLoss a truncated
+// or garbled one, with what was expected. Sizes are checked before memory is taken.
+StatusOr<Digits> LoadDigits(std::string_view dir);
+// Only checks that the files are there and well formed.
+Status CheckDigits(std::string_view dir);
+
+struct SyntheticDigitsOptions {
+  uint64_t seed = 1;
+  int train = 20000, validation = 5000, test = 5000;
+};
+// Strokes of ten templates under random slant, scale, shift, thickness and noise; equal
+// seeds give equal bits.
+Digits SyntheticDigits(const SyntheticDigitsOptions& options = {});
+
+// Endless batches: every epoch is a new permutation of the examples. Not thread-safe. The
+// examples must outlive it.
+class BatchSource {
+ public:
+  struct Batch {
+    Tensor images, labels, one_hot;
+  };
+  BatchSource(const Examples& examples, int batch_size, uint64_t seed);
+  Batch Next();
+
+ private:
+  const Examples& examples_;
+  const int batch_size_;
+  std::mt19937_64 random_;
+  std::vector<int32_t> order_;
+  std::size_t next_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_DIGITS_H_
