@@ -8,6 +8,8 @@ MR_COPTS = [
     "-Wno-unused-parameter",
     # g++ 12 raises it falsely on "text" + std::to_string(i).
     "-Wno-restrict",
+    # Nor does it see that a moved absl::InlinedVector copies unused room on purpose.
+    "-Wno-maybe-uninitialized",
     # For "millrace/x.h". Not the library's `includes`, which would make the public
     # headers system headers, and their warnings vanish.
     "-Iinclude",
