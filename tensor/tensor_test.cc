@@ -1,0 +1,102 @@
+#include "millrace/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "tensor/allocator.h"
+
+namespace millrace {
+namespace {
+
+TEST(TensorTest, DefaultIsNotInitialized) {
+  EXPECT_FALSE(Tensor().IsInitialized());
+  EXPECT_EQ(Tensor().DebugString(), "Tensor<not initialized>");
+  EXPECT_TRUE(Tensor(kFloat, Shape({0})).IsInitialized()) << "nothing to store";
+}
+
+TEST(TensorTest, HoldsValuesInRowMajorOrder) {
+  const Tensor t = Tensor::FromValues<float>({1, 2, 3, 4, 5, 6}, Shape({2, 3}));
+  EXPECT_EQ(t.dtype(), kFloat);
+  EXPECT_EQ(t.num_bytes(), 24u);
+  EXPECT_EQ(t.flat<float>()[4], 5.0f);
+  EXPECT_EQ(t.DebugString(3), "Tensor<float [2,3]: 1 2 3 ...>");
+  EXPECT_EQ(Tensor::Scalar(int64_t{7}).scalar<int64_t>(), 7);
+}
+
+TEST(TensorTest, BuffersAreAligned) {
+  for (const int64_t n : {1, 3, 100, 1 << 20}) {
+    const Tensor t(kUint8, Shape({n}));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.raw_data()) % kTensorAlignment, 0u);
+  }
+}
+
+TEST(TensorTest, StringsAndHandlesStartEmpty) {
+  const Tensor strings(kString, Shape({3}));
+  for (const std::string& s : strings.flat<std::string>()) EXPECT_EQ(s, "");
+  const Tensor handles(kResource, Shape({2}));
+  for (const ResourceHandle& h : handles.flat<ResourceHandle>()) EXPECT_EQ(h.name, "");
+  EXPECT_EQ(Tensor::String("a\n").DebugString(), "Tensor<string []: \"a\\n\">");
+}
+
+TEST(TensorTest, CopiesShareTheBufferAndClonesDoNot) {
+  Tensor a = Tensor::FromValues<int32_t>({1, 2});
+  EXPECT_TRUE(a.OwnsBufferAlone());
+  const Tensor b = a;
+  EXPECT_FALSE(a.OwnsBufferAlone());
+  const Tensor c = a.Clone();
+  a.data<int32_t>()[0] = 9;
+  EXPECT_EQ(b.flat<int32_t>()[0], 9);
+  EXPECT_EQ(c.flat<int32_t>()[0], 1);
+  const Tensor s = Tensor::FromValues<std::string>({"x", "y"});
+  EXPECT_TRUE(TensorsEqual(s, s.Clone()));
+}
+
+TEST(TensorTest, ReshapeKeepsTheElementsAndTheirNumber) {
+  const Tensor t = Tensor::FromValues<int32_t>({1, 2, 3, 4});
+  const StatusOr<Tensor> reshaped = t.Reshaped(Shape({2, 2}));
+  ASSERT_TRUE(reshaped.ok());
+  EXPECT_EQ(reshaped->raw_data(), t.raw_data());
+  EXPECT_TRUE(errors::IsInvalidArgument(t.Reshaped(Shape({3})).status()));
+}
+
+TEST(TensorTest, SliceTakesRows) {
+  const Tensor t = Tensor::FromValues<int32_t>({1, 2, 3, 4, 5, 6}, Shape({3, 2}));
+  const Tensor rows = t.Slice(1, 3);
+  EXPECT_EQ(rows.shape(), Shape({2, 2}));
+  EXPECT_EQ(rows.flat<int32_t>()[0], 3);
+  EXPECT_EQ(rows.buffer(), t.buffer());
+  EXPECT_EQ(t.Slice(2, 2).num_elements(), 0);
+}
+
+TEST(TensorTest, BitcastKeepsTheBytes) {
+  const Tensor t = Tensor::Scalar(1.0f);
+  EXPECT_EQ(t.BitcastTo(kUint32).scalar<uint32_t>(), 0x3f800000u);
+}
+
+TEST(TensorTest, EqualityIsOfTypeShapeAndBytes) {
+  const Tensor a = Tensor::FromValues<float>({1, 2});
+  EXPECT_TRUE(TensorsEqual(a, Tensor::FromValues<float>({1, 2})));
+  EXPECT_FALSE(TensorsEqual(a, Tensor::FromValues<float>({1, 3})));
+  EXPECT_FALSE(TensorsEqual(a, Tensor::FromValues<double>({1, 2})));
+  EXPECT_FALSE(TensorsEqual(a, *a.Reshaped(Shape({2, 1}))));
+  EXPECT_TRUE(TensorsEqual(Tensor(), Tensor()));
+  ResourceHandle handle;
+  handle.name = "v";
+  EXPECT_TRUE(TensorsEqual(Tensor::Scalar(handle), Tensor::Scalar(handle)));
+  EXPECT_FALSE(TensorsEqual(Tensor::Scalar(handle), Tensor::Scalar(ResourceHandle())));
+}
+
+TEST(TensorTest, AllocateReportsWhatCannotBe) {
+  const Shape huge({int64_t{1} << 60});
+  EXPECT_TRUE(
+      errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kDouble, huge).status()));
+  EXPECT_TRUE(
+      errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kString, huge).status()));
+  EXPECT_TRUE(
+      errors::IsInvalidArgument(Tensor::Allocate(HostAllocator(), kVariant, Shape()).status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(
+      Tensor::Allocate(HostAllocator(), MakeRefType(kFloat), Shape()).status()));
+}
+
+}  // namespace
+}  // namespace millrace
