@@ -13,7 +13,9 @@
 #include "millrace/status.h"
 #include "ops/attr_map.h"
 #include "ops/op_registry.h"
+#include "proto/full_type.pb.h"
 #include "proto/function.pb.h"
+#include "proto/node_def.pb.h"
 #include "proto/versions.pb.h"
 
 namespace millrace {
@@ -30,6 +32,12 @@ struct Edge {
   bool IsControl() const { return dst_input < 0; }
 };
 inline constexpr int kControlSlot = -1;
+
+// What a NodeDef tells beyond its meaning; kept so that an export gives it back.
+struct NodeNotes {
+  pb::NodeDef::ExperimentalDebugInfo debug_info;
+  pb::FullTypeDef full_type;
+};
 
 // Not synchronised; changed only through its graph.
 class Node {
@@ -59,6 +67,10 @@ class Node {
   const std::string& origin() const { return origin_; }
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
+  // Null for most nodes.
+  const NodeNotes* notes() const { return notes_.get(); }
+  void set_notes(NodeNotes notes) { notes_ = std::make_shared<const NodeNotes>(std::move(notes)); }
+
   bool IsSource() const { return id_ == 0; }
   bool IsSink() const { return id_ == 1; }
   bool IsOp() const { return id_ > 1; }
@@ -73,6 +85,7 @@ class Node {
   std::vector<DataType> input_types_, output_types_;
   std::vector<Edge*> in_edges_, out_edges_, input_slots_;
   std::string requested_device_, assigned_device_, origin_;
+  std::shared_ptr<const NodeNotes> notes_;
 };
 
 // The functions of a graph, shared and immutable.
@@ -102,7 +115,11 @@ class DataflowGraph {
   void RemoveEdge(Edge* edge);
   // Also removes its edges.
   void RemoveNode(Node* node);
-  // Joins roots to _SOURCE and leaves to _SINK again after edits.
+  // Takes back everything added since the graph had these bounds of ids, as if it had never
+  // been there: ids are used again. What existed then must not have been removed since.
+  void RollBack(int num_node_ids, int num_edge_ids);
+  // Joins roots to _SOURCE and leaves to _SINK again after edits, and takes away such
+  // edges where they are no longer due.
   void FixSourceAndSink();
 
   Node* source() const { return nodes_[0].get(); }
@@ -123,9 +140,14 @@ class DataflowGraph {
   const pb::VersionDef& versions() const { return versions_; }
   pb::VersionDef* mutable_versions() { return &versions_; }
   const FunctionLibrary& library() const { return library_; }
-  void set_library(FunctionLibrary library) { library_ = std::move(library); }
+  // From here on node types are looked for among the functions first.
+  void set_library(FunctionLibrary library);
+  // The function of this name as an op, else the registered op; NotFound as OpRegistry says.
+  StatusOr<const OpInfo*> LookupOp(std::string_view name) const;
 
  private:
+  Edge* NewEdge(Node* src, int src_output, Node* dst, int dst_input);
+
   const OpRegistry* const ops_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<Edge>> edges_;
@@ -134,6 +156,9 @@ class DataflowGraph {
   int next_name_ = 0;
   pb::VersionDef versions_;
   FunctionLibrary library_;
+  // Nodes point at these: an entry stays when the library changes.
+  std::vector<std::shared_ptr<const OpInfo>> function_ops_;
+  StringMap<const OpInfo*> functions_by_name_;
 };
 
 // The static input that feeds slot i as (node, output).

@@ -3,8 +3,10 @@
 #ifndef OPS_SHAPE_INFERENCE_H_
 #define OPS_SHAPE_INFERENCE_H_
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "millrace/shape.h"

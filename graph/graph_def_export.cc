@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/graph_def_io.h"
+#include "graph/node_name.h"
+
+namespace millrace {
+namespace {
+
+Status ExportInputs(const Node& node, pb::NodeDef* def) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    const Edge* edge = node.input_edge(i);
+    if (edge == nullptr) {
+      return errors::InvalidArgument("Incomplete graph, missing input ", i, " of node '",
+                                     node.name(), "'");
+    }
+    def->add_input(FormatTensorName(edge->src->name(), edge->src_output));
+  }
+  std::vector<std::string> controls;
+  for (const Edge* edge : node.in_edges()) {
+    if (edge->IsControl() && edge->src->IsOp()) {
+      controls.push_back(FormatTensorName(edge->src->name(), kControlSlot));
+    }
+  }
+  std::sort(controls.begin(), controls.end());
+  for (std::string& control : controls) def->add_input(std::move(control));
+  return OkStatus();
+}
+
+}  // namespace
+
+void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def) {
+  def->set_name(node.name());
+  def->set_op(node.type());
+  def->set_device(node.assigned_device().empty() ? node.requested_device()
+                                                 : node.assigned_device());
+  if (options.strip_default_attrs) {
+    AttrMap attrs = node.attrs();
+    StripDefaultAttrs(node.op().def, &attrs);
+    for (const auto& [name, value] : attrs) AttrToProto(value, &(*def->mutable_attr())[name]);
+  } else {
+    for (const auto& [name, value] : node.attrs()) {
+      AttrToProto(value, &(*def->mutable_attr())[name]);
+    }
+  }
+  if (node.notes() != nullptr) {
+    if (node.notes()->debug_info.ByteSizeLong() > 0) {
+      *def->mutable_experimental_debug_info() = node.notes()->debug_info;
+    }
+    if (node.notes()->full_type.ByteSizeLong() > 0) {
+      *def->mutable_experimental_type() = node.notes()->full_type;
+    }
+  }
+}
+
+Status ExportGraphDef(const DataflowGraph& graph, const ExportOptions& options, pb::GraphDef* def) {
+  def->Clear();
+  *def->mutable_versions() = graph.versions();
+  if (graph.library() != nullptr) *def->mutable_library() = *graph.library();
+  for (const Node* node : graph.OpNodes()) {
+    pb::NodeDef* out = def->add_node();
+    ExportNode(*node, options, out);
+    MR_RETURN_IF_ERROR(ExportInputs(*node, out));
+  }
+  return OkStatus();
+}
+
+}  // namespace millrace

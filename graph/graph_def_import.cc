@@ -1,0 +1,321 @@
+#include <algorithm>
+#include <queue>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/string_map.h"
+#include "graph/graph_def_io.h"
+#include "graph/node_name.h"
+#include "ops/op_def_check.h"
+
+namespace millrace {
+namespace {
+
+bool IsMergeOp(std::string_view op) { return op == "Merge" || op == "RefMerge"; }
+bool IsNextIterationOp(std::string_view op) {
+  return op == "NextIteration" || op == "RefNextIteration";
+}
+
+std::string Tag(const pb::NodeDef& def) { return StrCat("\n\t [[{{node ", def.name(), "}}]]"); }
+
+// One import: checks that need the whole message first, then nodes and edges in order.
+class Importer {
+ public:
+  Importer(const ImportOptions& options, const pb::GraphDef& def, DataflowGraph* graph)
+      : options_(options), def_(def), graph_(graph) {}
+
+  Status Run() {
+    MR_RETURN_IF_ERROR(MergeVersions());
+    MR_RETURN_IF_ERROR(ParseNodes());
+    MR_RETURN_IF_ERROR(ResolveInputs());
+    // Ops are looked up before the order is found: an unknown op is the better error.
+    const FunctionLibrary old_library = graph_->library();
+    const int num_nodes = graph_->num_node_ids();
+    const int num_edges = graph_->num_edge_ids();
+    Status status = MergeLibrary();
+    if (status.ok()) status = AddAll();
+    if (!status.ok()) {
+      graph_->RollBack(num_nodes, num_edges);
+      if (graph_->library() != old_library) graph_->set_library(old_library);
+      return status;
+    }
+    *graph_->mutable_versions() = versions_;
+    graph_->FixSourceAndSink();
+    return OkStatus();
+  }
+
+ private:
+  struct Input {
+    int def_index = -1;        // of the source among the nodes of def_, or
+    Node* existing = nullptr;  // a node that was in the graph before
+    int output = 0;            // -1: control
+  };
+  struct Item {
+    std::vector<Input> inputs;
+    std::vector<int> consumers;  // one entry per input that depends on this node
+    int pending = 0;
+    Node* node = nullptr;
+  };
+
+  Status MergeVersions();
+  Status MergeLibrary();
+  Status ParseNodes();
+  Status ResolveInputs();
+  Status AddAll();
+  Status AddOne(int index);
+  Status ConnectInput(int index, int slot);
+  void WarnOfUnknownAttrs(const pb::OpDef& op, const pb::NodeDef& def);
+
+  const ImportOptions& options_;
+  const pb::GraphDef& def_;
+  DataflowGraph* const graph_;
+  pb::VersionDef versions_;
+  StringMap<int> index_by_name_;
+  std::vector<Item> items_;
+  std::vector<std::pair<int, int>> back_edges_;  // (node, slot)
+  StringSet warned_;
+};
+
+Status Importer::MergeVersions() {
+  versions_ = def_.versions();
+  if (!def_.has_versions()) versions_.set_producer(def_.version());
+  MR_RETURN_IF_ERROR(CheckVersions(versions_));
+  if (graph_->num_nodes() <= 2) return OkStatus();
+  const pb::VersionDef& have = graph_->versions();
+  if (have.producer() != versions_.producer()) {
+    return errors::InvalidArgument("Can't extend a graph of producer version ", have.producer(),
+                                   " with nodes of producer version ", versions_.producer());
+  }
+  versions_.set_min_consumer(std::max(have.min_consumer(), versions_.min_consumer()));
+  for (int bad : have.bad_consumers()) {
+    const auto& all = versions_.bad_consumers();
+    if (std::find(all.begin(), all.end(), bad) == all.end()) versions_.add_bad_consumers(bad);
+  }
+  return OkStatus();
+}
+
+Status Importer::MergeLibrary() {
+  if (def_.library().function().empty() && def_.library().gradient().empty()) return OkStatus();
+  auto merged = graph_->library() == nullptr
+                    ? std::make_shared<pb::FunctionDefLibrary>()
+                    : std::make_shared<pb::FunctionDefLibrary>(*graph_->library());
+  StringMap<std::string> have;
+  for (const auto& function : merged->function()) {
+    have.emplace(function.signature().name(), function.SerializeAsString());
+  }
+  for (const auto& function : def_.library().function()) {
+    auto [it, is_new] = have.emplace(function.signature().name(), function.SerializeAsString());
+    if (is_new) {
+      *merged->add_function() = function;
+    } else if (it->second != function.SerializeAsString()) {
+      return errors::InvalidArgument("Cannot add function '", function.signature().name(),
+                                     "' because a different function with the same name "
+                                     "already exists.");
+    }
+  }
+  merged->mutable_gradient()->MergeFrom(def_.library().gradient());
+  graph_->set_library(std::move(merged));
+  return OkStatus();
+}
+
+Status Importer::ParseNodes() {
+  index_by_name_.reserve(static_cast<std::size_t>(def_.node_size()));
+  for (int i = 0; i < def_.node_size(); ++i) {
+    const pb::NodeDef& node = def_.node(i);
+    if (!IsNodeName(node.name(), options_.internal_names)) {
+      return errors::InvalidArgument("Illegal op name '", CEscape(node.name()), "'", Tag(node));
+    }
+    if (graph_->FindNode(node.name()) != nullptr) {
+      return errors::InvalidArgument(
+          "GraphDef argument to Extend includes node '", node.name(),
+          "', which was created by a previous call to Create or Extend in this session.");
+    }
+    if (!index_by_name_.try_emplace(node.name(), i).second) {
+      return errors::InvalidArgument("Node '", node.name(), "' is not unique", Tag(node));
+    }
+  }
+  return OkStatus();
+}
+
+Status Importer::ResolveInputs() {
+  items_.resize(static_cast<std::size_t>(def_.node_size()));
+  for (int i = 0; i < def_.node_size(); ++i) {
+    const pb::NodeDef& node = def_.node(i);
+    Item& item = items_[i];
+    bool control_seen = false;
+    for (const std::string& text : node.input()) {
+      StatusOr<TensorName> name = ParseTensorName(text, options_.internal_names);
+      if (!name.ok()) return Annotate(name.status(), Tag(node));
+      if (control_seen && !name->IsControl()) {
+        return errors::InvalidArgument("Node '", node.name(),
+                                       "': Control dependencies must come after regular "
+                                       "dependencies",
+                                       Tag(node));
+      }
+      control_seen = name->IsControl();
+      Input input{-1, nullptr, name->index};
+      auto it = index_by_name_.find(name->node);
+      if (it != index_by_name_.end()) {
+        input.def_index = it->second;
+      } else if (Node* existing = graph_->FindNode(name->node);
+                 existing != nullptr && existing->IsOp()) {
+        input.existing = existing;
+      } else {
+        return errors::InvalidArgument("Node '", node.name(), "': Unknown input node '", text, "'",
+                                       Tag(node));
+      }
+      item.inputs.push_back(input);
+    }
+  }
+  return OkStatus();
+}
+
+Status Importer::AddAll() {
+  for (const pb::NodeDef& node : def_.node()) {
+    StatusOr<const OpInfo*> op = graph_->LookupOp(node.op());
+    if (!op.ok()) return Annotate(op.status(), Tag(node));
+  }
+  // A Merge that closes a loop is ready once its first other input and its control inputs
+  // are there; the back edges come at the end.
+  for (int i = 0; i < def_.node_size(); ++i) {
+    Item& item = items_[i];
+    bool closes_loop = false;
+    for (const Input& input : item.inputs) {
+      if (input.def_index < 0) continue;
+      closes_loop |=
+          IsMergeOp(def_.node(i).op()) && IsNextIterationOp(def_.node(input.def_index).op());
+    }
+    for (const Input& input : item.inputs) {
+      if (input.def_index < 0) continue;
+      if (closes_loop && input.output >= 0 && IsNextIterationOp(def_.node(input.def_index).op())) {
+        continue;
+      }
+      ++item.pending;
+      items_[input.def_index].consumers.push_back(i);
+    }
+  }
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (int i = 0; i < def_.node_size(); ++i) {
+    if (items_[i].pending == 0) ready.push(i);
+  }
+  int added = 0;
+  while (!ready.empty()) {
+    const int index = ready.top();
+    ready.pop();
+    MR_RETURN_IF_ERROR(AddOne(index));
+    ++added;
+    for (int consumer : items_[index].consumers) {
+      if (--items_[consumer].pending == 0) ready.push(consumer);
+    }
+  }
+  if (added < def_.node_size()) {
+    std::string names;
+    int named = 0;
+    for (int i = 0; i < def_.node_size() && named < 5; ++i) {
+      if (items_[i].node != nullptr) continue;
+      StrAppend(&names, named++ == 0 ? "" : ", ", def_.node(i).name());
+    }
+    return errors::InvalidArgument(def_.node_size() - added,
+                                   " nodes in a cycle, among them: ", names);
+  }
+  for (const auto& [index, slot] : back_edges_) MR_RETURN_IF_ERROR(ConnectInput(index, slot));
+  return OkStatus();
+}
+
+Status Importer::AddOne(int index) {
+  const pb::NodeDef& def = def_.node(index);
+  Item& item = items_[index];
+  AttrMap attrs;
+  for (const auto& [name, value] : def.attr()) {
+    StatusOr<AttrValue> converted = AttrFromProto(value);
+    if (!converted.ok()) {
+      return Annotate(converted.status(), StrCat(" for attr '", name, "'", Tag(def)));
+    }
+    attrs.Set(name, *std::move(converted));
+  }
+  StatusOr<Node*> added = graph_->AddNode(def.name(), def.op(), std::move(attrs));
+  if (!added.ok()) return added.status();
+  Node* node = *added;
+  item.node = node;
+  const pb::OpDef& op = node->op().def;
+  if (op.has_deprecation() && versions_.producer() >= op.deprecation().version()) {
+    return errors::Unimplemented("Op ", op.name(), " is not available in GraphDef version ",
+                                 versions_.producer(), ". It has been removed in version ",
+                                 op.deprecation().version(), ". ", op.deprecation().explanation(),
+                                 Tag(def));
+  }
+  WarnOfUnknownAttrs(op, def);
+  node->set_requested_device(def.device());
+  if (options_.devices_are_assigned) node->set_assigned_device(def.device());
+  if (def.has_experimental_debug_info() || def.has_experimental_type()) {
+    node->set_notes({def.experimental_debug_info(), def.experimental_type()});
+  }
+  const auto data_inputs = std::count_if(item.inputs.begin(), item.inputs.end(),
+                                         [](const Input& input) { return input.output >= 0; });
+  if (data_inputs != node->num_inputs()) {
+    std::vector<std::string> expected;
+    for (DataType type : node->input_types()) expected.push_back(DataTypeName(type));
+    return errors::InvalidArgument("NodeDef expected inputs '", StrJoin(expected, ", "),
+                                   "' do not match ", data_inputs, " inputs specified; Op<",
+                                   Signature(op), ">; NodeDef: {{node ", def.name(), "}}");
+  }
+  for (std::size_t slot = 0; slot < item.inputs.size(); ++slot) {
+    const Input& input = item.inputs[slot];
+    if (input.def_index >= 0 && items_[input.def_index].node == nullptr) {
+      back_edges_.emplace_back(index, static_cast<int>(slot));
+      continue;
+    }
+    MR_RETURN_IF_ERROR(ConnectInput(index, static_cast<int>(slot)));
+  }
+  return OkStatus();
+}
+
+Status Importer::ConnectInput(int index, int slot) {
+  const Item& item = items_[index];
+  const Input& input = item.inputs[slot];
+  Node* src = input.existing != nullptr ? input.existing : items_[input.def_index].node;
+  if (input.output < 0) {
+    graph_->AddControlEdge(src, item.node);
+    return OkStatus();
+  }
+  StatusOr<Edge*> edge = graph_->AddEdge(src, input.output, item.node, slot);
+  return edge.ok() ? OkStatus() : Annotate(edge.status(), Tag(def_.node(index)));
+}
+
+void Importer::WarnOfUnknownAttrs(const pb::OpDef& op, const pb::NodeDef& def) {
+  for (const auto& [name, value] : def.attr()) {
+    if (name.starts_with('_') || FindAttrDef(op, name) != nullptr) continue;
+    // Once per op and attribute: a graph may have thousands of such nodes.
+    if (!warned_.insert(StrCat(op.name(), " ", name)).second) continue;
+    MR_LOG(kWarning, "attr '", name, "' of node '", def.name(), "' is not known to op '", op.name(),
+           "'; the graph may be newer than this program: the attr is ignored");
+  }
+}
+
+}  // namespace
+
+Status CheckVersions(const pb::VersionDef& versions) {
+  if (versions.producer() < kGraphVersionMinProducer) {
+    return errors::InvalidArgument("GraphDef producer version ", versions.producer(),
+                                   " below min producer ", kGraphVersionMinProducer,
+                                   " supported here. Please regenerate your graph.");
+  }
+  if (versions.min_consumer() > kGraphVersion) {
+    return errors::InvalidArgument("GraphDef min consumer version ", versions.min_consumer(),
+                                   " above current version ", kGraphVersion,
+                                   ". Please upgrade this program.");
+  }
+  const auto& bad = versions.bad_consumers();
+  if (std::find(bad.begin(), bad.end(), kGraphVersion) != bad.end()) {
+    return errors::InvalidArgument("GraphDef disallows consumer version ", kGraphVersion,
+                                   ". Please upgrade this program: this version is likely buggy.");
+  }
+  return OkStatus();
+}
+
+Status ImportGraphDef(const ImportOptions& options, const pb::GraphDef& def, DataflowGraph* graph) {
+  return Importer(options, def, graph).Run();
+}
+
+}  // namespace millrace

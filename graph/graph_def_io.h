@@ -1,0 +1,56 @@
+// GraphDef messages in and out of graphs.
+#ifndef GRAPH_GRAPH_DEF_IO_H_
+#define GRAPH_GRAPH_DEF_IO_H_
+
+#include <string>
+#include <string_view>
+
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "proto/graph.pb.h"
+
+namespace millrace {
+
+// The graph version that this engine produces and consumes, in TensorFlow's count.
+inline constexpr int kGraphVersion = 2474;
+inline constexpr int kGraphVersionMinProducer = 0;
+
+struct ImportOptions {
+  // Accept node names that start with '_': parts of graphs that a master cut, not what a
+  // client sent.
+  bool internal_names = false;
+  // The device field is the placer's decision: it becomes the assigned device too.
+  bool devices_are_assigned = false;
+};
+
+// Adds the nodes of `def` to `graph`, which may hold nodes already (their outputs may be
+// inputs here; their names may not be used again). Nodes may stand in any order. Either all
+// of `def` is added or, on an error, nothing. Unknown attributes are logged and kept.
+//
+// Node and edge ids follow TensorFlow's order: nodes as listed, but after their inputs;
+// edges with their destination, data before control; loop back edges last.
+//
+// InvalidArgument: names or inputs against the grammar ("Illegal op name", "Illegal op input
+// name"), a name "is not unique", "Unknown input node", control inputs before data inputs,
+// attributes or types that do not fit the op, cycles without a loop, versions that this
+// engine must not read. NotFound: "Op type not registered".
+Status ImportGraphDef(const ImportOptions& options, const pb::GraphDef& def, DataflowGraph* graph);
+
+struct ExportOptions {
+  // Leave out attributes that equal their default (what a master sends to workers).
+  bool strip_default_attrs = false;
+};
+
+// The graph as a message, the same for the same graph: nodes in id order; data inputs by
+// slot, then control inputs by name. The device of a placed node is its assigned device.
+// InvalidArgument if an input is not connected.
+Status ExportGraphDef(const DataflowGraph& graph, const ExportOptions& options, pb::GraphDef* def);
+// One node, without its inputs.
+void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def);
+
+// InvalidArgument unless this engine may read a graph of these versions.
+Status CheckVersions(const pb::VersionDef& versions);
+
+}  // namespace millrace
+
+#endif  // GRAPH_GRAPH_DEF_IO_H_
