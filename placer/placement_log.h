@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/string_map.h"
@@ -23,82 +24,90 @@ enum class JoinReason : uint8_t {
   kClass,        // "loc:@name" in attribute _class
 };
 
-// The rule that chose a node's device.
+// The rule that chose a node's device; texts quote the number.
 enum class ChoiceRule : uint8_t {
-  kNone,              // not placed: an error came first
-  kAlreadyAssigned,   // 1: placed before
-  kFollowsInput,      // 2: works on its input's shape only
-  kFollowsConsumers,  // 3: has no inputs, and all consumers are on this device
-  kGroupIsPlaced,     // 4: another node of its group was placed before
-  kOnlyCandidate,     // 5: no other device is left
-  kDefaultDevice,     // 6: the default local device
-  kKernelPriority,    // 7: its kernel has the highest priority
-  kTypeOrder,         // 8: first in the order of device types
-  kLocal,             // 9: local before remote
-  kName,              // 10: first by name
+  kNone = 0,              // not placed: an error came first
+  kAlreadyAssigned = 1,   // placed before
+  kFollowsInput = 2,      // works on its input's shape only, and goes where that is
+  kFollowsConsumers = 3,  // has no inputs, and all its consumers are on this device
+  kGroupIsPlaced = 4,     // another node of its group was placed before
+  kOnlyCandidate = 5,     // no other device would do
+  kDefaultDevice = 6,     // the default local device
+  kKernelPriority = 7,    // its kernel has the highest priority
+  kTypeOrder = 8,         // first in the order of types of devices
+  kLocal = 9,             // local before remote
+  kName = 10,             // first by name
 };
 
-// Why a device was not a candidate.
+// Why a device was not a candidate: the part of the request it does not match.
 enum class Refusal : uint8_t { kNone, kJob, kReplica, kTask, kType, kId, kNoKernel };
 
-// Not synchronised. Holds copies of names, so it may outlive the graph; `op` pointers are
-// those of the op registry, which must outlive it.
+// A value, not synchronised. Copies the names it needs and so may outlive the graph, but not
+// the registry of its ops.
 class PlacementLog {
  public:
-  // Everything about one node, in lines for people; NotPlaced text if it is not known.
+  // Everything about one node, in lines for people; says so if it knows no such node.
   std::string ToText(std::string_view node) const;
-  // The same for all nodes, in order of ids.
+  // The same for all nodes, in order of ids; a group is described at its first node only.
   std::string ToText() const;
-  // A table "device op count", sorted, for log_device_placement.
+  // A table of device, op and count with a heading, sorted: log_device_placement.
   std::string Summary() const;
-  int num_nodes() const { return static_cast<int>(nodes_.size()); }
 
-  // The placer writes from here on. Nodes and groups are named by node ids.
+  // From here on: for the placer. Nodes are named by their ids, devices by index.
   struct Candidate {
-    int device;  // index into the devices of Begin
+    int device;
     Refusal refusal;
   };
   // What a group could choose from; shared by all groups with the same constraints.
   struct CandidateList {
-    std::string request;             // what was asked for, "" for anything
-    std::string soft;                // what was tried instead, "" if that was not needed
-    std::string types;               // types of devices with a kernel: "GPU CPU", best first
+    std::string request;  // "" for anything
+    std::string soft;     // if softened, what was tried instead
+    bool softened = false;
+    std::string types;               // with a kernel, best first, each followed by a blank
     std::vector<Candidate> devices;  // allowed ones first, best first
   };
-  void Begin(std::vector<std::string> devices, int num_node_ids);
+  void SetDevices(std::vector<std::string> names) { devices_ = std::move(names); }
   void AddNode(const Node& node);
-  // x and y (as the constraint names them) are in one group from now on; `slot` is the
-  // input of y, or -1 for a label.
-  void AddJoin(JoinReason reason, int x, int y, int slot, std::string_view label);
-  // A constraint was given up: a colocation under soft placement, or a request that gave
-  // way to another one.
-  void AddNote(int node, std::string text);
+  // `node` is in one group with `other` from now on, because of its input `slot` or, for
+  // kClass, because of `label`.
+  void AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label);
+  // A wish that was not granted.
+  void AddNote(int node, std::string text) { notes_.emplace_back(node, std::move(text)); }
   int AddCandidates(CandidateList list);
+  // `candidates` is what AddCandidates returned, or -1.
   void AddChoice(int node, ChoiceRule rule, int device, int candidates);
 
  private:
   struct NodeRecord {
-    uint32_t name = 0, requested = 0, origin = 0;  // offsets into text_
+    uint32_t name = 0, requested = 0, origin = 0;  // where their text begins
     int32_t device = -1, candidates = -1;
-    const OpInfo* op = nullptr;
+    const OpInfo* op = nullptr;  // null: no such node
     ChoiceRule rule = ChoiceRule::kNone;
   };
   struct Join {
-    int32_t x, y, slot;
+    int32_t other, node, slot;
     uint32_t label;
     JoinReason reason;
   };
-  struct Group;
+  // By the smallest id of each group: nodes, and indices into joins_ and notes_.
+  struct Groups {
+    std::vector<int> group_of;  // by node id
+    std::vector<std::vector<int>> members, joins, notes;
+  };
 
   uint32_t Store(std::string_view text);
-  std::string_view Text(uint32_t offset) const;
-  std::vector<std::vector<int>> Groups(std::vector<int>* group_of) const;
-  void Append(int node, const std::vector<int>& members, std::string* out) const;
+  uint32_t StoreShared(std::string_view text);
+  std::string_view Text(uint32_t at) const { return text_.c_str() + at; }
+  std::string_view Name(int node) const { return Text(nodes_[node].name); }
+  Groups FindGroups() const;
+  void AppendNode(int node, const Groups& groups, bool repeat_group, std::string* out) const;
+  void AppendGroup(int group, const Groups& groups, std::string* out) const;
+  void AppendCandidates(int node, std::string* out) const;
 
   std::vector<std::string> devices_;
-  std::string text_;  // names one after the other, each ended by NUL
-  StringMap<uint32_t> shared_;
-  std::vector<NodeRecord> nodes_;
+  std::string text_ = std::string(1, '\0');  // each text ends with NUL; at 0 the empty one
+  StringMap<uint32_t> shared_;               // texts that many nodes have
+  std::vector<NodeRecord> nodes_;            // by id
   std::vector<Join> joins_;
   std::vector<std::pair<int, std::string>> notes_;
   std::vector<CandidateList> candidates_;

@@ -1,0 +1,459 @@
+#include "placer/colocation.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "placer/op_kinds.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kClassAttr = "_class";
+constexpr std::string_view kClassPrefix = "loc:@";
+
+std::string InNode(const Node& node) { return StrCat("\n\t [[{{node ", node.name(), "}}]]"); }
+std::string ForColocation(const Node& node) {
+  return StrCat("{{colocation_node ", node.name(), "}}");
+}
+
+bool DifferentAddressSpace(const DeviceName& a, const DeviceName& b) {
+  return (a.job && b.job && a.job != b.job) || (a.replica && b.replica && a.replica != b.replica) ||
+         (a.task && b.task && a.task != b.task);
+}
+
+}  // namespace
+
+Colocation::Colocation(const DataflowGraph& graph, const PlacerInput& input, DeviceTable* table,
+                       PlacementLog* log)
+    : graph_(graph), input_(input), table_(table), log_(log) {
+  members_.resize(graph.num_node_ids());
+}
+
+bool Colocation::IsResourceGenerator(const Node& node) {
+  if (node.num_inputs() != 0 || node.num_outputs() != 1) return false;
+  const DataType type = node.output_types()[0];
+  return IsRefType(type) || type == kResource;
+}
+
+int Colocation::Root(int id) {
+  while (members_[id].parent != id) {
+    members_[id].parent = members_[members_[id].parent].parent;
+    id = members_[id].parent;
+  }
+  return id;
+}
+
+Status Colocation::Build() {
+  for (int id = 0; id < graph_.num_node_ids(); ++id) {
+    const Node* node = graph_.node(id);
+    if (node == nullptr || !node->IsOp()) continue;
+    if (log_ != nullptr) log_->AddNode(*node);
+    Status status = InitMember(*node);
+    if (!status.ok()) return Annotate(status, InNode(*node));
+  }
+  MR_RETURN_IF_ERROR(JoinEdges());
+  MR_RETURN_IF_ERROR(JoinClasses());
+  DropXlaTypes();
+  return OkStatus();
+}
+
+// A member of its own group, with what the node itself supports and asks for.
+
+Status Colocation::InitMember(const Node& node) {
+  Member& member = members_[node.id()];
+  member.parent = node.id();
+  MR_ASSIGN_OR_RETURN(member.own_types, SupportedTypes(node));
+  member.request.types = member.own_types;
+  if (!node.assigned_device().empty()) return InitAssigned(node, &member);
+  if (table_->type_list(member.own_types).empty()) return NoKernel(node);
+  return node.requested_device().empty() ? OkStatus() : InitRequested(node, &member);
+}
+
+Status Colocation::InitAssigned(const Node& node, Member* member) {
+  const StatusOr<int> spec = table_->specs().Parse(node.assigned_device());
+  if (!spec.ok()) {
+    return errors::Internal("Malformed assigned device '", node.assigned_device(), "'");
+  }
+  const int device = table_->FindDevice(*spec);
+  if (device < 0) {
+    return errors::Internal("Assigned device '", node.assigned_device(),
+                            "' does not match any device; available devices are [ ",
+                            table_->DeviceNames(), " ]");
+  }
+  const TypeList& types = table_->type_list(member->own_types);
+  const bool supported = std::any_of(types.begin(), types.end(), [&](const RankedType& t) {
+    return t.type == table_->device_type(device);
+  });
+  if (!supported) {
+    return errors::Internal("Assigned device '", node.assigned_device(),
+                            "' does not have registered OpKernel support for ", node.type());
+  }
+  member->request.assigned = member->request.requested = *spec;
+  return OkStatus();
+}
+
+Status Colocation::InitRequested(const Node& node, Member* member) {
+  const StatusOr<int> spec = table_->specs().Parse(node.requested_device());
+  if (!spec.ok()) {
+    return errors::InvalidArgument("Malformed device specification '", node.requested_device(),
+                                   "' in node: ", node.name());
+  }
+  member->request.requested = *spec;
+  if (IsResourceGenerator(node)) member->request.resource = *spec;
+  return OkStatus();
+}
+
+bool Colocation::IsFunction(const Node& node) {
+  if (graph_.library() == nullptr) return false;
+  const auto [slot, added] = is_function_.try_emplace(&node.op(), false);
+  if (added) slot->second = graph_.ops().Find(node.type()) != &node.op();
+  return slot->second;
+}
+
+StatusOr<int> Colocation::SupportedTypes(const Node& node) {
+  TypeList types;
+  const bool anywhere = IsFunction(node);
+  const int num_types = static_cast<int>(table_->types().size());
+  for (int type = 0; type < num_types; ++type) {
+    if (anywhere) {
+      types.push_back({type, 0});
+    } else if (const auto priority =
+                   input_.kernel(node.op(), node.attrs(), table_->types()[type])) {
+      types.push_back({type, *priority});
+    }
+  }
+  if (types.empty() && !node.requested_device().empty() && table_->local_spec() != 0) {
+    // Another task may have the kernel: it says so when the graph gets there.
+    const StatusOr<int> spec = table_->specs().Parse(node.requested_device());
+    const DeviceName& local = table_->specs().name(table_->local_spec());
+    if (spec.ok() && DifferentAddressSpace(local, table_->specs().name(*spec))) {
+      const DeviceName& wanted = table_->specs().name(*spec);
+      if (wanted.type) {
+        types.push_back({table_->AddType(*wanted.type), 0});
+      } else {
+        for (int type = 0; type < num_types; ++type) types.push_back({type, 0});
+      }
+    }
+  }
+  return table_->InternTypes(std::move(types));
+}
+
+std::string Colocation::KernelsText(const Node& node) const {
+  std::string kernels;
+  if (input_.describe_kernels != nullptr) kernels = input_.describe_kernels(node.type());
+  return StrCat("\nRegistered kernels:\n",
+                kernels.empty() ? "  <no registered kernels>\n" : kernels);
+}
+
+Status Colocation::NoKernel(const Node& node) const {
+  std::vector<std::string> types;
+  for (const PlacerDevice& device : input_.devices) types.push_back(device.type);
+  std::sort(types.begin(), types.end());
+  types.erase(std::unique(types.begin(), types.end()), types.end());
+  std::string attrs;
+  for (const auto& [name, value] : node.attrs()) {
+    StrAppend(&attrs, attrs.empty() ? "" : ", ", name, "=", value.DebugString());
+  }
+  return errors::InvalidArgument("No OpKernel was registered to support Op '", node.type(),
+                                 "' used by {{node ", node.name(), "}} with these attrs: [", attrs,
+                                 "]\nRegistered devices: [", StrJoin(types, ", "), "]",
+                                 KernelsText(node));
+}
+
+// Joining.
+
+Status Colocation::JoinEdges() {
+  for (int id = 0; id < graph_.num_edge_ids(); ++id) {
+    const Edge* edge = graph_.edge(id);
+    if (edge == nullptr || edge->IsControl()) continue;
+    const DataType type = edge->dst->input_types()[edge->dst_input];
+    if (type == kVariant) {
+      if (IsDatasetOp(edge->src->op().def) && IsDatasetOp(edge->dst->op().def)) {
+        MR_RETURN_IF_ERROR(JoinByEdge(*edge, JoinReason::kDatasetEdge));
+      }
+    } else if (IsRefType(type) || type == kResource) {
+      if (MayLeaveResource(edge->dst->type())) continue;
+      MR_RETURN_IF_ERROR(JoinByEdge(
+          *edge, type == kResource ? JoinReason::kResourceEdge : JoinReason::kReferenceEdge));
+    }
+  }
+  return OkStatus();
+}
+
+Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
+  const int src_root = Root(edge.src->id()), dst_root = Root(edge.dst->id());
+  if (src_root == dst_root) return OkStatus();
+  MR_RETURN_IF_ERROR(MakeRoomForEdge(edge, src_root, dst_root));
+  bool joined = false;
+  const Status status = Join(*edge.src, *edge.dst, &joined);
+  if (!status.ok()) {
+    return errors::InvalidArgument(
+        "Nodes were connected by a reference or resource connection (requiring them to be on the "
+        "same device), but the two nodes were assigned two different devices: ",
+        Message(status), InNode(*edge.dst));
+  }
+  if (log_ != nullptr && joined) {
+    log_->AddJoin(reason, edge.src->id(), edge.dst->id(), edge.dst_input, "");
+  }
+  return OkStatus();
+}
+
+// What was fixed must agree; what was only asked for by the destination gives way.
+Status Colocation::MakeRoomForEdge(const Edge& edge, int src_root, int dst_root) {
+  SpecPool& specs = table_->specs();
+  const GroupRequest& src = members_[src_root].request;
+  GroupRequest& dst = members_[dst_root].request;
+  const auto conflict = [&](std::string_view what, int a, int b) {
+    return errors::InvalidArgument(
+        "Cannot place the graph because a reference or resource edge connects colocation groups "
+        "with incompatible ",
+        what, " devices: ", specs.Text(a), " vs ", specs.Text(b), ". The edge src node is {{node ",
+        edge.src->name(), "}}, and the dst node is {{node ", edge.dst->name(), "}}",
+        InNode(*edge.dst));
+  };
+  if (!specs.AreCompatible(src.assigned, dst.assigned)) {
+    return conflict("assigned", src.assigned, dst.assigned);
+  }
+  if (!specs.AreCompatible(src.resource, dst.resource)) {
+    return conflict("resource", src.resource, dst.resource);
+  }
+  if (specs.AreCompatible(src.requested, dst.requested)) return OkStatus();
+  const int given_up = dst.requested;
+  dst.requested = specs.EnsureSpecification(src.requested, dst.assigned);
+  dst.requested = specs.EnsureSpecification(dst.requested, dst.resource);
+  if (log_ != nullptr) {
+    log_->AddNote(edge.dst->id(), StrCat("the request ", specs.Text(given_up), " gave way to ",
+                                         specs.Text(src.requested), " of ", edge.src->name(),
+                                         ", from which it takes a reference or resource"));
+  }
+  return OkStatus();
+}
+
+Status Colocation::JoinClasses() {
+  // The first node that named a label; the others join it.
+  absl::flat_hash_map<std::string_view, const Node*> first_of;
+  bool any = false;
+  for (int id = 0; id < graph_.num_node_ids() && !any; ++id) {
+    const Node* node = graph_.node(id);
+    any = node != nullptr && node->IsOp() && node->attrs().Has(kClassAttr);
+  }
+  if (!any) return OkStatus();
+  for (int id = 0; id < graph_.num_node_ids(); ++id) {
+    const Node* node = graph_.node(id);
+    if (node == nullptr || !node->IsOp()) continue;
+    const AttrValue* attr = node->attrs().Find(kClassAttr);
+    if (attr != nullptr) {
+      // Anything but a list of strings is ignored.
+      if (const auto* labels = attr->get_if<std::vector<std::string>>()) {
+        for (const std::string& label : *labels) {
+          if (label.compare(0, kClassPrefix.size(), kClassPrefix) != 0) continue;
+          MR_RETURN_IF_ERROR(JoinLabel(*node, std::string_view(label).substr(kClassPrefix.size()),
+                                       true, &first_of));
+        }
+      }
+    }
+    MR_RETURN_IF_ERROR(JoinLabel(*node, node->name(), false, &first_of));
+  }
+  return OkStatus();
+}
+
+Status Colocation::JoinLabel(const Node& node, std::string_view label, bool in_attribute,
+                             absl::flat_hash_map<std::string_view, const Node*>* first_of) {
+  const Node*& first = (*first_of)[label];
+  if (first == nullptr) {
+    first = &node;
+    return OkStatus();
+  }
+  bool joined = false;
+  const Status status = Join(node, *first, &joined);
+  if (!status.ok()) {
+    if (!input_.allow_soft_placement) return Annotate(status, InNode(node));
+    if (log_ != nullptr) {
+      log_->AddNote(node.id(), StrCat("colocation with ", first->name(), " by label ", label,
+                                      " was given up: ", Message(status)));
+    }
+    return OkStatus();
+  }
+  if (log_ != nullptr && joined) {
+    // The node that carries the label is the one that wanted to be with the other.
+    const bool by_first = !in_attribute;
+    log_->AddJoin(JoinReason::kClass, by_first ? node.id() : first->id(),
+                  by_first ? first->id() : node.id(), -1, label);
+  }
+  return OkStatus();
+}
+
+Status Colocation::Join(const Node& x, const Node& y, bool* joined) {
+  const int x_root = Root(x.id()), y_root = Root(y.id());
+  *joined = x_root != y_root;
+  if (!*joined) return OkStatus();
+  const bool x_stays = members_[x_root].rank >= members_[y_root].rank;
+  Member& stays = members_[x_stays ? x_root : y_root];
+  Member& goes = members_[x_stays ? y_root : x_root];
+
+  const auto cannot = [&](std::string_view why) {
+    return errors::InvalidArgument("Cannot colocate nodes ", ForColocation(x), " and ",
+                                   ForColocation(y), why);
+  };
+  SpecPool& specs = table_->specs();
+  const StatusOr<int> assigned =
+      specs.Merge(stays.request.assigned, goes.request.assigned, /*soft=*/false);
+  if (!assigned.ok()) return cannot(StrCat(": ", Message(assigned.status())));
+  const StatusOr<int> resource =
+      specs.Merge(stays.request.resource, goes.request.resource, /*soft=*/false);
+  if (!resource.ok()) return cannot(StrCat(": ", Message(resource.status())));
+  const StatusOr<int> requested =
+      specs.Merge(stays.request.requested, goes.request.requested, input_.allow_soft_placement);
+  if (!requested.ok()) return cannot(StrCat(": ", Message(requested.status())));
+
+  const int types = table_->Intersect(stays.request.types, goes.request.types);
+  if (table_->type_list(types).empty()) {
+    return cannot(
+        StrCat(" because no device type supports both of those nodes and the other nodes colocated "
+               "with them.",
+               DebugInfo(x_root), DebugInfo(y_root)));
+  }
+
+  stays.request.assigned = *assigned;
+  stays.request.resource = *resource;
+  stays.request.requested =
+      specs.EnsureSpecification(specs.EnsureSpecification(*requested, *assigned), *resource);
+  stays.request.types = types;
+  if (stays.rank == goes.rank) ++stays.rank;
+  goes.parent = stays.parent;
+  return OkStatus();
+}
+
+void Colocation::DropXlaTypes() {
+  const auto is_xla = [&](int type) { return table_->types()[type].compare(0, 4, "XLA_") == 0; };
+  bool any = false;
+  for (int type = 0; type < static_cast<int>(table_->types().size()); ++type) any |= is_xla(type);
+  if (!any) return;
+  for (int id = 0; id < static_cast<int>(members_.size()); ++id) {
+    if (members_[id].parent != id) continue;
+    GroupRequest& request = members_[id].request;
+    const DeviceName& wanted = table_->specs().name(request.requested);
+    if (wanted.type && wanted.type->compare(0, 4, "XLA_") == 0) continue;
+    TypeList others;
+    for (const RankedType& type : table_->type_list(request.types)) {
+      if (!is_xla(type.type)) others.push_back(type);
+    }
+    if (!others.empty()) request.types = table_->InternTypes(std::move(others));
+  }
+}
+
+// Choosing.
+
+StatusOr<const CandidateSet*> Colocation::Candidates(const Node& node) {
+  const int root = Root(node.id());
+  const CandidateSet* candidates = table_->Choose(members_[root].request);
+  if (candidates == nullptr) return ExplainEmpty(node, root);
+  return candidates;
+}
+
+Status Colocation::Narrow(const Node& node, int device) {
+  Member& root = members_[Root(node.id())];
+  if (root.placed == device) return OkStatus();
+  SpecPool& specs = table_->specs();
+  const int spec = table_->device_spec(device);
+  GroupRequest narrowed = root.request;
+  StatusOr<int> merged = specs.Merge(narrowed.assigned, spec, /*soft=*/false);
+  if (merged.ok()) {
+    narrowed.assigned = *merged;
+    merged = specs.MergeOverride(narrowed.resource, spec);
+  }
+  if (merged.ok()) {
+    narrowed.resource = *merged;
+    merged = specs.MergeOverride(narrowed.requested, spec);
+  }
+  if (!merged.ok()) {
+    return errors::Internal("the group of {{node ", node.name(), "}} cannot go to ",
+                            table_->device_name(device), ": ", Message(merged.status()));
+  }
+  narrowed.requested = *merged;
+  root.request = narrowed;
+  root.placed = device;
+  return OkStatus();
+}
+
+Status Colocation::ExplainEmpty(const Node& node, int root) {
+  const GroupRequest& request = members_[root].request;
+  SpecPool& specs = table_->specs();
+  if (request.requested == 0) {
+    std::vector<std::string> inputs;
+    for (const DataType type : node.input_types()) inputs.push_back(DataTypeName(type));
+    return errors::InvalidArgument(
+        "Node had no OpKernel registered to support this operation: Operation was ", node.type(),
+        " and inputs were [", StrJoin(inputs, ", "), "].\n", DebugInfo(root));
+  }
+  const std::string& wanted = node.requested_device();
+  const StatusOr<int> own = specs.Parse(wanted);
+  if (!own.ok() || *own != request.requested) {
+    return errors::InvalidArgument(
+        "Could not satisfy explicit device specification '", wanted, "' because the node ",
+        ForColocation(node),
+        " was colocated with a group of nodes that required incompatible device '",
+        specs.Text(request.requested), "'. All available devices [", table_->DeviceNames(), "]. ",
+        DebugInfo(root));
+  }
+  const DeviceName& name = specs.name(*own);
+  if (!table_->AnyMatches(*own)) {
+    const bool gpu = name.type && (*name.type == "GPU" || *name.type == "gpu");
+    const bool have_gpu = table_->FindType("GPU") >= 0;
+    return errors::InvalidArgument(
+        "{{node ", node.name(), "}} was explicitly assigned to ", wanted,
+        " but available devices are [ ", table_->DeviceNames(),
+        " ]. Make sure the device specification refers to a valid device.",
+        gpu && !have_gpu ? " The requested device appears to be a GPU, but CUDA is not enabled."
+                         : "");
+  }
+  std::string attrs;
+  for (const auto& [key, value] : node.attrs()) {
+    StrAppend(&attrs, attrs.empty() ? "" : ", ", key, "=", value.DebugString());
+  }
+  return errors::InvalidArgument("Could not satisfy explicit device specification '", wanted,
+                                 "' because no supported kernel for ",
+                                 name.type ? *name.type : "those", " devices is available.",
+                                 DebugInfo(root), "\nOp: ", node.type(), "\nNode attrs: ", attrs,
+                                 KernelsText(node));
+}
+
+std::string Colocation::DebugInfo(int root) {
+  std::map<std::string, std::string> types_of_op;
+  std::string nodes;
+  int count = 0;
+  constexpr int kMaxNodes = 50;
+  for (int id = 0; id < static_cast<int>(members_.size()); ++id) {
+    if (members_[id].parent < 0 || Root(id) != root) continue;
+    const Node& node = *graph_.node(id);
+    types_of_op[node.type()] = table_->TypesText(members_[id].own_types);
+    if (++count <= kMaxNodes) {
+      StrAppend(&nodes, "\n  ", node.name(), " (", node.type(), ") ", node.requested_device());
+      if (!node.assigned_device().empty()) {
+        StrAppend(&nodes, " framework assigned device=", node.assigned_device());
+      }
+    }
+  }
+  if (count > kMaxNodes) StrAppend(&nodes, "\n  and ", count - kMaxNodes, " more");
+  if (count <= 1) return "";
+  const GroupRequest& request = members_[root].request;
+  SpecPool& specs = table_->specs();
+  std::string text = StrCat(
+      "\nColocation Debug Info:\nColocation group had the following types and supported "
+      "devices: \nRoot Member(assigned_device_name='",
+      specs.Text(request.assigned), "' resource_device_name='", specs.Text(request.resource),
+      "' requested_device_name='", specs.Text(request.requested), "' supported_device_types=[",
+      table_->TypesText(request.types), "])");
+  for (const auto& [op, types] : types_of_op) StrAppend(&text, "\n", op, ": ", types);
+  StrAppend(&text,
+            "\n\nColocation members, user-requested devices, and framework assigned devices, if "
+            "any:",
+            nodes, "\n");
+  return text;
+}
+
+}  // namespace millrace
