@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 namespace millrace {
 namespace {
 
@@ -33,6 +35,22 @@ TEST(PhiloxTest, SkippingCarriesIntoTheUpperHalf) {
   carried.Skip(~0ull);
   carried.Skip(1);
   EXPECT_EQ(carried(), Philox(1, 1)());
+}
+
+// The first float of two runs of TensorFlow's RandomUniform over 10 elements with seed
+// 87654321 and seed2 1: a run takes 256 counters an element, whatever it needs.
+TEST(PhiloxTest, KeyIsTheSeedAndTheUpperCounterTheSecondSeed) {
+  const auto uniform = [](uint32_t bits) {
+    return std::bit_cast<float>((bits & 0x7fffffu) | 0x3f800000u) - 1.0f;
+  };
+  Philox philox(87654321, 1);
+  Philox second_run = philox;
+  second_run.Skip(10 * 256);
+  const Result first = philox();
+  EXPECT_EQ(uniform(first[0]), 0.2390373945236206f);
+  EXPECT_EQ(uniform(first[3]), 0.4957444667816162f);
+  EXPECT_EQ(uniform(philox()[0]), 0.8355222940444946f);
+  EXPECT_EQ(uniform(second_run()[0]), 0.7343506813049316f);
 }
 
 TEST(RandomIdTest, IsNeverZeroAndDiffers) {
