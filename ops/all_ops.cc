@@ -1,0 +1,25 @@
+#include "ops/all_ops.h"
+
+#include "base/status_macros.h"
+
+namespace millrace {
+
+Status RegisterAllOps(OpRegistry& registry) {
+  MR_RETURN_IF_ERROR(RegisterMathOps(registry));
+  MR_RETURN_IF_ERROR(RegisterNnOps(registry));
+  MR_RETURN_IF_ERROR(RegisterArrayOps(registry));
+  MR_RETURN_IF_ERROR(RegisterStateOps(registry));
+  MR_RETURN_IF_ERROR(RegisterResourceVariableOps(registry));
+  MR_RETURN_IF_ERROR(RegisterControlOps(registry));
+  MR_RETURN_IF_ERROR(RegisterDataFlowOps(registry));
+  MR_RETURN_IF_ERROR(RegisterCommOps(registry));
+  MR_RETURN_IF_ERROR(RegisterRandomOps(registry));
+  MR_RETURN_IF_ERROR(RegisterIoOps(registry));
+  MR_RETURN_IF_ERROR(RegisterTrainingOps(registry));
+  MR_RETURN_IF_ERROR(RegisterStringOps(registry));
+  MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
+  MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));
+  return OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpSpec kOps[] = {
+    {"Assert", "condition: bool, data: T", "", "T: list(type) >= 1; summarize: int = 3", nullptr,
+     kStateful},
+    {"Print", "input: T, data: U", "output: T",
+     "T: type; U: list(type) >= 0; message: string = ''; first_n: int = -1; summarize: int = 3",
+     nullptr, kStateful},
+};
+
+}  // namespace
+
+Status RegisterLoggingOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace

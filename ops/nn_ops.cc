@@ -1,0 +1,63 @@
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpSpec kOps[] = {
+    {"AvgPool", "value: T", "output: T",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats"},
+    {"AvgPoolGrad", "orig_input_shape: int32, grad: T", "output: T",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats"},
+    {"BiasAdd", "value: T, bias: T", "output: T",
+     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'"},
+    {"BiasAddGrad", "out_backprop: T", "output: T",
+     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'"},
+    {"Conv2D", "input: T, filter: T", "output: T",
+     "T: {half, bfloat16, float, double, int32}; strides: list(int); use_cudnn_on_gpu: bool = "
+     "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
+     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]"},
+    {"Conv2DBackpropFilter", "input: T, filter_sizes: int32, out_backprop: T", "output: T",
+     "T: floats; strides: list(int); use_cudnn_on_gpu: bool = true; padding: {'SAME', 'VALID', "
+     "'EXPLICIT'}; explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; "
+     "dilations: list(int) = [1, 1, 1, 1]"},
+    {"Conv2DBackpropInput", "input_sizes: int32, filter: T, out_backprop: T", "output: T",
+     "T: {half, bfloat16, float, double, int32}; strides: list(int); use_cudnn_on_gpu: bool = "
+     "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
+     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]"},
+    {"InTopK", "predictions: float, targets: T", "precision: bool",
+     "k: int; T: {int32, int64} = int32"},
+    {"L2Loss", "t: T", "output: T", "T: floats"},
+    {"LogSoftmax", "logits: T", "logsoftmax: T", "T: floats"},
+    {"MaxPool", "input: T", "output: T",
+     "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float; "
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
+     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"},
+    {"MaxPoolGrad", "orig_input: T, orig_output: T, grad: T", "output: T",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
+     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float"},
+    {"Relu", "features: T", "activations: T",
+     "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
+     "qint8}"},
+    {"Relu6", "features: T", "activations: T", "T: reals"},
+    {"Relu6Grad", "gradients: T, features: T", "backprops: T", "T: reals"},
+    {"ReluGrad", "gradients: T, features: T", "backprops: T", "T: reals"},
+    {"Softmax", "logits: T", "softmax: T", "T: floats"},
+    {"SoftmaxCrossEntropyWithLogits", "features: T, labels: T", "loss: T, backprop: T",
+     "T: floats"},
+    {"Softplus", "features: T", "activations: T", "T: floats"},
+    {"SoftplusGrad", "gradients: T, features: T", "backprops: T", "T: floats"},
+    {"SparseSoftmaxCrossEntropyWithLogits", "features: T, labels: Tlabels", "loss: T, backprop: T",
+     "T: floats; Tlabels: {int32, int64} = int64"},
+    {"TopKV2", "input: T, k: Tk", "values: T, indices: index_type",
+     "sorted: bool = true; T: reals; Tk: {int16, int32, int64} = int32; index_type: {int16, int32, "
+     "int64} = int32"},
+};
+
+}  // namespace
+
+Status RegisterNnOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace

@@ -1,0 +1,24 @@
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpSpec kOps[] = {
+    {"RandomShuffle", "value: T", "output: T", "seed: int = 0; seed2: int = 0; T: type", nullptr,
+     kStateful},
+    {"RandomStandardNormal", "shape: T", "output: dtype",
+     "seed: int = 0; seed2: int = 0; dtype: floats; T: {int32, int64}", nullptr, kStateful},
+    {"RandomUniform", "shape: T", "output: dtype",
+     "seed: int = 0; seed2: int = 0; dtype: floats; T: {int32, int64}", nullptr, kStateful},
+    {"RandomUniformInt", "shape: T, minval: Tout, maxval: Tout", "output: Tout",
+     "seed: int = 0; seed2: int = 0; Tout: {int32, int64}; T: {int32, int64}", nullptr, kStateful},
+    {"TruncatedNormal", "shape: T", "output: dtype",
+     "seed: int = 0; seed2: int = 0; dtype: floats; T: {int32, int64}", nullptr, kStateful},
+};
+
+}  // namespace
+
+Status RegisterRandomOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace
