@@ -8,16 +8,6 @@
 
 namespace millrace {
 
-KernelContext::KernelContext(Kernel* kernel, Device* device, StepEnv* env,
-                             std::span<EdgeValue> inputs, std::span<EdgeValue> outputs,
-                             std::span<const DataType> output_types)
-    : kernel_(kernel),
-      device_(device),
-      env_(env),
-      inputs_(inputs),
-      outputs_(outputs),
-      output_types_(output_types) {}
-
 Tensor KernelContext::locked_input(int i) const {
   const EdgeValue& v = inputs_[i];
   if (v.kind != EdgeValue::Kind::kRef) return v.value;
@@ -40,9 +30,9 @@ StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<i
   for (int c : candidates) {
     const EdgeValue& in = inputs_[c];
     if (in.kind != EdgeValue::Kind::kValue || !in.value.OwnsBufferAlone()) continue;
-    const bool same_bytes = in.value.dtype() == dtype ||
-                            (IsMemcpyable(dtype) && IsMemcpyable(in.value.dtype()) &&
-                             DataTypeSize(dtype) == DataTypeSize(in.value.dtype()));
+    const bool same_bytes =
+        in.value.dtype() == dtype || (IsMemcpyable(dtype) && IsMemcpyable(in.value.dtype()) &&
+                                      DataTypeSize(dtype) == DataTypeSize(in.value.dtype()));
     if (!same_bytes || in.value.num_elements() != shape.num_elements() ||
         in.value.buffer()->space() != allocator()->space()) {
       continue;

@@ -52,7 +52,13 @@ class KernelContext {
  public:
   // `inputs` and `outputs` are slots of the step; outputs start empty.
   KernelContext(Kernel* kernel, Device* device, StepEnv* env, std::span<EdgeValue> inputs,
-                std::span<EdgeValue> outputs, std::span<const DataType> output_types);
+                std::span<EdgeValue> outputs, std::span<const DataType> output_types)
+      : kernel_(kernel),
+        device_(device),
+        env_(env),
+        inputs_(inputs),
+        outputs_(outputs),
+        output_types_(output_types) {}
 
   const std::string& node_name() const { return kernel_->name(); }
   Kernel& kernel() const { return *kernel_; }
@@ -72,6 +78,10 @@ class KernelContext {
   const Tensor& input(int i) const {
     const EdgeValue& v = inputs_[i];
     return v.kind == EdgeValue::Kind::kRef ? *v.ref : v.value;
+  }
+  // False for the dead inputs of a Merge; true for every other kernel that runs.
+  bool has_input(int i) const {
+    return inputs_[i].kind == EdgeValue::Kind::kValue || inputs_[i].kind == EdgeValue::Kind::kRef;
   }
   bool input_is_ref(int i) const { return inputs_[i].kind == EdgeValue::Kind::kRef; }
   Mutex* input_ref_mutex(int i) const { return inputs_[i].ref_mu; }

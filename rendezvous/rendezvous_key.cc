@@ -31,9 +31,8 @@ std::string RendezvousKey::ToString() const {
 StatusOr<RendezvousKey> RendezvousKey::Parse(std::string_view text) {
   RendezvousKey key;
   const auto parts = StrSplit(text, ';');
-  bool ok = parts.size() == 5 && !parts[0].empty() && parts[1].size() == 16 &&
-            !parts[2].empty() && !parts[3].empty() &&
-            ParseUint64Hex(parts[1], &key.src_incarnation);
+  bool ok = parts.size() == 5 && !parts[0].empty() && parts[1].size() == 16 && !parts[2].empty() &&
+            !parts[3].empty() && ParseUint64Hex(parts[1], &key.src_incarnation);
   if (ok) {
     const std::size_t colon = parts[4].find(':');
     ok = colon != std::string_view::npos && ParseUint64(parts[4].substr(0, colon), &key.frame_id) &&

@@ -34,8 +34,8 @@ struct Received {
 };
 
 TEST(RendezvousKeyTest, IsWrittenAsTensorFlowWritesIt) {
-  RendezvousKey key{"/job:ps/replica:0/task:0/device:CPU:0", 0xabc, "/device:CPU:1", "edge_3_w",
-                    0, 7};
+  RendezvousKey key{
+      "/job:ps/replica:0/task:0/device:CPU:0", 0xabc, "/device:CPU:1", "edge_3_w", 0, 7};
   EXPECT_EQ(key.ToString(),
             "/job:ps/replica:0/task:0/device:CPU:0;0000000000000abc;/device:CPU:1;edge_3_w;0:7");
 }
@@ -52,10 +52,10 @@ TEST(RendezvousKeyTest, SurvivesTheRoundTrip) {
 }
 
 TEST(RendezvousKeyTest, RefusesEveryOtherForm) {
-  for (const char* text :
-       {"", ";;;;", "a;b;c", "a;0000000000000001;b;x;0:0;y", "a;01;b;x;0:0",
-        "a;000000000000000g;b;x;0:0", "a;0000000000000001;b;x;0", "a;0000000000000001;b;x;:",
-        "a;0000000000000001;b;;0:0", "a;0000000000000001;b;x;99999999999999999999:0"}) {
+  for (const char* text : {"", ";;;;", "a;b;c", "a;0000000000000001;b;x;0:0;y", "a;01;b;x;0:0",
+                           "a;000000000000000g;b;x;0:0", "a;0000000000000001;b;x;0",
+                           "a;0000000000000001;b;x;:", "a;0000000000000001;b;;0:0",
+                           "a;0000000000000001;b;x;99999999999999999999:0"}) {
     auto parsed = RendezvousKey::Parse(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_TRUE(errors::IsInvalidArgument(parsed.status()));
