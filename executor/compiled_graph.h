@@ -1,0 +1,172 @@
+// One device's part of a graph as a flat program: what the executor walks instead of nodes
+// and edges. Made once per signature, shared by all steps.
+#ifndef EXECUTOR_COMPILED_GRAPH_H_
+#define EXECUTOR_COMPILED_GRAPH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/device.h"
+#include "graph/dataflow_graph.h"
+#include "kernels/kernel.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+// What is special about a node; most have none of these.
+enum NodeFlag : uint32_t {
+  kNodeNoCompute = 1u << 0,        // NoOp, ControlTrigger: there is nothing to call
+  kNodeAsync = 1u << 1,            // completes through a callback
+  kNodeMaybeExpensive = 1u << 2,   // its cost is measured
+  kNodeHasRefs = 1u << 3,          // an input is a reference, or is fed by one
+  kNodeTransfer = 1u << 4,         // send or receive: runs, and carries deadness, even if dead
+  kNodeNeverDead = 1u << 5,        // ControlTrigger
+  kNodeMerge = 1u << 6,            // one live input is enough
+  kNodeOmitsOutputs = 1u << 7,     // Switch: an output that was not set is dead
+  kNodeUninitialisedOk = 1u << 8,  // may read a variable before its first value
+  kNodeCommunicates = 1u << 9,     // Unavailable is its own to report
+  kNodeEnter = 1u << 10,
+  kNodeConstantEnter = 1u << 11,
+  kNodeExit = 1u << 12,
+  kNodeNextIteration = 1u << 13,
+};
+
+enum EdgeFlag : uint8_t {
+  kEdgeControl = 1 << 0,
+  kEdgeLast = 1 << 1,  // the last consumer of the output: the value is moved to it
+  kEdgeSole = 1 << 2,  // the only edge into dst: its arrival makes dst ready
+  kEdgeToMerge = 1 << 3,
+};
+
+struct OutEdge {
+  int32_t dst = -1;
+  int32_t slot = -1;  // input slot of the step; -1 on a control edge
+  int32_t output = -1;
+  uint8_t flags = 0;
+};
+
+// One line of memory: the hot loop reads nothing else of a node without special flags.
+struct CompiledNode {
+  Kernel* kernel = nullptr;
+  const DataType* types = nullptr;  // of the inputs, then of the outputs
+  int32_t input_begin = 0;          // in the slots of its frame
+  int32_t num_inputs = 0;
+  int32_t num_outputs = 0;
+  int32_t edges_begin = 0;
+  int32_t num_edges = 0;  // data edges in order of output, then control edges
+  int32_t pending = 0;    // arrivals before it may run; of a merge see kMerge... below
+  uint32_t flags = 0;
+  int32_t held_outputs = -1;  // first output slot of the step; -1: the thread's own
+  int32_t async_index = -1;
+  int32_t frame = 0;  // static frame; 0 is the root
+
+  const DataType* output_types() const { return types + num_inputs; }
+};
+
+// `pending` of a merge: bit 0 says that no live value arrived, bit 1 that none was claimed,
+// then 15 bits count control edges and 15 bits data edges that did not arrive dead.
+inline constexpr int32_t kMergeNoLive = 1;
+inline constexpr int32_t kMergeUnclaimed = 2;
+inline constexpr int32_t kMergeControlUnit = 1 << 2;
+inline constexpr int32_t kMergeDataUnit = 1 << 16;
+inline constexpr int32_t kMergeMaxEdges = (1 << 14) - 1;
+constexpr bool MergeIsReady(int32_t state) {
+  const bool controls_arrived = (state & 0xfffc) == 0;
+  return controls_arrived && ((state & kMergeNoLive) == 0 || (state >> 16) == 0);
+}
+
+// A static while-loop frame. Frame 0 is the root.
+struct FrameInfo {
+  std::string name;
+  int32_t parent = -1;
+  int32_t num_enters = 0;
+  int32_t parallel_iterations = 1;
+  int32_t num_slots = 0;       // input slots of one iteration
+  std::vector<int32_t> nodes;  // in this frame
+};
+
+// What a finished step leaves for the next one.
+struct StepBlock {
+  virtual ~StepBlock() = default;
+  StepBlock* next_idle = nullptr;
+};
+
+// Thread-safe; immutable but for the measured costs and the idle step blocks.
+class CompiledGraph {
+ public:
+  // The kernel of a node; owned by the caller, who may give the same kernel to many graphs
+  // (stateful ops: one per session). Must outlive the compiled graph.
+  using KernelSource = std::function<StatusOr<Kernel*>(const Node& node)>;
+
+  // `graph` (one device's part) is not needed afterwards; `device` must outlive the result.
+  // InvalidArgument if an input is not connected or a loop is malformed; what the kernel
+  // source says otherwise.
+  static StatusOr<std::unique_ptr<CompiledGraph>> Compile(const DataflowGraph& graph,
+                                                          Device* device,
+                                                          const KernelSource& kernels);
+  ~CompiledGraph();
+  CompiledGraph(const CompiledGraph&) = delete;
+  CompiledGraph& operator=(const CompiledGraph&) = delete;
+
+  Device* device() const { return device_; }
+  const std::vector<CompiledNode>& nodes() const { return nodes_; }
+  const OutEdge* edges() const { return edges_.data(); }
+  // Nodes that nothing must precede.
+  const std::vector<int32_t>& roots() const { return roots_; }
+  int32_t num_slots() const { return frames_[0].num_slots; }
+  int32_t num_held_outputs() const { return num_held_outputs_; }
+  int32_t num_async() const { return num_async_; }
+  int32_t max_outputs() const { return max_outputs_; }
+  const std::vector<int32_t>& initial_pending() const { return initial_pending_; }
+  const std::vector<FrameInfo>& frames() const { return frames_; }
+  bool has_frames() const { return frames_.size() > 1; }
+  // False if no value can ever be dead: no receive, no Switch.
+  bool may_be_dead() const { return may_be_dead_; }
+  // True if a step can make use of more than one thread.
+  bool may_be_concurrent() const { return may_be_concurrent_; }
+  // "w" or "w:1": what feeds an input that is or comes from a reference; "" otherwise.
+  std::string_view input_name(int32_t node, int input) const;
+
+  // Measured cost in processor cycles: new = (9 * old + measured) / 10, from 100 million;
+  // above 8000 a node is worth a thread of its own.
+  bool IsExpensive(int32_t node) const {
+    return cost_[node].load(std::memory_order_relaxed) > kExpensiveCycles;
+  }
+  void RecordCost(int32_t node, uint64_t cycles) const {
+    const uint64_t old = cost_[node].load(std::memory_order_relaxed);
+    cost_[node].store((9 * old + cycles) / 10, std::memory_order_relaxed);
+  }
+
+  // Blocks of finished steps, most recent first; null if there is none.
+  StepBlock* TakeIdleBlock() const;
+  void KeepIdleBlock(StepBlock* block) const;
+
+ private:
+  static constexpr uint64_t kExpensiveCycles = 8000;
+  static constexpr uint64_t kInitialCycles = 100'000'000;
+  friend class GraphCompiler;
+  CompiledGraph() = default;
+
+  Device* device_ = nullptr;
+  std::vector<CompiledNode> nodes_;
+  std::vector<OutEdge> edges_;
+  std::vector<DataType> types_;
+  std::vector<int32_t> roots_, initial_pending_;
+  std::vector<FrameInfo> frames_;
+  std::vector<std::pair<int64_t, std::string>> ref_names_;  // by node << 32 | input, sorted
+  int32_t num_held_outputs_ = 0, num_async_ = 0, max_outputs_ = 0;
+  bool may_be_dead_ = false, may_be_concurrent_ = false;
+  mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
+  mutable Mutex idle_mu_;
+  mutable StepBlock* idle_ ABSL_GUARDED_BY(idle_mu_) = nullptr;
+};
+
+}  // namespace millrace
+
+#endif  // EXECUTOR_COMPILED_GRAPH_H_

@@ -1,0 +1,191 @@
+#include "executor/step_state.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "rendezvous/rendezvous.h"
+
+namespace millrace {
+namespace {
+
+// Of one thread: how many loops it is in, and what they shall resume, first come first.
+struct ThreadLoops {
+  int depth = 0;
+  Completion* head = nullptr;
+  Completion* tail = nullptr;
+};
+thread_local ThreadLoops t_loops;
+
+void ResumeTask(void* arg) {
+  auto* completion = static_cast<Completion*>(arg);
+  completion->resume(completion);
+}
+
+void OnAsyncDone(void* arg, Status status) {
+  auto* call = static_cast<AsyncCall*>(arg);
+  call->status = std::move(status);
+  ThreadPool* pool = call->step->pool();
+  if (call->state.exchange(AsyncCall::kCompleted, std::memory_order_acq_rel) ==
+      AsyncCall::kStarting) {
+    return;  // the thread that started it is still there, and goes on with it
+  }
+  PostCompletion(call, pool);
+}
+
+bool FollowsCancellation(StatusCode code) {
+  return code == StatusCode::kCancelled || code == StatusCode::kAborted;
+}
+
+}  // namespace
+
+LoopScope::LoopScope() { ++t_loops.depth; }
+
+LoopScope::~LoopScope() {
+  if (t_loops.depth == 1) RunKeptCompletions();
+  --t_loops.depth;
+}
+
+void RunKeptCompletions() {
+  while (Completion* completion = t_loops.head) {
+    t_loops.head = completion->next;
+    if (t_loops.head == nullptr) t_loops.tail = nullptr;
+    completion->resume(completion);
+  }
+}
+
+void PostCompletion(Completion* completion, ThreadPool* pool) {
+  if (pool != nullptr && (t_loops.depth > 0 || !pool->IsCurrentThread())) {
+    pool->Schedule({&ResumeTask, completion});
+  } else if (t_loops.depth == 0) {
+    completion->resume(completion);
+  } else {
+    completion->next = nullptr;
+    (t_loops.tail != nullptr ? t_loops.tail->next : t_loops.head) = completion;
+    t_loops.tail = completion;
+  }
+}
+
+bool AsyncCall::Start(Kernel* kernel) {
+  state.store(kStarting, std::memory_order_relaxed);
+  kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+  return state.exchange(kReturned, std::memory_order_acq_rel) == kCompleted;
+}
+
+void StepState::Begin(const ExecutorArgs& args, DoneCallback done) {
+  args_ = args;
+  if (args_.pool != nullptr && args_.pool->num_threads() == 0) args_.pool = nullptr;
+  cancellation_ = args.env->cancellation;
+  done_ = done;
+  stop_.store(false, std::memory_order_relaxed);
+  outstanding_.store(1, std::memory_order_relaxed);
+}
+
+void StepState::End() {
+  Status status;
+  {
+    MutexLock lock(&mu_);
+    status = std::exchange(status_, OkStatus());
+  }
+  const DoneCallback done = done_;
+  graph_.KeepIdleBlock(this);
+  done(std::move(status));
+}
+
+bool StepState::SetStatus(Status status) {
+  MutexLock lock(&mu_);
+  if (!status_.ok()) return false;
+  status_ = std::move(status);
+  return true;
+}
+
+void StepState::Fail(const CompiledNode& node, Status status) {
+  if (cancellation_ != nullptr && cancellation_->IsCancelled() &&
+      FollowsCancellation(status.code())) {
+    status = MarkDerived(std::move(status));
+  }
+  // Outside of communication "unavailable" would make the session look for a dead task.
+  if (errors::IsUnavailable(status) && !(node.flags & kNodeCommunicates)) {
+    status = errors::Internal(Message(status));
+  }
+  status = Annotate(status, StrCat("\n\t [[{{node ", node.kernel->name(), "}}]]"));
+  const bool first = SetStatus(status);
+  stop_.store(true, std::memory_order_relaxed);
+  if (!first) return;
+  if (args_.env->rendezvous != nullptr) args_.env->rendezvous->StartAbort(status);
+  if (cancellation_ != nullptr) cancellation_->StartCancel(status);
+}
+
+void StepState::StopBecauseCancelled() {
+  Status reason = cancellation_->reason();
+  if (reason.ok()) reason = errors::Cancelled("the step was cancelled");
+  reason = MarkDerived(std::move(reason));
+  const bool first = SetStatus(reason);
+  stop_.store(true, std::memory_order_relaxed);
+  if (first && args_.env->rendezvous != nullptr) args_.env->rendezvous->StartAbort(reason);
+}
+
+Status PrepareRefInputs(const CompiledGraph& graph, int32_t id, EdgeValue* inputs) {
+  const CompiledNode& node = graph.nodes()[id];
+  for (int i = 0; i < node.num_inputs; ++i) {
+    EdgeValue& in = inputs[i];
+    const bool wants_ref = IsRefType(node.types[i]);
+    if (in.kind == EdgeValue::Kind::kValue && wants_ref) {
+      return errors::InvalidArgument(i, "-th input expects a ref type");
+    }
+    if (in.kind != EdgeValue::Kind::kRef) continue;
+    MutexLock lock(in.ref_mu);
+    if (!in.ref->IsInitialized()) {
+      if (!(node.flags & kNodeUninitialisedOk)) {
+        return errors::FailedPrecondition("Attempting to use uninitialized value ",
+                                          graph.input_name(id, i));
+      }
+      if (wants_ref) continue;
+    }
+    if (wants_ref) continue;
+    if (in.ref->IsInitialized() && in.ref->dtype() != BaseType(node.types[i])) {
+      return errors::InvalidArgument(i, "-th input expects type ", DataTypeName(node.types[i]),
+                                     " but automatically dereferenced input tensor has type ",
+                                     DataTypeName(in.ref->dtype()));
+    }
+    in.value = *in.ref;
+    in.kind = EdgeValue::Kind::kValue;
+  }
+  return OkStatus();
+}
+
+Status CheckOutputsSlowly(const CompiledNode& node, EdgeValue* outputs) {
+  const DataType* types = node.output_types();
+  for (int i = 0; i < node.num_outputs; ++i) {
+    EdgeValue& out = outputs[i];
+    switch (out.kind) {
+      case EdgeValue::Kind::kDead:
+        break;
+      case EdgeValue::Kind::kEmpty:
+        if (!(node.flags & kNodeOmitsOutputs)) {
+          return errors::Internal("Missing ", i, "-th output from {{node ", node.kernel->name(),
+                                  "}}");
+        }
+        out.kind = EdgeValue::Kind::kDead;
+        break;
+      case EdgeValue::Kind::kValue:
+      case EdgeValue::Kind::kRef: {
+        DataType actual = out.value.dtype();
+        if (out.kind == EdgeValue::Kind::kRef) {
+          MutexLock lock(out.ref_mu);
+          // A variable without a value yet has any type.
+          actual = out.ref->IsInitialized() ? MakeRefType(out.ref->dtype()) : MakeRefType(types[i]);
+        }
+        if (actual != types[i]) {
+          return errors::Internal("Output ", i, " of type ", DataTypeName(actual),
+                                  " does not match declared output type ", DataTypeName(types[i]),
+                                  " for node {{node ", node.kernel->name(), "}}");
+        }
+        break;
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace millrace

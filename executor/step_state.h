@@ -1,0 +1,158 @@
+// What every running step has, whatever its graph looks like: its arguments, its first
+// error, its asynchronous calls; and the checks around a kernel.
+#ifndef EXECUTOR_STEP_STATE_H_
+#define EXECUTOR_STEP_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "base/mutex.h"
+#include "executor/compiled_graph.h"
+#include "executor/executor.h"
+#include "executor/step_stats.h"
+#include "kernels/kernel_context.h"
+
+namespace millrace {
+
+// Work that became possible while a thread was busy in a loop of some step. Run from there
+// it would nest without bound (a send completes a receive, whose successors send...), so it
+// is handed to the pool or kept until the outermost loop of the thread is idle.
+struct Completion {
+  Completion* next = nullptr;
+  void (*resume)(Completion* self) = nullptr;
+};
+
+// Marks that this thread is in a loop. Nests; only the outermost one runs what was kept.
+class LoopScope {
+ public:
+  LoopScope();
+  ~LoopScope();
+  LoopScope(const LoopScope&) = delete;
+  LoopScope& operator=(const LoopScope&) = delete;
+};
+
+// Runs what was kept so far: before this thread waits for a step from within a loop.
+void RunKeptCompletions();
+// `pool` may be null.
+void PostCompletion(Completion* completion, ThreadPool* pool);
+
+class StepState;
+
+// One asynchronous node under way.
+struct AsyncCall : Completion {
+  enum State : int { kStarting, kReturned, kCompleted };
+  StepState* step = nullptr;
+  int32_t node = -1;
+  bool dead = false;
+  EdgeValue* inputs = nullptr;
+  EdgeValue* outputs = nullptr;
+  std::optional<KernelContext> ctx;
+  Status status;
+  NodeTimes times;
+  // Who comes second, the return of ComputeAsync or its callback, finishes the node.
+  std::atomic<int> state{kStarting};
+
+  // Starts the kernel; true if it completed at once: then the caller finishes the node.
+  bool Start(Kernel* kernel);
+};
+
+class StepState : public StepBlock {
+ public:
+  explicit StepState(const CompiledGraph* graph) : graph_(*graph) {}
+
+  const CompiledGraph& graph() const { return graph_; }
+  StepEnv* env() const { return args_.env; }
+  ThreadPool* pool() const { return args_.pool; }  // null if it has no threads
+  StepStatsCollector* stats() const { return args_.stats; }
+
+  // True if no further node shall begin.
+  bool ShouldStop() {
+    if (stop_.load(std::memory_order_relaxed)) [[unlikely]]
+      return true;
+    if (cancellation_ != nullptr && cancellation_->IsCancelled()) [[unlikely]] {
+      StopBecauseCancelled();
+      return true;
+    }
+    return false;
+  }
+  // Takes the error of a node; the first one ends the step.
+  void Fail(const CompiledNode& node, Status status);
+
+ protected:
+  void Begin(const ExecutorArgs& args, DoneCallback done);
+  // The last thing that happens to a step; the caller has cleaned the rest.
+  void End();
+  bool failed() const { return stop_.load(std::memory_order_relaxed); }
+
+  // Loops and asynchronous calls under way, where there can be more than one.
+  std::atomic<int32_t> outstanding_{0};
+
+ private:
+  void StopBecauseCancelled();
+  // False if there was an error before.
+  bool SetStatus(Status status);
+
+  const CompiledGraph& graph_;
+  ExecutorArgs args_;
+  CancellationManager* cancellation_ = nullptr;
+  DoneCallback done_;
+  std::atomic<bool> stop_{false};
+  Mutex mu_;
+  Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+inline void ClearValue(EdgeValue* value) {
+  if (value->kind == EdgeValue::Kind::kEmpty) return;
+  if (value->kind == EdgeValue::Kind::kValue) value->value = Tensor();
+  value->kind = EdgeValue::Kind::kEmpty;
+}
+inline void ClearValues(EdgeValue* values, int count) {
+  for (int i = 0; i < count; ++i) ClearValue(&values[i]);
+}
+// Into an empty slot.
+inline void HandOver(EdgeValue* from, EdgeValue* to, bool last) {
+  if (from->kind == EdgeValue::Kind::kRef) {
+    to->ref = from->ref;
+    to->ref_mu = from->ref_mu;
+  } else if (last) {
+    to->value = std::move(from->value);
+  } else {
+    to->value = from->value;
+  }
+  to->kind = from->kind;
+  if (last) from->kind = EdgeValue::Kind::kEmpty;
+}
+
+// For nodes with kNodeHasRefs: turns references into values where values are expected.
+// FailedPrecondition on an uninitialised variable, InvalidArgument where a reference is
+// missing or the type is wrong.
+Status PrepareRefInputs(const CompiledGraph& graph, int32_t node, EdgeValue* inputs);
+
+// Internal if an output is missing or of another type than declared.
+Status CheckOutputsSlowly(const CompiledNode& node, EdgeValue* outputs);
+inline Status CheckOutputs(const CompiledNode& node, EdgeValue* outputs) {
+  const DataType* types = node.output_types();
+  for (int i = 0; i < node.num_outputs; ++i) {
+    if (outputs[i].kind != EdgeValue::Kind::kValue || outputs[i].value.dtype() != types[i])
+        [[unlikely]] {
+      return CheckOutputsSlowly(node, outputs);
+    }
+  }
+  return OkStatus();
+}
+
+// Ticks of the processor, for costs.
+inline uint64_t CycleCount() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  uint64_t ticks;  // of a slower clock than the processor's: costs are then understated
+  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+#endif
+}
+
+}  // namespace millrace
+
+#endif  // EXECUTOR_STEP_STATE_H_
