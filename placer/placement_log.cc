@@ -18,6 +18,8 @@ std::string_view RuleText(ChoiceRule rule) {
       return "it was placed before";
     case ChoiceRule::kFollowsInput:
       return "it needs only the shape of its input, which is there";
+    case ChoiceRule::kBetweenEquals:
+      return "an identity between two nodes that ask for the same; its input is there";
     case ChoiceRule::kFollowsConsumers:
       return "it has no inputs, and all its consumers are there";
     case ChoiceRule::kGroupIsPlaced:
@@ -233,7 +235,8 @@ std::string PlacementLog::Summary() const {
   std::size_t width = 6;
   for (const NodeRecord& record : nodes_) {
     if (record.op == nullptr) continue;
-    const std::string_view device = record.device < 0 ? "(none)" : devices_[record.device];
+    const std::string_view device =
+        record.device < 0 ? std::string_view("(none)") : std::string_view(devices_[record.device]);
     width = std::max(width, device.size());
     ++counts[{device, record.op->def.name()}];
   }

@@ -29,14 +29,15 @@ enum class ChoiceRule : uint8_t {
   kNone = 0,              // not placed: an error came first
   kAlreadyAssigned = 1,   // placed before
   kFollowsInput = 2,      // works on its input's shape only, and goes where that is
-  kFollowsConsumers = 3,  // has no inputs, and all its consumers are on this device
-  kGroupIsPlaced = 4,     // another node of its group was placed before
-  kOnlyCandidate = 5,     // no other device would do
-  kDefaultDevice = 6,     // the default local device
-  kKernelPriority = 7,    // its kernel has the highest priority
-  kTypeOrder = 8,         // first in the order of types of devices
-  kLocal = 9,             // local before remote
-  kName = 10,             // first by name
+  kBetweenEquals = 3,     // an identity between nodes that ask for the same: as its input
+  kFollowsConsumers = 4,  // has no inputs, and all its consumers are on this device
+  kGroupIsPlaced = 5,     // another node of its group was placed before
+  kOnlyCandidate = 6,     // no other device would do
+  kDefaultDevice = 7,     // the default local device
+  kKernelPriority = 8,    // its kernel has the highest priority
+  kTypeOrder = 9,         // first in the order of types of devices
+  kLocal = 10,            // local before remote
+  kName = 11,             // first by name
 };
 
 // Why a device was not a candidate: the part of the request it does not match.

@@ -62,10 +62,12 @@ class Assignment {
     int device = set.devices[0];
     ChoiceRule rule = group_is_placed ? ChoiceRule::kGroupIsPlaced : set.rule;
     if (set.devices.size() > 1) {
-      const int better = generator ? ConsumersDevice(*node) : InputsDevice(*node);
+      ChoiceRule better_rule = ChoiceRule::kNone;
+      const int better =
+          generator ? ConsumersDevice(*node, &better_rule) : InputsDevice(*node, &better_rule);
       if (set.Has(better)) {
         device = better;
-        rule = generator ? ChoiceRule::kFollowsConsumers : ChoiceRule::kFollowsInput;
+        rule = better_rule;
       }
     }
     device_of_[node->id()] = device;
@@ -74,14 +76,31 @@ class Assignment {
     return groups_->Narrow(*node, device);
   }
 
-  int InputsDevice(const Node& node) const {
-    if (!IsMetadataOp(node.type()) || node.num_inputs() == 0) return -1;
-    const Edge* edge = node.input_edge(0);
+  // An identity that asks for nothing, with one edge in and one out, between two nodes that ask for
+  // the same: the request of both says more than the sort order of devices.
+  static bool IsBetweenEquals(const Node& node) {
+    return node.type() == "Identity" && node.requested_device().empty() &&
+           node.in_edges().size() == 1 && node.out_edges().size() == 1 &&
+           node.in_edges()[0]->src->requested_device() ==
+               node.out_edges()[0]->dst->requested_device();
+  }
+
+  // -1 if the node does not care where its input is.
+  int InputsDevice(const Node& node, ChoiceRule* rule) const {
+    if (IsMetadataOp(node.type())) {
+      *rule = ChoiceRule::kFollowsInput;
+    } else if (IsBetweenEquals(node)) {
+      *rule = ChoiceRule::kBetweenEquals;
+    } else {
+      return -1;
+    }
+    const Edge* edge = node.num_inputs() > 0 ? node.input_edge(0) : nullptr;
     return edge == nullptr ? -1 : device_of_[edge->src->id()];
   }
 
   // -1 if the consumers disagree, or one of them waits to be placed.
-  int ConsumersDevice(const Node& node) const {
+  int ConsumersDevice(const Node& node, ChoiceRule* rule) const {
+    *rule = ChoiceRule::kFollowsConsumers;
     int device = -1;
     for (const Edge* edge : node.out_edges()) {
       const int here = device_of_[edge->dst->id()];

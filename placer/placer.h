@@ -48,8 +48,9 @@ struct PlacerInput {
 //      they can, the nodes that share a "loc:@name" of attribute _class.
 //   3. Groups are placed in order of node ids: sorted by kernel priority, type of device,
 //      local before remote, then name, the first device that satisfies the group's requests.
-//      Shape, Size and their like follow their input if they can; a node without inputs
-//      waits and follows its consumers if these agree.
+//      Shape, Size and Rank follow their input if they can, and so does an Identity that asks
+//      for nothing between two nodes with equal requests; a node without inputs waits and
+//      follows its consumers if these agree.
 // Functions are not looked into: a call is placed like any other op.
 //
 // If placement fails, some nodes may have been assigned. Errors name the node as
