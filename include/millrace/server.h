@@ -1,0 +1,63 @@
+// One task of a cluster: serves its devices and a master to clients and other tasks.
+#ifndef MILLRACE_SERVER_H_
+#define MILLRACE_SERVER_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "millrace/cluster.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+struct ServerOptions {
+  ClusterSpec cluster;
+  std::string job_name;
+  int task_index = 0;
+  int num_cpu_devices = 1;
+  int inter_op_threads = 0;  // 0: one per core
+  int intra_op_threads = 0;
+  // An address that is not loopback is refused (FailedPrecondition) unless this is set: the
+  // transport is not encrypted and any client may run any op.
+  bool insecure = false;
+  // Whether ShutdownTask may end this server (WaitForShutdown returns).
+  bool accept_shutdown = false;
+};
+
+// Several servers may live in one process. Thread-safe.
+class Server {
+ public:
+  // Binds nothing yet. InvalidArgument if the task is not in the cluster or its address is
+  // malformed.
+  static StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
+  ~Server();  // stops
+
+  // Listens on the address of its own task (port 0: one is chosen, see address()).
+  // Unavailable, naming address and port, if it is taken. OK if already started;
+  // FailedPrecondition "Server has stopped." afterwards.
+  Status Start();
+  // Refuses new steps, waits up to `grace` for those that run, cancels the rest, frees the
+  // port and ends its threads. OK if never started or stopped already.
+  Status Stop(std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
+  // Blocks until Stop was called or, if accepted, a ShutdownTask arrived.
+  void WaitForShutdown();
+  // As WaitForShutdown; false if the time passed first.
+  bool WaitForShutdown(std::chrono::milliseconds limit);
+
+  std::string target() const;   // "grpc://host:port"
+  std::string address() const;  // "host:port" with the port that was bound
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tells the server at `address` that its job is done. PermissionDenied if it does not accept
+// that; Unavailable or DeadlineExceeded, naming the address, if it cannot be reached in time.
+Status ShutdownTask(const std::string& address, std::chrono::milliseconds limit);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_H_
