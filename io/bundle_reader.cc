@@ -1,0 +1,287 @@
+// Reading bundles; writing is in bundle_writer.cc.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "io/bundle_index.h"
+#include "io/crc32c.h"
+#include "io/tensor_bundle.h"
+#include "tensor/allocator.h"
+#include "tensor/tensor_proto.h"
+
+namespace millrace {
+namespace {
+
+void SwapElements(char* data, std::size_t bytes, std::size_t element) {
+  for (std::size_t i = 0; i + element <= bytes; i += element) {
+    std::reverse(data + i, data + i + element);
+  }
+}
+
+uint32_t SwapIf(bool swap, uint32_t value) { return swap ? __builtin_bswap32(value) : value; }
+
+StatusOr<Shape> EntryShape(const pb::BundleEntryProto& entry) {
+  const PartialShape shape = ShapeFromProto(entry.shape());
+  if (!shape.has_rank()) return errors::DataLoss("a checkpoint entry has no shape");
+  StatusOr<Shape> known = MakeShape(shape.dims());
+  if (!known.ok()) {
+    return errors::DataLoss("bad shape in a checkpoint: ", Message(known.status()));
+  }
+  return known;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem* fs, std::string prefix) {
+  std::unique_ptr<BundleReader> reader(new BundleReader(fs, std::move(prefix)));
+  MR_RETURN_IF_ERROR(reader->LoadIndex());
+  return reader;
+}
+
+Status BundleReader::LoadIndex() {
+  const std::string path = BundleIndexName(prefix_);
+  if (!fs_->FileExists(path)) {
+    return errors::NotFound(
+        "Unsuccessful TensorSliceReader constructor: Failed to find any "
+        "matching files for ",
+        prefix_);
+  }
+  MR_ASSIGN_OR_RETURN(auto values, ReadTable(fs_, path));
+  if (values.empty() || !values[0].first.empty() || !header_.ParseFromString(values[0].second)) {
+    return errors::DataLoss("the checkpoint index ", path, " has no header");
+  }
+  if (header_.version().min_consumer() > 1) {
+    return errors::InvalidArgument("the checkpoint ", prefix_, " needs a reader of version ",
+                                   header_.version().min_consumer());
+  }
+  swap_bytes_ = (header_.endianness() == pb::BundleHeaderProto::BIG) !=
+                (std::endian::native == std::endian::big);
+  entries_.reserve(values.size() - 1);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    Entry& entry = entries_.emplace_back();
+    entry.key = std::move(values[i].first);
+    if (!entry.proto.ParseFromString(values[i].second)) {
+      return errors::DataLoss("cannot parse the entry of ", entry.key, " in ", path);
+    }
+  }
+  return OkStatus();
+}
+
+const pb::BundleEntryProto* BundleReader::Find(std::string_view key) const {
+  const auto it = std::lower_bound(entries_.begin(), entries_.end(), key,
+                                   [](const Entry& e, std::string_view k) { return e.key < k; });
+  return it == entries_.end() || it->key != key ? nullptr : &it->proto;
+}
+
+Status BundleReader::Lookup(std::string_view key, DataType* dtype, Shape* shape) const {
+  const pb::BundleEntryProto* entry = Find(key);
+  if (entry == nullptr) return errors::NotFound("Key ", key, " not found in checkpoint");
+  *dtype = static_cast<DataType>(entry->dtype());
+  MR_ASSIGN_OR_RETURN(*shape, EntryShape(*entry));
+  return OkStatus();
+}
+
+StatusOr<const RandomAccessFile*> BundleReader::DataFile(int shard) const {
+  MutexLock lock(&mu_);
+  std::unique_ptr<RandomAccessFile>& file = files_[shard];
+  if (file == nullptr) {
+    MR_ASSIGN_OR_RETURN(
+        file, fs_->NewRandomAccessFile(BundleDataName(prefix_, shard, header_.num_shards())));
+  }
+  return file.get();
+}
+
+Status BundleReader::ReadBytes(const pb::BundleEntryProto& entry, int64_t skip, std::size_t n,
+                               char* out) const {
+  if (n == 0) return OkStatus();
+  MR_ASSIGN_OR_RETURN(const RandomAccessFile* file, DataFile(entry.shard_id()));
+  MR_ASSIGN_OR_RETURN(const std::size_t read,
+                      file->Read(static_cast<uint64_t>(entry.offset() + skip), n, out));
+  if (read < n) {
+    return errors::OutOfRange("Read less bytes than requested: ", read, " of ", n, " from ",
+                              BundleDataName(prefix_, entry.shard_id(), header_.num_shards()));
+  }
+  return OkStatus();
+}
+
+StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) const {
+  const auto dtype = static_cast<DataType>(entry.dtype());
+  MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(entry));
+  if (entry.offset() < 0 || entry.size() < 0 || entry.offset() > INT64_MAX - entry.size()) {
+    return errors::DataLoss("a checkpoint entry has a bad offset or size");
+  }
+  if (dtype == kString) {
+    // A length takes a byte at least, so the file bounds what is allocated.
+    if (shape.num_elements() > entry.size()) {
+      return errors::DataLoss("a checkpoint entry is too short for its shape");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
+    MR_RETURN_IF_ERROR(ReadStrings(entry, &tensor));
+    return tensor;
+  }
+  if (!IsMemcpyable(dtype)) {
+    return errors::Unimplemented("tensors of type ", DataTypeName(dtype),
+                                 " cannot be read from a checkpoint");
+  }
+  if (shape.num_elements() > entry.size() ||
+      shape.num_elements() * static_cast<int64_t>(DataTypeSize(dtype)) != entry.size()) {
+    return errors::DataLoss("a checkpoint entry has ", entry.size(), " bytes, which does not fit ",
+                            DataTypeName(dtype), shape.DebugString());
+  }
+  MR_ASSIGN_OR_RETURN(
+      const uint64_t file_size,
+      fs_->FileSize(BundleDataName(prefix_, entry.shard_id(), header_.num_shards())));
+  if (static_cast<uint64_t>(entry.offset() + entry.size()) > file_size) {
+    return errors::OutOfRange("Read less bytes than requested: the data file of ", prefix_,
+                              " ends at ", file_size, ", an entry at ",
+                              entry.offset() + entry.size());
+  }
+  MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
+  const auto bytes = static_cast<std::size_t>(entry.size());
+  char* data = static_cast<char*>(tensor.raw_data());
+  MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes, data));
+  if (MaskCrc(Crc32c({data, bytes})) != entry.crc32c()) {
+    return errors::DataLoss("Checksum does not match: stored ", UnmaskCrc(entry.crc32c()),
+                            " vs. calculated on the restored bytes ", Crc32c({data, bytes}));
+  }
+  if (swap_bytes_) {
+    const bool complex = IsComplex(dtype);
+    SwapElements(data, bytes, complex ? DataTypeSize(dtype) / 2 : DataTypeSize(dtype));
+  }
+  return tensor;
+}
+
+// Lengths as varints, a checksum over them, then the text of all strings.
+Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tensor) const {
+  const std::string path = BundleDataName(prefix_, entry.shard_id(), header_.num_shards());
+  MR_ASSIGN_OR_RETURN(const uint64_t file_size, fs_->FileSize(path));
+  if (static_cast<uint64_t>(entry.offset() + entry.size()) > file_size) {
+    return errors::OutOfRange("Read less bytes than requested: ", path, " ends at ", file_size);
+  }
+  std::string bytes(static_cast<std::size_t>(entry.size()), '\0');
+  MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes.size(), bytes.data()));
+  const Status damaged = errors::DataLoss("the strings of a tensor in ", path, " are damaged");
+  std::size_t at = 0;
+  uint32_t crc = 0;
+  std::vector<uint64_t> lengths;
+  for (int64_t i = 0; i < tensor->num_elements(); ++i) {
+    uint64_t length = 0;
+    for (int shift = 0;; shift += 7) {
+      if (at == bytes.size() || shift > 63) return damaged;
+      const auto byte = static_cast<unsigned char>(bytes[at++]);
+      length |= uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) break;
+    }
+    lengths.push_back(length);
+    if (length <= UINT32_MAX) {
+      const uint32_t hashed = SwapIf(swap_bytes_, static_cast<uint32_t>(length));
+      crc = ExtendCrc32c(crc, {reinterpret_cast<const char*>(&hashed), sizeof(hashed)});
+    } else {
+      const uint64_t hashed = swap_bytes_ ? __builtin_bswap64(length) : length;
+      crc = ExtendCrc32c(crc, {reinterpret_cast<const char*>(&hashed), sizeof(hashed)});
+    }
+  }
+  uint32_t stored;
+  if (bytes.size() - at < sizeof(stored)) return damaged;
+  std::memcpy(&stored, bytes.data() + at, sizeof(stored));
+  if (SwapIf(swap_bytes_, stored) != MaskCrc(crc)) return damaged;
+  crc = ExtendCrc32c(crc, std::string_view(bytes).substr(at, sizeof(stored)));
+  at += sizeof(stored);
+  for (int64_t i = 0; i < tensor->num_elements(); ++i) {
+    if (bytes.size() - at < lengths[i]) return damaged;
+    const std::string_view text = std::string_view(bytes).substr(at, lengths[i]);
+    crc = ExtendCrc32c(crc, text);
+    tensor->data<std::string>()[i] = text;
+    at += lengths[i];
+  }
+  if (at != bytes.size() || MaskCrc(crc) != entry.crc32c()) return damaged;
+  return OkStatus();
+}
+
+StatusOr<Tensor> BundleReader::Read(std::string_view key) const {
+  const pb::BundleEntryProto* entry = Find(key);
+  if (entry == nullptr) return errors::NotFound("Key ", key, " not found in checkpoint");
+  if (entry->slices().empty()) return ReadEntry(*entry);
+  MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(*entry));
+  return ReadSlice(key, TensorSlice::Whole(shape.rank()));
+}
+
+StatusOr<Tensor> BundleReader::Restore(std::string_view key, std::string_view shape_and_slice,
+                                       DataType dtype) const {
+  DataType stored_dtype;
+  Shape stored_shape;
+  MR_RETURN_IF_ERROR(Lookup(key, &stored_dtype, &stored_shape));
+  if (stored_dtype != dtype) {
+    return errors::InvalidArgument("tensor_name = ", key, "; expected dtype ", DataTypeName(dtype),
+                                   " does not equal original dtype ", DataTypeName(stored_dtype));
+  }
+  if (shape_and_slice.empty()) return Read(key);
+  Shape shape;
+  TensorSlice slice;
+  MR_RETURN_IF_ERROR(ParseShapeAndSlice(shape_and_slice, &shape, &slice));
+  if (!(shape == stored_shape)) {
+    return errors::InvalidArgument(
+        "tensor_name = ", key, "; shape in shape_and_slice spec ", shape.DebugString(),
+        " does not match the shape stored in checkpoint: ", stored_shape.DebugString());
+  }
+  return ReadSlice(key, slice);
+}
+
+StatusOr<Tensor> BundleReader::ReadSlice(std::string_view key, const TensorSlice& slice) const {
+  const pb::BundleEntryProto* entry = Find(key);
+  if (entry == nullptr) return errors::NotFound("Key ", key, " not found in checkpoint");
+  MR_ASSIGN_OR_RETURN(const Shape whole, EntryShape(*entry));
+  MR_ASSIGN_OR_RETURN(const TensorSlice wanted, slice.ResolvedIn(whole));
+  MR_ASSIGN_OR_RETURN(const Shape part, slice.ShapeIn(whole));
+  const auto dtype = static_cast<DataType>(entry->dtype());
+  if (entry->slices().empty()) {
+    MR_ASSIGN_OR_RETURN(Tensor all, ReadEntry(*entry));
+    if (part == whole) return all;
+    MR_ASSIGN_OR_RETURN(Tensor cut, Tensor::Allocate(HostAllocator(), dtype, part));
+    MR_ASSIGN_OR_RETURN(const TensorSlice from, TensorSlice::Whole(whole.rank()).ResolvedIn(whole));
+    CopyIntersection(from, all, wanted, &cut);
+    return cut;
+  }
+  if (dtype != kString && !IsMemcpyable(dtype)) {
+    return errors::Unimplemented("tensors of type ", DataTypeName(dtype),
+                                 " cannot be read from a checkpoint");
+  }
+  // Read the parts first: they bound how much a damaged index can make us allocate.
+  std::vector<std::pair<TensorSlice, Tensor>> parts;
+  int64_t covered = 0;
+  for (const pb::TensorSliceProto& proto : entry->slices()) {
+    const TensorSlice stored = TensorSlice::FromProto(proto);
+    MR_ASSIGN_OR_RETURN(TensorSlice from, stored.ResolvedIn(whole));
+    int64_t common = 1;
+    for (int i = 0; i < whole.rank(); ++i) {
+      const auto &a = from.extents[i], &b = wanted.extents[i];
+      common *= std::max<int64_t>(
+          0, std::min(a.start + a.length, b.start + b.length) - std::max(a.start, b.start));
+    }
+    if (common == 0) continue;
+    const pb::BundleEntryProto* data = Find(EncodeSliceKey(key, stored));
+    if (data == nullptr) {
+      return errors::DataLoss("slice ", stored.DebugString(), " of ", key, " is missing");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor tensor, ReadEntry(*data));
+    MR_ASSIGN_OR_RETURN(const Shape expected, stored.ShapeIn(whole));
+    if (tensor.dtype() != dtype || !(tensor.shape() == expected)) {
+      return errors::DataLoss("slice ", stored.DebugString(), " of ", key,
+                              " has another type or shape than it should");
+    }
+    covered += common;
+    parts.emplace_back(std::move(from), std::move(tensor));
+  }
+  // The parts of one tensor do not overlap, so that counting tells whether they cover.
+  if (covered != part.num_elements()) {
+    return errors::InvalidArgument("Does not have sufficient slices for partitioned tensor ", key,
+                                   " to restore in slice_spec: ", slice.DebugString());
+  }
+  MR_ASSIGN_OR_RETURN(Tensor out, Tensor::Allocate(HostAllocator(), dtype, part));
+  for (const auto& [from, tensor] : parts) CopyIntersection(from, tensor, wanted, &out);
+  return out;
+}
+
+}  // namespace millrace

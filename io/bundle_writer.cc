@@ -1,0 +1,227 @@
+// Writing and merging bundles; reading is in bundle_reader.cc.
+#include <cstdio>
+#include <set>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "io/bundle_index.h"
+#include "io/crc32c.h"
+#include "io/tensor_bundle.h"
+#include "tensor/tensor_proto.h"
+
+namespace millrace {
+namespace {
+
+void AppendVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+template <typename T>
+std::string_view BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+Status WriteIndex(FileSystem* fs, const std::string& prefix, const pb::BundleHeaderProto& header,
+                  const std::map<std::string, pb::BundleEntryProto>& entries) {
+  std::map<std::string, std::string> values;
+  values[""] = header.SerializeAsString();
+  for (const auto& [key, entry] : entries) values[key] = entry.SerializeAsString();
+  return WriteTable(fs, BundleIndexName(prefix), values);
+}
+
+}  // namespace
+
+std::string BundleIndexName(std::string_view prefix) { return StrCat(prefix, ".index"); }
+
+std::string BundleDataName(std::string_view prefix, int shard, int num_shards) {
+  char tail[64];
+  std::snprintf(tail, sizeof(tail), ".data-%05d-of-%05d", shard, num_shards);
+  return StrCat(prefix, tail);
+}
+
+BundleWriter::BundleWriter(FileSystem* fs, std::string prefix)
+    : fs_(fs),
+      prefix_(std::move(prefix)),
+      temporary_(StrCat(BundleDataName(prefix_, 0, 1), ".tempstate", RandomId())) {}
+
+BundleWriter::~BundleWriter() {
+  if (data_ == nullptr) return;
+  data_.reset();
+  fs_->DeleteFile(temporary_).IgnoreError();
+}
+
+StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* fs, std::string prefix) {
+  const std::string directory(DirectoryName(prefix));
+  if (!directory.empty()) MR_RETURN_IF_ERROR(fs->CreateDirectories(directory));
+  std::unique_ptr<BundleWriter> writer(new BundleWriter(fs, std::move(prefix)));
+  MR_ASSIGN_OR_RETURN(writer->data_, fs->NewWritableFile(writer->temporary_));
+  return writer;
+}
+
+Status BundleWriter::Append(std::string_view bytes) {
+  MR_RETURN_IF_ERROR(data_->Append(bytes));
+  offset_ += static_cast<int64_t>(bytes.size());
+  return OkStatus();
+}
+
+Status BundleWriter::WriteTensor(const Tensor& tensor, pb::BundleEntryProto* entry) {
+  entry->set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+  ShapeToProto(tensor.shape(), entry->mutable_shape());
+  entry->set_shard_id(0);
+  entry->set_offset(offset_);
+  uint32_t crc = 0;
+  if (tensor.dtype() == kString) {
+    std::string lengths;
+    for (const std::string& text : tensor.flat<std::string>()) {
+      AppendVarint(text.size(), &lengths);
+      const uint64_t size = text.size();
+      crc = size <= UINT32_MAX ? ExtendCrc32c(crc, BytesOf(static_cast<uint32_t>(size)))
+                               : ExtendCrc32c(crc, BytesOf(size));
+    }
+    const uint32_t stored = MaskCrc(crc);
+    lengths.append(BytesOf(stored));
+    crc = ExtendCrc32c(crc, BytesOf(stored));
+    MR_RETURN_IF_ERROR(Append(lengths));
+    for (const std::string& text : tensor.flat<std::string>()) {
+      crc = ExtendCrc32c(crc, text);
+      MR_RETURN_IF_ERROR(Append(text));
+    }
+  } else if (IsMemcpyable(tensor.dtype())) {
+    const std::string_view bytes(static_cast<const char*>(tensor.raw_data()),
+                                 tensor.num_elements() == 0 ? 0 : tensor.num_bytes());
+    crc = Crc32c(bytes);
+    MR_RETURN_IF_ERROR(Append(bytes));
+  } else {
+    return errors::Unimplemented("tensors of type ", DataTypeName(tensor.dtype()),
+                                 " cannot be written to a checkpoint");
+  }
+  entry->set_size(offset_ - entry->offset());
+  entry->set_crc32c(MaskCrc(crc));
+  return OkStatus();
+}
+
+Status BundleWriter::Add(std::string_view key, const Tensor& tensor) {
+  if (key.empty()) return errors::InvalidArgument("a tensor in a checkpoint needs a name");
+  const auto [it, added] = entries_.try_emplace(std::string(key));
+  if (!added) return errors::InvalidArgument("Adding duplicate key: ", key);
+  return WriteTensor(tensor, &it->second);
+}
+
+Status BundleWriter::AddSlice(std::string_view key, const Shape& whole, const TensorSlice& slice,
+                              const Tensor& tensor) {
+  MR_ASSIGN_OR_RETURN(const Shape part, slice.ShapeIn(whole));
+  if (!(part == tensor.shape())) {
+    return errors::InvalidArgument(
+        "Slice in shape_and_slice specification does not match the "
+        "shape of the tensor to save: ",
+        part.DebugString(), ", tensor: ", tensor.shape().DebugString());
+  }
+  if (part == whole) return Add(key, tensor);
+  const auto [it, added] = entries_.try_emplace(std::string(key));
+  pb::BundleEntryProto& entry = it->second;
+  if (added) {
+    entry.set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+    ShapeToProto(whole, entry.mutable_shape());
+  } else if (entry.slices().empty()) {
+    return errors::InvalidArgument("Adding duplicate key: ", key);
+  } else if (entry.dtype() != static_cast<pb::DataType>(tensor.dtype()) ||
+             !(ShapeFromProto(entry.shape()) == PartialShape(whole))) {
+    return errors::InvalidArgument("the slices of ", key, " differ in type or full shape");
+  }
+  slice.ToProto(entry.add_slices());
+  return Add(EncodeSliceKey(key, slice), tensor);
+}
+
+Status BundleWriter::Save(std::string_view key, std::string_view shape_and_slice,
+                          const Tensor& tensor) {
+  if (shape_and_slice.empty()) return Add(key, tensor);
+  Shape whole;
+  TensorSlice slice;
+  MR_RETURN_IF_ERROR(ParseShapeAndSlice(shape_and_slice, &whole, &slice));
+  return AddSlice(key, whole, slice, tensor);
+}
+
+Status BundleWriter::Finish() {
+  MR_RETURN_IF_ERROR(data_->Close());
+  MR_RETURN_IF_ERROR(fs_->Rename(temporary_, BundleDataName(prefix_, 0, 1)));
+  data_.reset();
+  pb::BundleHeaderProto header;
+  header.set_num_shards(1);
+  header.mutable_version()->set_producer(1);
+  return WriteIndex(fs_, prefix_, header, entries_);
+}
+
+namespace {
+
+// The entries of all sources so far, and how their data files are numbered.
+struct Merged {
+  bool have_header = false;
+  pb::BundleHeaderProto header;
+  std::map<std::string, pb::BundleEntryProto> entries;
+  std::vector<std::string> data_files;  // by new shard number
+};
+
+Status AddSource(FileSystem* fs, const std::string& prefix, Merged* merged) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> source, BundleReader::Open(fs, prefix));
+  const pb::BundleHeaderProto& header = source->header();
+  if (!merged->have_header) {
+    merged->header = header;
+    merged->have_header = true;
+  } else if (header.endianness() != merged->header.endianness() ||
+             header.version().SerializeAsString() != merged->header.version().SerializeAsString()) {
+    return errors::InvalidArgument("cannot merge ", prefix,
+                                   ": byte order or version differ from the other checkpoints'");
+  }
+  std::map<int, int> shards;  // old number -> new number, in the order of first use
+  for (const BundleReader::Entry& entry : source->entries()) {
+    auto [it, added] = merged->entries.try_emplace(entry.key, entry.proto);
+    pb::BundleEntryProto& out = it->second;
+    if (!added) {
+      if (entry.proto.slices().empty() || out.slices().empty()) {
+        return errors::InvalidArgument("Duplicate tensor keyed by ", entry.key,
+                                       " encountered, when merging prefix: ", prefix);
+      }
+      for (const auto& slice : entry.proto.slices()) *out.add_slices() = slice;
+      continue;
+    }
+    if (!entry.proto.slices().empty()) continue;  // has no data of its own
+    const auto [shard, fresh] =
+        shards.try_emplace(entry.proto.shard_id(), static_cast<int>(merged->data_files.size()));
+    if (fresh) {
+      merged->data_files.push_back(
+          BundleDataName(prefix, entry.proto.shard_id(), header.num_shards()));
+    }
+    out.set_shard_id(shard->second);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status MergeBundles(FileSystem* fs, const std::vector<std::string>& prefixes,
+                    const std::string& prefix, bool allow_missing_files) {
+  Merged merged;
+  std::vector<std::string> sources;
+  for (const std::string& source : prefixes) {
+    if (allow_missing_files && !fs->FileExists(BundleIndexName(source))) continue;
+    MR_RETURN_IF_ERROR(AddSource(fs, source, &merged));
+    sources.push_back(source);
+  }
+  if (sources.empty()) return errors::InvalidArgument("there is nothing to merge into ", prefix);
+  const std::string directory(DirectoryName(prefix));
+  if (!directory.empty()) MR_RETURN_IF_ERROR(fs->CreateDirectories(directory));
+  const int num_shards = static_cast<int>(merged.data_files.size());
+  for (int i = 0; i < num_shards; ++i) {
+    MR_RETURN_IF_ERROR(fs->Rename(merged.data_files[i], BundleDataName(prefix, i, num_shards)));
+  }
+  merged.header.set_num_shards(num_shards);
+  MR_RETURN_IF_ERROR(WriteIndex(fs, prefix, merged.header, merged.entries));
+  for (const std::string& source : sources) {
+    if (source != prefix) MR_RETURN_IF_ERROR(fs->DeleteFile(BundleIndexName(source)));
+  }
+  return OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,238 @@
+#include "io/filesystem.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+
+namespace millrace {
+namespace {
+
+Status FromErrno(int error, std::string_view what, const std::string& path) {
+  const std::string text = StrCat("cannot ", what, " ", path, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return errors::NotFound(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return errors::PermissionDenied(text);
+    case EEXIST:
+      return errors::AlreadyExists(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+      return errors::ResourceExhausted(text);
+    case ENOTEMPTY:
+    case EISDIR:
+      return errors::FailedPrecondition(text);
+    case EINVAL:
+    case ENAMETOOLONG:
+      return errors::InvalidArgument(text);
+    default:
+      return errors::Unavailable(text);
+  }
+}
+
+class PosixWritableFile : public WritableFile {
+ public:
+  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixWritableFile() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Status Append(std::string_view bytes) override {
+    if (buffer_.size() + bytes.size() <= kBufferSize) {
+      buffer_.append(bytes);
+      return OkStatus();
+    }
+    MR_RETURN_IF_ERROR(Flush());
+    if (bytes.size() >= kBufferSize) return Write(bytes);
+    buffer_.append(bytes);
+    return OkStatus();
+  }
+  Status Flush() override {
+    const Status status = Write(buffer_);
+    buffer_.clear();
+    return status;
+  }
+  Status Sync() override {
+    MR_RETURN_IF_ERROR(Flush());
+    if (::fsync(fd_) != 0) return FromErrno(errno, "sync", path_);
+    return OkStatus();
+  }
+  Status Close() override {
+    Status status = Flush();
+    if (::close(fd_) != 0 && status.ok()) status = FromErrno(errno, "close", path_);
+    fd_ = -1;
+    return status;
+  }
+
+ private:
+  static constexpr std::size_t kBufferSize = 256 << 10;
+
+  Status Write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n < 0) {
+        if (errno == EINTR) continue;
+        return FromErrno(errno, "write", path_);
+      }
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return OkStatus();
+  }
+
+  const std::string path_;
+  int fd_;
+  std::string buffer_;
+};
+
+class PosixRandomAccessFile : public RandomAccessFile {
+ public:
+  PosixRandomAccessFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixRandomAccessFile() override { ::close(fd_); }
+
+  StatusOr<std::size_t> Read(uint64_t offset, std::size_t n, char* out) const override {
+    std::size_t done = 0;
+    while (done < n) {
+      const ssize_t got = ::pread(fd_, out + done, n - done, static_cast<off_t>(offset + done));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return FromErrno(errno, "read", path_);
+      }
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
+class Posix : public FileSystem {
+ public:
+  StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    return OpenToWrite(path, O_TRUNC);
+  }
+  StatusOr<std::unique_ptr<WritableFile>> NewAppendableFile(const std::string& path) override {
+    return OpenToWrite(path, O_APPEND);
+  }
+  StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(
+      const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return FromErrno(errno, "open", path);
+    return std::unique_ptr<RandomAccessFile>(new PosixRandomAccessFile(path, fd));
+  }
+  StatusOr<uint64_t> FileSize(const std::string& path) override {
+    struct stat info;
+    if (::stat(path.c_str(), &info) != 0) return FromErrno(errno, "look at", path);
+    return static_cast<uint64_t>(info.st_size);
+  }
+  bool FileExists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
+  bool IsDirectory(const std::string& path) override {
+    struct stat info;
+    return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  }
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (std::rename(from.c_str(), to.c_str()) != 0) return FromErrno(errno, "rename", from);
+    return OkStatus();
+  }
+  Status DeleteFile(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) return FromErrno(errno, "delete", path);
+    return OkStatus();
+  }
+  Status DeleteDirectory(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) return FromErrno(errno, "delete", path);
+    return OkStatus();
+  }
+  Status CreateDirectories(const std::string& path) override {
+    for (std::size_t end = 1; end <= path.size(); ++end) {
+      if (end < path.size() && path[end] != '/') continue;
+      const std::string prefix = path.substr(0, end);
+      if (::mkdir(prefix.c_str(), 0777) != 0 && errno != EEXIST) {
+        return FromErrno(errno, "make the directory", prefix);
+      }
+    }
+    if (!path.empty() && !IsDirectory(path)) return FromErrno(ENOTDIR, "make", path);
+    return OkStatus();
+  }
+  StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    DIR* directory = ::opendir(path.c_str());
+    if (directory == nullptr) return FromErrno(errno, "list", path);
+    std::vector<std::string> names;
+    while (const dirent* entry = ::readdir(directory)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    ::closedir(directory);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  static StatusOr<std::unique_ptr<WritableFile>> OpenToWrite(const std::string& path, int flag) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flag, 0666);
+    if (fd < 0) return FromErrno(errno, "open for writing", path);
+    return std::unique_ptr<WritableFile>(new PosixWritableFile(path, fd));
+  }
+};
+
+}  // namespace
+
+StatusOr<std::string> FileSystem::ReadFile(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, NewRandomAccessFile(path));
+  MR_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
+  std::string content(size, '\0');
+  MR_ASSIGN_OR_RETURN(const std::size_t read, file->Read(0, content.size(), content.data()));
+  content.resize(read);
+  return content;
+}
+
+Status FileSystem::WriteFileAtomically(const std::string& path, std::string_view content) {
+  const std::string temporary = StrCat(path, ".tempstate", RandomId());
+  Status status = [&]() -> Status {
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, NewWritableFile(temporary));
+    MR_RETURN_IF_ERROR(file->Append(content));
+    MR_RETURN_IF_ERROR(file->Close());
+    return Rename(temporary, path);
+  }();
+  if (!status.ok() && FileExists(temporary)) DeleteFile(temporary).IgnoreError();
+  return status;
+}
+
+FileSystem* PosixFileSystem() {
+  static FileSystem* const kPosix = new Posix;
+  return kPosix;
+}
+
+std::string_view DirectoryName(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return "";
+  return slash == 0 ? path.substr(0, 1) : path.substr(0, slash);
+}
+
+std::string_view BaseName(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  return StrCat(directory, directory.back() == '/' ? "" : "/", name);
+}
+
+}  // namespace millrace

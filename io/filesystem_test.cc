@@ -1,0 +1,71 @@
+#include "io/filesystem.h"
+
+#include <gtest/gtest.h>
+
+#include "io/crc32c.h"
+
+namespace millrace {
+namespace {
+
+std::string TempPath(const std::string& name) { return testing::TempDir() + "/" + name; }
+
+TEST(Crc32c, GivesTheCheckValueOfTheCastagnoliPolynomial) {
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(MaskCrc(Crc32c("123456789")), 0xc78ab0e5u);
+}
+
+TEST(Crc32c, CanBeTakenPieceByPiece) {
+  EXPECT_EQ(ExtendCrc32c(Crc32c("12345"), "6789"), Crc32c("123456789"));
+  EXPECT_EQ(ExtendCrc32c(Crc32c("x"), ""), Crc32c("x"));
+}
+
+TEST(Crc32c, MaskingIsUndone) { EXPECT_EQ(UnmaskCrc(MaskCrc(0x12345678u)), 0x12345678u); }
+
+TEST(FileSystem, ReadsBackWhatWasWritten) {
+  FileSystem* fs = PosixFileSystem();
+  const std::string path = TempPath("written");
+  auto file = fs->NewWritableFile(path);
+  ASSERT_TRUE(file.ok());
+  const std::string large(1 << 20, 'x');  // beyond the buffer
+  ASSERT_TRUE((*file)->Append("ab").ok());
+  ASSERT_TRUE((*file)->Append(large).ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(fs->ReadFile(path).value(), "ab" + large);
+  auto again = fs->NewAppendableFile(path);
+  ASSERT_TRUE(again.ok());
+  ASSERT_TRUE((*again)->Append("c").ok());
+  ASSERT_TRUE((*again)->Close().ok());
+  EXPECT_EQ(fs->FileSize(path).value(), large.size() + 3);
+}
+
+TEST(FileSystem, ReportsAMissingFileByName) {
+  const auto read = PosixFileSystem()->ReadFile(TempPath("missing"));
+  EXPECT_EQ(read.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(read.status().ToString().find("missing"), std::string::npos);
+}
+
+TEST(FileSystem, ReplacesAFileInOneStepAndLeavesNothingElse) {
+  FileSystem* fs = PosixFileSystem();
+  const std::string directory = TempPath("atomic/deep");
+  ASSERT_TRUE(fs->CreateDirectories(directory).ok());
+  ASSERT_TRUE(fs->WriteFileAtomically(JoinPath(directory, "f"), "old").ok());
+  ASSERT_TRUE(fs->WriteFileAtomically(JoinPath(directory, "f"), "new").ok());
+  EXPECT_EQ(fs->ReadFile(JoinPath(directory, "f")).value(), "new");
+  EXPECT_EQ(fs->List(directory).value(), std::vector<std::string>{"f"});
+  EXPECT_EQ(fs->DeleteDirectory(directory).code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(fs->DeleteFile(JoinPath(directory, "f")).ok());
+  EXPECT_TRUE(fs->DeleteDirectory(directory).ok());
+  EXPECT_FALSE(fs->FileExists(directory));
+}
+
+TEST(FileSystem, SplitsAndJoinsPaths) {
+  EXPECT_EQ(DirectoryName("/a/b"), "/a");
+  EXPECT_EQ(DirectoryName("/a"), "/");
+  EXPECT_EQ(DirectoryName("a"), "");
+  EXPECT_EQ(BaseName("/a/b"), "b");
+  EXPECT_EQ(JoinPath("/a/", "b"), "/a/b");
+  EXPECT_EQ(JoinPath("", "b"), "b");
+}
+
+}  // namespace
+}  // namespace millrace
