@@ -76,6 +76,26 @@ Status ResourceManager::Remove(std::string_view container, std::type_index type,
   return OkStatus();
 }
 
+Status ResourceManager::DeleteByTypeHash(std::string_view container, uint64_t type_hash,
+                                         std::string_view name) {
+  RefPtr<Resource> removed;  // dies after the lock
+  {
+    MutexLock lock(&mu_);
+    const auto c = containers_.find(ContainerKey(container));
+    if (c != containers_.end()) {
+      for (auto r = c->second.begin(); r != c->second.end(); ++r) {
+        if (r->first.type.hash_code() != type_hash || r->first.name != name) continue;
+        removed = std::move(r->second);
+        c->second.erase(r);
+        break;
+      }
+    }
+  }
+  if (!removed) return NoSuchResource(container, name, "resource");
+  removed->OnRemoved();
+  return OkStatus();
+}
+
 void ResourceManager::Cleanup(std::string_view container) {
   Container removed;
   {

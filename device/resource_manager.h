@@ -2,6 +2,7 @@
 #ifndef DEVICE_RESOURCE_MANAGER_H_
 #define DEVICE_RESOURCE_MANAGER_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -64,6 +65,8 @@ class ResourceManager {
   Status Delete(std::string_view container, std::string_view name) {
     return Remove(container, typeid(T), name);
   }
+  // The same, with the C++ type given by its hash code, as handles carry it.
+  Status DeleteByTypeHash(std::string_view container, uint64_t type_hash, std::string_view name);
   // Forgets everything in a container; it need not exist.
   void Cleanup(std::string_view container);
   void Clear();
