@@ -1,30 +1,32 @@
+// What the runtime itself adds to graphs: arguments, sends and receives.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
-    {"_Arg", "", "output: T", "T: type; index: int >= 0", nullptr, kStateful},
-    {"_DeviceArg", "", "output: T", "T: type; index: int >= 0", nullptr, kStateful},
-    {"_DeviceRetval", "input: T", "", "T: type; index: int >= 0", nullptr, kStateful},
+    {"_Arg", "", "output: T", "T: type; index: int >= 0", UnknownShape, kStateful},
+    {"_DeviceArg", "", "output: T", "T: type; index: int >= 0", UnknownShape, kStateful},
+    {"_DeviceRetval", "input: T", "", "T: type; index: int >= 0", NoOutputs, kStateful},
     {"_HostRecv", "", "tensor: tensor_type",
      "tensor_type: type; tensor_name: string; send_device: string; send_device_incarnation: int; "
      "recv_device: string; client_terminated: bool = false",
-     nullptr, kStateful | kDistributed},
+     UnknownShape, kStateful | kDistributed},
     {"_HostSend", "tensor: T", "",
      "T: type; tensor_name: string; send_device: string; send_device_incarnation: int; "
      "recv_device: string; client_terminated: bool = false",
-     nullptr, kStateful},
+     NoOutputs, kStateful},
     {"_Recv", "", "tensor: tensor_type",
      "tensor_type: type; tensor_name: string; send_device: string; send_device_incarnation: int; "
      "recv_device: string; client_terminated: bool = false",
-     nullptr, kStateful | kDistributed},
-    {"_Retval", "input: T", "", "T: type; index: int >= 0", nullptr, kStateful},
+     UnknownShape, kStateful | kDistributed},
+    {"_Retval", "input: T", "", "T: type; index: int >= 0", NoOutputs, kStateful},
     {"_Send", "tensor: T", "",
      "T: type; tensor_name: string; send_device: string; send_device_incarnation: int; "
      "recv_device: string; client_terminated: bool = false",
-     nullptr, kStateful},
+     NoOutputs, kStateful},
 };
 
 }  // namespace

@@ -1,28 +1,33 @@
+// Branches and loops.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
-    {"ControlTrigger", "", "", ""},
+    {"ControlTrigger", "", "", "", NoOutputs},
     {"Enter", "data: T", "output: T",
-     "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10"},
-    {"Exit", "data: T", "output: T", "T: type"},
-    {"LoopCond", "input: bool", "output: bool", ""},
-    {"Merge", "inputs: N * T", "output: T, value_index: int32", "T: type; N: int >= 1"},
-    {"NextIteration", "data: T", "output: T", "T: type"},
-    {"NoOp", "", "", ""},
+     "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10",
+     UnchangedShape},
+    {"Exit", "data: T", "output: T", "T: type", UnchangedShape},
+    {"LoopCond", "input: bool", "output: bool", "", UnchangedShape},
+    {"Merge", "inputs: N * T", "output: T, value_index: int32", "T: type; N: int >= 1", MergeShape},
+    {"NextIteration", "data: T", "output: T", "T: type", UnchangedShape},
+    {"NoOp", "", "", "", NoOutputs},
     {"RefEnter", "data: Ref(T)", "output: Ref(T)",
-     "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10"},
-    {"RefExit", "data: Ref(T)", "output: Ref(T)", "T: type"},
-    {"RefIdentity", "input: Ref(T)", "output: Ref(T)", "T: type", nullptr, kUninitializedInput},
-    {"RefMerge", "inputs: Ref(N * T)", "output: Ref(T), value_index: int32",
-     "T: type; N: int >= 1"},
-    {"RefNextIteration", "data: Ref(T)", "output: Ref(T)", "T: type"},
+     "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10",
+     UnchangedShape},
+    {"RefExit", "data: Ref(T)", "output: Ref(T)", "T: type", UnchangedShape},
+    {"RefIdentity", "input: Ref(T)", "output: Ref(T)", "T: type", UnchangedShape,
+     kUninitializedInput},
+    {"RefMerge", "inputs: Ref(N * T)", "output: Ref(T), value_index: int32", "T: type; N: int >= 1",
+     MergeShape},
+    {"RefNextIteration", "data: Ref(T)", "output: Ref(T)", "T: type", UnchangedShape},
     {"RefSwitch", "data: Ref(T), pred: bool", "output_false: Ref(T), output_true: Ref(T)",
-     "T: type", nullptr, kUninitializedInput},
-    {"Switch", "data: T, pred: bool", "output_false: T, output_true: T", "T: type"},
+     "T: type", SwitchShape, kUninitializedInput},
+    {"Switch", "data: T, pred: bool", "output_false: T, output_true: T", "T: type", SwitchShape},
 };
 
 }  // namespace

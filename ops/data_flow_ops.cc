@@ -1,68 +1,71 @@
+// Queues, accumulators, and putting pieces together.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
     {"AccumulatorApplyGradient", "handle: Ref(string), local_step: int64, gradient: dtype", "",
-     "dtype: numbers"},
-    {"AccumulatorNumAccumulated", "handle: Ref(string)", "num_accumulated: int32", ""},
-    {"AccumulatorSetGlobalStep", "handle: Ref(string), new_global_step: int64", "", ""},
+     "dtype: numbers", NoOutputs},
+    {"AccumulatorNumAccumulated", "handle: Ref(string)", "num_accumulated: int32", "", ScalarShape},
+    {"AccumulatorSetGlobalStep", "handle: Ref(string), new_global_step: int64", "", "", NoOutputs},
     {"AccumulatorTakeGradient", "handle: Ref(string), num_required: int32", "average: dtype",
-     "dtype: numbers"},
+     "dtype: numbers", UnknownShape},
     {"ConditionalAccumulator", "", "handle: Ref(string)",
      "dtype: numbers; shape: shape; container: string = ''; shared_name: string = ''; "
      "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
-     nullptr, kStateful},
-    {"DynamicStitch", "indices: N * int32, data: N * T", "merged: T", "N: int >= 1; T: type"},
+     HandleVectorShape, kStateful},
+    {"DynamicStitch", "indices: N * int32, data: N * T", "merged: T", "N: int >= 1; T: type",
+     DynamicStitchShape},
     {"FIFOQueueV2", "", "handle: resource",
      "component_types: list(type) >= 1; shapes: list(shape) >= 0 = []; capacity: int = -1; "
      "container: string = ''; shared_name: string = ''",
-     nullptr, kStateful},
+     ScalarShape, kStateful},
     {"PaddingFIFOQueueV2", "", "handle: resource",
      "component_types: list(type) >= 1; shapes: list(shape) >= 0 = []; capacity: int = -1; "
      "container: string = ''; shared_name: string = ''",
-     nullptr, kStateful},
-    {"QueueCloseV2", "handle: resource", "", "cancel_pending_enqueues: bool = false", nullptr,
+     ScalarShape, kStateful},
+    {"QueueCloseV2", "handle: resource", "", "cancel_pending_enqueues: bool = false", NoOutputs,
      kStateful},
     {"QueueDequeueManyV2", "handle: resource, n: int32", "components: component_types",
-     "component_types: list(type) >= 1; timeout_ms: int = -1", nullptr, kStateful},
+     "component_types: list(type) >= 1; timeout_ms: int = -1", UnknownShape, kStateful},
     {"QueueDequeueUpToV2", "handle: resource, n: int32", "components: component_types",
-     "component_types: list(type) >= 1; timeout_ms: int = -1", nullptr, kStateful},
+     "component_types: list(type) >= 1; timeout_ms: int = -1", UnknownShape, kStateful},
     {"QueueDequeueV2", "handle: resource", "components: component_types",
-     "component_types: list(type) >= 1; timeout_ms: int = -1", nullptr, kStateful},
+     "component_types: list(type) >= 1; timeout_ms: int = -1", UnknownShape, kStateful},
     {"QueueEnqueueManyV2", "handle: resource, components: Tcomponents", "",
-     "Tcomponents: list(type) >= 1; timeout_ms: int = -1", nullptr, kStateful},
+     "Tcomponents: list(type) >= 1; timeout_ms: int = -1", NoOutputs, kStateful},
     {"QueueEnqueueV2", "handle: resource, components: Tcomponents", "",
-     "Tcomponents: list(type) >= 1; timeout_ms: int = -1", nullptr, kStateful},
-    {"QueueIsClosedV2", "handle: resource", "is_closed: bool", "", nullptr, kStateful},
-    {"QueueSizeV2", "handle: resource", "size: int32", "", nullptr, kStateful},
+     "Tcomponents: list(type) >= 1; timeout_ms: int = -1", NoOutputs, kStateful},
+    {"QueueIsClosedV2", "handle: resource", "is_closed: bool", "", ScalarShape, kStateful},
+    {"QueueSizeV2", "handle: resource", "size: int32", "", ScalarShape, kStateful},
     {"RandomShuffleQueueV2", "", "handle: resource",
      "component_types: list(type) >= 1; shapes: list(shape) >= 0 = []; capacity: int = -1; "
      "min_after_dequeue: int = 0; seed: int = 0; seed2: int = 0; container: string = ''; "
      "shared_name: string = ''",
-     nullptr, kStateful},
+     ScalarShape, kStateful},
     {"ResourceAccumulatorApplyGradient", "handle: resource, local_step: int64, gradient: dtype", "",
-     "dtype: numbers", nullptr, kStateful},
+     "dtype: numbers", NoOutputs, kStateful},
     {"ResourceAccumulatorSetGlobalStep", "handle: resource, new_global_step: int64", "", "",
-     nullptr, kStateful},
+     NoOutputs, kStateful},
     {"ResourceAccumulatorTakeGradient", "handle: resource, num_required: int32", "average: dtype",
-     "dtype: numbers", nullptr, kStateful},
+     "dtype: numbers", UnknownShape, kStateful},
     {"ResourceConditionalAccumulator", "", "handle: resource",
      "dtype: numbers; shape: shape; container: string = ''; shared_name: string = ''; "
      "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
-     nullptr, kStateful},
+     ScalarShape, kStateful},
     {"SparseAccumulatorApplyGradient",
      "handle: Ref(string), local_step: int64, gradient_indices: int64, gradient_values: dtype, "
      "gradient_shape: int64",
-     "", "dtype: numbers; has_known_shape: bool"},
+     "", "dtype: numbers; has_known_shape: bool", NoOutputs},
     {"SparseAccumulatorTakeGradient", "handle: Ref(string), num_required: int32",
-     "indices: int64, values: dtype, shape: int64", "dtype: numbers"},
+     "indices: int64, values: dtype, shape: int64", "dtype: numbers", UnknownShape},
     {"SparseConditionalAccumulator", "", "handle: Ref(string)",
      "dtype: numbers; shape: shape; container: string = ''; shared_name: string = ''; "
      "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
-     nullptr, kStateful},
+     HandleVectorShape, kStateful},
 };
 
 }  // namespace

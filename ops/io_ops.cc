@@ -1,18 +1,20 @@
+// Checkpoints.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
     {"MergeV2Checkpoints", "checkpoint_prefixes: string, destination_prefix: string", "",
-     "delete_old_dirs: bool = true; allow_missing_files: bool = false", nullptr, kStateful},
+     "delete_old_dirs: bool = true; allow_missing_files: bool = false", NoOutputs, kStateful},
     {"RestoreV2", "prefix: string, tensor_names: string, shape_and_slices: string",
-     "tensors: dtypes", "dtypes: list(type) >= 1", nullptr, kStateful},
+     "tensors: dtypes", "dtypes: list(type) >= 1", UnknownShape, kStateful},
     {"SaveV2", "prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes",
-     "", "dtypes: list(type) >= 1", nullptr, kStateful},
-    {"ShardedFilename", "basename: string, shard: int32, num_shards: int32", "filename: string",
-     ""},
+     "", "dtypes: list(type) >= 1", NoOutputs, kStateful},
+    {"ShardedFilename", "basename: string, shard: int32, num_shards: int32", "filename: string", "",
+     ScalarShape},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
+// Layers of neural networks and their gradients.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
@@ -7,53 +9,62 @@ namespace {
 constexpr OpSpec kOps[] = {
     {"AvgPool", "value: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
-     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats"},
+     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats",
+     PoolShape},
     {"AvgPoolGrad", "orig_input_shape: int32, grad: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
-     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats"},
+     "{'NHWC', 'NCHW'} = 'NHWC'; T: floats",
+     ShapeFromInput0},
     {"BiasAdd", "value: T, bias: T", "output: T",
-     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'"},
+     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'", BiasAddShape},
     {"BiasAddGrad", "out_backprop: T", "output: T",
-     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'"},
+     "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'", BiasAddGradShape},
     {"Conv2D", "input: T, filter: T", "output: T",
      "T: {half, bfloat16, float, double, int32}; strides: list(int); use_cudnn_on_gpu: bool = "
      "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
-     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]"},
+     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     Conv2DShape},
     {"Conv2DBackpropFilter", "input: T, filter_sizes: int32, out_backprop: T", "output: T",
      "T: floats; strides: list(int); use_cudnn_on_gpu: bool = true; padding: {'SAME', 'VALID', "
      "'EXPLICIT'}; explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; "
-     "dilations: list(int) = [1, 1, 1, 1]"},
+     "dilations: list(int) = [1, 1, 1, 1]",
+     ShapeFromInput1},
     {"Conv2DBackpropInput", "input_sizes: int32, filter: T, out_backprop: T", "output: T",
      "T: {half, bfloat16, float, double, int32}; strides: list(int); use_cudnn_on_gpu: bool = "
      "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
-     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]"},
+     "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     ShapeFromInput0},
     {"InTopK", "predictions: float, targets: T", "precision: bool",
-     "k: int; T: {int32, int64} = int32"},
-    {"L2Loss", "t: T", "output: T", "T: floats"},
-    {"LogSoftmax", "logits: T", "logsoftmax: T", "T: floats"},
+     "k: int; T: {int32, int64} = int32", InTopKShape},
+    {"L2Loss", "t: T", "output: T", "T: floats", ScalarShape},
+    {"LogSoftmax", "logits: T", "logsoftmax: T", "T: floats", SoftmaxShape},
     {"MaxPool", "input: T", "output: T",
      "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float; "
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
-     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"},
+     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
+     PoolShape},
     {"MaxPoolGrad", "orig_input: T, orig_output: T, grad: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
-     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float"},
+     "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float",
+     UnchangedShape},
     {"Relu", "features: T", "activations: T",
      "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
-     "qint8}"},
-    {"Relu6", "features: T", "activations: T", "T: reals"},
-    {"Relu6Grad", "gradients: T, features: T", "backprops: T", "T: reals"},
-    {"ReluGrad", "gradients: T, features: T", "backprops: T", "T: reals"},
-    {"Softmax", "logits: T", "softmax: T", "T: floats"},
-    {"SoftmaxCrossEntropyWithLogits", "features: T, labels: T", "loss: T, backprop: T",
-     "T: floats"},
-    {"Softplus", "features: T", "activations: T", "T: floats"},
-    {"SoftplusGrad", "gradients: T, features: T", "backprops: T", "T: floats"},
+     "qint8}",
+     UnchangedShape},
+    {"Relu6", "features: T", "activations: T", "T: reals", UnchangedShape},
+    {"Relu6Grad", "gradients: T, features: T", "backprops: T", "T: reals", MergedInputs},
+    {"ReluGrad", "gradients: T, features: T", "backprops: T", "T: reals", MergedInputs},
+    {"Softmax", "logits: T", "softmax: T", "T: floats", SoftmaxShape},
+    {"SoftmaxCrossEntropyWithLogits", "features: T, labels: T", "loss: T, backprop: T", "T: floats",
+     SoftmaxCrossEntropyShape},
+    {"Softplus", "features: T", "activations: T", "T: floats", UnchangedShape},
+    {"SoftplusGrad", "gradients: T, features: T", "backprops: T", "T: floats", MergedInputs},
     {"SparseSoftmaxCrossEntropyWithLogits", "features: T, labels: Tlabels", "loss: T, backprop: T",
-     "T: floats; Tlabels: {int32, int64} = int64"},
+     "T: floats; Tlabels: {int32, int64} = int64", SparseSoftmaxCrossEntropyShape},
     {"TopKV2", "input: T, k: Tk", "values: T, indices: index_type",
      "sorted: bool = true; T: reals; Tk: {int16, int32, int64} = int32; index_type: {int16, int32, "
-     "int64} = int32"},
+     "int64} = int32",
+     TopKShape},
 };
 
 }  // namespace

@@ -1,35 +1,39 @@
+// Variables behind handles.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
-    {"AssignAddVariableOp", "resource: resource, value: dtype", "", "dtype: type", nullptr,
-     kStateful},
-    {"AssignSubVariableOp", "resource: resource, value: dtype", "", "dtype: type", nullptr,
-     kStateful},
+    {"AssignAddVariableOp", "resource: resource, value: dtype", "", "dtype: type",
+     AssignVariableShape, kStateful},
+    {"AssignSubVariableOp", "resource: resource, value: dtype", "", "dtype: type",
+     AssignVariableShape, kStateful},
     {"AssignVariableOp", "resource: resource, value: dtype", "",
-     "dtype: type; validate_shape: bool = false", nullptr, kStateful},
-    {"DestroyResourceOp", "resource: resource", "", "ignore_lookup_error: bool = true", nullptr,
+     "dtype: type; validate_shape: bool = false", AssignVariableShape, kStateful},
+    {"DestroyResourceOp", "resource: resource", "", "ignore_lookup_error: bool = true", NoOutputs,
      kStateful},
-    {"ReadVariableOp", "resource: resource", "value: dtype", "dtype: type", nullptr, kStateful},
+    {"ReadVariableOp", "resource: resource", "value: dtype", "dtype: type", ReadVariableShape,
+     kStateful},
     {"ResourceGather", "resource: resource, indices: Tindices", "output: dtype",
      "batch_dims: int = 0; validate_indices: bool = true; dtype: type; Tindices: {int32, int64}",
-     nullptr, kStateful},
+     ResourceGatherShape, kStateful},
     {"ResourceScatterAdd", "resource: resource, indices: Tindices, updates: dtype", "",
-     "dtype: numbers; Tindices: {int32, int64}", nullptr, kStateful},
+     "dtype: numbers; Tindices: {int32, int64}", NoOutputs, kStateful},
     {"ResourceScatterSub", "resource: resource, indices: Tindices, updates: dtype", "",
-     "dtype: numbers; Tindices: {int32, int64}", nullptr, kStateful},
+     "dtype: numbers; Tindices: {int32, int64}", NoOutputs, kStateful},
     {"ResourceScatterUpdate", "resource: resource, indices: Tindices, updates: dtype", "",
-     "dtype: type; Tindices: {int32, int64}", nullptr, kStateful},
+     "dtype: type; Tindices: {int32, int64}", NoOutputs, kStateful},
     {"VarHandleOp", "", "resource: resource",
      "container: string = ''; shared_name: string = ''; debug_name: string = ''; dtype: type; "
      "shape: shape; allowed_devices: list(string) = []",
-     nullptr, kStateful},
-    {"VarIsInitializedOp", "resource: resource", "is_initialized: bool", "", nullptr, kStateful},
+     VarHandleShape, kStateful},
+    {"VarIsInitializedOp", "resource: resource", "is_initialized: bool", "", ScalarShape,
+     kStateful},
     {"VariableShape", "input: resource", "output: out_type", "out_type: {int32, int64} = int32",
-     nullptr, kStateful},
+     VariableShapeShape, kStateful},
 };
 
 }  // namespace

@@ -1,30 +1,32 @@
+// Reference variables.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
     {"Assign", "ref: Ref(T), value: T", "output_ref: Ref(T)",
-     "T: type; validate_shape: bool = true; use_locking: bool = true", nullptr,
+     "T: type; validate_shape: bool = true; use_locking: bool = true", AssignShape,
      kUninitializedInput},
     {"AssignAdd", "ref: Ref(T), value: T", "output_ref: Ref(T)",
-     "T: numbers; use_locking: bool = false"},
+     "T: numbers; use_locking: bool = false", MergeOfFirstTwo},
     {"AssignSub", "ref: Ref(T), value: T", "output_ref: Ref(T)",
-     "T: numbers; use_locking: bool = false"},
-    {"IsVariableInitialized", "ref: Ref(dtype)", "is_initialized: bool", "dtype: type", nullptr,
+     "T: numbers; use_locking: bool = false", MergeOfFirstTwo},
+    {"IsVariableInitialized", "ref: Ref(dtype)", "is_initialized: bool", "dtype: type", ScalarShape,
      kUninitializedInput},
     {"ScatterAdd", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
-     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false"},
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", UnchangedShape},
     {"ScatterSub", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
-     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false"},
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", UnchangedShape},
     {"ScatterUpdate", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
-     "T: type; Tindices: {int32, int64}; use_locking: bool = true"},
+     "T: type; Tindices: {int32, int64}; use_locking: bool = true", UnchangedShape},
     {"Variable", "", "ref: Ref(dtype)",
-     "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", nullptr,
+     "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", UnknownShape,
      kStateful},
     {"VariableV2", "", "ref: Ref(dtype)",
-     "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", nullptr,
+     "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", ShapeFromAttr,
      kStateful},
 };
 

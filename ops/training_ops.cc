@@ -1,50 +1,55 @@
+// The update rules of optimizers.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
     {"ApplyAdagrad", "var: Ref(T), accum: Ref(T), lr: T, grad: T", "out: Ref(T)",
-     "T: numbers; use_locking: bool = false; update_slots: bool = true"},
+     "T: numbers; use_locking: bool = false; update_slots: bool = true", UnchangedShape},
     {"ApplyAdam",
      "var: Ref(T), m: Ref(T), v: Ref(T), beta1_power: T, beta2_power: T, lr: T, beta1: T, beta2: "
      "T, epsilon: T, grad: T",
-     "out: Ref(T)", "T: numbers; use_locking: bool = false; use_nesterov: bool = false"},
+     "out: Ref(T)", "T: numbers; use_locking: bool = false; use_nesterov: bool = false",
+     UnchangedShape},
     {"ApplyGradientDescent", "var: Ref(T), alpha: T, delta: T", "out: Ref(T)",
-     "T: numbers; use_locking: bool = false"},
+     "T: numbers; use_locking: bool = false", UnchangedShape},
     {"ApplyMomentum", "var: Ref(T), accum: Ref(T), lr: T, grad: T, momentum: T", "out: Ref(T)",
-     "T: numbers; use_locking: bool = false; use_nesterov: bool = false"},
+     "T: numbers; use_locking: bool = false; use_nesterov: bool = false", UnchangedShape},
     {"ApplyRMSProp",
      "var: Ref(T), ms: Ref(T), mom: Ref(T), lr: T, rho: T, momentum: T, epsilon: T, grad: T",
-     "out: Ref(T)", "T: numbers; use_locking: bool = false"},
+     "out: Ref(T)", "T: numbers; use_locking: bool = false", UnchangedShape},
     {"ResourceApplyAdagrad", "var: resource, accum: resource, lr: T, grad: T", "",
-     "T: numbers; use_locking: bool = false; update_slots: bool = true", nullptr, kStateful},
+     "T: numbers; use_locking: bool = false; update_slots: bool = true", NoOutputs, kStateful},
     {"ResourceApplyAdam",
      "var: resource, m: resource, v: resource, beta1_power: T, beta2_power: T, lr: T, beta1: T, "
      "beta2: T, epsilon: T, grad: T",
-     "", "T: numbers; use_locking: bool = false; use_nesterov: bool = false", nullptr, kStateful},
+     "", "T: numbers; use_locking: bool = false; use_nesterov: bool = false", NoOutputs, kStateful},
     {"ResourceApplyGradientDescent", "var: resource, alpha: T, delta: T", "",
-     "T: numbers; use_locking: bool = false", nullptr, kStateful},
+     "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
     {"ResourceApplyMomentum", "var: resource, accum: resource, lr: T, grad: T, momentum: T", "",
-     "T: numbers; use_locking: bool = false; use_nesterov: bool = false", nullptr, kStateful},
+     "T: numbers; use_locking: bool = false; use_nesterov: bool = false", NoOutputs, kStateful},
     {"ResourceApplyRMSProp",
      "var: resource, ms: resource, mom: resource, lr: T, rho: T, momentum: T, epsilon: T, grad: T",
-     "", "T: numbers; use_locking: bool = false", nullptr, kStateful},
+     "", "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
     {"ResourceSparseApplyAdagrad",
      "var: resource, accum: resource, lr: T, grad: T, indices: Tindices", "",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; update_slots: bool = true",
-     nullptr, kStateful},
+     NoOutputs, kStateful},
     {"ResourceSparseApplyMomentum",
      "var: resource, accum: resource, lr: T, grad: T, indices: Tindices, momentum: T", "",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false",
-     nullptr, kStateful},
+     NoOutputs, kStateful},
     {"SparseApplyAdagrad", "var: Ref(T), accum: Ref(T), lr: T, grad: T, indices: Tindices",
      "out: Ref(T)",
-     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; update_slots: bool = true"},
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; update_slots: bool = true",
+     UnchangedShape},
     {"SparseApplyMomentum",
      "var: Ref(T), accum: Ref(T), lr: T, grad: T, indices: Tindices, momentum: T", "out: Ref(T)",
-     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false"},
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false",
+     UnchangedShape},
 };
 
 }  // namespace
