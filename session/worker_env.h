@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/status.h"
 #include "ops/op_registry.h"
@@ -15,9 +16,14 @@
 
 namespace millrace {
 
-class Device;              // device/device.h
 class ThreadPool;          // base/thread_pool.h
 class CollectiveExecutor;  // collective/collective_executor.h
+
+// Devices with the resources that they use.
+struct DeviceSet {
+  std::vector<std::unique_ptr<ResourceManager>> resources;
+  std::vector<std::unique_ptr<Device>> devices;  // destroyed before the resources
+};
 
 // Everything pointed to is owned by the composer, outlives the worker and the master, and is
 // thread-safe.
@@ -31,7 +37,7 @@ struct WorkerEnv {
   WorkerCache* workers = nullptr;  // may be null where no peer exists
   // Devices of the same names, attributes and incarnations with resources of their own, for
   // a session with isolate_session_state. Null: such a session is Unimplemented.
-  std::function<StatusOr<std::vector<std::unique_ptr<Device>>>()> make_session_devices;
+  std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;
 };
 
 }  // namespace millrace

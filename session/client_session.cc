@@ -1,0 +1,175 @@
+#include "session/client_session.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "session/async_join.h"
+
+namespace millrace {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+// The master ends a step by its timeout and knows what it was waiting for; the call itself is
+// given up only after this much more, if the master does not answer.
+constexpr milliseconds kGrace(5'000);
+
+}  // namespace
+
+ClientSession::ClientSession(std::shared_ptr<MasterInterface> master, Options options)
+    : master_(std::move(master)), options_(std::move(options)) {}
+
+CallOptions ClientSession::StartLimit() const {
+  if (options_.start_timeout.count() <= 0) return {};
+  return {.deadline = DeadlineAfter(options_.start_timeout)};
+}
+
+CallOptions ClientSession::StepLimit(milliseconds timeout,
+                                     CancellationManager* cancellation) const {
+  CallOptions limit;
+  limit.cancellation = cancellation;
+  if (timeout.count() > 0) limit.deadline = DeadlineAfter(timeout + kGrace);
+  return limit;
+}
+
+void ClientSession::SetDefaultTimeout(pb::RunOptions* options) const {
+  if (options->timeout_in_ms() <= 0 && options_.step_timeout.count() > 0) {
+    options->set_timeout_in_ms(options_.step_timeout.count());
+  }
+}
+
+StatusOr<std::unique_ptr<ClientSession>> ClientSession::Create(
+    std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options) {
+  std::unique_ptr<ClientSession> session(new ClientSession(std::move(master), std::move(options)));
+  CreateSessionArgs args;
+  args.graph = std::move(graph);
+  args.config = session->options_.config;
+  CreateSessionResult result;
+  const Status status = Await([&](auto done) {
+    session->master_->CreateSessionAsync(session->StartLimit(), std::move(args), &result, done);
+  });
+  MutexLock lock(&session->close_mu_);
+  session->closed_ = !status.ok();  // nothing to close then
+  if (!status.ok()) return status;
+  session->handle_ = result.session_handle;
+  MutexLock extend(&session->extend_mu_);
+  session->graph_version_ = result.graph_version;
+  return session;
+}
+
+ClientSession::~ClientSession() {
+  const Status status = Close();
+  if (!status.ok()) {
+    MR_LOG(kInfo, "the session ", handle_, " was not closed: ", Message(status));
+  }
+}
+
+Status ClientSession::Extend(pb::GraphDef graph) {
+  if (graph.node_size() == 0) return OkStatus();
+  MutexLock lock(&extend_mu_);
+  ExtendSessionArgs args;
+  args.session_handle = handle_;
+  args.graph = std::move(graph);
+  args.current_graph_version = graph_version_;
+  int64_t version = 0;
+  MR_RETURN_IF_ERROR(Await([&](auto done) {
+    master_->ExtendSessionAsync(StartLimit(), std::move(args), &version, done);
+  }));
+  graph_version_ = version;
+  return OkStatus();
+}
+
+StatusOr<std::vector<Tensor>> ClientSession::Run(RunRequest request, pb::RunMetadata* metadata,
+                                                 CancellationManager* cancellation) {
+  RunStepArgs args;
+  args.session_handle = handle_;
+  args.feeds = std::move(request.feeds);
+  args.fetches = std::move(request.fetches);
+  args.targets = std::move(request.targets);
+  args.options = std::move(request.options);
+  SetDefaultTimeout(&args.options);
+  RunStepResult result;
+  const milliseconds timeout(args.options.timeout_in_ms());
+  MR_RETURN_IF_ERROR(Await([&](auto done) {
+    master_->RunStepAsync(StepLimit(timeout, cancellation), &args, &result, done);
+  }));
+  if (metadata != nullptr) *metadata = std::move(result.metadata);
+  return std::move(result.fetches);
+}
+
+StatusOr<std::string> ClientSession::PartialRunSetup(std::vector<std::string> feeds,
+                                                     std::vector<std::string> fetches,
+                                                     std::vector<std::string> targets) {
+  PartialRunSetupArgs args{handle_, std::move(feeds), std::move(fetches), std::move(targets)};
+  std::string partial_run_handle;
+  MR_RETURN_IF_ERROR(Await([&](auto done) {
+    master_->PartialRunSetupAsync(StartLimit(), std::move(args), &partial_run_handle, done);
+  }));
+  return partial_run_handle;
+}
+
+StatusOr<std::vector<Tensor>> ClientSession::PartialRun(
+    std::string partial_run_handle, std::vector<std::pair<std::string, Tensor>> feeds,
+    std::vector<std::string> fetches) {
+  RunStepArgs args;
+  args.session_handle = handle_;
+  args.feeds = std::move(feeds);
+  args.fetches = std::move(fetches);
+  args.partial_run_handle = std::move(partial_run_handle);
+  SetDefaultTimeout(&args.options);
+  RunStepResult result;
+  const milliseconds timeout(args.options.timeout_in_ms());
+  MR_RETURN_IF_ERROR(Await([&](auto done) {
+    master_->RunStepAsync(StepLimit(timeout, nullptr), &args, &result, done);
+  }));
+  return std::move(result.fetches);
+}
+
+StatusOr<int64_t> ClientSession::MakeCallable(pb::CallableOptions options) {
+  MakeCallableArgs args{handle_, std::move(options)};
+  SetDefaultTimeout(args.options.mutable_run_options());
+  int64_t callable = 0;
+  MR_RETURN_IF_ERROR(Await([&](auto done) {
+    master_->MakeCallableAsync(StartLimit(), std::move(args), &callable, done);
+  }));
+  return callable;
+}
+
+StatusOr<std::vector<Tensor>> ClientSession::RunCallable(int64_t callable,
+                                                         std::vector<Tensor> feeds,
+                                                         pb::RunMetadata* metadata,
+                                                         milliseconds timeout) {
+  CallOptions limit = StepLimit(options_.step_timeout, nullptr);
+  if (timeout.count() > 0) limit.deadline = DeadlineAfter(timeout);
+  RunCallableArgs args{handle_, callable, std::move(feeds)};
+  RunStepResult result;
+  MR_RETURN_IF_ERROR(
+      Await([&](auto done) { master_->RunCallableAsync(limit, &args, &result, done); }));
+  if (metadata != nullptr) *metadata = std::move(result.metadata);
+  return std::move(result.fetches);
+}
+
+Status ClientSession::ReleaseCallable(int64_t callable) {
+  return Await(
+      [&](auto done) { master_->ReleaseCallableAsync(StartLimit(), handle_, callable, done); });
+}
+
+StatusOr<ListDevicesResult> ClientSession::ListDevices() {
+  ListDevicesResult result;
+  MR_RETURN_IF_ERROR(
+      Await([&](auto done) { master_->ListDevicesAsync(StartLimit(), handle_, &result, done); }));
+  return result;
+}
+
+Status ClientSession::Close() {
+  {
+    MutexLock lock(&close_mu_);
+    if (std::exchange(closed_, true)) return OkStatus();
+  }
+  return Await([&](auto done) { master_->CloseSessionAsync(StartLimit(), handle_, done); });
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// Calls back when a deadline passes: what makes an asynchronous call end in time.
+#ifndef SESSION_DEADLINE_TIMER_H_
+#define SESSION_DEADLINE_TIMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/notification.h"
+
+namespace millrace {
+
+// Thread-safe. One thread, started with the first deadline; callbacks run on it one after the
+// other and must not block.
+class DeadlineTimer {
+ public:
+  using Token = uint64_t;
+  static constexpr Token kNone = 0;
+
+  DeadlineTimer() = default;
+  // Drops what is still scheduled. Not from a callback.
+  ~DeadlineTimer();
+  DeadlineTimer(const DeadlineTimer&) = delete;
+  DeadlineTimer& operator=(const DeadlineTimer&) = delete;
+
+  // Runs `callback` once `deadline` has passed. kNone, and nothing kept, for kNoDeadline.
+  Token Schedule(Deadline deadline, std::function<void()> callback);
+  // True if the callback will never run. Otherwise it has run, or is running right now and is
+  // not waited for: what it uses must be kept alive by the callback itself. kNone is true.
+  bool Cancel(Token token);
+
+  // The timer of the process. Never destroyed.
+  static DeadlineTimer& Global();
+
+ private:
+  void Run();
+
+  Mutex mu_;
+  CondVar wake_;
+  std::map<std::pair<Deadline, Token>, std::function<void()>> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<Token, Deadline> deadlines_ ABSL_GUARDED_BY(mu_);
+  Token next_token_ ABSL_GUARDED_BY(mu_) = 1;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_DEADLINE_TIMER_H_

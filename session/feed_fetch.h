@@ -1,0 +1,36 @@
+// Makes of the whole graph what one run needs: feeds and fetches become receives from and
+// sends to the client, and what does not lead to a fetch or a target goes.
+#ifndef SESSION_FEED_FETCH_H_
+#define SESSION_FEED_FETCH_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "session/plan.h"
+
+namespace millrace {
+
+struct ClientDevice {
+  std::string name;
+  uint64_t incarnation = 0;
+};
+
+// Tensor "to" is replaced by tensor "from" for all its consumers. InvalidArgument: "unknown
+// node", "unknown edge" (of from), types that differ, "would create a cycle". NotFound: "unable
+// to find feed output" (of to).
+Status ConnectTensors(const std::vector<std::pair<std::string, std::string>>& connections,
+                      DataflowGraph* graph);
+
+// NotFound: "FeedInputs: unable to find feed output", "FetchOutputs node x:0: not found",
+// "PruneForTargets: Some target nodes not found". InvalidArgument: an output that the node
+// does not have. The graph may be half changed then.
+Status RewriteForRun(const RunSignature& signature, const ClientDevice& client,
+                     DataflowGraph* graph);
+
+}  // namespace millrace
+
+#endif  // SESSION_FEED_FETCH_H_

@@ -1,0 +1,328 @@
+#include "session/local_worker.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "graph/graph_def_io.h"
+#include "session/deadline_timer.h"
+#include "session/worker_graph.h"
+#include "session/worker_step.h"
+
+namespace millrace {
+namespace {
+
+std::shared_ptr<SessionResources> SharedResources(const WorkerEnv& env) {
+  auto resources = std::make_shared<SessionResources>();
+  resources->devices = env.devices;
+  return resources;
+}
+
+Status GraphNotFound(std::string_view handle, std::string_view hint) {
+  return errors::Aborted("Graph handle is not found: ", handle, hint);
+}
+
+// Ends a step when the caller of RunGraph says so. Owned by the call.
+class StepGuard {
+ public:
+  void Watch(const CallOptions& options, const RefPtr<WorkerStep>& step) {
+    if (options.deadline != kNoDeadline) {
+      timer_ = DeadlineTimer::Global().Schedule(options.deadline, [step] {
+        step->Cancel(errors::DeadlineExceeded("RunGraph did not end by its deadline"));
+      });
+    }
+    if (options.cancellation == nullptr) return;
+    cancellation_ = options.cancellation;
+    token_ = cancellation_->NextToken();
+    const auto cancel = [step] { step->Cancel(errors::Cancelled("RunGraph was cancelled")); };
+    if (!cancellation_->RegisterCallback(token_, cancel)) {
+      cancellation_ = nullptr;
+      cancel();
+    }
+  }
+  // Callbacks that run right now keep the step alive themselves.
+  void Release() {
+    DeadlineTimer::Global().Cancel(timer_);
+    if (cancellation_ != nullptr) (void)cancellation_->TryDeregisterCallback(token_);
+  }
+
+ private:
+  CancellationManager* cancellation_ = nullptr;
+  CancellationManager::Token token_ = -1;
+  DeadlineTimer::Token timer_ = DeadlineTimer::kNone;
+};
+
+// One RunGraph that is not partial. Owns itself until it has finished.
+struct RunCall {
+  RefPtr<WorkerStep> step;
+  std::shared_ptr<WorkerSession> session;
+  StepGuard guard;
+  RunGraphArgs* args = nullptr;
+  RunGraphResult* result = nullptr;
+  WorkerInterface::Done done;
+
+  void Finish(Status status) {
+    const std::unique_ptr<RunCall> owned(this);
+    guard.Release();
+    step->CollectStats(&result->step_stats);
+    session->RemoveStep(step.get());
+    done(std::move(status));
+  }
+};
+
+}  // namespace
+
+LocalWorker::LocalWorker(const WorkerEnv& env)
+    : env_(env),
+      legacy_session_(
+          std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env))),
+      partial_steps_(env) {}
+
+LocalWorker::~LocalWorker() {
+  StringMap<std::shared_ptr<WorkerSession>> sessions;
+  {
+    MutexLock lock(&mu_);
+    sessions.swap(sessions_);
+  }
+  sessions[""] = legacy_session_;
+  const Status reason = errors::Cancelled("the worker ", env_.task, " is going down");
+  for (const auto& [handle, session] : sessions) CloseSession(session, reason);
+  std::vector<std::shared_ptr<WorkerSession>> ending;
+  {
+    MutexLock lock(&mu_);
+    ending.swap(ending_);
+  }
+  for (const auto& session : ending) session->WaitForSteps();
+}
+
+void LocalWorker::CloseSession(const std::shared_ptr<WorkerSession>& session,
+                               const Status& reason) {
+  session->Close(reason);
+  MutexLock lock(&mu_);
+  std::erase_if(ending_, [](const auto& other) { return !other->HasSteps(); });
+  if (session->HasSteps()) ending_.push_back(session);
+}
+
+StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(std::string_view handle) const {
+  if (handle.empty()) return legacy_session_;
+  {
+    MutexLock lock(&mu_);
+    const auto it = sessions_.find(handle);
+    if (it != sessions_.end()) return it->second;
+  }
+  Status status = errors::Aborted("Session handle is not found: ", handle,
+                                  ". Possibly this worker (\"", env_.task, "\") just restarted.");
+  status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+  return status;
+}
+
+void LocalWorker::GetStatusAsync(const CallOptions& options,
+                                 std::vector<pb::DeviceAttributes>* devices, Done done) {
+  for (const Device* device : env_.devices) {
+    const DeviceAttributes& from = device->attributes();
+    pb::DeviceAttributes& to = devices->emplace_back();
+    to.set_name(from.name);
+    to.set_device_type(from.device_type);
+    to.set_memory_limit(from.memory_limit);
+    to.set_incarnation(from.incarnation);
+    to.set_physical_device_desc(from.physical_description);
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::CreateSessionAsync(const CallOptions& options,
+                                     const WorkerSessionOptions& session, Done done) {
+  done(CreateSession(session));
+}
+
+Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
+  if (options.session_handle.empty()) {
+    return errors::InvalidArgument("Session must be non-empty.");
+  }
+  auto resources = SharedResources(env_);
+  if (options.isolate_session_state) {
+    if (env_.make_session_devices == nullptr) {
+      return errors::Unimplemented("sessions with devices of their own at ", env_.task);
+    }
+    MR_ASSIGN_OR_RETURN(resources->own_devices, env_.make_session_devices());
+    resources->devices.clear();
+    for (const auto& device : resources->own_devices->devices) {
+      resources->devices.push_back(device.get());
+    }
+  }
+  auto session = std::make_shared<WorkerSession>(options, std::move(resources));
+  // A master that restarted has forgotten the sessions it opened before.
+  std::vector<std::shared_ptr<WorkerSession>> orphans;
+  {
+    MutexLock lock(&mu_);
+    if (!sessions_.try_emplace(options.session_handle, std::move(session)).second) {
+      return errors::AlreadyExists("the session ", options.session_handle, " is open at ",
+                                   env_.task);
+    }
+    if (!options.master_task.empty()) {
+      for (auto it = sessions_.begin(); it != sessions_.end();) {
+        const WorkerSessionOptions& other = it->second->options();
+        const bool orphaned = other.master_task == options.master_task &&
+                              other.master_incarnation != options.master_incarnation;
+        const auto here = it++;
+        if (!orphaned) continue;
+        orphans.push_back(std::move(here->second));
+        sessions_.erase(here);
+      }
+    }
+  }
+  for (const auto& orphan : orphans) {
+    MR_LOG(kInfo, "dropping session ", orphan->options().session_handle, ": its master ",
+           options.master_task, " has restarted");
+    CloseSession(orphan, errors::Aborted("the master ", options.master_task, " has restarted"));
+  }
+  return OkStatus();
+}
+
+void LocalWorker::DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
+                                     Done done) {
+  std::shared_ptr<WorkerSession> session;
+  {
+    MutexLock lock(&mu_);
+    const auto it = sessions_.find(session_handle);
+    if (it != sessions_.end()) {
+      session = std::move(it->second);
+      sessions_.erase(it);
+    }
+  }
+  if (session != nullptr) {
+    CloseSession(session, errors::Cancelled("the session ", session_handle, " was closed"));
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::RegisterGraphAsync(const CallOptions& options, RegisterGraphArgs args,
+                                     std::string* graph_handle, Done done) {
+  StatusOr<std::string> handle = RegisterGraph(std::move(args));
+  if (handle.ok()) *graph_handle = *std::move(handle);
+  done(handle.status());
+}
+
+StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session,
+                      FindSession(args.session_handle));
+  if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<WorkerGraph> graph,
+                      WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
+                                        [this](std::string_view prefix) {
+                                          return StrCat(
+                                              prefix, "_G",
+                                              next_name_.fetch_add(1, std::memory_order_relaxed));
+                                        }));
+  std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
+  session->AddGraph(handle, std::move(graph));
+  return handle;
+}
+
+void LocalWorker::DeregisterGraphAsync(const CallOptions& options,
+                                       const std::string& session_handle,
+                                       const std::string& graph_handle, Done done) {
+  const StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(session_handle);
+  if (!session.ok()) return done(session.status());
+  if (!(*session)->RemoveGraph(graph_handle)) {
+    return done(GraphNotFound(graph_handle, ". Possibly, this worker just restarted."));
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
+                                RunGraphResult* result, Done done) {
+  StatusOr<std::shared_ptr<WorkerSession>> found = FindSession(args->session_handle);
+  if (!found.ok()) return done(found.status());
+  const std::shared_ptr<WorkerSession> session = *std::move(found);
+  const std::shared_ptr<WorkerGraph> graph = session->FindGraph(args->graph_handle);
+  if (graph == nullptr) return done(GraphNotFound(args->graph_handle, ""));
+  if (args->record_partition_graphs) {
+    for (const WorkerGraph::Part& part : graph->parts()) {
+      const Status exported =
+          ExportGraphDef(*part.graph, {}, &result->partition_graphs.emplace_back());
+      if (!exported.ok()) return done(exported);
+    }
+  }
+  if (args->is_partial) {
+    return partial_steps_.Run(options, session, graph, args, result, std::move(done));
+  }
+  auto* const call = new RunCall;
+  call->step = WorkerGraph::NewStep(graph);
+  call->session = session;
+  call->args = args;
+  call->result = result;
+  call->done = std::move(done);
+  call->step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id));
+  if (!session->AddStep(session, call->step.get())) {
+    const std::unique_ptr<RunCall> owned(call);
+    return owned->done(errors::Aborted("Session handle is not found: ", args->session_handle));
+  }
+  call->guard.Watch(options, call->step);
+  if (Status fed = call->step->Feed(args->sends); !fed.ok()) {
+    return call->Finish(call->step->FirstError(std::move(fed)));
+  }
+  call->step->Start(env_.inter_op_pool, args->record_timeline, [call](Status status) {
+    if (!status.ok()) return call->Finish(std::move(status));
+    call->step->Receive(call->args->recv_keys, &call->result->recvs,
+                        [call](Status received) { call->Finish(std::move(received)); });
+  });
+}
+
+void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {
+  env_.rendezvous->Cleanup(step_id);
+  partial_steps_.Forget(step_id);
+  done(OkStatus());
+}
+
+void LocalWorker::CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
+                                  Done done) {
+  if (containers.empty()) containers.emplace_back(kDefaultContainer);
+  for (const Device* device : env_.devices) {
+    for (const std::string& container : containers) device->resource_manager()->Cleanup(container);
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::RecvTensorAsync(const CallOptions& options, int64_t step_id,
+                                  const std::string& key, RecvDone done) {
+  const StatusOr<RendezvousKey> parsed = RendezvousKey::Parse(key);
+  StatusOr<DeviceName> source =
+      parsed.ok() ? DeviceName::Parse(parsed->src_device) : parsed.status();
+  if (!source.ok()) return done(source.status(), Tensor(), false);
+  const Device* device = nullptr;
+  for (const Device* own : env_.devices) {
+    if (own->parsed_name().type == source->type && own->parsed_name().id == source->id)
+      device = own;
+  }
+  if (device == nullptr) {
+    return done(errors::InvalidArgument(env_.task, " has no device for the source of ", key),
+                Tensor(), false);
+  }
+  if (device->incarnation() != parsed->src_incarnation) {
+    Status status = errors::Aborted(
+        "RecvTensor expects a different device incarnation: ", parsed->src_incarnation, " vs. ",
+        device->incarnation(), ". Your worker job (\"", env_.task, "\") was probably restarted.");
+    status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+    return done(status, Tensor(), false);
+  }
+  // Not the step's own cancellation: a request that is given up does not end the step.
+  const RefPtr<Rendezvous> rendezvous = env_.rendezvous->Find(step_id);
+  if (options.deadline == kNoDeadline) {
+    return rendezvous->RecvAsync(key, options.cancellation, std::move(done));
+  }
+  auto expiry = std::make_shared<CancellationManager>();
+  const DeadlineTimer::Token timer = DeadlineTimer::Global().Schedule(options.deadline, [expiry] {
+    expiry->StartCancel(errors::DeadlineExceeded("RecvTensor did not end by its deadline"));
+  });
+  rendezvous->RecvAsync(key, expiry.get(),
+                        [expiry, timer, done = std::move(done)](const Status& status,
+                                                                const Tensor& value, bool is_dead) {
+                          DeadlineTimer::Global().Cancel(timer);
+                          const bool late = !status.ok() && expiry->IsCancelled();
+                          done(late ? expiry->reason() : status, value, is_dead);
+                        });
+}
+
+}  // namespace millrace

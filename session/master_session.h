@@ -1,0 +1,114 @@
+// A session at its master: the graph, the plans cut out of it, and the steps that run.
+#ifndef SESSION_MASTER_SESSION_H_
+#define SESSION_MASTER_SESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/cancellation.h"
+#include "base/mutex.h"
+#include "session/cluster_devices.h"
+#include "session/master_env.h"
+#include "session/master_interface.h"
+#include "session/partial_run.h"
+#include "session/plan_cache.h"
+#include "session/session_graph.h"
+#include "session/step.h"
+
+namespace millrace {
+
+// Thread-safe once created. The master keeps it in its table; calls that run keep it alive.
+class MasterSession : public std::enable_shared_from_this<MasterSession> {
+ public:
+  using Done = MasterInterface::Done;
+
+  MasterSession(const MasterEnv& env, std::string handle);
+  ~MasterSession();
+
+  // Finds the devices, places the graph, and opens the session at every worker. To be called
+  // once, before anything else; if it fails nothing is left behind.
+  void Create(const CallOptions& options, CreateSessionArgs args, Done done);
+
+  Status Extend(const ExtendSessionArgs& args, int64_t* new_version);
+  void Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result, Done done);
+  void PartialRunSetup(const CallOptions& options, PartialRunSetupArgs args,
+                       std::string* partial_run_handle, Done done);
+  void MakeCallable(const CallOptions& options, MakeCallableArgs args, int64_t* callable,
+                    Done done);
+  void RunCallable(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
+                   Done done);
+  Status ReleaseCallable(int64_t callable);
+  void ListDevices(ListDevicesResult* result) const;
+  // Cancels what runs, waits for it, and closes the session at the workers, whose errors do
+  // not count. Later runs are FailedPrecondition. Calling it again waits as well.
+  void Close(Done done);
+
+  const std::string& handle() const { return handle_; }
+  int64_t graph_version() const { return graph_->version(); }
+  std::string ExplainPlacement(std::string_view node) const {
+    return graph_->ExplainPlacement(node);
+  }
+
+ private:
+  struct Callable {
+    Binding binding;
+    pb::RunOptions options;
+  };
+
+  Status Configure(CreateSessionArgs* args);
+  void CreateAtWorkers(const CallOptions& options, Done done);
+  void DeleteAtWorkers(Done done);
+  void FinishClose();
+
+  // Every call that may start a step is between these; false if the session is closed.
+  bool Enter();
+  void Leave();
+  Status ClosedError() const;
+
+  void GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
+  void BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
+  // `feed(i)` is the value of the i-th feed of the request.
+  template <typename Feed>
+  void StartStep(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
+                 const pb::RunOptions& run_options, const Feed& feed, RunStepResult* result,
+                 Done done);
+  void RunPart(const CallOptions& options, RunStepArgs* args, RunStepResult* result, Done done);
+  void EndPart(PartialRun* run, Step* round, const Status& status);
+  Step::Limits LimitsOf(const CallOptions& options, const pb::RunOptions& run_options) const;
+  Status CheckOptions(const pb::RunOptions& run_options) const;
+  // False if the session is closed.
+  bool AddStep(Step* step);
+  void RemoveStep(Step* step);
+  int64_t NewStepId();
+
+  const MasterEnv& env_;
+  const std::string handle_;
+  pb::ConfigProto config_;  // constant once created, like the next three
+  ClusterDevices cluster_;
+  std::unique_ptr<SessionGraph> graph_;
+  PlanContext plan_context_;
+  PlanCache plans_;
+  std::atomic<int64_t> next_name_{0};
+  std::atomic<uint64_t> next_step_;
+  CancellationManager closing_;  // of what is not a step: registrations
+
+  mutable Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool deleted_ ABSL_GUARDED_BY(mu_) = false;  // at the workers
+  int running_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<Done> close_waiters_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<Step*> steps_ ABSL_GUARDED_BY(mu_);
+  int64_t next_callable_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<int64_t, std::shared_ptr<const Callable>> callables_ ABSL_GUARDED_BY(mu_);
+  StringMap<std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_MASTER_SESSION_H_

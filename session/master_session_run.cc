@@ -1,0 +1,356 @@
+// The runs of a session: from a request to a plan, from a plan to a step.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "session/async_join.h"
+#include "session/master_session.h"
+
+namespace millrace {
+namespace {
+
+// Step ids have 57 bits, as a TensorFlow master's.
+constexpr uint64_t kStepMask = (uint64_t{1} << 57) - 1;
+
+// Steele, Lea and Flood's SplitMix64: a bijection, so ids of one session do not repeat.
+uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+void CollectMetadata(Step* step, pb::RunMetadata* metadata) {
+  for (Step::Part& part : step->parts()) {
+    if (part.result.step_stats.dev_stats_size() > 0) {
+      metadata->mutable_step_stats()->MergeFrom(part.result.step_stats);
+    }
+    for (pb::GraphDef& graph : part.result.partition_graphs) {
+      *metadata->add_partition_graphs() = std::move(graph);
+    }
+  }
+}
+
+std::vector<std::string> Names(const std::vector<std::pair<std::string, Tensor>>& feeds) {
+  std::vector<std::string> names;
+  for (const auto& feed : feeds) names.push_back(feed.first);
+  return names;
+}
+
+}  // namespace
+
+int64_t MasterSession::NewStepId() {
+  const uint64_t count = next_step_.fetch_add(0x9e3779b97f4a7815ull, std::memory_order_relaxed);
+  return static_cast<int64_t>(Mix(count) & kStepMask);
+}
+
+Step::Limits MasterSession::LimitsOf(const CallOptions& options,
+                                     const pb::RunOptions& run_options) const {
+  Step::Limits limits;
+  limits.deadline = options.deadline;
+  limits.caller = options.cancellation;
+  const int64_t timeout_ms = run_options.timeout_in_ms() > 0 ? run_options.timeout_in_ms()
+                                                             : config_.operation_timeout_in_ms();
+  if (timeout_ms > 0) {
+    const Deadline deadline = DeadlineAfter(std::chrono::milliseconds(timeout_ms));
+    if (deadline <= limits.deadline) {
+      limits.deadline = deadline;
+      limits.timeout_ms = timeout_ms;
+    }
+  }
+  return limits;
+}
+
+Status MasterSession::CheckOptions(const pb::RunOptions& run_options) const {
+  if (run_options.output_partition_graphs() &&
+      config_.experimental().disable_output_partition_graphs()) {
+    return errors::InvalidArgument(
+        "RunOptions.output_partition_graphs() is not supported when "
+        "disable_output_partition_graphs is true.");
+  }
+  if (run_options.experimental().collective_graph_key() != 0) {
+    return errors::Unimplemented("steps with a collective_graph_key");
+  }
+  if (run_options.debug_options().debug_tensor_watch_opts_size() > 0) {
+    return errors::Unimplemented("RunOptions.debug_options");
+  }
+  return OkStatus();
+}
+
+bool MasterSession::AddStep(Step* step) {
+  MutexLock lock(&mu_);
+  if (closed_) return false;
+  steps_.insert(step);
+  return true;
+}
+
+void MasterSession::RemoveStep(Step* step) {
+  MutexLock lock(&mu_);
+  steps_.erase(step);
+}
+
+void MasterSession::GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+  plans_.Get(
+      std::move(signature),
+      [this, deadline](RunSignature wanted, PlanCache::Ready built) {
+        BuildPlan(deadline, std::move(wanted), std::move(built));
+      },
+      std::move(ready));
+}
+
+void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+  StatusOr<std::shared_ptr<Plan>> built =
+      millrace::BuildPlan(*graph_->snapshot(), plan_context_, std::move(signature));
+  if (!built.ok()) return ready(built.status());
+  std::shared_ptr<Plan> plan = *std::move(built);
+  plan->session_handle = handle_;
+  auto join = AsyncJoin::Make(
+      static_cast<int>(plan->parts.size()),
+      [this, plan, ready = std::move(ready)](const Status& status) {
+        if (status.ok()) return ready(plan);
+        for (const PlanPart& part : plan->parts) {
+          if (part.graph_handle.empty()) continue;
+          part.worker->DeregisterGraphAsync(
+              {.deadline = DeadlineAfter(std::chrono::seconds(10))}, handle_, part.graph_handle,
+              [](const Status&) {});  // the first error is told, and the session goes on
+        }
+        ready(status);
+      });
+  for (PlanPart& part : plan->parts) {
+    RegisterGraphArgs args;
+    args.session_handle = handle_;
+    args.graph = std::move(part.graph);
+    args.graph_options = config_.graph_options();
+    args.config = config_;
+    part.worker->RegisterGraphAsync({.deadline = deadline, .cancellation = &closing_},
+                                    std::move(args), &part.graph_handle,
+                                    [join](Status status) { join->Done(std::move(status)); });
+  }
+}
+
+void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
+                        Done done) {
+  if (!args->partial_run_handle.empty()) return RunPart(options, args, result, std::move(done));
+  if (Status status = CheckOptions(args->options); !status.ok()) return done(std::move(status));
+  if (!Enter()) return done(ClosedError());
+  const Step::Limits limits = LimitsOf(options, args->options);
+  const auto feed = [args](int i) -> const Tensor& { return args->feeds[i].second; };
+  if (auto known = plans_.Find(args->feeds, args->fetches, args->targets)) {
+    return StartStep(std::move(known), limits, args->options, feed, result, std::move(done));
+  }
+  auto binding = std::make_shared<Binding>();
+  StatusOr<RunSignature> signature =
+      MakeSignature(Names(args->feeds), args->fetches, args->targets, binding.get());
+  if (!signature.ok()) {
+    done(signature.status());
+    return Leave();
+  }
+  GetPlan(limits.deadline, *std::move(signature),
+          [this, self = shared_from_this(), binding, limits, args, feed, result,
+           done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
+            if (!plan.ok()) {
+              done(plan.status());
+              return Leave();
+            }
+            binding->plan = *std::move(plan);
+            plans_.Remember(binding);
+            StartStep(binding, limits, args->options, feed, result, done);
+          });
+}
+
+template <typename Feed>
+void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
+                              const pb::RunOptions& run_options, const Feed& feed,
+                              RunStepResult* result, Done done) {
+  RefPtr<Step> step = binding->plan->NewStep();
+  for (size_t i = 0; i < binding->feeds.size(); ++i) {
+    step->SetFeed(binding->feeds[i], feed(static_cast<int>(i)));
+  }
+  for (Step::Part& part : step->parts()) {
+    part.args.record_timeline = run_options.trace_level() != pb::RunOptions::NO_TRACE;
+    part.args.record_partition_graphs = run_options.output_partition_graphs();
+  }
+  if (!AddStep(step.get())) {
+    done(ClosedError());
+    return Leave();
+  }
+  Step* const running = step.get();
+  running->Run(NewStepId(), limits,
+               [this, self = shared_from_this(), running, result, binding = std::move(binding),
+                done = std::move(done)](Status status) {
+                 result->fetches.clear();
+                 if (status.ok()) {
+                   for (int i : binding->fetches) result->fetches.push_back(running->fetch(i));
+                 }
+                 CollectMetadata(running, &result->metadata);
+                 RemoveStep(running);
+                 const Plan& plan = running->plan();
+                 const int64_t step_id = running->step_id();
+                 // One task: its cleanup is a call, not a message, and comes before the answer.
+                 const bool alone =
+                     plan.parts.size() == 1 && plan.parts[0].task == cluster_.client_task;
+                 if (alone) plan.CleanupStep(step_id);
+                 done(std::move(status));
+                 if (!alone) plan.CleanupStep(step_id);
+                 Leave();
+               });
+}
+
+void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs args,
+                                 int64_t* callable, Done done) {
+  const pb::CallableOptions& wanted = args.options;
+  if (!wanted.feed_devices().empty() || !wanted.fetch_devices().empty()) {
+    return done(errors::Unimplemented("feeds and fetches that stay on a device"));
+  }
+  if (Status status = CheckOptions(wanted.run_options()); !status.ok()) {
+    return done(std::move(status));
+  }
+  auto made = std::make_shared<Callable>();
+  made->options = wanted.run_options();
+  StatusOr<RunSignature> signature = MakeSignature(
+      {wanted.feed().begin(), wanted.feed().end()}, {wanted.fetch().begin(), wanted.fetch().end()},
+      {wanted.target().begin(), wanted.target().end()}, &made->binding);
+  if (!signature.ok()) return done(signature.status());
+  for (const pb::TensorConnection& connection : wanted.tensor_connection()) {
+    std::string to = CanonicalTensorName(connection.to_tensor());
+    const bool fed_twice =
+        std::binary_search(signature->feeds.begin(), signature->feeds.end(), to) ||
+        std::any_of(signature->connections.begin(), signature->connections.end(),
+                    [&](const auto& other) { return other.second == to; });
+    if (fed_twice) {
+      return done(errors::InvalidArgument("Endpoint \"", to, "\" fed more than once."));
+    }
+    signature->connections.emplace_back(CanonicalTensorName(connection.from_tensor()),
+                                        std::move(to));
+  }
+  if (!Enter()) return done(ClosedError());
+  GetPlan(LimitsOf(options, wanted.run_options()).deadline, *std::move(signature),
+          [this, self = shared_from_this(), made, callable,
+           done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
+            if (plan.ok()) {
+              made->binding.plan = *std::move(plan);
+              MutexLock lock(&mu_);
+              *callable = next_callable_++;
+              callables_[*callable] = made;
+            }
+            done(plan.status());
+            Leave();
+          });
+}
+
+void MasterSession::RunCallable(const CallOptions& options, RunCallableArgs* args,
+                                RunStepResult* result, Done done) {
+  std::shared_ptr<const Callable> callable;
+  {
+    MutexLock lock(&mu_);
+    if (closed_) return done(ClosedError());
+    const auto it = callables_.find(args->callable);
+    if (it == callables_.end()) {
+      return done(args->callable >= 0 && args->callable < next_callable_
+                      ? errors::InvalidArgument(
+                            "Attempted to run callable after handle was released: ", args->callable)
+                      : errors::InvalidArgument("No such callable handle: ", args->callable));
+    }
+    callable = it->second;
+    ++running_;
+  }
+  if (args->feeds.size() != callable->binding.feeds.size()) {
+    done(errors::InvalidArgument("Expected ", callable->binding.feeds.size(),
+                                 " feed tensors, but got ", args->feeds.size()));
+    return Leave();
+  }
+  StartStep(
+      std::shared_ptr<const Binding>(callable, &callable->binding),
+      LimitsOf(options, callable->options), callable->options,
+      [args](int i) -> const Tensor& { return args->feeds[i]; }, result, std::move(done));
+}
+
+Status MasterSession::ReleaseCallable(int64_t callable) {
+  std::shared_ptr<const Callable> released;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  const auto it = callables_.find(callable);
+  if (it == callables_.end()) {
+    if (callable >= 0 && callable < next_callable_) return OkStatus();
+    return errors::InvalidArgument("No such callable handle: ", callable);
+  }
+  released = std::move(it->second);
+  callables_.erase(it);
+  return OkStatus();
+}
+
+void MasterSession::PartialRunSetup(const CallOptions& options, PartialRunSetupArgs args,
+                                    std::string* partial_run_handle, Done done) {
+  Binding binding;
+  StatusOr<RunSignature> signature = MakeSignature(std::move(args.feeds), std::move(args.fetches),
+                                                   std::move(args.targets), &binding);
+  if (!signature.ok()) return done(signature.status());
+  signature->partial = true;
+  if (!Enter()) return done(ClosedError());
+  GetPlan(LimitsOf(options, {}).deadline, *std::move(signature),
+          [this, self = shared_from_this(), partial_run_handle,
+           done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
+            if (plan.ok()) {
+              *partial_run_handle = Hex16(RandomId());
+              auto run = std::make_shared<PartialRun>(*partial_run_handle, *plan, NewStepId());
+              MutexLock lock(&mu_);
+              partial_runs_[*partial_run_handle] = std::move(run);
+            }
+            done(plan.status());
+            Leave();
+          });
+}
+
+void MasterSession::RunPart(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
+                            Done done) {
+  if (!Enter()) return done(ClosedError());
+  std::shared_ptr<PartialRun> run;
+  {
+    MutexLock lock(&mu_);
+    const auto it = partial_runs_.find(args->partial_run_handle);
+    if (it != partial_runs_.end()) run = it->second;
+  }
+  StatusOr<PartialRun::Round> begun =
+      run == nullptr
+          ? errors::InvalidArgument(
+                "Must run PartialRunSetup before performing partial runs! No run has the "
+                "handle ",
+                args->partial_run_handle)
+          : run->Begin(args->feeds, args->fetches);
+  if (begun.ok() && !AddStep(begun->step.get())) {
+    (void)run->End(begun->step.get(), ClosedError());
+    begun = ClosedError();
+  }
+  if (!begun.ok()) {
+    done(begun.status());
+    return Leave();
+  }
+  Step* const round = begun->step.get();
+  round->Run(run->step_id(), LimitsOf(options, args->options),
+             [this, self = shared_from_this(), run, round, result, fetches = begun->fetches,
+              done = std::move(done)](Status status) {
+               result->fetches.clear();
+               if (status.ok()) {
+                 for (const Plan::Slot slot : fetches) {
+                   result->fetches.push_back(round->parts()[slot.part].result.recvs[slot.index]);
+                 }
+               }
+               CollectMetadata(round, &result->metadata);
+               RemoveStep(round);
+               EndPart(run.get(), round, status);
+               done(std::move(status));
+               Leave();
+             });
+}
+
+void MasterSession::EndPart(PartialRun* run, Step* round, const Status& status) {
+  if (!run->End(round, status)) return;
+  {
+    MutexLock lock(&mu_);
+    partial_runs_.erase(run->handle());
+  }
+  run->Cleanup();
+}
+
+}  // namespace millrace

@@ -1,0 +1,73 @@
+// A graph registered at a worker: cut by device, with its kernels, ready to run many times.
+#ifndef SESSION_WORKER_GRAPH_H_
+#define SESSION_WORKER_GRAPH_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/device.h"
+#include "executor/compiled_graph.h"
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "proto/config.pb.h"
+#include "session/kernel_cache.h"
+#include "session/worker_env.h"
+
+namespace millrace {
+
+class WorkerStep;  // session/worker_step.h
+
+// What the graphs and steps of one worker session share. Thread-safe.
+struct SessionResources {
+  std::vector<Device*> devices;
+  std::unique_ptr<DeviceSet> own_devices;  // of an isolated session
+  KernelCache stateful_kernels;
+
+  Device* FindDevice(std::string_view name) const;  // null if there is none
+};
+
+// Constant once made, but for its pool of idle steps. Thread-safe.
+class WorkerGraph {
+ public:
+  struct Part {
+    Device* device = nullptr;
+    std::unique_ptr<DataflowGraph> graph;  // kept for partition graphs
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    std::unique_ptr<CompiledGraph> program;  // points to the kernels
+  };
+
+  // Cuts `graph` (this worker's part of a plan) by device, optimises each part and makes its
+  // kernels. `new_name` never gives a name twice in this worker. What the partitioner, the
+  // kernels' constructors and the executor's compiler say is wrong comes back, with the node.
+  static StatusOr<std::shared_ptr<WorkerGraph>> Make(
+      const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
+      const pb::GraphOptions& options,
+      const std::function<std::string(std::string_view prefix)>& new_name);
+  ~WorkerGraph();
+
+  const std::vector<Part>& parts() const { return parts_; }
+  const SessionResources& resources() const { return *resources_; }
+
+  // An idle step; `self` must be the pointer to this graph.
+  static RefPtr<WorkerStep> NewStep(const std::shared_ptr<WorkerGraph>& self);
+
+ private:
+  friend class WorkerStep;
+  explicit WorkerGraph(std::shared_ptr<SessionResources> resources)
+      : resources_(std::move(resources)) {}
+  Status Compile(const WorkerEnv& env, Part* part);
+  void Recycle(WorkerStep* step);
+
+  const std::shared_ptr<SessionResources> resources_;
+  std::vector<Part> parts_;
+  Mutex mu_;
+  std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_WORKER_GRAPH_H_

@@ -1,0 +1,70 @@
+#include "session/worker_session.h"
+
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+void WorkerSession::AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph) {
+  MutexLock lock(&mu_);
+  if (!closed_) graphs_[std::move(handle)] = std::move(graph);
+}
+
+bool WorkerSession::RemoveGraph(std::string_view handle) {
+  std::shared_ptr<WorkerGraph> removed;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  const auto it = graphs_.find(handle);
+  if (it == graphs_.end()) return false;
+  removed = std::move(it->second);
+  graphs_.erase(it);
+  return true;
+}
+
+std::shared_ptr<WorkerGraph> WorkerSession::FindGraph(std::string_view handle) const {
+  MutexLock lock(&mu_);
+  const auto it = graphs_.find(handle);
+  return it == graphs_.end() ? nullptr : it->second;
+}
+
+bool WorkerSession::AddStep(const std::shared_ptr<WorkerSession>& self, WorkerStep* step) {
+  MutexLock lock(&mu_);
+  if (closed_) return false;
+  steps_.insert(step);
+  step->session_ = self;
+  ++num_steps_;
+  return true;
+}
+
+void WorkerSession::RemoveStep(WorkerStep* step) {
+  MutexLock lock(&mu_);
+  steps_.erase(step);
+}
+
+void WorkerSession::StepIsGone() {
+  MutexLock lock(&mu_);
+  if (--num_steps_ == 0) idle_.SignalAll();
+}
+
+void WorkerSession::Close(const Status& reason) {
+  StringMap<std::shared_ptr<WorkerGraph>> graphs;
+  std::vector<RefPtr<WorkerStep>> steps;
+  {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    graphs.swap(graphs_);
+    for (WorkerStep* step : steps_) steps.push_back(RefPtr<WorkerStep>::Share(step));
+  }
+  for (const RefPtr<WorkerStep>& step : steps) step->Cancel(reason);
+}
+
+bool WorkerSession::HasSteps() const {
+  MutexLock lock(&mu_);
+  return num_steps_ > 0;
+}
+
+void WorkerSession::WaitForSteps() {
+  MutexLock lock(&mu_);
+  while (num_steps_ > 0) idle_.Wait(&mu_);
+}
+
+}  // namespace millrace

@@ -1,0 +1,57 @@
+// A session at a worker: its graphs, its stateful kernels, the steps that run.
+#ifndef SESSION_WORKER_SESSION_H_
+#define SESSION_WORKER_SESSION_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "session/worker_graph.h"
+#include "session/worker_interface.h"
+#include "session/worker_step.h"
+
+namespace millrace {
+
+// Thread-safe.
+class WorkerSession {
+ public:
+  WorkerSession(WorkerSessionOptions options, std::shared_ptr<SessionResources> resources)
+      : options_(std::move(options)), resources_(std::move(resources)) {}
+
+  const WorkerSessionOptions& options() const { return options_; }
+  const std::shared_ptr<SessionResources>& resources() const { return resources_; }
+
+  void AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph);
+  bool RemoveGraph(std::string_view handle);
+  std::shared_ptr<WorkerGraph> FindGraph(std::string_view handle) const;  // null if unknown
+
+  // What Close cancels. AddStep is false, and nothing happens, once the session is closed;
+  // otherwise RemoveStep must follow, while the step is referenced. `self` is this session.
+  bool AddStep(const std::shared_ptr<WorkerSession>& self, WorkerStep* step);
+  void RemoveStep(WorkerStep* step);
+  // Forgets the graphs and cancels the steps.
+  void Close(const Status& reason);
+  bool HasSteps() const;
+  // Until the last reference to the last step is gone; every step must be ending.
+  void WaitForSteps();
+
+ private:
+  friend class WorkerStep;
+  void StepIsGone();
+
+  const WorkerSessionOptions options_;
+  const std::shared_ptr<SessionResources> resources_;
+  mutable Mutex mu_;
+  CondVar idle_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  int num_steps_ ABSL_GUARDED_BY(mu_) = 0;  // referenced ones
+  StringMap<std::shared_ptr<WorkerGraph>> graphs_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<WorkerStep*> steps_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_WORKER_SESSION_H_

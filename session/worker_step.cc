@@ -1,0 +1,175 @@
+#include "session/worker_step.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "session/worker_session.h"
+
+namespace millrace {
+namespace {
+
+// One Receive: counts its keys.
+struct Receipt {
+  RefPtr<WorkerStep> step;
+  WorkerStep::Done done;
+  std::atomic<int> pending{0};
+  Mutex mu;
+  Status error ABSL_GUARDED_BY(mu);
+
+  void Fail(Status status) {
+    MutexLock lock(&mu);
+    if (error.ok()) error = std::move(status);
+  }
+};
+
+}  // namespace
+
+WorkerStep::WorkerStep(const WorkerGraph& graph) : runs_(graph.parts().size()) {
+  cancellation_.emplace();
+  for (PartRun& run : runs_) run.step = this;
+}
+
+void WorkerStep::Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous) {
+  step_id_ = step_id;
+  rendezvous_ = std::move(rendezvous);
+}
+
+Status WorkerStep::Feed(std::span<const std::pair<std::string, Tensor>> values) {
+  for (const auto& [key, value] : values) {
+    MR_RETURN_IF_ERROR(rendezvous_->Send(key, value, /*is_dead=*/false));
+  }
+  return OkStatus();
+}
+
+void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
+  if (runs_.empty()) return done(OkStatus());
+  done_ = std::move(done);
+  pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
+  Ref();  // dropped by the last PartDone
+  const bool has_threads = pool != nullptr && pool->num_threads() > 0;
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const WorkerGraph::Part& part = graph_->parts()[i];
+    PartRun& run = runs_[i];
+    run.env.step_id = step_id_;
+    run.env.rendezvous = rendezvous_.get();
+    run.env.cancellation = &*cancellation_;
+    run.env.step_container.clear();
+    StrAppend(&run.env.step_container, "__per_step_", step_id_);
+    if (record_timeline) run.stats.emplace(part.device->name());
+    ExecutorArgs args;
+    args.env = &run.env;
+    args.pool = pool;
+    args.stats = run.stats ? &*run.stats : nullptr;
+    // This thread works on the last part; it must not keep the others from starting.
+    args.caller_runs = i + 1 == runs_.size() || !has_threads;
+    Executor(part.program.get()).RunAsync(args, {&WorkerStep::PartDone, &run});
+  }
+}
+
+void WorkerStep::PartDone(void* arg, Status status) {
+  auto* const run = static_cast<PartRun*>(arg);
+  WorkerStep* const step = run->step;
+  const WorkerGraph::Part& part = step->graph_->parts()[run - step->runs_.data()];
+  if (status.ok()) status = part.device->Sync();
+  part.device->resource_manager()->Cleanup(run->env.step_container);
+  if (!status.ok()) step->Fail(status);
+  if (step->pending_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const Done done = std::exchange(step->done_, nullptr);
+  done(step->FirstError(OkStatus()));
+  step->Unref();
+}
+
+void WorkerStep::Fail(const Status& status) {
+  {
+    MutexLock lock(&mu_);
+    if (!error_.ok()) return;
+    error_ = status;
+  }
+  cancellation_->StartCancel(status);
+  rendezvous_->StartAbort(MarkDerived(status));
+}
+
+void WorkerStep::Cancel(const Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    if (!cancel_reason_.ok()) return;
+    cancel_reason_ = reason;
+  }
+  cancellation_->StartCancel(reason);
+  rendezvous_->StartAbort(MarkDerived(reason));
+}
+
+Status WorkerStep::FirstError(Status status) {
+  MutexLock lock(&mu_);
+  if (!error_.ok()) status = error_;
+  if (status.ok() || cancel_reason_.ok()) return status;
+  if (errors::IsDeadlineExceeded(cancel_reason_)) {
+    return Annotate(cancel_reason_, StrCat("; it was waiting for: ", Message(status)));
+  }
+  return MarkDerived(std::move(status));
+}
+
+void WorkerStep::Receive(const std::vector<std::string>& keys, std::vector<Tensor>* values,
+                         Done done) {
+  values->assign(keys.size(), Tensor());
+  if (keys.empty()) return done(OkStatus());
+  auto* const receipt = new Receipt;
+  receipt->step = RefPtr<WorkerStep>::Share(this);
+  receipt->done = std::move(done);
+  receipt->pending.store(static_cast<int>(keys.size()), std::memory_order_relaxed);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Tensor* const value = &(*values)[i];
+    rendezvous_->RecvAsync(
+        keys[i], &*cancellation_,
+        [receipt, value](const Status& status, const Tensor& received, bool is_dead) {
+          if (!status.ok()) {
+            receipt->Fail(status);
+          } else if (is_dead) {
+            receipt->Fail(errors::InvalidArgument(
+                "The tensor returned for a fetch was not valid: it lies on a branch that was not "
+                "taken."));
+          } else {
+            *value = received;
+          }
+          if (receipt->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+          Status first;
+          {
+            MutexLock lock(&receipt->mu);
+            first = receipt->error;
+          }
+          if (!first.ok()) first = receipt->step->FirstError(std::move(first));
+          const std::unique_ptr<Receipt> owned(receipt);
+          owned->done(std::move(first));
+        });
+  }
+}
+
+void WorkerStep::CollectStats(pb::StepStats* stats) {
+  for (PartRun& run : runs_) {
+    if (run.stats) run.stats->MoveTo(stats);
+  }
+}
+
+void WorkerStep::Destroy() {
+  rendezvous_.reset();
+  cancellation_.emplace();
+  for (PartRun& run : runs_) {
+    run.env.rendezvous = nullptr;
+    run.env.cancellation = nullptr;
+    run.stats.reset();
+  }
+  {
+    MutexLock lock(&mu_);
+    error_ = OkStatus();
+    cancel_reason_ = OkStatus();
+  }
+  const std::shared_ptr<WorkerSession> session = std::move(session_);
+  std::shared_ptr<WorkerGraph> graph = std::move(graph_);
+  ResetRefCount();
+  graph->Recycle(this);
+  graph.reset();  // the graph may go with this reference, and its idle steps with it
+  if (session != nullptr) session->StepIsGone();
+}
+
+}  // namespace millrace
