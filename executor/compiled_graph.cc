@@ -93,6 +93,7 @@ class GraphCompiler {
       int32_t frame = frame_of[i];
       if (flags & kNodeEnter) {
         MR_ASSIGN_OR_RETURN(frame, EnterFrame(*sources_[i], frame));
+        out_->nodes_[i].child_frame = frame;
       } else if (flags & kNodeExit) {
         frame = out_->frames_[frame].parent;
         if (frame < 0) {
@@ -117,7 +118,9 @@ class GraphCompiler {
                       *sources_[i]);
       }
       out_->nodes_[i].frame = frame_of[i];
-      out_->frames_[frame_of[i]].nodes.push_back(static_cast<int32_t>(i));
+      std::vector<int32_t>& members = out_->frames_[frame_of[i]].nodes;
+      out_->nodes_[i].index_in_frame = static_cast<int32_t>(members.size());
+      members.push_back(static_cast<int32_t>(i));
     }
     return OkStatus();
   }
@@ -228,6 +231,7 @@ class GraphCompiler {
                      node.num_inputs * kMergeDataUnit;
     }
     out_->initial_pending_[id] = node.pending;
+    out_->frames_[node.frame].initial_pending.push_back(node.pending);
     if (num_edges == 0) out_->roots_.push_back(id);
     return OkStatus();
   }

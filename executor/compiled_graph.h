@@ -65,6 +65,8 @@ struct CompiledNode {
   int32_t held_outputs = -1;  // first output slot of the step; -1: the thread's own
   int32_t async_index = -1;
   int32_t frame = 0;  // static frame; 0 is the root
+  int32_t index_in_frame = 0;
+  int32_t child_frame = -1;  // of an Enter: the frame it enters
 
   const DataType* output_types() const { return types + num_inputs; }
 };
@@ -87,8 +89,9 @@ struct FrameInfo {
   int32_t parent = -1;
   int32_t num_enters = 0;
   int32_t parallel_iterations = 1;
-  int32_t num_slots = 0;       // input slots of one iteration
-  std::vector<int32_t> nodes;  // in this frame
+  int32_t num_slots = 0;                 // input slots of one iteration
+  std::vector<int32_t> nodes;            // in this frame
+  std::vector<int32_t> initial_pending;  // by index in this frame
 };
 
 // What a finished step leaves for the next one.

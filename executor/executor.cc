@@ -2,19 +2,19 @@
 
 #include <utility>
 
-#include "base/errors.h"
 #include "base/notification.h"
 #include "executor/flat_step.h"
+#include "executor/framed_step.h"
 #include "executor/step_state.h"
 
 namespace millrace {
 
 void Executor::RunAsync(const ExecutorArgs& args, DoneCallback done) const {
   if (graph_->has_frames()) {
-    done(errors::Unimplemented("while loops made of Enter and Exit"));
-    return;
+    RunFramedStep(*graph_, args, done);
+  } else {
+    RunFlatStep(*graph_, args, done);
   }
-  RunFlatStep(*graph_, args, done);
 }
 
 Status Executor::Run(const ExecutorArgs& args) const {

@@ -238,7 +238,7 @@ class FlatLoop {
     } else {
       status = node.kernel->Compute(ctx);
     }
-    FinishNode(node, inputs, outputs, std::move(status), times);
+    FinishNode(node, inputs, outputs, std::move(status), dead, times);
   }
 
   void StartAsync(const CompiledNode& node, EdgeValue* inputs, bool dead, const NodeTimes& times) {
@@ -256,6 +256,7 @@ class FlatLoop {
                      std::span(inputs, static_cast<std::size_t>(node.num_inputs)),
                      std::span(call.outputs, static_cast<std::size_t>(node.num_outputs)),
                      std::span(node.output_types(), static_cast<std::size_t>(node.num_outputs)));
+    call.dead = dead;
     if (dead) call.ctx->set_input_dead(true);
     // Before the start: the callback may come, and finish the step, at any time after it.
     s_.outstanding_.fetch_add(1, std::memory_order_relaxed);
@@ -267,11 +268,12 @@ class FlatLoop {
 
   void FinishAsync(AsyncCall* call) {
     Status status = std::exchange(call->status, OkStatus());
-    FinishNode(nodes_[call->node], call->inputs, call->outputs, std::move(status), call->times);
+    FinishNode(nodes_[call->node], call->inputs, call->outputs, std::move(status), call->dead,
+               call->times);
   }
 
   void FinishNode(const CompiledNode& node, EdgeValue* inputs, EdgeValue* outputs, Status status,
-                  NodeTimes& times) {
+                  bool dead, NodeTimes& times) {
     if (s_.stats() != nullptr) [[unlikely]] {
       times.op_end = WallNanos();
       s_.stats()->Record(*node.kernel, times,
@@ -281,14 +283,14 @@ class FlatLoop {
     if (status.ok()) [[likely]]
       status = CheckOutputs(node, outputs);
     if (status.ok()) [[likely]] {
-      Propagate(node, outputs, false);
+      Propagate(node, outputs, dead);
     } else {
       s_.Fail(node, std::move(status));
     }
     ClearValues(outputs, node.num_outputs);
   }
 
-  // Hands the outputs to the successors; `outputs` is null if the node is dead or has none.
+  // Hands the outputs to the successors; `outputs` may be null if the node is dead or has none.
   void Propagate(const CompiledNode& node, EdgeValue* outputs, bool dead) {
     const OutEdge* edge = graph_.edges() + node.edges_begin;
     for (const OutEdge* end = edge + node.num_edges; edge != end; ++edge) {

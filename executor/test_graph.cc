@@ -19,6 +19,7 @@ constexpr OpSpec kOps[] = {
     {"Value", "", "y: float", "value: float"},
     {"Sum", "a: float, b: float", "y: float", "expensive: bool = false"},
     {"InPlace", "x: float", "y: float", ""},
+    {"Below", "x: float, limit: float", "y: bool", ""},
     {"Later", "x: float", "y: float", ""},
     {"Now", "x: float", "y: float", ""},
     {"Stuck", "", "", ""},
@@ -102,6 +103,16 @@ class InPlaceKernel : public TestKernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, Shape()));
     *out->data<float>() = ctx.input(0).scalar<float>() + 1;
     test_.in_place_forwarded = before == out->raw_data();
+    return OkStatus();
+  }
+};
+
+class BelowKernel : public TestKernel {
+ public:
+  using TestKernel::TestKernel;
+  Status Compute(KernelContext& ctx) override {
+    ctx.SetOutput(
+        0, Tensor::Scalar<bool>(ctx.input(0).scalar<float>() < ctx.input(1).scalar<float>()));
     return OkStatus();
   }
 };
@@ -195,6 +206,7 @@ void RegisterTestKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("Value"), MakeKernel<ValueKernel>);
   registry.Register(KernelDef("Sum"), MakeKernel<SumKernel>);
   registry.Register(KernelDef("InPlace"), MakeKernel<InPlaceKernel>);
+  registry.Register(KernelDef("Below"), MakeKernel<BelowKernel>);
   registry.Register(KernelDef("Later"), MakeKernel<LaterKernel>);
   registry.Register(KernelDef("Now"), MakeKernel<NowKernel>);
   registry.Register(KernelDef("Stuck"), MakeKernel<StuckKernel>);

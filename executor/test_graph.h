@@ -23,6 +23,7 @@ namespace millrace::test {
 //   Null() cheap; Work(expensive) -> nothing, runs its hook
 //   Value(value: float) -> float, a new buffer with every run
 //   Sum(a: float, b: float, expensive) -> float;   InPlace(x: float) -> float, x + 1
+//   Below(x: float, limit: float) -> bool
 //   Later(x: float) -> float, asynchronous, completes on another thread
 //   Now(x: float) -> float, asynchronous, completes before it returns
 //   Stuck() -> nothing, asynchronous, ends with the step's cancellation only

@@ -7,6 +7,12 @@ namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
+    {"Bitcast", "input: T", "output: type",
+     "T: {bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, "
+     "complex64, complex128, qint8, quint8, qint16, quint16, qint32}; type: {bfloat16, half, "
+     "float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, "
+     "complex128, qint8, quint8, qint16, quint16, qint32}",
+     UnknownShape},
     {"BroadcastGradientArgs", "s0: T, s1: T", "r0: T, r1: T", "T: {int32, int64} = int32",
      BroadcastGradientArgsShape},
     {"BroadcastTo", "input: T, shape: Tidx", "output: T", "T: type; Tidx: {int32, int64} = int32",
@@ -18,6 +24,10 @@ constexpr OpSpec kOps[] = {
     {"ConcatV2", "values: N * T, axis: Tidx", "output: T",
      "N: int >= 2; T: type; Tidx: {int32, int64} = int32", ConcatShape},
     {"Const", "", "output: dtype", "value: tensor; dtype: type", ConstShape},
+    {"DepthToSpace", "input: T", "output: T",
+     "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
+     UnknownShape},
+    {"EnsureShape", "input: T", "output: T", "shape: shape; T: type", EnsureShapeShape},
     {"ExpandDims", "input: T, dim: Tdim", "output: T", "T: type; Tdim: {int32, int64} = int32",
      ExpandDimsShape},
     {"Fill", "dims: index_type, value: T", "output: T",
@@ -43,12 +53,20 @@ constexpr OpSpec kOps[] = {
     {"Pack", "values: N * T", "output: T", "N: int >= 1; T: type; axis: int = 0", PackShape},
     {"Pad", "input: T, paddings: Tpaddings", "output: T",
      "T: type; Tpaddings: {int32, int64} = int32", PadShape},
+    {"PadV2", "input: T, paddings: Tpaddings, constant_values: T", "output: T",
+     "T: type; Tpaddings: {int32, int64} = int32", PadShape},
     {"Placeholder", "", "output: dtype", "dtype: type; shape: shape = ?", ShapeFromAttr},
     {"PlaceholderWithDefault", "input: dtype", "output: dtype", "dtype: type; shape: shape",
      ShapeFromAttr},
     {"Rank", "input: T", "output: int32", "T: type", ScalarShape},
     {"Reshape", "tensor: T, shape: Tshape", "output: T", "T: type; Tshape: {int32, int64} = int32",
      ReshapeShape},
+    {"ReverseV2", "tensor: T, axis: Tidx", "output: T",
+     "Tidx: {int32, int64} = int32; T: {uint8, int8, uint16, int16, int32, uint32, int64, uint64, "
+     "bool, bfloat16, half, float, double, complex64, complex128, string}",
+     UnchangedShape},
+    {"ScatterNd", "indices: Tindices, updates: T, shape: Tindices", "output: T",
+     "T: type; Tindices: {int16, int32, int64}; bad_indices_policy: string = ''", ScatterNdShape},
     {"Shape", "input: T", "output: shape_tensor(out_type)",
      "T: type; out_type: {int32, int64} = int32", ShapeOfShape},
     {"ShapeN", "input: N * T", "output: N * out_type",
@@ -57,6 +75,9 @@ constexpr OpSpec kOps[] = {
      ScalarShape},
     {"Slice", "input: T, begin: Index, size: Index", "output: T", "T: type; Index: {int32, int64}",
      SliceShape},
+    {"SpaceToDepth", "input: T", "output: T",
+     "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
+     UnknownShape},
     {"Split", "split_dim: int32, value: T", "output: num_split * T", "num_split: int >= 1; T: type",
      SplitShape},
     {"SplitV", "value: T, size_splits: Tlen, split_dim: int32", "output: num_split * T",

@@ -286,6 +286,19 @@ Status WhereShape(InferenceContext& c) {
   return OkStatus();
 }
 
+Status EnsureShapeShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape wanted, c.attr<PartialShape>("shape"));
+  MR_ASSIGN_OR_RETURN(PartialShape both, c.input(0).MergeWith(wanted));
+  c.set_output(0, std::move(both));
+  return OkStatus();
+}
+
+Status ScatterNdShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape out, c.InputAsShape(2));
+  c.set_output(0, std::move(out));
+  return OkStatus();
+}
+
 Status DynamicStitchShape(InferenceContext& c) {
   // N lists of indices, then N lists of rows; rows have one shape, how many is unknown
   // unless all indices are known.

@@ -12,6 +12,8 @@ constexpr OpSpec kOps[] = {
     {"Print", "input: T, data: U", "output: T",
      "T: type; U: list(type) >= 0; message: string = ''; first_n: int = -1; summarize: int = 3",
      UnchangedShape, kStateful},
+    {"PrintV2", "input: string", "", "output_stream: string = 'stderr'; end: string = '\n'",
+     NoOutputs, kStateful},
 };
 
 }  // namespace

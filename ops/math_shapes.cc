@@ -204,4 +204,21 @@ Status UnsortedSegmentShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// How many segments there are is in the last id.
+Status SegmentShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape data, c.WithRankAtLeast(0, 1));
+  MR_ASSIGN_OR_RETURN(const PartialShape ids, c.WithRank(1, 1));
+  if (!data.has_rank()) return UnknownShape(c);
+  MR_RETURN_IF_ERROR(MergeDim(data.dim(0), ids.dim(0)).status());
+  c.set_output(0, ConcatShapes(PartialShape({-1}), SubShape(data, 1)));
+  return OkStatus();
+}
+
+// Philox: a key of one word and a counter of two.
+Status KeyCounterShape(InferenceContext& c) {
+  c.set_output(0, PartialShape({1}));
+  c.set_output(1, PartialShape({2}));
+  return OkStatus();
+}
+
 }  // namespace millrace

@@ -76,8 +76,9 @@ Status ParseScalar(std::string_view kind, std::string_view text, pb::AttrValue* 
   int64_t integer;
   double number;
   pb::DataType type;
-  if (kind == "string" && Unwrap(&text, "'", "'")) {
-    value->set_s(text.data(), text.size());
+  const bool quoted = text.size() >= 2 && text.starts_with('\'') && text.ends_with('\'');
+  if (kind == "string" && quoted) {
+    value->set_s(text.data() + 1, text.size() - 2);  // a lone newline is a value too
   } else if (kind == "int" && ParseInt64(text, &integer)) {
     value->set_i(integer);
   } else if (kind == "float" && ParseDouble(text, &number)) {

@@ -12,11 +12,13 @@ namespace millrace {
 namespace {
 
 std::map<std::string, pb::OpDef> GoldenOps() {
-  std::ifstream file("tests/goldens/opdefs/ops.pb", std::ios::binary);
-  pb::OpList list;
-  EXPECT_TRUE(list.ParseFromIstream(&file));
   std::map<std::string, pb::OpDef> ops;
-  for (const pb::OpDef& op : list.op()) ops[op.name()] = op;
+  for (const char* name : {"ops.pb", "ops_later.pb"}) {
+    std::ifstream file(std::string("tests/goldens/opdefs/") + name, std::ios::binary);
+    pb::OpList list;
+    EXPECT_TRUE(list.ParseFromIstream(&file)) << name;
+    for (const pb::OpDef& op : list.op()) ops[op.name()] = op;
+  }
   return ops;
 }
 

@@ -43,6 +43,8 @@ Status SelectV2Shape(InferenceContext& c);
 Status RangeShape(InferenceContext& c);
 Status LinSpaceShape(InferenceContext& c);
 Status UnsortedSegmentShape(InferenceContext& c);
+Status SegmentShape(InferenceContext& c);     // over sorted ids
+Status KeyCounterShape(InferenceContext& c);  // of a counter-based generator
 
 // -- Neural networks --
 Status BiasAddShape(InferenceContext& c);
@@ -80,6 +82,8 @@ Status TileShape(InferenceContext& c);
 Status TransposeShape(InferenceContext& c);
 Status UniqueShape(InferenceContext& c);
 Status WhereShape(InferenceContext& c);
+Status EnsureShapeShape(InferenceContext& c);
+Status ScatterNdShape(InferenceContext& c);
 
 // -- Variables, control flow, data flow --
 Status AssignShape(InferenceContext& c);

@@ -7,6 +7,11 @@ namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
+    {"AsString", "input: T", "output: string",
+     "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
+     "complex64, complex128, bool, variant, string}; precision: int = -1; scientific: bool = "
+     "false; shortest: bool = false; width: int = -1; fill: string = ''",
+     UnchangedShape},
     {"StringJoin", "inputs: N * string", "output: string", "N: int >= 0; separator: string = ''",
      StringJoinShape},
 };

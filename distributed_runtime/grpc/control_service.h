@@ -1,0 +1,27 @@
+// /millrace.ControlService: asking a server who it is, and telling it that its job is done.
+#ifndef DISTRIBUTED_RUNTIME_GRPC_CONTROL_SERVICE_H_
+#define DISTRIBUTED_RUNTIME_GRPC_CONTROL_SERVICE_H_
+
+#include <functional>
+#include <string>
+
+#include "base/notification.h"
+#include "distributed_runtime/grpc/rpc_server.h"
+#include "millrace/status.h"
+#include "proto/control.pb.h"
+
+namespace millrace {
+
+// `status` fills in the answer. `shutdown` gets the reason; empty: PermissionDenied. Both must
+// be callable, from any thread, as long as the server runs.
+void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusResponse*)> status,
+                       std::function<void(const std::string& reason)> shutdown);
+
+// The client's side, for "host:port". These block. Unavailable or DeadlineExceeded, naming the
+// address, if there is no answer.
+StatusOr<pb::ControlStatusResponse> GetControlStatus(const std::string& address, Deadline deadline);
+Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_GRPC_CONTROL_SERVICE_H_

@@ -1,0 +1,178 @@
+#include "distributed_runtime/grpc/remote_master.h"
+
+#include <functional>
+#include <utility>
+
+#include "base/strings.h"
+#include "distributed_runtime/grpc/grpc_util.h"
+#include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/grpc/rpc_channel.h"
+#include "distributed_runtime/messages.h"
+#include "proto/master.pb.h"
+
+namespace millrace {
+namespace {
+
+using IfDown = RpcChannel::IfDown;
+
+template <typename Repeated>
+void AddAll(std::vector<std::string> from, Repeated* to) {
+  for (std::string& text : from) *to->Add() = std::move(text);
+}
+
+class GrpcRemoteMaster : public MasterInterface {
+ public:
+  GrpcRemoteMaster(const std::string& address, ThreadPool* pool)
+      : channel_(address, StrCat("grpc://", address), pool) {}
+
+  void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
+                          CreateSessionResult* result, Done done) override {
+    pb::CreateSessionRequest request;
+    request.mutable_graph_def()->Swap(&args.graph);
+    request.mutable_config()->Swap(&args.config);
+    CallMessage<pb::CreateSessionResponse>(
+        methods::kMasterCreateSession, options, request, IfDown::kWait, std::move(done),
+        [result](pb::CreateSessionResponse& response) {
+          result->session_handle = std::move(*response.mutable_session_handle());
+          result->graph_version = response.graph_version();
+        });
+  }
+
+  void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
+                          int64_t* new_graph_version, Done done) override {
+    pb::ExtendSessionRequest request;
+    request.set_session_handle(args.session_handle);
+    request.mutable_graph_def()->Swap(&args.graph);
+    request.set_current_graph_version(args.current_graph_version);
+    CallMessage<pb::ExtendSessionResponse>(
+        methods::kMasterExtendSession, options, request, IfDown::kFail, std::move(done),
+        [new_graph_version](pb::ExtendSessionResponse& response) {
+          *new_graph_version = response.new_graph_version();
+        });
+  }
+
+  void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
+                    Done done) override {
+    WireWriter request;
+    const Status encoded =
+        EncodeRunStepRequest(*args, RequestMeta{.store_errors_in_body = true}, &request);
+    if (!encoded.ok()) {
+      done(encoded);
+      return;
+    }
+    channel_.Call(
+        methods::kMasterRunStep, options, ToByteBuffer(request), IfDown::kFail,
+        [args, result, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+          if (status.ok()) {
+            status = DecodeRunStepResponse(ReceivedBytes(bytes).reader(), *args, result);
+          }
+          done(std::move(status));
+        });
+  }
+
+  void PartialRunSetupAsync(const CallOptions& options, PartialRunSetupArgs args,
+                            std::string* partial_run_handle, Done done) override {
+    pb::PartialRunSetupRequest request;
+    request.set_session_handle(args.session_handle);
+    AddAll(std::move(args.feeds), request.mutable_feed());
+    AddAll(std::move(args.fetches), request.mutable_fetch());
+    AddAll(std::move(args.targets), request.mutable_target());
+    CallMessage<pb::PartialRunSetupResponse>(
+        methods::kMasterPartialRunSetup, options, request, IfDown::kFail, std::move(done),
+        [partial_run_handle](pb::PartialRunSetupResponse& response) {
+          *partial_run_handle = std::move(*response.mutable_partial_run_handle());
+        });
+  }
+
+  void MakeCallableAsync(const CallOptions& options, MakeCallableArgs args, int64_t* callable,
+                         Done done) override {
+    pb::MakeCallableRequest request;
+    request.set_session_handle(args.session_handle);
+    request.mutable_options()->Swap(&args.options);
+    CallMessage<pb::MakeCallableResponse>(
+        methods::kMasterMakeCallable, options, request, IfDown::kFail, std::move(done),
+        [callable](pb::MakeCallableResponse& response) { *callable = response.handle(); });
+  }
+
+  void RunCallableAsync(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
+                        Done done) override {
+    WireWriter request;
+    const Status encoded = EncodeRunCallableRequest(*args, RequestMeta{}, &request);
+    if (!encoded.ok()) {
+      done(encoded);
+      return;
+    }
+    channel_.Call(methods::kMasterRunCallable, options, ToByteBuffer(request), IfDown::kFail,
+                  [result, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+                    if (status.ok()) {
+                      status = DecodeRunCallableResponse(ReceivedBytes(bytes).reader(), result);
+                    }
+                    done(std::move(status));
+                  });
+  }
+
+  void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
+                            int64_t callable, Done done) override {
+    pb::ReleaseCallableRequest request;
+    request.set_session_handle(session_handle);
+    request.set_handle(callable);
+    CallMessage<pb::ReleaseCallableResponse>(methods::kMasterReleaseCallable, options, request,
+                                             IfDown::kFail, std::move(done), {});
+  }
+
+  void CloseSessionAsync(const CallOptions& options, const std::string& session_handle,
+                         Done done) override {
+    pb::CloseSessionRequest request;
+    request.set_session_handle(session_handle);
+    CallMessage<pb::CloseSessionResponse>(methods::kMasterCloseSession, options, request,
+                                          IfDown::kFail, std::move(done), {});
+  }
+
+  void ListDevicesAsync(const CallOptions& options, const std::string& session_handle,
+                        ListDevicesResult* result, Done done) override {
+    pb::ListDevicesRequest request;
+    request.set_session_handle(session_handle);
+    CallMessage<pb::ListDevicesResponse>(
+        methods::kMasterListDevices, options, request, IfDown::kFail, std::move(done),
+        [result](pb::ListDevicesResponse& response) {
+          result->local_devices.assign(response.local_device().begin(),
+                                       response.local_device().end());
+          result->remote_devices.assign(response.remote_device().begin(),
+                                        response.remote_device().end());
+        });
+  }
+
+  void ResetAsync(const CallOptions& options, std::vector<std::string> containers,
+                  std::vector<std::string> device_filters, Done done) override {
+    pb::ResetRequest request;
+    AddAll(std::move(containers), request.mutable_container());
+    AddAll(std::move(device_filters), request.mutable_device_filters());
+    CallMessage<pb::ResetResponse>(methods::kMasterReset, options, request, IfDown::kFail,
+                                   std::move(done), {});
+  }
+
+ private:
+  template <typename Response>
+  void CallMessage(const char* method, const CallOptions& options,
+                   const google::protobuf::MessageLite& request, IfDown if_down, Done done,
+                   std::function<void(Response&)> use) {
+    channel_.Call(method, options, ToByteBuffer(request), if_down,
+                  [use = std::move(use), done = std::move(done)](Status status,
+                                                                 const grpc::ByteBuffer& bytes) {
+                    Response response;
+                    if (status.ok()) status = ReceivedBytes(bytes).Parse(&response);
+                    if (status.ok() && use) use(response);
+                    done(std::move(status));
+                  });
+  }
+
+  RpcChannel channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(const std::string& address, ThreadPool* pool) {
+  return std::make_unique<GrpcRemoteMaster>(address, pool);
+}
+
+}  // namespace millrace

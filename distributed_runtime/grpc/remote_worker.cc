@@ -1,0 +1,163 @@
+#include "distributed_runtime/grpc/remote_worker.h"
+
+#include <functional>
+#include <utility>
+
+#include "distributed_runtime/grpc/grpc_util.h"
+#include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/grpc/rpc_channel.h"
+#include "distributed_runtime/messages.h"
+#include "graph/graph_def_io.h"
+#include "proto/worker.pb.h"
+
+namespace millrace {
+namespace {
+
+class GrpcRemoteWorker : public WorkerInterface {
+ public:
+  GrpcRemoteWorker(const std::string& address, std::string task, ThreadPool* pool)
+      : channel_(address, std::move(task), pool) {}
+
+  void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
+                      Done done) override {
+    CallMessage<pb::GetStatusResponse>(methods::kWorkerGetStatus, options, pb::GetStatusRequest(),
+                                       std::move(done), [devices](pb::GetStatusResponse& response) {
+                                         auto* attributes = response.mutable_device_attributes();
+                                         devices->assign(
+                                             std::make_move_iterator(attributes->begin()),
+                                             std::make_move_iterator(attributes->end()));
+                                       });
+  }
+
+  void CreateSessionAsync(const CallOptions& options, const WorkerSessionOptions& session,
+                          Done done) override {
+    pb::CreateWorkerSessionRequest request;
+    request.set_session_handle(session.session_handle);
+    request.set_isolate_session_state(session.isolate_session_state);
+    request.set_master_task(session.master_task);
+    request.set_master_incarnation(session.master_incarnation);
+    CallEmpty(methods::kWorkerCreateWorkerSession, options, request, std::move(done));
+  }
+
+  void DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
+                          Done done) override {
+    pb::DeleteWorkerSessionRequest request;
+    request.set_session_handle(session_handle);
+    CallEmpty(methods::kWorkerDeleteWorkerSession, options, request, std::move(done));
+  }
+
+  void RegisterGraphAsync(const CallOptions& options, RegisterGraphArgs args,
+                          std::string* graph_handle, Done done) override {
+    pb::RegisterGraphRequest request;
+    request.set_session_handle(args.session_handle);
+    request.set_create_worker_session_called(!args.session_handle.empty());
+    const Status exported = ExportGraphDef(*args.graph, ExportOptions{.strip_default_attrs = true},
+                                           request.mutable_graph_def());
+    if (!exported.ok()) {
+      done(exported);
+      return;
+    }
+    request.mutable_graph_options()->Swap(&args.graph_options);
+    request.mutable_config_proto()->Swap(&args.config);
+    request.set_collective_graph_key(args.collective_graph_key);
+    CallMessage<pb::RegisterGraphResponse>(
+        methods::kWorkerRegisterGraph, options, request, std::move(done),
+        [graph_handle](pb::RegisterGraphResponse& response) {
+          *graph_handle = std::move(*response.mutable_graph_handle());
+        });
+  }
+
+  void DeregisterGraphAsync(const CallOptions& options, const std::string& session_handle,
+                            const std::string& graph_handle, Done done) override {
+    pb::DeregisterGraphRequest request;
+    request.set_session_handle(session_handle);
+    request.set_create_worker_session_called(!session_handle.empty());
+    request.set_graph_handle(graph_handle);
+    CallEmpty(methods::kWorkerDeregisterGraph, options, request, std::move(done));
+  }
+
+  void RunGraphAsync(const CallOptions& options, RunGraphArgs* args, RunGraphResult* result,
+                     Done done) override {
+    WireWriter request;
+    const Status encoded = EncodeRunGraphRequest(
+        *args, RequestMeta{.request_id = 0, .store_errors_in_body = true}, &request);
+    if (!encoded.ok()) {
+      done(encoded);
+      return;
+    }
+    channel_.Call(
+        methods::kWorkerRunGraph, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+        [args, result, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+          if (status.ok()) {
+            status = DecodeRunGraphResponse(ReceivedBytes(bytes).reader(), *args, result);
+          }
+          done(std::move(status));
+        });
+  }
+
+  void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) override {
+    pb::CleanupGraphRequest request;
+    request.set_step_id(step_id);
+    CallEmpty(methods::kWorkerCleanupGraph, options, request, std::move(done));
+  }
+
+  void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
+                       Done done) override {
+    pb::CleanupAllRequest request;
+    for (std::string& container : containers) request.add_container(std::move(container));
+    CallEmpty(methods::kWorkerCleanupAll, options, request, std::move(done));
+  }
+
+  void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
+                       RecvDone done) override {
+    // No request id: calls are sent once, so there is nothing to tell apart.
+    pb::RecvTensorRequest request;
+    request.set_step_id(step_id);
+    request.set_rendezvous_key(key);
+    channel_.Call(
+        methods::kWorkerRecvTensor, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+        [done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+          Tensor tensor;
+          bool is_dead = false;
+          if (status.ok()) {
+            status = DecodeRecvTensorResponse(ReceivedBytes(bytes).reader(), &tensor, &is_dead);
+          }
+          done(status, tensor, is_dead);
+        });
+  }
+
+ private:
+  template <typename Response>
+  void CallMessage(const char* method, const CallOptions& options,
+                   const google::protobuf::MessageLite& request, Done done,
+                   std::function<void(Response&)> use) {
+    channel_.Call(method, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+                  [use = std::move(use), done = std::move(done)](Status status,
+                                                                 const grpc::ByteBuffer& bytes) {
+                    Response response;
+                    if (status.ok()) status = ReceivedBytes(bytes).Parse(&response);
+                    if (status.ok()) use(response);
+                    done(std::move(status));
+                  });
+  }
+
+  // Methods whose answer says nothing.
+  void CallEmpty(const char* method, const CallOptions& options,
+                 const google::protobuf::MessageLite& request, Done done) {
+    channel_.Call(method, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+                  [done = std::move(done)](Status status, const grpc::ByteBuffer&) {
+                    done(std::move(status));
+                  });
+  }
+
+  RpcChannel channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
+                                                     ThreadPool* pool) {
+  return std::make_unique<GrpcRemoteWorker>(address, std::move(task), pool);
+}
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+// The worker of another task, called over gRPC.
+#ifndef DISTRIBUTED_RUNTIME_GRPC_REMOTE_WORKER_H_
+#define DISTRIBUTED_RUNTIME_GRPC_REMOTE_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "base/thread_pool.h"
+#include "session/worker_interface.h"
+
+namespace millrace {
+
+// A stub for the worker of `task` at "host:port". Connects at the first call. Callbacks run on
+// `pool`, which must outlive the stub. Destroying it cancels its calls and waits for them.
+// Unavailable if the task cannot be reached or went away during a call; nothing is tried again.
+std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
+                                                     ThreadPool* pool);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_GRPC_REMOTE_WORKER_H_

@@ -1,0 +1,170 @@
+#include "distributed_runtime/grpc/rpc_channel.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/mutex.h"
+
+namespace millrace {
+
+namespace {
+struct ClientCall;
+}
+
+// The calls whose callback has not returned yet.
+struct RpcChannel::Calls {
+  Mutex mu;
+  CondVar idle;
+  bool closed ABSL_GUARDED_BY(mu) = false;
+  int count ABSL_GUARDED_BY(mu) = 0;
+  ClientCall* first ABSL_GUARDED_BY(mu) = nullptr;  // those without an answer, linked
+
+  void Remove(ClientCall* call);
+  void CallbackReturned() {
+    MutexLock lock(&mu);
+    if (--count == 0) idle.SignalAll();
+  }
+};
+
+namespace {
+
+struct ClientCall {
+  ClientCall *previous = nullptr, *next = nullptr;
+  void (*remove)(void* calls, ClientCall* call) = nullptr;
+  void (*callback_returned)(void* calls) = nullptr;
+  void* calls = nullptr;
+
+  grpc::ClientContext context;
+  grpc::ByteBuffer request, response;
+  grpc::Status status;
+  const char* method = nullptr;
+  std::string peer;
+  CancellationManager* cancellation = nullptr;
+  CancellationManager::Token token = 0;
+  bool cancelled_before = false;  // the call was never sent
+  RpcChannel::Done done;
+
+  // On the pool: the answer is here.
+  void Complete() {
+    if (cancellation != nullptr) cancellation->DeregisterCallback(token);
+    remove(calls, this);
+    const auto returned = callback_returned;
+    void* const channel_calls = calls;
+    {
+      const Status result = Result();
+      const RpcChannel::Done callback = std::move(done);
+      const grpc::ByteBuffer bytes = std::move(response);
+      delete this;
+      callback(result, bytes);
+    }
+    returned(channel_calls);
+  }
+
+  Status Result() const {
+    if (status.ok()) return OkStatus();
+    Status result = FromGrpcStatus(status);
+    if (errors::IsCancelled(result) &&
+        (cancelled_before || (cancellation != nullptr && cancellation->IsCancelled()))) {
+      return MarkDerived(
+          WithMessage(result, StrCat("the call of ", method, " to ", peer, " was cancelled")));
+    }
+    if (errors::IsDeadlineExceeded(result)) {
+      return WithMessage(result, StrCat("no answer from ", peer, " to ", method,
+                                        " within the deadline (", Message(result), ")"));
+    }
+    if (errors::IsUnavailable(result)) {
+      return Annotate(result,
+                      StrCat("\nAdditional GRPC error information from remote target ", peer,
+                             " while calling ", method, ":\n", status.error_message()));
+    }
+    return result;
+  }
+};
+
+grpc::ChannelArguments MakeChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  // Tasks of a cluster reach each other directly, whatever the environment says.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A call is sent once: what may be tried again, the caller tries again.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A task that came back on its port is found within a second.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // A connection of its own, which ends with the channel.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+}  // namespace
+
+void RpcChannel::Calls::Remove(ClientCall* call) {
+  MutexLock lock(&mu);
+  (call->previous != nullptr ? call->previous->next : first) = call->next;
+  if (call->next != nullptr) call->next->previous = call->previous;
+}
+
+RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool* pool)
+    : address_(address), peer_(std::move(peer)), pool_(pool), calls_(std::make_unique<Calls>()) {
+  InitGrpc();
+  channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                       MakeChannelArguments());
+}
+
+RpcChannel::~RpcChannel() {
+  MutexLock lock(&calls_->mu);
+  calls_->closed = true;
+  for (ClientCall* call = calls_->first; call != nullptr; call = call->next) {
+    call->context.TryCancel();
+  }
+  while (calls_->count > 0) calls_->idle.Wait(&calls_->mu);
+}
+
+void RpcChannel::Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
+                      IfDown if_down, Done done) {
+  auto* call = new ClientCall;
+  call->calls = calls_.get();
+  call->remove = [](void* calls, ClientCall* c) { static_cast<Calls*>(calls)->Remove(c); };
+  call->callback_returned = [](void* calls) { static_cast<Calls*>(calls)->CallbackReturned(); };
+  call->request = std::move(request);
+  call->method = method;
+  call->peer = peer_;
+  call->done = std::move(done);
+  if (options.deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(options.deadline));
+  call->context.set_wait_for_ready(if_down == IfDown::kWait);
+  {
+    MutexLock lock(&calls_->mu);
+    ++calls_->count;
+    call->next = calls_->first;
+    if (call->next != nullptr) call->next->previous = call;
+    calls_->first = call;
+    // A cancellation before the call has begun is remembered by its context.
+    if (calls_->closed) call->context.TryCancel();
+  }
+  if (options.cancellation != nullptr) {
+    call->cancellation = options.cancellation;
+    call->token = options.cancellation->NextToken();
+    if (!options.cancellation->RegisterCallback(call->token,
+                                                [call] { call->context.TryCancel(); })) {
+      call->cancellation = nullptr;
+      call->status = grpc::Status(grpc::StatusCode::CANCELLED, "");
+      call->cancelled_before = true;
+      call->Complete();
+      return;
+    }
+  }
+  ThreadPool* pool = pool_;
+  grpc::GenericStub(channel_).UnaryCall(
+      &call->context, method, grpc::StubOptions(), &call->request, &call->response,
+      [call, pool](grpc::Status status) {
+        call->status = std::move(status);
+        pool->Schedule(
+            ThreadPool::Task{[](void* arg) { static_cast<ClientCall*>(arg)->Complete(); }, call});
+      });
+}
+
+}  // namespace millrace

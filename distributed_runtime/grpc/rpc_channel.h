@@ -1,0 +1,61 @@
+// Unary calls by name over raw bytes: the half of gRPC that calls.
+#ifndef DISTRIBUTED_RUNTIME_GRPC_RPC_CHANNEL_H_
+#define DISTRIBUTED_RUNTIME_GRPC_RPC_CHANNEL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/thread_pool.h"
+#include "distributed_runtime/grpc/grpc_util.h"
+#include "millrace/status.h"
+#include "session/worker_interface.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace millrace {
+
+// A connection to one task, made at the first call and made again when it broke. Thread-safe.
+class RpcChannel {
+ public:
+  // The answer of an OK call; its bytes are gone after the callback.
+  using Done = std::function<void(Status status, const grpc::ByteBuffer& response)>;
+
+  // `peer` is how errors name the other side: a task, or the address again. Callbacks run on
+  // `pool`, which must outlive the last callback.
+  RpcChannel(const std::string& address, std::string peer, ThreadPool* pool);
+  // Cancels the calls that run and waits for their callbacks. Not to be called from one.
+  ~RpcChannel();
+  RpcChannel(const RpcChannel&) = delete;
+  RpcChannel& operator=(const RpcChannel&) = delete;
+
+  enum class IfDown {
+    kFail,  // Unavailable at once if the peer cannot be reached
+    kWait,  // keep trying until the deadline
+  };
+  // `method` is "/package.Service/Method" and must be a literal. `done` gets the peer's status,
+  // or: DeadlineExceeded naming the peer; Cancelled, marked as derived, if
+  // options.cancellation was cancelled; Unavailable if the connection failed.
+  void Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
+            IfDown if_down, Done done);
+
+  const std::string& address() const { return address_; }
+  const std::string& peer() const { return peer_; }
+
+ private:
+  const std::string address_;
+  const std::string peer_;
+  ThreadPool* const pool_;
+  std::shared_ptr<grpc::Channel> channel_;
+  struct Calls;
+  std::unique_ptr<Calls> calls_;
+};
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_GRPC_RPC_CHANNEL_H_

@@ -1,0 +1,189 @@
+#include "distributed_runtime/grpc/rpc_server.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
+#include <grpcpp/impl/codegen/service_type.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/mutex.h"
+
+namespace millrace {
+namespace {
+
+// A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
+// runs any more.
+class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor {
+ public:
+  GrpcServerCall(const RpcServer::Handler* handler, ThreadPool* pool,
+                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                 grpc::ByteBuffer* response)
+      : handler_(handler),
+        pool_(pool),
+        context_(context),
+        request_(request),
+        response_(response),
+        deadline_(FromSystemTime(context->deadline())) {}
+
+  void Post() {
+    pool_->Schedule(ThreadPool::Task{[](void* arg) {
+                                       auto* call = static_cast<GrpcServerCall*>(arg);
+                                       (*call->handler_)(call);
+                                     },
+                                     this});
+  }
+
+  const grpc::ByteBuffer& request() const override { return *request_; }
+  CallOptions options() override { return {deadline_, &cancellation_}; }
+
+  void Finish(const Status& status) override {
+    if (status.ok()) *response_ = ToByteBuffer(WireWriter());
+    grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
+  }
+  void Finish(const google::protobuf::MessageLite& response) override {
+    *response_ = ToByteBuffer(response);
+    grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+  }
+  void Finish(const WireWriter& response) override {
+    *response_ = ToByteBuffer(response);
+    grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+  }
+
+ private:
+  // Cancelling runs callbacks of the engine: not on this thread.
+  void OnCancel() override {
+    references_.fetch_add(1, std::memory_order_relaxed);
+    pool_->Schedule(ThreadPool::Task{[](void* arg) {
+                                       auto* call = static_cast<GrpcServerCall*>(arg);
+                                       call->cancellation_.StartCancel(errors::Cancelled(
+                                           "the caller cancelled the call or went away"));
+                                       call->Unref();
+                                     },
+                                     this});
+  }
+  void OnDone() override { Unref(); }
+  // Both only post or free: no need for another of gRPC's threads.
+  bool InternalInlineable() override { return true; }
+
+  void Unref() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  const RpcServer::Handler* const handler_;
+  ThreadPool* const pool_;
+  grpc::CallbackServerContext* const context_;
+  const grpc::ByteBuffer* const request_;
+  grpc::ByteBuffer* const response_;
+  const Deadline deadline_;
+  CancellationManager cancellation_;
+  std::atomic<int> references_{1};
+};
+
+struct Method {
+  std::string path;
+  RpcServer::Handler handler;
+};
+
+class RawService final : public grpc::Service {
+ public:
+  // `method` must outlive the service: gRPC keeps its name.
+  void Add(const Method* method, ThreadPool* pool) {
+    AddMethod(new grpc::internal::RpcServiceMethod(method->path.c_str(),
+                                                   grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+    MarkMethodRawCallback(
+        next_++,
+        new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+            [method, pool](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                           grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
+              auto* call = new GrpcServerCall(&method->handler, pool, context, request, response);
+              call->Post();
+              return call;
+            }));
+  }
+
+ private:
+  int next_ = 0;
+};
+
+// gRPC does not say why it could not listen; the system does.
+std::string WhyNotListening(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  const int error = getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &list);
+  if (error != 0) return gai_strerror(error);
+  std::string why = "the library refused it";
+  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 1) != 0) why = std::strerror(errno);
+    close(fd);
+  }
+  freeaddrinfo(list);
+  return why;
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  ThreadPool* pool = nullptr;
+  std::vector<std::unique_ptr<Method>> methods;
+  RawService service;
+  Mutex mu;  // held through Shutdown: a second caller waits for the first
+  std::unique_ptr<grpc::Server> server ABSL_GUARDED_BY(mu);
+};
+
+RpcServer::RpcServer(ThreadPool* pool) : impl_(std::make_unique<Impl>()) {
+  InitGrpc();
+  impl_->pool = pool;
+}
+
+RpcServer::~RpcServer() { Shutdown(SteadyClock::now()); }
+
+void RpcServer::AddMethod(std::string path, Handler handler) {
+  impl_->methods.push_back(std::make_unique<Method>(Method{std::move(path), std::move(handler)}));
+  impl_->service.Add(impl_->methods.back().get(), impl_->pool);
+}
+
+StatusOr<int> RpcServer::Start(const std::string& address) {
+  MutexLock lock(&impl_->mu);
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&impl_->service);
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  impl_->server = builder.BuildAndStart();
+  if (impl_->server == nullptr || port == 0) {
+    impl_->server = nullptr;
+    return errors::Unavailable("could not start the gRPC server: cannot listen on ", address, ": ",
+                               WhyNotListening(address));
+  }
+  return port;
+}
+
+void RpcServer::Shutdown(Deadline grace) {
+  MutexLock lock(&impl_->mu);
+  if (impl_->server == nullptr) return;
+  impl_->server->Shutdown(ToSystemTime(grace));
+  impl_->server->Wait();
+  impl_->server = nullptr;
+}
+
+}  // namespace millrace

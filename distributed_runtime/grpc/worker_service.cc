@@ -1,0 +1,221 @@
+#include "distributed_runtime/grpc/worker_service.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "base/errors.h"
+#include "base/random.h"
+#include "distributed_runtime/grpc/grpc_util.h"
+#include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/messages.h"
+#include "distributed_runtime/recent_ids.h"
+#include "graph/graph_def_io.h"
+#include "proto/worker.pb.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::size_t kRememberedRequests = 100'000;
+
+// gRPC cancels a call whose deadline has passed, so that the worker needs no timer.
+CallOptions UntilCancelled(ServerCall* call) { return {kNoDeadline, call->options().cancellation}; }
+
+}  // namespace
+
+struct WorkerService::Impl {
+  const WorkerEnv* env = nullptr;
+  WorkerInterface* worker = nullptr;
+  RecentIds requests{kRememberedRequests};
+  Mutex mu;
+  absl::flat_hash_map<int64_t, int64_t> next_step_ids ABSL_GUARDED_BY(mu);  // by graph key
+
+  void GetStatus(ServerCall* call) {
+    auto devices = std::make_shared<std::vector<pb::DeviceAttributes>>();
+    worker->GetStatusAsync(call->options(), devices.get(), [call, devices](Status status) {
+      if (!status.ok()) return call->Finish(status);
+      pb::GetStatusResponse response;
+      for (pb::DeviceAttributes& device : *devices) {
+        *response.add_device_attributes() = std::move(device);
+      }
+      call->Finish(response);
+    });
+  }
+
+  void CreateWorkerSession(ServerCall* call) {
+    pb::CreateWorkerSessionRequest request;
+    Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (status.ok() && request.session_handle().empty()) {
+      status = errors::InvalidArgument("Session must be non-empty.");
+    }
+    if (status.ok() && request.server_def().cluster().job_size() > 0) {
+      status = errors::Unimplemented("a worker session with a cluster of its own (server_def)");
+    }
+    if (!status.ok()) return call->Finish(status);
+    WorkerSessionOptions options;
+    options.session_handle = request.session_handle();
+    options.isolate_session_state = request.isolate_session_state();
+    options.master_task = request.master_task();
+    options.master_incarnation = request.master_incarnation();
+    worker->CreateSessionAsync(call->options(), options,
+                               [call](Status created) { call->Finish(created); });
+  }
+
+  void DeleteWorkerSession(ServerCall* call) {
+    pb::DeleteWorkerSessionRequest request;
+    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    worker->DeleteSessionAsync(call->options(), request.session_handle(),
+                               [call](Status deleted) { call->Finish(deleted); });
+  }
+
+  void RegisterGraph(ServerCall* call) {
+    pb::RegisterGraphRequest request;
+    RegisterGraphArgs args;
+    args.graph = std::make_unique<DataflowGraph>(env->ops);
+    Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (status.ok()) {
+      status = ImportGraphDef(ImportOptions{.internal_names = true, .devices_are_assigned = true},
+                              request.graph_def(), args.graph.get());
+    }
+    if (!status.ok()) return call->Finish(status);
+    if (request.create_worker_session_called()) args.session_handle = request.session_handle();
+    args.graph_options.Swap(request.mutable_graph_options());
+    args.config.Swap(request.mutable_config_proto());
+    args.collective_graph_key = request.collective_graph_key();
+    auto handle = std::make_shared<std::string>();
+    worker->RegisterGraphAsync(call->options(), std::move(args), handle.get(),
+                               [call, handle](Status registered) {
+                                 if (!registered.ok()) return call->Finish(registered);
+                                 pb::RegisterGraphResponse response;
+                                 response.set_graph_handle(*handle);
+                                 call->Finish(response);
+                               });
+  }
+
+  void DeregisterGraph(ServerCall* call) {
+    pb::DeregisterGraphRequest request;
+    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    worker->DeregisterGraphAsync(
+        call->options(), request.create_worker_session_called() ? request.session_handle() : "",
+        request.graph_handle(), [call](Status deregistered) { call->Finish(deregistered); });
+  }
+
+  void RunGraph(ServerCall* call) {
+    struct Run {
+      RunGraphArgs args;
+      RunGraphResult result;
+      RequestMeta meta;
+    };
+    auto run = std::make_unique<Run>();
+    Status status =
+        DecodeRunGraphRequest(ReceivedBytes(call->request()).reader(), &run->args, &run->meta);
+    if (status.ok()) status = requests.Track(run->meta.request_id, "RunGraph");
+    if (!status.ok()) return call->Finish(status);
+    Run* const raw = run.release();
+    worker->RunGraphAsync(UntilCancelled(call), &raw->args, &raw->result, [call, raw](Status ran) {
+      const std::unique_ptr<Run> owned(raw);
+      WireWriter response;
+      if (ran.ok()) ran = EncodeRunGraphResponse(raw->args, raw->result, &response);
+      if (ran.ok()) return call->Finish(response);
+      if (!raw->meta.store_errors_in_body) return call->Finish(ran);
+      WireWriter error;
+      EncodeRunGraphError(ran, &error);
+      call->Finish(error);
+    });
+  }
+
+  void CleanupGraph(ServerCall* call) {
+    pb::CleanupGraphRequest request;
+    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    worker->CleanupGraphAsync(call->options(), request.step_id(),
+                              [call](Status cleaned) { call->Finish(cleaned); });
+  }
+
+  void CleanupAll(ServerCall* call) {
+    pb::CleanupAllRequest request;
+    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    worker->CleanupAllAsync(call->options(),
+                            {request.container().begin(), request.container().end()},
+                            [call](Status cleaned) { call->Finish(cleaned); });
+  }
+
+  void RecvTensor(ServerCall* call) {
+    pb::RecvTensorRequest request;
+    Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (status.ok()) status = requests.Track(request.request_id(), "RecvTensor");
+    if (!status.ok()) return call->Finish(status);
+    worker->RecvTensorAsync(UntilCancelled(call), request.step_id(), request.rendezvous_key(),
+                            [call](const Status& received, const Tensor& tensor, bool is_dead) {
+                              if (!received.ok()) return call->Finish(received);
+                              WireWriter response;
+                              const Status encoded = EncodeRecvTensorResponse(
+                                  tensor, is_dead, WallMicros(), false, &response);
+                              if (!encoded.ok()) return call->Finish(encoded);
+                              call->Finish(response);
+                            });
+  }
+
+  void GetStepSequence(ServerCall* call) {
+    pb::GetStepSequenceRequest request;
+    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    pb::GetStepSequenceResponse response;
+    MutexLock lock(&mu);
+    for (const int64_t key : request.graph_key()) {
+      // Step ids have 56 bits, so that a sequence cannot run over.
+      const auto [it, added] =
+          next_step_ids.try_emplace(key, static_cast<int64_t>(RandomId() >> 8));
+      pb::StepSequence* sequence = response.add_step_sequence();
+      sequence->set_graph_key(key);
+      sequence->set_next_step_id(it->second);
+    }
+    call->Finish(response);
+  }
+};
+
+WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->env = env;
+  impl_->worker = worker;
+}
+
+WorkerService::~WorkerService() = default;
+
+void WorkerService::AddMethods(RpcServer* server) {
+  Impl* const impl = impl_.get();
+  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*)) {
+    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); });
+  };
+  add(methods::kWorkerGetStatus, &Impl::GetStatus);
+  add(methods::kWorkerCreateWorkerSession, &Impl::CreateWorkerSession);
+  add(methods::kWorkerDeleteWorkerSession, &Impl::DeleteWorkerSession);
+  add(methods::kWorkerRegisterGraph, &Impl::RegisterGraph);
+  add(methods::kWorkerDeregisterGraph, &Impl::DeregisterGraph);
+  add(methods::kWorkerRunGraph, &Impl::RunGraph);
+  add(methods::kWorkerCleanupGraph, &Impl::CleanupGraph);
+  add(methods::kWorkerCleanupAll, &Impl::CleanupAll);
+  add(methods::kWorkerRecvTensor, &Impl::RecvTensor);
+  add(methods::kWorkerGetStepSequence, &Impl::GetStepSequence);
+  // Answers are not kept for receivers that ask again, so there is nothing to let go of; and
+  // nothing is logged.
+  for (const char* path : {methods::kWorkerMarkRecvFinished, methods::kWorkerLogging}) {
+    server->AddMethod(path, [](ServerCall* call) { call->Finish(OkStatus()); });
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {methods::kWorkerTracing, "Tracing"},
+      {methods::kWorkerRecvBuf, "RecvBuf"},
+      {methods::kWorkerCompleteGroup, "CompleteGroup"},
+      {methods::kWorkerCompleteInstance, "CompleteInstance"}};
+  for (const auto& [path, name] : refused) {
+    server->AddMethod(
+        path, [name = name](ServerCall* call) { call->Finish(errors::Unimplemented(name)); });
+  }
+}
+
+}  // namespace millrace

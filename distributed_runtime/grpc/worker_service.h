@@ -1,0 +1,29 @@
+// /tensorflow.WorkerService over a worker of this process.
+#ifndef DISTRIBUTED_RUNTIME_GRPC_WORKER_SERVICE_H_
+#define DISTRIBUTED_RUNTIME_GRPC_WORKER_SERVICE_H_
+
+#include <memory>
+
+#include "distributed_runtime/grpc/rpc_server.h"
+#include "session/worker_env.h"
+#include "session/worker_interface.h"
+
+namespace millrace {
+
+// Decodes requests, calls the worker, encodes answers. Thread-safe.
+class WorkerService {
+ public:
+  // Both must outlive the service.
+  WorkerService(const WorkerEnv* env, WorkerInterface* worker);
+  ~WorkerService();
+  // The service must outlive the server.
+  void AddMethods(RpcServer* server);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_GRPC_WORKER_SERVICE_H_

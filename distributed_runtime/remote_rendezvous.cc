@@ -1,0 +1,184 @@
+#include "distributed_runtime/remote_rendezvous.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/errors.h"
+#include "base/mutex.h"
+#include "device/device_name.h"
+#include "distributed_runtime/linked_cancellation.h"
+
+namespace millrace {
+namespace {
+
+// One value that another task is asked for; its cancellation follows the step's.
+class RemoteReceive : public LinkedCancellation {
+ public:
+  explicit RemoteReceive(Rendezvous::RecvDone done) : done(std::move(done)) {}
+  const Rendezvous::RecvDone done;
+  // Links of the rendezvous' list, guarded by its lock.
+  RemoteReceive *previous = nullptr, *next = nullptr;
+};
+
+class RemoteRendezvous : public Rendezvous {
+ public:
+  RemoteRendezvous(int64_t step_id, const std::string& task_prefix, WorkerCache* workers)
+      : step_id_(step_id),
+        task_prefix_(task_prefix),
+        workers_(workers),
+        local_(NewLocalRendezvous()) {}
+
+  Status Send(std::string_view key, Tensor value, bool is_dead) override {
+    return local_->Send(key, std::move(value), is_dead);
+  }
+
+  void RecvAsync(std::string_view key, CancellationManager* cancellation, RecvDone done) override {
+    if (IsLocal(key)) {
+      local_->RecvAsync(key, cancellation, std::move(done));
+      return;
+    }
+    WorkerInterface* worker = nullptr;
+    const Status found = FindWorker(key, &worker);
+    if (!found.ok()) {
+      done(found, Tensor(), false);
+      return;
+    }
+    Ask(worker, std::string(key), cancellation, std::move(done));
+  }
+
+  void StartAbort(const Status& status) override {
+    local_->StartAbort(status);
+    std::vector<RefPtr<RemoteReceive>> receives;
+    {
+      MutexLock lock(&mu_);
+      if (!aborted_.ok()) return;
+      aborted_ = status;
+      for (RemoteReceive* r = first_; r != nullptr; r = r->next) {
+        receives.push_back(RefPtr<RemoteReceive>::Share(r));
+      }
+    }
+    for (const auto& receive : receives) receive->get()->StartCancel(status);
+  }
+
+ private:
+  // The first part of a key is the source, the third one the destination.
+  bool IsLocal(std::string_view key) const {
+    const std::string_view source = key.substr(0, key.find(';'));
+    if (source.empty() || source.starts_with(task_prefix_)) return true;
+    const std::size_t second = key.find(';', source.size() + 1);
+    return second != std::string_view::npos &&
+           key.substr(second + 1).starts_with(StrCat(source, ";"));
+  }
+
+  Status FindWorker(std::string_view key, WorkerInterface** worker) const {
+    const std::string_view source = key.substr(0, key.find(';'));
+    const StatusOr<DeviceName> name = DeviceName::Parse(source);
+    const std::string task = name.ok() ? TaskName(*name) : "";
+    if (!task.empty() && workers_ != nullptr) *worker = workers_->GetWorker(task);
+    if (*worker != nullptr) return OkStatus();
+    return errors::InvalidArgument("Invalid rendezvous key: ", key,
+                                   ": the cluster has no task for the device '", source, "'");
+  }
+
+  void Ask(WorkerInterface* worker, const std::string& key, CancellationManager* cancellation,
+           RecvDone done) {
+    auto receive = MakeRef<RemoteReceive>(std::move(done));
+    Status aborted;
+    {
+      MutexLock lock(&mu_);
+      aborted = aborted_;
+      if (aborted.ok()) {
+        receive->next = first_;
+        if (first_ != nullptr) first_->previous = receive.get();
+        first_ = receive.get();
+      }
+    }
+    if (!aborted.ok()) {
+      receive->done(aborted, Tensor(), false);
+      return;
+    }
+    receive->Link(cancellation);
+    const CallOptions options{kNoDeadline, receive->get()};
+    worker->RecvTensorAsync(options, step_id_, key,
+                            [receive, self = RefPtr<RemoteRendezvous>::Share(this)](
+                                const Status& status, const Tensor& value, bool is_dead) {
+                              self->Received(receive.get(), status, value, is_dead);
+                            });
+  }
+
+  void Received(RemoteReceive* receive, const Status& status, const Tensor& value, bool is_dead) {
+    Status aborted;
+    {
+      MutexLock lock(&mu_);
+      (receive->previous != nullptr ? receive->previous->next : first_) = receive->next;
+      if (receive->next != nullptr) receive->next->previous = receive->previous;
+      aborted = aborted_;
+    }
+    receive->Unlink();
+    if (status.ok() || !receive->get()->IsCancelled()) {
+      receive->done(status, value, is_dead);
+    } else if (!aborted.ok()) {
+      receive->done(aborted, Tensor(), false);
+    } else {
+      receive->done(MarkDerived(errors::Cancelled("RecvAsync is cancelled")), Tensor(), false);
+    }
+  }
+
+  const int64_t step_id_;
+  const std::string& task_prefix_;  // "/job:J/replica:R/task:T/", the manager's
+  WorkerCache* const workers_;
+  const RefPtr<Rendezvous> local_;
+  Mutex mu_;
+  Status aborted_ ABSL_GUARDED_BY(mu_);
+  RemoteReceive* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // those that wait for an answer
+};
+
+class RemoteRendezvousManager : public RendezvousManager {
+ public:
+  RemoteRendezvousManager(std::string task, WorkerCache* workers)
+      : task_prefix_(StrCat(task, "/")), workers_(workers) {}
+
+  RefPtr<Rendezvous> Find(int64_t step_id) override {
+    MutexLock lock(&mu_);
+    RefPtr<RemoteRendezvous>& rendezvous = steps_[step_id];
+    if (!rendezvous) rendezvous = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_);
+    return rendezvous;
+  }
+
+  void Cleanup(int64_t step_id) override {
+    RefPtr<RemoteRendezvous> rendezvous;
+    {
+      MutexLock lock(&mu_);
+      const auto it = steps_.find(step_id);
+      if (it == steps_.end()) return;
+      rendezvous = std::move(it->second);
+      steps_.erase(it);
+    }
+    rendezvous->StartAbort(errors::Aborted("Cleanup ", step_id));
+  }
+
+  void CleanupAll(const Status& status) override {
+    absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps;
+    {
+      MutexLock lock(&mu_);
+      steps.swap(steps_);
+    }
+    for (const auto& [step_id, rendezvous] : steps) rendezvous->StartAbort(status);
+  }
+
+ private:
+  const std::string task_prefix_;
+  WorkerCache* const workers_;
+  Mutex mu_;
+  absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+std::unique_ptr<RendezvousManager> NewRemoteRendezvousManager(std::string task,
+                                                              WorkerCache* workers) {
+  return std::make_unique<RemoteRendezvousManager>(std::move(task), workers);
+}
+
+}  // namespace millrace

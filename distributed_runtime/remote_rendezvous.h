@@ -1,0 +1,24 @@
+// The rendezvous of steps that run in several tasks at once.
+#ifndef DISTRIBUTED_RUNTIME_REMOTE_RENDEZVOUS_H_
+#define DISTRIBUTED_RUNTIME_REMOTE_RENDEZVOUS_H_
+
+#include <memory>
+#include <string>
+
+#include "session/rendezvous_manager.h"
+#include "session/worker_cache.h"
+
+namespace millrace {
+
+// For the task "/job:J/replica:R/task:T". A receive whose source device is in another task asks
+// that task's worker for the value (InvalidArgument if the cluster has no such task); one whose
+// source and destination are the same device, or whose source is in this task, is served here.
+// An abort and a cancellation end the requests under way: the receiver gets the abort's status,
+// or Cancelled "RecvAsync is cancelled", marked as derived.
+// `workers` must outlive the manager and all its rendezvous.
+std::unique_ptr<RendezvousManager> NewRemoteRendezvousManager(std::string task,
+                                                              WorkerCache* workers);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_REMOTE_RENDEZVOUS_H_

@@ -1,0 +1,220 @@
+// While loops as TensorFlow 1 writes them: Enter, Merge, LoopCond, Switch, NextIteration, Exit.
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/errors.h"
+#include "executor/executor.h"
+#include "executor/test_graph.h"
+#include "gtest/gtest.h"
+#include "rendezvous/rendezvous.h"
+
+namespace millrace {
+namespace {
+
+using test::TestGraph;
+
+class WhileLoopTest : public testing::TestWithParam<int> {
+ protected:
+  struct Loop {
+    Node* merge = nullptr;
+    Node* body_input = nullptr;  // the Switch; output 1 goes into the body
+    Node* exit = nullptr;
+  };
+
+  Node* Value(float v) { return t_.Add("Value", {}, TestGraph::Attr("value", v)); }
+
+  Node* Enter(Node* src, int output, const std::string& frame, bool constant, int parallel) {
+    AttrMap attrs = TestGraph::Attr("T", kFloat);
+    attrs.Set("frame_name", frame);
+    attrs.Set("is_constant", constant);
+    attrs.Set("parallel_iterations", parallel);
+    Node* enter = t_.Add("Enter", {}, attrs);
+    t_.Connect(src, output, enter, 0);
+    return enter;
+  }
+
+  // x = start; while (x < limit) x = body(x); the value of the exit is x.
+  Loop AddLoop(Node* start, int start_output, float limit, const std::string& frame, int parallel,
+               const std::function<Node*(Node* x, int output)>& body) {
+    Node* limit_in = Enter(Value(limit), 0, frame, true, parallel);
+    Node* x_in = Enter(start, start_output, frame, false, parallel);
+    Loop loop;
+    AttrMap merge = TestGraph::Attr("T", kFloat);
+    merge.Set("N", int64_t{2});
+    loop.merge = t_.Add("Merge", {}, merge);
+    t_.Connect(x_in, 0, loop.merge, 0);
+    Node* cond = t_.Add("LoopCond", {t_.Add("Below", {loop.merge, limit_in})});
+    loop.body_input = t_.Add("Switch", {loop.merge, cond}, TestGraph::Attr("T", kFloat));
+    loop.exit = t_.Add("Exit", {loop.body_input}, TestGraph::Attr("T", kFloat));
+    Node* next = t_.Add("NextIteration", {body(loop.body_input, 1)}, TestGraph::Attr("T", kFloat));
+    t_.Connect(next, 0, loop.merge, 1);
+    return loop;
+  }
+  Node* AddOne(Node* x, int output) {
+    Node* node = t_.Add("InPlace");
+    t_.Connect(x, output, node, 0);
+    return node;
+  }
+
+  Status RunStep(const Tensor& arg = Tensor()) {
+    auto rendezvous = NewLocalRendezvous();
+    CancellationManager cancellation;
+    StepEnv env;
+    env.rendezvous = rendezvous.get();
+    env.cancellation = &cancellation;
+    Tensor args_of_call[] = {arg};
+    env.call_args = args_of_call;
+    ExecutorArgs args;
+    args.env = &env;
+    args.pool = &pool_;
+    return Executor(compiled_.get()).Run(args);
+  }
+  void Compile() {
+    auto compiled = t_.Compile();
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    compiled_ = *std::move(compiled);
+  }
+
+  TestGraph t_;
+  ThreadPool pool_{"test", GetParam()};
+  std::unique_ptr<CompiledGraph> compiled_;
+};
+
+TEST_P(WhileLoopTest, ALoopRunsUntilItsConditionIsFalse) {
+  for (int parallel : {1, 2, 10}) {
+    SCOPED_TRACE(parallel);
+    const int index = parallel == 10 ? 0 : parallel;
+    Loop loop = AddLoop(Value(0), 0, 100, "loop" + std::to_string(parallel), parallel,
+                        [this](Node* x, int output) { return AddOne(x, output); });
+    t_.Add("Keep", {loop.exit}, TestGraph::Attr("index", index));
+  }
+  Compile();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(t_.kept[i].scalar<float>(), 100);
+  EXPECT_EQ(t_.kept_runs, 9);
+}
+
+TEST_P(WhileLoopTest, ALoopThatIsOverAtOnceGivesItsStart) {
+  Loop loop = AddLoop(Value(5), 0, 3, "loop", 10,
+                      [this](Node* x, int output) { return AddOne(x, output); });
+  t_.Add("Keep", {loop.exit});
+  Compile();
+  ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(t_.kept[0].scalar<float>(), 5);
+}
+
+TEST_P(WhileLoopTest, ABodyMayWaitForOtherThreads) {
+  Loop loop = AddLoop(Value(0), 0, 50, "loop", 4, [this](Node* x, int output) {
+    return t_.Add("Later", {t_.Add("Now", {AddOne(x, output)})});
+  });
+  t_.Add("Keep", {loop.exit});
+  Compile();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(t_.kept[0].scalar<float>(), 50);
+}
+
+TEST_P(WhileLoopTest, LoopsNest) {
+  // Every outer iteration adds one, then counts up to 10 in an inner loop, then goes on with
+  // the sum of the two: 0 -> 11 -> 22 -> 33 -> 44.
+  Loop outer = AddLoop(Value(0), 0, 40, "outer", 10, [this](Node* x, int output) {
+    Node* plus_one = AddOne(x, output);
+    // The inner limit enters the outer frame first.
+    Node* zero = Enter(Value(0), 0, "outer", true, 10);
+    Node* ten = Enter(Value(10), 0, "outer", true, 10);
+    Node* ten_in = Enter(ten, 0, "inner", true, 10);
+    Node* zero_in = Enter(zero, 0, "inner", false, 10);
+    AttrMap merge_attrs = TestGraph::Attr("T", kFloat);
+    merge_attrs.Set("N", int64_t{2});
+    Node* merge = t_.Add("Merge", {}, merge_attrs);
+    t_.Connect(zero_in, 0, merge, 0);
+    Node* cond = t_.Add("LoopCond", {t_.Add("Below", {merge, ten_in})});
+    Node* branch = t_.Add("Switch", {merge, cond}, TestGraph::Attr("T", kFloat));
+    Node* exit = t_.Add("Exit", {branch}, TestGraph::Attr("T", kFloat));
+    Node* next = t_.Add("NextIteration", {AddOne(branch, 1)}, TestGraph::Attr("T", kFloat));
+    t_.Connect(next, 0, merge, 1);
+    Node* sum = t_.Add("Sum", {plus_one, exit}, TestGraph::Attr("expensive", true));
+    return t_.Add("Sum", {sum, t_.Add("Sum", {Enter(Value(0), 0, "outer", true, 10), zero})});
+  });
+  t_.Add("Keep", {outer.exit});
+  Compile();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(t_.kept[0].scalar<float>(), 44);
+}
+
+TEST_P(WhileLoopTest, ALoopInABranchThatIsNotTakenIsDeadAndTheStepEnds) {
+  AttrMap arg = TestGraph::Attr("T", kBool);
+  arg.Set("index", int64_t{0});
+  Node* branch =
+      t_.Add("Switch", {Value(1), t_.Add("_Arg", {}, arg)}, TestGraph::Attr("T", kFloat));
+  Loop loop =
+      AddLoop(branch, 1, 20, "loop", 10, [this](Node* x, int output) { return AddOne(x, output); });
+  AttrMap merge = TestGraph::Attr("T", kFloat);
+  merge.Set("N", int64_t{2});
+  Node* result = t_.Add("Merge", {}, merge);
+  t_.Connect(branch, 0, result, 0);
+  t_.Connect(loop.exit, 0, result, 1);
+  t_.Add("Keep", {result});
+  t_.Add("Keep", {loop.exit}, TestGraph::Attr("index", 1));
+  Compile();
+  for (int i = 0; i < 3; ++i) {
+    t_.kept[1] = Tensor();
+    ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(false)).ok());
+    EXPECT_EQ(t_.kept[0].scalar<float>(), 1);
+    EXPECT_FALSE(t_.kept[1].IsInitialized());
+    ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(true)).ok());
+    EXPECT_EQ(t_.kept[0].scalar<float>(), 20);
+    EXPECT_EQ(t_.kept[1].scalar<float>(), 20);
+  }
+}
+
+TEST_P(WhileLoopTest, EveryIterationSendsAndReceivesUnderItsOwnKey) {
+  Loop loop = AddLoop(Value(0), 0, 20, "loop", 10, [this](Node* x, int output) {
+    Node* sum = AddOne(x, output);
+    t_.Add("_Send", {sum}, TestGraph::Edge("e", false));
+    Node* received = t_.Add("_Recv", {}, TestGraph::Edge("e", true));
+    t_.Control(x, received);  // every receive runs in an iteration, as the partitioner sees to
+    return received;
+  });
+  t_.Add("Keep", {loop.exit});
+  Compile();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(t_.kept[0].scalar<float>(), 20);
+}
+
+TEST_P(WhileLoopTest, AnErrorInTheBodyEndsTheStepAndTheNextOneStartsClean) {
+  Loop loop = AddLoop(Value(0), 0, 20, "loop", 10, [this](Node* x, int output) {
+    Node* sum = AddOne(x, output);
+    Node* variable = Enter(Value(0), 0, "loop", true, 10);
+    Node* v = t_.AddNamed("v", "Variable");
+    t_.Control(variable, v);
+    return t_.Add("Sum", {sum, v});
+  });
+  t_.Add("Keep", {loop.exit});
+  Compile();
+  for (int i = 0; i < 2; ++i) {
+    {
+      MutexLock lock(&t_.variable_mu);
+      t_.variable = Tensor();
+    }
+    EXPECT_TRUE(errors::IsFailedPrecondition(RunStep()));
+    {
+      MutexLock lock(&t_.variable_mu);
+      t_.variable = Tensor::Scalar<float>(0);
+    }
+    ASSERT_TRUE(RunStep().ok());
+    EXPECT_EQ(t_.kept[0].scalar<float>(), 20);
+  }
+}
+
+TEST_P(WhileLoopTest, AnExitOutsideOfALoopIsRefused) {
+  t_.AddNamed("lost", "Exit", {Value(1)}, TestGraph::Attr("T", kFloat));
+  auto compiled = t_.Compile();
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_TRUE(errors::IsInvalidArgument(compiled.status()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, WhileLoopTest, testing::Values(0, 1, 2, 8));
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,150 @@
+// SaveV2, RestoreV2 and what belongs to them: the ops a Saver is made of.
+#include <cstdio>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "io/filesystem.h"
+#include "io/tensor_bundle.h"
+#include "kernels/kernel.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+Status CheckScalar(const Tensor& tensor, std::string_view what) {
+  if (tensor.num_elements() == 1) return OkStatus();
+  return errors::InvalidArgument(what, " should be a scalar, got shape ",
+                                 tensor.shape().DebugString());
+}
+
+// Inputs 1 and 2 of SaveV2 and RestoreV2: one name and one slice per tensor.
+Status CheckNames(const Tensor& names, const Tensor& slices, int count) {
+  if (names.rank() != 1 || slices.rank() != 1 || names.dim(0) != count || slices.dim(0) != count) {
+    return errors::InvalidArgument("tensor_names and shape_and_slices must have ", count,
+                                   " elements, got shapes ", names.shape().DebugString(), " and ",
+                                   slices.shape().DebugString());
+  }
+  return OkStatus();
+}
+
+class SaveKernel : public Kernel {
+ public:
+  explicit SaveKernel(KernelConstruction& c) : Kernel(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    constexpr int kFirst = 3;
+    const Tensor& prefix = ctx.input(0);
+    const Tensor& names = ctx.input(1);
+    const Tensor& slices = ctx.input(2);
+    MR_RETURN_IF_ERROR(CheckScalar(prefix, "prefix"));
+    const int count = ctx.num_inputs() - kFirst;
+    MR_RETURN_IF_ERROR(CheckNames(names, slices, count));
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
+                        BundleWriter::Create(PosixFileSystem(), prefix.scalar<std::string>()));
+    for (int i = 0; i < count; ++i) {
+      MR_RETURN_IF_ERROR(writer->Save(names.data<std::string>()[i], slices.data<std::string>()[i],
+                                      ctx.locked_input(kFirst + i)));
+    }
+    return writer->Finish();
+  }
+};
+
+class RestoreKernel : public Kernel {
+ public:
+  explicit RestoreKernel(KernelConstruction& c)
+      : Kernel(c), dtypes_(c.attr<std::vector<DataType>>("dtypes")) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& prefix = ctx.input(0);
+    const Tensor& names = ctx.input(1);
+    const Tensor& slices = ctx.input(2);
+    MR_RETURN_IF_ERROR(CheckScalar(prefix, "prefix"));
+    const int count = ctx.num_outputs();
+    MR_RETURN_IF_ERROR(CheckNames(names, slices, count));
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader,
+                        BundleReader::Open(PosixFileSystem(), prefix.scalar<std::string>()));
+    // Reading and checking of one tensor is independent of the others.
+    std::vector<Status> statuses(count);
+    constexpr double kNanosPerTensor = 50'000;
+    ctx.ParallelFor(count, kNanosPerTensor, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        StatusOr<Tensor> tensor = reader->Restore(names.data<std::string>()[i],
+                                                  slices.data<std::string>()[i], dtypes_[i]);
+        statuses[i] = tensor.status();
+        if (tensor.ok()) ctx.SetOutput(static_cast<int>(i), *std::move(tensor));
+      }
+    });
+    for (const Status& status : statuses) MR_RETURN_IF_ERROR(status);
+    return OkStatus();
+  }
+
+ private:
+  const std::vector<DataType> dtypes_;
+};
+
+class MergeCheckpointsKernel : public Kernel {
+ public:
+  explicit MergeCheckpointsKernel(KernelConstruction& c)
+      : Kernel(c),
+        delete_old_dirs_(c.attr<bool>("delete_old_dirs")),
+        allow_missing_files_(c.attrs().GetOr<bool>("allow_missing_files", false)) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& sources = ctx.input(0);
+    const Tensor& destination = ctx.input(1);
+    if (sources.rank() != 1) {
+      return errors::InvalidArgument("Input checkpoint_prefixes should be a vector, got shape ",
+                                     sources.shape().DebugString());
+    }
+    MR_RETURN_IF_ERROR(CheckScalar(destination, "destination_prefix"));
+    const auto flat = sources.flat<std::string>();
+    const std::vector<std::string> prefixes(flat.begin(), flat.end());
+    const std::string& merged = destination.scalar<std::string>();
+    FileSystem* const fs = PosixFileSystem();
+    MR_RETURN_IF_ERROR(MergeBundles(fs, prefixes, merged, allow_missing_files_));
+    if (!delete_old_dirs_) return OkStatus();
+    std::set<std::string_view> directories;
+    for (const std::string& prefix : prefixes) directories.insert(DirectoryName(prefix));
+    directories.erase(DirectoryName(merged));
+    directories.erase("");
+    // One that still holds other files stays.
+    for (const std::string_view directory : directories) {
+      fs->DeleteDirectory(std::string(directory)).IgnoreError();
+    }
+    return OkStatus();
+  }
+
+ private:
+  const bool delete_old_dirs_, allow_missing_files_;
+};
+
+class ShardedFilenameKernel : public Kernel {
+ public:
+  explicit ShardedFilenameKernel(KernelConstruction& c) : Kernel(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    for (int i = 0; i < 3; ++i) MR_RETURN_IF_ERROR(CheckScalar(ctx.input(i), "every input"));
+    char tail[64];
+    std::snprintf(tail, sizeof(tail), "-%05d-of-%05d", ctx.input(1).scalar<int32_t>(),
+                  ctx.input(2).scalar<int32_t>());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
+    out->data<std::string>()[0] = StrCat(ctx.input(0).scalar<std::string>(), tail);
+    return OkStatus();
+  }
+};
+
+}  // namespace
+
+void RegisterSaveRestoreKernels(KernelRegistry& registry) {
+  registry.Register(KernelDef("SaveV2"), MakeKernel<SaveKernel>);
+  registry.Register(KernelDef("RestoreV2"), MakeKernel<RestoreKernel>);
+  registry.Register(KernelDef("MergeV2Checkpoints"), MakeKernel<MergeCheckpointsKernel>);
+  registry.Register(KernelDef("ShardedFilename"), MakeKernel<ShardedFilenameKernel>);
+}
+
+}  // namespace millrace
