@@ -162,23 +162,27 @@ pb::NodeDef* TestGraph::Fail(std::string_view name, std::string_view device) {
   return Add(name, "TestFail", {}, device);
 }
 
+void RegisterTestOpsAndKernels(OpRegistry& ops, KernelRegistry& kernels) {
+  MR_CHECK(RegisterAllOps(ops).ok());
+  MR_CHECK(RegisterOps(ops, kTestOps).ok());
+  RegisterControlFlowKernels(kernels);
+  RegisterSendRecvKernels(kernels);
+  Register<ConstKernel>(kernels, "Const");
+  Register<UnfedKernel>(kernels, "Placeholder");
+  Register<IdentityKernel>(kernels, "Identity");
+  Register<SumKernel>(kernels, "AddV2");
+  Register<CounterKernel>(kernels, "TestCounter");
+  Register<BlockKernel>(kernels, "TestBlock");
+  Register<FailKernel>(kernels, "TestFail");
+}
+
 std::string TestCluster::TaskName(int task) { return MakeTaskName("worker", task); }
 
 TestCluster::TestCluster(Options options)
     : inter_op_pool_("inter_op", options.num_threads),
       intra_op_pool_("intra_op", 0),
       rendezvous_(NewLocalRendezvousManager()) {
-  MR_CHECK(RegisterAllOps(ops_).ok());
-  MR_CHECK(RegisterOps(ops_, kTestOps).ok());
-  RegisterControlFlowKernels(kernels_);
-  RegisterSendRecvKernels(kernels_);
-  Register<ConstKernel>(kernels_, "Const");
-  Register<UnfedKernel>(kernels_, "Placeholder");
-  Register<IdentityKernel>(kernels_, "Identity");
-  Register<SumKernel>(kernels_, "AddV2");
-  Register<CounterKernel>(kernels_, "TestCounter");
-  Register<BlockKernel>(kernels_, "TestBlock");
-  Register<FailKernel>(kernels_, "TestFail");
+  RegisterTestOpsAndKernels(ops_, kernels_);
   for (int t = 0; t < options.num_tasks; ++t) {
     auto& task = *tasks_.emplace_back(std::make_unique<Task>());
     std::vector<uint64_t> incarnations;
@@ -222,7 +226,7 @@ std::unique_ptr<ClientSession> TestCluster::NewSession(const pb::GraphDef& graph
   return *std::move(session);
 }
 
-bool TestCluster::WaitUntilBlocked(int count) {
+bool WaitUntilOpsBlock(int count) {
   const Deadline deadline = DeadlineAfter(std::chrono::seconds(30));
   while (blocked != count) {
     if (SteadyClock::now() > deadline) return false;
@@ -230,5 +234,7 @@ bool TestCluster::WaitUntilBlocked(int count) {
   }
   return true;
 }
+
+bool TestCluster::WaitUntilBlocked(int count) { return WaitUntilOpsBlock(count); }
 
 }  // namespace millrace

@@ -47,6 +47,11 @@ class TestGraph {
   pb::GraphDef def_;
 };
 
+// All ops, those of TestGraph, and kernels for what TestGraph adds. The registries must be empty.
+void RegisterTestOpsAndKernels(OpRegistry& ops, KernelRegistry& kernels);
+// How many blocked ops there are in this process right now; false if not `count` within 30 s.
+bool WaitUntilOpsBlock(int count);
+
 class TestCluster {
  public:
   struct Options {
