@@ -1,0 +1,274 @@
+#include "distributed_runtime/task_server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "device/device_name.h"
+#include "distributed_runtime/gated_master.h"
+#include "distributed_runtime/grpc/client_pool.h"
+#include "distributed_runtime/grpc/control_service.h"
+#include "distributed_runtime/grpc/grpc_worker_cache.h"
+#include "distributed_runtime/grpc/master_service.h"
+#include "distributed_runtime/grpc/remote_master.h"
+#include "distributed_runtime/grpc/rpc_server.h"
+#include "distributed_runtime/grpc/worker_service.h"
+#include "distributed_runtime/remote_rendezvous.h"
+#include "session/local_worker.h"
+#include "session/master.h"
+#include "session/worker_env.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kScheme = "grpc://";
+
+int ThreadsOrCores(int asked) {
+  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// "localhost" is two addresses, of which one may be taken without the other: the usual one.
+std::string ListeningHost(const std::string& host) {
+  if (host == "localhost") return "127.0.0.1";
+  return host.find(':') != std::string::npos ? StrCat("[", host, "]") : host;
+}
+
+}  // namespace
+
+struct TaskServer::Impl {
+  enum class State { kNew, kStarted, kStopped };
+
+  // Constant after Create. Destroyed from the last to the first.
+  TaskServerOptions options;
+  std::string task;        // "/job:J/replica:0/task:T"
+  std::string configured;  // the address in the cluster
+  std::string host;
+  int64_t created_nanos = SteadyNanos();
+  std::vector<uint64_t> incarnations;  // of the devices
+
+  Mutex start_mu;  // serialises Start and Stop
+  mutable Mutex mu;
+  CondVar changed;
+  State state ABSL_GUARDED_BY(mu) = State::kNew;
+  bool shutdown_asked ABSL_GUARDED_BY(mu) = false;
+  std::string address ABSL_GUARDED_BY(mu);  // with the bound port
+
+  // Made by Start, gone after Stop; in the order in which they depend on each other.
+  struct Running {
+    std::unique_ptr<ThreadPool> intra_op_pool, inter_op_pool;
+    DeviceSet devices;
+    std::unique_ptr<GrpcWorkerCache> workers;
+    std::unique_ptr<RendezvousManager> rendezvous;
+    WorkerEnv env;
+    std::unique_ptr<LocalWorker> worker;
+    std::unique_ptr<Master> master;
+    std::shared_ptr<GatedMaster> gate;
+    std::unique_ptr<WorkerService> worker_service;
+    std::unique_ptr<MasterService> master_service;
+    std::unique_ptr<RpcServer> rpc;
+  };
+  std::unique_ptr<Running> running;  // guarded by start_mu
+
+  StatusOr<std::unique_ptr<DeviceSet>> MakeDevices(ThreadPool* intra_op_pool) const {
+    auto set = std::make_unique<DeviceSet>();
+    for (std::size_t i = 0; i < incarnations.size(); ++i) {
+      set->resources.push_back(std::make_unique<ResourceManager>());
+      set->devices.push_back(NewCpuDevice(StrCat(task, "/device:CPU:", i), incarnations[i],
+                                          intra_op_pool, set->resources.back().get()));
+    }
+    return set;
+  }
+
+  Status Compose(Running* r) {
+    const ServerOptions& server = options.server;
+    r->intra_op_pool =
+        std::make_unique<ThreadPool>("mr-intra", ThreadsOrCores(server.intra_op_threads));
+    r->inter_op_pool =
+        std::make_unique<ThreadPool>("mr-inter", ThreadsOrCores(server.inter_op_threads));
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSet> devices, MakeDevices(r->intra_op_pool.get()));
+    r->devices = std::move(*devices);
+    std::map<std::string, std::string> addresses;
+    for (const auto& [job, tasks] : server.cluster.jobs()) {
+      for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
+    }
+    r->workers =
+        std::make_unique<GrpcWorkerCache>(std::move(addresses), task, r->inter_op_pool.get());
+    r->rendezvous = NewRemoteRendezvousManager(task, r->workers.get());
+    r->env.task = task;
+    for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
+    r->env.ops = options.ops;
+    r->env.kernels = options.kernels;
+    r->env.inter_op_pool = r->inter_op_pool.get();
+    r->env.rendezvous = r->rendezvous.get();
+    r->env.workers = r->workers.get();
+    r->env.make_session_devices = [this, pool = r->intra_op_pool.get()] {
+      return MakeDevices(pool);
+    };
+    r->worker = std::make_unique<LocalWorker>(r->env);
+    r->workers->SetOwnWorker(r->worker.get());
+    r->master = std::make_unique<Master>(MasterEnv{&r->env, options.default_session_config});
+    return OkStatus();
+  }
+
+  void AddServices(Running* r) {
+    r->rpc = std::make_unique<RpcServer>(r->inter_op_pool.get());
+    r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get());
+    r->worker_service->AddMethods(r->rpc.get());
+    r->master_service = std::make_unique<MasterService>(r->master.get());
+    r->master_service->AddMethods(r->rpc.get());
+    std::function<void(const std::string&)> shutdown;
+    if (options.server.accept_shutdown) {
+      shutdown = [this](const std::string& reason) {
+        MR_LOG(kInfo, task, " was told to end", reason.empty() ? "" : ": ", reason);
+        MutexLock lock(&mu);
+        shutdown_asked = true;
+        changed.SignalAll();
+      };
+    }
+    AddControlMethods(
+        r->rpc.get(),
+        [this, r](pb::ControlStatusResponse* status) {
+          status->set_task(task);
+          {
+            MutexLock lock(&mu);
+            status->set_address(address);
+          }
+          status->set_process_id(getpid());
+          status->set_uptime_seconds(static_cast<double>(SteadyNanos() - created_nanos) * 1e-9);
+          for (const Device* device : r->env.devices) status->add_device(device->name());
+        },
+        std::move(shutdown));
+  }
+
+  void TearDown(Deadline grace) {
+    Running* const r = running.get();
+    if (r->gate != nullptr) WithdrawMaster(address_now());
+    // Calls that came over the wire and those from within the process end side by side.
+    std::thread gate_closer([r, grace] {
+      if (r->gate != nullptr) r->gate->Close(grace);
+    });
+    if (r->rpc != nullptr) r->rpc->Shutdown(grace);
+    gate_closer.join();
+    r->master = nullptr;
+    r->rendezvous->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
+    r->worker = nullptr;
+    r->workers = nullptr;  // waits for the answers of peers
+    running = nullptr;
+  }
+
+  std::string address_now() const {
+    MutexLock lock(&mu);
+    return address;
+  }
+};
+
+TaskServer::TaskServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+TaskServer::~TaskServer() { (void)Stop(SteadyClock::now()); }
+
+StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions& options) {
+  const ServerOptions& server = options.server;
+  auto impl = std::make_unique<Impl>();
+  MR_ASSIGN_OR_RETURN(impl->configured, server.cluster.Address(server.job_name, server.task_index));
+  int port = 0;
+  MR_RETURN_IF_ERROR(SplitAddress(impl->configured, &impl->host, &port));
+  if (!IsLoopbackHost(impl->host) && !server.insecure) {
+    return errors::FailedPrecondition(
+        "the address ", impl->configured, " of /job:", server.job_name, "/task:", server.task_index,
+        " is not loopback: the transport is not encrypted and every client may "
+        "run any op; ask for it (--insecure) if only trusted hosts reach it");
+  }
+  if (server.num_cpu_devices < 1) {
+    return errors::InvalidArgument("a task needs at least one CPU device, not ",
+                                   server.num_cpu_devices);
+  }
+  impl->options = options;
+  impl->task = MakeTaskName(server.job_name, server.task_index);
+  impl->address = impl->configured;
+  for (int i = 0; i < server.num_cpu_devices; ++i) impl->incarnations.push_back(RandomId());
+  return std::unique_ptr<TaskServer>(new TaskServer(std::move(impl)));
+}
+
+Status TaskServer::Start() {
+  MutexLock start_lock(&impl_->start_mu);
+  {
+    MutexLock lock(&impl_->mu);
+    if (impl_->state == Impl::State::kStarted) return OkStatus();
+    if (impl_->state == Impl::State::kStopped) {
+      return errors::FailedPrecondition("Server has stopped.");
+    }
+  }
+  impl_->running = std::make_unique<Impl::Running>();
+  Impl::Running* const r = impl_->running.get();
+  MR_RETURN_IF_ERROR(impl_->Compose(r));
+  impl_->AddServices(r);
+  std::string host;
+  int configured_port = 0;
+  MR_RETURN_IF_ERROR(SplitAddress(impl_->configured, &host, &configured_port));
+  const StatusOr<int> port = r->rpc->Start(StrCat(ListeningHost(host), ":", configured_port));
+  if (!port.ok()) {
+    impl_->TearDown(SteadyClock::now());
+    return Annotate(port.status(), StrCat(" (", impl_->task, ")"));
+  }
+  const std::string address =
+      StrCat(impl_->configured.substr(0, impl_->configured.rfind(':') + 1), *port);
+  r->gate = std::make_shared<GatedMaster>(r->master.get(), StrCat(kScheme, address));
+  PublishMaster(address, r->gate);
+  MutexLock lock(&impl_->mu);
+  impl_->address = address;
+  impl_->state = Impl::State::kStarted;
+  return OkStatus();
+}
+
+Status TaskServer::Stop(Deadline grace) {
+  MutexLock start_lock(&impl_->start_mu);
+  if (impl_->running != nullptr) impl_->TearDown(grace);
+  MutexLock lock(&impl_->mu);
+  impl_->state = Impl::State::kStopped;
+  impl_->changed.SignalAll();
+  return OkStatus();
+}
+
+bool TaskServer::WaitForShutdown(Deadline deadline) {
+  MutexLock lock(&impl_->mu);
+  while (impl_->state != Impl::State::kStopped && !impl_->shutdown_asked) {
+    if (deadline == kNoDeadline) {
+      impl_->changed.Wait(&impl_->mu);
+    } else if (!impl_->changed.WaitUntil(&impl_->mu, deadline)) {
+      return impl_->state == Impl::State::kStopped || impl_->shutdown_asked;
+    }
+  }
+  return true;
+}
+
+std::string TaskServer::address() const { return impl_->address_now(); }
+std::string TaskServer::target() const { return StrCat(kScheme, address()); }
+
+StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target) {
+  const std::string_view text = target;
+  if (!text.starts_with(kScheme)) {
+    return errors::InvalidArgument("session target '", target,
+                                   "' is not of the form grpc://host:port");
+  }
+  const std::string address(text.substr(kScheme.size()));
+  std::string host;
+  int port = 0;
+  MR_RETURN_IF_ERROR(SplitAddress(address, &host, &port));
+  if (auto here = FindPublishedMaster(address)) return here;
+  return std::shared_ptr<MasterInterface>(NewGrpcRemoteMaster(address, ClientPool()));
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// One task of a cluster in this process: devices, worker, master and the services around them.
+#ifndef DISTRIBUTED_RUNTIME_TASK_SERVER_H_
+#define DISTRIBUTED_RUNTIME_TASK_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "base/notification.h"
+#include "kernels/kernel_registry.h"
+#include "millrace/cluster.h"
+#include "millrace/server.h"
+#include "millrace/status.h"
+#include "ops/op_registry.h"
+#include "proto/config.pb.h"
+#include "session/master_interface.h"
+
+namespace millrace {
+
+struct TaskServerOptions {
+  ServerOptions server;
+  // What the composer has registered; must outlive the server.
+  const OpRegistry* ops = nullptr;
+  const KernelRegistry* kernels = nullptr;
+  pb::ConfigProto default_session_config;  // merged over that of every session
+};
+
+// What millrace::Server is made of; see there for what each function promises. Thread-safe.
+class TaskServer {
+ public:
+  static StatusOr<std::unique_ptr<TaskServer>> Create(const TaskServerOptions& options);
+  ~TaskServer();
+
+  Status Start();
+  Status Stop(Deadline grace);
+  // False if the deadline passed first.
+  bool WaitForShutdown(Deadline deadline);
+  std::string target() const;
+  std::string address() const;
+
+ private:
+  struct Impl;
+  explicit TaskServer(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+// The master at "grpc://host:port": that of a server in this process, called directly, or a
+// stub that connects at its first call. InvalidArgument for any other text.
+StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_TASK_SERVER_H_
