@@ -1,0 +1,16 @@
+// Every op and kernel of the engine.
+#ifndef RUNTIME_REGISTRIES_H_
+#define RUNTIME_REGISTRIES_H_
+
+#include "kernels/kernel_registry.h"
+#include "ops/op_registry.h"
+
+namespace millrace {
+
+// Filled at the first call, constant afterwards, never destroyed. Thread-safe.
+const OpRegistry& AllOps();
+const KernelRegistry& AllKernels();
+
+}  // namespace millrace
+
+#endif  // RUNTIME_REGISTRIES_H_

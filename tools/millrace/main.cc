@@ -1,0 +1,26 @@
+// The `millrace` command: one subcommand per task that people have.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "tools/millrace/server_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Millrace: dataflow graphs on one or many machines.", "millrace");
+  app.require_subcommand(1);
+  std::function<int()> chosen;
+  millrace::AddServerCommand(&app, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      std::fprintf(stderr, "millrace: unknown subcommand '%s' (see millrace --help)\n", argv[1]);
+      return 2;
+    }
+    std::fprintf(stderr, "millrace: %s (see millrace --help)\n", error.what());
+    return 2;
+  }
+  return chosen();
+}

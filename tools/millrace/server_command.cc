@@ -1,0 +1,124 @@
+#include "tools/millrace/server_command.h"
+
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "millrace/server.h"
+#include "tools/millrace/tf_config.h"
+
+namespace millrace {
+namespace {
+
+struct Flags {
+  std::string cluster_spec;
+  std::string job_name;
+  int task_id = -1;
+  int cpus = 1;
+  bool insecure = false;
+};
+
+// What the flags say, and where they are silent TF_CONFIG.
+StatusOr<ServerOptions> ToOptions(const Flags& flags) {
+  ServerOptions options;
+  TfConfig environment;
+  const char* text = std::getenv("TF_CONFIG");
+  const bool complete =
+      !flags.cluster_spec.empty() && !flags.job_name.empty() && flags.task_id >= 0;
+  if (!complete && text != nullptr && *text != '\0') {
+    MR_ASSIGN_OR_RETURN(environment, ParseTfConfig(text));
+  }
+  if (!flags.cluster_spec.empty()) {
+    MR_ASSIGN_OR_RETURN(options.cluster, ClusterSpec::Parse(flags.cluster_spec));
+  } else {
+    options.cluster = environment.cluster;
+  }
+  if (options.cluster.jobs().empty()) {
+    return errors::InvalidArgument(
+        "no cluster given: use --cluster_spec='ps|host:port,worker|host:port;host:port' or "
+        "TF_CONFIG");
+  }
+  const auto& jobs = options.cluster.jobs();
+  if (!flags.job_name.empty()) {
+    options.job_name = flags.job_name;
+  } else if (environment.job_name.has_value()) {
+    options.job_name = *environment.job_name;
+  } else if (jobs.size() == 1) {
+    options.job_name = jobs.begin()->first;
+  } else {
+    return errors::InvalidArgument("which of the jobs this is was not given: use --job_name");
+  }
+  if (flags.task_id >= 0) {
+    options.task_index = flags.task_id;
+  } else if (environment.task_index.has_value()) {
+    options.task_index = *environment.task_index;
+  } else if (options.cluster.num_tasks(options.job_name) == 1) {
+    options.task_index = jobs.find(options.job_name)->second.begin()->first;
+  } else {
+    return errors::InvalidArgument("which task of job '", options.job_name,
+                                   "' this is was not given: use --task_id");
+  }
+  options.num_cpu_devices = flags.cpus;
+  options.insecure = flags.insecure;
+  return options;
+}
+
+Status Serve(const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(const ServerOptions options, ToOptions(flags));
+  // Signals are taken by this thread alone; the server's threads inherit the mask.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
+  MR_RETURN_IF_ERROR(server->Start());
+  if (options.insecure) {
+    MR_LOG(kWarning, "--insecure: whoever reaches ", server->address(),
+           " may run any op here; nothing is encrypted");
+  }
+  MR_LOG(kInfo, "listening on ", server->address());
+  int number = 0;
+  sigwait(&signals, &number);
+  MR_LOG(kInfo, "stopping");
+  // A second signal ends the process at once.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  return server->Stop();
+}
+
+}  // namespace
+
+void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app->add_subcommand("server", "run one task of a cluster until it is killed");
+  command->add_option("--cluster_spec", flags->cluster_spec,
+                      "jobs and addresses: 'ps|h:p;h:p,worker|h:p' (default: from TF_CONFIG)");
+  command->add_option("--job_name", flags->job_name, "job of this task (default: from TF_CONFIG)");
+  command
+      ->add_option("--task_id,--task_index", flags->task_id,
+                   "number of this task in its job (default: from TF_CONFIG)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--cpus", flags->cpus, "CPU devices of this task")->capture_default_str();
+  command->add_flag("--insecure", flags->insecure,
+                    "allow an address that is not loopback: not encrypted, open to every client");
+  command->callback([flags, chosen] {
+    *chosen = [flags] {
+      const Status status = Serve(*flags);
+      if (status.ok()) return 0;
+      std::fprintf(stderr, "millrace server: %s\n", std::string(Message(status)).c_str());
+      return 1;
+    };
+  });
+}
+
+}  // namespace millrace

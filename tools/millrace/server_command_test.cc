@@ -1,0 +1,138 @@
+// Runs the program itself: what people and scripts see.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+struct Process {
+  pid_t pid = -1;
+  int output = -1;  // stdout and stderr
+};
+
+Process Spawn(const std::vector<std::string>& arguments, const std::string& tf_config = "") {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  Process process;
+  process.output = ends[0];
+  process.pid = fork();
+  if (process.pid == 0) {
+    dup2(ends[1], 1);
+    dup2(ends[1], 2);
+    close(ends[0]);
+    if (tf_config.empty()) {
+      unsetenv("TF_CONFIG");
+    } else {
+      setenv("TF_CONFIG", tf_config.c_str(), 1);
+    }
+    std::vector<char*> argv = {const_cast<char*>("millrace")};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv("tools/millrace", argv.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  return process;
+}
+
+// Everything written until the process ends, and its exit code.
+std::string Finish(const Process& process, int* code) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(process.output, buffer, sizeof(buffer))) > 0;) text.append(buffer, n);
+  close(process.output);
+  int status = 0;
+  EXPECT_EQ(waitpid(process.pid, &status, 0), process.pid);
+  *code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return text;
+}
+
+struct Listener {
+  Listener() : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd, 1), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port = ntohs(address.sin_port);
+  }
+  ~Listener() { close(fd); }
+  int fd, port;
+};
+
+void ExpectOneLine(const std::vector<std::string>& arguments, int code, const std::string& part,
+                   const std::string& tf_config = "") {
+  int exit_code = 0;
+  const std::string text = Finish(Spawn(arguments, tf_config), &exit_code);
+  EXPECT_EQ(exit_code, code) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(ServerCommand, RefusesBadInputInOneLine) {
+  ExpectOneLine({"server", "--no_such_flag=1"}, 2, "no_such_flag");
+  ExpectOneLine({"serve"}, 2, "serve");
+  ExpectOneLine({"server", "--task_id=x"}, 2, "x");
+  ExpectOneLine({"server"}, 1, "--cluster_spec");
+  ExpectOneLine({"server", "--cluster_spec=ps"}, 1, "ps");
+  ExpectOneLine({"server", "--cluster_spec=ps|nohost"}, 1, "nohost");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000,worker|127.0.0.1:7000"}, 1,
+                "127.0.0.1:7000");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--job_name=ps", "--task_id=1"}, 1,
+                "Task 1");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--job_name=chief"}, 1, "chief");
+  ExpectOneLine({"server", "--cluster_spec=ps|192.0.2.1:7000"}, 1, "--insecure");
+  ExpectOneLine({"server"}, 1, "TF_CONFIG", "{");
+}
+
+TEST(ServerCommand, NamesAPortThatIsTaken) {
+  const Listener taken;
+  const std::string address = StrCat("127.0.0.1:", taken.port);
+  ExpectOneLine({"server", StrCat("--cluster_spec=worker|", address)}, 1, address);
+}
+
+TEST(ServerCommand, HelpsOnRequest) {
+  int code = -1;
+  EXPECT_NE(Finish(Spawn({"--help"}), &code).find("server"), std::string::npos);
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(Finish(Spawn({"server", "--help"}), &code).find("--cluster_spec"), std::string::npos);
+  EXPECT_EQ(code, 0);
+}
+
+TEST(ServerCommand, RunsUntilASignalEndsItCleanly) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Process process = Spawn(
+        {"server"}, R"({"cluster": {"worker": ["127.0.0.1:0"]}, "task": {"type": "worker"}})");
+    // It says when it listens.
+    std::string text;
+    char byte;
+    while (text.find("listening on 127.0.0.1:") == std::string::npos &&
+           read(process.output, &byte, 1) == 1) {
+      text.push_back(byte);
+    }
+    EXPECT_NE(text.find("listening"), std::string::npos) << text;
+    kill(process.pid, signal);
+    int code = -1;
+    text += Finish(process, &code);
+    EXPECT_EQ(code, 0) << text;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
