@@ -93,9 +93,12 @@ void Step::PartDone(int part, Status status) {
                          " tensors where ", parts_[part].args.recv_keys.size(), " were asked for");
   }
   if (!status.ok()) {
-    const bool root = !IsDerived(status);
+    bool root;
     {
       MutexLock lock(&mu_);
+      // A call that was cancelled because of another part does not always say so itself.
+      if (stopped_ && errors::IsCancelled(status)) status = MarkDerived(std::move(status));
+      root = !IsDerived(status);
       errors_.emplace_back(part, status);
     }
     // This part is still pending, so the step is alive.

@@ -29,7 +29,9 @@ Status SummarizeErrors(std::span<const TaskError> errors) {
   for (const TaskError& error : errors) {
     if (IsDerived(error.status)) continue;
     const bool repeated = std::any_of(roots.begin(), roots.end(), [&](const TaskError* seen) {
-      return seen->status.message() == error.status.message();
+      // A task that cannot be reached is noticed by its master and by its peers.
+      return seen->status.message() == error.status.message() ||
+             (errors::IsUnavailable(seen->status) && errors::IsUnavailable(error.status));
     });
     if (!repeated) roots.push_back(&error);
   }

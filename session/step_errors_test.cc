@@ -55,6 +55,14 @@ TEST(SummarizeErrors, TheSameErrorOfTwoTasksIsOneError) {
   EXPECT_EQ(Message(SummarizeErrors(errors)), "From /job:worker/replica:0/task:1:\nsame");
 }
 
+TEST(SummarizeErrors, ATaskThatIsGoneIsOneErrorWhoeverNoticesIt) {
+  const std::vector<TaskError> errors = {{kPs, errors::Unavailable("Socket closed")},
+                                         {kWorker, errors::Unavailable("failed to connect")}};
+  const Status status = SummarizeErrors(errors);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Message(status), "From /job:ps/replica:0/task:0:\nSocket closed");
+}
+
 TEST(SummarizeErrors, PayloadsOfTheRootStay) {
   Status gone = errors::Aborted("gone");
   gone.SetPayload(kWorkerRestartedPayload, absl::Cord());
