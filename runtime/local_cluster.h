@@ -1,0 +1,28 @@
+// What a session with target "" runs on: a cluster of one task within this process.
+#ifndef RUNTIME_LOCAL_CLUSTER_H_
+#define RUNTIME_LOCAL_CLUSTER_H_
+
+#include <memory>
+#include <string>
+
+#include "millrace/status.h"
+#include "proto/config.pb.h"
+#include "session/master_interface.h"
+
+namespace millrace {
+
+// The master of a new task /job:localhost/replica:0/task:0 with devices and state of its own.
+// Of `config`: device_count["CPU"] (default 1), inter_op_parallelism_threads (0: one per core;
+// negative: everything runs in the caller's thread), intra_op_parallelism_threads (0: one per
+// core). Threads are those of the process: clusters that ask for the same number share them.
+// InvalidArgument for numbers that make no sense. The cluster lives as long as the pointer.
+StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config);
+
+// The master that a session's target names: "" is a new local cluster, "grpc://host:port" a
+// server. InvalidArgument for any other text.
+StatusOr<std::shared_ptr<MasterInterface>> ConnectTarget(const std::string& target,
+                                                         const pb::ConfigProto& config);
+
+}  // namespace millrace
+
+#endif  // RUNTIME_LOCAL_CLUSTER_H_
