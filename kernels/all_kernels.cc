@@ -6,6 +6,36 @@
 namespace millrace {
 
 void RegisterAllKernels(KernelRegistry& registry) {
+  RegisterElementwiseUnaryKernels(registry);
+  RegisterElementwiseFunctionKernels(registry);
+  RegisterElementwiseBinaryKernels(registry);
+  RegisterElementwiseDivisionKernels(registry);
+  RegisterElementwiseCompareKernels(registry);
+  RegisterCastKernels(registry);
+  RegisterAddNKernels(registry);
+  RegisterSelectKernels(registry);
+
+  RegisterReductionKernels(registry);
+  RegisterArgReduceKernels(registry);
+  RegisterScanKernels(registry);
+  RegisterSegmentKernels(registry);
+
+  RegisterConstantKernels(registry);
+  RegisterIdentityKernels(registry);
+  RegisterShapeKernels(registry);
+  RegisterSequenceKernels(registry);
+
+  RegisterConcatSplitKernels(registry);
+  RegisterSliceKernels(registry);
+  RegisterLayoutKernels(registry);
+  RegisterGatherKernels(registry);
+  RegisterScatterKernels(registry);
+
+  RegisterRandomKernels(registry);
+  RegisterStatelessRandomKernels(registry);
+  RegisterLoggingKernels(registry);
+  RegisterStringKernels(registry);
+
   RegisterMatMulKernels(registry);
   RegisterBiasKernels(registry);
   RegisterActivationKernels(registry);

@@ -7,6 +7,41 @@
 
 namespace millrace {
 
+// Mathematics, elementwise.
+void RegisterElementwiseUnaryKernels(KernelRegistry& registry);
+void RegisterElementwiseFunctionKernels(KernelRegistry& registry);
+void RegisterElementwiseBinaryKernels(KernelRegistry& registry);
+void RegisterElementwiseDivisionKernels(KernelRegistry& registry);
+void RegisterElementwiseCompareKernels(KernelRegistry& registry);
+void RegisterCastKernels(KernelRegistry& registry);
+void RegisterAddNKernels(KernelRegistry& registry);
+void RegisterSelectKernels(KernelRegistry& registry);
+
+// Mathematics along axes.
+void RegisterReductionKernels(KernelRegistry& registry);
+void RegisterArgReduceKernels(KernelRegistry& registry);
+void RegisterScanKernels(KernelRegistry& registry);
+void RegisterSegmentKernels(KernelRegistry& registry);
+
+// Values and shapes.
+void RegisterConstantKernels(KernelRegistry& registry);
+void RegisterIdentityKernels(KernelRegistry& registry);
+void RegisterShapeKernels(KernelRegistry& registry);
+void RegisterSequenceKernels(KernelRegistry& registry);
+
+// Moving elements.
+void RegisterConcatSplitKernels(KernelRegistry& registry);
+void RegisterSliceKernels(KernelRegistry& registry);
+void RegisterLayoutKernels(KernelRegistry& registry);
+void RegisterGatherKernels(KernelRegistry& registry);
+void RegisterScatterKernels(KernelRegistry& registry);
+
+// Random numbers, messages, text.
+void RegisterRandomKernels(KernelRegistry& registry);
+void RegisterStatelessRandomKernels(KernelRegistry& registry);
+void RegisterLoggingKernels(KernelRegistry& registry);
+void RegisterStringKernels(KernelRegistry& registry);
+
 // Layers of networks.
 void RegisterMatMulKernels(KernelRegistry& registry);
 void RegisterBiasKernels(KernelRegistry& registry);

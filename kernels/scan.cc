@@ -1,0 +1,73 @@
+// Running sums and products along an axis.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/all_kernels.h"
+#include "kernels/dtype_dispatch.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_util.h"
+
+namespace millrace {
+namespace {
+
+template <bool kProduct, typename T>
+class ScanKernel : public Kernel {
+ public:
+  explicit ScanKernel(KernelConstruction& c)
+      : Kernel(c),
+        exclusive_(c.attrs().GetOr<bool>("exclusive", false)),
+        reverse_(c.attrs().GetOr<bool>("reverse", false)) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(1), "axis"));
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected scan axis"));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    int64_t outer = 1, inner = 1;
+    const int64_t size = in.dim(axis);
+    for (int i = 0; i < axis; ++i) outer *= in.dim(i);
+    for (int i = axis + 1; i < in.rank(); ++i) inner *= in.dim(i);
+    const T* src = in.data<T>();
+    T* dst = out->data<T>();
+    ctx.ParallelFor(outer * inner, static_cast<double>(size), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        ScanLine(src, dst, i / inner * size * inner + i % inner, size, inner);
+      }
+    });
+    return OkStatus();
+  }
+
+ private:
+  void ScanLine(const T* src, T* dst, int64_t at, int64_t size, int64_t step) const {
+    using C = ComputeType<T>;
+    C total = C(kProduct ? 1 : 0);
+    for (int64_t k = 0; k < size; ++k) {
+      const int64_t i = at + (reverse_ ? size - 1 - k : k) * step;
+      const C x = static_cast<C>(src[i]);
+      if (exclusive_) dst[i] = static_cast<T>(total);
+      if constexpr (std::is_integral_v<C>) {
+        const auto a = static_cast<uint64_t>(total), b = static_cast<uint64_t>(x);
+        total = static_cast<C>(kProduct ? a * b : a + b);  // wraps around
+      } else {
+        total = kProduct ? total * x : total + x;
+      }
+      if (!exclusive_) dst[i] = static_cast<T>(total);
+    }
+  }
+
+  const bool exclusive_, reverse_;
+};
+
+template <bool kProduct, typename... Ts>
+void RegisterScan(KernelRegistry& r, const char* op, TypeList<Ts...>) {
+  (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<ScanKernel<kProduct, Ts>>), ...);
+}
+
+}  // namespace
+
+void RegisterScanKernels(KernelRegistry& r) {
+  RegisterScan<false>(r, "Cumsum", NumberTypes());
+  RegisterScan<true>(r, "Cumprod", NumberTypes());
+}
+
+}  // namespace millrace
