@@ -40,6 +40,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterBiasKernels(registry);
   RegisterActivationKernels(registry);
   RegisterSoftmaxKernels(registry);
+  RegisterConvKernels(registry);
+  RegisterPoolKernels(registry);
+  RegisterTopKKernels(registry);
 
   RegisterStateKernels(registry);
   RegisterResourceVariableKernels(registry);

@@ -47,6 +47,9 @@ void RegisterMatMulKernels(KernelRegistry& registry);
 void RegisterBiasKernels(KernelRegistry& registry);
 void RegisterActivationKernels(KernelRegistry& registry);
 void RegisterSoftmaxKernels(KernelRegistry& registry);
+void RegisterConvKernels(KernelRegistry& registry);
+void RegisterPoolKernels(KernelRegistry& registry);
+void RegisterTopKKernels(KernelRegistry& registry);
 
 // Variables and their updates.
 void RegisterStateKernels(KernelRegistry& registry);
