@@ -174,9 +174,7 @@ void RegisterAccumulatorKernels(KernelRegistry& registry) {
                          "SparseAccumulatorTakeGradient"}) {
     add(op, MakeKernel<TakeGradientKernel>);
   }
-  for (const char* op : {"AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated"}) {
-    add(op, MakeKernel<NumAccumulatedKernel>);
-  }
+  add("AccumulatorNumAccumulated", MakeKernel<NumAccumulatedKernel>);
   for (const char* op : {"AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep"}) {
     add(op, MakeKernel<SetGlobalStepKernel>);
   }

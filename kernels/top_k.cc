@@ -26,17 +26,14 @@ StatusOr<int64_t> ReadK(const Tensor& k) {
   return value;
 }
 
-// TopK has k as an attribute, TopKV2 as an input. Of equal values the first comes first.
+// Of equal values the first comes first.
 class TopKKernel : public Kernel {
  public:
-  explicit TopKKernel(KernelConstruction& c) : Kernel(c), k_(c.attrs().GetOr<int64_t>("k", -1)) {}
+  explicit TopKKernel(KernelConstruction& c) : Kernel(c) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
-    int64_t k = k_;
-    if (num_inputs() > 1) {
-      MR_ASSIGN_OR_RETURN(k, ReadK(ctx.input(1)));
-    }
+    MR_ASSIGN_OR_RETURN(const int64_t k, ReadK(ctx.input(1)));
     if (input.rank() < 1) return errors::InvalidArgument("input must be >= 1-D, got a scalar");
     const int64_t columns = input.dim(input.rank() - 1);
     if (columns < k) {
@@ -74,22 +71,16 @@ class TopKKernel : public Kernel {
     DispatchType(TypeList<int16_t, int32_t, int64_t>(), indices->dtype(),
                  [&]<typename T>() { indices->data<T>()[i] = static_cast<T>(value); });
   }
-
-  const int64_t k_;
 };
 
 // True where fewer than k predictions are larger than the target's; ties all count as in.
 class InTopKKernel : public Kernel {
  public:
-  explicit InTopKKernel(KernelConstruction& c) : Kernel(c), k_(c.attrs().GetOr<int64_t>("k", -1)) {}
+  explicit InTopKKernel(KernelConstruction& c) : Kernel(c), k_(c.attr<int64_t>("k")) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& predictions = ctx.input(0);
     const Tensor& targets = ctx.input(1);
-    int64_t k = k_;
-    if (num_inputs() > 2) {
-      MR_ASSIGN_OR_RETURN(k, ReadK(ctx.input(2)));
-    }
     if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
       return errors::InvalidArgument("predictions must be 2-dimensional and targets a vector of ",
                                      "as many rows, got ", predictions.shape().DebugString(),
@@ -107,7 +98,7 @@ class InTopKKernel : public Kernel {
         usable = std::isfinite(row[j]);
         larger += row[j] > row[target];
       }
-      out->data<bool>()[r] = usable && larger < k;
+      out->data<bool>()[r] = usable && larger < k_;
     }
     return OkStatus();
   }
@@ -119,12 +110,9 @@ class InTopKKernel : public Kernel {
 }  // namespace
 
 void RegisterTopKKernels(KernelRegistry& registry) {
-  for (const char* op : {"TopK", "TopKV2"}) {
-    registry.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())), MakeKernel<TopKKernel>);
-  }
-  for (const char* op : {"InTopK", "InTopKV2"}) {
-    registry.Register(KernelDef(op), MakeKernel<InTopKKernel>);
-  }
+  registry.Register(KernelDef("TopKV2").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<TopKKernel>);
+  registry.Register(KernelDef("InTopK"), MakeKernel<InTopKKernel>);
 }
 
 }  // namespace millrace

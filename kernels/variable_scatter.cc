@@ -230,12 +230,14 @@ void RegisterVariableScatterKernels(KernelRegistry& registry) {
                             .Types("Tindices", {kInt32, kInt64}),
                         MakeKernel<ScatterKernel>);
     }
-    for (const char* update : {"Update", "Add", "Sub"}) {
+    for (const char* update : {"Update", "Add"}) {
       registry.Register(
           KernelDef(StrCat(prefix, "ScatterNd", update)).Types("Tindices", {kInt32, kInt64}),
           MakeKernel<ScatterNdKernel>);
     }
   }
+  registry.Register(KernelDef("ScatterNdSub").Types("Tindices", {kInt32, kInt64}),
+                    MakeKernel<ScatterNdKernel>);
 }
 
 }  // namespace millrace

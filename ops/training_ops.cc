@@ -7,12 +7,34 @@ namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
+    {"ApplyAdaMax",
+     "var: Ref(T), m: Ref(T), v: Ref(T), beta1_power: T, lr: T, beta1: T, beta2: T, epsilon: T, "
+     "grad: T",
+     "out: Ref(T)", "T: numbers; use_locking: bool = false", UnchangedShape},
+    {"ApplyAdadelta",
+     "var: Ref(T), accum: Ref(T), accum_update: Ref(T), lr: T, rho: T, epsilon: T, grad: T",
+     "out: Ref(T)", "T: numbers; use_locking: bool = false", UnchangedShape},
     {"ApplyAdagrad", "var: Ref(T), accum: Ref(T), lr: T, grad: T", "out: Ref(T)",
+     "T: numbers; use_locking: bool = false; update_slots: bool = true", UnchangedShape},
+    {"ApplyAdagradV2", "var: Ref(T), accum: Ref(T), lr: T, epsilon: T, grad: T", "out: Ref(T)",
      "T: numbers; use_locking: bool = false; update_slots: bool = true", UnchangedShape},
     {"ApplyAdam",
      "var: Ref(T), m: Ref(T), v: Ref(T), beta1_power: T, beta2_power: T, lr: T, beta1: T, beta2: "
      "T, epsilon: T, grad: T",
      "out: Ref(T)", "T: numbers; use_locking: bool = false; use_nesterov: bool = false",
+     UnchangedShape},
+    {"ApplyCenteredRMSProp",
+     "var: Ref(T), mg: Ref(T), ms: Ref(T), mom: Ref(T), lr: T, rho: T, momentum: T, epsilon: T, "
+     "grad: T",
+     "out: Ref(T)", "T: numbers; use_locking: bool = false", UnchangedShape},
+    {"ApplyFtrl",
+     "var: Ref(T), accum: Ref(T), linear: Ref(T), grad: T, lr: T, l1: T, l2: T, lr_power: T",
+     "out: Ref(T)", "T: numbers; use_locking: bool = false; multiply_linear_by_lr: bool = false",
+     UnchangedShape},
+    {"ApplyFtrlV2",
+     "var: Ref(T), accum: Ref(T), linear: Ref(T), grad: T, lr: T, l1: T, l2: T, l2_shrinkage: T, "
+     "lr_power: T",
+     "out: Ref(T)", "T: numbers; use_locking: bool = false; multiply_linear_by_lr: bool = false",
      UnchangedShape},
     {"ApplyGradientDescent", "var: Ref(T), alpha: T, delta: T", "out: Ref(T)",
      "T: numbers; use_locking: bool = false", UnchangedShape},
@@ -21,7 +43,16 @@ constexpr OpSpec kOps[] = {
     {"ApplyRMSProp",
      "var: Ref(T), ms: Ref(T), mom: Ref(T), lr: T, rho: T, momentum: T, epsilon: T, grad: T",
      "out: Ref(T)", "T: numbers; use_locking: bool = false", UnchangedShape},
+    {"ResourceApplyAdaMax",
+     "var: resource, m: resource, v: resource, beta1_power: T, lr: T, beta1: T, beta2: T, epsilon: "
+     "T, grad: T",
+     "", "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
+    {"ResourceApplyAdadelta",
+     "var: resource, accum: resource, accum_update: resource, lr: T, rho: T, epsilon: T, grad: T",
+     "", "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
     {"ResourceApplyAdagrad", "var: resource, accum: resource, lr: T, grad: T", "",
+     "T: numbers; use_locking: bool = false; update_slots: bool = true", NoOutputs, kStateful},
+    {"ResourceApplyAdagradV2", "var: resource, accum: resource, lr: T, epsilon: T, grad: T", "",
      "T: numbers; use_locking: bool = false; update_slots: bool = true", NoOutputs, kStateful},
     {"ResourceApplyAdam",
      "var: resource, m: resource, v: resource, beta1_power: T, beta2_power: T, lr: T, beta1: T, "
@@ -31,6 +62,19 @@ constexpr OpSpec kOps[] = {
      "var: resource, m: resource, v: resource, vhat: resource, beta1_power: T, beta2_power: T, lr: "
      "T, beta1: T, beta2: T, epsilon: T, grad: T",
      "", "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
+    {"ResourceApplyCenteredRMSProp",
+     "var: resource, mg: resource, ms: resource, mom: resource, lr: T, rho: T, momentum: T, "
+     "epsilon: T, grad: T",
+     "", "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
+    {"ResourceApplyFtrl",
+     "var: resource, accum: resource, linear: resource, grad: T, lr: T, l1: T, l2: T, lr_power: T",
+     "", "T: numbers; use_locking: bool = false; multiply_linear_by_lr: bool = false", NoOutputs,
+     kStateful},
+    {"ResourceApplyFtrlV2",
+     "var: resource, accum: resource, linear: resource, grad: T, lr: T, l1: T, l2: T, "
+     "l2_shrinkage: T, lr_power: T",
+     "", "T: numbers; use_locking: bool = false; multiply_linear_by_lr: bool = false", NoOutputs,
+     kStateful},
     {"ResourceApplyGradientDescent", "var: resource, alpha: T, delta: T", "",
      "T: numbers; use_locking: bool = false", NoOutputs, kStateful},
     {"ResourceApplyKerasMomentum", "var: resource, accum: resource, lr: T, grad: T, momentum: T",
@@ -48,6 +92,13 @@ constexpr OpSpec kOps[] = {
      "var: resource, accum: resource, lr: T, epsilon: T, grad: T, indices: Tindices", "",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; update_slots: bool = true",
      NoOutputs, kStateful},
+    {"ResourceSparseApplyFtrl",
+     "var: resource, accum: resource, linear: resource, grad: T, indices: Tindices, lr: T, l1: T, "
+     "l2: T, lr_power: T",
+     "",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
+     "= false",
+     NoOutputs, kStateful},
     {"ResourceSparseApplyKerasMomentum",
      "var: resource, accum: resource, lr: T, grad: T, indices: Tindices, momentum: T", "",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false",
@@ -59,6 +110,13 @@ constexpr OpSpec kOps[] = {
     {"SparseApplyAdagrad", "var: Ref(T), accum: Ref(T), lr: T, grad: T, indices: Tindices",
      "out: Ref(T)",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; update_slots: bool = true",
+     UnchangedShape},
+    {"SparseApplyFtrl",
+     "var: Ref(T), accum: Ref(T), linear: Ref(T), grad: T, indices: Tindices, lr: T, l1: T, l2: T, "
+     "lr_power: T",
+     "out: Ref(T)",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
+     "= false",
      UnchangedShape},
     {"SparseApplyMomentum",
      "var: Ref(T), accum: Ref(T), lr: T, grad: T, indices: Tindices, momentum: T", "out: Ref(T)",

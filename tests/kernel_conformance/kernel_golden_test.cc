@@ -205,6 +205,12 @@ const std::map<std::string, std::string>& KnownDifferences() {
   return *differences;
 }
 
+TEST(KernelRegistryTest, EveryKernelBelongsToADefinedOp) {
+  for (const KernelDef* def : Kernels().All()) {
+    EXPECT_NE(Ops().Find(def->op), nullptr) << def->op;
+  }
+}
+
 TEST_P(KernelGolden, AnswersAsTensorFlowDoes) {
   const golden::Case& golden = Cases().case_(GetParam());
   pb::GraphDef def;
