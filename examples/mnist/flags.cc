@@ -1,0 +1,134 @@
+#include "examples/mnist/flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+
+namespace millrace::mnist {
+namespace {
+
+void AddTensorFlowFlags(CLI::App& app, Flags& f) {
+  app.add_option("--data_dir", f.data_dir,
+                 "Folder of the MNIST idx files, gzipped or not; synthetic digits without it");
+  app.add_flag("--download_only", f.download_only, "Only check the data, then leave");
+  app.add_option("--job_name", f.job_name, "ps or worker; without it a local cluster is started");
+  app.add_option("--task_index", f.task_index, "Index of this task within its job");
+  app.add_option("--num_gpus", f.num_gpus,
+                 "GPUs per machine; a worker takes GPU task_index % num_gpus")
+      ->capture_default_str();
+  app.add_option("--replicas_to_aggregate", f.replicas_to_aggregate,
+                 "Gradients per synchronous update (default: the number of workers)");
+  app.add_option("--hidden_units", f.hidden_units, "Width of the hidden layer")
+      ->capture_default_str();
+  app.add_option("--train_steps", f.train_steps, "Global steps to train")->capture_default_str();
+  app.add_option("--batch_size", f.batch_size, "Examples per worker step")->capture_default_str();
+  app.add_option("--learning_rate", f.learning_rate, "Learning rate")->capture_default_str();
+  app.add_flag("--sync_replicas,!--nosync_replicas", f.sync_replicas,
+               "Aggregate the workers' gradients into one update per step");
+  app.add_flag("--existing_servers", f.existing_servers,
+               "The servers run already (millrace server): this program is only a client");
+  app.add_option("--ps_hosts", f.ps_hosts, "Comma-separated host:port of the ps tasks")
+      ->capture_default_str();
+  app.add_option("--worker_hosts", f.worker_hosts, "Comma-separated host:port of the workers")
+      ->capture_default_str();
+}
+
+void AddOwnFlags(CLI::App& app, Flags& f) {
+  app.add_option("--model", f.model, "mlp (one hidden layer) or cnn")
+      ->check(CLI::IsMember({"mlp", "cnn"}))
+      ->capture_default_str();
+  app.add_option("--optimizer", f.optimizer, "sgd, momentum, adagrad, rmsprop or adam")
+      ->check(CLI::IsMember({"sgd", "momentum", "adagrad", "rmsprop", "adam"}))
+      ->capture_default_str();
+  app.add_option("--ps_strategy", f.ps_strategy,
+                 "How variables are spread over ps tasks: balanced (by bytes) or round_robin")
+      ->check(CLI::IsMember({"balanced", "round_robin"}))
+      ->capture_default_str();
+  app.add_option("--dump_graph", f.dump_graph,
+                 "Folder for the graphs of each session: original, pruned, placed, partitions");
+  app.add_flag("--quiet", f.quiet, "No line per training step");
+  app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
+  app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")
+      ->capture_default_str();
+  app.add_option("--seed", f.seed, "Seed of weights and batches; 0: a new one each run")
+      ->capture_default_str();
+  app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
+}
+
+Status AddHosts(std::string_view job, std::string_view hosts, ClusterSpec* cluster) {
+  std::vector<std::string> addresses;
+  for (const std::string_view host : StrSplit(hosts, ',')) addresses.emplace_back(host);
+  return cluster->AddJob(job, addresses);
+}
+
+Status AtLeast(const char* flag, int64_t value, int64_t least) {
+  if (value >= least) return OkStatus();
+  return errors::InvalidArgument("--", flag, " must be at least ", least, ", not ", value);
+}
+
+}  // namespace
+
+ParsedFlags ParseFlags(int argc, char** argv) {
+  ParsedFlags parsed;
+  CLI::App app(
+      "Trains MNIST digits on parameter servers and workers. Without --job_name it starts its "
+      "own cluster of processes on this machine.",
+      "mnist_replica");
+  app.set_version_flag("--version", "mnist_replica 0.1");
+  AddTensorFlowFlags(app, parsed.flags);
+  AddOwnFlags(app, parsed.flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    parsed.exit_code = app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::cerr << "mnist_replica: " << e.what() << " (see --help)\n";
+    parsed.exit_code = 2;
+  }
+  return parsed;
+}
+
+Status CheckFlags(const Flags& f) {
+  MR_RETURN_IF_ERROR(AtLeast("train_steps", f.train_steps, 1));
+  MR_RETURN_IF_ERROR(AtLeast("batch_size", f.batch_size, 1));
+  MR_RETURN_IF_ERROR(AtLeast("hidden_units", f.hidden_units, 1));
+  MR_RETURN_IF_ERROR(AtLeast("num_ps", f.num_ps, 1));
+  MR_RETURN_IF_ERROR(AtLeast("num_workers", f.num_workers, 1));
+  MR_RETURN_IF_ERROR(AtLeast("num_gpus", f.num_gpus, 0));
+  MR_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", f.replicas_to_aggregate, 0));
+  if (!(f.learning_rate > 0)) {
+    return errors::InvalidArgument("--learning_rate must be positive, not ", f.learning_rate);
+  }
+  if (f.is_launcher()) {
+    if (f.existing_servers) {
+      return errors::InvalidArgument(
+          "Must specify an explicit `job_name`: --existing_servers "
+          "needs --job_name=worker");
+    }
+    return OkStatus();
+  }
+  if (f.job_name != "ps" && f.job_name != "worker") {
+    return errors::InvalidArgument("--job_name must be ps or worker, not '", f.job_name, "'");
+  }
+  if (f.task_index < 0) {
+    return errors::InvalidArgument("Must specify an explicit `task_index` (--task_index, from 0)");
+  }
+  return OkStatus();
+}
+
+StatusOr<ClusterSpec> ClusterFromFlags(const Flags& flags) {
+  ClusterSpec cluster;
+  Status status = AddHosts("ps", flags.ps_hosts, &cluster);
+  if (!status.ok()) return WithMessage(status, StrCat("--ps_hosts: ", Message(status)));
+  status = AddHosts("worker", flags.worker_hosts, &cluster);
+  if (!status.ok()) return WithMessage(status, StrCat("--worker_hosts: ", Message(status)));
+  status = cluster.Address(flags.job_name, flags.task_index).status();
+  if (!status.ok()) return WithMessage(status, StrCat("--task_index: ", Message(status)));
+  return cluster;
+}
+
+}  // namespace millrace::mnist

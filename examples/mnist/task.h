@@ -1,0 +1,30 @@
+// One task of the training cluster: a parameter server or a worker.
+#ifndef EXAMPLES_MNIST_TASK_H_
+#define EXAMPLES_MNIST_TASK_H_
+
+#include "examples/mnist/flags.h"
+#include "millrace/status.h"
+
+namespace millrace::mnist {
+
+// Serves until the chief says that the job is done, or a signal asks to stop.
+Status RunParameterServer(const Flags& flags);
+
+// Trains, evaluates, and, as the chief, ends the job.
+Status RunWorker(const Flags& flags);
+
+// From now on SIGINT and SIGTERM ask the task to stop; a task that has not ended some seconds
+// later is ended.
+void StopOnSignals();
+// The signal that asked to stop, 0 if none did.
+int StopSignal();
+
+// What a worker reports to the launcher through --progress_fd, one line each:
+//   "step <local step> <global step> <loss per example>"
+//   "result <seconds> <steps> <validation cross entropy> <validation size> <test accuracy>"
+inline constexpr char kStepRecord[] = "step";
+inline constexpr char kResultRecord[] = "result";
+
+}  // namespace millrace::mnist
+
+#endif  // EXAMPLES_MNIST_TASK_H_

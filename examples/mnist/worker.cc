@@ -1,0 +1,310 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "examples/mnist/model.h"
+#include "examples/mnist/task.h"
+#include "millrace/digits.h"
+#include "millrace/server.h"
+#include "millrace/supervised_session.h"
+#include "millrace/training.h"
+
+namespace millrace::mnist {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kJobEndTimeout{60'000};
+constexpr int64_t kEvaluationBatch = 500;
+
+double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
+
+// The training graph of one worker.
+struct Program {
+  Graph graph;
+  Model model;
+  Variable global_step;
+  Operation train;
+  Operation init, local_init, init_tokens, sync_op;
+  Output not_ready;
+  Operation report_done;  // this worker has finished
+  Output all_done;        // blocks until every worker has
+};
+
+class Worker {
+ public:
+  Worker(const Flags& flags, ClusterSpec cluster)
+      : flags_(flags), cluster_(std::move(cluster)), num_workers_(cluster_.num_tasks("worker")) {}
+
+  Status Run() {
+    std::printf("job name = worker\ntask index = %d\n", flags_.task_index);
+    std::fflush(stdout);
+    MR_RETURN_IF_ERROR(StartServer());
+    MR_ASSIGN_OR_RETURN(digits_, flags_.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits())
+                                                         : LoadDigits(flags_.data_dir));
+    MR_RETURN_IF_ERROR(Build());
+    MR_RETURN_IF_ERROR(OpenSession());
+    MR_RETURN_IF_ERROR(Train());
+    if (StopSignal() != 0) return errors::Cancelled("stopped by signal ", StopSignal());
+    MR_RETURN_IF_ERROR(Evaluate());
+    MR_RETURN_IF_ERROR(AwaitOthers());
+    MR_RETURN_IF_ERROR(session_->Stop());  // before the tasks that it talks to end
+    MR_RETURN_IF_ERROR(EndParameterServers());
+    return server_ ? server_->Stop() : OkStatus();
+  }
+
+ private:
+  Status StartServer() {
+    MR_ASSIGN_OR_RETURN(const std::string address, cluster_.Address("worker", flags_.task_index));
+    target_ = "grpc://" + address;
+    if (flags_.existing_servers) {
+      std::printf("Using existing server at: %s\n", target_.c_str());
+      return OkStatus();
+    }
+    ServerOptions options;
+    options.cluster = cluster_;
+    options.job_name = "worker";
+    options.task_index = flags_.task_index;
+    MR_ASSIGN_OR_RETURN(server_, Server::Create(options));
+    MR_RETURN_IF_ERROR(server_->Start());
+    target_ = server_->target();
+    return OkStatus();
+  }
+
+  std::string WorkerDevice() const {
+    const std::string task = StrCat("/job:worker/task:", flags_.task_index);
+    if (flags_.num_gpus > 0) return StrCat(task, "/gpu:", flags_.task_index % flags_.num_gpus);
+    return task + "/cpu:0";
+  }
+
+  DeviceFunction Setter() const {
+    const int ps_tasks = cluster_.num_tasks("ps");
+    ReplicaDeviceSetterOptions options;
+    options.ps_tasks = ps_tasks;
+    options.ps_device = "/job:ps/cpu:0";
+    options.worker_device = WorkerDevice();
+    options.strategy =
+        flags_.ps_strategy == "balanced" ? ByteBalanced(ps_tasks) : RoundRobin(ps_tasks);
+    return ReplicaDeviceSetter(std::move(options));
+  }
+
+  Status Build() {
+    Program& p = program_;
+    if (flags_.seed != 0) p.graph.SetSeed(flags_.seed);
+    const Scope scope = p.graph.root().WithDevice(Setter());
+    p.global_step = GlobalStep(scope);
+    p.model = flags_.model == "cnn" ? BuildCnn(scope) : BuildMlp(scope, flags_.hidden_units);
+    MR_RETURN_IF_ERROR(p.graph.status());
+    MR_ASSIGN_OR_RETURN(
+        std::unique_ptr<Optimizer> optimizer,
+        OptimizerByName(flags_.optimizer, static_cast<float>(flags_.learning_rate)));
+    if (flags_.sync_replicas) {
+      MR_RETURN_IF_ERROR(BuildSync(scope, std::move(optimizer)));
+    } else {
+      MR_ASSIGN_OR_RETURN(p.train,
+                          optimizer->Minimize(scope, p.model.cross_entropy, &p.global_step));
+    }
+    BuildEnd(scope);
+    p.init = InitializeVariables(scope);
+    p.not_ready = ReportUninitializedVariables(scope);
+    return p.graph.status();
+  }
+
+  Status BuildSync(const Scope& scope, std::unique_ptr<Optimizer> optimizer) {
+    Program& p = program_;
+    const int aggregate =
+        flags_.replicas_to_aggregate > 0 ? flags_.replicas_to_aggregate : num_workers_;
+    SyncReplicas sync(std::move(optimizer),
+                      {.replicas_to_aggregate = aggregate, .total_num_replicas = num_workers_});
+    MR_ASSIGN_OR_RETURN(p.train, sync.Minimize(scope, p.model.cross_entropy, &p.global_step));
+    MR_ASSIGN_OR_RETURN(p.local_init,
+                        flags_.is_chief() ? sync.chief_init_op() : sync.local_step_init_op());
+    MR_ASSIGN_OR_RETURN(p.init_tokens, sync.InitTokensOp(scope));
+    MR_ASSIGN_OR_RETURN(p.sync_op, sync.chief_queue_op());
+    return OkStatus();
+  }
+
+  // A queue on the first ps through which workers tell the chief that they have finished.
+  void BuildEnd(const Scope& scope) {
+    Program& p = program_;
+    const Scope s = scope.WithoutDevice().WithDevice("/job:ps/task:0/cpu:0");
+    const Output queue =
+        ops::FIFOQueueV2(s.WithOpName("finished_workers"), {kInt32},
+                         {.shapes = {PartialShape({})}, .shared_name = "finished_workers"});
+    p.report_done = ops::QueueEnqueueV2(s, queue, {Input(flags_.task_index)});
+    const std::vector<Output> all = ops::QueueDequeueManyV2(s, queue, num_workers_, {kInt32});
+    if (!all.empty()) p.all_done = all[0];
+  }
+
+  Status OpenSession() {
+    if (flags_.is_chief()) {
+      std::printf("Worker %d: Initializing session...\n", flags_.task_index);
+    } else {
+      std::printf("Worker %d: Waiting for session to be initialized...\n", flags_.task_index);
+    }
+    std::fflush(stdout);
+    SupervisedSessionOptions options;
+    options.session.target = target_;
+    options.session.allow_soft_placement = true;
+    options.session.device_filters = {"/job:ps", StrCat("/job:worker/task:", flags_.task_index)};
+    options.session.dump_dir = flags_.dump_graph;
+    options.is_chief = flags_.is_chief();
+    options.init_op = program_.init;
+    options.local_init_op = program_.local_init;
+    options.not_ready = program_.not_ready;
+    if (flags_.sync_replicas && flags_.is_chief()) {
+      options.init_tokens_op = program_.init_tokens;
+      options.queue_ops = {program_.sync_op};
+    }
+    options.on_wait = [this](const std::string& reason) {
+      std::printf("Worker %d: %s\n", flags_.task_index, reason.c_str());
+      std::fflush(stdout);
+    };
+    MR_ASSIGN_OR_RETURN(session_, SupervisedSession::Create(program_.graph, options));
+    std::printf("Worker %d: Session initialization complete.\n", flags_.task_index);
+    return OkStatus();
+  }
+
+  Status Train() {
+    const uint64_t seed = flags_.seed != 0 ? static_cast<uint64_t>(flags_.seed) * 1000 +
+                                                 static_cast<uint64_t>(flags_.task_index)
+                                           : RandomId();
+    BatchSource batches(digits_.train, flags_.batch_size, seed);
+    const double begin = WallSeconds();
+    std::printf("Training begins @ %f\n", begin);
+    std::fflush(stdout);
+    const Output fetches[] = {program_.model.cross_entropy, program_.global_step.read};
+    int64_t global_step = 0;
+    while (global_step < flags_.train_steps && StopSignal() == 0) {
+      BatchSource::Batch batch = batches.Next();
+      const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
+                            {program_.model.labels, std::move(batch.one_hot)}};
+      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> out,
+                          session_->Run(feeds, fetches, std::span(&program_.train, 1)));
+      ++local_steps_;
+      global_step = out[1].scalar<int64_t>();
+      Report(global_step, out[0].scalar<float>() / static_cast<float>(flags_.batch_size));
+    }
+    const double end = WallSeconds();
+    seconds_ = end - begin;
+    std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
+    std::fflush(stdout);
+    return OkStatus();
+  }
+
+  void Report(int64_t global_step, float loss) {
+    if (!flags_.quiet) {
+      std::printf("%f: Worker %d: training step %lld done (global step: %lld)\n", WallSeconds(),
+                  flags_.task_index, static_cast<long long>(local_steps_),
+                  static_cast<long long>(global_step));
+      std::fflush(stdout);
+    }
+    WriteRecord(StrCat(kStepRecord, " ", local_steps_, " ", global_step, " ", loss, "\n"));
+  }
+
+  void WriteRecord(const std::string& record) const {
+    if (flags_.progress_fd < 0) return;
+    // A launcher that is gone is no reason to stop reporting to the terminal.
+    [[maybe_unused]] const ssize_t n = write(flags_.progress_fd, record.data(), record.size());
+  }
+
+  // Sums over all examples, in slices that bound the memory of a step.
+  Status Sum(const Examples& examples, double* cross_entropy, int64_t* correct) {
+    const Output fetches[] = {program_.model.cross_entropy, program_.model.correct};
+    *cross_entropy = 0;
+    *correct = 0;
+    for (int64_t begin = 0; begin < examples.size(); begin += kEvaluationBatch) {
+      const int64_t end = std::min(begin + kEvaluationBatch, examples.size());
+      const Feed feeds[] = {{program_.model.images, examples.images.Slice(begin, end)},
+                            {program_.model.labels, examples.one_hot.Slice(begin, end)}};
+      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> out, session_->Run(feeds, fetches));
+      *cross_entropy += out[0].scalar<float>();
+      *correct += out[1].scalar<int64_t>();
+    }
+    return OkStatus();
+  }
+
+  Status Evaluate() {
+    double cross_entropy = 0, unused = 0;
+    int64_t correct = 0;
+    MR_RETURN_IF_ERROR(Sum(digits_.validation, &cross_entropy, &correct));
+    std::printf("After %d training step(s), validation cross entropy = %g\n", flags_.train_steps,
+                cross_entropy);
+    if (flags_.is_chief()) {
+      MR_RETURN_IF_ERROR(Sum(digits_.test, &unused, &correct));
+      const double accuracy =
+          static_cast<double>(correct) / static_cast<double>(digits_.test.size());
+      std::printf("Test accuracy: %.2f %%\n", accuracy * 100);
+      WriteRecord(StrCat(kResultRecord, " ", seconds_, " ", local_steps_, " ", cross_entropy, " ",
+                         digits_.validation.size(), " ", accuracy, "\n"));
+    }
+    std::fflush(stdout);
+    return OkStatus();
+  }
+
+  // The chief leaves last.
+  Status AwaitOthers() {
+    MR_RETURN_IF_ERROR(session_->Run({}, {}, std::span(&program_.report_done, 1)).status());
+    if (!flags_.is_chief()) return OkStatus();
+    const StatusOr<std::vector<Tensor>> all = session_->Run(
+        {}, std::span(&program_.all_done, 1), {}, RunOptions{.timeout = kJobEndTimeout});
+    if (!all.ok()) {
+      MR_LOG(kWarning, "not every worker reported its end: ", Message(all.status()));
+    }
+    return OkStatus();
+  }
+
+  Status EndParameterServers() {
+    if (!flags_.is_chief() || flags_.existing_servers) return OkStatus();
+    for (const auto& [task, address] : cluster_.jobs().at("ps")) {
+      MR_RETURN_IF_ERROR(ShutdownTask(address, milliseconds(5000)));
+    }
+    return OkStatus();
+  }
+
+  const Flags& flags_;
+  const ClusterSpec cluster_;
+  const int num_workers_;
+  std::string target_;
+  std::unique_ptr<Server> server_;
+  Digits digits_;
+  Program program_;
+  std::unique_ptr<SupervisedSession> session_;
+  int64_t local_steps_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+Status RunWorker(const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(ClusterSpec cluster, ClusterFromFlags(flags));
+  return Worker(flags, std::move(cluster)).Run();
+}
+
+Status RunParameterServer(const Flags& flags) {
+  ServerOptions options;
+  MR_ASSIGN_OR_RETURN(options.cluster, ClusterFromFlags(flags));
+  options.job_name = flags.job_name;
+  options.task_index = flags.task_index;
+  options.accept_shutdown = true;
+  std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
+  std::fflush(stdout);
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
+  MR_RETURN_IF_ERROR(server->Start());
+  while (StopSignal() == 0 && !server->WaitForShutdown(milliseconds(200))) {
+  }
+  return server->Stop();
+}
+
+}  // namespace millrace::mnist

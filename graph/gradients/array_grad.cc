@@ -1,0 +1,178 @@
+// Derivatives of ops that move elements about.
+#include "graph/gradients/grad_util.h"
+
+#include "graph/dataflow_graph.h"
+
+namespace millrace {
+namespace {
+
+Status PassOn(GradContext& c) {
+  c.set_dx(0, c.dy());
+  return OkStatus();
+}
+
+Status ReshapeBack(GradContext& c) {
+  const auto shape = c.x(0).shape().AsShape();
+  if (shape) {
+    const std::vector<int32_t> dims(shape->dims().begin(), shape->dims().end());
+    c.set_dx(0, ops::Reshape(
+                    c.scope(), c.dy(),
+                    Tensor::FromValues<int32_t>(dims, Shape({static_cast<int64_t>(dims.size())}))));
+  } else {
+    c.set_dx(0, ops::Reshape(c.scope(), c.dy(), ops::Shape(c.scope(), c.x(0))));
+  }
+  return OkStatus();
+}
+
+Status TransposeGrad(GradContext& c) {
+  c.set_dx(0, ops::Transpose(c.scope(), c.dy(), ops::InvertPermutation(c.scope(), c.x(1))));
+  return OkStatus();
+}
+
+Status PackGrad(GradContext& c) {
+  const int n = c.op().num_inputs();
+  const int64_t axis = c.op().node()->attrs().GetOr<int64_t>("axis", 0);
+  const auto parts = ops::Unpack(c.scope(), c.dy(), n, {.axis = axis});
+  if (static_cast<int>(parts.size()) != n) return OkStatus();  // recorded in the graph's status
+  for (int i = 0; i < n; ++i) c.set_dx(i, parts[i]);
+  return OkStatus();
+}
+
+Status UnpackGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const int64_t axis = c.op().node()->attrs().GetOr<int64_t>("axis", 0);
+  std::vector<Input> parts;
+  for (int i = 0; i < c.op().num_outputs(); ++i) {
+    parts.push_back(c.dy(i).valid() ? c.dy(i) : ops::ZerosLike(s, c.y(i)));
+  }
+  c.set_dx(0, ops::Pack(s, parts, {.axis = axis}));
+  return OkStatus();
+}
+
+Status ConcatV2Grad(GradContext& c) {
+  const Scope& s = c.scope();
+  const int n = c.op().num_inputs() - 1;
+  const Output axis = c.x(n);
+  std::vector<Input> shapes;
+  for (int i = 0; i < n; ++i) shapes.push_back(ops::Shape(s, c.x(i)));
+  const Output rank = ops::Rank(s, c.x(0));
+  const Output positive = ops::FloorMod(s, ops::Add(s, ops::Cast(s, axis, kInt32), rank), rank);
+  const std::vector<Output> offsets = ops::ConcatOffset(s, positive, shapes);
+  if (static_cast<int>(offsets.size()) != n) return OkStatus();
+  for (int i = 0; i < n; ++i) c.set_dx(i, ops::Slice(s, c.dy(), offsets[i], shapes[i]));
+  return OkStatus();
+}
+
+Status SplitGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  std::vector<Input> parts;
+  for (int i = 0; i < c.op().num_outputs(); ++i) {
+    parts.push_back(c.dy(i).valid() ? c.dy(i) : ops::ZerosLike(s, c.y(i)));
+  }
+  c.set_dx(1, ops::ConcatV2(s, parts, c.x(0)));
+  return OkStatus();
+}
+
+// Puts the piece back into zeros of the input's shape.
+Status SliceGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output shape = ops::Shape(s, c.x(0));
+  const Output begin = ops::Cast(s, c.x(1), kInt32);
+  const Output after = ops::Sub(s, ops::Sub(s, shape, ops::Shape(s, c.y())), begin);
+  const Output paddings = ops::Pack(s, {begin, after}, {.axis = 1});
+  c.set_dx(0, ops::Pad(s, c.dy(), paddings));
+  return OkStatus();
+}
+
+Status StridedSliceGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const AttrMap& attrs = c.op().node()->attrs();
+  const Output begin = c.x(1);
+  const Output shape = ops::Shape(s, c.x(0), {.out_type = BaseType(begin.dtype())});
+  c.set_dx(
+      0, ops::StridedSliceGrad(s, shape, begin, c.x(2), c.x(3), c.dy(),
+                               {.begin_mask = attrs.GetOr<int64_t>("begin_mask", 0),
+                                .end_mask = attrs.GetOr<int64_t>("end_mask", 0),
+                                .ellipsis_mask = attrs.GetOr<int64_t>("ellipsis_mask", 0),
+                                .new_axis_mask = attrs.GetOr<int64_t>("new_axis_mask", 0),
+                                .shrink_axis_mask = attrs.GetOr<int64_t>("shrink_axis_mask", 0)}));
+  return OkStatus();
+}
+
+Status PadGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output paddings = ops::Cast(s, c.x(1), kInt32);  // [rank, 2]
+  const Output rank = ops::Rank(s, c.x(0));
+  const Output column = ops::Slice(s, paddings, {0, 0}, ops::Pack(s, {rank, Input(1)}));
+  const Output begin = ops::Reshape(s, column, {-1});
+  c.set_dx(0, ops::Slice(s, c.dy(), begin, ops::Shape(s, c.x(0))));
+  return OkStatus();
+}
+
+// Adds up the copies: [m0, d0, m1, d1, ...] summed over the multiples.
+Status TileGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output shape = ops::Shape(s, c.x(0));
+  const Output multiples = ops::Cast(s, c.x(1), kInt32);
+  const Output split = ops::Reshape(s, ops::Pack(s, {multiples, shape}, {.axis = 1}), {-1});
+  const Output axes = ops::Range(s, 0, ops::Size(s, split), 2);
+  c.set_dx(0, ops::Reshape(s, ops::Sum(s, ops::Reshape(s, c.dy(), split), axes), shape));
+  return OkStatus();
+}
+
+Status BroadcastToGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output sx = ops::Shape(s, c.x(0)), sy = ops::Shape(s, c.y());
+  const auto axes = ops::BroadcastGradientArgs(s, sx, sy);
+  c.set_dx(0, ops::Reshape(s, ops::Sum(s, c.dy(), axes.r0), sx));
+  return OkStatus();
+}
+
+Status FillGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output all = ops::Range(s, 0, ops::Rank(s, c.dy()), 1);
+  c.set_dx(1, ops::Sum(s, c.dy(), all));
+  return OkStatus();
+}
+
+// Along axis 0: rows that were taken get what came back, rows taken twice get the sum. The
+// result is dense; the table's other rows are zero.
+Status GatherGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output shape = ops::Shape(s, c.x(0));
+  const Output rows = ops::Reshape(s, ops::Slice(s, shape, {0}, {1}), Tensor(kInt32, Shape({0})));
+  const Output indices = ops::Reshape(s, c.x(1), {-1});
+  const Output row_shape = ops::Slice(s, shape, {1}, {-1});
+  const Output flat = ops::Reshape(s, c.dy(), ops::ConcatV2(s, {Input({-1}), Input(row_shape)}, 0));
+  c.set_dx(0, ops::UnsortedSegmentSum(s, flat, indices, rows));
+  return OkStatus();
+}
+
+}  // namespace
+
+void RegisterArrayGradients(GradientRegistry& r) {
+  for (const char* op :
+       {"Identity", "PlaceholderWithDefault", "EnsureShape", "CheckNumerics", "Print"}) {
+    r.Register(op, PassOn);
+  }
+  for (const char* op : {"Reshape", "Squeeze", "ExpandDims"}) r.Register(op, ReshapeBack);
+  r.Register("Transpose", TransposeGrad);
+  r.Register("Pack", PackGrad);
+  r.Register("Unpack", UnpackGrad);
+  r.Register("ConcatV2", ConcatV2Grad);
+  r.Register("Split", SplitGrad);
+  r.Register("Slice", SliceGrad);
+  r.Register("StridedSlice", StridedSliceGrad);
+  r.Register("Pad", PadGrad);
+  r.Register("Tile", TileGrad);
+  r.Register("BroadcastTo", BroadcastToGrad);
+  r.Register("Fill", FillGrad);
+  r.Register("Gather", GatherGrad);
+  for (const char* op : {"Const", "StopGradient", "Shape", "ShapeN", "Size", "Rank", "ZerosLike",
+                         "OnesLike", "OneHot", "Range", "LinSpace", "Where", "RandomUniform",
+                         "RandomStandardNormal", "TruncatedNormal"}) {
+    r.RegisterNotDifferentiable(op);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+#include "graph/gradients/grad_util.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+Tensor Int32Vector(const std::vector<int32_t>& values) {
+  return Tensor::FromValues<int32_t>(values, Shape({static_cast<int64_t>(values.size())}));
+}
+
+// The axes of `full` along which a tensor of shape `own` was repeated.
+std::vector<int32_t> RepeatedAxes(const Shape& own, const Shape& full) {
+  std::vector<int32_t> axes;
+  const int missing = full.rank() - own.rank();
+  for (int i = 0; i < full.rank(); ++i) {
+    if (i < missing || (own.dim(i - missing) == 1 && full.dim(i) != 1)) axes.push_back(i);
+  }
+  return axes;
+}
+
+Output ReduceTo(const Scope& scope, const Output& gradient, const Shape& own, const Shape& full) {
+  const std::vector<int32_t> axes = RepeatedAxes(own, full);
+  Output result = gradient;
+  if (!axes.empty()) result = ops::Sum(scope, result, Int32Vector(axes));
+  const std::vector<int32_t> dims(own.dims().begin(), own.dims().end());
+  if (own.rank() + static_cast<int>(axes.size()) != full.rank()) {
+    result = ops::Reshape(scope, result, Int32Vector(dims));
+  }
+  return result;
+}
+
+}  // namespace
+
+void SetBroadcastGradients(GradContext& c, int x_index, Output dx, int y_index, Output dy) {
+  const Output x = c.x(x_index), y = c.x(y_index);
+  const auto x_shape = x.shape().AsShape(), y_shape = y.shape().AsShape();
+  const auto full = c.y().shape().AsShape();
+  if (x_shape && y_shape && full) {
+    if (dx.valid()) c.set_dx(x_index, ReduceTo(c.scope(), dx, *x_shape, *full));
+    if (dy.valid()) c.set_dx(y_index, ReduceTo(c.scope(), dy, *y_shape, *full));
+    return;
+  }
+  const Output sx = ops::Shape(c.scope(), x), sy = ops::Shape(c.scope(), y);
+  const auto axes = ops::BroadcastGradientArgs(c.scope(), sx, sy);
+  if (dx.valid()) {
+    c.set_dx(x_index, ops::Reshape(c.scope(), ops::Sum(c.scope(), dx, axes.r0), sx));
+  }
+  if (dy.valid()) {
+    c.set_dx(y_index, ops::Reshape(c.scope(), ops::Sum(c.scope(), dy, axes.r1), sy));
+  }
+}
+
+Output ConstantLike(const Scope& scope, const Output& like, double value) {
+  switch (BaseType(like.dtype())) {
+    case DataType::kDouble:
+      return ops::Const(scope, Tensor::Scalar<double>(value), kDouble);
+    case DataType::kHalf:
+      return ops::Const(scope, Tensor::Scalar(Half(static_cast<float>(value))), kHalf);
+    case DataType::kBfloat16:
+      return ops::Const(scope, Tensor::Scalar(BFloat16(static_cast<float>(value))), kBfloat16);
+    default:
+      return ops::Const(scope, Tensor::Scalar<float>(static_cast<float>(value)), kFloat);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,214 @@
+// Gradients(): walks the nodes between ys and xs in reverse topological order, adds up what
+// arrives at each output and asks the op's gradient function for its inputs.
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/dataflow_graph.h"
+#include "graph/gradients/gradient_registry.h"
+#include "graph/graph_builder.h"
+
+namespace millrace {
+
+const GradientRegistry& BuiltinGradients() {
+  static const GradientRegistry* const registry = [] {
+    auto* r = new GradientRegistry();
+    RegisterMathGradients(*r);
+    RegisterReductionGradients(*r);
+    RegisterArrayGradients(*r);
+    RegisterNnGradients(*r);
+    RegisterStateGradients(*r);
+    return r;
+  }();
+  return *registry;
+}
+
+namespace {
+
+// Derivatives exist for these types only; an integer output stops the flow.
+bool CarriesGradient(DataType dtype) {
+  const DataType base = BaseType(dtype);
+  return IsFloating(base) || IsComplex(base) || base == kResource;
+}
+
+class GradientBuilder {
+ public:
+  GradientBuilder(const Scope& scope, std::span<const Output> ys, std::span<const Output> xs)
+      : scope_(scope), xs_(xs), num_ids_(scope.graph()->graph->num_node_ids()) {
+    from_x_ = ReachableForward(xs);
+    to_y_ = ReachableBackward(ys);
+  }
+
+  StatusOr<std::vector<Output>> Build(std::span<const Output> ys, std::span<const Output> grad_ys) {
+    for (std::size_t i = 0; i < ys.size(); ++i) {
+      const Output seed =
+          grad_ys.empty() ? ops::OnesLike(scope_.Named("grad_ys"), ys[i]) : grad_ys[i];
+      Add(ys[i], seed);
+    }
+    // Ids grow along every edge but a loop's back edge (refused below), so descending ids
+    // visit each consumer before its producers only if nodes were made in order; an explicit
+    // order is computed instead.
+    MR_ASSIGN_OR_RETURN(const std::vector<Node*> order, ReverseOrder());
+    for (Node* node : order) MR_RETURN_IF_ERROR(Visit(node));
+    std::vector<Output> results;
+    for (const Output& x : xs_) results.push_back(Sum(x));
+    MR_RETURN_IF_ERROR(scope_.status());
+    return results;
+  }
+
+ private:
+  using Key = std::pair<int, int>;  // node id, output
+
+  std::vector<bool> ReachableForward(std::span<const Output> xs) const {
+    std::vector<bool> seen(num_ids_, false);
+    std::vector<Node*> stack;
+    for (const Output& x : xs) stack.push_back(x.op().node());
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      if (seen[node->id()]) continue;
+      seen[node->id()] = true;
+      for (const Edge* edge : node->out_edges()) {
+        if (!edge->IsControl()) stack.push_back(edge->dst);
+      }
+    }
+    return seen;
+  }
+
+  std::vector<bool> ReachableBackward(std::span<const Output> ys) const {
+    std::vector<bool> seen(num_ids_, false);
+    std::vector<Node*> stack;
+    for (const Output& y : ys) stack.push_back(y.op().node());
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      if (seen[node->id()]) continue;
+      seen[node->id()] = true;
+      if (IsX(node)) continue;
+      for (const Edge* edge : node->in_edges()) {
+        if (!edge->IsControl()) stack.push_back(edge->src);
+      }
+    }
+    return seen;
+  }
+
+  bool IsX(const Node* node) const {
+    return std::any_of(xs_.begin(), xs_.end(),
+                       [&](const Output& x) { return x.op().node() == node; });
+  }
+  bool Between(const Node* node) const {
+    return node->id() < num_ids_ && from_x_[node->id()] && to_y_[node->id()];
+  }
+
+  // Kahn's algorithm from the ys towards the xs, over data edges between them.
+  StatusOr<std::vector<Node*>> ReverseOrder() const {
+    std::vector<int> pending(num_ids_, 0);
+    std::vector<Node*> ready, order;
+    std::size_t total = 0;
+    const DataflowGraph& graph = *scope_.graph()->graph;
+    for (int id = 2; id < num_ids_; ++id) {
+      Node* node = graph.node(id);
+      if (node == nullptr || !Between(node)) continue;
+      ++total;
+      for (const Edge* edge : node->out_edges()) {
+        if (!edge->IsControl() && Between(edge->dst)) ++pending[id];
+      }
+      if (pending[id] == 0) ready.push_back(node);
+    }
+    while (!ready.empty()) {
+      Node* node = ready.back();
+      ready.pop_back();
+      order.push_back(node);
+      for (const Edge* edge : node->in_edges()) {
+        if (edge->IsControl() || !Between(edge->src)) continue;
+        if (--pending[edge->src->id()] == 0) ready.push_back(edge->src);
+      }
+    }
+    if (order.size() != total) {
+      return errors::Unimplemented(
+          "there is a loop between ys and xs; gradients through loops are not supported");
+    }
+    return order;
+  }
+
+  void Add(const Output& at, const Output& gradient) {
+    if (gradient.valid()) {
+      arrived_[Key(at.op().node()->id(), at.index())].push_back(gradient);
+    }
+  }
+
+  // What arrived at an output, added up once.
+  Output Sum(const Output& at) {
+    const auto it = arrived_.find(Key(at.op().node()->id(), at.index()));
+    if (it == arrived_.end()) return Output();
+    std::vector<Output>& parts = it->second;
+    if (parts.size() > 1) {
+      const std::vector<Input> inputs(parts.begin(), parts.end());
+      parts = {ops::AddN(scope_, inputs)};
+    }
+    return parts.front();
+  }
+
+  Status Visit(Node* node) {
+    const Operation op(scope_.graph(), node);
+    std::vector<Output> dys;
+    bool any = false;
+    for (int i = 0; i < node->num_outputs(); ++i) {
+      dys.push_back(Sum(op.output(i)));
+      any |= dys.back().valid();
+    }
+    if (!any || IsX(node)) return OkStatus();
+    GradFn fn = nullptr;
+    if (!BuiltinGradients().Find(node->type(), &fn)) {
+      return errors::Unimplemented("op ", node->type(), " of node '", node->name(),
+                                   "' has no gradient; it lies between ys and xs");
+    }
+    if (fn == nullptr) return OkStatus();
+    const Scope inner = scope_.Named(StrCat(node->name(), "_grad"));
+    std::vector<bool> needed;
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      const Output x = op.input(i);
+      needed.push_back(Between(x.op().node()) && CarriesGradient(x.dtype()));
+    }
+    GradContext context(inner, op, dys, needed);
+    const Status status = fn(context);
+    if (!status.ok()) {
+      return Annotate(status, StrCat(" (gradient of node '", node->name(), "')"));
+    }
+    MR_RETURN_IF_ERROR(scope_.status());
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      if (needed[i]) Add(op.input(i), context.dxs()[i]);
+    }
+    return OkStatus();
+  }
+
+  const Scope scope_;
+  const std::span<const Output> xs_;
+  const int num_ids_;  // nodes made later are gradients themselves
+  std::vector<bool> from_x_, to_y_;
+  std::map<Key, std::vector<Output>> arrived_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
+                                        std::span<const Output> xs,
+                                        std::span<const Output> grad_ys) {
+  MR_RETURN_IF_ERROR(scope.status());
+  if (!grad_ys.empty() && grad_ys.size() != ys.size()) {
+    return errors::InvalidArgument("there are ", ys.size(), " ys but ", grad_ys.size(), " grad_ys");
+  }
+  for (const std::span<const Output> list : {ys, xs, grad_ys}) {
+    for (const Output& output : list) {
+      if (!output.valid() || output.op().graph() != scope.graph()) {
+        return errors::InvalidArgument("an argument of Gradients is not an output of this graph");
+      }
+    }
+  }
+  GradientBuilder builder(scope.Named("gradients"), ys, xs);
+  return builder.Build(ys, grad_ys);
+}
+
+}  // namespace millrace

@@ -1,0 +1,130 @@
+// Derivatives of neural network ops.
+#include "graph/gradients/grad_util.h"
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/dataflow_graph.h"
+
+namespace millrace {
+namespace {
+
+Output MinusOneColumn(const Scope& s, const Output& x) { return ops::ExpandDims(s, x, -1); }
+
+template <typename T>
+T AttrOr(const Operation& op, std::string_view name, T fallback) {
+  return op.node()->attrs().GetOr<T>(name, std::move(fallback));
+}
+
+Status BiasAddGrad(GradContext& c) {
+  const std::string format = AttrOr<std::string>(c.op(), "data_format", "NHWC");
+  c.set_dx(0, c.dy());
+  c.set_dx(1, ops::BiasAddGrad(c.scope(), c.dy(), {.data_format = format}));
+  return OkStatus();
+}
+
+Status ReluGrad(GradContext& c) {
+  c.set_dx(0, ops::ReluGrad(c.scope(), c.dy(), c.y()));
+  return OkStatus();
+}
+Status Relu6Grad(GradContext& c) {
+  c.set_dx(0, ops::Relu6Grad(c.scope(), c.dy(), c.y()));
+  return OkStatus();
+}
+
+Status SoftmaxGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output sum = ops::Sum(s, ops::Mul(s, c.dy(), c.y()), {-1}, {.keep_dims = true});
+  c.set_dx(0, ops::Mul(s, ops::Sub(s, c.dy(), sum), c.y()));
+  return OkStatus();
+}
+
+Status LogSoftmaxGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output sum = ops::Sum(s, c.dy(), {-1}, {.keep_dims = true});
+  c.set_dx(0, ops::Sub(s, c.dy(), ops::Mul(s, sum, ops::Exp(s, c.y()))));
+  return OkStatus();
+}
+
+// Output 1 of the op is already the derivative of the loss by the logits.
+Status SoftmaxCrossEntropyGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  if (!c.dy(0).valid()) {
+    return errors::Unimplemented(
+        "only the loss of a softmax cross entropy has a gradient, not "
+        "its backprop output");
+  }
+  const Output scale = MinusOneColumn(s, c.dy(0));
+  c.set_dx(0, ops::Mul(s, scale, c.op().output(1)));
+  c.set_dx(1, ops::Neg(s, ops::Mul(s, scale, ops::LogSoftmax(s, c.x(0)))));
+  return OkStatus();
+}
+
+Status SparseSoftmaxCrossEntropyGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Mul(s, MinusOneColumn(s, c.dy(0)), c.op().output(1)));
+  return OkStatus();
+}
+
+Status Conv2DGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  using Ints = std::vector<int64_t>;
+  const AttrMap& attrs = c.op().node()->attrs();
+  MR_ASSIGN_OR_RETURN(const Ints strides, attrs.Get<Ints>("strides"));
+  MR_ASSIGN_OR_RETURN(const std::string padding, attrs.Get<std::string>("padding"));
+  const Ints explicit_paddings = AttrOr<Ints>(c.op(), "explicit_paddings", {});
+  const std::string format = AttrOr<std::string>(c.op(), "data_format", "NHWC");
+  const Ints dilations = AttrOr<Ints>(c.op(), "dilations", {1, 1, 1, 1});
+  // The images themselves need no derivative: the costliest product of a first layer.
+  if (c.needs_dx(0)) {
+    c.set_dx(0, ops::Conv2DBackpropInput(s, ops::Shape(s, c.x(0)), c.x(1), c.dy(), strides, padding,
+                                         {.explicit_paddings = explicit_paddings,
+                                          .data_format = format,
+                                          .dilations = dilations}));
+  }
+  c.set_dx(1, ops::Conv2DBackpropFilter(s, c.x(0), ops::Shape(s, c.x(1)), c.dy(), strides, padding,
+                                        {.explicit_paddings = explicit_paddings,
+                                         .data_format = format,
+                                         .dilations = dilations}));
+  return OkStatus();
+}
+
+Status MaxPoolGrad(GradContext& c) {
+  using Ints = std::vector<int64_t>;
+  const AttrMap& attrs = c.op().node()->attrs();
+  MR_ASSIGN_OR_RETURN(const Ints ksize, attrs.Get<Ints>("ksize"));
+  MR_ASSIGN_OR_RETURN(const Ints strides, attrs.Get<Ints>("strides"));
+  MR_ASSIGN_OR_RETURN(const std::string padding, attrs.Get<std::string>("padding"));
+  c.set_dx(0,
+           ops::MaxPoolGrad(c.scope(), c.x(0), c.y(), c.dy(), ksize, strides, padding,
+                            {.data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC")}));
+  return OkStatus();
+}
+
+Status AvgPoolGrad(GradContext& c) {
+  using Ints = std::vector<int64_t>;
+  const AttrMap& attrs = c.op().node()->attrs();
+  MR_ASSIGN_OR_RETURN(const Ints ksize, attrs.Get<Ints>("ksize"));
+  MR_ASSIGN_OR_RETURN(const Ints strides, attrs.Get<Ints>("strides"));
+  MR_ASSIGN_OR_RETURN(const std::string padding, attrs.Get<std::string>("padding"));
+  c.set_dx(
+      0, ops::AvgPoolGrad(c.scope(), ops::Shape(c.scope(), c.x(0)), c.dy(), ksize, strides, padding,
+                          {.data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC")}));
+  return OkStatus();
+}
+
+}  // namespace
+
+void RegisterNnGradients(GradientRegistry& r) {
+  r.Register("BiasAdd", BiasAddGrad);
+  r.Register("Relu", ReluGrad);
+  r.Register("Relu6", Relu6Grad);
+  r.Register("Softmax", SoftmaxGrad);
+  r.Register("LogSoftmax", LogSoftmaxGrad);
+  r.Register("SoftmaxCrossEntropyWithLogits", SoftmaxCrossEntropyGrad);
+  r.Register("SparseSoftmaxCrossEntropyWithLogits", SparseSoftmaxCrossEntropyGrad);
+  r.Register("Conv2D", Conv2DGrad);
+  r.Register("MaxPool", MaxPoolGrad);
+  r.Register("AvgPool", AvgPoolGrad);
+}
+
+}  // namespace millrace

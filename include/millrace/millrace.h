@@ -1,0 +1,15 @@
+// Everything a program needs to build, train and run graphs.
+#ifndef MILLRACE_MILLRACE_H_
+#define MILLRACE_MILLRACE_H_
+
+#include "millrace/cluster.h"
+#include "millrace/digits.h"
+#include "millrace/graph.h"
+#include "millrace/ops.h"
+#include "millrace/server.h"
+#include "millrace/session.h"
+#include "millrace/supervised_session.h"
+#include "millrace/training.h"
+#include "millrace/variables.h"
+
+#endif  // MILLRACE_MILLRACE_H_

@@ -1,0 +1,69 @@
+// Sessions of training jobs: one chief initialises, the others wait until it has, and all go
+// on after a lost peer came back.
+#ifndef MILLRACE_SUPERVISED_SESSION_H_
+#define MILLRACE_SUPERVISED_SESSION_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/graph.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+struct SupervisedSessionOptions {
+  SessionOptions session;
+  bool is_chief = true;
+
+  Operation init_op;        // chief, unless everything has a value already
+  Operation local_init_op;  // every task, at every (re)start
+  // A string vector naming what has no value yet (ReportUninitializedVariables).
+  Output not_ready;
+  // Chief, after its local init; not valid: none.
+  Operation init_tokens_op;
+  // Chief: each is run in a loop on a thread of its own until the session stops.
+  std::vector<Operation> queue_ops;
+
+  // Waiting for the chief, and for a lost peer to come back, ends after this long.
+  std::chrono::milliseconds ready_timeout{60'000};
+  // How often Run recovers from a lost session before it gives up; 0: never.
+  int max_recoveries = 5;
+  // Told at once, and when the reason changes, why this task waits.
+  std::function<void(const std::string& reason)> on_wait;
+};
+
+// Run may be called from one thread at a time.
+class SupervisedSession {
+ public:
+  // DeadlineExceeded names every variable that has no value and where it lives.
+  static StatusOr<std::unique_ptr<SupervisedSession>> Create(
+      Graph& graph, const SupervisedSessionOptions& options);
+  ~SupervisedSession();
+
+  // One step. A lost session (Aborted, Unavailable) is made anew and the step run again; an
+  // initialised variable is never initialised again.
+  StatusOr<std::vector<Tensor>> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
+                                    std::span<const Operation> targets = {},
+                                    const RunOptions& options = {});
+  // The session of the moment; valid until the next Run or Stop.
+  Session& session();
+  // How often the session was made anew.
+  int recoveries() const;
+  // Ends the queue threads and closes the session; OK if already stopped. The first error of
+  // a queue thread that is not a cancellation is returned.
+  Status Stop();
+
+ private:
+  struct Impl;
+  explicit SupervisedSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SUPERVISED_SESSION_H_

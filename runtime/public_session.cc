@@ -1,0 +1,205 @@
+// The public Session: the client side of whatever master its target names.
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/graph_builder.h"
+#include "graph/graph_def_io.h"
+#include "millrace/session.h"
+#include "runtime/local_cluster.h"
+#include "session/client_session.h"
+
+namespace millrace {
+namespace {
+
+pb::ConfigProto ToConfig(const SessionOptions& options) {
+  pb::ConfigProto config;
+  config.set_allow_soft_placement(options.allow_soft_placement);
+  config.set_log_device_placement(options.log_device_placement);
+  config.set_isolate_session_state(options.isolate_session_state);
+  for (const std::string& filter : options.device_filters) config.add_device_filters(filter);
+  (*config.mutable_device_count())["CPU"] = options.num_cpu_devices;
+  config.set_inter_op_parallelism_threads(options.inter_op_threads);
+  config.set_intra_op_parallelism_threads(options.intra_op_threads);
+  return config;
+}
+
+pb::RunOptions ToRunOptions(const RunOptions& options) {
+  pb::RunOptions result;
+  result.set_timeout_in_ms(options.timeout.count());
+  if (options.trace) result.set_trace_level(pb::RunOptions::FULL_TRACE);
+  result.set_output_partition_graphs(options.partition_graphs);
+  return result;
+}
+
+void ToMetadata(const pb::RunMetadata& from, RunMetadata* to) {
+  to->step_stats = from.has_step_stats() ? from.step_stats().SerializeAsString() : "";
+  to->partition_graphs.clear();
+  for (const pb::GraphDef& graph : from.partition_graphs()) {
+    to->partition_graphs.push_back(graph.SerializeAsString());
+  }
+}
+
+// The nodes from id `first` on, as what extends a session.
+StatusOr<pb::GraphDef> NodesFrom(const DataflowGraph& graph, int first) {
+  pb::GraphDef all;
+  MR_RETURN_IF_ERROR(ExportGraphDef(graph, {}, &all));
+  if (first <= 2) return all;
+  pb::GraphDef part;
+  *part.mutable_versions() = all.versions();
+  for (pb::NodeDef& node : *all.mutable_node()) {
+    const Node* known = graph.FindNode(node.name());
+    if (known != nullptr && known->id() >= first) part.add_node()->Swap(&node);
+  }
+  return part;
+}
+
+Status CheckHandle(const Operation& op, const GraphState* graph, const char* what) {
+  if (!op.valid()) return errors::InvalidArgument("a ", what, " is not valid");
+  if (op.graph() != graph) {
+    return errors::InvalidArgument("the ", what, " '", op.name(), "' belongs to another graph");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+struct Session::Impl {
+  GraphState* graph = nullptr;
+  std::unique_ptr<ClientSession> session;
+  Mutex mu;  // one extension at a time
+  int sent_ids ABSL_GUARDED_BY(mu) = 0;
+
+  // Sends the nodes made since the last call.
+  Status SendNewNodes() {
+    MutexLock lock(&mu);
+    const int ids = graph->graph->num_node_ids();
+    if (ids == sent_ids) return OkStatus();
+    MR_RETURN_IF_ERROR(graph->status);
+    MR_ASSIGN_OR_RETURN(pb::GraphDef added, NodesFrom(*graph->graph, sent_ids));
+    MR_RETURN_IF_ERROR(session->Extend(std::move(added)));
+    sent_ids = ids;
+    return OkStatus();
+  }
+};
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
+  MR_RETURN_IF_ERROR(graph.status());
+  const pb::ConfigProto config = ToConfig(options);
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<MasterInterface> master,
+                      ConnectTarget(options.target, config));
+  auto impl = std::make_unique<Impl>();
+  impl->graph = graph.state();
+  const DataflowGraph& nodes = *graph.state()->graph;
+  MR_ASSIGN_OR_RETURN(pb::GraphDef def, NodesFrom(nodes, 0));
+  ClientSession::Options client;
+  client.config = config;
+  client.start_timeout = options.start_timeout;
+  client.step_timeout = options.step_timeout;
+  MR_ASSIGN_OR_RETURN(impl->session,
+                      ClientSession::Create(std::move(master), std::move(def), client));
+  {
+    MutexLock lock(&impl->mu);
+    impl->sent_ids = nodes.num_node_ids();
+  }
+  return Session(std::move(impl));
+}
+
+StatusOr<std::vector<Tensor>> Session::Run(std::span<const Feed> feeds,
+                                           std::span<const Output> fetches,
+                                           std::span<const Operation> targets,
+                                           const RunOptions& options, RunMetadata* metadata) {
+  MR_RETURN_IF_ERROR(impl_->SendNewNodes());
+  ClientSession::RunRequest request;
+  for (const auto& [output, value] : feeds) {
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "feed"));
+    if (value.dtype() != BaseType(output.dtype())) {
+      return errors::InvalidArgument("the feed of ", output.name(), " is ",
+                                     DataTypeName(value.dtype()), ", expected ",
+                                     DataTypeName(BaseType(output.dtype())));
+    }
+    if (!output.shape().IsCompatibleWith(value.shape())) {
+      return errors::InvalidArgument("the feed of ", output.name(), " has shape ",
+                                     value.shape().DebugString(), ", expected ",
+                                     output.shape().DebugString());
+    }
+    request.feeds.emplace_back(output.name(), value);
+  }
+  for (const Output& output : fetches) {
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "fetch"));
+    request.fetches.push_back(output.name());
+  }
+  for (const Operation& op : targets) {
+    MR_RETURN_IF_ERROR(CheckHandle(op, impl_->graph, "target"));
+    request.targets.push_back(op.name());
+  }
+  request.options = ToRunOptions(options);
+  pb::RunMetadata run_metadata;
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
+                      impl_->session->Run(std::move(request), &run_metadata));
+  if (metadata != nullptr) ToMetadata(run_metadata, metadata);
+  return values;
+}
+
+StatusOr<Tensor> Session::Eval(const Output& fetch) {
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> values, Run({}, std::span(&fetch, 1)));
+  return std::move(values[0]);
+}
+
+Status Session::RunTargets(std::initializer_list<Operation> targets) {
+  return Run({}, {}, std::span(targets.begin(), targets.size())).status();
+}
+
+Status Session::Close() { return impl_->session->Close(); }
+
+struct Callable::Impl {
+  ClientSession* session = nullptr;
+  int64_t handle = -1;
+  ~Impl() { session->ReleaseCallable(handle).IgnoreError(); }
+};
+
+Callable::Callable() = default;
+Callable::~Callable() = default;
+Callable::Callable(Callable&&) noexcept = default;
+Callable& Callable::operator=(Callable&&) noexcept = default;
+
+StatusOr<Callable> Session::MakeCallable(std::span<const Output> feeds,
+                                         std::span<const Output> fetches,
+                                         std::span<const Operation> targets,
+                                         const RunOptions& options) {
+  MR_RETURN_IF_ERROR(impl_->SendNewNodes());
+  pb::CallableOptions request;
+  for (const Output& output : feeds) {
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "feed"));
+    request.add_feed(output.name());
+  }
+  for (const Output& output : fetches) {
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "fetch"));
+    request.add_fetch(output.name());
+  }
+  for (const Operation& op : targets) {
+    MR_RETURN_IF_ERROR(CheckHandle(op, impl_->graph, "target"));
+    request.add_target(op.name());
+  }
+  *request.mutable_run_options() = ToRunOptions(options);
+  MR_ASSIGN_OR_RETURN(const int64_t handle, impl_->session->MakeCallable(std::move(request)));
+  Callable callable;
+  callable.impl_ = std::make_unique<Callable::Impl>();
+  callable.impl_->session = impl_->session.get();
+  callable.impl_->handle = handle;
+  return callable;
+}
+
+StatusOr<std::vector<Tensor>> Callable::Run(std::span<const Tensor> feeds,
+                                            const RunOptions& options) const {
+  if (!impl_) return errors::FailedPrecondition("this callable was moved from or never made");
+  return impl_->session->RunCallable(impl_->handle, {feeds.begin(), feeds.end()}, nullptr,
+                                     options.timeout);
+}
+
+}  // namespace millrace

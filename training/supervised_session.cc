@@ -1,0 +1,206 @@
+#include "millrace/supervised_session.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/notification.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+// Short enough that nobody notices the wait, long enough to cost nothing.
+constexpr std::chrono::milliseconds kPollInterval{20};
+
+bool SessionIsLost(const Status& status) {
+  return errors::IsAborted(status) || errors::IsUnavailable(status);
+}
+
+}  // namespace
+
+struct SupervisedSession::Impl {
+  Impl(Graph& g, const SupervisedSessionOptions& o) : graph(g), options(o) {}
+
+  Graph& graph;
+  const SupervisedSessionOptions options;
+  std::optional<Session> session;
+  std::vector<std::thread> queue_threads;
+  int recoveries = 0;
+  std::string last_reason;
+
+  Mutex mu;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  Status queue_error ABSL_GUARDED_BY(mu);
+
+  // Makes a session in which everything is ready, or says why not by the deadline.
+  Status Start(Deadline deadline) {
+    while (true) {
+      Status status = TryStart(deadline);
+      if (status.ok()) {
+        StartQueues();
+        return status;
+      }
+      session.reset();
+      // A peer that is just coming up refuses or forgets; what is wrong with the graph stays.
+      if (!SessionIsLost(status) || SteadyClock::now() >= deadline) return status;
+      Tell(StrCat("waiting for the cluster: ", Message(status)));
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+
+  Status TryStart(Deadline deadline) {
+    SessionOptions session_options = options.session;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
+    session_options.start_timeout =
+        std::clamp(left, std::chrono::milliseconds(1), session_options.start_timeout);
+    MR_ASSIGN_OR_RETURN(session, Session::Create(graph, session_options));
+    MR_RETURN_IF_ERROR(options.is_chief ? Initialize() : WaitForChief(deadline));
+    if (options.local_init_op.valid()) MR_RETURN_IF_ERROR(RunTarget(options.local_init_op));
+    if (options.is_chief && options.init_tokens_op.valid()) {
+      MR_RETURN_IF_ERROR(RunTarget(options.init_tokens_op));
+    }
+    return OkStatus();
+  }
+
+  Status RunTarget(const Operation& op) { return session->Run({}, {}, std::span(&op, 1)).status(); }
+
+  // What has no value yet.
+  StatusOr<std::vector<std::string>> NotReady() {
+    std::vector<std::string> names;
+    if (!options.not_ready.valid()) return names;
+    MR_ASSIGN_OR_RETURN(const Tensor report, session->Eval(options.not_ready));
+    for (const std::string& name : report.flat<std::string>()) names.push_back(name);
+    return names;
+  }
+
+  Status Initialize() {
+    MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, NotReady());
+    if (options.init_op.valid() && (!missing.empty() || !options.not_ready.valid())) {
+      MR_RETURN_IF_ERROR(RunTarget(options.init_op));
+      MR_ASSIGN_OR_RETURN(missing, NotReady());
+    }
+    if (missing.empty()) return OkStatus();
+    return errors::FailedPrecondition("the init op left variables without a value: ",
+                                      StrJoin(missing, ", "));
+  }
+
+  Status WaitForChief(Deadline deadline) {
+    while (true) {
+      MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing, NotReady());
+      if (missing.empty()) return OkStatus();
+      const std::string reason = StrCat("waiting for the chief to initialise ", missing.size(),
+                                        " variable(s): ", StrJoin(missing, ", "));
+      if (SteadyClock::now() >= deadline) {
+        return errors::DeadlineExceeded("gave up ", reason);
+      }
+      Tell(reason);
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+
+  void Tell(const std::string& reason) {
+    if (reason == last_reason) return;
+    last_reason = reason;
+    if (options.on_wait) options.on_wait(reason);
+  }
+
+  void StartQueues() {
+    if (!options.is_chief) return;
+    for (const Operation& op : options.queue_ops) {
+      queue_threads.emplace_back([this, op] { QueueLoop(op); });
+    }
+  }
+
+  void QueueLoop(const Operation& op) {
+    // No step timeout: the op waits for the workers, however slow they are; closing the
+    // session ends it.
+    const RunOptions forever{.timeout = std::chrono::hours(24 * 365)};
+    while (true) {
+      const Status status = session->Run({}, {}, std::span(&op, 1), forever).status();
+      if (status.ok()) continue;
+      MutexLock lock(&mu);
+      if (!stopping && !errors::IsCancelled(status) && queue_error.ok()) queue_error = status;
+      return;
+    }
+  }
+
+  // Cancels what runs, then nothing uses the session any more.
+  Status EndSession() {
+    {
+      MutexLock lock(&mu);
+      stopping = true;
+    }
+    Status closed;
+    if (session) closed = session->Close();
+    for (std::thread& t : queue_threads) t.join();
+    queue_threads.clear();
+    session.reset();
+    return closed;
+  }
+
+  Status Recover(const Status& why) {
+    ++recoveries;
+    MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", recoveries, " of ",
+           options.max_recoveries);
+    EndSession().IgnoreError();
+    {
+      MutexLock lock(&mu);
+      stopping = false;
+      queue_error = OkStatus();
+    }
+    return Start(DeadlineAfter(options.ready_timeout));
+  }
+
+  Status QueueError() {
+    MutexLock lock(&mu);
+    return queue_error;
+  }
+};
+
+SupervisedSession::SupervisedSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SupervisedSession::~SupervisedSession() { Stop().IgnoreError(); }
+
+StatusOr<std::unique_ptr<SupervisedSession>> SupervisedSession::Create(
+    Graph& graph, const SupervisedSessionOptions& options) {
+  MR_RETURN_IF_ERROR(graph.status());
+  auto impl = std::make_unique<Impl>(graph, options);
+  MR_RETURN_IF_ERROR(impl->Start(DeadlineAfter(options.ready_timeout)));
+  return std::unique_ptr<SupervisedSession>(new SupervisedSession(std::move(impl)));
+}
+
+StatusOr<std::vector<Tensor>> SupervisedSession::Run(std::span<const Feed> feeds,
+                                                     std::span<const Output> fetches,
+                                                     std::span<const Operation> targets,
+                                                     const RunOptions& options) {
+  while (true) {
+    if (!impl_->session) {
+      return errors::FailedPrecondition("the supervised session has been stopped");
+    }
+    StatusOr<std::vector<Tensor>> result = impl_->session->Run(feeds, fetches, targets, options);
+    if (result.ok()) return result;
+    // The queue thread saw the root cause if it failed first.
+    const Status queue = impl_->QueueError();
+    const Status cause = queue.ok() ? result.status() : queue;
+    if (!SessionIsLost(cause) || impl_->recoveries >= impl_->options.max_recoveries) return cause;
+    MR_RETURN_IF_ERROR(impl_->Recover(cause));
+  }
+}
+
+Session& SupervisedSession::session() { return *impl_->session; }
+int SupervisedSession::recoveries() const { return impl_->recoveries; }
+
+Status SupervisedSession::Stop() {
+  const Status queue = impl_->QueueError();
+  if (!impl_->session) return queue;
+  const Status closed = impl_->EndSession();
+  return queue.ok() ? closed : queue;
+}
+
+}  // namespace millrace
