@@ -48,7 +48,9 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
   pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
   Ref();  // dropped by the last PartDone
   const bool has_threads = pool != nullptr && pool->num_threads() > 0;
-  for (size_t i = 0; i < runs_.size(); ++i) {
+  // Nothing of the step is touched after the last part was started: it may have ended.
+  const size_t num_parts = runs_.size();
+  for (size_t i = 0; i < num_parts; ++i) {
     const WorkerGraph::Part& part = graph_->parts()[i];
     PartRun& run = runs_[i];
     run.env.step_id = step_id_;
@@ -62,7 +64,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     args.pool = pool;
     args.stats = run.stats ? &*run.stats : nullptr;
     // This thread works on the last part; it must not keep the others from starting.
-    args.caller_runs = i + 1 == runs_.size() || !has_threads;
+    args.caller_runs = i + 1 == num_parts || !has_threads;
     Executor(part.program.get()).RunAsync(args, {&WorkerStep::PartDone, &run});
   }
 }
@@ -118,10 +120,14 @@ void WorkerStep::Receive(const std::vector<std::string>& keys, std::vector<Tenso
   receipt->step = RefPtr<WorkerStep>::Share(this);
   receipt->done = std::move(done);
   receipt->pending.store(static_cast<int>(keys.size()), std::memory_order_relaxed);
-  for (size_t i = 0; i < keys.size(); ++i) {
+  // Neither the step nor the arguments are touched after the last receive: it may end the step.
+  const RefPtr<Rendezvous> rendezvous = rendezvous_;
+  CancellationManager* const cancellation = &*cancellation_;
+  const size_t num_keys = keys.size();
+  for (size_t i = 0; i < num_keys; ++i) {
     Tensor* const value = &(*values)[i];
-    rendezvous_->RecvAsync(
-        keys[i], &*cancellation_,
+    rendezvous->RecvAsync(
+        keys[i], cancellation,
         [receipt, value](const Status& status, const Tensor& received, bool is_dead) {
           if (!status.ok()) {
             receipt->Fail(status);
