@@ -3,6 +3,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
@@ -46,9 +47,13 @@ struct ClientCall {
   CancellationManager::Token token = 0;
   bool cancelled_before = false;  // the call was never sent
   RpcChannel::Done done;
+  // Set when the call goes to gRPC, read when it comes back: gRPC orders the two, but in code
+  // that sanitizers do not see.
+  std::atomic<bool> sent{false};
 
   // On the pool: the answer is here.
   void Complete() {
+    (void)sent.load(std::memory_order_acquire);
     if (cancellation != nullptr) cancellation->DeregisterCallback(token);
     remove(calls, this);
     const auto returned = callback_returned;
@@ -158,6 +163,7 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
     }
   }
   ThreadPool* pool = pool_;
+  call->sent.store(true, std::memory_order_release);
   grpc::GenericStub(channel_).UnaryCall(
       &call->context, method, grpc::StubOptions(), &call->request, &call->response,
       [call, pool](grpc::Status status) {
