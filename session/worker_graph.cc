@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "kernels/kernel_registry.h"
 #include "partitioner/partition.h"
+#include "session/late_reads.h"
 #include "session/worker_step.h"
 
 namespace millrace {
@@ -66,6 +67,7 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     Part& part = made->parts_.emplace_back();
     part.device = session.FindDevice(partition.location);
     part.graph = std::move(partition.graph);
+    MR_RETURN_IF_ERROR(ReadLate(part.graph.get()));
     MR_RETURN_IF_ERROR(made->Compile(env, &part));
   }
   return made;
