@@ -1,4 +1,6 @@
 // Text: joining strings and writing numbers.
+#include <re2/re2.h>
+
 #include <cstdio>
 
 #include "base/errors.h"
@@ -106,9 +108,33 @@ class AsStringKernel : public Kernel {
   char conversion_ = 'f';
 };
 
+// RE2's syntax and its linear time, as TensorFlow's.
+class StaticRegexFullMatchKernel : public Kernel {
+ public:
+  explicit StaticRegexFullMatchKernel(KernelConstruction& c)
+      : Kernel(c), pattern_(c.attr<std::string>("pattern"), RE2::Quiet) {
+    if (!pattern_.ok()) {
+      c.SetError(errors::InvalidArgument("Invalid pattern: ", pattern_.pattern(),
+                                         ", error: ", pattern_.error()));
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    for (int64_t i = 0; i < in.num_elements(); ++i) {
+      out->data<bool>()[i] = RE2::FullMatch(in.data<std::string>()[i], pattern_);
+    }
+    return OkStatus();
+  }
+
+ private:
+  const RE2 pattern_;
+};
+
 }  // namespace
 
 void RegisterStringKernels(KernelRegistry& r) {
+  RegisterCpu<StaticRegexFullMatchKernel>(r, "StaticRegexFullMatch");
   RegisterCpu<StringJoinKernel>(r, "StringJoin");
   RegisterCpu<AsStringKernel>(r, "AsString");
 }

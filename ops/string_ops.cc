@@ -14,6 +14,7 @@ constexpr OpSpec kOps[] = {
      UnchangedShape},
     {"StringJoin", "inputs: N * string", "output: string", "N: int >= 0; separator: string = ''",
      StringJoinShape},
+    {"StaticRegexFullMatch", "input: string", "output: bool", "pattern: string", UnchangedShape},
 };
 
 }  // namespace
