@@ -257,15 +257,16 @@ class SparseAccumulator : public Accumulator {
       return errors::InvalidArgument("Expected a gradient shape of rank ", values.rank(), ", got ",
                                      rank);
     }
-    bool fits = (!options_.shape.has_rank() || options_.shape.rank() == values.rank()) &&
+    // A scalar shape declares nothing: SyncReplicasOptimizer makes its accumulators so.
+    const bool has_shape = options_.shape.rank() > 0;
+    bool fits = (!has_shape || options_.shape.rank() == values.rank()) &&
                 (first || values.rank() == values_.rank());
     for (int i = 1; fits && i < values.rank(); ++i) {
-      fits = (!options_.shape.has_rank() || options_.shape.dim(i) < 0 ||
-              options_.shape.dim(i) == values.dim(i)) &&
+      fits = (!has_shape || options_.shape.dim(i) < 0 || options_.shape.dim(i) == values.dim(i)) &&
              (rank == 0 || shape.data<int64_t>()[i] == values.dim(i)) &&
              (first || values_.dim(i) == values.dim(i));
     }
-    if (fits && rank > 0 && options_.shape.has_rank() && options_.shape.rank() > 0) {
+    if (fits && rank > 0 && has_shape) {
       const int64_t declared = options_.shape.dim(0), given = shape.data<int64_t>()[0];
       fits = declared < 0 || given < 0 || declared == given;
     }
