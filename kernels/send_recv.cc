@@ -49,10 +49,7 @@ class SendKernel : public TransferKernel {
     std::string buffer;
     const std::string_view key = Key(ctx, &buffer);
     if (ctx.is_input_dead()) return ctx.rendezvous()->Send(key, Tensor(), true);
-    Tensor value = ctx.locked_input(0);
-    // A scalar may be a variable's own memory, which changes in place (AssignAdd).
-    if (value.num_elements() == 1 && !value.OwnsBufferAlone()) value = value.Clone();
-    return ctx.rendezvous()->Send(key, std::move(value), false);
+    return ctx.rendezvous()->Send(key, ctx.locked_input(0), false);
   }
 };
 

@@ -97,14 +97,6 @@ class AssignKernel : public Kernel {
 };
 
 // AssignAdd and AssignSub.
-// A counter kept in a reference variable changes where it lies, even while a read of the same
-// step shares it: programs rely on that. SyncReplicasOptimizer hands out tokens that it
-// computes, after the update, from a read that was made before it. What leaves a step is a
-// copy (see SendKernel).
-bool IsStepCounter(const Tensor& value) {
-  return value.num_elements() == 1 && (value.dtype() == kInt64 || value.dtype() == kInt32);
-}
-
 class AssignUpdateKernel : public Kernel {
  public:
   explicit AssignUpdateKernel(KernelConstruction& c)
@@ -124,7 +116,7 @@ class AssignUpdateKernel : public Kernel {
                                        value->shape().DebugString(),
                                        " rhs shape= ", operand.shape().DebugString());
       }
-      if (!IsStepCounter(*value)) MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
+      MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
       DispatchType(NumberTypes(), operand.dtype(), [&]<typename T>() {
         using C = ComputeType<T>;
         T* to = value->data<T>();
