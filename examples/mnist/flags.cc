@@ -48,8 +48,6 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "How variables are spread over ps tasks: balanced (by bytes) or round_robin")
       ->check(CLI::IsMember({"balanced", "round_robin"}))
       ->capture_default_str();
-  app.add_option("--dump_graph", f.dump_graph,
-                 "Folder for the graphs of each session: original, pruned, placed, partitions");
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
   app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")

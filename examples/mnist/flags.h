@@ -30,7 +30,6 @@ struct Flags {
   std::string model = "mlp";
   std::string optimizer = "adam";
   std::string ps_strategy = "balanced";
-  std::string dump_graph;
   bool quiet = false;
   int num_ps = 1;
   int num_workers = 2;

@@ -158,7 +158,6 @@ class Worker {
     options.session.target = target_;
     options.session.allow_soft_placement = true;
     options.session.device_filters = {"/job:ps", StrCat("/job:worker/task:", flags_.task_index)};
-    options.session.dump_dir = flags_.dump_graph;
     options.is_chief = flags_.is_chief();
     options.init_op = program_.init;
     options.local_init_op = program_.local_init;
