@@ -229,7 +229,9 @@ TEST(TaskServer, StoppingEndsBlockedStepsAndLaterCallsFail) {
   for (int i = 0; i < 2; ++i) {
     sessions.push_back(OpenSession(masters[i], graph.def()));
     ASSERT_NE(sessions.back(), nullptr);
-    clients.emplace_back([&, i] { ended[i] = sessions[i]->Run({}, {"block:0"}).status(); });
+    clients.emplace_back([session = sessions.back().get(), end = &ended[i]] {
+      *end = session->Run({}, {"block:0"}).status();
+    });
   }
   ASSERT_TRUE(WaitUntilOpsBlock(2));
   EXPECT_TRUE(server->Stop(DeadlineAfter(milliseconds(50))).ok());
