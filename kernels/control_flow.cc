@@ -27,7 +27,7 @@ void PassOn(KernelContext& ctx, int input, int output) {
   }
 }
 
-// Enter, Exit, NextIteration: what they do to frames is the executor's business.
+// RefIdentity; Enter, Exit and NextIteration: what these do to frames is the executor's business.
 class PassKernel final : public CheapKernel {
  public:
   using CheapKernel::CheapKernel;
@@ -124,8 +124,8 @@ void RegisterControlFlowKernels(KernelRegistry& registry) {
   for (const char* op : {"NoOp", "ControlTrigger"}) {
     registry.Register(KernelDef(op), MakeKernel<NoOpKernel>);
   }
-  for (const char* op :
-       {"Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration"}) {
+  for (const char* op : {"RefIdentity", "Enter", "RefEnter", "Exit", "RefExit", "NextIteration",
+                         "RefNextIteration"}) {
     registry.Register(KernelDef(op), MakeKernel<PassKernel>);
   }
   for (const char* op : {"Switch", "RefSwitch"}) {
