@@ -63,13 +63,21 @@ Status ConcatV2Grad(GradContext& c) {
   return OkStatus();
 }
 
-Status SplitGrad(GradContext& c) {
+// The pieces put together again along `axis`.
+Output Joined(GradContext& c, const Output& axis) {
   const Scope& s = c.scope();
   std::vector<Input> parts;
   for (int i = 0; i < c.op().num_outputs(); ++i) {
     parts.push_back(c.dy(i).valid() ? c.dy(i) : ops::ZerosLike(s, c.y(i)));
   }
-  c.set_dx(1, ops::ConcatV2(s, parts, c.x(0)));
+  return ops::ConcatV2(s, parts, axis);
+}
+Status SplitGrad(GradContext& c) {
+  c.set_dx(1, Joined(c, c.x(0)));
+  return OkStatus();
+}
+Status SplitVGrad(GradContext& c) {
+  c.set_dx(0, Joined(c, c.x(2)));
   return OkStatus();
 }
 
@@ -135,16 +143,21 @@ Status FillGrad(GradContext& c) {
   return OkStatus();
 }
 
-// Along axis 0: rows that were taken get what came back, rows taken twice get the sum. The
-// result is dense; the table's other rows are zero.
-Status GatherGrad(GradContext& c) {
-  const Scope& s = c.scope();
-  const Output shape = ops::Shape(s, c.x(0));
-  const Output rows = ops::Reshape(s, ops::Slice(s, shape, {0}, {1}), Tensor(kInt32, Shape({0})));
-  const Output indices = ops::Reshape(s, c.x(1), {-1});
-  const Output row_shape = ops::Slice(s, shape, {1}, {-1});
-  const Output flat = ops::Reshape(s, c.dy(), ops::ConcatV2(s, {Input({-1}), Input(row_shape)}, 0));
-  c.set_dx(0, ops::UnsortedSegmentSum(s, flat, indices, rows));
+Status ReverseGrad(GradContext& c) {
+  c.set_dx(0, ops::ReverseV2(c.scope(), c.dy(), c.x(1)));
+  return OkStatus();
+}
+
+Status SpaceToDepthGrad(GradContext& c) {
+  const AttrMap& attrs = c.op().node()->attrs();
+  c.set_dx(0, ops::DepthToSpace(c.scope(), c.dy(), attrs.GetOr<int64_t>("block_size", 0),
+                                {.data_format = attrs.GetOr<std::string>("data_format", "NHWC")}));
+  return OkStatus();
+}
+Status DepthToSpaceGrad(GradContext& c) {
+  const AttrMap& attrs = c.op().node()->attrs();
+  c.set_dx(0, ops::SpaceToDepth(c.scope(), c.dy(), attrs.GetOr<int64_t>("block_size", 0),
+                                {.data_format = attrs.GetOr<std::string>("data_format", "NHWC")}));
   return OkStatus();
 }
 
@@ -161,13 +174,16 @@ void RegisterArrayGradients(GradientRegistry& r) {
   r.Register("Unpack", UnpackGrad);
   r.Register("ConcatV2", ConcatV2Grad);
   r.Register("Split", SplitGrad);
+  r.Register("SplitV", SplitVGrad);
+  r.Register("ReverseV2", ReverseGrad);
+  r.Register("SpaceToDepth", SpaceToDepthGrad);
+  r.Register("DepthToSpace", DepthToSpaceGrad);
   r.Register("Slice", SliceGrad);
   r.Register("StridedSlice", StridedSliceGrad);
   r.Register("Pad", PadGrad);
   r.Register("Tile", TileGrad);
   r.Register("BroadcastTo", BroadcastToGrad);
   r.Register("Fill", FillGrad);
-  r.Register("Gather", GatherGrad);
   for (const char* op : {"Const", "StopGradient", "Shape", "ShapeN", "Size", "Rank", "ZerosLike",
                          "OnesLike", "OneHot", "Range", "LinSpace", "Where", "RandomUniform",
                          "RandomStandardNormal", "TruncatedNormal"}) {

@@ -1,4 +1,4 @@
-// Reverse-mode derivatives of ops. One file per family; all_gradients.cc lists them.
+// Reverse-mode derivatives of ops. One file per family; gradients.cc lists them.
 #ifndef GRAPH_GRADIENTS_GRADIENT_REGISTRY_H_
 #define GRAPH_GRADIENTS_GRADIENT_REGISTRY_H_
 
@@ -63,7 +63,9 @@ class GradientRegistry {
 void RegisterMathGradients(GradientRegistry& registry);
 void RegisterReductionGradients(GradientRegistry& registry);
 void RegisterArrayGradients(GradientRegistry& registry);
+void RegisterIndexingGradients(GradientRegistry& registry);
 void RegisterNnGradients(GradientRegistry& registry);
+void RegisterControlFlowGradients(GradientRegistry& registry);
 void RegisterStateGradients(GradientRegistry& registry);
 const GradientRegistry& BuiltinGradients();
 

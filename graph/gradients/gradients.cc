@@ -18,7 +18,9 @@ const GradientRegistry& BuiltinGradients() {
     RegisterMathGradients(*r);
     RegisterReductionGradients(*r);
     RegisterArrayGradients(*r);
+    RegisterIndexingGradients(*r);
     RegisterNnGradients(*r);
+    RegisterControlFlowGradients(*r);
     RegisterStateGradients(*r);
     return r;
   }();

@@ -1,4 +1,7 @@
 // Derivatives of elementwise ops and matrix products.
+#include <cmath>
+#include <numbers>
+
 #include "graph/gradients/grad_util.h"
 
 namespace millrace {
@@ -27,6 +30,24 @@ Status DivGrad(GradContext& c) {
   const Output dy =
       ops::Mul(s, c.dy(), ops::RealDiv(s, ops::RealDiv(s, ops::Neg(s, c.x(0)), c.x(1)), c.x(1)));
   SetBroadcastGradients(c, 0, dx, 1, dy);
+  return OkStatus();
+}
+
+// As DivGrad, 0 where the divisor is 0.
+Status DivNoNanGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output dx = ops::DivNoNan(s, c.dy(), c.x(1));
+  const Output dy =
+      ops::Mul(s, c.dy(), ops::DivNoNan(s, ops::DivNoNan(s, ops::Neg(s, c.x(0)), c.x(1)), c.x(1)));
+  SetBroadcastGradients(c, 0, dx, 1, dy);
+  return OkStatus();
+}
+
+// x mod y = x - y * floor(x / y), whose last factor is constant almost everywhere.
+Status FloorModGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output quotient = ops::FloorDiv(s, c.x(0), c.x(1));
+  SetBroadcastGradients(c, 0, c.dy(), 1, ops::Mul(s, c.dy(), ops::Neg(s, quotient)));
   return OkStatus();
 }
 
@@ -126,6 +147,19 @@ Status CosGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Zero almost everywhere; TensorFlow hands on zeros, not nothing.
+Status SignGrad(GradContext& c) {
+  c.set_dx(0, ops::ZerosLike(c.scope(), c.x(0)));
+  return OkStatus();
+}
+Status ErfGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output slope = ops::Mul(s, ConstantLike(s, c.x(0), 2 / std::sqrt(std::numbers::pi)),
+                                ops::Exp(s, ops::Neg(s, ops::Square(s, c.x(0)))));
+  c.set_dx(0, ops::Mul(s, c.dy(), slope));
+  return OkStatus();
+}
+
 Status CastGrad(GradContext& c) {
   const DataType from = BaseType(c.x(0).dtype());
   if (IsFloating(from)) c.set_dx(0, ops::Cast(c.scope(), c.dy(), from));
@@ -192,6 +226,34 @@ Status MatMulGrad(GradContext& c) {
   return OkStatus();
 }
 
+// The dimensions in front of the matrices, as a vector.
+Output BatchDims(const Scope& s, const Output& shape) {
+  const Output count = ops::Reshape(s, ops::Sub(s, ops::Size(s, shape), 2), {1});
+  return ops::Slice(s, shape, {0}, count);
+}
+
+// Sums over the batch dimensions along which broadcasting repeated a matrix.
+void SetBatchGradients(GradContext& c, const Output& dx, const Output& dy) {
+  const Scope& s = c.scope();
+  const Output sx = ops::Shape(s, c.x(0)), sy = ops::Shape(s, c.x(1));
+  const auto axes = ops::BroadcastGradientArgs(s, BatchDims(s, sx), BatchDims(s, sy));
+  c.set_dx(0, ops::Reshape(s, ops::Sum(s, dx, axes.r0), sx));
+  c.set_dx(1, ops::Reshape(s, ops::Sum(s, dy, axes.r1), sy));
+}
+
+Status BatchMatMulGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const bool ax = BoolAttr(c.op(), "adj_x"), ay = BoolAttr(c.op(), "adj_y");
+  const Output x = c.x(0), y = c.x(1), g = c.dy();
+  const auto product = [&](const Output& a, const Output& b, bool adj_a, bool adj_b) {
+    return ops::BatchMatMulV2(s, a, b, {.adj_x = adj_a, .adj_y = adj_b});
+  };
+  const Output dx = ax ? product(y, g, ay, true) : product(g, y, false, !ay);
+  const Output dy = ay ? product(g, x, true, ax) : product(x, g, !ax, false);
+  SetBatchGradients(c, dx, dy);
+  return OkStatus();
+}
+
 }  // namespace
 
 void RegisterMathGradients(GradientRegistry& r) {
@@ -199,6 +261,8 @@ void RegisterMathGradients(GradientRegistry& r) {
   for (const char* op : {"Div", "RealDiv"}) r.Register(op, DivGrad);
   r.Register("Sub", SubGrad);
   r.Register("Mul", MulGrad);
+  r.Register("DivNoNan", DivNoNanGrad);
+  r.Register("FloorMod", FloorModGrad);
   r.Register("Pow", PowGrad);
   r.Register("Maximum", MaximumGrad);
   r.Register("Minimum", MinimumGrad);
@@ -217,15 +281,18 @@ void RegisterMathGradients(GradientRegistry& r) {
   r.Register("Abs", AbsGrad);
   r.Register("Sin", SinGrad);
   r.Register("Cos", CosGrad);
+  r.Register("Sign", SignGrad);
+  r.Register("Erf", ErfGrad);
   r.Register("Cast", CastGrad);
   r.Register("AddN", AddNGrad);
   r.Register("Select", SelectGrad);
   r.Register("SelectV2", SelectV2Grad);
   r.Register("ClipByValue", ClipByValueGrad);
   r.Register("MatMul", MatMulGrad);
+  r.Register("BatchMatMulV2", BatchMatMulGrad);
   for (const char* op : {"Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
-                         "LogicalNot", "LogicalAnd", "LogicalOr", "Sign", "Floor", "Ceil", "Round",
-                         "IsNan", "IsInf", "IsFinite"}) {
+                         "LogicalNot", "LogicalAnd", "LogicalOr", "FloorDiv", "Floor", "Ceil",
+                         "Round", "IsNan", "IsInf", "IsFinite"}) {
     r.RegisterNotDifferentiable(op);
   }
 }

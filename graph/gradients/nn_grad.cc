@@ -31,6 +31,28 @@ Status Relu6Grad(GradContext& c) {
   return OkStatus();
 }
 
+Status EluGrad(GradContext& c) {
+  c.set_dx(0, ops::EluGrad(c.scope(), c.dy(), c.y()));
+  return OkStatus();
+}
+Status SeluGrad(GradContext& c) {
+  c.set_dx(0, ops::SeluGrad(c.scope(), c.dy(), c.y()));
+  return OkStatus();
+}
+Status SoftplusGrad(GradContext& c) {
+  c.set_dx(0, ops::SoftplusGrad(c.scope(), c.dy(), c.x(0)));
+  return OkStatus();
+}
+Status SoftsignGrad(GradContext& c) {
+  c.set_dx(0, ops::SoftsignGrad(c.scope(), c.dy(), c.x(0)));
+  return OkStatus();
+}
+Status LeakyReluGrad(GradContext& c) {
+  c.set_dx(0, ops::LeakyReluGrad(c.scope(), c.dy(), c.x(0),
+                                 {.alpha = AttrOr<float>(c.op(), "alpha", 0.2f)}));
+  return OkStatus();
+}
+
 Status SoftmaxGrad(GradContext& c) {
   const Scope& s = c.scope();
   const Output sum = ops::Sum(s, ops::Mul(s, c.dy(), c.y()), {-1}, {.keep_dims = true});
@@ -118,6 +140,11 @@ void RegisterNnGradients(GradientRegistry& r) {
   r.Register("BiasAdd", BiasAddGrad);
   r.Register("Relu", ReluGrad);
   r.Register("Relu6", Relu6Grad);
+  r.Register("Elu", EluGrad);
+  r.Register("Selu", SeluGrad);
+  r.Register("Softplus", SoftplusGrad);
+  r.Register("Softsign", SoftsignGrad);
+  r.Register("LeakyRelu", LeakyReluGrad);
   r.Register("Softmax", SoftmaxGrad);
   r.Register("LogSoftmax", LogSoftmaxGrad);
   r.Register("SoftmaxCrossEntropyWithLogits", SoftmaxCrossEntropyGrad);

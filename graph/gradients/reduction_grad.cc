@@ -1,4 +1,5 @@
 // Derivatives of reductions.
+#include "graph/dataflow_graph.h"
 #include "graph/gradients/grad_util.h"
 
 namespace millrace {
@@ -70,6 +71,54 @@ Status ExtremumGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Each element's factor is the product of all others that it was multiplied with: those before
+// it times those behind it. Dividing the product by the element would fail at zeros.
+Status ProdGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output x = c.x(0), shape = ops::Shape(s, x), rank = ops::Size(s, shape);
+  const Output axes = ops::Reshape(
+      s, ops::FloorMod(s, ops::Add(s, ops::Cast(s, c.x(1), kInt32), rank), rank), {-1});
+  const Output all = ops::Range(s, 0, rank, 1);
+  const Output is_reduced =
+      ops::DynamicStitch(s, {all, axes}, {ops::ZerosLike(s, all), ops::OnesLike(s, axes)});
+  const std::vector<Output> split = ops::DynamicPartition(s, all, is_reduced, 2);
+  if (split.size() != 2) return OkStatus();  // recorded in the graph's status
+  const Output &kept = split[0], &reduced = split[1];
+  const auto size = [&](const Output& dims) {
+    return ops::Reshape(s, ops::Prod(s, ops::Gather(s, shape, dims), {0}), {1});
+  };
+  // The reduced axes in front, as one.
+  const Output order = ops::ConcatV2(s, {reduced, kept}, 0);
+  const Output turned = ops::Transpose(s, x, order);
+  const Output columns = ops::Reshape(s, turned, ops::ConcatV2(s, {size(reduced), size(kept)}, 0));
+  const Output before = ops::Cumprod(s, columns, 0, {.exclusive = true});
+  const Output behind = ops::Cumprod(s, columns, 0, {.exclusive = true, .reverse = true});
+  const Output others = ops::Reshape(s, ops::Mul(s, before, behind), ops::Shape(s, turned));
+  c.set_dx(0,
+           ops::Mul(s, SpreadAny(c), ops::Transpose(s, others, ops::InvertPermutation(s, order))));
+  return OkStatus();
+}
+
+bool Flag(const GradContext& c, std::string_view name) {
+  return c.op().node()->attrs().GetOr<bool>(name, false);
+}
+
+Status CumsumGrad(GradContext& c) {
+  c.set_dx(0, ops::Cumsum(c.scope(), c.dy(), c.x(1),
+                          {.exclusive = Flag(c, "exclusive"), .reverse = !Flag(c, "reverse")}));
+  return OkStatus();
+}
+
+// Like TensorFlow's, 0 for elements that are 0.
+Status CumprodGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const bool exclusive = Flag(c, "exclusive"), reverse = Flag(c, "reverse");
+  const Output sums = ops::Cumsum(s, ops::Mul(s, c.y(), c.dy()), c.x(1),
+                                  {.exclusive = exclusive, .reverse = !reverse});
+  c.set_dx(0, ops::DivNoNan(s, sums, c.x(0)));
+  return OkStatus();
+}
+
 Status L2LossGrad(GradContext& c) {
   c.set_dx(0, ops::Mul(c.scope(), c.x(0), c.dy()));
   return OkStatus();
@@ -82,6 +131,9 @@ void RegisterReductionGradients(GradientRegistry& r) {
   r.Register("Mean", MeanGrad);
   r.Register("Max", ExtremumGrad);
   r.Register("Min", ExtremumGrad);
+  r.Register("Prod", ProdGrad);
+  r.Register("Cumsum", CumsumGrad);
+  r.Register("Cumprod", CumprodGrad);
   r.Register("L2Loss", L2LossGrad);
   for (const char* op : {"ArgMax", "ArgMin", "All", "Any"}) r.RegisterNotDifferentiable(op);
 }
