@@ -1,8 +1,5 @@
 // Every kernel against what TensorFlow answered: one test per case of cases.pb. A case whose
 // ops have no kernel here is skipped and listed at the end, by op.
-#include <cmath>
-#include <complex>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
@@ -11,10 +8,10 @@
 #include "base/thread_pool.h"
 #include "gtest/gtest.h"
 #include "kernels/all_kernels.h"
-#include "kernels/dtype_dispatch.h"
 #include "ops/all_ops.h"
 #include "ops/op_registry.h"
 #include "tensor/tensor_proto.h"
+#include "tests/goldens/compare.h"
 #include "tests/goldens/kernels/golden.pb.h"
 #include "tests/kernel_conformance/graph_interpreter.h"
 
@@ -60,59 +57,6 @@ const KernelRegistry& Kernels() {
     return registry;
   }();
   return *kernels;
-}
-
-// --- Comparison -----------------------------------------------------------------------------
-struct Tolerance {
-  bool bits = true;
-  double rtol = 0, atol = 0;
-};
-
-bool CloseReal(double got, double want, const Tolerance& t) {
-  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
-  if (std::isinf(want) || std::isinf(got)) return want == got;
-  return std::abs(got - want) <= t.atol + t.rtol * std::abs(want);
-}
-
-template <typename T>
-bool SameElement(const T& got, const T& want, const Tolerance& t) {
-  if constexpr (kIsComplex<T>) {
-    return SameElement(got.real(), want.real(), t) && SameElement(got.imag(), want.imag(), t);
-  } else if constexpr (kIsFloating<T>) {
-    const auto g = static_cast<double>(static_cast<ComputeType<T>>(got));
-    const auto w = static_cast<double>(static_cast<ComputeType<T>>(want));
-    if (!t.bits) return CloseReal(g, w, t);
-    return (std::isnan(g) && std::isnan(w)) || std::memcmp(&got, &want, sizeof(T)) == 0;
-  } else {
-    return got == want;
-  }
-}
-
-::testing::AssertionResult Matches(const Tensor& got, const Tensor& want, const Tolerance& t) {
-  if (got.dtype() != want.dtype() || !(got.shape() == want.shape())) {
-    return ::testing::AssertionFailure()
-           << "got " << got.DebugString() << ", want " << want.DebugString();
-  }
-  int64_t differs = -1;
-  const bool known = DispatchType(JoinTypes<NumberTypes, TypeList<bool, std::string>>(),
-                                  want.dtype(), [&]<typename T>() {
-                                    for (int64_t i = 0; i < want.num_elements(); ++i) {
-                                      if (SameElement(got.data<T>()[i], want.data<T>()[i], t)) {
-                                        continue;
-                                      }
-                                      differs = i;
-                                      return;
-                                    }
-                                  });
-  if (!known) {
-    return ::testing::AssertionFailure() << "cannot compare " << DataTypeName(want.dtype());
-  }
-  if (differs >= 0) {
-    return ::testing::AssertionFailure()
-           << "element " << differs << " differs: got " << got.DebugString(40) << ", want "
-           << want.DebugString(40);
-  }
-  return ::testing::AssertionSuccess();
 }
 
 // --- Totals ---------------------------------------------------------------------------------
