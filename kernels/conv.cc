@@ -1,6 +1,7 @@
-// Conv2D and its gradients as matrix products over patches ("im2col"): a matrix with one row
-// per output position and one column per filter tap is made for a part of an image at a time,
-// small enough to stay in cache.
+// Conv2D and its gradients. float goes to code that oneDNN compiles for the geometry, a few
+// images at a time. The rest, and what oneDNN has no good code for, are matrix products over
+// patches ("im2col"): a matrix with one row per output position and one column per filter tap
+// is made for a part of an image at a time, small enough to stay in cache.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,26 +14,13 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/onednn_conv.h"
 #include "kernels/window.h"
 
 namespace millrace {
 namespace {
 
-// A convolution of NHWC images with an HWIO filter. With groups > 1 the channels fall into
-// as many parts, which do not see each other.
-struct Geometry {
-  int64_t batch = 0, channels = 0, out_channels = 0, groups = 1;
-  WindowAxis rows, cols;
-
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return out_channels / groups; }
-  int64_t taps() const { return rows.size * cols.size * group_channels(); }
-  int64_t image() const { return rows.input * cols.input * channels; }
-  int64_t out_image() const { return rows.output * cols.output * out_channels; }
-  Shape InputShape() const { return {batch, rows.input, cols.input, channels}; }
-  Shape FilterShape() const { return {rows.size, cols.size, group_channels(), out_channels}; }
-  Shape OutputShape() const { return {batch, rows.output, cols.output, out_channels}; }
-};
+using Geometry = ConvGeometry;
 
 StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs, const Shape& input, const Shape& filter) {
   if (input.rank() != 4) {
@@ -211,6 +199,119 @@ Status BackwardFilter(KernelContext& ctx, const Geometry& g, const C* input, con
   return OkStatus();
 }
 
+// --- By oneDNN -------------------------------------------------------------------------------
+
+// Images per execution: enough work to make its overhead of a microsecond vanish.
+int64_t ImagesPerCall(const Geometry& g) {
+  const double flops = 2.0 * static_cast<double>(g.out_image()) * static_cast<double>(g.taps());
+  return std::clamp(static_cast<int64_t>(4e6 / std::max(flops, 1.0)), int64_t{1}, int64_t{16});
+}
+
+// A pass compiled for all parts of a batch: `whole` for most, `rest` for a smaller last one.
+struct CompiledParts {
+  int64_t size = 0, count = 0;  // images per part; parts
+  std::shared_ptr<const OneDnnConv> whole, rest;
+
+  const OneDnnConv& part(int64_t i) const { return i + 1 == count && rest ? *rest : *whole; }
+  int64_t scratch_size() const {
+    return std::max(whole->scratch_size(), rest ? rest->scratch_size() : 0);
+  }
+};
+
+// `count` is 0 where oneDNN is not the better choice.
+CompiledParts Compile(const OneDnnConvCache& cache, const Geometry& g, int64_t size) {
+  CompiledParts parts;
+  Geometry part = g;
+  part.batch = size;
+  parts.size = size;
+  parts.whole = cache.Get(part);
+  if (!parts.whole) return parts;
+  part.batch = g.batch % size;
+  if (part.batch != 0) {
+    parts.rest = cache.Get(part);
+    if (!parts.rest || !parts.rest->PacksLike(*parts.whole)) return parts;
+  }
+  parts.count = (g.batch + size - 1) / size;
+  return parts;
+}
+
+// Runs body(part, scratch) for all parts, on several threads.
+Status ForEachPart(KernelContext& ctx, const Geometry& g, const CompiledParts& parts,
+                   absl::FunctionRef<Status(int64_t part, float* scratch)> body) {
+  Status failed;
+  Mutex mu;
+  const double flops = 2.0 * static_cast<double>(parts.size * g.out_image() * g.taps());
+  ctx.ParallelFor(parts.count, flops / 50, [&](int64_t begin, int64_t end) {
+    StatusOr<Tensor> scratch = ctx.AllocateTemp(kFloat, Shape({parts.scratch_size()}));
+    Status status = scratch.status();
+    for (int64_t i = begin; status.ok() && i < end; ++i) {
+      status = body(i, scratch->data<float>());
+    }
+    if (status.ok()) return;
+    MutexLock lock(&mu);
+    failed = std::move(status);
+  });
+  return failed;
+}
+
+// The images of one part, whose outputs are independent of other parts.
+Status RunParts(KernelContext& ctx, const Geometry& g, const CompiledParts& parts, float* images,
+                const float* filter, float* outputs) {
+  MR_ASSIGN_OR_RETURN(Tensor packed,
+                      ctx.AllocateTemp(kFloat, Shape({parts.whole->packed_filter_size()})));
+  MR_RETURN_IF_ERROR(parts.whole->PackFilter(filter, packed.data<float>()));
+  return ForEachPart(ctx, g, parts, [&](int64_t i, float* scratch) {
+    const int64_t first = i * parts.size;
+    return parts.part(i).Execute(images + first * g.image(), packed.data<float>(),
+                                 outputs + first * g.out_image(), scratch);
+  });
+}
+
+// One sum per part, added up in order: the result does not depend on the threads.
+Status SumParts(KernelContext& ctx, const Geometry& g, const CompiledParts& parts, float* images,
+                float* filter, float* outputs) {
+  const int64_t n = parts.whole->packed_filter_size();
+  MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(kFloat, Shape({parts.count, n})));
+  float* sum = sums.data<float>();
+  MR_RETURN_IF_ERROR(ForEachPart(ctx, g, parts, [&](int64_t i, float* scratch) {
+    const int64_t first = i * parts.size;
+    return parts.part(i).Execute(images + first * g.image(), sum + i * n,
+                                 outputs + first * g.out_image(), scratch);
+  }));
+  ctx.ParallelFor(n, 0.2 * static_cast<double>(parts.count), [&](int64_t begin, int64_t end) {
+    for (int64_t i = 1; i < parts.count; ++i) {
+      const float* part = sum + i * n;
+      for (int64_t j = begin; j < end; ++j) sum[j] += part[j];
+    }
+  });
+  return parts.whole->UnpackFilter(sum, filter);
+}
+
+// False if oneDNN is not the better choice. One of the three operands is made from the others.
+StatusOr<bool> RunCompiled(ConvPass pass, const OneDnnConvCache& cache, KernelContext& ctx,
+                           const Geometry& g, const float* images, const float* filter,
+                           const float* outputs) {
+  if (g.batch == 0 || g.out_image() == 0 || g.image() == 0) return false;
+  // The compiled code works on 8 or 16 channels of the images' gradient.
+  if (pass == ConvPass::kInput && g.groups == 1 && g.channels < 8) return false;
+  constexpr int64_t kSums = 8;
+  const int64_t size = pass == ConvPass::kFilter ? (g.batch + kSums - 1) / kSums
+                                                 : std::min(g.batch, ImagesPerCall(g));
+  const CompiledParts parts = Compile(cache, g, size);
+  if (parts.count == 0) return false;
+  float* const image_data = const_cast<float*>(images);
+  float* const output_data = const_cast<float*>(outputs);
+  if (pass == ConvPass::kFilter) {
+    MR_RETURN_IF_ERROR(
+        SumParts(ctx, g, parts, image_data, const_cast<float*>(filter), output_data));
+  } else {
+    MR_RETURN_IF_ERROR(RunParts(ctx, g, parts, image_data, filter, output_data));
+  }
+  return true;
+}
+
+// --- Kernels ---------------------------------------------------------------------------------
+
 // A tensor in the type that is computed in: itself, or a float copy of 16-bit floats.
 StatusOr<Tensor> Widened(KernelContext& ctx, const Tensor& tensor) {
   if (tensor.dtype() == kFloat || tensor.dtype() == kDouble) return tensor;
@@ -223,41 +324,7 @@ StatusOr<Tensor> Widened(KernelContext& ctx, const Tensor& tensor) {
   return wide;
 }
 
-// The three passes; each takes two operands and fills output 0.
-enum class Pass { kForward, kInput, kFilter };
-
-template <typename C>
-Status RunPass(Pass pass, KernelContext& ctx, const Geometry& g, const Tensor& a, const Tensor& b,
-               Tensor* out) {
-  switch (pass) {
-    case Pass::kForward:
-      return Forward<C>(ctx, g, a.data<C>(), b.data<C>(), out->data<C>());
-    case Pass::kInput:
-      return BackwardInput<C>(ctx, g, a.data<C>(), b.data<C>(), out->data<C>());
-    case Pass::kFilter:
-      return BackwardFilter<C>(ctx, g, a.data<C>(), b.data<C>(), out->data<C>());
-  }
-  return OkStatus();
-}
-
-Status Run(Pass pass, KernelContext& ctx, const Geometry& g, const Tensor& a, const Tensor& b,
-           const Shape& shape) {
-  MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-  if (a.dtype() == kDouble) return RunPass<double>(pass, ctx, g, a, b, out);
-  MR_ASSIGN_OR_RETURN(const Tensor wide_a, Widened(ctx, a));
-  MR_ASSIGN_OR_RETURN(const Tensor wide_b, Widened(ctx, b));
-  if (out->dtype() == kFloat) return RunPass<float>(pass, ctx, g, wide_a, wide_b, out);
-  MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(kFloat, shape));
-  MR_RETURN_IF_ERROR(RunPass<float>(pass, ctx, g, wide_a, wide_b, &wide));
-  DispatchType(TypeList<Half, BFloat16>(), out->dtype(), [&]<typename T>() {
-    const float* in = wide.data<float>();
-    T* to = out->data<T>();
-    for (int64_t i = 0; i < wide.num_elements(); ++i) to[i] = T(in[i]);
-  });
-  return OkStatus();
-}
-
-// Input `i` holds the sizes of a shape; two sizes are height and width of what `like` has.
+// Input `i` holds the sizes of a shape.
 StatusOr<Shape> SizesInput(KernelContext& ctx, int i) {
   const Tensor& sizes = ctx.input(i);
   if (sizes.rank() != 1) {
@@ -268,68 +335,126 @@ StatusOr<Shape> SizesInput(KernelContext& ctx, int i) {
   return MakeShape(std::vector<int64_t>(flat.begin(), flat.end()));
 }
 
-Status CheckGradient(const Geometry& g, const Tensor& gradient) {
-  if (gradient.shape() == g.OutputShape()) return OkStatus();
-  return errors::InvalidArgument("out_backprop must have the shape of the output ",
-                                 g.OutputShape().DebugString(), ", got ",
-                                 gradient.shape().DebugString());
+// The operands as tensors, of which the pass makes one.
+struct Operands {
+  Tensor images, filter, outputs;
+
+  Tensor& made(ConvPass pass) {
+    return pass == ConvPass::kForward ? outputs : pass == ConvPass::kInput ? images : filter;
+  }
+};
+
+template <typename C>
+Status RunProducts(ConvPass pass, KernelContext& ctx, const Geometry& g, Operands& o) {
+  switch (pass) {
+    case ConvPass::kForward:
+      return Forward<C>(ctx, g, o.images.data<C>(), o.filter.data<C>(), o.outputs.data<C>());
+    case ConvPass::kInput:
+      return BackwardInput<C>(ctx, g, o.filter.data<C>(), o.outputs.data<C>(), o.images.data<C>());
+    case ConvPass::kFilter:
+      return BackwardFilter<C>(ctx, g, o.images.data<C>(), o.outputs.data<C>(), o.filter.data<C>());
+  }
+  return OkStatus();
 }
 
-class Conv2DKernel : public Kernel {
+class ConvKernel : public Kernel {
  public:
-  explicit Conv2DKernel(KernelConstruction& c) : Kernel(c), attrs_(c) {}
+  ConvKernel(KernelConstruction& c, ConvPass pass)
+      : Kernel(c), attrs_(c), pass_(pass), cache_(pass) {}
+
   Status Compute(KernelContext& ctx) override {
-    const Tensor& input = ctx.input(0);
-    const Tensor& filter = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(attrs_, input.shape(), filter.shape()));
-    return Run(Pass::kForward, ctx, g, input, filter, g.OutputShape());
+    Shape image_shape = ctx.input(0).shape(), filter_shape = ctx.input(1).shape();
+    if (pass_ == ConvPass::kInput) {
+      MR_ASSIGN_OR_RETURN(image_shape, SizesInput(ctx, 0));
+    } else if (pass_ == ConvPass::kFilter) {
+      MR_ASSIGN_OR_RETURN(filter_shape, SizesInput(ctx, 1));
+    }
+    const bool first = attrs_.channels_first();
+    if (first && image_shape.rank() == 4) image_shape = WithChannelsLast(image_shape);
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(attrs_, image_shape, filter_shape));
+    const Shape output_shape = first ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
+    if (pass_ != ConvPass::kForward && !(ctx.input(2).shape() == output_shape)) {
+      return errors::InvalidArgument("out_backprop must have the shape of the output ",
+                                     output_shape.DebugString(), ", got ",
+                                     ctx.input(2).shape().DebugString());
+    }
+    Shape made = output_shape;
+    if (pass_ == ConvPass::kFilter) made = filter_shape;
+    if (pass_ == ConvPass::kInput) made = first ? WithChannelsFirst(image_shape) : image_shape;
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, made));
+    return Run(ctx, g, out);
   }
 
  private:
-  const WindowAttrs attrs_;
-};
-
-class Conv2DBackpropInputKernel : public Kernel {
- public:
-  explicit Conv2DBackpropInputKernel(KernelConstruction& c) : Kernel(c), attrs_(c) {}
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& filter = ctx.input(1);
-    const Tensor& gradient = ctx.input(2);
-    MR_ASSIGN_OR_RETURN(const Shape shape, SizesInput(ctx, 0));
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(attrs_, shape, filter.shape()));
-    MR_RETURN_IF_ERROR(CheckGradient(g, gradient));
-    return Run(Pass::kInput, ctx, g, filter, gradient, shape);
+  // The operands, with channels last and in the type that is computed in.
+  Status Run(KernelContext& ctx, const Geometry& g, Tensor* out) const {
+    const bool moves = attrs_.channels_first();
+    const bool moves_out = moves && pass_ != ConvPass::kFilter;
+    Operands o;
+    if (pass_ != ConvPass::kInput) {
+      MR_ASSIGN_OR_RETURN(o.images, Operand(ctx, ctx.input(0), moves));
+    }
+    if (pass_ != ConvPass::kFilter) {
+      MR_ASSIGN_OR_RETURN(o.filter, Operand(ctx, ctx.input(1), false));
+    }
+    if (pass_ != ConvPass::kForward) {
+      MR_ASSIGN_OR_RETURN(o.outputs, Operand(ctx, ctx.input(2), moves));
+    }
+    const DataType type = out->dtype(), computed = type == kDouble ? kDouble : kFloat;
+    Tensor& result = o.made(pass_);
+    if (type == computed && !moves_out) {
+      result = *out;
+    } else {
+      const Shape shape = moves_out ? WithChannelsLast(out->shape()) : out->shape();
+      MR_ASSIGN_OR_RETURN(result, ctx.AllocateTemp(computed, shape));
+    }
+    MR_RETURN_IF_ERROR(RunPass(ctx, g, o));
+    if (type == computed) return moves_out ? CopyChannelsFirst(ctx, result, out) : OkStatus();
+    Tensor narrow = *out;
+    if (moves_out) {
+      MR_ASSIGN_OR_RETURN(narrow, ctx.AllocateTemp(type, result.shape()));
+    }
+    DispatchType(TypeList<Half, BFloat16>(), type, [&]<typename T>() {
+      const float* in = result.data<float>();
+      T* to = narrow.data<T>();
+      for (int64_t i = 0; i < result.num_elements(); ++i) to[i] = T(in[i]);
+    });
+    return moves_out ? CopyChannelsFirst(ctx, narrow, out) : OkStatus();
   }
 
- private:
-  const WindowAttrs attrs_;
-};
-
-class Conv2DBackpropFilterKernel : public Kernel {
- public:
-  explicit Conv2DBackpropFilterKernel(KernelConstruction& c) : Kernel(c), attrs_(c) {}
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& input = ctx.input(0);
-    const Tensor& gradient = ctx.input(2);
-    MR_ASSIGN_OR_RETURN(const Shape shape, SizesInput(ctx, 1));
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(attrs_, input.shape(), shape));
-    MR_RETURN_IF_ERROR(CheckGradient(g, gradient));
-    return Run(Pass::kFilter, ctx, g, input, gradient, shape);
+  static StatusOr<Tensor> Operand(KernelContext& ctx, const Tensor& tensor, bool moves) {
+    if (!moves) return Widened(ctx, tensor);
+    MR_ASSIGN_OR_RETURN(const Tensor moved, CopyChannelsLast(ctx, tensor));
+    return Widened(ctx, moved);
   }
 
- private:
+  Status RunPass(KernelContext& ctx, const Geometry& g, Operands& o) const {
+    if (o.made(pass_).dtype() == kDouble) return RunProducts<double>(pass_, ctx, g, o);
+    MR_ASSIGN_OR_RETURN(const bool done,
+                        RunCompiled(pass_, cache_, ctx, g, o.images.data<float>(),
+                                    o.filter.data<float>(), o.outputs.data<float>()));
+    return done ? OkStatus() : RunProducts<float>(pass_, ctx, g, o);
+  }
+
   const WindowAttrs attrs_;
+  const ConvPass pass_;
+  const OneDnnConvCache cache_;
 };
+
+template <ConvPass kPass>
+std::unique_ptr<Kernel> MakeConv(KernelConstruction& c) {
+  return std::make_unique<ConvKernel>(c, kPass);
+}
 
 }  // namespace
 
 void RegisterConvKernels(KernelRegistry& registry) {
   const auto floats = DataTypesOf(FloatTypes());
-  registry.Register(KernelDef("Conv2D").Types("T", floats), MakeKernel<Conv2DKernel>);
+  registry.Register(KernelDef("Conv2D").Types("T", floats), MakeConv<ConvPass::kForward>);
   registry.Register(KernelDef("Conv2DBackpropInput").Types("T", floats),
-                    MakeKernel<Conv2DBackpropInputKernel>);
+                    MakeConv<ConvPass::kInput>);
   registry.Register(KernelDef("Conv2DBackpropFilter").Types("T", floats),
-                    MakeKernel<Conv2DBackpropFilterKernel>);
+                    MakeConv<ConvPass::kFilter>);
 }
 
 }  // namespace millrace

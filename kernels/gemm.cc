@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "kernels/isa.h"
+
 namespace millrace {
 namespace {
 
@@ -42,8 +44,6 @@ struct Block {
   int64_t c_stride, n, k;
   bool accumulate;
 };
-
-#define MR_ALWAYS_INLINE inline __attribute__((always_inline))
 
 // kRows x (kVecs * lanes) of c from a panel whose rows are kStride apart.
 template <typename V, typename T, int kRows, int kVecs, int kStride>
@@ -154,9 +154,6 @@ struct Kernel {
     Rows<V, T, rows_narrow, 1>(block, begin, end);                              \
   }
 
-#define MR_TARGET_AVX512 \
-  __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")))
-#define MR_TARGET_AVX2 __attribute__((target("avx2,fma")))
 MR_GEMM_VARIANT(FloatAvx512, MR_TARGET_AVX512, float, 64, 12, 24)
 MR_GEMM_VARIANT(FloatAvx2, MR_TARGET_AVX2, float, 32, 6, 12)
 MR_GEMM_VARIANT(FloatBase, , float, 16, 4, 8)
