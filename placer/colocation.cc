@@ -27,6 +27,31 @@ bool DifferentAddressSpace(const DeviceName& a, const DeviceName& b) {
 
 }  // namespace
 
+std::optional<JoinReason> TiesTogether(const Edge& edge) {
+  if (edge.IsControl()) return std::nullopt;
+  const DataType type = edge.dst->input_types()[edge.dst_input];
+  if (type == kVariant) {
+    if (!IsDatasetOp(edge.src->op().def) || !IsDatasetOp(edge.dst->op().def)) return std::nullopt;
+    return JoinReason::kDatasetEdge;
+  }
+  if ((!IsRefType(type) && type != kResource) || MayLeaveResource(edge.dst->type())) {
+    return std::nullopt;
+  }
+  return type == kResource ? JoinReason::kResourceEdge : JoinReason::kReferenceEdge;
+}
+
+std::vector<std::string_view> ClassLabels(const Node& node) {
+  std::vector<std::string_view> labels;
+  const AttrValue* attr = node.attrs().Find(kClassAttr);
+  if (attr == nullptr) return labels;
+  if (const auto* texts = attr->get_if<std::vector<std::string>>()) {
+    for (const std::string_view text : *texts) {
+      if (text.starts_with(kClassPrefix)) labels.push_back(text.substr(kClassPrefix.size()));
+    }
+  }
+  return labels;
+}
+
 Colocation::Colocation(const DataflowGraph& graph, const PlacerInput& input, DeviceTable* table,
                        PlacementLog* log)
     : graph_(graph), input_(input), table_(table), log_(log) {
@@ -53,7 +78,10 @@ Status Colocation::Build() {
     if (node == nullptr || !node->IsOp()) continue;
     if (log_ != nullptr) log_->AddNode(*node);
     Status status = InitMember(*node);
-    if (!status.ok()) return Annotate(status, InNode(*node));
+    if (!status.ok()) {
+      culprit_ = node;
+      return Annotate(status, InNode(*node));
+    }
   }
   MR_RETURN_IF_ERROR(JoinEdges());
   MR_RETURN_IF_ERROR(JoinClasses());
@@ -169,19 +197,23 @@ Status Colocation::NoKernel(const Node& node) const {
 Status Colocation::JoinEdges() {
   for (int id = 0; id < graph_.num_edge_ids(); ++id) {
     const Edge* edge = graph_.edge(id);
-    if (edge == nullptr || edge->IsControl()) continue;
-    const DataType type = edge->dst->input_types()[edge->dst_input];
-    if (type == kVariant) {
-      if (IsDatasetOp(edge->src->op().def) && IsDatasetOp(edge->dst->op().def)) {
-        MR_RETURN_IF_ERROR(JoinByEdge(*edge, JoinReason::kDatasetEdge));
-      }
-    } else if (IsRefType(type) || type == kResource) {
-      if (MayLeaveResource(edge->dst->type())) continue;
-      MR_RETURN_IF_ERROR(JoinByEdge(
-          *edge, type == kResource ? JoinReason::kResourceEdge : JoinReason::kReferenceEdge));
+    if (edge == nullptr) continue;
+    if (const std::optional<JoinReason> reason = TiesTogether(*edge)) {
+      const Status status = JoinByEdge(*edge, *reason);
+      if (status.ok()) continue;
+      culprit_ = edge->dst;
+      return status;
     }
   }
   return OkStatus();
+}
+
+std::string_view Colocation::Asks(const Node& node) {
+  const int spec = members_[Root(node.id())].request.requested;
+  if (spec >= static_cast<int>(spec_texts_.size())) spec_texts_.resize(spec + 1);
+  std::string& text = spec_texts_[spec];
+  if (text.empty() && spec != 0) text = table_->specs().Text(spec);
+  return text;
 }
 
 Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
@@ -197,7 +229,7 @@ Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
         Message(status), InNode(*edge.dst));
   }
   if (log_ != nullptr && joined) {
-    log_->AddJoin(reason, edge.src->id(), edge.dst->id(), edge.dst_input, "");
+    log_->AddJoin(reason, edge.src->id(), edge.dst->id(), edge.dst_input, "", Asks(*edge.dst));
   }
   return OkStatus();
 }
@@ -245,16 +277,8 @@ Status Colocation::JoinClasses() {
   for (int id = 0; id < graph_.num_node_ids(); ++id) {
     const Node* node = graph_.node(id);
     if (node == nullptr || !node->IsOp()) continue;
-    const AttrValue* attr = node->attrs().Find(kClassAttr);
-    if (attr != nullptr) {
-      // Anything but a list of strings is ignored.
-      if (const auto* labels = attr->get_if<std::vector<std::string>>()) {
-        for (const std::string& label : *labels) {
-          if (label.compare(0, kClassPrefix.size(), kClassPrefix) != 0) continue;
-          MR_RETURN_IF_ERROR(JoinLabel(*node, std::string_view(label).substr(kClassPrefix.size()),
-                                       true, &first_of));
-        }
-      }
+    for (const std::string_view label : ClassLabels(*node)) {
+      MR_RETURN_IF_ERROR(JoinLabel(*node, label, true, &first_of));
     }
     MR_RETURN_IF_ERROR(JoinLabel(*node, node->name(), false, &first_of));
   }
@@ -271,7 +295,10 @@ Status Colocation::JoinLabel(const Node& node, std::string_view label, bool in_a
   bool joined = false;
   const Status status = Join(node, *first, &joined);
   if (!status.ok()) {
-    if (!input_.allow_soft_placement) return Annotate(status, InNode(node));
+    if (!input_.allow_soft_placement) {
+      culprit_ = &node;
+      return Annotate(status, InNode(node));
+    }
     if (log_ != nullptr) {
       log_->AddNote(node.id(), StrCat("colocation with ", first->name(), " by label ", label,
                                       " was given up: ", Message(status)));
@@ -282,7 +309,7 @@ Status Colocation::JoinLabel(const Node& node, std::string_view label, bool in_a
     // The node that carries the label is the one that wanted to be with the other.
     const bool by_first = !in_attribute;
     log_->AddJoin(JoinReason::kClass, by_first ? node.id() : first->id(),
-                  by_first ? first->id() : node.id(), -1, label);
+                  by_first ? first->id() : node.id(), -1, label, Asks(node));
   }
   return OkStatus();
 }
@@ -351,13 +378,17 @@ void Colocation::DropXlaTypes() {
 StatusOr<const CandidateSet*> Colocation::Candidates(const Node& node) {
   const int root = Root(node.id());
   const CandidateSet* candidates = table_->Choose(members_[root].request);
-  if (candidates == nullptr) return ExplainEmpty(node, root);
+  if (candidates == nullptr) {
+    culprit_ = &node;
+    return ExplainEmpty(node, root);
+  }
   return candidates;
 }
 
 Status Colocation::Narrow(const Node& node, int device) {
   Member& root = members_[Root(node.id())];
   if (root.placed == device) return OkStatus();
+  culprit_ = &node;
   SpecPool& specs = table_->specs();
   const int spec = table_->device_spec(device);
   GroupRequest narrowed = root.request;
@@ -377,6 +408,7 @@ Status Colocation::Narrow(const Node& node, int device) {
   narrowed.requested = *merged;
   root.request = narrowed;
   root.placed = device;
+  if (root.placed_by < 0) root.placed_by = node.id();
   return OkStatus();
 }
 

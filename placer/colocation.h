@@ -28,10 +28,12 @@ class Colocation {
 
   // The devices that the node's group can go to; the errors of Place without its prefix.
   StatusOr<const CandidateSet*> Candidates(const Node& node);
-  // From here on the node's group is on this device. Internal if it is already on another.
+  // From here on the node's group is on this device. Internal if it cannot be.
   Status Narrow(const Node& node, int device);
-  // The device the group was narrowed to, or -1.
-  int PlacedOn(const Node& node) { return members_[Root(node.id())].placed; }
+  // The node by which the group was narrowed, or -1.
+  int PlacedBy(const Node& node) { return members_[Root(node.id())].placed_by; }
+  // The node of the last error; null if it was none in particular.
+  const Node* culprit() const { return culprit_; }
   // True if the node brings a variable or resource into the world.
   static bool IsResourceGenerator(const Node& node);
 
@@ -40,7 +42,7 @@ class Colocation {
     int parent = -1;
     int rank = 0;
     int own_types = 0;  // before any join
-    int placed = -1;
+    int placed = -1, placed_by = -1;
     GroupRequest request;
   };
 
@@ -59,6 +61,7 @@ class Colocation {
                    absl::flat_hash_map<std::string_view, const Node*>* first_of);
   // Changes nothing on an error.
   Status Join(const Node& x, const Node& y, bool* joined);
+  std::string_view Asks(const Node& node);  // for the log
   void DropXlaTypes();
 
   Status ExplainEmpty(const Node& node, int root);
@@ -72,7 +75,15 @@ class Colocation {
   PlacementLog* const log_;
   std::vector<Member> members_;  // by node id
   absl::flat_hash_map<const OpInfo*, bool> is_function_;
+  std::vector<std::string> spec_texts_;  // for the log, by spec
+  const Node* culprit_ = nullptr;
 };
+
+// Why the edge ties its ends to one device; nothing for most edges.
+std::optional<JoinReason> TiesTogether(const Edge& edge);
+// The labels of attribute _class: what follows "loc:@" in each of its strings. Anything but a
+// list of strings is ignored.
+std::vector<std::string_view> ClassLabels(const Node& node);
 
 }  // namespace millrace
 

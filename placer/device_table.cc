@@ -26,7 +26,9 @@ void Sort(TypeList* types) {
 }  // namespace
 
 DeviceTable::DeviceTable(const PlacerInput& input, PlacementLog* log)
-    : soft_(input.allow_soft_placement), log_(log) {
+    : soft_(input.allow_soft_placement),
+      by_priority_(!input.Ignores(ChoiceRule::kKernelPriority)),
+      log_(log) {
   for (const PlacerDevice& device : input.devices) types_.push_back(device.type);
   std::sort(types_.begin(), types_.end());
   types_.erase(std::unique(types_.begin(), types_.end()), types_.end());
@@ -42,9 +44,10 @@ DeviceTable::DeviceTable(const PlacerInput& input, PlacementLog* log)
     device.type = FindType(given.type);
     devices_.push_back(std::move(device));
   }
-  std::sort(devices_.begin(), devices_.end(), [](const Device& a, const Device& b) {
+  const bool local_first = !input.Ignores(ChoiceRule::kLocal);
+  std::sort(devices_.begin(), devices_.end(), [&](const Device& a, const Device& b) {
     if (a.type != b.type) return a.type < b.type;
-    if (a.is_local != b.is_local) return a.is_local;
+    if (local_first && a.is_local != b.is_local) return a.is_local;
     return a.name < b.name;
   });
   for (int i = 0; i < num_devices(); ++i) {
@@ -53,16 +56,20 @@ DeviceTable::DeviceTable(const PlacerInput& input, PlacementLog* log)
     device.spec = specs_.Parse(device.name).value_or(0);
     if (device.spec >= static_cast<int>(by_spec_.size())) by_spec_.resize(device.spec + 1, -1);
     if (device.spec != 0) by_spec_[device.spec] = i;
-    if (!input.default_local_device.empty() && device.name == input.default_local_device) {
+    if (!input.default_local_device.empty() && device.name == input.default_local_device &&
+        !input.Ignores(ChoiceRule::kDefaultDevice)) {
       default_device_ = i;
     }
     if (local_spec_ == 0 && device.is_local) local_spec_ = device.spec;
   }
   if (local_spec_ == 0) local_spec_ = specs_.Parse(input.default_local_device).value_or(0);
   if (log_ != nullptr) {
-    std::vector<std::string> names;
-    for (const Device& device : devices_) names.push_back(device.name);
-    log_->SetDevices(std::move(names));
+    std::vector<PlacementLog::DeviceRecord> records;
+    for (int i = 0; i < num_devices(); ++i) {
+      const Device& device = devices_[i];
+      records.push_back({device.name, types_[device.type], device.is_local, i == default_device_});
+    }
+    log_->SetDevices(std::move(records));
   }
 }
 
@@ -136,6 +143,7 @@ int DeviceTable::Intersect(int a, int b) {
 }
 
 int DeviceTable::Priority(int device, const TypeList& types) const {
+  if (!by_priority_) return 0;
   for (const RankedType& type : types) {
     if (type.type == devices_[device].type) return type.priority;
   }
@@ -187,7 +195,7 @@ ChoiceRule DeviceTable::WhyFirst(const std::vector<int>& devices, const TypeList
   if (first == default_device_) return ChoiceRule::kDefaultDevice;
   if (Priority(first, types) != Priority(second, types)) return ChoiceRule::kKernelPriority;
   if (devices_[first].type != devices_[second].type) return ChoiceRule::kTypeOrder;
-  if (devices_[first].is_local != devices_[second].is_local) return ChoiceRule::kLocal;
+  if (devices_[first].is_local && !devices_[second].is_local) return ChoiceRule::kLocal;
   return ChoiceRule::kName;
 }
 
@@ -198,12 +206,13 @@ int DeviceTable::Record(const GroupRequest& request, int soft, const std::vector
   list.softened = soft != request.requested;
   list.types = TypesText(request.types);
   const TypeList& types = type_lists_[request.types];
-  for (const int device : devices) list.devices.push_back({device, Refusal::kNone});
-  if (FindDevice(soft) < 0) {
-    for (int i = 0; i < num_devices(); ++i) {
-      const Refusal refusal = Refuse(i, specs_.name(soft), types);
-      if (refusal != Refusal::kNone) list.devices.push_back({i, refusal});
-    }
+  list.exact = FindDevice(soft) >= 0;
+  for (const int device : devices) {
+    list.devices.push_back({device, Refusal::kNone, Priority(device, types)});
+  }
+  for (int i = 0; i < num_devices() && !list.exact; ++i) {
+    const Refusal refusal = Refuse(i, specs_.name(soft), types);
+    if (refusal != Refusal::kNone) list.devices.push_back({i, refusal, Priority(i, types)});
   }
   return log_->AddCandidates(std::move(list));
 }

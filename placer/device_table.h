@@ -101,8 +101,8 @@ class DeviceTable {
   std::vector<int> by_spec_;  // device by number of its name
   int default_device_ = -1;
   int local_spec_ = 0;
-  bool soft_ = false;
-  PlacementLog* log_;
+  const bool soft_, by_priority_;
+  PlacementLog* const log_;
   std::vector<TypeList> type_lists_;
   std::map<TypeList, int> type_list_ids_;
   absl::flat_hash_map<uint64_t, int> intersections_;

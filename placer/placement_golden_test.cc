@@ -156,6 +156,7 @@ TEST(PlacementGoldenTest, EveryNodeGoesWhereTensorFlowPutsIt) {
       const DeviceName want = DeviceName::Parse(fields[3]).value();
       EXPECT_TRUE(want.Matches(got)) << fields[0] << ": want " << fields[3] << "\n"
                                      << log.ToText(fields[0]);
+      EXPECT_EQ(log.Replay(fields[0]), graph.FindNode(fields[0])->assigned_device());
     }
   }
   EXPECT_EQ(errors, 23);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/strings.h"
+#include "device/device_name.h"
 #include "graph/dataflow_graph.h"
 
 namespace millrace {
@@ -17,13 +19,13 @@ std::string_view RuleText(ChoiceRule rule) {
     case ChoiceRule::kAlreadyAssigned:
       return "it was placed before";
     case ChoiceRule::kFollowsInput:
-      return "it needs only the shape of its input, which is there";
+      return "it needs only the shape of its input, which is there: ";
     case ChoiceRule::kBetweenEquals:
-      return "an identity between two nodes that ask for the same; its input is there";
+      return "an identity between two nodes that ask for the same; its input is there: ";
     case ChoiceRule::kFollowsConsumers:
-      return "it has no inputs, and all its consumers are there";
+      return "it has no inputs, and all its consumers are there, the first is ";
     case ChoiceRule::kGroupIsPlaced:
-      return "a node of its group was placed there";
+      return "a node of its group was placed there: ";
     case ChoiceRule::kOnlyCandidate:
       return "no other device would do";
     case ChoiceRule::kDefaultDevice:
@@ -100,9 +102,9 @@ void PlacementLog::AddNode(const Node& node) {
   record.op = &node.op();
 }
 
-void PlacementLog::AddJoin(JoinReason reason, int other, int node, int slot,
-                           std::string_view label) {
-  joins_.push_back({other, node, slot, StoreShared(label), reason});
+void PlacementLog::AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label,
+                           std::string_view asks) {
+  joins_.push_back({other, node, slot, StoreShared(label), StoreShared(asks), reason});
 }
 
 int PlacementLog::AddCandidates(CandidateList list) {
@@ -110,12 +112,13 @@ int PlacementLog::AddCandidates(CandidateList list) {
   return static_cast<int>(candidates_.size()) - 1;
 }
 
-void PlacementLog::AddChoice(int node, ChoiceRule rule, int device, int candidates) {
+void PlacementLog::AddChoice(int node, ChoiceRule rule, int device, int candidates, int followed) {
   NodeRecord& record = nodes_[node];
   record.rule = rule;
   record.device = device;
   // A group that is narrowed to one device was once given this list.
   record.candidates = candidates;
+  record.followed = followed;
 }
 
 PlacementLog::Groups PlacementLog::FindGroups() const {
@@ -175,6 +178,7 @@ void PlacementLog::AppendGroup(int group, const Groups& groups, std::string* out
     }
     const std::string_view origin = Text(nodes_[join.node].origin);
     if (!origin.empty()) StrAppend(out, " (", origin, ")");
+    if (join.asks != 0) StrAppend(out, "; together they ask for ", Text(join.asks));
     StrAppend(out, "\n");
   }
 }
@@ -189,9 +193,10 @@ void PlacementLog::AppendCandidates(int node, std::string* out) const {
   }
   StrAppend(out, "; kernels for: ", StripWhitespace(list.types), "\n");
   for (const Candidate& candidate : list.devices) {
-    StrAppend(out, "    ", devices_[candidate.device], " ",
+    StrAppend(out, "    ", devices_[candidate.device].name, " ",
               candidate.device == record.device ? "chosen" : RefusalText(candidate.refusal), "\n");
   }
+  if (list.exact) StrAppend(out, "    every other device refused: one is named\n");
 }
 
 void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
@@ -199,9 +204,10 @@ void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
   const NodeRecord& record = nodes_[node];
   StrAppend(out, Text(record.name), " (", record.op->def.name(), ")");
   if (record.requested != 0) StrAppend(out, " asks for ", Text(record.requested));
-  if (record.device >= 0) StrAppend(out, " -> ", devices_[record.device]);
+  if (record.device >= 0) StrAppend(out, " -> ", devices_[record.device].name);
   if (record.origin != 0) StrAppend(out, "\n  made at ", Text(record.origin));
-  StrAppend(out, "\n  rule ", static_cast<int>(record.rule), ": ", RuleText(record.rule), "\n");
+  StrAppend(out, "\n  rule ", static_cast<int>(record.rule), ": ", RuleText(record.rule),
+            record.followed < 0 ? std::string_view() : Name(record.followed), "\n");
   const int group = groups.group_of[node];
   if (repeat_group || group == node) {
     AppendGroup(group, groups, out);
@@ -212,13 +218,61 @@ void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
 }
 
 std::string PlacementLog::ToText(std::string_view node) const {
+  const int id = Find(node);
+  if (id < 0) return StrCat("there was no node '", node, "' when the graph was placed\n");
+  std::string out;
+  AppendNode(id, FindGroups(), /*repeat_group=*/true, &out);
+  return out;
+}
+
+int PlacementLog::Find(std::string_view node) const {
   for (int id = 0; id < static_cast<int>(nodes_.size()); ++id) {
-    if (nodes_[id].op == nullptr || Name(id) != node) continue;
-    std::string out;
-    AppendNode(id, FindGroups(), /*repeat_group=*/true, &out);
-    return out;
+    if (nodes_[id].op != nullptr && Name(id) == node) return id;
   }
-  return StrCat("there was no node '", node, "' when the graph was placed\n");
+  return -1;
+}
+
+std::string PlacementLog::Replay(std::string_view node) const {
+  const int id = Find(node);
+  const int device = id < 0 ? -1 : ReplayChoice(id);
+  return device < 0 ? "" : devices_[device].name;
+}
+
+int PlacementLog::ReplayChoice(int node) const {
+  const NodeRecord& record = nodes_[node];
+  if (record.rule == ChoiceRule::kAlreadyAssigned) return record.device;
+  if (record.candidates < 0) return -1;
+  const CandidateList& list = candidates_[record.candidates];
+  const StatusOr<DeviceName> request = DeviceName::Parse(list.softened ? list.soft : list.request);
+  if (!request.ok()) return -1;
+  const std::string types = StrCat(" ", list.types);
+  const auto admits = [&](int device) {
+    const StatusOr<DeviceName> name = DeviceName::Parse(devices_[device].name);
+    return name.ok() && request->Matches(*name) &&
+           types.find(StrCat(" ", devices_[device].type, " ")) != std::string::npos;
+  };
+  if (record.followed >= 0) {
+    // The nodes that are followed were placed earlier: this ends.
+    const int device = ReplayChoice(record.followed);
+    return device >= 0 && admits(device) ? device : -1;
+  }
+  // By the default device, priority, type, local before remote, name.
+  const Candidate* best = nullptr;
+  int admitted = 0;
+  const auto key = [&](const Candidate& c) {
+    const DeviceRecord& d = devices_[c.device];
+    return std::make_tuple(!d.is_default, d.is_default ? 0 : -c.priority,
+                           list.types.find(StrCat(d.type, " ")), !d.is_local,
+                           std::string_view(d.name));
+  };
+  for (const Candidate& candidate : list.devices) {
+    if (admits(candidate.device) != (candidate.refusal == Refusal::kNone)) return -1;
+    if (candidate.refusal != Refusal::kNone) continue;
+    ++admitted;
+    if (best == nullptr || key(candidate) < key(*best)) best = &candidate;
+  }
+  if (best == nullptr || (record.rule == ChoiceRule::kOnlyCandidate) != (admitted == 1)) return -1;
+  return best->device;
 }
 
 std::string PlacementLog::ToText() const {
@@ -235,8 +289,9 @@ std::string PlacementLog::Summary() const {
   std::size_t width = 6;
   for (const NodeRecord& record : nodes_) {
     if (record.op == nullptr) continue;
-    const std::string_view device =
-        record.device < 0 ? std::string_view("(none)") : std::string_view(devices_[record.device]);
+    const std::string_view device = record.device < 0
+                                        ? std::string_view("(none)")
+                                        : std::string_view(devices_[record.device].name);
     width = std::max(width, device.size());
     ++counts[{device, record.op->def.name()}];
   }

@@ -54,40 +54,53 @@ class PlacementLog {
   // A table of device, op and count with a heading, sorted: log_device_placement.
   std::string Summary() const;
 
+  // The device of a node as it follows from the record alone: which devices the request
+  // admits, their order, and the nodes that it follows. "" if it was not placed. What the
+  // placer chose must be the same: tests replay whole graphs.
+  std::string Replay(std::string_view node) const;
+
   // From here on: for the placer. Nodes are named by their ids, devices by index.
+  struct DeviceRecord {
+    std::string name, type;
+    bool is_local = false, is_default = false;
+  };
   struct Candidate {
     int device;
     Refusal refusal;
+    int priority;  // of the group's kernels for its type
   };
   // What a group could choose from; shared by all groups with the same constraints.
   struct CandidateList {
     std::string request;  // "" for anything
     std::string soft;     // if softened, what was tried instead
     bool softened = false;
+    bool exact = false;              // the request names one device; others were not looked at
     std::string types;               // with a kernel, best first, each followed by a blank
     std::vector<Candidate> devices;  // allowed ones first, best first
   };
-  void SetDevices(std::vector<std::string> names) { devices_ = std::move(names); }
+  void SetDevices(std::vector<DeviceRecord> devices) { devices_ = std::move(devices); }
   void AddNode(const Node& node);
   // `node` is in one group with `other` from now on, because of its input `slot` or, for
-  // kClass, because of `label`.
-  void AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label);
+  // kClass, because of `label`. From now on the group asks for `asks`.
+  void AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label,
+               std::string_view asks);
   // A wish that was not granted.
   void AddNote(int node, std::string text) { notes_.emplace_back(node, std::move(text)); }
   int AddCandidates(CandidateList list);
-  // `candidates` is what AddCandidates returned, or -1.
-  void AddChoice(int node, ChoiceRule rule, int device, int candidates);
+  // `candidates` is what AddCandidates returned, or -1; `followed` the node whose place decided
+  // (rules 2 to 5), or -1.
+  void AddChoice(int node, ChoiceRule rule, int device, int candidates, int followed);
 
  private:
   struct NodeRecord {
     uint32_t name = 0, requested = 0, origin = 0;  // where their text begins
-    int32_t device = -1, candidates = -1;
+    int32_t device = -1, candidates = -1, followed = -1;
     const OpInfo* op = nullptr;  // null: no such node
     ChoiceRule rule = ChoiceRule::kNone;
   };
   struct Join {
     int32_t other, node, slot;
-    uint32_t label;
+    uint32_t label, asks;
     JoinReason reason;
   };
   // By the smallest id of each group: nodes, and indices into joins_ and notes_.
@@ -100,12 +113,14 @@ class PlacementLog {
   uint32_t StoreShared(std::string_view text);
   std::string_view Text(uint32_t at) const { return text_.c_str() + at; }
   std::string_view Name(int node) const { return Text(nodes_[node].name); }
+  int Find(std::string_view node) const;  // -1: no such node
+  int ReplayChoice(int node) const;
   Groups FindGroups() const;
   void AppendNode(int node, const Groups& groups, bool repeat_group, std::string* out) const;
   void AppendGroup(int group, const Groups& groups, std::string* out) const;
   void AppendCandidates(int node, std::string* out) const;
 
-  std::vector<std::string> devices_;
+  std::vector<DeviceRecord> devices_;        // in the order in which they are preferred
   std::string text_ = std::string(1, '\0');  // each text ends with NUL; at 0 the empty one
   StringMap<uint32_t> shared_;               // texts that many nodes have
   std::vector<NodeRecord> nodes_;            // by id

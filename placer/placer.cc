@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "placer/colocation.h"
+#include "placer/conflict.h"
 #include "placer/device_table.h"
 #include "placer/op_kinds.h"
 
@@ -15,8 +16,9 @@ namespace {
 // The walk over the nodes once their groups are known.
 class Assignment {
  public:
-  Assignment(DataflowGraph* graph, DeviceTable* table, Colocation* groups, PlacementLog* log)
-      : graph_(graph), table_(table), groups_(groups), log_(log) {
+  Assignment(DataflowGraph* graph, const PlacerInput& input, DeviceTable* table, Colocation* groups,
+             PlacementLog* log)
+      : graph_(graph), input_(input), table_(table), groups_(groups), log_(log) {
     device_of_.resize(graph->num_node_ids(), -1);
   }
 
@@ -46,12 +48,12 @@ class Assignment {
     MR_ASSIGN_OR_RETURN(const int spec, table_->specs().Parse(node.assigned_device()));
     const int device = table_->FindDevice(spec);
     device_of_[node.id()] = device;
-    if (log_ != nullptr) log_->AddChoice(node.id(), ChoiceRule::kAlreadyAssigned, device, -1);
+    if (log_ != nullptr) log_->AddChoice(node.id(), ChoiceRule::kAlreadyAssigned, device, -1, -1);
     return groups_->Narrow(node, device);
   }
 
   Status Assign(Node* node, bool generator) {
-    const bool group_is_placed = groups_->PlacedOn(*node) >= 0;
+    int followed = groups_->PlacedBy(*node);
     const StatusOr<const CandidateSet*> candidates = groups_->Candidates(*node);
     if (!candidates.ok()) {
       return errors::InvalidArgument("Cannot assign a device for operation ", node->name(), ": ",
@@ -60,19 +62,20 @@ class Assignment {
     }
     const CandidateSet& set = **candidates;
     int device = set.devices[0];
-    ChoiceRule rule = group_is_placed ? ChoiceRule::kGroupIsPlaced : set.rule;
+    ChoiceRule rule = followed >= 0 ? ChoiceRule::kGroupIsPlaced : set.rule;
     if (set.devices.size() > 1) {
       ChoiceRule better_rule = ChoiceRule::kNone;
-      const int better =
-          generator ? ConsumersDevice(*node, &better_rule) : InputsDevice(*node, &better_rule);
-      if (set.Has(better)) {
-        device = better;
+      const Node* better =
+          generator ? AgreeingConsumer(*node, &better_rule) : Input(*node, &better_rule);
+      if (better != nullptr && set.Has(device_of_[better->id()]) && !input_.Ignores(better_rule)) {
+        device = device_of_[better->id()];
         rule = better_rule;
+        followed = better->id();
       }
     }
     device_of_[node->id()] = device;
     node->set_assigned_device(table_->device_name(device));
-    if (log_ != nullptr) log_->AddChoice(node->id(), rule, device, set.in_log);
+    if (log_ != nullptr) log_->AddChoice(node->id(), rule, device, set.in_log, followed);
     return groups_->Narrow(*node, device);
   }
 
@@ -85,47 +88,63 @@ class Assignment {
                node.out_edges()[0]->dst->requested_device();
   }
 
-  // -1 if the node does not care where its input is.
-  int InputsDevice(const Node& node, ChoiceRule* rule) const {
+  // Null if the node does not care where its input is.
+  static const Node* Input(const Node& node, ChoiceRule* rule) {
     if (IsMetadataOp(node.type())) {
       *rule = ChoiceRule::kFollowsInput;
     } else if (IsBetweenEquals(node)) {
       *rule = ChoiceRule::kBetweenEquals;
     } else {
-      return -1;
+      return nullptr;
     }
     const Edge* edge = node.num_inputs() > 0 ? node.input_edge(0) : nullptr;
-    return edge == nullptr ? -1 : device_of_[edge->src->id()];
+    return edge == nullptr ? nullptr : edge->src;
   }
 
-  // -1 if the consumers disagree, or one of them waits to be placed.
-  int ConsumersDevice(const Node& node, ChoiceRule* rule) const {
+  // Null if the consumers disagree, or one of them waits to be placed.
+  const Node* AgreeingConsumer(const Node& node, ChoiceRule* rule) const {
     *rule = ChoiceRule::kFollowsConsumers;
-    int device = -1;
+    const Node* first = nullptr;
     for (const Edge* edge : node.out_edges()) {
       const int here = device_of_[edge->dst->id()];
-      if (here < 0 || (device >= 0 && here != device)) return -1;
-      device = here;
+      if (here < 0 || (first != nullptr && here != device_of_[first->id()])) return nullptr;
+      if (first == nullptr) first = edge->dst;
     }
-    return device;
+    return first;
   }
 
   DataflowGraph* const graph_;
+  const PlacerInput& input_;
   DeviceTable* const table_;
   Colocation* const groups_;
   PlacementLog* const log_;
   std::vector<int> device_of_;  // by node id
 };
 
+// Places or says why not; `culprit` is then the node of the error, if it has one.
+Status TryToPlace(DataflowGraph* graph, const PlacerInput& input, PlacementLog* log,
+                  const Node** culprit) {
+  DeviceTable table(input, log);
+  Colocation groups(*graph, input, &table, log);
+  Status status = groups.Build();
+  if (status.ok()) status = Assignment(graph, input, &table, &groups, log).Run();
+  *culprit = groups.culprit();
+  return status;
+}
+
 }  // namespace
 
 Status Place(DataflowGraph* graph, const PlacerInput& input, PlacementLog* log) {
   if (log != nullptr) *log = PlacementLog();
   if (input.devices.empty()) return errors::FailedPrecondition("No devices are registered");
-  DeviceTable table(input, log);
-  Colocation groups(*graph, input, &table, log);
-  MR_RETURN_IF_ERROR(groups.Build());
-  return Assignment(graph, &table, &groups, log).Run();
+  const Node* culprit = nullptr;
+  const Status status = TryToPlace(graph, input, log, &culprit);
+  if (status.ok() || culprit == nullptr) return status;
+  const auto attempt = [](DataflowGraph* part, const PlacerInput& with) {
+    const Node* ignored = nullptr;
+    return TryToPlace(part, with, nullptr, &ignored);
+  };
+  return Annotate(status, ExplainConflict(*graph, input, *culprit, attempt));
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #ifndef PLACER_PLACER_H_
 #define PLACER_PLACER_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,6 +39,11 @@ struct PlacerInput {
   // A device's type and number may be given up if they cannot be had; its job, replica and
   // task never are.
   bool allow_soft_placement = false;
+  // To see what a rule does, leave it out: bit R stands for rule R of ChoiceRule (2, 3, 4, 7, 8
+  // and 10 can be left out). What is placed is then not what TensorFlow would do.
+  uint32_t ignored_rules = 0;
+
+  bool Ignores(ChoiceRule rule) const { return (ignored_rules >> static_cast<int>(rule) & 1) != 0; }
 };
 
 // Sets assigned_device of every op node, to a device of `input.devices`; nodes that have

@@ -2,6 +2,7 @@
 #include "placer/placer.h"
 
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -367,13 +368,14 @@ TEST_F(PlacerTest, TheLogTellsGroupCandidatesAndRule) {
   group of 2:
     v (Variable) asks for /job:ps
     assign (Assign) asks for /job:worker
-    assign joined v: reference edge into input 0 (model.cc:9)
+    assign joined v: reference edge into input 0 (model.cc:9); together they ask for /job:ps
   request: /job:ps; kernels for: CPU
     /job:ps/replica:0/task:0/device:CPU:0 chosen
     /job:ps/replica:0/task:1/device:CPU:0 would do as well
     /job:worker/replica:0/task:0/device:CPU:0 refused: another job is asked for
 )");
-  EXPECT_THAT(log_.ToText("assign"), HasSubstr("rule 5: a node of its group was placed there"));
+  EXPECT_THAT(log_.ToText("assign"),
+              HasSubstr("rule 5: a node of its group was placed there: v\n"));
   EXPECT_THAT(log_.ToText("b"), HasSubstr("no node 'b'"));
   EXPECT_THAT(log_.ToText(), HasSubstr("in the group of v\n"));
   EXPECT_EQ(log_.Summary(), R"(device                                 count  op
@@ -381,6 +383,81 @@ TEST_F(PlacerTest, TheLogTellsGroupCandidatesAndRule) {
 /job:ps/replica:0/task:0/device:CPU:0      1  Const
 /job:ps/replica:0/task:0/device:CPU:0      1  Variable
 )");
+}
+
+TEST_F(PlacerTest, ARuleThatIsLeftOutLeavesTheExplanation) {
+  Node* a = Add("a", "Neg", {Add("zero", "Const", {})}, "/job:ps/task:1");
+  Add("shape", "Shape", {a});
+  ExpectDevices({{"shape", kPs1}});
+  EXPECT_THAT(log_.ToText("shape"),
+              HasSubstr("rule 2: it needs only the shape of its input, which is there: a\n"));
+  for (Node* node : graph_.OpNodes()) node->set_assigned_device("");
+  input_.ignored_rules = 1u << static_cast<int>(ChoiceRule::kFollowsInput);
+  ExpectDevices({{"shape", kWorker0}});
+  EXPECT_THAT(log_.ToText("shape"), HasSubstr("rule 10: local before remote\n"));
+  for (Node* node : graph_.OpNodes()) node->set_assigned_device("");
+  input_.ignored_rules |= 1u << static_cast<int>(ChoiceRule::kLocal);
+  ExpectDevices({{"shape", kPs0}});
+  EXPECT_THAT(log_.ToText("shape"), HasSubstr("rule 11: first by name\n"));
+}
+
+TEST_F(PlacerTest, ReplayingTheRecordGivesEveryDeviceAgain) {
+  std::mt19937 random(5);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const std::vector<std::string> requests = {
+      "", "", "", "", "/job:ps", "/job:ps/task:1", "/task:0", "/gpu:0", "/job:worker", "/cpu:9"};
+  const std::vector<std::string> ops = {"Const",    "Neg",    "Add",    "Shape",
+                                        "Identity", "Assign", "Decode", "Variable",
+                                        "Handle",   "Read",   "Prefer"};
+  AddDevice(kWorker0Gpu, true);
+  int placed = 0, followed = 0;
+  for (int round = 0; round < 300; ++round) {
+    DataflowGraph graph(&ops_);
+    std::vector<Node*> floats, refs, handles;
+    const auto add = [&](const std::string& op, const std::vector<Node*>& inputs) {
+      AttrMap attrs;
+      const int id = graph.num_node_ids();
+      if (id > 2 && pick(10) == 0) {
+        attrs.Set("_class", std::vector<std::string>{StrCat("loc:@n", 2 + pick(id - 2))});
+      }
+      Node* node = graph.AddNode(StrCat("n", id), op, std::move(attrs)).value();
+      node->set_requested_device(requests[pick(static_cast<int>(requests.size()))]);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        ASSERT_TRUE(graph.AddEdge(inputs[i], 0, node, static_cast<int>(i)).ok());
+      }
+      auto& made = op == "Variable" || op == "Assign" ? refs : op == "Handle" ? handles : floats;
+      made.push_back(node);
+    };
+    const auto any = [&](const std::vector<Node*>& of) {
+      return of[pick(static_cast<int>(of.size()))];
+    };
+    add("Const", {});
+    add("Variable", {});
+    add("Handle", {});
+    const int size = 5 + pick(25);
+    while (graph.num_nodes() < size) {
+      const std::string& op = ops[pick(static_cast<int>(ops.size()))];
+      const auto& def = ops_.Find(op)->def;
+      std::vector<Node*> inputs;
+      for (const auto& arg : def.input_arg()) {
+        inputs.push_back(any(arg.is_ref()                    ? refs
+                             : arg.type() == pb::DT_RESOURCE ? handles
+                                                             : floats));
+      }
+      add(op, inputs);
+    }
+    graph.FixSourceAndSink();
+    input_.allow_soft_placement = pick(4) != 0;
+    input_.default_local_device = pick(4) == 0 ? kWorker0 : "";
+    if (!Place(&graph, input_, &log_).ok()) continue;
+    for (const Node* node : graph.OpNodes()) {
+      ++placed;
+      followed += log_.ToText(node->name()).find("  rule 5") != std::string::npos;
+      EXPECT_EQ(log_.Replay(node->name()), node->assigned_device()) << log_.ToText(node->name());
+    }
+  }
+  EXPECT_GT(placed, 1000);
+  EXPECT_GT(followed, 100);
 }
 
 TEST_F(PlacerTest, TheLogTellsWhatSoftPlacementGaveUp) {
