@@ -61,6 +61,10 @@ TEST(Gemm, AgreesWithPlainLoopsForAllEdgesAndTranspositions) {
 TEST(Gemm, SumsOverSeveralBlocks) {
   CheckAgainstPlainLoops<float>(5, 1030, 600, false, false, false);
   CheckAgainstPlainLoops<float>(5, 1030, 1100, true, true, true);
+  for (int bits = 0; bits < 8; ++bits) {
+    CheckAgainstPlainLoops<float>(403, 270, 263, bits & 1, bits & 2, bits & 4);
+    CheckAgainstPlainLoops<double>(203, 270, 263, bits & 1, bits & 2, bits & 4);
+  }
 }
 
 TEST(Gemm, GivesZerosForAnEmptySum) {

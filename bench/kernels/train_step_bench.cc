@@ -1,0 +1,126 @@
+// Training steps of two fixed models in an in-process session, to compare builds with each
+// other and to see where a step's time goes (perf record). Prints, for each, the fastest of
+// several blocks and the processor time of a step: on a busy machine the second repeats better.
+//   train_step_bench [mlp|cnn] [steps per block]
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "millrace/millrace.h"
+#include "millrace/ops.h"
+
+namespace millrace {
+namespace {
+
+double Wall() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double Processor() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+Tensor Uniform(const Shape& shape) {
+  Tensor out(kFloat, shape);
+  uint32_t state = 1;
+  for (float& x : out.flat<float>()) {
+    state = state * 1664525 + 1013904223;
+    x = static_cast<float>(state >> 8) / 16777216.0f;
+  }
+  return out;
+}
+
+Variable Weights(const Scope& s, const char* name, const Shape& shape, float fan_in) {
+  return MakeVariable(s, name, TruncatedNormal(s, shape, {.stddev = std::sqrt(2.0f / fan_in)}));
+}
+Variable Bias(const Scope& s, const char* name, int64_t n) {
+  return MakeVariable(s, name, Zeros(s, {n}));
+}
+
+Output Dense(const Scope& s, const std::string& name, const Output& x, int64_t in, int64_t out) {
+  const Variable w = Weights(s, (name + "_w").c_str(), {in, out}, static_cast<float>(in));
+  return ops::BiasAdd(s, ops::MatMul(s, x, w.read), Bias(s, (name + "_b").c_str(), out).read);
+}
+
+Output Convolve(const Scope& s, const std::string& name, const Output& x, int64_t in, int64_t out) {
+  const Variable w =
+      Weights(s, (name + "_w").c_str(), {5, 5, in, out}, static_cast<float>(25 * in));
+  const Output y = ops::BiasAdd(s, ops::Conv2D(s, x, w.read, {1, 1, 1, 1}, "SAME"),
+                                Bias(s, (name + "_b").c_str(), out).read);
+  return ops::MaxPool(s, ops::Relu(s, y), {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME");
+}
+
+// 784-512-512-10.
+Output Mlp(const Scope& s, const Output& x) {
+  const Output a = ops::Relu(s, Dense(s, "a", x, 784, 512));
+  const Output b = ops::Relu(s, Dense(s, "b", a, 512, 512));
+  return Dense(s, "c", b, 512, 10);
+}
+
+// Two convolutions of 5x5 with pools, a dense layer of 1,024.
+Output Cnn(const Scope& s, const Output& x) {
+  const Output image = ops::Reshape(s, x, {-1, 28, 28, 1});
+  const Output y = Convolve(s, "b", Convolve(s, "a", image, 1, 32), 32, 64);
+  const Output flat = ops::Reshape(s, y, {-1, 7 * 7 * 64});
+  return Dense(s, "d", ops::Relu(s, Dense(s, "c", flat, 7 * 7 * 64, 1024)), 1024, 10);
+}
+
+Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const Output&),
+           int steps) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s.WithOpName("x"), kFloat, {batch, 784});
+  const Output y = Placeholder(s.WithOpName("y"), kFloat, {batch, 10});
+  const Output loss = ReduceMean(s, SoftmaxCrossEntropy(s, model(s, x), y));
+  StatusOr<Operation> train = GradientDescent({.learning_rate = 0.01f})->Minimize(s, loss, nullptr);
+  if (!train.ok()) return train.status();
+  const Operation init = InitializeVariables(s);
+  if (!graph.status().ok()) return graph.status();
+  StatusOr<Session> session = Session::Create(graph);
+  if (!session.ok()) return session.status();
+  if (Status status = session->RunTargets({init}); !status.ok()) return status;
+  const Output feeds[] = {x, y}, fetches[] = {loss};
+  StatusOr<Callable> step = session->MakeCallable(feeds, fetches, std::span(&*train, 1));
+  if (!step.ok()) return step.status();
+  Tensor labels(kFloat, {batch, 10});
+  std::fill_n(labels.data<float>(), batch * 10, 0.0f);
+  for (int64_t i = 0; i < batch; ++i) labels.data<float>()[i * 10 + i % 10] = 1;
+  const Tensor values[] = {Uniform({batch, 784}), labels};
+  double best = 1e9, processor = 1e9;
+  for (int block = 0; block < 6; ++block) {
+    const double wall = Wall(), spent = Processor();
+    for (int i = 0; i < steps; ++i) {
+      if (auto out = step->Run(values); !out.ok()) return out.status();
+    }
+    if (block == 0) continue;  // warms up
+    best = std::min(best, (Wall() - wall) / steps);
+    processor = std::min(processor, (Processor() - spent) / steps);
+  }
+  std::printf("%s training step: %.2f ms, processor time %.2f ms\n", name, best * 1e3,
+              processor * 1e3);
+  return OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  const std::string which = argc > 1 ? argv[1] : "";
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 10;
+  Status status;
+  if (which != "cnn") status = Run("MLP128", 128, Mlp, steps * 10);
+  if (status.ok() && which != "mlp") status = Run("CNN64", 64, Cnn, steps);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) { return millrace::Main(argc, argv); }
