@@ -17,7 +17,7 @@ namespace {
 // Depth of a block: a panel of b (this times a tile's width) and one of a stay in L1.
 constexpr int64_t kBlockK = 256;
 constexpr int64_t kBlockN = 256;  // columns of b that are packed at a time: they stay in L2
-constexpr int64_t kBlockM = 192;  // rows of a transposed a that are packed at a time
+constexpr int64_t kBlockM = 192;  // rows of a that are worked on at a time: they stay in L2
 
 // Grows, never shrinks: warm steps find it large enough.
 class Scratch {
@@ -111,9 +111,18 @@ MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T*
   }
   for (int r = 0; r < rows; ++r) {
     T* out = c + r * block.c_stride;
-    for (int64_t j = 0; j < columns; ++j) {
-      out[j] = block.accumulate ? out[j] + edge[r][j] : edge[r][j];
+    int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) {
+      V sum;
+      __builtin_memcpy(&sum, &edge[r][j], sizeof(V));
+      if (block.accumulate) {
+        V old;
+        __builtin_memcpy(&old, out + j, sizeof(V));
+        sum += old;
+      }
+      __builtin_memcpy(out + j, &sum, sizeof(V));
     }
+    for (; j < columns; ++j) out[j] = block.accumulate ? out[j] + edge[r][j] : edge[r][j];
   }
 }
 
@@ -181,12 +190,6 @@ MR_ALWAYS_INLINE void Transpose4(const float* in, int64_t stride, float* out, in
 // Columns [0, columns) of b as k rows of kWidth elements, zeros beyond `columns`.
 template <typename T, int kWidth>
 MR_ALWAYS_INLINE void PackPanel(MatrixView<T> b, int64_t k, int64_t columns, T* out) {
-  if (b.col_stride == 1 && columns == kWidth) {
-    for (int64_t p = 0; p < k; ++p) {
-      __builtin_memcpy(out + p * kWidth, b.data + p * b.row_stride, kWidth * sizeof(T));
-    }
-    return;
-  }
   int64_t done = 0;
   if constexpr (sizeof(T) == 4) {
     if (b.row_stride == 1 && columns == kWidth) {  // transposed: read along k
@@ -198,10 +201,38 @@ MR_ALWAYS_INLINE void PackPanel(MatrixView<T> b, int64_t k, int64_t columns, T* 
       }
     }
   }
-  for (int64_t j = 0; j < kWidth; ++j) {
-    for (int64_t p = done; p < k; ++p) {
+  for (int64_t p = done; p < k; ++p) {
+    for (int64_t j = 0; j < kWidth; ++j) {
       out[p * kWidth + j] = j < columns ? b.data[p * b.row_stride + j * b.col_stride] : T(0);
     }
+  }
+}
+
+// n columns of b, as panels of k rows of kVecs vectors.
+template <typename V, typename T, int kVecs>
+MR_ALWAYS_INLINE void PackB(const MatrixView<T>& b, int64_t k, int64_t n, T* out) {
+  constexpr int kLanes = sizeof(V) / sizeof(T);
+  constexpr int kWidth = kLanes * kVecs;
+  int64_t packed = 0;
+  if (b.col_stride == 1) {
+    // Row by row: rows may be pages apart.
+    packed = n / kWidth * kWidth;
+    for (int64_t p = 0; p < k; ++p) {
+      const T* in = b.data + p * b.row_stride;
+      for (int64_t j = 0; j < packed; j += kWidth) {
+        T* to = out + j * k + p * kWidth;
+#pragma GCC unroll 4
+        for (int v = 0; v < kVecs; ++v) {
+          V row;
+          __builtin_memcpy(&row, in + j + v * kLanes, sizeof(V));
+          __builtin_memcpy(to + v * kLanes, &row, sizeof(V));
+        }
+      }
+    }
+  }
+  for (; packed < n; packed += kWidth) {
+    PackPanel<T, kWidth>({b.data + packed * b.col_stride, b.row_stride, b.col_stride}, k,
+                         std::min<int64_t>(kWidth, n - packed), out + packed * k);
   }
 }
 
@@ -233,7 +264,7 @@ template <typename V, typename T, int kRows, int kVecs>
 MR_ALWAYS_INLINE void Run(const Product<T>& p, T* scratch) {
   constexpr int kWidth = static_cast<int>(sizeof(V) / sizeof(T)) * kVecs;
   const bool packs_a = p.a.row_stride == 1 && p.a.col_stride != 1;
-  const int64_t block_m = packs_a ? kBlockM / kRows * kRows : p.m;
+  constexpr int64_t block_m = kBlockM / kRows * kRows;
   T* const packed_b = scratch;
   T* const packed_a = scratch + kBlockK * (kBlockN + kWidth);
   // Blocks of about the same depth, so that the last is not a sliver.
@@ -242,11 +273,9 @@ MR_ALWAYS_INLINE void Run(const Product<T>& p, T* scratch) {
     const int64_t n = std::min(kBlockN, p.n - j);
     for (int64_t q = 0; q < p.k; q += depth) {
       const int64_t k = std::min(depth, p.k - q);
-      for (int64_t at = 0; at < n; at += kWidth) {
-        PackPanel<T, kWidth>({p.b.data + q * p.b.row_stride + (j + at) * p.b.col_stride,
-                              p.b.row_stride, p.b.col_stride},
-                             k, std::min<int64_t>(kWidth, n - at), packed_b + at * k);
-      }
+      PackB<V, T, kVecs>(
+          {p.b.data + q * p.b.row_stride + j * p.b.col_stride, p.b.row_stride, p.b.col_stride}, k,
+          n, packed_b);
       for (int64_t i = 0; i < p.m; i += block_m) {
         const Block<T> block{
             {p.a.data + i * p.a.row_stride + q * p.a.col_stride, p.a.row_stride, p.a.col_stride},
