@@ -152,7 +152,6 @@ PlacerInput ClusterDevices::ForPlacer(const WorkerEnv& env, bool soft_placement)
     return def->priority;
   };
   input.describe_kernels = [kernels](std::string_view op) { return kernels->DescribeKernels(op); };
-  input.default_local_device = client_device;
   input.allow_soft_placement = soft_placement;
   return input;
 }
