@@ -206,8 +206,7 @@ void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
   if (record.requested != 0) StrAppend(out, " asks for ", Text(record.requested));
   if (record.device >= 0) StrAppend(out, " -> ", devices_[record.device].name);
   if (record.origin != 0) StrAppend(out, "\n  made at ", Text(record.origin));
-  StrAppend(out, "\n  rule ", static_cast<int>(record.rule), ": ", RuleText(record.rule),
-            record.followed < 0 ? std::string_view() : Name(record.followed), "\n");
+  StrAppend(out, "\n  rule ", static_cast<int>(record.rule), ": ", Why(record), "\n");
   const int group = groups.group_of[node];
   if (repeat_group || group == node) {
     AppendGroup(group, groups, out);
@@ -215,6 +214,23 @@ void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
     StrAppend(out, "  in the group of ", Name(group), "\n");
   }
   AppendCandidates(node, out);
+}
+
+std::string PlacementLog::Why(const NodeRecord& record) const {
+  return StrCat(RuleText(record.rule),
+                record.followed < 0 ? std::string_view() : Name(record.followed));
+}
+
+std::vector<PlacementLog::Decision> PlacementLog::Decisions() const {
+  std::vector<Decision> decisions;
+  for (const NodeRecord& record : nodes_) {
+    if (record.op == nullptr) continue;
+    decisions.push_back(
+        {Text(record.name), record.op->def.name(), Text(record.requested),
+         record.device < 0 ? std::string_view() : std::string_view(devices_[record.device].name),
+         Text(record.origin), record.rule, Why(record)});
+  }
+  return decisions;
 }
 
 std::string PlacementLog::ToText(std::string_view node) const {

@@ -54,6 +54,13 @@ class PlacementLog {
   // A table of device, op and count with a heading, sorted: log_device_placement.
   std::string Summary() const;
 
+  // The decisions one by one, in order of ids, for programs. Views live as long as the log.
+  struct Decision {
+    std::string_view node, op, requested, device, origin;
+    ChoiceRule rule;
+    std::string why;  // the rule in words
+  };
+  std::vector<Decision> Decisions() const;
   // The device of a node as it follows from the record alone: which devices the request
   // admits, their order, and the nodes that it follows. "" if it was not placed. What the
   // placer chose must be the same: tests replay whole graphs.
@@ -113,6 +120,7 @@ class PlacementLog {
   uint32_t StoreShared(std::string_view text);
   std::string_view Text(uint32_t at) const { return text_.c_str() + at; }
   std::string_view Name(int node) const { return Text(nodes_[node].name); }
+  std::string Why(const NodeRecord& record) const;
   int Find(std::string_view node) const;  // -1: no such node
   int ReplayChoice(int node) const;
   Groups FindGroups() const;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "tools/millrace/placement_command.h"
 #include "tools/millrace/server_command.h"
 
 int main(int argc, char** argv) {
@@ -10,6 +11,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::function<int()> chosen;
   millrace::AddServerCommand(&app, &chosen);
+  millrace::AddPlacementCommands(&app, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

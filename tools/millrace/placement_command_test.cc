@@ -1,0 +1,116 @@
+// Runs the program itself on files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kGraph[] = R"(
+  node { name: "w" op: "VariableV2" device: "/job:ps/task:1"
+         attr { key: "dtype" value { type: DT_FLOAT } }
+         attr { key: "shape" value { shape { dim { size: 4 } } } } }
+  node { name: "x" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+         attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 4 } }
+                                              float_val: 1 } } } }
+  node { name: "sum" op: "AddV2" input: "w" input: "x"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  node { name: "set" op: "Assign" input: "w" input: "sum"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  versions { producer: 1000 })";
+
+class PlacementCommandTest : public ::testing::Test {
+ protected:
+  PlacementCommandTest() {
+    dir_ = std::getenv("TEST_TMPDIR");
+    Write("graph.pbtxt", kGraph);
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(StrCat(dir_, "/", name)) << text;
+  }
+
+  // stdout and stderr of `millrace ARGUMENTS`, where % is the folder of files.
+  std::string Run(std::string arguments, int expected_code) {
+    for (std::size_t at; (at = arguments.find('%')) != std::string::npos;) {
+      arguments.replace(at, 1, dir_ + "/");
+    }
+    std::FILE* const pipe =
+        popen(StrCat("env -u TF_CONFIG tools/millrace ", arguments, " 2>&1").c_str(), "r");
+    std::string text;
+    char buffer[4096];
+    for (std::size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
+      text.append(buffer, n);
+    }
+    const int status = pclose(pipe);
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, expected_code) << text;
+    return text;
+  }
+
+  std::string dir_;
+};
+
+TEST_F(PlacementCommandTest, PlaceListsDevicesAndRules) {
+  const std::string text = Run("place %graph.pbtxt --cluster ps:2,worker:1", 0);
+  EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1/device:CPU:0  set (Assign): rule 5\n"));
+  EXPECT_THAT(text, HasSubstr("/job:worker/replica:0/task:0/device:CPU:0  x (Const): rule 4\n"));
+}
+
+TEST_F(PlacementCommandTest, WhatPlaceWritesCanBeReadAgain) {
+  Run("place %graph.pbtxt --cluster ps:2,worker:1 --write %placed.pb", 0);
+  const std::string text = Run("why x %placed.pb --cluster ps:2,worker:1", 0);
+  EXPECT_THAT(text, HasSubstr("x (Const) asks for /job:worker/replica:0/task:0/device:CPU:0"));
+}
+
+TEST_F(PlacementCommandTest, WhyTellsTheWholeStory) {
+  const std::string text = Run("why set %graph.pbtxt --cluster 'ps|a:1;b:1,worker|c:1'", 0);
+  EXPECT_THAT(text, HasSubstr("rule 5: a node of its group was placed there: w\n"));
+  EXPECT_THAT(text, HasSubstr("set joined w: reference edge into input 0"));
+}
+
+TEST_F(PlacementCommandTest, ARuleCanBeLeftOut) {
+  Write("tf_config.json", R"({"cluster": {"ps": ["a:1", "b:1"], "worker": ["c:1"]}})");
+  const std::string with = Run("why x %graph.pbtxt --cluster %tf_config.json", 0);
+  EXPECT_THAT(with, HasSubstr("rule 4"));
+  const std::string without = Run("why x %graph.pbtxt --cluster %tf_config.json --without 4", 0);
+  EXPECT_THAT(without, HasSubstr("rule 10: local before remote"));
+}
+
+TEST_F(PlacementCommandTest, PartitionTellsWhatIsSent) {
+  const std::string text = Run("partition %graph.pbtxt --cluster ps:2,worker:1 --target set", 0);
+  EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1: 4 nodes, 1 sends, 1 receives\n"));
+  EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1/device:CPU:0 -> "
+                              "/job:worker/replica:0/task:0/device:CPU:0: 1 tensors, 16 bytes a "
+                              "step\n"));
+}
+
+TEST_F(PlacementCommandTest, ProgramsGetJson) {
+  EXPECT_THAT(Run("place %graph.pbtxt --json", 1), HasSubstr("What cannot be met:"));
+  EXPECT_THAT(Run("place %graph.pbtxt --cluster ps:2,worker:1 --json", 0),
+              HasSubstr("\"rule\": 4"));
+  EXPECT_THAT(Run("partition %graph.pbtxt --cluster ps:2,worker:1 --json", 0),
+              HasSubstr("\"bytes\": 16"));
+}
+
+TEST_F(PlacementCommandTest, WrongFilesAndFlagsAreNamed) {
+  Write("noise", "what is this");
+  EXPECT_THAT(Run("place %noise", 2), HasSubstr("holds neither a GraphDef nor a MetaGraphDef"));
+  EXPECT_THAT(Run("place %absent", 2), HasSubstr("cannot read"));
+  EXPECT_THAT(Run("why nobody %graph.pbtxt", 2), HasSubstr("the graph has no node 'nobody'"));
+  EXPECT_THAT(Run("place %graph.pbtxt --cluster ps", 2), HasSubstr("'ps' is neither"));
+  EXPECT_THAT(Run("place %graph.pbtxt --cluster ps:1 --master /job:chief", 2),
+              HasSubstr("the cluster has no task /job:chief"));
+  EXPECT_THAT(Run("place %graph.pbtxt --without 1", 2), HasSubstr("no rule 1 can be left out"));
+}
+
+}  // namespace
+}  // namespace millrace
