@@ -65,5 +65,37 @@ TEST_F(DotTest, ASendIsJoinedToItsReceive) {
   EXPECT_THAT(ToDot(graph_, &shapes_), HasSubstr("n3 -> n4 [style=dotted"));
 }
 
+TEST_F(DotTest, ASendToAnotherPartIsJoinedToItsReceiveThere) {
+  Import(R"(
+      node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }
+             attr { key: 'value' value { tensor { dtype: DT_FLOAT
+                    tensor_shape { dim { size: 5 } } float_val: 1 } } } }
+      node { name: 's' op: '_Send' input: 'c'
+             attr { key: 'T' value { type: DT_FLOAT } } attr { key: 'tensor_name' value { s: 't' } }
+             attr { key: 'send_device' value { s: 'a' } }
+             attr { key: 'send_device_incarnation' value { i: 1 } }
+             attr { key: 'recv_device' value { s: 'b' } } })");
+  EXPECT_THAT(ToDot(graph_, &shapes_), HasSubstr("x0 [shape=plaintext, label=\"b\"]"));
+  EXPECT_THAT(ToDot(graph_, &shapes_),
+              HasSubstr("n3 -> x0 [style=dotted, constraint=false, label=\"20 B\"]"));
+
+  DataflowGraph other(&ops_);
+  pb::GraphDef def;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      node { name: 'r' op: '_Recv'
+             attr { key: 'tensor_type' value { type: DT_FLOAT } }
+             attr { key: 'tensor_name' value { s: 't' } }
+             attr { key: 'send_device' value { s: 'a' } }
+             attr { key: 'send_device_incarnation' value { i: 1 } }
+             attr { key: 'recv_device' value { s: 'b' } } })",
+                                                            &def));
+  const Status imported = ImportGraphDef({.internal_names = true}, def, &other);
+  ASSERT_TRUE(imported.ok()) << imported;
+  const DataflowGraph* parts[] = {&graph_, &other};
+  const std::string dot = ToDot(parts, [](const Node&, int) { return 7; });
+  EXPECT_THAT(dot, HasSubstr("p0n3 -> p1n2 [style=dotted, constraint=false, label=\"7 B\"]"));
+  EXPECT_THAT(dot, Not(HasSubstr("plaintext")));
+}
+
 }  // namespace
 }  // namespace millrace
