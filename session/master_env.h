@@ -7,11 +7,16 @@
 
 namespace millrace {
 
+class GraphDumper;  // session/graph_dump.h
+
 struct MasterEnv {
   // The task the master lives in; its `workers` must know the task itself. Outlives the master.
   const WorkerEnv* task = nullptr;
   // Merged over the configuration of every session: what is set here wins.
   pb::ConfigProto default_config;
+  // Where the sessions write their graphs, if whoever runs this task wants that; outlives the
+  // master. A client cannot ask for it: it would choose files of another machine.
+  GraphDumper* graph_dumper = nullptr;
 };
 
 }  // namespace millrace

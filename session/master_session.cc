@@ -1,18 +1,27 @@
 #include "session/master_session.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "io/filesystem.h"
 #include "session/async_join.h"
 
 namespace millrace {
 namespace {
 
 constexpr std::chrono::seconds kDeleteTimeout(10);
+
+// In the folder for temporary files, under a name that nobody can guess.
+std::string NewPlacementFile() {
+  const char* folder = std::getenv("TMPDIR");
+  return JoinPath(folder == nullptr || *folder == '\0' ? "/tmp" : folder,
+                  StrCat("millrace_placement_", Hex16(RandomId()), ".txt"));
+}
 
 }  // namespace
 
@@ -36,8 +45,13 @@ Status MasterSession::Configure(CreateSessionArgs* args) {
     MR_LOG(kWarning, "place_pruned_graph is not supported here: the whole graph is placed");
     config_.mutable_graph_options()->set_place_pruned_graph(false);
   }
-  graph_ = std::make_unique<SessionGraph>(env_.task->ops, config_.log_device_placement());
-  return graph_->Import(args->graph);
+  graph_ = std::make_unique<SessionGraph>(env_.task->ops);
+  MR_RETURN_IF_ERROR(graph_->Import(args->graph));
+  if (env_.graph_dumper != nullptr) {
+    dump_ = env_.graph_dumper->NewSession();
+    dump_->AddOriginal(0, args->graph);
+  }
+  return OkStatus();
 }
 
 void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, Done done) {
@@ -52,8 +66,36 @@ void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, D
                        Status placed = self->graph_->Place(self->cluster_.ForPlacer(
                            *self->env_.task, self->config_.allow_soft_placement()));
                        if (!placed.ok()) return done(std::move(placed));
+                       {
+                         MutexLock lock(&self->report_mu_);
+                         self->ReportPlacement(0);
+                       }
                        self->CreateAtWorkers(options, done);
                      });
+}
+
+void MasterSession::ReportPlacement(int64_t version) {
+  if (dump_ != nullptr) {
+    dump_->AddPlaced(version, *graph_->snapshot(), cluster_.incarnations,
+                     graph_->ExplainPlacement(""));
+  }
+  if (config_.log_device_placement()) LogPlacement(version);
+}
+
+void MasterSession::LogPlacement(int64_t version) {
+  std::string file;
+  Status written;
+  if (dump_ != nullptr) {
+    file = dump_->PlacementFile(version);
+    written = dump_->status();
+  } else {
+    if (placement_file_.empty()) placement_file_ = NewPlacementFile();
+    file = placement_file_;
+    written = PosixFileSystem()->WriteFileAtomically(file, graph_->ExplainPlacement(""));
+  }
+  MR_LOG(kInfo, "placement of the session's graph:\n", graph_->PlacementSummary(),
+         written.ok() ? StrCat("every node, and why it is there: ", file)
+                      : StrCat("the list of all nodes could not be written: ", Message(written)));
 }
 
 void MasterSession::CreateAtWorkers(const CallOptions& options, Done done) {
@@ -67,6 +109,7 @@ void MasterSession::CreateAtWorkers(const CallOptions& options, Done done) {
     return StrCat(prefix, "_S", next_name_.fetch_add(1, std::memory_order_relaxed));
   };
   plan_context_.workers = env_.task->workers;
+  plan_context_.dump = dump_.get();
 
   WorkerSessionOptions session;
   session.session_handle = handle_;
@@ -98,7 +141,13 @@ void MasterSession::DeleteAtWorkers(Done done) {
 
 Status MasterSession::Extend(const ExtendSessionArgs& args, int64_t* new_version) {
   if (!Enter()) return ClosedError();
-  const Status status = graph_->Extend(args.graph, args.current_graph_version, new_version);
+  Status status;
+  {
+    MutexLock lock(&report_mu_);
+    status = graph_->Extend(args.graph, args.current_graph_version, new_version);
+    if (status.ok() && dump_ != nullptr) dump_->AddOriginal(*new_version, args.graph);
+    if (status.ok()) ReportPlacement(*new_version);
+  }
   Leave();
   return status;
 }

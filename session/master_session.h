@@ -14,6 +14,7 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "session/cluster_devices.h"
+#include "session/graph_dump.h"
 #include "session/master_env.h"
 #include "session/master_interface.h"
 #include "session/partial_run.h"
@@ -62,6 +63,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   };
 
   Status Configure(CreateSessionArgs* args);
+  // After the graph was placed: writes and logs what was asked for.
+  void ReportPlacement(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(report_mu_);
+  void LogPlacement(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(report_mu_);
   void CreateAtWorkers(const CallOptions& options, Done done);
   void DeleteAtWorkers(Done done);
   void FinishClose();
@@ -89,14 +93,17 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   const MasterEnv& env_;
   const std::string handle_;
-  pb::ConfigProto config_;  // constant once created, like the next three
+  pb::ConfigProto config_;  // constant once created, like the next four
   ClusterDevices cluster_;
   std::unique_ptr<SessionGraph> graph_;
+  std::shared_ptr<SessionDump> dump_;  // null unless graphs are written
   PlanContext plan_context_;
   PlanCache plans_;
   std::atomic<int64_t> next_name_{0};
   std::atomic<uint64_t> next_step_;
   CancellationManager closing_;  // of what is not a step: registrations
+  Mutex report_mu_;              // one extension and its report at a time; taken before all others
+  std::string placement_file_ ABSL_GUARDED_BY(report_mu_);  // of a session without dumps
 
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

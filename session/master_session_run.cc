@@ -22,11 +22,26 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-void CollectMetadata(Step* step, pb::RunMetadata* metadata) {
+// Whether this step is the one that brings the plan's device parts for the dump.
+bool TakesDeviceTurn(const Plan& plan) {
+  return plan.dump != nullptr && plan.dump->TakeDeviceTurn();
+}
+
+void DumpDeviceParts(Step* step) {
+  std::vector<pb::GraphDef> parts;
+  for (const Step::Part& part : step->parts()) {
+    parts.insert(parts.end(), part.result.partition_graphs.begin(),
+                 part.result.partition_graphs.end());
+  }
+  step->plan().dump->AddDeviceParts(std::move(parts));
+}
+
+void CollectMetadata(Step* step, bool partition_graphs, pb::RunMetadata* metadata) {
   for (Step::Part& part : step->parts()) {
     if (part.result.step_stats.dev_stats_size() > 0) {
       metadata->mutable_step_stats()->MergeFrom(part.result.step_stats);
     }
+    if (!partition_graphs) continue;
     for (pb::GraphDef& graph : part.result.partition_graphs) {
       *metadata->add_partition_graphs() = std::move(graph);
     }
@@ -168,9 +183,11 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
   for (size_t i = 0; i < binding->feeds.size(); ++i) {
     step->SetFeed(binding->feeds[i], feed(static_cast<int>(i)));
   }
+  const bool partition_graphs = run_options.output_partition_graphs();
+  const bool dump = TakesDeviceTurn(*binding->plan);
   for (Step::Part& part : step->parts()) {
     part.args.record_timeline = run_options.trace_level() != pb::RunOptions::NO_TRACE;
-    part.args.record_partition_graphs = run_options.output_partition_graphs();
+    part.args.record_partition_graphs = partition_graphs || dump;
   }
   if (!AddStep(step.get())) {
     done(ClosedError());
@@ -179,12 +196,13 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
   Step* const running = step.get();
   running->Run(NewStepId(), limits,
                [this, self = shared_from_this(), running, result, binding = std::move(binding),
-                done = std::move(done)](Status status) {
+                partition_graphs, dump, done = std::move(done)](Status status) {
                  result->fetches.clear();
                  if (status.ok()) {
                    for (int i : binding->fetches) result->fetches.push_back(running->fetch(i));
                  }
-                 CollectMetadata(running, &result->metadata);
+                 if (dump) DumpDeviceParts(running);
+                 CollectMetadata(running, partition_graphs, &result->metadata);
                  RemoveStep(running);
                  const Plan& plan = running->plan();
                  const int64_t step_id = running->step_id();
@@ -327,8 +345,10 @@ void MasterSession::RunPart(const CallOptions& options, RunStepArgs* args, RunSt
     return Leave();
   }
   Step* const round = begun->step.get();
+  const bool dump = TakesDeviceTurn(round->plan());
+  for (Step::Part& part : round->parts()) part.args.record_partition_graphs = dump;
   round->Run(run->step_id(), LimitsOf(options, args->options),
-             [this, self = shared_from_this(), run, round, result, fetches = begun->fetches,
+             [this, self = shared_from_this(), run, round, result, fetches = begun->fetches, dump,
               done = std::move(done)](Status status) {
                result->fetches.clear();
                if (status.ok()) {
@@ -336,7 +356,8 @@ void MasterSession::RunPart(const CallOptions& options, RunStepArgs* args, RunSt
                    result->fetches.push_back(round->parts()[slot.part].result.recvs[slot.index]);
                  }
                }
-               CollectMetadata(round, &result->metadata);
+               if (dump) DumpDeviceParts(round);
+               CollectMetadata(round, /*partition_graphs=*/false, &result->metadata);
                RemoveStep(round);
                EndPart(run.get(), round, status);
                done(std::move(status));

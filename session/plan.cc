@@ -11,6 +11,7 @@
 #include "partitioner/partition.h"
 #include "rendezvous/rendezvous.h"
 #include "session/feed_fetch.h"
+#include "session/graph_dump.h"
 #include "session/step.h"
 
 namespace millrace {
@@ -101,6 +102,9 @@ StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanC
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, CutByTask(*graph, context));
   MR_RETURN_IF_ERROR(AddParts(std::move(partitions), context, plan.get()));
   MR_RETURN_IF_ERROR(AddClientKeys(context, plan.get()));
+  if (context.dump != nullptr) {
+    plan->dump = context.dump->AddRun(plan->signature, *graph, plan->parts);
+  }
   if (plan->signature.partial) plan->client_graph = std::move(graph);
   return plan;
 }

@@ -19,7 +19,9 @@
 
 namespace millrace {
 
-class Step;  // session/step.h
+class RunDump;      // session/graph_dump.h
+class SessionDump;  // session/graph_dump.h
+class Step;         // session/step.h
 
 // What is run, by name. Feeds and fetches as "n:0"; fetches and targets without repetition.
 struct RunSignature {
@@ -63,6 +65,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   // The placed graph of a partial run before it was partitioned: says which fetch needs which
   // feed. Null otherwise.
   std::unique_ptr<DataflowGraph> client_graph;
+  std::shared_ptr<RunDump> dump;  // null unless the session writes its graphs
 
  private:
   friend class Step;
@@ -82,6 +85,7 @@ struct PlanContext {
   // Never the same name twice in a session.
   std::function<std::string(std::string_view prefix)> new_name;
   WorkerCache* workers = nullptr;
+  SessionDump* dump = nullptr;  // gets the graphs of the plan, if it is not null
 };
 
 // Cuts the signature out of the whole placed graph and partitions it by task. The parts are

@@ -3,14 +3,13 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/log.h"
 #include "base/status_macros.h"
 #include "graph/graph_def_io.h"
 
 namespace millrace {
 
-SessionGraph::SessionGraph(const OpRegistry* ops, bool log_placement)
-    : ops_(ops), log_placement_(log_placement), graph_(std::make_shared<DataflowGraph>(ops)) {}
+SessionGraph::SessionGraph(const OpRegistry* ops)
+    : ops_(ops), graph_(std::make_shared<DataflowGraph>(ops)) {}
 
 Status SessionGraph::Import(const pb::GraphDef& def) {
   imported_ = std::make_unique<DataflowGraph>(ops_);
@@ -60,7 +59,6 @@ Status SessionGraph::Adopt(std::unique_ptr<DataflowGraph> graph, int64_t version
   }
   PlacementLog log;
   MR_RETURN_IF_ERROR(millrace::Place(graph.get(), placer_, &log));
-  if (log_placement_) MR_LOG(kInfo, "placement of the session's graph:\n", log.Summary());
   MutexLock lock(&mu_);
   graph_ = std::move(graph);
   log_ = std::move(log);
@@ -81,6 +79,11 @@ int64_t SessionGraph::version() const {
 std::string SessionGraph::ExplainPlacement(std::string_view node) const {
   MutexLock lock(&mu_);
   return node.empty() ? log_.ToText() : log_.ToText(node);
+}
+
+std::string SessionGraph::PlacementSummary() const {
+  MutexLock lock(&mu_);
+  return log_.Summary();
 }
 
 }  // namespace millrace

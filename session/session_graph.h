@@ -21,7 +21,7 @@ namespace millrace {
 class SessionGraph {
  public:
   // `ops` must outlive this object.
-  SessionGraph(const OpRegistry* ops, bool log_placement);
+  explicit SessionGraph(const OpRegistry* ops);
 
   // Before anything else, in this order: the first graph is imported and validated, then, when
   // the devices are known, placed.
@@ -36,13 +36,14 @@ class SessionGraph {
   int64_t version() const;
   // Why nodes are where they are, for people: of one node, or of all for "".
   std::string ExplainPlacement(std::string_view node) const;
+  // How many nodes of which op are on which device: a table for people.
+  std::string PlacementSummary() const;
 
  private:
   // Places `graph`, whose stateful nodes may be placed already, and makes it the current one.
   Status Adopt(std::unique_ptr<DataflowGraph> graph, int64_t version);
 
   const OpRegistry* const ops_;
-  const bool log_placement_;
   PlacerInput placer_;  // constant once set
   std::unique_ptr<DataflowGraph> imported_;
   Mutex extend_mu_;  // one extension at a time; taken before mu_

@@ -210,7 +210,14 @@ TestCluster::TestCluster(Options options)
     task.worker = std::make_unique<LocalWorker>(task.env);
     workers_.Add(task.env.task, task.worker.get());
   }
-  for (auto& task : tasks_) task->master = std::make_shared<Master>(MasterEnv{&task->env, {}});
+  if (!options.dump_dir.empty()) {
+    StatusOr<std::unique_ptr<GraphDumper>> dumper = GraphDumper::Open(options.dump_dir, &ops_);
+    if (!dumper.ok()) Fatal(std::source_location::current(), Message(dumper.status()));
+    dumper_ = *std::move(dumper);
+  }
+  for (auto& task : tasks_) {
+    task->master = std::make_shared<Master>(MasterEnv{&task->env, {}, dumper_.get()});
+  }
 }
 
 TestCluster::~TestCluster() {

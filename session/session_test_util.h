@@ -14,6 +14,7 @@
 #include "ops/op_registry.h"
 #include "proto/graph.pb.h"
 #include "session/client_session.h"
+#include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
 
@@ -58,6 +59,7 @@ class TestCluster {
     int num_tasks = 1;
     int num_cpus = 1;  // in each task
     int num_threads = 2;
+    std::string dump_dir{};  // if not "", the graphs of all sessions go there
   };
   TestCluster() : TestCluster(Options()) {}
   explicit TestCluster(Options options);
@@ -85,6 +87,7 @@ class TestCluster {
   ThreadPool inter_op_pool_, intra_op_pool_;
   std::unique_ptr<RendezvousManager> rendezvous_;
   FixedWorkerCache workers_;
+  std::unique_ptr<GraphDumper> dumper_;
   std::vector<std::unique_ptr<Task>> tasks_;
 };
 
