@@ -27,6 +27,7 @@
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "distributed_runtime/grpc/worker_service.h"
 #include "distributed_runtime/remote_rendezvous.h"
+#include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
 #include "session/worker_env.h"
@@ -57,7 +58,8 @@ struct TaskServer::Impl {
   std::string configured;  // the address in the cluster
   std::string host;
   int64_t created_nanos = SteadyNanos();
-  std::vector<uint64_t> incarnations;  // of the devices
+  std::vector<uint64_t> incarnations;   // of the devices
+  std::unique_ptr<GraphDumper> dumper;  // null: no dumps
 
   Mutex start_mu;  // serialises Start and Stop
   mutable Mutex mu;
@@ -119,7 +121,8 @@ struct TaskServer::Impl {
     };
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->workers->SetOwnWorker(r->worker.get());
-    r->master = std::make_unique<Master>(MasterEnv{&r->env, options.default_session_config});
+    r->master =
+        std::make_unique<Master>(MasterEnv{&r->env, options.default_session_config, dumper.get()});
     return OkStatus();
   }
 
@@ -194,6 +197,9 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
   if (server.num_cpu_devices < 1) {
     return errors::InvalidArgument("a task needs at least one CPU device, not ",
                                    server.num_cpu_devices);
+  }
+  if (!server.dump_dir.empty()) {
+    MR_ASSIGN_OR_RETURN(impl->dumper, GraphDumper::Open(server.dump_dir, options.ops));
   }
   impl->options = options;
   impl->task = MakeTaskName(server.job_name, server.task_index);

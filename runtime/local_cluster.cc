@@ -9,10 +9,12 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "distributed_runtime/task_server.h"
 #include "runtime/registries.h"
+#include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
 
@@ -53,12 +55,14 @@ struct LocalCluster {
   FixedWorkerCache workers;
   WorkerEnv env;
   std::unique_ptr<LocalWorker> worker;
+  std::unique_ptr<GraphDumper> dumper;  // null: no dumps
   std::unique_ptr<Master> master;
 };
 
 }  // namespace
 
-StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config) {
+StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config,
+                                                           const std::string& dump_dir) {
   int num_cpus = 1;
   if (const auto it = config.device_count().find("CPU"); it != config.device_count().end()) {
     num_cpus = it->second;
@@ -93,14 +97,24 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   };
   cluster->worker = std::make_unique<LocalWorker>(env);
   cluster->workers.Add(env.task, cluster->worker.get());
-  cluster->master = std::make_unique<Master>(MasterEnv{&env, {}});
+  if (!dump_dir.empty()) {
+    MR_ASSIGN_OR_RETURN(cluster->dumper, GraphDumper::Open(dump_dir, env.ops));
+  }
+  cluster->master = std::make_unique<Master>(MasterEnv{&env, {}, cluster->dumper.get()});
   MasterInterface* const master = cluster->master.get();
   return std::shared_ptr<MasterInterface>(std::move(cluster), master);
 }
 
 StatusOr<std::shared_ptr<MasterInterface>> ConnectTarget(const std::string& target,
-                                                         const pb::ConfigProto& config) {
-  return target.empty() ? NewLocalCluster(config) : ConnectToMaster(target);
+                                                         const pb::ConfigProto& config,
+                                                         const std::string& dump_dir) {
+  if (target.empty()) return NewLocalCluster(config, dump_dir);
+  if (!dump_dir.empty()) {
+    return errors::InvalidArgument(
+        "dump_dir is for sessions in this process; the server at ", target,
+        " writes the graphs of its sessions if it is started with a dump_dir of its own");
+  }
+  return ConnectToMaster(target);
 }
 
 }  // namespace millrace

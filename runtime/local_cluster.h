@@ -16,12 +16,17 @@ namespace millrace {
 // negative: everything runs in the caller's thread), intra_op_parallelism_threads (0: one per
 // core). Threads are those of the process: clusters that ask for the same number share them.
 // InvalidArgument for numbers that make no sense. The cluster lives as long as the pointer.
-StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config);
+// Its sessions write their graphs to `dump_dir`, if it is not "" (session/graph_dump.h); the
+// error of the file system if that cannot be made.
+StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config,
+                                                           const std::string& dump_dir = "");
 
 // The master that a session's target names: "" is a new local cluster, "grpc://host:port" a
-// server. InvalidArgument for any other text.
+// server. InvalidArgument for any other text, and for a `dump_dir` with a server: where that
+// writes is not for a client to say.
 StatusOr<std::shared_ptr<MasterInterface>> ConnectTarget(const std::string& target,
-                                                         const pb::ConfigProto& config);
+                                                         const pb::ConfigProto& config,
+                                                         const std::string& dump_dir = "");
 
 }  // namespace millrace
 

@@ -90,14 +90,9 @@ Session::~Session() = default;
 
 StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   MR_RETURN_IF_ERROR(graph.status());
-  if (!options.dump_dir.empty()) {
-    return errors::Unimplemented(
-        "SessionOptions.dump_dir: sessions do not write graph dumps yet; "
-        "RunOptions.partition_graphs returns the partitions of a run");
-  }
   const pb::ConfigProto config = ToConfig(options);
   MR_ASSIGN_OR_RETURN(std::shared_ptr<MasterInterface> master,
-                      ConnectTarget(options.target, config));
+                      ConnectTarget(options.target, config, options.dump_dir));
   auto impl = std::make_unique<Impl>();
   impl->graph = graph.state();
   const DataflowGraph& nodes = *graph.state()->graph;

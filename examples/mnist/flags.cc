@@ -48,6 +48,8 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "How variables are spread over ps tasks: balanced (by bytes) or round_robin")
       ->check(CLI::IsMember({"balanced", "round_robin"}))
       ->capture_default_str();
+  app.add_option("--dump_graph", f.dump_graph,
+                 "Folder for the graphs as text and as pictures, one subfolder per worker");
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
   app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")
@@ -100,6 +102,11 @@ Status CheckFlags(const Flags& f) {
   MR_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", f.replicas_to_aggregate, 0));
   if (!(f.learning_rate > 0)) {
     return errors::InvalidArgument("--learning_rate must be positive, not ", f.learning_rate);
+  }
+  if (f.existing_servers && !f.dump_graph.empty()) {
+    return errors::InvalidArgument(
+        "--dump_graph writes from the servers of this program; with --existing_servers start "
+        "those with --dump_dir");
   }
   if (f.is_launcher()) {
     if (f.existing_servers) {

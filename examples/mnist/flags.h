@@ -30,6 +30,7 @@ struct Flags {
   std::string model = "mlp";
   std::string optimizer = "adam";
   std::string ps_strategy = "balanced";
+  std::string dump_graph;  // empty: nowhere
   bool quiet = false;
   int num_ps = 1;
   int num_workers = 2;

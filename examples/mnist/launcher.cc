@@ -328,6 +328,9 @@ class Launcher {
                   result_.cross_entropy / static_cast<double>(result_.validation_size));
       std::printf("test accuracy: %.2f %%\n", result_.accuracy * 100);
     }
+    if (!flags_.dump_graph.empty()) {
+      std::printf("graph dumps: %s\n", flags_.dump_graph.c_str());
+    }
     return 0;
   }
 

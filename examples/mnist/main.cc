@@ -36,6 +36,7 @@ int Main(int argc, char** argv) {
   if (parsed.exit_code >= 0) return parsed.exit_code;
   Flags& flags = parsed.flags;
   flags.data_dir = UserPath(flags.data_dir);
+  flags.dump_graph = UserPath(flags.dump_graph);
   if (const Status status = CheckFlags(flags); !status.ok()) {
     Report(status);
     return 2;

@@ -76,6 +76,9 @@ class Worker {
     options.cluster = cluster_;
     options.job_name = "worker";
     options.task_index = flags_.task_index;
+    if (!flags_.dump_graph.empty()) {
+      options.dump_dir = StrCat(flags_.dump_graph, "/worker_", flags_.task_index);
+    }
     MR_ASSIGN_OR_RETURN(server_, Server::Create(options));
     MR_RETURN_IF_ERROR(server_->Start());
     target_ = server_->target();

@@ -23,13 +23,16 @@ struct ServerOptions {
   bool insecure = false;
   // Whether ShutdownTask may end this server (WaitForShutdown returns).
   bool accept_shutdown = false;
+  // Where the graphs of all sessions that are opened at this task are written (docs/dumps.md),
+  // "": nowhere. Clients cannot ask for it.
+  std::string dump_dir{};
 };
 
 // Several servers may live in one process. Thread-safe.
 class Server {
  public:
   // Binds nothing yet. InvalidArgument if the task is not in the cluster or its address is
-  // malformed.
+  // malformed; the error of the file system if dump_dir cannot be made.
   static StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
   ~Server();  // stops
 

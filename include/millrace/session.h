@@ -18,17 +18,21 @@
 namespace millrace {
 
 struct SessionOptions {
-  std::string target;  // "" or "grpc://host:port"
+  std::string target{};  // "" or "grpc://host:port"
   bool allow_soft_placement = false;
+  // A table of device, op and count in the log, and every node with the reason in a file
+  // that the log names.
   bool log_device_placement = false;
   bool isolate_session_state = false;
-  std::vector<std::string> device_filters;
+  std::vector<std::string> device_filters{};
   int num_cpu_devices = 1;   // in-process sessions
   int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
   int intra_op_threads = 0;
   std::chrono::milliseconds start_timeout{60'000};  // creating and extending
   std::chrono::milliseconds step_timeout{300'000};  // a run that names none; 0: none
-  std::string dump_dir;                             // "" : no graph dumps
+  // Where the session's graphs are written (docs/dumps.md), "": nowhere. In-process sessions
+  // only: a server has ServerOptions.dump_dir.
+  std::string dump_dir{};
 };
 
 struct RunOptions {

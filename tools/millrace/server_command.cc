@@ -23,6 +23,7 @@ struct Flags {
   int task_id = -1;
   int cpus = 1;
   bool insecure = false;
+  std::string dump_dir;
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -67,6 +68,7 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
   }
   options.num_cpu_devices = flags.cpus;
   options.insecure = flags.insecure;
+  options.dump_dir = flags.dump_dir;
   return options;
 }
 
@@ -111,6 +113,8 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--cpus", flags->cpus, "CPU devices of this task")->capture_default_str();
   command->add_flag("--insecure", flags->insecure,
                     "allow an address that is not loopback: not encrypted, open to every client");
+  command->add_option("--dump_dir", flags->dump_dir,
+                      "write the graphs of the sessions opened at this task to this folder");
   command->callback([flags, chosen] {
     *chosen = [flags] {
       const Status status = Serve(*flags);

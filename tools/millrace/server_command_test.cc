@@ -99,6 +99,8 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--job_name=chief"}, 1, "chief");
   ExpectOneLine({"server", "--cluster_spec=ps|192.0.2.1:7000"}, 1, "--insecure");
   ExpectOneLine({"server"}, 1, "TF_CONFIG", "{");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--dump_dir=/dev/null/dumps"}, 1,
+                "/dev/null/dumps");
 }
 
 TEST(ServerCommand, NamesAPortThatIsTaken) {

@@ -1,0 +1,75 @@
+// Runs the example itself: what people and scripts see.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace millrace::mnist {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+// What the program prints, both streams; its exit code.
+std::string RunExample(const std::string& arguments, int* code) {
+  FILE* const pipe =
+      popen(("timeout 50 examples/mnist_replica " + arguments + " 2>&1").c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, n);
+  const int status = pclose(pipe);
+  *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return text;
+}
+
+std::map<std::string, std::string> ReadTree(const fs::path& folder) {
+  std::map<std::string, std::string> tree;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    tree[fs::relative(entry.path(), folder).string()] = text.str();
+  }
+  return tree;
+}
+
+TEST(MnistReplica, WritesTheGraphsOfEveryWorkerAndSaysWhere) {
+  const std::string base = ::testing::TempDir() + "/mnist_dumps_" + std::to_string(getpid());
+  for (const char* run : {"/1", "/2"}) {
+    int code = -1;
+    const std::string text = RunExample(
+        "--train_steps=3 --batch_size=10 --hidden_units=8 --sync_replicas --quiet --dump_graph=" +
+            base + run,
+        &code);
+    ASSERT_EQ(code, 0) << text;
+    EXPECT_THAT(text, EndsWith("graph dumps: " + base + run + "\n"));
+  }
+  const auto first = ReadTree(base + "/1");
+  EXPECT_EQ(first, ReadTree(base + "/2"));
+  for (const char* worker : {"worker_0", "worker_1"}) {
+    const std::string folder = std::string(worker) + "/session_1/";
+    ASSERT_TRUE(first.contains(folder + "manifest.json")) << worker;
+    EXPECT_THAT(first.at(folder + "0002_placed.pbtxt"),
+                HasSubstr("device: \"/job:ps/replica:0/task:0/device:CPU:0\""));
+  }
+}
+
+TEST(MnistReplica, RefusesDumpsFromServersThatAreNotItsOwn) {
+  int code = -1;
+  const std::string text =
+      RunExample("--job_name=worker --task_index=0 --existing_servers --dump_graph=dumps", &code);
+  EXPECT_EQ(code, 2) << text;
+  EXPECT_THAT(text, HasSubstr("--dump_dir"));
+}
+
+}  // namespace
+}  // namespace millrace::mnist
