@@ -55,8 +55,11 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& scope,
   parts->global_step = global_step->read;
   const Output zero =
       Constant(s.WithOpName("local_step_initial_value"), Tensor::Scalar<int64_t>(0));
-  parts->local_step = MakeVariable(scope.WithoutControlDependencies(), "sync_rep_local_step", zero,
-                                   {.trainable = false, .local = true});
+  // Beside a constant, which is the worker's: a setter of devices would send a variable to a
+  // ps, where all workers would share it and no gradient would ever be too old.
+  parts->local_step =
+      MakeVariable(scope.WithoutControlDependencies().ColocateWith(zero), "sync_rep_local_step",
+                   zero, {.trainable = false, .local = true});
 
   // Worker: push every gradient, tagged with the step it was computed from.
   std::vector<Accumulator> accumulators;
