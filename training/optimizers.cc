@@ -32,6 +32,10 @@ StatusOr<Operation> Optimizer::Minimize(const Scope& scope, const Output& loss,
 
 namespace {
 
+Output AsType(const Scope& scope, const Output& x, DataType dtype) {
+  return x.dtype() == dtype ? x : ops::Cast(scope, x, dtype);
+}
+
 // A variable of the shape and type of `primary`, beside it, called "<primary>/<suffix>".
 Variable MakeSlot(const Scope& root, const Variable& primary, std::string_view suffix,
                   float initial) {
@@ -39,10 +43,13 @@ Variable MakeSlot(const Scope& root, const Variable& primary, std::string_view s
   const std::string name = StrCat(primary.name(), "/", suffix);
   const auto shape = primary.shape().AsShape();
   std::vector<int32_t> dims(shape->dims().begin(), shape->dims().end());
+  const Output element = AsType(
+      beside,
+      Constant(beside.WithOpName(name + "/Initializer/value"), Tensor::Scalar<float>(initial)),
+      primary.dtype());
   const Output value = ops::Fill(
       beside.WithOpName(name + "/Initializer"),
-      Tensor::FromValues<int32_t>(dims, Shape({static_cast<int64_t>(dims.size())})),
-      Constant(beside.WithOpName(name + "/Initializer/value"), Tensor::Scalar<float>(initial)));
+      Tensor::FromValues<int32_t>(dims, Shape({static_cast<int64_t>(dims.size())})), element);
   return MakeVariable(beside, name, value,
                       {.trainable = false, .use_resource = primary.is_resource()});
 }
@@ -210,12 +217,16 @@ class AdamOptimizer : public SlotOptimizer {
   Operation Update(const Scope& s, const GradientAndVariable& g) override {
     const std::size_t i = next_++;
     const Output &var = g.variable.handle, &m = m_[i].handle, &v = v_[i].handle;
+    // One power for variables of all types.
+    const Scope beside = s.WithOpName("");
+    const Output power1 = AsType(beside, beta1_power_.read, g.variable.dtype());
+    const Output power2 = AsType(beside, beta2_power_.read, g.variable.dtype());
     if (g.variable.is_resource()) {
-      return ops::ResourceApplyAdam(s, var, m, v, beta1_power_.read, beta2_power_.read,
-                                    o_.learning_rate, o_.beta1, o_.beta2, o_.epsilon, g.gradient);
+      return ops::ResourceApplyAdam(s, var, m, v, power1, power2, o_.learning_rate, o_.beta1,
+                                    o_.beta2, o_.epsilon, g.gradient);
     }
-    return ops::ApplyAdam(s, var, m, v, beta1_power_.read, beta2_power_.read, o_.learning_rate,
-                          o_.beta1, o_.beta2, o_.epsilon, g.gradient);
+    return ops::ApplyAdam(s, var, m, v, power1, power2, o_.learning_rate, o_.beta1, o_.beta2,
+                          o_.epsilon, g.gradient);
   }
   std::vector<Operation> Finish(const Scope& s, std::span<const Operation> updates) override {
     const Scope after = s.WithControlDependencies(updates);
