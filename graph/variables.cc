@@ -65,6 +65,18 @@ Variable FromHandle(GraphState* state, const Output& handle) {
   return v;
 }
 
+// What a scope must add to its prefix to get `full`, the name of a node that was asked to be
+// called `name`: that, or that with "_<number>".
+std::string_view LeafName(std::string_view full, std::string_view name) {
+  const auto starts_at = [&](std::size_t length) {
+    const std::size_t begin = full.size() - length;
+    return begin == 0 || full[begin - 1] == '/';
+  };
+  if (full.ends_with(name) && starts_at(name.size())) return full.substr(full.size() - name.size());
+  const std::size_t number = full.size() - full.rfind('_');
+  return full.substr(full.size() - number - name.size());
+}
+
 std::vector<Variable> FromCollection(GraphState* state, std::string_view collection) {
   std::vector<Variable> variables;
   const auto it = state->collections.find(collection);
@@ -91,17 +103,17 @@ Variable MakeVariable(const Scope& scope, std::string_view name, const Output& i
   const DataType dtype = BaseType(initial_value.dtype());
   const Scope named = scope.WithOpName(name);
   if (options.use_resource) {
-    v.handle =
-        ops::VarHandleOp(named, dtype, *shape,
-                         {.container = options.container, .shared_name = std::string(name)}, where);
+    v.handle = ops::VarHandleOp(named, dtype, *shape, {.container = options.container}, where);
   } else {
     v.handle = ops::VariableV2(named, *shape, dtype, {.container = options.container}, where);
   }
   if (!v.handle.valid()) return v;
   const std::string& full = v.handle.op().name();
+  // The node's own name is known only now; without its scopes, namesakes would share one state.
+  if (options.use_resource) v.handle.op().node()->mutable_attrs().Set("shared_name", full);
   // The nodes around a variable carry its full name, whatever the scope's prefix.
   const Scope beside = scope.ColocateWith(v.handle).WithoutControlDependencies();
-  const std::string leaf = full.substr(full.rfind(std::string(name)));
+  const std::string leaf(LeafName(full, name));
   if (options.use_resource) {
     v.initializer = ops::AssignVariableOp(beside.WithOpName(leaf + "/Assign"), v.handle,
                                           initial_value, {}, where);
