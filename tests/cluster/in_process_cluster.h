@@ -1,0 +1,42 @@
+// A cluster of real servers on loopback ports, all in this process: what a test needs that
+// is about several tasks but not about processes.
+#ifndef TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_
+#define TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/cluster.h"
+#include "millrace/server.h"
+
+namespace millrace::testing {
+
+// Loopback ports that nothing listens on, all different.
+std::vector<int> FreePorts(int count);
+
+// Not thread-safe.
+class InProcessCluster {
+ public:
+  // Tasks /job:ps/task:0.. and /job:worker/task:0.., all started.
+  InProcessCluster(int num_ps, int num_workers);
+
+  const ClusterSpec& spec() const { return spec_; }
+  // "grpc://..." of a task's server.
+  std::string Target(const std::string& job, int task) const;
+  void Stop(const std::string& job, int task);
+  // The task comes up again at its old address, with new incarnations and without state.
+  void Start(const std::string& job, int task);
+
+ private:
+  bool TryStart(const std::string& job, int task);
+
+  ClusterSpec spec_;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Server>> servers_;
+};
+
+}  // namespace millrace::testing
+
+#endif  // TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_
