@@ -1,5 +1,7 @@
 #include "partitioner/verify.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "base/status_macros.h"
 #include "base/string_map.h"
 #include "base/strings.h"
+#include "millrace/tensor.h"
 #include "partitioner/control_flow.h"
 
 namespace millrace {
@@ -49,7 +52,7 @@ class Verifier {
     const bool is_receive = type == "_Recv" || type == "_HostRecv";
     if (!is_send && !is_receive) return OkStatus();
     const AttrMap& attrs = placed.node->attrs();
-    if (attrs.GetOr<bool>("client_terminated", false)) return OkStatus();
+    if (!attrs.Has("_src") || attrs.GetOr<bool>("client_terminated", false)) return OkStatus();
     MR_ASSIGN_OR_RETURN(const std::string from, attrs.Get<std::string>("send_device"));
     MR_ASSIGN_OR_RETURN(const std::string to, attrs.Get<std::string>("recv_device"));
     MR_ASSIGN_OR_RETURN(const std::string name, attrs.Get<std::string>("tensor_name"));
@@ -174,7 +177,87 @@ class Verifier {
   std::vector<Pair> pairs_;
 };
 
+// ---- Counts of synchronous training
+
+bool TakesGradient(const Node& node) {
+  const std::string& type = node.type();
+  return type == "AccumulatorTakeGradient" || type == "ResourceAccumulatorTakeGradient" ||
+         type == "SparseAccumulatorTakeGradient";
+}
+
+// The only element of a constant of int32 or int64.
+std::optional<int64_t> ConstantInput(const Node& node, int slot) {
+  const Edge* const edge = node.input_edge(slot);
+  if (edge == nullptr || edge->src->type() != "Const") return std::nullopt;
+  const AttrValue* const value = edge->src->attrs().Find("value");
+  const Tensor* const tensor = value == nullptr ? nullptr : value->tensor();
+  if (tensor == nullptr || tensor->num_elements() != 1) return std::nullopt;
+  if (tensor->dtype() == kInt32) return tensor->data<int32_t>()[0];
+  if (tensor->dtype() == kInt64) return tensor->data<int64_t>()[0];
+  return std::nullopt;
+}
+
+// How many elements a Fill of constant size makes for the node to put into a queue.
+std::optional<int64_t> TokensOf(const Node& node) {
+  if (node.type() != "QueueEnqueueMany" && node.type() != "QueueEnqueueManyV2") {
+    return std::nullopt;
+  }
+  const Edge* const edge = node.num_inputs() == 2 ? node.input_edge(1) : nullptr;
+  if (edge == nullptr || edge->src->type() != "Fill") return std::nullopt;
+  return ConstantInput(*edge->src, 0);
+}
+
+// Takes whose end the node waits for.
+std::vector<const Node*> TakesBefore(const Node& node, const DataflowGraph& graph) {
+  std::vector<const Node*> takes, stack = {&node};
+  std::vector<bool> seen(graph.num_node_ids());
+  while (!stack.empty()) {
+    const Node* const at = stack.back();
+    stack.pop_back();
+    if (seen[at->id()]) continue;
+    seen[at->id()] = true;
+    if (TakesGradient(*at)) takes.push_back(at);
+    for (const Edge* edge : at->in_edges()) stack.push_back(edge->src);
+  }
+  std::sort(takes.begin(), takes.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
+  return takes;
+}
+
 }  // namespace
+
+Status VerifySyncCounts(const DataflowGraph& graph) {
+  const std::vector<Node*> nodes = graph.OpNodes();
+  if (std::none_of(nodes.begin(), nodes.end(), [](const Node* n) { return TakesGradient(*n); })) {
+    return OkStatus();
+  }
+  for (const Node* node : nodes) {
+    const std::optional<int64_t> tokens = TokensOf(*node);
+    if (!tokens) continue;
+    const Node* first = nullptr;
+    int64_t required = 0;
+    for (const Node* take : TakesBefore(*node, graph)) {
+      const std::optional<int64_t> count = ConstantInput(*take, 1);
+      if (!count) continue;
+      if (first == nullptr) {
+        first = take;
+        required = *count;
+      } else if (*count != required) {
+        return errors::InvalidArgument(
+            "the accumulators of one synchronous step must wait for the same number of "
+            "gradients: {{node ",
+            first->name(), "}} waits for ", required, ", {{node ", take->name(), "}} for ", *count);
+      }
+    }
+    if (first != nullptr && *tokens < required) {
+      return errors::InvalidArgument("{{node ", node->name(), "}} hands out ", *tokens,
+                                     " tokens a step, but {{node ", first->name(), "}} waits for ",
+                                     required,
+                                     " gradients, one for each token: the step after would wait "
+                                     "for ever");
+    }
+  }
+  return OkStatus();
+}
 
 Status VerifyPartitions(std::span<const Partition> partitions) {
   return Verifier(partitions).Run();

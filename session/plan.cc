@@ -9,6 +9,7 @@
 #include "base/string_map.h"
 #include "device/device_name.h"
 #include "partitioner/partition.h"
+#include "partitioner/verify.h"
 #include "rendezvous/rendezvous.h"
 #include "session/feed_fetch.h"
 #include "session/graph_dump.h"
@@ -99,7 +100,10 @@ StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanC
   MR_RETURN_IF_ERROR(ConnectTensors(plan->signature.connections, graph.get()));
   MR_RETURN_IF_ERROR(RewriteForRun(
       plan->signature, {context.client_device, context.client_incarnation}, graph.get()));
+  MR_RETURN_IF_ERROR(VerifySyncCounts(*graph));
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, CutByTask(*graph, context));
+  // A graph that stays in one task has nothing that could be torn apart.
+  if (partitions.size() > 1) MR_RETURN_IF_ERROR(VerifyPartitions(partitions));
   MR_RETURN_IF_ERROR(AddParts(std::move(partitions), context, plan.get()));
   MR_RETURN_IF_ERROR(AddClientKeys(context, plan.get()));
   if (context.dump != nullptr) {

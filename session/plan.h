@@ -89,8 +89,8 @@ struct PlanContext {
 };
 
 // Cuts the signature out of the whole placed graph and partitions it by task. The parts are
-// not registered yet. InvalidArgument and NotFound name the feed, fetch or target that is
-// wrong.
+// checked (partitioner/verify.h), but not registered yet. InvalidArgument and NotFound name the
+// feed, fetch or target that is wrong.
 StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanContext& context,
                                           RunSignature signature);
 
