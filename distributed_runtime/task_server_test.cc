@@ -194,6 +194,24 @@ TEST(TaskServer, AFailingKernelElsewhereEndsTheStepWithItsOwnCode) {
   EXPECT_NE(Message(status).find("/job:ps/replica:0/task:0"), std::string_view::npos) << status;
 }
 
+TEST(TaskServer, AFailureIsToldOnceAlthoughItsReceiversHearOfItToo) {
+  Pair cluster;
+  TestGraph graph;
+  graph.Fail("fail", kPsDevice);
+  graph.Identity("here", "fail", kWorkerDevice);
+  graph.Identity("back", "here", kPsDevice);
+  const auto session = OpenSession(*ConnectToMaster(cluster.worker->target()), graph.def());
+  ASSERT_NE(session, nullptr);
+  for (int i = 0; i < 50; ++i) {  // the receiver may be the first to tell the master, or not
+    const Status status = session->Run({}, {"here:0", "back:0"}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    const std::string text(Message(status));
+    EXPECT_EQ(text.find("root error"), std::string::npos) << text;
+    EXPECT_EQ(text.find("From /job:ps/replica:0/task:0:\nbad luck"), 0u) << text;
+    EXPECT_EQ(text.find("bad luck"), text.rfind("bad luck")) << text;
+  }
+}
+
 TEST(TaskServer, APeerThatWentAwayIsUnavailableByName) {
   Pair cluster;
   const auto session =

@@ -112,7 +112,8 @@ void StepState::Fail(const CompiledNode& node, Status status) {
   const bool first = SetStatus(status);
   stop_.store(true, std::memory_order_relaxed);
   if (!first) return;
-  if (args_.env->rendezvous != nullptr) args_.env->rendezvous->StartAbort(status);
+  // Whoever receives here, perhaps in another task, only repeats what this step tells itself.
+  if (args_.env->rendezvous != nullptr) args_.env->rendezvous->StartAbort(MarkDerived(status));
   if (cancellation_ != nullptr) cancellation_->StartCancel(status);
 }
 
