@@ -57,8 +57,12 @@ void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def
 Status ExportGraphDef(const DataflowGraph& graph, const ExportOptions& options, pb::GraphDef* def) {
   def->Clear();
   *def->mutable_versions() = graph.versions();
-  if (graph.library() != nullptr) *def->mutable_library() = *graph.library();
-  for (const Node* node : graph.OpNodes()) {
+  const bool whole = options.first_id <= graph.sink()->id() + 1;
+  if (whole && graph.library() != nullptr) *def->mutable_library() = *graph.library();
+  for (int id = std::max(options.first_id, graph.sink()->id() + 1); id < graph.num_node_ids();
+       ++id) {
+    const Node* const node = graph.node(id);
+    if (node == nullptr) continue;
     pb::NodeDef* out = def->add_node();
     ExportNode(*node, options, out);
     MR_RETURN_IF_ERROR(ExportInputs(*node, out));

@@ -39,6 +39,9 @@ Status ImportGraphDef(const ImportOptions& options, const pb::GraphDef& def, Dat
 struct ExportOptions {
   // Leave out attributes that equal their default (what a master sends to workers).
   bool strip_default_attrs = false;
+  // Only nodes from this id on, without the functions: what extends a graph that somebody has
+  // got already. Costs what is new, not what is there.
+  int first_id = 0;
 };
 
 // The graph as a message, the same for the same graph: nodes in id order; data inputs by

@@ -226,6 +226,19 @@ TEST_F(GraphTest, AGraphWithAnOpenInputIsNotExported) {
   EXPECT_EQ(ExportGraphDef(graph_, {}, &def).code(), StatusCode::kInvalidArgument);
 }
 
+TEST_F(GraphTest, AnExtensionIsExportedWithoutLookingAtWhatWasThere) {
+  millrace::Node* const open = Add("open", "NextIteration");  // a whole export would fail
+  const int first = graph_.num_node_ids();
+  millrace::Node* const added = Add("added", "NextIteration");
+  ASSERT_TRUE(graph_.AddEdge(open, 0, added, 0).ok());
+  pb::GraphDef def;
+  ASSERT_TRUE(ExportGraphDef(graph_, {.first_id = first}, &def).ok());
+  ASSERT_EQ(def.node_size(), 1);
+  EXPECT_EQ(def.node(0).name(), "added");
+  EXPECT_EQ(def.node(0).input(0), "open");
+  EXPECT_EQ(def.versions().producer(), graph_.versions().producer());
+}
+
 TEST_F(GraphTest, FunctionsAreFoundBeforeOps) {
   ASSERT_TRUE(Import("node { name: 'x' op: 'Twice' input: 's' } node { name: 's' op: 'Source' }"
                      "library { function { signature { name: 'Twice' "

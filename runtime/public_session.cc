@@ -40,20 +40,6 @@ void ToMetadata(const pb::RunMetadata& from, RunMetadata* to) {
   }
 }
 
-// The nodes from id `first` on, as what extends a session.
-StatusOr<pb::GraphDef> NodesFrom(const DataflowGraph& graph, int first) {
-  pb::GraphDef all;
-  MR_RETURN_IF_ERROR(ExportGraphDef(graph, {}, &all));
-  if (first <= 2) return all;
-  pb::GraphDef part;
-  *part.mutable_versions() = all.versions();
-  for (pb::NodeDef& node : *all.mutable_node()) {
-    const Node* known = graph.FindNode(node.name());
-    if (known != nullptr && known->id() >= first) part.add_node()->Swap(&node);
-  }
-  return part;
-}
-
 Status CheckHandle(const Operation& op, const GraphState* graph, const char* what) {
   if (!op.valid()) return errors::InvalidArgument("a ", what, " is not valid");
   if (op.graph() != graph) {
@@ -76,7 +62,8 @@ struct Session::Impl {
     const int ids = graph->graph->num_node_ids();
     if (ids == sent_ids) return OkStatus();
     MR_RETURN_IF_ERROR(graph->status);
-    MR_ASSIGN_OR_RETURN(pb::GraphDef added, NodesFrom(*graph->graph, sent_ids));
+    pb::GraphDef added;
+    MR_RETURN_IF_ERROR(ExportGraphDef(*graph->graph, {.first_id = sent_ids}, &added));
     MR_RETURN_IF_ERROR(session->Extend(std::move(added)));
     sent_ids = ids;
     return OkStatus();
@@ -96,7 +83,8 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->graph = graph.state();
   const DataflowGraph& nodes = *graph.state()->graph;
-  MR_ASSIGN_OR_RETURN(pb::GraphDef def, NodesFrom(nodes, 0));
+  pb::GraphDef def;
+  MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {}, &def));
   ClientSession::Options client;
   client.config = config;
   client.start_timeout = options.start_timeout;
