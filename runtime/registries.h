@@ -7,7 +7,8 @@
 
 namespace millrace {
 
-// Filled at the first call, constant afterwards, never destroyed. Thread-safe.
+// Filled at the first call, constant afterwards, never destroyed. Thread-safe. The ops are
+// those that graphs are built of, not another copy.
 const OpRegistry& AllOps();
 const KernelRegistry& AllKernels();
 
