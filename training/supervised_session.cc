@@ -17,6 +17,9 @@ namespace {
 
 // Short enough that nobody notices the wait, long enough to cost nothing.
 constexpr std::chrono::milliseconds kPollInterval{20};
+// How long the first attempt to make a session lasts before this task is told for whom it
+// waits; each further one lasts twice as long.
+constexpr std::chrono::milliseconds kFirstAttempt{3'000};
 
 bool SessionIsLost(const Status& status) {
   return errors::IsAborted(status) || errors::IsUnavailable(status);
@@ -40,26 +43,31 @@ struct SupervisedSession::Impl {
 
   // Makes a session in which everything is ready, or says why not by the deadline.
   Status Start(Deadline deadline) {
-    while (true) {
-      Status status = TryStart(deadline);
+    for (std::chrono::milliseconds attempt = kFirstAttempt;;) {
+      Status status = TryStart(deadline, attempt);
       if (status.ok()) {
         StartQueues();
         return status;
       }
+      // No answer yet is no reason to give up before the deadline.
+      const bool no_answer = !session && errors::IsDeadlineExceeded(status);
+      if (no_answer) attempt *= 2;
       session.reset();
       // A peer that is just coming up refuses or forgets; what is wrong with the graph stays.
-      if (!SessionIsLost(status) || SteadyClock::now() >= deadline) return status;
+      if (!(no_answer || SessionIsLost(status)) || SteadyClock::now() >= deadline) return status;
       Tell(StrCat("waiting for the cluster: ", Message(status)));
       std::this_thread::sleep_for(kPollInterval);
     }
   }
 
-  Status TryStart(Deadline deadline) {
+  // `attempt` bounds the making of the session, without which `session` stays empty.
+  Status TryStart(Deadline deadline, std::chrono::milliseconds attempt) {
     SessionOptions session_options = options.session;
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
     session_options.start_timeout =
-        std::clamp(left, std::chrono::milliseconds(1), session_options.start_timeout);
+        std::clamp(std::min(left, attempt), std::chrono::milliseconds(1),
+                   std::max(session_options.start_timeout, std::chrono::milliseconds(1)));
     MR_ASSIGN_OR_RETURN(session, Session::Create(graph, session_options));
     MR_RETURN_IF_ERROR(options.is_chief ? Initialize() : WaitForChief(deadline));
     if (options.local_init_op.valid()) MR_RETURN_IF_ERROR(RunTarget(options.local_init_op));
