@@ -56,6 +56,9 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       ->capture_default_str();
   app.add_option("--seed", f.seed, "Seed of weights and batches; 0: a new one each run")
       ->capture_default_str();
+  app.add_option("--ready_timeout", f.ready_timeout,
+                 "Seconds to wait for the other tasks, at the start and when one was lost")
+      ->capture_default_str();
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
 }
 
@@ -100,6 +103,7 @@ Status CheckFlags(const Flags& f) {
   MR_RETURN_IF_ERROR(AtLeast("num_workers", f.num_workers, 1));
   MR_RETURN_IF_ERROR(AtLeast("num_gpus", f.num_gpus, 0));
   MR_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", f.replicas_to_aggregate, 0));
+  MR_RETURN_IF_ERROR(AtLeast("ready_timeout", f.ready_timeout, 1));
   if (!(f.learning_rate > 0)) {
     return errors::InvalidArgument("--learning_rate must be positive, not ", f.learning_rate);
   }

@@ -165,6 +165,7 @@ class Worker {
     options.init_op = program_.init;
     options.local_init_op = program_.local_init;
     options.not_ready = program_.not_ready;
+    options.ready_timeout = std::chrono::seconds(flags_.ready_timeout);
     if (flags_.sync_replicas && flags_.is_chief()) {
       options.init_tokens_op = program_.init_tokens;
       options.queue_ops = {program_.sync_op};
