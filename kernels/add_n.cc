@@ -12,6 +12,22 @@
 namespace millrace {
 namespace {
 
+// out = a + b; `out` may be `a`.
+template <typename T>
+struct SumTwo {
+  static MR_ALWAYS_INLINE void Run(const T* a, const T* b, T* out, int64_t n) {
+    using C = ComputeType<T>;
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (std::is_integral_v<T>) {
+        out[i] = static_cast<T>(static_cast<uint64_t>(a[i]) + static_cast<uint64_t>(b[i]));
+      } else {
+        out[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
+      }
+    }
+  }
+};
+
 template <typename T>
 class AddNKernel : public Kernel {
  public:
@@ -36,28 +52,16 @@ class AddNKernel : public Kernel {
     // Only input 0: the others are still read after the first sum is written.
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     T* dst = out->data<T>();
+    const auto sum = LoopFor<SumTwo<T>, T>();
     ctx.ParallelFor(shape.num_elements(), 0.3 * n, [&](int64_t begin, int64_t end) {
       constexpr int64_t kBlock = 4096;  // stays in the first-level cache over all inputs
       for (int64_t b = begin; b < end; b += kBlock) {
         const int64_t e = std::min(end, b + kBlock);
-        SumTwo(in[0], in[1], dst, b, e);
-        for (int k = 2; k < n; ++k) SumTwo(dst, in[k], dst, b, e);
+        sum(in[0] + b, in[1] + b, dst + b, e - b);
+        for (int k = 2; k < n; ++k) sum(dst + b, in[k] + b, dst + b, e - b);
       }
     });
     return OkStatus();
-  }
-
- private:
-  static void SumTwo(const T* a, const T* b, T* out, int64_t begin, int64_t end) {
-    using C = ComputeType<T>;
-    MR_IVDEP
-    for (int64_t i = begin; i < end; ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        out[i] = static_cast<T>(static_cast<uint64_t>(a[i]) + static_cast<uint64_t>(b[i]));
-      } else {
-        out[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
-      }
-    }
   }
 };
 

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/dtype_dispatch.h"
+#include "kernels/elementwise.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -27,6 +28,56 @@ StatusOr<ChannelView> ViewChannels(const Shape& shape, bool channels_first) {
   for (int i = axis + 1; i < shape.rank(); ++i) view.inner *= shape.dim(i);
   return view;
 }
+
+// Rows of a value plus the bias; `out` may be `value`.
+template <typename T>
+struct AddBias {
+  static MR_ALWAYS_INLINE void Run(const ChannelView& view, const T* value, const T* bias, T* out,
+                                   int64_t rows) {
+    const int64_t channels = view.channels, inner = view.inner;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (inner == 1) {
+        MR_IVDEP
+        for (int64_t c = 0; c < channels; ++c) out[c] = Sum(value[c], bias[c]);
+      } else {
+        for (int64_t c = 0; c < channels; ++c) {
+          const T b = bias[c];
+          MR_IVDEP
+          for (int64_t j = 0; j < inner; ++j) out[c * inner + j] = Sum(value[c * inner + j], b);
+        }
+      }
+      value += channels * inner;
+      out += channels * inner;
+    }
+  }
+  static MR_ALWAYS_INLINE T Sum(T a, T b) {
+    using C = ComputeType<T>;
+    return static_cast<T>(static_cast<C>(a) + static_cast<C>(b));
+  }
+};
+
+// Adds rows of a gradient to one sum per channel.
+template <typename T>
+struct SumRows {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const ChannelView& view, const T* in, C* sum, int64_t rows) {
+    const int64_t channels = view.channels, inner = view.inner;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (inner == 1) {
+        MR_IVDEP
+        for (int64_t c = 0; c < channels; ++c) sum[c] = sum[c] + static_cast<C>(in[c]);
+      } else {
+        for (int64_t c = 0; c < channels; ++c) {
+          C total = C();
+          for (int64_t j = 0; j < inner; ++j) total = total + static_cast<C>(in[c * inner + j]);
+          sum[c] = sum[c] + total;
+        }
+      }
+      in += channels * inner;
+    }
+  }
+};
 
 class BiasKernel : public Kernel {
  public:
@@ -68,30 +119,12 @@ class BiasAddKernel : public BiasKernel {
 
  private:
   template <typename T>
-  static T Sum(T a, T b) {
-    using C = ComputeType<T>;
-    return static_cast<T>(static_cast<C>(a) + static_cast<C>(b));
-  }
-
-  // `out` may be `value`.
-  template <typename T>
   static void Add(KernelContext& ctx, const ChannelView& view, const T* value, const T* bias,
                   T* out) {
     const int64_t row = view.channels * view.inner;
+    const auto add = LoopFor<AddBias<T>, T>();
     ctx.ParallelFor(view.outer, 0.3 * static_cast<double>(row), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* in = value + i * row;
-        T* to = out + i * row;
-        if (view.inner == 1) {
-          for (int64_t c = 0; c < view.channels; ++c) to[c] = Sum(in[c], bias[c]);
-          continue;
-        }
-        for (int64_t c = 0; c < view.channels; ++c) {
-          for (int64_t j = 0; j < view.inner; ++j) {
-            to[c * view.inner + j] = Sum(in[c * view.inner + j], bias[c]);
-          }
-        }
-      }
+      add(view, value + begin * row, bias, out + begin * row, end - begin);
     });
   }
 };
@@ -123,15 +156,14 @@ class BiasAddGradKernel : public BiasKernel {
     MR_ASSIGN_OR_RETURN(Tensor partial,
                         ctx.AllocateTemp(DataTypeOf<C>(), Shape({blocks, view.channels})));
     C* sums = partial.data<C>();
+    const auto add = LoopFor<SumRows<T>, T>();
     const double cost = 0.3 * static_cast<double>(kBlock * view.channels * view.inner);
     ctx.ParallelFor(blocks, cost, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         C* sum = sums + b * view.channels;
         std::fill_n(sum, view.channels, C());
-        const int64_t last = std::min(view.outer, (b + 1) * kBlock);
-        for (int64_t i = b * kBlock; i < last; ++i) {
-          AddRow(view, in + i * view.channels * view.inner, sum);
-        }
+        const int64_t rows = std::min(kBlock, view.outer - b * kBlock);
+        add(view, in + b * kBlock * view.channels * view.inner, sum, rows);
       }
     });
     for (int64_t b = 1; b < blocks; ++b) {
@@ -140,21 +172,6 @@ class BiasAddGradKernel : public BiasKernel {
     }
     for (int64_t c = 0; c < view.channels; ++c) out[c] = static_cast<T>(sums[c]);
     return OkStatus();
-  }
-
-  template <typename T, typename C>
-  static void AddRow(const ChannelView& view, const T* row, C* sum) {
-    if (view.inner == 1) {
-      for (int64_t c = 0; c < view.channels; ++c) sum[c] = sum[c] + static_cast<C>(row[c]);
-      return;
-    }
-    for (int64_t c = 0; c < view.channels; ++c) {
-      C total = C();
-      for (int64_t j = 0; j < view.inner; ++j) {
-        total = total + static_cast<C>(row[c * view.inner + j]);
-      }
-      sum[c] = sum[c] + total;
-    }
   }
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "kernels/dtype_dispatch.h"
+#include "kernels/isa.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -71,15 +72,17 @@ class BinaryKernel : public Kernel {
 // steps round to a 16-bit type in between has `template <T> static T DoSmall(T, T)`.
 
 template <typename Op, typename T>
-void UnaryLoop(const void* in_ptr, void* out_ptr, int64_t n) {
-  using C = ComputeType<T>;
-  using R = decltype(Op::Do(std::declval<C>()));
-  using Out = std::conditional_t<std::is_same_v<R, C>, T, R>;
-  const T* in = static_cast<const T*>(in_ptr);
-  Out* out = static_cast<Out*>(out_ptr);
-  MR_IVDEP
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(static_cast<C>(in[i])));
-}
+struct UnaryLoop {
+  static MR_ALWAYS_INLINE void Run(const void* in_ptr, void* out_ptr, int64_t n) {
+    using C = ComputeType<T>;
+    using R = decltype(Op::Do(std::declval<C>()));
+    using Out = std::conditional_t<std::is_same_v<R, C>, T, R>;
+    const T* in = static_cast<const T*>(in_ptr);
+    Out* out = static_cast<Out*>(out_ptr);
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(static_cast<C>(in[i])));
+  }
+};
 
 template <typename Op, typename T>
 constexpr bool ChecksOperand() {
@@ -96,46 +99,60 @@ auto ApplyBinary(const T& a, const T& b) {
   }
 }
 
+// Types that matter for speed get loops for each instruction set and each way to broadcast.
+template <typename T>
+inline constexpr bool kIsFastType = std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                                    std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
+
 template <typename Op, typename T>
-bool BinaryLoop(const void* a_ptr, int64_t a_stride, const void* b_ptr, int64_t b_stride,
-                void* out_ptr, int64_t n) {
-  using C = ComputeType<T>;
-  using R = decltype(Op::Do(std::declval<C>(), std::declval<C>()));
-  using Out = std::conditional_t<std::is_same_v<R, C>, T, R>;
-  const T* a = static_cast<const T*>(a_ptr);
-  const T* b = static_cast<const T*>(b_ptr);
-  Out* out = static_cast<Out*>(out_ptr);
-  if constexpr (ChecksOperand<Op, T>()) {
-    const int64_t count = b_stride == 0 ? (n > 0 ? 1 : 0) : n;
-    for (int64_t i = 0; i < count; ++i) {
-      if (!Op::Valid(static_cast<C>(b[i]))) return false;
+struct BinaryLoop {
+  static MR_ALWAYS_INLINE bool Run(const void* a_ptr, int64_t a_stride, const void* b_ptr,
+                                   int64_t b_stride, void* out_ptr, int64_t n) {
+    using C = ComputeType<T>;
+    using R = decltype(Op::Do(std::declval<C>(), std::declval<C>()));
+    using Out = std::conditional_t<std::is_same_v<R, C>, T, R>;
+    const T* a = static_cast<const T*>(a_ptr);
+    const T* b = static_cast<const T*>(b_ptr);
+    Out* out = static_cast<Out*>(out_ptr);
+    if constexpr (ChecksOperand<Op, T>()) {
+      const int64_t count = b_stride == 0 ? (n > 0 ? 1 : 0) : n;
+      for (int64_t i = 0; i < count; ++i) {
+        if (!Op::Valid(static_cast<C>(b[i]))) return false;
+      }
     }
+    if constexpr (kIsFastType<T>) {
+      if (a_stride == 1 && b_stride == 1) {
+        MR_IVDEP
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(a[i], b[i]));
+        return true;
+      }
+      if (a_stride == 0 && b_stride == 1) {
+        const T x = *a;
+        MR_IVDEP
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(x, b[i]));
+        return true;
+      }
+      if (a_stride == 1 && b_stride == 0) {
+        const T y = *b;
+        MR_IVDEP
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(a[i], y));
+        return true;
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = static_cast<Out>(ApplyBinary<Op, T>(a[i * a_stride], b[i * b_stride]));
+    }
+    return true;
   }
-  // Types that matter for speed get a loop for each way to broadcast, the others share one.
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
-    if (a_stride == 1 && b_stride == 1) {
-      MR_IVDEP
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(a[i], b[i]));
-      return true;
-    }
-    if (a_stride == 0 && b_stride == 1) {
-      const T x = *a;
-      MR_IVDEP
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(x, b[i]));
-      return true;
-    }
-    if (a_stride == 1 && b_stride == 0) {
-      const T y = *b;
-      MR_IVDEP
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(Op::Do(a[i], y));
-      return true;
-    }
+};
+
+template <typename Loop, typename T>
+auto LoopFor() {
+  if constexpr (kIsFastType<T>) {
+    return BestVersion<Loop>();
+  } else {
+    return &IsaVersions<Loop>::Base;
   }
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = static_cast<Out>(ApplyBinary<Op, T>(a[i * a_stride], b[i * b_stride]));
-  }
-  return true;
 }
 
 template <typename Op>
@@ -155,7 +172,7 @@ template <typename Op, typename List>
 std::unique_ptr<Kernel> MakeUnary(KernelConstruction& c) {
   UnaryLoopFn loop = nullptr;
   DispatchType(List(), BaseType(c.input_types()[0]),
-               [&]<typename T>() { loop = &UnaryLoop<Op, T>; });
+               [&]<typename T>() { loop = LoopFor<UnaryLoop<Op, T>, T>(); });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
   return std::make_unique<UnaryKernel>(c, loop, Op::kCost);
 }
@@ -164,7 +181,7 @@ template <typename Op, typename List, bool kBroadcasts = true>
 std::unique_ptr<Kernel> MakeBinary(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
   DispatchType(List(), BaseType(c.input_types()[0]),
-               [&]<typename T>() { loop = &BinaryLoop<Op, T>; });
+               [&]<typename T>() { loop = LoopFor<BinaryLoop<Op, T>, T>(); });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
   return std::make_unique<BinaryKernel>(c, loop, Op::kCost, RefusalOf<Op>(), kBroadcasts);
 }

@@ -64,7 +64,7 @@ template <typename Op, bool kAnswerIfIncompatible>
 std::unique_ptr<Kernel> MakeEquality(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
   DispatchType(Comparable(), BaseType(c.input_types()[0]),
-               [&]<typename T>() { loop = &BinaryLoop<Op, T>; });
+               [&]<typename T>() { loop = LoopFor<BinaryLoop<Op, T>, T>(); });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
   return std::make_unique<EqualityKernel<kAnswerIfIncompatible>>(c, loop);
 }

@@ -139,7 +139,7 @@ struct AnyOp {
 // One row to one value, with independent accumulators: the compiler keeps them in vectors, and
 // float sums lose less than in one chain. The order is fixed, so results repeat.
 template <typename Op, typename T>
-AccType<T> ReduceRow(const T* in, int64_t n) {
+MR_ALWAYS_INLINE AccType<T> ReduceRow(const T* in, int64_t n) {
   using A = AccType<T>;
   constexpr int kLanes = 16;
   A lane[kLanes];
@@ -158,7 +158,7 @@ AccType<T> ReduceRow(const T* in, int64_t n) {
 }
 
 template <typename Op, typename T>
-void CombineRow(const T* in, AccType<T>* acc, int64_t n) {
+MR_ALWAYS_INLINE void CombineRow(const T* in, AccType<T>* acc, int64_t n) {
   MR_IVDEP
   for (int64_t i = 0; i < n; ++i) {
     acc[i] = Op::Combine(acc[i], static_cast<AccType<T>>(in[i]));
@@ -168,39 +168,46 @@ void CombineRow(const T* in, AccType<T>* acc, int64_t n) {
 // Reduces the part of the input whose index on axis `cut` lies in [begin, end) into `acc`
 // (all outputs, already holding identities or earlier partial results).
 template <typename Op, typename T>
-void ReduceRange(const T* in, AccType<T>* acc, const Axes& axes, int cut, int64_t begin,
-                 int64_t end) {
-  const int rank = static_cast<int>(axes.size());
-  absl::InlinedVector<int64_t, 4> in_stride(rank), out_stride(rank), size(rank), index(rank, 0);
-  int64_t in_step = 1, out_step = 1;
-  for (int k = rank - 1; k >= 0; --k) {
-    in_stride[k] = in_step;
-    in_step *= axes[k].size;
-    out_stride[k] = axes[k].reduced ? 0 : out_step;
-    if (!axes[k].reduced) out_step *= axes[k].size;
-    size[k] = k == cut ? end - begin : axes[k].size;
-  }
-  in += begin * in_stride[cut];
-  acc += begin * out_stride[cut];
-  const int last = rank - 1;
-  int64_t rows = 1;
-  for (int k = 0; k < last; ++k) rows *= size[k];
-  for (int64_t row = 0; row < rows; ++row) {
-    if (axes[last].reduced) {
-      *acc = Op::Combine(*acc, ReduceRow<Op>(in, size[last]));
-    } else {
-      CombineRow<Op>(in, acc, size[last]);
+struct RangeReduction {
+  static MR_ALWAYS_INLINE void Run(const T* in, AccType<T>* acc, const Axes& axes, int cut,
+                                   int64_t begin, int64_t end) {
+    const int rank = static_cast<int>(axes.size());
+    absl::InlinedVector<int64_t, 4> in_stride(rank), out_stride(rank), size(rank), index(rank, 0);
+    int64_t in_step = 1, out_step = 1;
+    for (int k = rank - 1; k >= 0; --k) {
+      in_stride[k] = in_step;
+      in_step *= axes[k].size;
+      out_stride[k] = axes[k].reduced ? 0 : out_step;
+      if (!axes[k].reduced) out_step *= axes[k].size;
+      size[k] = k == cut ? end - begin : axes[k].size;
     }
-    for (int k = last - 1; k >= 0; --k) {
-      in += in_stride[k];
-      acc += out_stride[k];
-      if (++index[k] < size[k]) break;
-      in -= in_stride[k] * size[k];
-      acc -= out_stride[k] * size[k];
-      index[k] = 0;
+    in += begin * in_stride[cut];
+    acc += begin * out_stride[cut];
+    const int last = rank - 1;
+    int64_t rows = 1;
+    for (int k = 0; k < last; ++k) rows *= size[k];
+    for (int64_t row = 0; row < rows; ++row) {
+      if (axes[last].reduced) {
+        *acc = Op::Combine(*acc, ReduceRow<Op>(in, size[last]));
+      } else {
+        CombineRow<Op>(in, acc, size[last]);
+      }
+      for (int k = last - 1; k >= 0; --k) {
+        in += in_stride[k];
+        acc += out_stride[k];
+        if (++index[k] < size[k]) break;
+        in -= in_stride[k] * size[k];
+        acc -= out_stride[k] * size[k];
+        index[k] = 0;
+      }
     }
   }
-}
+};
+
+template <typename Op, typename T>
+struct RowReduction {
+  static MR_ALWAYS_INLINE AccType<T> Run(const T* in, int64_t n) { return ReduceRow<Op>(in, n); }
+};
 
 constexpr int64_t kBlock = 1 << 15;  // inputs per partial result of a full reduction
 
@@ -216,10 +223,11 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
     return OkStatus();
   }
   const double cost_per_input = 0.25;
+  const auto reduce_row = LoopFor<RowReduction<Op, T>, T>();
   if (axes.size() == 1 && axes[0].reduced) {
     const int64_t n = axes[0].size, blocks = (n + kBlock - 1) / kBlock;
     if (blocks == 1) {
-      *acc = ReduceRow<Op>(in, n);
+      *acc = reduce_row(in, n);
       return OkStatus();
     }
     // Partial results of fixed blocks: the same sum whatever the number of threads.
@@ -227,7 +235,7 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
     A* parts = partial.data<A>();
     ctx.ParallelFor(blocks, cost_per_input * kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
-        parts[b] = ReduceRow<Op>(in + b * kBlock, std::min(kBlock, n - b * kBlock));
+        parts[b] = reduce_row(in + b * kBlock, std::min(kBlock, n - b * kBlock));
       }
     });
     *acc = ReduceRow<Op>(parts, blocks);
@@ -238,8 +246,9 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
   int64_t inputs = 1;
   for (const Axis& axis : axes) inputs *= axis.size;
   const double cost = cost_per_input * static_cast<double>(inputs / axes[cut].size);
+  const auto reduce_range = LoopFor<RangeReduction<Op, T>, T>();
   ctx.ParallelFor(axes[cut].size, cost, [&](int64_t begin, int64_t end) {
-    ReduceRange<Op>(in, acc, axes, cut, begin, end);
+    reduce_range(in, acc, axes, cut, begin, end);
   });
   return OkStatus();
 }

@@ -8,6 +8,8 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/dtype_dispatch.h"
+#include "kernels/elementwise.h"
+#include "kernels/float_math.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -15,38 +17,75 @@
 namespace millrace {
 namespace {
 
-constexpr double kNanosPerExp = 4;
+constexpr double kNanosPerExp = 1.5;
 
-template <typename C, typename T>
-C RowMax(const T* row, int64_t n) {
-  C max = -std::numeric_limits<C>::infinity();
-  for (int64_t j = 0; j < n; ++j) max = std::max(max, static_cast<C>(row[j]));
+template <typename C>
+MR_ALWAYS_INLINE C FastExp(C x) {
+  if constexpr (std::is_same_v<C, float>) {
+    return float_math::Exp(x);
+  } else {
+    return std::exp(x);
+  }
+}
+
+// Sums and maxima are taken in several lanes, which the compiler keeps in vectors; the order
+// is fixed by the length alone.
+constexpr int kLanes = 16;
+
+template <typename C, typename F>
+MR_ALWAYS_INLINE C SumOf(int64_t n, F&& value) {
+  C lane[kLanes] = {};
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    for (int k = 0; k < kLanes; ++k) lane[k] += value(j + k);
+  }
+  C sum = 0;
+  for (; j < n; ++j) sum += value(j);
+  for (int k = 0; k < kLanes; ++k) sum += lane[k];
+  return sum;
+}
+
+template <typename C, typename F>
+MR_ALWAYS_INLINE C MaxOf(int64_t n, F&& value) {
+  constexpr C kLeast = -std::numeric_limits<C>::infinity();
+  C lane[kLanes];
+  for (C& x : lane) x = kLeast;
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    for (int k = 0; k < kLanes; ++k) lane[k] = lane[k] < value(j + k) ? value(j + k) : lane[k];
+  }
+  C max = kLeast;
+  for (; j < n; ++j) max = max < value(j) ? value(j) : max;
+  for (const C x : lane) max = max < x ? x : max;
   return max;
 }
 
-// out = softmax(in), or its logarithm.
+// out = softmax(in), or its logarithm, for rows of n; `out` may be `in`.
 template <typename T>
-void SoftmaxRow(const T* in, T* out, int64_t n, bool log) {
+struct SoftmaxRows {
   using C = ComputeType<T>;
-  const C max = RowMax<C>(in, n);
-  C sum = 0;
-  if (log) {
-    for (int64_t j = 0; j < n; ++j) sum += std::exp(static_cast<C>(in[j]) - max);
-    const C log_sum = std::log(sum);
-    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<T>(static_cast<C>(in[j]) - max - log_sum);
-    return;
-  }
-  if constexpr (kIsSmallFloat<T>) {  // rounded once, at the end
-    for (int64_t j = 0; j < n; ++j) sum += std::exp(static_cast<C>(in[j]) - max);
-    for (int64_t j = 0; j < n; ++j) {
-      out[j] = static_cast<T>(std::exp(static_cast<C>(in[j]) - max) / sum);
+
+  static MR_ALWAYS_INLINE void Run(const T* in, T* out, int64_t rows, int64_t n, bool log) {
+    for (int64_t i = 0; i < rows; ++i, in += n, out += n) {
+      const C max = MaxOf<C>(n, [&](int64_t j) { return static_cast<C>(in[j]); });
+      if (log || kIsSmallFloat<T>) {  // 16-bit results are rounded once, at the end
+        const C sum =
+            SumOf<C>(n, [&](int64_t j) { return FastExp<C>(static_cast<C>(in[j]) - max); });
+        const C log_sum = std::log(sum);
+        for (int64_t j = 0; j < n; ++j) {
+          const C shifted = static_cast<C>(in[j]) - max;
+          out[j] = static_cast<T>(log ? shifted - log_sum : FastExp<C>(shifted) / sum);
+        }
+        continue;
+      }
+      MR_IVDEP
+      for (int64_t j = 0; j < n; ++j)
+        out[j] = static_cast<T>(FastExp<C>(static_cast<C>(in[j]) - max));
+      const C scale = C(1) / SumOf<C>(n, [&](int64_t j) { return static_cast<C>(out[j]); });
+      for (int64_t j = 0; j < n; ++j) out[j] = static_cast<T>(static_cast<C>(out[j]) * scale);
     }
-  } else {
-    for (int64_t j = 0; j < n; ++j) sum += out[j] = std::exp(in[j] - max);
-    const C scale = C(1) / sum;
-    for (int64_t j = 0; j < n; ++j) out[j] *= scale;
   }
-}
+};
 
 class SoftmaxKernel : public Kernel {
  public:
@@ -64,11 +103,10 @@ class SoftmaxKernel : public Kernel {
     DispatchType(FloatTypes(), logits.dtype(), [&]<typename T>() {
       const T* in = logits.data<T>();
       T* to = out->data<T>();
+      const auto rows = LoopFor<SoftmaxRows<T>, T>();
       ctx.ParallelFor(logits.num_elements() / n, kNanosPerExp * static_cast<double>(n),
                       [&](int64_t begin, int64_t end) {
-                        for (int64_t i = begin; i < end; ++i) {
-                          SoftmaxRow(in + i * n, to + i * n, n, log_);
-                        }
+                        rows(in + begin * n, to + begin * n, end - begin, n, log_);
                       });
     });
     return OkStatus();
@@ -76,6 +114,74 @@ class SoftmaxKernel : public Kernel {
 
  private:
   const bool log_;
+};
+
+// Where rows of logits and labels lie; a step of 0 repeats.
+struct Operands {
+  int64_t x_row, x_column, y_row, y_column;
+};
+
+// The losses and gradients of rows [begin, end) of n classes. `backprop` may be the logits or
+// the labels: each element is read before it is written.
+template <typename T>
+struct CrossEntropyRows {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const Operands& o, const T* x, const T* y, int64_t n, T* loss,
+                                   T* backprop, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (o.x_column == 1 && o.y_column == 1) {
+        loss[i] = Row(x + i * o.x_row, y + i * o.y_row, 1, 1, n, backprop + i * n);
+      } else {
+        loss[i] =
+            Row(x + i * o.x_row, y + i * o.y_row, o.x_column, o.y_column, n, backprop + i * n);
+      }
+    }
+  }
+
+  static MR_ALWAYS_INLINE T Row(const T* x, const T* y, int64_t x_column, int64_t y_column,
+                                int64_t n, T* out) {
+    const auto logit = [&](int64_t j) { return static_cast<C>(x[j * x_column]); };
+    const auto label = [&](int64_t j) { return static_cast<C>(y[j * y_column]); };
+    const C max = MaxOf<C>(n, logit);
+    const C sum = SumOf<C>(n, [&](int64_t j) { return FastExp<C>(logit(j) - max); });
+    const C log_sum = std::log(sum), scale = C(1) / sum;
+    const C total = SumOf<C>(n, [&](int64_t j) {
+      const C p = label(j), cost = p * (log_sum - (logit(j) - max));
+      // A label of 0 adds nothing even where the logit is -infinity.
+      return p != C(0) ? cost : C(0);
+    });
+    MR_IVDEP
+    for (int64_t j = 0; j < n; ++j) {
+      out[j] = static_cast<T>(FastExp<C>(logit(j) - max) * scale - label(j));
+    }
+    return static_cast<T>(total);
+  }
+};
+
+// The same with one class number per row for labels.
+template <typename T, typename Index>
+struct SparseCrossEntropyRows {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const T* x, const Index* labels, int64_t n, T* loss, T* backprop,
+                                   int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* row = x + i * n;
+      T* out = backprop + i * n;
+      const auto logit = [&](int64_t j) { return static_cast<C>(row[j]); };
+      const C max = MaxOf<C>(n, logit);
+      const C sum = SumOf<C>(n, [&](int64_t j) { return FastExp<C>(logit(j) - max); });
+      loss[i] = static_cast<T>(std::log(sum) - (logit(labels[i]) - max));
+      const C scale = C(1) / sum;
+      const C chosen = FastExp<C>(logit(labels[i]) - max) * scale - C(1);
+      MR_IVDEP
+      for (int64_t j = 0; j < n; ++j) {
+        out[j] = static_cast<T>(FastExp<C>(logit(j) - max) * scale);
+      }
+      out[labels[i]] = static_cast<T>(chosen);
+    }
+  }
 };
 
 // loss = sum(labels * -log softmax(logits)), backprop = softmax(logits) - labels, row by row.
@@ -109,44 +215,20 @@ class CrossEntropyKernel : public Kernel {
         logits.shape().DebugString(), " labels_size=", labels.shape().DebugString());
   }
 
-  // `backprop` may be the logits or the labels: each element is read before it is written.
   template <typename T>
   static void Rows(KernelContext& ctx, const Tensor& logits, const Tensor& labels, int64_t rows,
                    int64_t n, T* loss, T* backprop) {
-    using C = ComputeType<T>;
     const T* x = logits.data<T>();
     const T* y = labels.data<T>();
-    const int64_t x_row = logits.dim(0) == 1 ? 0 : logits.dim(1);
-    const int64_t y_row = labels.dim(0) == 1 ? 0 : labels.dim(1);
-    const int64_t x_col = logits.dim(1) == 1 ? 0 : 1, y_col = labels.dim(1) == 1 ? 0 : 1;
-    ctx.ParallelFor(rows, 2 * kNanosPerExp * static_cast<double>(n),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        const T* xi = x + i * x_row;
-                        const T* yi = y + i * y_row;
-                        T* out = backprop + i * n;
-                        C max = -std::numeric_limits<C>::infinity();
-                        for (int64_t j = 0; j < n; ++j)
-                          max = std::max(max, static_cast<C>(xi[j * x_col]));
-                        C sum = 0;
-                        for (int64_t j = 0; j < n; ++j)
-                          sum += std::exp(static_cast<C>(xi[j * x_col]) - max);
-                        const C log_sum = std::log(sum), scale = C(1) / sum;
-                        C total = 0;
-                        for (int64_t j = 0; j < n; ++j) {
-                          const C shifted = static_cast<C>(xi[j * x_col]) - max,
-                                  p = static_cast<C>(yi[j * y_col]);
-                          // A label of 0 adds nothing even where the logit is -infinity.
-                          if (p != C(0)) total += p * (log_sum - shifted);
-                          out[j] = static_cast<T>(std::exp(shifted) * scale - p);
-                        }
-                        loss[i] = static_cast<T>(total);
-                      }
-                    });
+    const Operands o{logits.dim(0) == 1 ? 0 : logits.dim(1), logits.dim(1) == 1 ? 0 : 1,
+                     labels.dim(0) == 1 ? 0 : labels.dim(1), labels.dim(1) == 1 ? 0 : 1};
+    const auto compute = LoopFor<CrossEntropyRows<T>, T>();
+    ctx.ParallelFor(
+        rows, 2 * kNanosPerExp * static_cast<double>(n),
+        [&](int64_t begin, int64_t end) { compute(o, x, y, n, loss, backprop, begin, end); });
   }
 };
 
-// The same with one class number per row for labels.
 class SparseCrossEntropyKernel : public Kernel {
  public:
   explicit SparseCrossEntropyKernel(KernelConstruction& c) : Kernel(c) {}
@@ -202,27 +284,12 @@ class SparseCrossEntropyKernel : public Kernel {
   template <typename T, typename Index>
   static void Rows(KernelContext& ctx, const Tensor& logits, const Index* labels, T* loss,
                    T* backprop) {
-    using C = ComputeType<T>;
     const int64_t n = logits.dim(1);
     const T* x = logits.data<T>();
+    const auto compute = LoopFor<SparseCrossEntropyRows<T, Index>, T>();
     ctx.ParallelFor(
-        logits.dim(0), 2 * kNanosPerExp * static_cast<double>(n), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const T* xi = x + i * n;
-            T* out = backprop + i * n;
-            const C max = RowMax<C>(xi, n);
-            C sum = 0;
-            for (int64_t j = 0; j < n; ++j) {
-              sum += std::exp(static_cast<C>(xi[j]) - max);
-            }
-            loss[i] = static_cast<T>(std::log(sum) - (static_cast<C>(xi[labels[i]]) - max));
-            const C scale = C(1) / sum;
-            for (int64_t j = 0; j < n; ++j) {
-              const C p = std::exp(static_cast<C>(xi[j]) - max) * scale;
-              out[j] = static_cast<T>(j == labels[i] ? p - C(1) : p);
-            }
-          }
-        });
+        logits.dim(0), 2 * kNanosPerExp * static_cast<double>(n),
+        [&](int64_t begin, int64_t end) { compute(x, labels, n, loss, backprop, begin, end); });
   }
 };
 

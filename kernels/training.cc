@@ -214,6 +214,31 @@ struct FtrlV2 : FtrlBase<true> {
 
 // --- Kernels ---------------------------------------------------------------------------------
 
+// Updates n elements of the variable and its slots, which lie at data[0], data[1] and so on.
+template <typename A, typename T>
+struct UpdateLoop {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const std::array<C, kMaxScalars>& hyper, const Flags& given,
+                                   const std::array<T*, 1 + A::kSlots>& data, int64_t offset,
+                                   const T* g, int64_t n) {
+    const auto h = hyper;
+    const Flags flags = given;
+    std::array<T*, 1 + A::kSlots> at;
+    for (int k = 0; k <= A::kSlots; ++k) at[k] = data[k] + offset;
+    // Variables and gradient never overlap: the variables were made exclusive.
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) {
+      C value = static_cast<C>(at[0][i]);
+      C slots[A::kSlots + 1] = {};
+      for (int k = 0; k < A::kSlots; ++k) slots[k] = static_cast<C>(at[k + 1][i]);
+      A::Step(h.data(), flags, value, slots, static_cast<C>(g[i]));
+      for (int k = 0; k < A::kSlots; ++k) at[k + 1][i] = static_cast<T>(slots[k]);
+      at[0][i] = static_cast<T>(value);
+    }
+  }
+};
+
 // One algorithm, applied to whole variables (Apply*) or to the rows that the input `indices`
 // lists, in order (SparseApply*).
 template <typename A>
@@ -315,9 +340,10 @@ class ApplyKernel : public Kernel {
     std::array<T*, kVariables> data;
     for (int i = 0; i < kVariables; ++i) data[i] = variables.value(i)->template data<T>();
     const T* g = gradient.data<T>();
+    const auto update = LoopFor<UpdateLoop<A, T>, T>();
     if (indices_ < 0) {
       ctx.ParallelFor(gradient.num_elements(), 0.5 * kVariables, [&](int64_t begin, int64_t end) {
-        Loop<T>(h, flags_, data, begin, g + begin, end - begin);
+        update(h, flags_, data, begin, g + begin, end - begin);
       });
       return;
     }
@@ -325,25 +351,7 @@ class ApplyKernel : public Kernel {
     if (gradient.num_elements() == 0) return;
     const int64_t row = gradient.num_elements() / indices.dim(0);
     for (int64_t i = 0; i < indices.dim(0); ++i) {
-      Loop<T>(h, flags_, data, Index(indices, i) * row, g + i * row, row);
-    }
-  }
-
-  template <typename T>
-  static void Loop(const std::array<ComputeType<T>, kMaxScalars>& hyper, const Flags flags,
-                   const std::array<T*, kVariables>& data, int64_t offset, const T* g, int64_t n) {
-    using C = ComputeType<T>;
-    const auto h = hyper;
-    T* v = data[0] + offset;
-    // Variables and gradient never overlap: the variables were made exclusive.
-    MR_IVDEP
-    for (int64_t i = 0; i < n; ++i) {
-      C value = static_cast<C>(v[i]);
-      C slots[A::kSlots + 1] = {};
-      for (int k = 0; k < A::kSlots; ++k) slots[k] = static_cast<C>(data[k + 1][offset + i]);
-      A::Step(h.data(), flags, value, slots, static_cast<C>(g[i]));
-      for (int k = 0; k < A::kSlots; ++k) data[k + 1][offset + i] = static_cast<T>(slots[k]);
-      v[i] = static_cast<T>(value);
+      update(h, flags_, data, Index(indices, i) * row, g + i * row, row);
     }
   }
 
