@@ -26,7 +26,8 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
       ->capture_default_str();
   app.add_option("--train_steps", f.train_steps, "Global steps to train")->capture_default_str();
   app.add_option("--batch_size", f.batch_size, "Examples per worker step")->capture_default_str();
-  app.add_option("--learning_rate", f.learning_rate, "Learning rate")->capture_default_str();
+  app.add_option("--learning_rate", f.learning_rate,
+                 "Learning rate (default: 0.01, and 0.0005 for the cnn)");
   app.add_flag("--sync_replicas,!--nosync_replicas", f.sync_replicas,
                "Aggregate the workers' gradients into one update per step");
   app.add_flag("--existing_servers", f.existing_servers,
@@ -86,6 +87,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   AddOwnFlags(app, parsed.flags);
   try {
     app.parse(argc, argv);
+    // Several asynchronous workers at 0.01 throw a deep network's weights about.
+    if (parsed.flags.model == "cnn" && app.count("--learning_rate") == 0) {
+      parsed.flags.learning_rate = 0.0005;
+    }
   } catch (const CLI::Success& e) {
     parsed.exit_code = app.exit(e);
   } catch (const CLI::ParseError& e) {
