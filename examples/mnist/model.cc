@@ -35,8 +35,11 @@ Model Inputs(const Scope& s) {
 }
 
 void AddHead(const Scope& s, const Output& logits, Model& m) {
-  m.cross_entropy =
-      ReduceSum(s.WithOpName("cross_entropy"), SoftmaxCrossEntropy(s, logits, m.labels));
+  // As TensorFlow's script has it, also for the figures printed: a probability below 1e-10
+  // counts as 1e-10 and gives no gradient, so that one hopeless image cannot outweigh the rest.
+  const Output clipped = ops::ClipByValue(s, ops::Softmax(s, logits), 1e-10f, 1.0f);
+  const Output log_likelihood = ops::Mul(s, m.labels, ops::Log(s, clipped));
+  m.cross_entropy = ops::Neg(s.WithOpName("cross_entropy"), ReduceSum(s, log_likelihood));
   const Output hit = ops::Equal(s, ops::ArgMax(s, logits, 1), ops::ArgMax(s, m.labels, 1));
   m.correct = ReduceSum(s.WithOpName("correct"), ops::Cast(s, hit, kInt64));
 }
