@@ -26,6 +26,7 @@
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "distributed_runtime/grpc/worker_service.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/remote_rendezvous.h"
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
@@ -72,6 +73,7 @@ struct TaskServer::Impl {
   struct Running {
     std::unique_ptr<ThreadPool> intra_op_pool, inter_op_pool;
     DeviceSet devices;
+    std::unique_ptr<LinkHub> links;
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<RendezvousManager> rendezvous;
     WorkerEnv env;
@@ -106,8 +108,9 @@ struct TaskServer::Impl {
     for (const auto& [job, tasks] : server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
-    r->workers =
-        std::make_unique<GrpcWorkerCache>(std::move(addresses), task, r->inter_op_pool.get());
+    r->links = std::make_unique<LinkHub>(task, r->inter_op_pool.get());
+    r->workers = std::make_unique<GrpcWorkerCache>(std::move(addresses), task,
+                                                   r->inter_op_pool.get(), r->links.get());
     r->rendezvous = NewRemoteRendezvousManager(task, r->workers.get());
     r->env.task = task;
     for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
@@ -129,7 +132,7 @@ struct TaskServer::Impl {
   void AddServices(Running* r) {
     r->rpc = std::make_unique<RpcServer>(r->inter_op_pool.get());
     r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get());
-    r->worker_service->AddMethods(r->rpc.get());
+    r->worker_service->AddMethods(r->rpc.get(), r->links.get());
     r->master_service = std::make_unique<MasterService>(r->master.get());
     r->master_service->AddMethods(r->rpc.get());
     std::function<void(const std::string&)> shutdown;
@@ -153,7 +156,7 @@ struct TaskServer::Impl {
           status->set_uptime_seconds(static_cast<double>(SteadyNanos() - created_nanos) * 1e-9);
           for (const Device* device : r->env.devices) status->add_device(device->name());
         },
-        std::move(shutdown));
+        std::move(shutdown), [r] { return r->links->offer(); });
   }
 
   void TearDown(Deadline grace) {
@@ -164,10 +167,12 @@ struct TaskServer::Impl {
       if (r->gate != nullptr) r->gate->Close(grace);
     });
     if (r->rpc != nullptr) r->rpc->Shutdown(grace);
+    r->links->StopServing(grace);
     gate_closer.join();
     r->master = nullptr;
     r->rendezvous->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
     r->worker = nullptr;
+    r->links->Stop();
     r->workers = nullptr;  // waits for the answers of peers
     running = nullptr;
   }
@@ -221,6 +226,9 @@ Status TaskServer::Start() {
   Impl::Running* const r = impl_->running.get();
   MR_RETURN_IF_ERROR(impl_->Compose(r));
   impl_->AddServices(r);
+  if (const Status linked = r->links->Start(); !linked.ok()) {
+    MR_LOG(kInfo, impl_->task, ": ", Message(linked));  // gRPC carries everything, then
+  }
   std::string host;
   int configured_port = 0;
   MR_RETURN_IF_ERROR(SplitAddress(impl_->configured, &host, &configured_port));

@@ -71,6 +71,13 @@ StatusOr<Tensor> ReadTensorThroughMessage(WireReader body) {
   return TensorFromProto(proto);
 }
 
+// A bool of any other byte than 0 and 1 would be undefined in C++.
+void NormalizeBools(Tensor* tensor) {
+  if (tensor->dtype() != DataType::kBool) return;
+  auto* bytes = static_cast<uint8_t*>(tensor->raw_data());
+  for (std::size_t i = 0; i < tensor->num_bytes(); ++i) bytes[i] = bytes[i] != 0;
+}
+
 // What the fast path found. Content that comes before the type and shape, fields that come
 // twice and values in typed lists are left to the message.
 struct PlainTensor {
@@ -122,6 +129,7 @@ void WireReader::NextPiece() {
   while (pos_ == end_ && !rest_.empty()) {
     pos_ = rest_.front().data();
     end_ = pos_ + rest_.front().size();
+    owner_ = rest_.front().owner;
     rest_ = rest_.subspan(1);
   }
 }
@@ -199,6 +207,13 @@ bool WireReader::SkipValue(uint32_t wire_type) {
   }
 }
 
+Buffer* WireReader::SoleOwner() {
+  if (pos_ == end_) NextPiece();
+  const bool whole = owner_ != nullptr && pos_ == owner_->data() &&
+                     remaining_ == static_cast<std::size_t>(end_ - pos_);
+  return whole ? owner_ : nullptr;
+}
+
 bool WireReader::ReadBody(WireReader* body) {
   uint64_t size;
   if (!ReadVarint(&size) || size > remaining_) return false;
@@ -219,15 +234,16 @@ StatusOr<Tensor> ReadTensor(WireReader body) {
     // Empty content may stand beside typed values that the message would know of.
     return ReadTensorThroughMessage(body);
   }
+  if (Buffer* received = plain.content.SoleOwner(); received != nullptr && size > 0) {
+    Tensor tensor(plain.dtype, *shape, RefPtr<Buffer>::Share(received), received->data());
+    NormalizeBools(&tensor);
+    return tensor;
+  }
   MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), plain.dtype, *shape));
   if (size > 0 && !plain.content.ReadBytes(tensor.raw_data(), size)) {
     return BadTensor("the content ends early");
   }
-  // A bool of any other byte than 0 and 1 would be undefined in C++.
-  if (plain.dtype == DataType::kBool) {
-    auto* bytes = static_cast<uint8_t*>(tensor.raw_data());
-    for (std::size_t i = 0; i < size; ++i) bytes[i] = bytes[i] != 0;
-  }
+  NormalizeBools(&tensor);
   return tensor;
 }
 

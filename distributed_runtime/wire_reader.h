@@ -18,7 +18,13 @@
 namespace millrace {
 
 // One stretch of a message's bytes.
-using WirePiece = std::span<const uint8_t>;
+struct WirePiece : std::span<const uint8_t> {
+  WirePiece() = default;
+  WirePiece(const uint8_t* data, std::size_t size, Buffer* buffer = nullptr)
+      : std::span<const uint8_t>(data, size), owner(buffer) {}
+  // If set, all of this buffer's content, which tensors may share instead of copying it.
+  Buffer* owner = nullptr;
+};
 
 // A position in a sequence of pieces and a limit behind it. A plain value: a copy remembers the
 // place. Every function returns false, and leaves the reader unusable, if the bytes run out or
@@ -39,6 +45,8 @@ class WireReader {
   bool ReadString(std::string* out, std::size_t size);
   bool Skip(std::size_t size);
   bool SkipValue(uint32_t wire_type);
+  // The owner of the piece that is all that remains, null if there is none.
+  Buffer* SoleOwner();
   // Reads a length and makes `body` a reader of that many bytes; this reader goes behind them.
   bool ReadBody(WireReader* body);
 
@@ -47,12 +55,14 @@ class WireReader {
   std::span<const WirePiece> rest_;  // pieces behind the current one
   const uint8_t* pos_ = nullptr;
   const uint8_t* end_ = nullptr;  // of the current piece
+  Buffer* owner_ = nullptr;       // of the current piece
   std::size_t remaining_ = 0;     // bytes up to the limit
 };
 
-// The tensor of a serialized TensorProto. Plain types with tensor_content are copied once, into
-// a buffer of the host allocator that is taken only after all sizes were checked; every other
-// form goes through the message. InvalidArgument "Cannot parse tensor from proto" otherwise.
+// The tensor of a serialized TensorProto. Plain types with tensor_content share the piece's
+// buffer if the content is all of it; otherwise they are copied once, into a buffer of the host
+// allocator that is taken only after all sizes were checked. Every other form goes through the
+// message. InvalidArgument "Cannot parse tensor from proto" otherwise.
 StatusOr<Tensor> ReadTensor(WireReader body);
 // The same of a NamedTensorProto.
 Status ReadNamedTensor(WireReader body, std::string* name, Tensor* tensor);

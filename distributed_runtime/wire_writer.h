@@ -41,6 +41,8 @@ class WireWriter {
   };
   const std::string& text() const { return text_; }
   const std::vector<Segment>& segments() const { return segments_; }
+  // For who sends the message and needs the writer no more.
+  std::vector<Segment> TakeSegments() { return std::move(segments_); }
   std::size_t size() const { return text_.size() + shared_bytes_; }
   // All bytes in one string.
   std::string Flatten() const;

@@ -30,6 +30,7 @@ Status Executor::Run(const ExecutorArgs& args) const {
                   &waiter});
   if (!waiter.done.HasBeenNotified()) {
     RunKeptCompletions();
+    DeferScope::RunDeferred();
     waiter.done.Wait();
   }
   return std::move(waiter.status);

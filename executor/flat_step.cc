@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/engine_thread.h"
 #include "executor/step_state.h"
 
 namespace millrace {
@@ -163,11 +164,12 @@ class FlatLoop {
     Push(id);
   }
 
-  // The last expensive node runs here if there is nothing cheap that it would hold up.
+  // The last expensive node runs here if there is nothing that it would hold up.
   void Settle() {
     if (expensive_ < 0) return;
     const int32_t id = std::exchange(expensive_, -1);
-    if (head_ < 0) {
+    if (head_ < 0 && !HurryScope::InHurry()) {
+      DeferScope::RunDeferred();  // what others wait for must not wait for this node
       Push(id);
     } else {
       Schedule(id);

@@ -119,9 +119,10 @@ class FramedLoop {
       last_expensive = static_cast<int>(i);
     }
     if (last_expensive >= 0) {
-      if (next_ < queue_.size()) {
+      if (next_ < queue_.size() || HurryScope::InHurry()) {
         Schedule(found_[last_expensive]);
       } else {
+        DeferScope::RunDeferred();  // what others wait for must not wait for this node
         queue_.push_back(found_[last_expensive]);
       }
     }

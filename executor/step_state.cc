@@ -55,7 +55,9 @@ void RunKeptCompletions() {
 }
 
 void PostCompletion(Completion* completion, ThreadPool* pool) {
-  if (pool != nullptr && (t_loops.depth > 0 || !pool->IsCurrentThread())) {
+  const bool may_go_on =
+      t_loops.depth == 0 && pool != nullptr && (OnEngineThread() || pool->IsCurrentThread());
+  if (pool != nullptr && !may_go_on) {
     pool->Schedule({&ResumeTask, completion});
   } else if (t_loops.depth == 0) {
     completion->resume(completion);

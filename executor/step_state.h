@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/engine_thread.h"
 #include "base/mutex.h"
 #include "executor/compiled_graph.h"
 #include "executor/executor.h"
@@ -23,13 +24,17 @@ struct Completion {
   void (*resume)(Completion* self) = nullptr;
 };
 
-// Marks that this thread is in a loop. Nests; only the outermost one runs what was kept.
+// Marks that this thread is in a loop, which is one burst of work. Nests; only the outermost
+// one runs what was kept.
 class LoopScope {
  public:
   LoopScope();
   ~LoopScope();
   LoopScope(const LoopScope&) = delete;
   LoopScope& operator=(const LoopScope&) = delete;
+
+ private:
+  DeferScope burst_;
 };
 
 // Runs what was kept so far: before this thread waits for a step from within a loop.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "session/step_errors.h"
@@ -62,6 +63,7 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
   }
   CallOptions options;
   options.cancellation = &*cancellation_;
+  DeferScope burst;  // messages to a task go together
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     part.args.step_id = step_id;

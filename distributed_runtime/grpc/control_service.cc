@@ -30,7 +30,8 @@ Status CallAndWait(const std::string& address, const char* method,
 }  // namespace
 
 void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusResponse*)> status,
-                       std::function<void(const std::string& reason)> shutdown) {
+                       std::function<void(const std::string& reason)> shutdown,
+                       std::function<pb::OfferLinkResponse()> offer) {
   const bool accepts = static_cast<bool>(shutdown);
   server->AddMethod(methods::kControlStatus,
                     [status = std::move(status), accepts](ServerCall* call) {
@@ -39,9 +40,11 @@ void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusRe
                       response.set_accepts_shutdown(accepts);
                       call->Finish(response);
                     });
+  server->AddMethod(methods::kControlOfferLink,
+                    [offer = std::move(offer)](ServerCall* call) { call->Finish(offer()); });
   server->AddMethod(methods::kControlShutdown, [shutdown = std::move(shutdown)](ServerCall* call) {
     pb::ControlShutdownRequest request;
-    const Status parsed = ReceivedBytes(call->request()).Parse(&request);
+    const Status parsed = call->Parse(&request);
     if (!parsed.ok()) return call->Finish(parsed);
     if (!shutdown) {
       return call->Finish(

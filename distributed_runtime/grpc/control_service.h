@@ -9,13 +9,16 @@
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "millrace/status.h"
 #include "proto/control.pb.h"
+#include "proto/link.pb.h"
 
 namespace millrace {
 
-// `status` fills in the answer. `shutdown` gets the reason; empty: PermissionDenied. Both must
-// be callable, from any thread, as long as the server runs.
+// `status` fills in the answer. `shutdown` gets the reason; empty: PermissionDenied. `offer` says
+// how tasks on this host may open a link. All must be callable, from any thread, as long as the
+// server runs.
 void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusResponse*)> status,
-                       std::function<void(const std::string& reason)> shutdown);
+                       std::function<void(const std::string& reason)> shutdown,
+                       std::function<pb::OfferLinkResponse()> offer);
 
 // The client's side, for "host:port". These block. Unavailable or DeadlineExceeded, naming the
 // address, if there is no answer.

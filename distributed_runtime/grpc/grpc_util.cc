@@ -1,6 +1,5 @@
 #include "distributed_runtime/grpc/grpc_util.h"
 
-#include <google/protobuf/io/zero_copy_stream.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 
@@ -30,46 +29,6 @@ std::string CutMessage(std::string_view text) {
   }
   return std::string(text);
 }
-
-// Lets protobuf parse slices where they lie.
-class PieceStream : public google::protobuf::io::ZeroCopyInputStream {
- public:
-  explicit PieceStream(std::span<const WirePiece> pieces) : pieces_(pieces) {}
-
-  bool Next(const void** data, int* size) override {
-    while (next_ < pieces_.size() && offset_ == pieces_[next_].size()) {
-      ++next_;
-      offset_ = 0;
-    }
-    if (next_ == pieces_.size()) return false;
-    const std::size_t n = std::min<std::size_t>(pieces_[next_].size() - offset_, 1 << 30);
-    *data = pieces_[next_].data() + offset_;
-    *size = static_cast<int>(n);
-    offset_ += n;
-    count_ += n;
-    return true;
-  }
-  void BackUp(int count) override {
-    offset_ -= count;
-    count_ -= count;
-  }
-  bool Skip(int count) override {
-    const void* data;
-    int size;
-    while (count > 0) {
-      if (!Next(&data, &size)) return false;
-      if (size > count) BackUp(size - count);
-      count -= std::min(size, count);
-    }
-    return true;
-  }
-  int64_t ByteCount() const override { return count_; }
-
- private:
-  std::span<const WirePiece> pieces_;
-  std::size_t next_ = 0, offset_ = 0;
-  int64_t count_ = 0;
-};
 
 }  // namespace
 
@@ -119,14 +78,6 @@ ReceivedBytes::ReceivedBytes(const grpc::ByteBuffer& bytes) {
   if (!bytes.Valid() || !bytes.Dump(&slices_).ok()) slices_.clear();
   pieces_.reserve(slices_.size());
   for (const grpc::Slice& slice : slices_) pieces_.emplace_back(slice.begin(), slice.size());
-}
-
-Status ReceivedBytes::Parse(google::protobuf::MessageLite* message) const {
-  PieceStream stream(pieces_);
-  if (!message->ParsePartialFromZeroCopyStream(&stream)) {
-    return errors::InvalidArgument("the bytes are not a well-formed ", message->GetTypeName());
-  }
-  return OkStatus();
 }
 
 grpc::Status ToGrpcStatus(const Status& status) {

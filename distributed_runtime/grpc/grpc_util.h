@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/notification.h"
+#include "distributed_runtime/server_call.h"
 #include "distributed_runtime/wire_reader.h"
 #include "distributed_runtime/wire_writer.h"
 #include "google/protobuf/message_lite.h"
@@ -30,8 +31,11 @@ class ReceivedBytes {
   explicit ReceivedBytes(const grpc::ByteBuffer& bytes);
   // Valid as long as this object.
   WireReader reader() const { return WireReader(pieces_); }
+  std::span<const WirePiece> pieces() const { return pieces_; }
   // InvalidArgument if the bytes are not this message.
-  Status Parse(google::protobuf::MessageLite* message) const;
+  Status Parse(google::protobuf::MessageLite* message) const {
+    return ParseMessage(pieces_, message);
+  }
 
  private:
   std::vector<grpc::Slice> slices_;

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "base/thread_pool.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "session/worker_cache.h"
 
 namespace millrace {
@@ -18,9 +19,9 @@ namespace millrace {
 class GrpcWorkerCache : public WorkerCache {
  public:
   // `addresses`: task name -> "host:port", the own task included. Callbacks of stubs run on
-  // `pool`, which must outlive the cache.
+  // `pool` or on a thread of `links` (may be null), which must outlive the cache.
   GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
-                  ThreadPool* pool);
+                  ThreadPool* pool, LinkHub* links = nullptr);
   ~GrpcWorkerCache() override;
 
   // Before the first GetWorker; the worker must outlive the cache's use.
@@ -33,6 +34,7 @@ class GrpcWorkerCache : public WorkerCache {
   const std::map<std::string, std::string> addresses_;
   const std::string own_task_;
   ThreadPool* const pool_;
+  LinkHub* const links_;
   WorkerInterface* own_worker_ = nullptr;
   Mutex mu_;
   StringMap<std::unique_ptr<WorkerInterface>> stubs_ ABSL_GUARDED_BY(mu_);

@@ -39,7 +39,7 @@ struct MasterService::Impl {
 
   void CreateSession(ServerCall* call) {
     pb::CreateSessionRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     CreateSessionArgs args;
     args.graph.Swap(request.mutable_graph_def());
@@ -57,7 +57,7 @@ struct MasterService::Impl {
 
   void ExtendSession(ServerCall* call) {
     pb::ExtendSessionRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     ExtendSessionArgs args;
     args.session_handle = request.session_handle();
@@ -75,7 +75,7 @@ struct MasterService::Impl {
 
   void PartialRunSetup(ServerCall* call) {
     pb::PartialRunSetupRequest request;
-    Status status = ReceivedBytes(call->request()).Parse(&request);
+    Status status = call->Parse(&request);
     if (status.ok()) status = requests.Track(request.request_id(), "PartialRunSetup");
     if (!status.ok()) return call->Finish(status);
     PartialRunSetupArgs args{request.session_handle(), Strings(request.feed()),
@@ -92,8 +92,7 @@ struct MasterService::Impl {
 
   void RunStep(ServerCall* call) {
     auto run = std::make_unique<Run<RunStepArgs>>();
-    Status status =
-        DecodeRunStepRequest(ReceivedBytes(call->request()).reader(), &run->args, &run->meta);
+    Status status = DecodeRunStepRequest(call->reader(), &run->args, &run->meta);
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunStep");
     if (!status.ok()) return call->Finish(status);
     auto* const raw = run.release();
@@ -101,17 +100,17 @@ struct MasterService::Impl {
       const std::unique_ptr<Run<RunStepArgs>> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunStepResponse(raw->args, raw->result, &response);
-      if (ran.ok()) return call->Finish(response);
+      if (ran.ok()) return call->Finish(std::move(response));
       if (!raw->meta.store_errors_in_body) return call->Finish(ran);
       WireWriter error;
       EncodeRunStepError(ran, &error);
-      call->Finish(error);
+      call->Finish(std::move(error));
     });
   }
 
   void MakeCallable(ServerCall* call) {
     pb::MakeCallableRequest request;
-    Status status = ReceivedBytes(call->request()).Parse(&request);
+    Status status = call->Parse(&request);
     if (status.ok()) status = requests.Track(request.request_id(), "MakeCallable");
     if (!status.ok()) return call->Finish(status);
     MakeCallableArgs args;
@@ -129,8 +128,7 @@ struct MasterService::Impl {
 
   void RunCallable(ServerCall* call) {
     auto run = std::make_unique<Run<RunCallableArgs>>();
-    Status status =
-        DecodeRunCallableRequest(ReceivedBytes(call->request()).reader(), &run->args, &run->meta);
+    Status status = DecodeRunCallableRequest(call->reader(), &run->args, &run->meta);
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunCallable");
     if (!status.ok()) return call->Finish(status);
     auto* const raw = run.release();
@@ -139,13 +137,13 @@ struct MasterService::Impl {
       WireWriter response;
       if (ran.ok()) ran = EncodeRunCallableResponse(raw->result, &response);
       if (!ran.ok()) return call->Finish(ran);
-      call->Finish(response);
+      call->Finish(std::move(response));
     });
   }
 
   void ReleaseCallable(ServerCall* call) {
     pb::ReleaseCallableRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     master->ReleaseCallableAsync(call->options(), request.session_handle(), request.handle(),
                                  [call](Status released) { call->Finish(released); });
@@ -153,7 +151,7 @@ struct MasterService::Impl {
 
   void CloseSession(ServerCall* call) {
     pb::CloseSessionRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     master->CloseSessionAsync(call->options(), request.session_handle(),
                               [call](Status closed) { call->Finish(closed); });
@@ -161,7 +159,7 @@ struct MasterService::Impl {
 
   void ListDevices(ServerCall* call) {
     pb::ListDevicesRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     auto result = std::make_shared<ListDevicesResult>();
     master->ListDevicesAsync(call->options(), request.session_handle(), result.get(),
@@ -180,7 +178,7 @@ struct MasterService::Impl {
 
   void Reset(ServerCall* call) {
     pb::ResetRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     master->ResetAsync(call->options(), Strings(request.container()),
                        Strings(request.device_filters()),

@@ -1,22 +1,31 @@
 #include "distributed_runtime/grpc/remote_worker.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <utility>
 
+#include "base/errors.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/messages.h"
 #include "graph/graph_def_io.h"
+#include "proto/link.pb.h"
 #include "proto/worker.pb.h"
+#include "session/deadline_timer.h"
 
 namespace millrace {
 namespace {
 
 class GrpcRemoteWorker : public WorkerInterface {
  public:
-  GrpcRemoteWorker(const std::string& address, std::string task, ThreadPool* pool)
-      : channel_(address, std::move(task), pool) {}
+  GrpcRemoteWorker(const std::string& address, const std::string& task, ThreadPool* pool,
+                   LinkHub* links)
+      : task_(task), links_(links), channel_(address, task, pool) {}
 
   void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
                       Done done) override {
@@ -60,11 +69,18 @@ class GrpcRemoteWorker : public WorkerInterface {
     request.mutable_graph_options()->Swap(&args.graph_options);
     request.mutable_config_proto()->Swap(&args.config);
     request.set_collective_graph_key(args.collective_graph_key);
-    CallMessage<pb::RegisterGraphResponse>(
-        methods::kWorkerRegisterGraph, options, request, std::move(done),
-        [graph_handle](pb::RegisterGraphResponse& response) {
-          *graph_handle = std::move(*response.mutable_graph_handle());
-        });
+    // Steps follow: this is the time to open a link for them.
+    EnsureLink(options, [this, options, graph_handle, bytes = ToByteBuffer(request),
+                         done = std::move(done)]() mutable {
+      channel_.Call(
+          methods::kWorkerRegisterGraph, options, std::move(bytes), RpcChannel::IfDown::kFail,
+          [graph_handle, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+            pb::RegisterGraphResponse response;
+            if (status.ok()) status = ReceivedBytes(bytes).Parse(&response);
+            if (status.ok()) *graph_handle = std::move(*response.mutable_graph_handle());
+            done(std::move(status));
+          });
+    });
   }
 
   void DeregisterGraphAsync(const CallOptions& options, const std::string& session_handle,
@@ -85,6 +101,13 @@ class GrpcRemoteWorker : public WorkerInterface {
       done(encoded);
       return;
     }
+    if (const RefPtr<Link> link = FindLink()) {
+      return link->Call(LinkMethod::kRunGraph, options, std::move(request),
+                        [args, result, done = std::move(done)](Status status, WireReader in) {
+                          if (status.ok()) status = DecodeRunGraphResponse(in, *args, result);
+                          done(std::move(status));
+                        });
+    }
     channel_.Call(
         methods::kWorkerRunGraph, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
         [args, result, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
@@ -98,6 +121,12 @@ class GrpcRemoteWorker : public WorkerInterface {
   void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) override {
     pb::CleanupGraphRequest request;
     request.set_step_id(step_id);
+    if (const RefPtr<Link> link = FindLink()) {
+      WireWriter message;
+      message.AppendMessage(request);
+      link->Notify(LinkMethod::kCleanupGraph, std::move(message));
+      return done(OkStatus());  // that it was sent: nobody can do more about it
+    }
     CallEmpty(methods::kWorkerCleanupGraph, options, request, std::move(done));
   }
 
@@ -114,6 +143,17 @@ class GrpcRemoteWorker : public WorkerInterface {
     pb::RecvTensorRequest request;
     request.set_step_id(step_id);
     request.set_rendezvous_key(key);
+    if (const RefPtr<Link> link = FindLink()) {
+      WireWriter message;
+      message.AppendMessage(request);
+      return link->Call(LinkMethod::kRecvTensor, options, std::move(message),
+                        [done = std::move(done)](Status status, WireReader in) {
+                          Tensor tensor;
+                          bool is_dead = false;
+                          if (status.ok()) status = DecodeRecvTensorResponse(in, &tensor, &is_dead);
+                          done(status, tensor, is_dead);
+                        });
+    }
     channel_.Call(
         methods::kWorkerRecvTensor, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
         [done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
@@ -127,6 +167,49 @@ class GrpcRemoteWorker : public WorkerInterface {
   }
 
  private:
+  RefPtr<Link> FindLink() const { return links_ == nullptr ? nullptr : links_->Find(task_); }
+
+  // Goes on with `then` once there is a link to the task, or it is certain that there is none
+  // for now.
+  void EnsureLink(const CallOptions& options, std::function<void()> then) {
+    if (links_ == nullptr || no_links_.load(std::memory_order_relaxed) || FindLink()) {
+      return then();
+    }
+    CallOptions limit = options;
+    limit.deadline = std::min(limit.deadline, DeadlineAfter(kLinkTimeout));
+    channel_.Call(methods::kControlOfferLink, limit, ToByteBuffer(pb::OfferLinkRequest()),
+                  RpcChannel::IfDown::kFail,
+                  [this, limit, then = std::move(then)](const Status& status,
+                                                        const grpc::ByteBuffer& bytes) mutable {
+                    pb::OfferLinkResponse offer;
+                    if (!status.ok() || !ReceivedBytes(bytes).Parse(&offer).ok() ||
+                        offer.socket_name().empty()) {
+                      // A server of another make says so once and for all.
+                      if (errors::IsUnimplemented(status)) no_links_.store(true);
+                      return then();
+                    }
+                    OpenLink(limit.deadline, offer, std::move(then));
+                  });
+  }
+
+  void OpenLink(Deadline deadline, const pb::OfferLinkResponse& offer, std::function<void()> then) {
+    // Whichever is first, the greeting or the deadline.
+    struct Once {
+      std::atomic<bool> used{false};
+      std::function<void()> then;
+    };
+    auto once = std::make_shared<Once>();
+    once->then = std::move(then);
+    const auto go_on = [once] {
+      if (!once->used.exchange(true)) once->then();
+    };
+    const DeadlineTimer::Token timer = DeadlineTimer::Global().Schedule(deadline, go_on);
+    links_->Connect(task_, offer, [go_on, timer] {
+      DeadlineTimer::Global().Cancel(timer);
+      go_on();
+    });
+  }
+
   template <typename Response>
   void CallMessage(const char* method, const CallOptions& options,
                    const google::protobuf::MessageLite& request, Done done,
@@ -150,14 +233,18 @@ class GrpcRemoteWorker : public WorkerInterface {
                   });
   }
 
+  static constexpr std::chrono::seconds kLinkTimeout{2};
+  const std::string task_;
+  LinkHub* const links_;               // null: gRPC for everything
+  std::atomic<bool> no_links_{false};  // the task has none
   RpcChannel channel_;
 };
 
 }  // namespace
 
 std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                     ThreadPool* pool) {
-  return std::make_unique<GrpcRemoteWorker>(address, std::move(task), pool);
+                                                     ThreadPool* pool, LinkHub* links) {
+  return std::make_unique<GrpcRemoteWorker>(address, task, pool, links);
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "session/worker_interface.h"
 
 namespace millrace {
@@ -13,8 +14,10 @@ namespace millrace {
 // A stub for the worker of `task` at "host:port". Connects at the first call. Callbacks run on
 // `pool`, which must outlive the stub. Destroying it cancels its calls and waits for them.
 // Unavailable if the task cannot be reached or went away during a call; nothing is tried again.
+// Steps go over a link where `links` can have one to the task; it may be null, and must outlive
+// the stub's calls.
 std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                     ThreadPool* pool);
+                                                     ThreadPool* pool, LinkHub* links = nullptr);
 
 }  // namespace millrace
 

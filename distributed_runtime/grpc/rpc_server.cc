@@ -11,11 +11,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "distributed_runtime/grpc/grpc_util.h"
 
 namespace millrace {
 namespace {
@@ -42,18 +45,17 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
                                      this});
   }
 
-  const grpc::ByteBuffer& request() const override { return *request_; }
+  std::span<const WirePiece> request() override {
+    if (!received_) received_.emplace(*request_);
+    return received_->pieces();
+  }
   CallOptions options() override { return {deadline_, &cancellation_}; }
 
   void Finish(const Status& status) override {
     if (status.ok()) *response_ = ToByteBuffer(WireWriter());
     grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
   }
-  void Finish(const google::protobuf::MessageLite& response) override {
-    *response_ = ToByteBuffer(response);
-    grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
-  }
-  void Finish(const WireWriter& response) override {
+  void Finish(WireWriter response) override {
     *response_ = ToByteBuffer(response);
     grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
   }
@@ -82,6 +84,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   ThreadPool* const pool_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_;
+  std::optional<ReceivedBytes> received_;  // the request, once it was looked at
   grpc::ByteBuffer* const response_;
   const Deadline deadline_;
   CancellationManager cancellation_;

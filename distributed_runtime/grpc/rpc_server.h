@@ -2,38 +2,17 @@
 #ifndef DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 #define DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/cancellation.h"
+#include "base/notification.h"
 #include "base/thread_pool.h"
-#include "distributed_runtime/grpc/grpc_util.h"
-#include "distributed_runtime/wire_writer.h"
-#include "google/protobuf/message_lite.h"
+#include "distributed_runtime/server_call.h"
 #include "millrace/status.h"
-#include "session/worker_interface.h"
 
 namespace millrace {
-
-// One call that is being served. Its owner is the server; it is gone once a Finish was called.
-class ServerCall {
- public:
-  // The request's bytes.
-  virtual const grpc::ByteBuffer& request() const = 0;
-  // The caller's deadline, and its cancellation (also when the caller went away).
-  virtual CallOptions options() = 0;
-  // Each call ends by exactly one of these, on any thread.
-  virtual void Finish(const Status& status) = 0;  // an error; OK sends an empty message
-  virtual void Finish(const google::protobuf::MessageLite& response) = 0;
-  virtual void Finish(const WireWriter& response) = 0;
-
- protected:
-  virtual ~ServerCall() = default;
-};
 
 // Listens on one address. Methods are added first, then it starts, once, and shuts down.
 // gRPC's threads only hand calls over: handlers run on `pool`, which must outlive the server.

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
 #include "graph/graph_def_io.h"
@@ -46,7 +47,7 @@ struct WorkerService::Impl {
 
   void CreateWorkerSession(ServerCall* call) {
     pb::CreateWorkerSessionRequest request;
-    Status status = ReceivedBytes(call->request()).Parse(&request);
+    Status status = call->Parse(&request);
     if (status.ok() && request.session_handle().empty()) {
       status = errors::InvalidArgument("Session must be non-empty.");
     }
@@ -65,7 +66,7 @@ struct WorkerService::Impl {
 
   void DeleteWorkerSession(ServerCall* call) {
     pb::DeleteWorkerSessionRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     worker->DeleteSessionAsync(call->options(), request.session_handle(),
                                [call](Status deleted) { call->Finish(deleted); });
@@ -75,7 +76,7 @@ struct WorkerService::Impl {
     pb::RegisterGraphRequest request;
     RegisterGraphArgs args;
     args.graph = std::make_unique<DataflowGraph>(env->ops);
-    Status status = ReceivedBytes(call->request()).Parse(&request);
+    Status status = call->Parse(&request);
     if (status.ok()) {
       status = ImportGraphDef(ImportOptions{.internal_names = true, .devices_are_assigned = true},
                               request.graph_def(), args.graph.get());
@@ -97,7 +98,7 @@ struct WorkerService::Impl {
 
   void DeregisterGraph(ServerCall* call) {
     pb::DeregisterGraphRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     worker->DeregisterGraphAsync(
         call->options(), request.create_worker_session_called() ? request.session_handle() : "",
@@ -111,8 +112,7 @@ struct WorkerService::Impl {
       RequestMeta meta;
     };
     auto run = std::make_unique<Run>();
-    Status status =
-        DecodeRunGraphRequest(ReceivedBytes(call->request()).reader(), &run->args, &run->meta);
+    Status status = DecodeRunGraphRequest(call->reader(), &run->args, &run->meta);
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunGraph");
     if (!status.ok()) return call->Finish(status);
     Run* const raw = run.release();
@@ -120,17 +120,17 @@ struct WorkerService::Impl {
       const std::unique_ptr<Run> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunGraphResponse(raw->args, raw->result, &response);
-      if (ran.ok()) return call->Finish(response);
+      if (ran.ok()) return call->Finish(std::move(response));
       if (!raw->meta.store_errors_in_body) return call->Finish(ran);
       WireWriter error;
       EncodeRunGraphError(ran, &error);
-      call->Finish(error);
+      call->Finish(std::move(error));
     });
   }
 
   void CleanupGraph(ServerCall* call) {
     pb::CleanupGraphRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     worker->CleanupGraphAsync(call->options(), request.step_id(),
                               [call](Status cleaned) { call->Finish(cleaned); });
@@ -138,7 +138,7 @@ struct WorkerService::Impl {
 
   void CleanupAll(ServerCall* call) {
     pb::CleanupAllRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     worker->CleanupAllAsync(call->options(),
                             {request.container().begin(), request.container().end()},
@@ -147,7 +147,7 @@ struct WorkerService::Impl {
 
   void RecvTensor(ServerCall* call) {
     pb::RecvTensorRequest request;
-    Status status = ReceivedBytes(call->request()).Parse(&request);
+    Status status = call->Parse(&request);
     if (status.ok()) status = requests.Track(request.request_id(), "RecvTensor");
     if (!status.ok()) return call->Finish(status);
     worker->RecvTensorAsync(UntilCancelled(call), request.step_id(), request.rendezvous_key(),
@@ -157,13 +157,13 @@ struct WorkerService::Impl {
                               const Status encoded = EncodeRecvTensorResponse(
                                   tensor, is_dead, WallMicros(), false, &response);
                               if (!encoded.ok()) return call->Finish(encoded);
-                              call->Finish(response);
+                              call->Finish(std::move(response));
                             });
   }
 
   void GetStepSequence(ServerCall* call) {
     pb::GetStepSequenceRequest request;
-    const Status status = ReceivedBytes(call->request()).Parse(&request);
+    const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     pb::GetStepSequenceResponse response;
     MutexLock lock(&mu);
@@ -187,7 +187,7 @@ WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker)
 
 WorkerService::~WorkerService() = default;
 
-void WorkerService::AddMethods(RpcServer* server) {
+void WorkerService::AddMethods(RpcServer* server, LinkHub* hub) {
   Impl* const impl = impl_.get();
   const auto add = [&](const char* path, void (Impl::*method)(ServerCall*)) {
     server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); });
@@ -202,6 +202,15 @@ void WorkerService::AddMethods(RpcServer* server) {
   add(methods::kWorkerCleanupAll, &Impl::CleanupAll);
   add(methods::kWorkerRecvTensor, &Impl::RecvTensor);
   add(methods::kWorkerGetStepSequence, &Impl::GetStepSequence);
+  // What a step needs comes over links, too.
+  if (hub != nullptr) {
+    const auto link = [&](LinkMethod which, void (Impl::*method)(ServerCall*)) {
+      hub->AddMethod(which, [impl, method](ServerCall* call) { (impl->*method)(call); });
+    };
+    link(LinkMethod::kRunGraph, &Impl::RunGraph);
+    link(LinkMethod::kRecvTensor, &Impl::RecvTensor);
+    link(LinkMethod::kCleanupGraph, &Impl::CleanupGraph);
+  }
   // Answers are not kept for receivers that ask again, so there is nothing to let go of; and
   // nothing is logged.
   for (const char* path : {methods::kWorkerMarkRecvFinished, methods::kWorkerLogging}) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "distributed_runtime/grpc/rpc_server.h"
+#include "distributed_runtime/link/link_hub.h"
 #include "session/worker_env.h"
 #include "session/worker_interface.h"
 
@@ -16,8 +17,9 @@ class WorkerService {
   // Both must outlive the service.
   WorkerService(const WorkerEnv* env, WorkerInterface* worker);
   ~WorkerService();
-  // The service must outlive the server.
-  void AddMethods(RpcServer* server);
+  // The service must outlive the server, and `hub`, through which steps may also come (null:
+  // they do not).
+  void AddMethods(RpcServer* server, LinkHub* hub = nullptr);
 
  private:
   struct Impl;

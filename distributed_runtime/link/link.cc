@@ -1,0 +1,399 @@
+#include "distributed_runtime/link/link.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "distributed_runtime/messages.h"
+#include "proto/link.pb.h"
+
+namespace millrace {
+
+namespace {
+
+WireWriter EncodeStatus(const Status& status) {
+  pb::LinkStatus proto;
+  proto.set_code(static_cast<int32_t>(status.code()));
+  proto.set_message(std::string(Message(status)));
+  proto.set_payloads(EncodeStatusPayloads(status));
+  WireWriter out;
+  out.AppendMessage(proto);
+  return out;
+}
+
+// For an answer to a call that was never sent.
+Status BogusAnswer() { return errors::Internal("a link's peer answered before it was asked"); }
+
+Status DecodeStatus(std::span<const WirePiece> pieces) {
+  pb::LinkStatus proto;
+  Status parsed = ParseMessage(pieces, &proto);
+  if (!parsed.ok()) return parsed;
+  if (proto.code() == 0) return errors::Internal("an error without a code came over a link");
+  Status status = MakeStatus(static_cast<StatusCode>(proto.code()), proto.message());
+  DecodeStatusPayloads(proto.payloads(), &status);
+  return status;
+}
+
+}  // namespace
+
+const char* LinkMethodName(LinkMethod method) {
+  switch (method) {
+    case LinkMethod::kRunGraph:
+      return "/tensorflow.WorkerService/RunGraph";
+    case LinkMethod::kRecvTensor:
+      return "/tensorflow.WorkerService/RecvTensor";
+    case LinkMethod::kCleanupGraph:
+      return "/tensorflow.WorkerService/CleanupGraph";
+  }
+  return "an unknown method";
+}
+
+// A call that this end made.
+struct Link::Pending {
+  LinkMethod method;
+  Done done;
+  CancellationManager* cancellation = nullptr;
+  CancellationManager::Token token = 0;
+  DeadlineTimer::Token timer = DeadlineTimer::kNone;
+  bool starting = true;  // Call is at work on it: it alone may end the call
+  Status early;          // what the call shall end with as soon as it has started
+};
+
+// A call that this end serves. Alive until it has finished and no cancellation of it runs.
+class Link::Served final : public ServerCall, public RefCounted {
+ public:
+  Served(RefPtr<Link> link, std::unique_ptr<InFrame> frame)
+      : link_(std::move(link)), frame_(std::move(frame)) {}
+
+  uint64_t id() const { return frame_->header.call_id; }  // 0: nobody waits for an answer
+  uint64_t key = 0;  // in served_: ids come from the peer and need not be unique
+  std::span<const WirePiece> request() override { return frame_->pieces(); }
+  CallOptions options() override { return {kNoDeadline, &cancellation_}; }
+  void Finish(const Status& status) override {
+    if (status.ok()) return Finish(WireWriter());
+    link_->FinishServed(this, FrameKind::kError, EncodeStatus(status));
+  }
+  void Finish(WireWriter response) override {
+    link_->FinishServed(this, FrameKind::kResponse, std::move(response));
+  }
+
+  // Cancelling runs callbacks of the engine: not on this thread. Called with a reference.
+  void CancelOnPool(ThreadPool* pool) {
+    pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                      RefPtr<Served> call(static_cast<Served*>(arg));
+                                      call->cancellation_.StartCancel(errors::Cancelled(
+                                          "the caller cancelled the call or went away"));
+                                    },
+                                    this});
+  }
+
+ private:
+  const RefPtr<Link> link_;
+  const std::unique_ptr<InFrame> frame_;
+  CancellationManager cancellation_;
+};
+
+Link::Link(int fd, uint64_t id, const Handlers* handlers, ThreadPool* pool)
+    : fd_(fd), id_(id), handlers_(handlers), pool_(pool) {
+  flush_.link = this;
+  flush_.run = [](DeferredWork* self) {
+    const RefPtr<Link> link(static_cast<FlushWork*>(self)->link);  // the reference Send took
+    {
+      MutexLock lock(&link->out_mu_);
+      link->flush_deferred_ = false;
+    }
+    link->Flush();
+  };
+}
+
+Link::~Link() { close(fd_); }
+
+std::string Link::peer() const {
+  MutexLock lock(&mu_);
+  return peer_;
+}
+
+void Link::set_peer(std::string task) {
+  MutexLock lock(&mu_);
+  peer_ = std::move(task);
+}
+
+void Link::Break() {
+  broken_.store(true, std::memory_order_release);
+  shutdown(fd_, SHUT_RDWR);
+}
+
+Status Link::LostError(LinkMethod method) const {
+  return errors::Unavailable("Socket closed\nAdditional GRPC error information from remote target ",
+                             peer_, " while calling ", LinkMethodName(method),
+                             ":\nthe link between the two tasks was closed");
+}
+
+void Link::Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done) {
+  auto owned = std::make_unique<Pending>();
+  Pending* const call = owned.get();
+  call->method = method;
+  call->done = std::move(done);
+  uint64_t id;
+  {
+    MutexLock lock(&mu_);
+    id = next_call_++;
+    ++active_;
+    if (failed_) call->early = LostError(method);
+    pending_.emplace(id, std::move(owned));
+  }
+  // Nobody but this thread ends the call while it is starting, so `call` and what it was given
+  // stay valid.
+  const RefPtr<Link> self = RefPtr<Link>::Share(this);
+  if (options.cancellation != nullptr) {
+    call->cancellation = options.cancellation;
+    call->token = options.cancellation->NextToken();
+    if (!options.cancellation->RegisterCallback(
+            call->token, [self, id] { self->Abandon(id, StatusCode::kCancelled); })) {
+      call->cancellation = nullptr;
+      Abandon(id, StatusCode::kCancelled);
+    }
+  }
+  if (options.deadline != kNoDeadline) {
+    call->timer = DeadlineTimer::Global().Schedule(
+        options.deadline, [self, id] { self->Abandon(id, StatusCode::kDeadlineExceeded); });
+  }
+  Status early;
+  {
+    MutexLock lock(&mu_);
+    call->starting = false;
+    early = call->early;
+  }
+  if (!early.ok()) {
+    if (std::unique_ptr<Pending> ended = TakePending(id, early)) {
+      EndOnPool(std::move(ended), std::move(early));
+    }
+    return;
+  }
+  Send(OutFrame(
+      FrameHeader{
+          .kind = FrameKind::kRequest, .method = static_cast<uint8_t>(method), .call_id = id},
+      std::move(request)));
+}
+
+std::unique_ptr<Link::Pending> Link::TakePending(uint64_t id, const Status& why) {
+  MutexLock lock(&mu_);
+  const auto it = pending_.find(id);
+  if (it == pending_.end()) return nullptr;
+  if (it->second->starting) {
+    if (it->second->early.ok()) it->second->early = why;
+    return nullptr;
+  }
+  std::unique_ptr<Pending> call = std::move(it->second);
+  pending_.erase(it);
+  return call;
+}
+
+void Link::Abandon(uint64_t id, StatusCode code) {
+  LinkMethod method;
+  {
+    MutexLock lock(&mu_);
+    const auto it = pending_.find(id);
+    if (it == pending_.end()) return;
+    method = it->second->method;
+  }
+  Status status = code == StatusCode::kDeadlineExceeded
+                      ? errors::DeadlineExceeded("no answer from ", peer(), " to ",
+                                                 LinkMethodName(method), " within the deadline")
+                      : MarkDerived(errors::Cancelled("the call of ", LinkMethodName(method),
+                                                      " to ", peer(), " was cancelled"));
+  std::unique_ptr<Pending> call = TakePending(id, status);
+  if (call == nullptr) return;
+  Send(OutFrame(FrameHeader{.kind = FrameKind::kCancel, .call_id = id}, WireWriter()));
+  EndOnPool(std::move(call), std::move(status));
+}
+
+void Link::EndOnPool(std::unique_ptr<Pending> call, Status status) {
+  struct Ending {
+    RefPtr<Link> link;
+    std::unique_ptr<Pending> call;
+    Status status;
+  };
+  auto* const ending = new Ending{RefPtr<Link>::Share(this), std::move(call), std::move(status)};
+  pool_->Schedule(ThreadPool::Task{[](void* arg) {
+                                     const std::unique_ptr<Ending> e(static_cast<Ending*>(arg));
+                                     e->link->End(std::move(e->call), e->status, WireReader());
+                                   },
+                                   ending});
+}
+
+void Link::End(std::unique_ptr<Pending> call, const Status& status, WireReader response) {
+  // Not the waiting form: this may be a consequence of that very cancellation, whose callback
+  // keeps the link alive and finds no call.
+  if (call->cancellation != nullptr) (void)call->cancellation->TryDeregisterCallback(call->token);
+  DeadlineTimer::Global().Cancel(call->timer);
+  call->done(status, response);
+  call.reset();
+  MutexLock lock(&mu_);
+  --active_;
+}
+
+void Link::Handle(std::unique_ptr<InFrame> frame) {
+  switch (frame->header.kind) {
+    case FrameKind::kRequest:
+      return HandleRequest(std::move(frame));
+    case FrameKind::kResponse:
+    case FrameKind::kError:
+      return HandleAnswer(std::move(frame));
+    case FrameKind::kCancel: {
+      MutexLock lock(&mu_);
+      for (const auto& [key, call] : served_) {
+        if (call->id() != frame->header.call_id) continue;
+        call->Ref();
+        call->CancelOnPool(pool_);
+      }
+      return;
+    }
+    default:
+      MR_LOG(kWarning, "a link's peer greeted twice: ", peer());
+      Break();
+  }
+}
+
+void Link::HandleRequest(std::unique_ptr<InFrame> frame) {
+  const FrameHeader header = frame->header;
+  const Handler* const handler = header.method < handlers_->size() && (*handlers_)[header.method]
+                                     ? &(*handlers_)[header.method]
+                                     : nullptr;
+  auto* const call = new Served(RefPtr<Link>::Share(this), std::move(frame));
+  bool serves;
+  {
+    MutexLock lock(&mu_);
+    call->key = ++last_key_;
+    served_.emplace(call->key, call);
+    serves = serving_;
+  }
+  if (handler == nullptr) return call->Finish(errors::Unimplemented("method ", header.method));
+  if (!serves) return call->Finish(errors::Unavailable("the server is stopping"));
+  (*handler)(call);
+}
+
+void Link::HandleAnswer(std::unique_ptr<InFrame> frame) {
+  std::unique_ptr<Pending> call = TakePending(frame->header.call_id, BogusAnswer());
+  if (call == nullptr) return;  // given up before
+  if (frame->header.kind == FrameKind::kResponse) {
+    End(std::move(call), OkStatus(), frame->reader());
+  } else {
+    End(std::move(call), DecodeStatus(frame->pieces()), WireReader());
+  }
+}
+
+void Link::FinishServed(Served* call, FrameKind kind, WireWriter message) {
+  const uint64_t id = call->id();
+  if (id != 0) Send(OutFrame(FrameHeader{.kind = kind, .call_id = id}, std::move(message)));
+  {
+    MutexLock lock(&mu_);
+    served_.erase(call->key);
+  }
+  call->Unref();  // may be the last reference to this link
+}
+
+void Link::Send(OutFrame frame) {
+  const RefPtr<Link> self = RefPtr<Link>::Share(this);
+  {
+    MutexLock lock(&out_mu_);
+    if (broken()) return;
+    queued_.push_back(std::move(frame));
+    if (writing_) return;  // that thread takes it along
+    if (DeferScope::Active()) {
+      if (std::exchange(flush_deferred_, true)) return;
+      Ref();  // dropped by the deferred work
+      DeferScope::Defer(&flush_);
+      return;
+    }
+  }
+  Flush();
+}
+
+void Link::Notify(LinkMethod method, WireWriter request) {
+  const FrameHeader header{.kind = FrameKind::kRequest, .method = static_cast<uint8_t>(method)};
+  const RefPtr<Link> self = RefPtr<Link>::Share(this);
+  {
+    MutexLock lock(&out_mu_);
+    if (broken()) return;
+    queued_.emplace_back(header, std::move(request));
+    if (writing_ || flush_deferred_ || std::exchange(flush_timed_, true)) return;
+  }
+  DeadlineTimer::Global().Schedule(DeadlineAfter(kLazyDelay), [self] {
+    {
+      MutexLock lock(&self->out_mu_);
+      self->flush_timed_ = false;
+    }
+    self->Flush();
+  });
+}
+
+void Link::Flush() {
+  for (;;) {
+    {
+      MutexLock lock(&out_mu_);
+      if (writing_ || (queued_.empty() && writer_.empty())) return;
+      writing_ = true;
+      for (OutFrame& frame : queued_) writer_.Add(std::move(frame));
+      queued_.clear();
+    }
+    const StatusOr<bool> done = writer_.Write(fd_);
+    {
+      MutexLock lock(&out_mu_);
+      writing_ = false;
+    }
+    if (!done.ok()) return Break();
+    if (!*done) {
+      if (want_write) want_write();
+      return;
+    }
+  }
+}
+
+int Link::num_served() const {
+  MutexLock lock(&mu_);
+  return static_cast<int>(served_.size());
+}
+
+void Link::StopServing() {
+  MutexLock lock(&mu_);
+  serving_ = false;
+}
+
+void Link::CancelServed() {
+  MutexLock lock(&mu_);
+  for (const auto& [id, call] : served_) {
+    call->Ref();
+    call->CancelOnPool(pool_);
+  }
+}
+
+void Link::FailCalls(const Status& reason) {
+  std::vector<std::pair<std::unique_ptr<Pending>, Status>> calls;
+  {
+    MutexLock lock(&mu_);
+    failed_ = true;
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      const auto here = it++;
+      Status status = reason.ok() ? LostError(here->second->method) : reason;
+      if (here->second->starting) {
+        if (here->second->early.ok()) here->second->early = std::move(status);
+        continue;
+      }
+      calls.emplace_back(std::move(here->second), std::move(status));
+      pending_.erase(here);
+    }
+  }
+  for (auto& [call, status] : calls) EndOnPool(std::move(call), std::move(status));
+  CancelServed();
+}
+
+int Link::num_active() const {
+  MutexLock lock(&mu_);
+  return active_;
+}
+
+}  // namespace millrace

@@ -1,0 +1,136 @@
+// A connection between two tasks on one host over which either calls the other.
+#ifndef DISTRIBUTED_RUNTIME_LINK_LINK_H_
+#define DISTRIBUTED_RUNTIME_LINK_LINK_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/cancellation.h"
+#include "base/engine_thread.h"
+#include "base/mutex.h"
+#include "base/thread_pool.h"
+#include "distributed_runtime/link/frame.h"
+#include "distributed_runtime/server_call.h"
+#include "millrace/ref_ptr.h"
+#include "session/deadline_timer.h"
+#include "session/worker_interface.h"
+
+namespace millrace {
+
+// What a step needs of another task; everything else is asked for over gRPC.
+enum class LinkMethod : uint8_t { kRunGraph = 1, kRecvTensor = 2, kCleanupGraph = 3 };
+inline constexpr int kNumLinkMethods = 4;
+// "/tensorflow.WorkerService/RunGraph" and so on, for errors.
+const char* LinkMethodName(LinkMethod method);
+
+// Thread-safe. Both ends make calls and serve them; answers and requests are handled on the
+// threads of the hub that owns the link, except where that is said.
+class Link : public RefCounted {
+ public:
+  using Handler = std::function<void(ServerCall* call)>;
+  using Done = std::function<void(Status status, WireReader response)>;
+  using Handlers = std::vector<Handler>;  // by method
+
+  // Takes over `fd`, a connected stream socket that does not block. `handlers` and `pool` must
+  // outlive the link's last call. Until the peer is named it serves nothing.
+  Link(int fd, uint64_t id, const Handlers* handlers, ThreadPool* pool);
+
+  // Ends by `done`, once: on a thread of the hub, or on the pool after a cancellation, a
+  // deadline or the end of the link. Statuses are those of RpcChannel::Call.
+  void Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done);
+
+  // A call without an answer, which may go out up to kLazyDelay later, with whatever is sent
+  // next.
+  void Notify(LinkMethod method, WireWriter request);
+
+  // Breaks the connection: the hub's thread that finds it broken ends the calls.
+  void Break();
+  bool broken() const { return broken_.load(std::memory_order_acquire); }
+
+  int fd() const { return fd_; }
+  uint64_t id() const { return id_; }
+  // The task at the other end; "" before the greeting.
+  std::string peer() const;
+  void set_peer(std::string task);
+
+  // For the hub. Only one thread at a time may be in Read or Handle... of a link's frames.
+  StatusOr<FrameReader::Result> Read(std::vector<std::unique_ptr<InFrame>>* frames) {
+    // The kernel gives the turn from one thread to the next, where sanitizers do not see it.
+    (void)turns_.load(std::memory_order_acquire);
+    StatusOr<FrameReader::Result> result = reader_.Read(fd_, frames);
+    turns_.fetch_add(1, std::memory_order_release);
+    return result;
+  }
+  // A request, an answer or a cancellation.
+  void Handle(std::unique_ptr<InFrame> frame);
+  // Queues a frame and, outside of a burst, writes it.
+  void Send(OutFrame frame);
+  static constexpr std::chrono::milliseconds kLazyDelay{20};
+  // Writes what is queued; asks `want_write` to call again when the socket takes no more.
+  void Flush();
+  std::function<void()> want_write;
+
+  // Calls of the peer that have not finished; none begins after StopServing.
+  int num_served() const;
+  void StopServing();
+  void CancelServed();
+  // After the link is broken and nobody reads it any more: ends all calls with `status`.
+  void FailCalls(const Status& status);
+  // Callbacks of calls that have not returned yet.
+  int num_active() const;
+
+ private:
+  class Served;
+  struct Pending;
+  ~Link() override;
+
+  void FinishServed(Served* call, FrameKind kind, WireWriter message);
+  void HandleRequest(std::unique_ptr<InFrame> frame);
+  void HandleAnswer(std::unique_ptr<InFrame> frame);
+  // Null if the call has ended already, or is starting: then it will end with `why`.
+  std::unique_ptr<Pending> TakePending(uint64_t id, const Status& why);
+  void Abandon(uint64_t id, StatusCode code);
+  void EndOnPool(std::unique_ptr<Pending> call, Status status);
+  void End(std::unique_ptr<Pending> call, const Status& status, WireReader response);
+  Status LostError(LinkMethod method) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  struct FlushWork : DeferredWork {
+    Link* link = nullptr;
+  };
+
+  const int fd_;
+  const uint64_t id_;
+  const Handlers* const handlers_;
+  ThreadPool* const pool_;
+  FrameReader reader_;
+  std::atomic<uint64_t> turns_{0};
+  std::atomic<bool> broken_{false};
+
+  mutable Mutex mu_;
+  std::string peer_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_call_ ABSL_GUARDED_BY(mu_) = 1;
+  bool failed_ ABSL_GUARDED_BY(mu_) = false;  // FailCalls has begun
+  bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  int active_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, Served*> served_ ABSL_GUARDED_BY(mu_);  // by key
+  uint64_t last_key_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Lock order: mu_ is never taken with out_mu_ held.
+  Mutex out_mu_;
+  FrameWriter writer_;  // of the thread that is writing
+  std::vector<OutFrame> queued_ ABSL_GUARDED_BY(out_mu_);
+  bool writing_ ABSL_GUARDED_BY(out_mu_) = false;
+  bool flush_deferred_ ABSL_GUARDED_BY(out_mu_) = false;
+  bool flush_timed_ ABSL_GUARDED_BY(out_mu_) = false;
+  FlushWork flush_;
+};
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_LINK_LINK_H_

@@ -1,0 +1,388 @@
+#include "distributed_runtime/link/link_hub.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "base/engine_thread.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+// Enough that one can compute while another reads.
+constexpr int kNumThreads = 2;
+constexpr int kBacklog = 64;
+// Room for a model's worth of small tensors without waiting for the reader.
+constexpr int kSocketBuffer = 4 << 20;
+// What epoll tells: the id of a link, twice, plus one for the side that waits for room.
+constexpr uint64_t kListenerData = 0, kWakeData = 1;
+constexpr std::chrono::milliseconds kPollInterval{1};
+
+std::string RandomBytes() {
+  std::string bytes;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t bits = RandomId();
+    bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+  }
+  return bytes;
+}
+
+// Takes as long for any two strings of a size.
+bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+// False if the name is too long.
+bool AbstractAddress(std::string_view name, sockaddr_un* address, socklen_t* size) {
+  std::memset(address, 0, sizeof(*address));
+  if (name.empty() || name.size() + 1 > sizeof(address->sun_path)) return false;
+  address->sun_family = AF_UNIX;
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  *size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return true;
+}
+
+bool OfThisUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+void SetBuffers(int fd) {
+  const int size = kSocketBuffer;  // the system may give less
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+  (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+}
+
+OutFrame HelloFrame(FrameKind kind, const std::string& task, const std::string& token) {
+  pb::LinkHello hello;
+  hello.set_task(task);
+  hello.set_token(token);
+  WireWriter out;
+  out.AppendMessage(hello);
+  return OutFrame(FrameHeader{.kind = kind}, std::move(out));
+}
+
+}  // namespace
+
+LinkHub::LinkHub(std::string task, ThreadPool* pool)
+    : task_(std::move(task)), pool_(pool), handlers_(kNumLinkMethods) {}
+
+LinkHub::~LinkHub() {
+  StopServing(SteadyClock::now());
+  Stop();
+}
+
+void LinkHub::AddMethod(LinkMethod method, Link::Handler handler) {
+  handlers_[static_cast<std::size_t>(method)] = std::move(handler);
+}
+
+void LinkHub::Arm(int fd, uint64_t data, uint32_t events, bool add) {
+  epoll_event event{};
+  event.events = events | EPOLLONESHOT;
+  event.data.u64 = data;
+  if (epoll_ctl(epoll_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) != 0) {
+    MR_LOG(kWarning, "cannot watch a link: ", std::strerror(errno));
+  }
+}
+
+Status LinkHub::Start() {
+  const auto failed = [this](const char* what) {
+    const Status status = errors::Unavailable("no links between tasks on this host: ", what, ": ",
+                                              std::strerror(errno));
+    for (int* fd : {&epoll_, &listener_, &wake_}) {
+      if (*fd >= 0) close(std::exchange(*fd, -1));
+    }
+    return status;
+  };
+  name_ = StrCat("millrace/", getpid(), "/", Hex16(RandomId()), Hex16(RandomId()));
+  token_ = RandomBytes();
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (epoll_ < 0 || wake_ < 0 || listener_ < 0) return failed("no descriptors");
+  sockaddr_un address;
+  socklen_t size = 0;
+  if (!AbstractAddress(name_, &address, &size) ||
+      bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener_, kBacklog) != 0) {
+    return failed("cannot listen");
+  }
+  Arm(listener_, kListenerData, EPOLLIN, /*add=*/true);
+  // Not once: it wakes all threads.
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeData;
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event);
+  for (int i = 0; i < kNumThreads; ++i) threads_.emplace_back([this, i] { ThreadMain(i); });
+  return OkStatus();
+}
+
+pb::OfferLinkResponse LinkHub::offer() const {
+  pb::OfferLinkResponse offer;
+  if (listener_ < 0 || stopping_.load(std::memory_order_relaxed)) return offer;
+  offer.set_socket_name(name_);
+  offer.set_token(token_);
+  return offer;
+}
+
+void LinkHub::Connect(const std::string& task, const pb::OfferLinkResponse& offer,
+                      std::function<void()> done) {
+  sockaddr_un address;
+  socklen_t size = 0;
+  if (epoll_ < 0 || !AbstractAddress(offer.socket_name(), &address, &size)) return done();
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return done();
+  // A local connection is made at once or, to a task elsewhere or too busy to take it, not.
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 || !OfThisUser(fd)) {
+    close(fd);
+    return done();
+  }
+  SetBuffers(fd);
+  const OutFrame hello = HelloFrame(FrameKind::kHello, task_, offer.token());
+  // The greeting fits into any socket buffer.
+  if (write(fd, hello.head.data(), hello.head.size()) != static_cast<ssize_t>(hello.head.size())) {
+    close(fd);
+    return done();
+  }
+  Add(fd, task, std::move(done));
+}
+
+void LinkHub::Add(int fd, std::string expected_peer, std::function<void()> on_open) {
+  RefPtr<Link> link;
+  int write_fd = -1;
+  bool kept = false;
+  {
+    MutexLock lock(&mu_);
+    if (!stopping_.load(std::memory_order_acquire)) {
+      kept = true;
+      const uint64_t id = next_id_++;
+      link = MakeRef<Link>(fd, id, &handlers_, pool_);
+      if (!serving_) link->StopServing();
+      write_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+      link->want_write = [this, id] {
+        MutexLock lock(&mu_);
+        const auto it = links_.find(id);
+        if (it != links_.end()) Arm(it->second.write_fd, 2 * id + 1, EPOLLOUT, false);
+      };
+      Entry& entry = links_[id];
+      entry.link = link;
+      entry.write_fd = write_fd;
+      entry.expected_peer = std::move(expected_peer);
+      entry.on_open = on_open;
+    }
+  }
+  if (!kept) {
+    close(fd);
+    if (on_open) on_open();
+    return;
+  }
+  Arm(write_fd, 2 * link->id() + 1, 0, /*add=*/true);
+  Arm(fd, 2 * link->id(), EPOLLIN, /*add=*/true);
+}
+
+void LinkHub::Accept() {
+  for (;;) {
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) break;
+    if (!OfThisUser(fd)) {
+      MR_LOG(kWarning, task_, " refused a link to a process of another user");
+      close(fd);
+      continue;
+    }
+    SetBuffers(fd);
+    Add(fd, "", nullptr);
+  }
+  Arm(listener_, kListenerData, EPOLLIN, /*add=*/false);
+}
+
+RefPtr<Link> LinkHub::ById(uint64_t id) const {
+  MutexLock lock(&mu_);
+  const auto it = links_.find(id);
+  return it == links_.end() ? nullptr : it->second.link;
+}
+
+RefPtr<Link> LinkHub::Find(std::string_view task) const {
+  MutexLock lock(&mu_);
+  const auto it = by_task_.find(task);
+  if (it == by_task_.end() || it->second->broken()) return nullptr;
+  return it->second;
+}
+
+void LinkHub::ThreadMain(int index) {
+  pthread_setname_np(pthread_self(), StrCat("mr-link-", index).c_str());
+  MarkEngineThread();
+  while (!stopping_.load(std::memory_order_acquire)) {
+    epoll_event event{};
+    reading_.fetch_add(1, std::memory_order_relaxed);
+    const int n = epoll_wait(epoll_, &event, 1, -1);
+    reading_.fetch_sub(1, std::memory_order_relaxed);
+    if (n <= 0) continue;
+    if (event.data.u64 == kWakeData) continue;
+    if (event.data.u64 == kListenerData) {
+      Accept();
+      continue;
+    }
+    const RefPtr<Link> link = ById(event.data.u64 / 2);
+    if (!link) continue;
+    if (event.data.u64 % 2 == 1) {
+      link->Flush();
+    } else {
+      Serve(link);
+    }
+  }
+}
+
+void LinkHub::Serve(const RefPtr<Link>& link) {
+  std::vector<std::unique_ptr<InFrame>> frames;
+  const StatusOr<FrameReader::Result> read = link->Read(&frames);
+  const bool open = read.ok() && *read == FrameReader::Result::kOpen;
+  // Greetings are few and come first; until they are over nobody else may read.
+  while (!frames.empty() && link->peer().empty()) {
+    const std::unique_ptr<InFrame> first = std::move(frames.front());
+    frames.erase(frames.begin());
+    if (!Greet(link, *first)) return Remove(link, OkStatus());
+  }
+  if (open) Arm(link->fd(), 2 * link->id(), EPOLLIN, /*add=*/false);
+  HandleAll(link, std::move(frames));
+  if (open) return;
+  if (!read.ok()) MR_LOG(kWarning, "the link to ", link->peer(), ": ", Message(read.status()));
+  Remove(link, OkStatus());
+}
+
+void LinkHub::HandleAll(const RefPtr<Link>& link, std::vector<std::unique_ptr<InFrame>> frames) {
+  DeferScope burst;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    // Long work runs here only if it holds up neither the next frame nor the next reader.
+    HurryScope hurry(i + 1 < frames.size() || reading_.load(std::memory_order_relaxed) == 0);
+    link->Handle(std::move(frames[i]));
+  }
+}
+
+bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
+  pb::LinkHello hello;
+  const bool parsed = ParseMessage(frame.pieces(), &hello).ok() && !hello.task().empty();
+  std::function<void()> on_open;
+  bool good = false, connected = false;
+  {
+    MutexLock lock(&mu_);
+    const auto it = links_.find(link->id());
+    if (it == links_.end()) return false;
+    Entry& entry = it->second;
+    connected = !entry.expected_peer.empty();
+    good =
+        parsed &&
+        (connected ? frame.header.kind == FrameKind::kWelcome && hello.task() == entry.expected_peer
+                   : frame.header.kind == FrameKind::kHello && SameSecret(hello.token(), token_));
+    if (good) {
+      entry.open = true;
+      on_open = std::exchange(entry.on_open, nullptr);
+    }
+  }
+  if (!good) {
+    MR_LOG(kWarning, task_, " refused a link: its peer did not greet as it should");
+    return false;
+  }
+  link->set_peer(hello.task());
+  // The welcome is queued before anything that this end may ask, and goes out when it may ask.
+  DeferScope burst;
+  if (!connected) link->Send(HelloFrame(FrameKind::kWelcome, task_, ""));
+  {
+    MutexLock lock(&mu_);
+    by_task_[hello.task()] = link;
+  }
+  DeferScope::RunDeferred();
+  if (on_open) on_open();
+  return true;
+}
+
+void LinkHub::Remove(const RefPtr<Link>& link, const Status& reason) {
+  Entry entry;
+  {
+    MutexLock lock(&mu_);
+    const auto it = links_.find(link->id());
+    if (it == links_.end()) return;
+    entry = std::move(it->second);
+    links_.erase(it);
+    const auto named = by_task_.find(link->peer());
+    if (named != by_task_.end() && named->second.get() == link.get()) by_task_.erase(named);
+    ending_.push_back(link);
+  }
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, link->fd(), nullptr);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, entry.write_fd, nullptr);
+  link->Break();
+  close(entry.write_fd);
+  link->FailCalls(reason);
+  if (entry.on_open) entry.on_open();
+  MutexLock lock(&mu_);
+  std::erase_if(ending_, [](const RefPtr<Link>& other) {
+    return other->num_served() == 0 && other->num_active() == 0;
+  });
+}
+
+std::vector<RefPtr<Link>> LinkHub::AllLinks() const {
+  MutexLock lock(&mu_);
+  std::vector<RefPtr<Link>> all = ending_;
+  for (const auto& [id, entry] : links_) all.push_back(entry.link);
+  return all;
+}
+
+void LinkHub::StopServing(Deadline grace) {
+  const auto served = [this] {
+    int count = 0;
+    for (const RefPtr<Link>& link : AllLinks()) count += link->num_served();
+    return count;
+  };
+  {
+    MutexLock lock(&mu_);
+    serving_ = false;
+  }
+  for (const RefPtr<Link>& link : AllLinks()) link->StopServing();
+  while (served() > 0 && SteadyClock::now() < grace) std::this_thread::sleep_for(kPollInterval);
+  for (const RefPtr<Link>& link : AllLinks()) link->CancelServed();
+  while (served() > 0) std::this_thread::sleep_for(kPollInterval);
+}
+
+void LinkHub::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stopping_.store(true, std::memory_order_release);
+  }
+  if (epoll_ < 0) return;
+  const uint64_t one = 1;
+  if (write(wake_, &one, sizeof(one)) < 0) MR_LOG(kWarning, "cannot wake the links' threads");
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  std::vector<RefPtr<Link>> links;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, entry] : links_) links.push_back(entry.link);
+  }
+  for (const RefPtr<Link>& link : links) {
+    Remove(link, MarkDerived(errors::Cancelled("the server ", task_, " is stopping")));
+  }
+  // Callbacks run on the pool and have nothing to wait for.
+  for (const RefPtr<Link>& link : AllLinks()) {
+    while (link->num_active() > 0) std::this_thread::sleep_for(kPollInterval);
+  }
+  for (int* fd : {&listener_, &wake_, &epoll_}) close(std::exchange(*fd, -1));
+}
+
+}  // namespace millrace

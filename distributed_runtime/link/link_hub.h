@@ -1,0 +1,97 @@
+// All links of one task: who may open one, and the threads that read them.
+#ifndef DISTRIBUTED_RUNTIME_LINK_LINK_HUB_H_
+#define DISTRIBUTED_RUNTIME_LINK_LINK_HUB_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
+#include "base/notification.h"
+#include "base/string_map.h"
+#include "base/thread_pool.h"
+#include "distributed_runtime/link/link.h"
+#include "millrace/status.h"
+#include "proto/link.pb.h"
+
+namespace millrace {
+
+// A link is a Unix socket with a random abstract name, so it joins processes of one user on one
+// host. A peer learns name and token over gRPC, and the kernel says whose process it is: whoever
+// may not call this task over gRPC, or runs as somebody else, gets no link. Tasks without a link
+// use gRPC for everything.
+//
+// Whatever a thread of the hub reads it handles itself as long as another one is free to read on;
+// long work goes to the pool. Thread-safe.
+class LinkHub {
+ public:
+  // `task` is this end's name. `pool` must outlive the hub.
+  LinkHub(std::string task, ThreadPool* pool);
+  // Stops with no grace if nobody did.
+  ~LinkHub();
+  LinkHub(const LinkHub&) = delete;
+  LinkHub& operator=(const LinkHub&) = delete;
+
+  // Before Start.
+  void AddMethod(LinkMethod method, Link::Handler handler);
+  Status Start();
+  // What a peer needs to open a link to this task; empty before Start and after Stop.
+  pb::OfferLinkResponse offer() const;
+
+  // Opens a link to `task`, which has made the offer; `done` is called once there is one, or
+  // it turned out that there can be none, on a thread of the hub or before this returns.
+  void Connect(const std::string& task, const pb::OfferLinkResponse& offer,
+               std::function<void()> done);
+  // The link to a task; null if there is none that works.
+  RefPtr<Link> Find(std::string_view task) const;
+
+  // Ends in two steps. First no call is served any more: those that run have until `grace`,
+  // the rest is cancelled and waited for. Then own calls fail and the threads end.
+  void StopServing(Deadline grace);
+  void Stop();
+
+ private:
+  struct Greeting;
+  void ThreadMain(int index);
+  void Accept();
+  void Add(int fd, std::string expected_peer, std::function<void()> on_open);
+  void Serve(const RefPtr<Link>& link);
+  void HandleAll(const RefPtr<Link>& link, std::vector<std::unique_ptr<InFrame>> frames);
+  bool Greet(const RefPtr<Link>& link, const InFrame& frame);
+  void Remove(const RefPtr<Link>& link, const Status& reason);
+  void Arm(int fd, uint64_t data, uint32_t events, bool add);
+  RefPtr<Link> ById(uint64_t id) const;
+  std::vector<RefPtr<Link>> AllLinks() const;
+
+  const std::string task_;
+  ThreadPool* const pool_;
+  Link::Handlers handlers_;
+  std::string name_, token_;  // constant after Start
+  int epoll_ = -1, listener_ = -1, wake_ = -1;
+  std::atomic<int> reading_{0};  // threads that wait for something to read
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+
+  struct Entry {
+    RefPtr<Link> link;
+    int write_fd = -1;              // a duplicate, to wait for room apart from waiting for bytes
+    std::string expected_peer;      // set if this end connected
+    std::function<void()> on_open;  // until the greeting is over
+    bool open = false;
+  };
+  mutable Mutex mu_;
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 2;
+  bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  absl::flat_hash_map<uint64_t, Entry> links_ ABSL_GUARDED_BY(mu_);
+  StringMap<RefPtr<Link>> by_task_ ABSL_GUARDED_BY(mu_);
+  std::vector<RefPtr<Link>> ending_ ABSL_GUARDED_BY(mu_);  // broken, but calls may run
+};
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_LINK_LINK_HUB_H_

@@ -1,0 +1,286 @@
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/engine_thread.h"
+#include "base/errors.h"
+#include "base/strings.h"
+#include "distributed_runtime/link/link_hub.h"
+
+namespace millrace {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kWorker[] = "/job:worker/replica:0/task:0";
+constexpr char kPs[] = "/job:ps/replica:0/task:0";
+// What the test's handlers do.
+constexpr LinkMethod kEcho = LinkMethod::kRecvTensor, kPark = LinkMethod::kRunGraph,
+                     kNote = LinkMethod::kCleanupGraph;
+
+std::string Text(WireReader reader) {
+  std::string text;
+  EXPECT_TRUE(reader.ReadString(&text, reader.remaining()));
+  return text;
+}
+
+WireWriter Message(const std::string& text) {
+  WireWriter out;
+  out.AppendBytesField(1, text);
+  return out;
+}
+
+// A task that echoes, parks calls until they are cancelled, and notes notifications.
+struct Task {
+  explicit Task(const std::string& name) : hub(name, &pool) {
+    hub.AddMethod(kEcho, [this](ServerCall* call) {
+      if (!failure.ok()) return call->Finish(failure);
+      WireWriter out;
+      out.AppendBytesField(1, Text(call->reader()));
+      call->Finish(std::move(out));
+    });
+    hub.AddMethod(kPark, [this](ServerCall* call) {
+      CancellationManager* const cancellation = call->options().cancellation;
+      const auto end = [this, call] {
+        cancelled.Notify();
+        call->Finish(errors::Cancelled("parked call cancelled"));
+      };
+      if (!cancellation->RegisterCallback(cancellation->NextToken(), end)) end();
+      parked.Notify();
+    });
+    hub.AddMethod(kNote, [this](ServerCall* call) {
+      call->Finish(OkStatus());
+      noted.Notify();
+    });
+  }
+
+  ThreadPool pool{"task", 2};
+  Status failure;
+  Notification parked, cancelled, noted;
+  LinkHub hub;
+};
+
+class LinkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(worker_->hub.Start().ok());
+    ASSERT_TRUE(ps_->hub.Start().ok());
+  }
+
+  RefPtr<Link> Connect(const pb::OfferLinkResponse& offer) {
+    Notification done;
+    worker_->hub.Connect(kPs, offer, [&] { done.Notify(); });
+    EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+    return worker_->hub.Find(kPs);
+  }
+  RefPtr<Link> Connect() { return Connect(ps_->hub.offer()); }
+
+  static Status Call(Link* link, LinkMethod method, const std::string& text,
+                     CallOptions options = {}, std::string* answer = nullptr) {
+    Notification done;
+    Status result;
+    link->Call(method, options, Message(text), [&](Status status, WireReader in) {
+      if (status.ok() && answer != nullptr) *answer = Text(in);
+      result = std::move(status);
+      done.Notify();
+    });
+    EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(30))));
+    return result;
+  }
+
+  std::unique_ptr<Task> worker_ = std::make_unique<Task>(kWorker);
+  std::unique_ptr<Task> ps_ = std::make_unique<Task>(kPs);
+};
+
+TEST_F(LinkTest, CarriesCallsBothWaysOverOneConnection) {
+  const RefPtr<Link> link = Connect();
+  ASSERT_TRUE(link);
+  std::string answer;
+  ASSERT_TRUE(Call(link.get(), kEcho, "hello", {}, &answer).ok());
+  EXPECT_EQ(answer, "\x0a\x07\x0a\x05hello");
+  const RefPtr<Link> back = ps_->hub.Find(kWorker);
+  ASSERT_TRUE(back);
+  ASSERT_TRUE(Call(back.get(), kEcho, "there", {}, &answer).ok());
+  EXPECT_EQ(answer, "\x0a\x07\x0a\x05there");
+}
+
+TEST_F(LinkTest, CarriesLongErrorsWhole) {
+  const RefPtr<Link> link = Connect();
+  ps_->failure = errors::FailedPrecondition(std::string(1 << 20, 'x'));
+  ps_->failure.SetPayload("type.googleapis.com/x", absl::Cord("value"));
+  EXPECT_EQ(Call(link.get(), kEcho, ""), ps_->failure);
+}
+
+TEST_F(LinkTest, AWrongTokenOpensNothing) {
+  pb::OfferLinkResponse offer = ps_->hub.offer();
+  offer.set_token("0123456789abcdef");
+  EXPECT_FALSE(Connect(offer));
+  EXPECT_FALSE(ps_->hub.Find(kWorker));
+}
+
+TEST_F(LinkTest, ATaskThatIsNotTheOneExpectedOpensNothing) {
+  Task other("/job:ps/replica:0/task:1");
+  ASSERT_TRUE(other.hub.Start().ok());
+  EXPECT_FALSE(Connect(other.hub.offer()));
+}
+
+TEST_F(LinkTest, AnOfferFromElsewhereOpensNothing) {
+  pb::OfferLinkResponse offer = ps_->hub.offer();
+  offer.set_socket_name("millrace/of/another/host");
+  EXPECT_FALSE(Connect(offer));
+  offer.set_socket_name(std::string(500, 'x'));
+  EXPECT_FALSE(Connect(offer));
+  EXPECT_FALSE(Connect(pb::OfferLinkResponse()));
+}
+
+TEST_F(LinkTest, BytesThatAreNoGreetingEndTheConnection) {
+  const std::string name = ps_->hub.offer().socket_name();
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  const std::string request =
+      OutFrame(FrameHeader{.kind = FrameKind::kRequest, .method = 2}, Message("x")).head;
+  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  char byte;
+  EXPECT_EQ(read(fd, &byte, 1), 0);  // closed by the peer
+  close(fd);
+  EXPECT_TRUE(Connect());  // others are served
+}
+
+TEST_F(LinkTest, CancellingEndsTheCallAtBothEnds) {
+  const RefPtr<Link> link = Connect();
+  CancellationManager cancellation;
+  Notification done;
+  Status result;
+  link->Call(kPark, {kNoDeadline, &cancellation}, Message(""), [&](Status status, WireReader) {
+    result = std::move(status);
+    done.Notify();
+  });
+  ASSERT_TRUE(ps_->parked.WaitUntil(DeadlineAfter(seconds(20))));
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_EQ(result.code(), StatusCode::kCancelled);
+  EXPECT_TRUE(IsDerived(result));
+  EXPECT_TRUE(ps_->cancelled.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(IsDerived(Call(link.get(), kEcho, "x", {kNoDeadline, &cancellation})));
+}
+
+TEST_F(LinkTest, ADeadlineEndsTheCallAtBothEnds) {
+  const RefPtr<Link> link = Connect();
+  const Status status = Call(link.get(), kPark, "", {DeadlineAfter(milliseconds(50)), nullptr});
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find(kPs), absl::string_view::npos) << status;
+  EXPECT_TRUE(ps_->cancelled.WaitUntil(DeadlineAfter(seconds(20))));
+}
+
+TEST_F(LinkTest, ALostPeerIsUnavailableByName) {
+  const RefPtr<Link> link = Connect();
+  Notification done;
+  Status result;
+  link->Call(kPark, {}, Message(""), [&](Status status, WireReader) {
+    result = std::move(status);
+    done.Notify();
+  });
+  ASSERT_TRUE(ps_->parked.WaitUntil(DeadlineAfter(seconds(20))));
+  ps_.reset();
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_FALSE(result.ok());
+  // What is asked for afterwards fails at once, and the hub offers the link no more.
+  const Status status = Call(link.get(), kEcho, "x");
+  EXPECT_TRUE(errors::IsUnavailable(status)) << status;
+  EXPECT_NE(status.message().find(kPs), absl::string_view::npos) << status;
+  EXPECT_FALSE(worker_->hub.Find(kPs));
+}
+
+TEST_F(LinkTest, BreakingALinkCancelsWhatThePeerServes) {
+  const RefPtr<Link> link = Connect();
+  Notification done;
+  link->Call(kPark, {}, Message(""), [&](const Status&, WireReader) { done.Notify(); });
+  ASSERT_TRUE(ps_->parked.WaitUntil(DeadlineAfter(seconds(20))));
+  link->Break();
+  EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(ps_->cancelled.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(Connect());  // and a new one may be opened
+}
+
+TEST_F(LinkTest, StoppingGivesCallsTheirGraceAndThenCancelsThem) {
+  const RefPtr<Link> link = Connect();
+  Notification done;
+  Status result;
+  link->Call(kPark, {}, Message(""), [&](Status status, WireReader) {
+    result = std::move(status);
+    done.Notify();
+  });
+  ASSERT_TRUE(ps_->parked.WaitUntil(DeadlineAfter(seconds(20))));
+  ps_->hub.StopServing(DeadlineAfter(milliseconds(20)));
+  EXPECT_TRUE(ps_->cancelled.HasBeenNotified());
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_EQ(result.code(), StatusCode::kCancelled) << result;
+  EXPECT_TRUE(errors::IsUnavailable(Call(link.get(), kEcho, "x")));
+}
+
+TEST_F(LinkTest, ANotificationArrivesWithoutAnythingElseToSend) {
+  const RefPtr<Link> link = Connect();
+  link->Notify(kNote, Message("x"));
+  EXPECT_TRUE(ps_->noted.WaitUntil(DeadlineAfter(seconds(20))));
+}
+
+TEST_F(LinkTest, WhatIsSentInABurstGoesOutAtItsEnd) {
+  const RefPtr<Link> link = Connect();
+  Notification done;
+  BlockingCounter left(3);
+  {
+    DeferScope burst;
+    for (int i = 0; i < 3; ++i) {
+      link->Call(kEcho, {}, Message("x"), [&](const Status& status, WireReader) {
+        EXPECT_TRUE(status.ok()) << status;
+        left.DecrementCount();
+      });
+    }
+  }
+  EXPECT_TRUE(left.WaitUntil(DeadlineAfter(seconds(20))));
+}
+
+TEST_F(LinkTest, ServesManyCallsFromManyThreads) {
+  const RefPtr<Link> link = Connect();
+  const RefPtr<Link> back = ps_->hub.Find(kWorker);
+  constexpr int kThreads = 4, kCalls = 200;
+  BlockingCounter left(kThreads * kCalls);
+  std::atomic<int> good{0};
+  Tensor big(kFloat, Shape({50'000}));
+  for (float& v : big.flat<float>()) v = 1;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        WireWriter request;
+        ASSERT_TRUE(request.AppendTensorField(1, big).ok());
+        const std::size_t size = request.size();
+        (t % 2 == 0 ? link : back)
+            ->Call(kEcho, {}, std::move(request), [&, size](const Status& status, WireReader in) {
+              good += status.ok() && in.remaining() > size;
+              left.DecrementCount();
+            });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(left.WaitUntil(DeadlineAfter(seconds(60))));
+  EXPECT_EQ(good, kThreads * kCalls);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// One call that a task serves, whatever it came in through.
+#ifndef DISTRIBUTED_RUNTIME_SERVER_CALL_H_
+#define DISTRIBUTED_RUNTIME_SERVER_CALL_H_
+
+#include <span>
+
+#include "distributed_runtime/wire_reader.h"
+#include "distributed_runtime/wire_writer.h"
+#include "google/protobuf/message_lite.h"
+#include "millrace/status.h"
+#include "session/worker_interface.h"
+
+namespace millrace {
+
+// Its owner is the server; it is gone once a Finish was called.
+class ServerCall {
+ public:
+  // The request's bytes.
+  virtual std::span<const WirePiece> request() = 0;
+  WireReader reader() { return WireReader(request()); }
+  // InvalidArgument if the request is not this message.
+  Status Parse(google::protobuf::MessageLite* message);
+  // The caller's deadline, and its cancellation (also when the caller went away).
+  virtual CallOptions options() = 0;
+  // Each call ends by exactly one of these, on any thread.
+  virtual void Finish(const Status& status) = 0;  // an error; OK sends an empty message
+  virtual void Finish(WireWriter response) = 0;
+  void Finish(const google::protobuf::MessageLite& response);
+
+ protected:
+  virtual ~ServerCall() = default;
+};
+
+// InvalidArgument if the pieces are not this message.
+Status ParseMessage(std::span<const WirePiece> pieces, google::protobuf::MessageLite* message);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_SERVER_CALL_H_
