@@ -409,13 +409,19 @@ Operation Scope::AddOp(std::string_view op, std::span<const Input> inputs, Named
 
 namespace {
 
-// "prefix/" before every node name and every input, "^" kept in front.
+// "prefix/" before every node name, every input ("^" kept in front) and every colocation group.
 void AddPrefix(std::string_view prefix, pb::GraphDef* def) {
+  constexpr std::string_view kGroup = "loc:@";
   for (pb::NodeDef& node : *def->mutable_node()) {
     node.set_name(StrCat(prefix, "/", node.name()));
     for (std::string& input : *node.mutable_input()) {
       input = input.starts_with("^") ? StrCat("^", prefix, "/", input.substr(1))
                                      : StrCat(prefix, "/", input);
+    }
+    const auto groups = node.mutable_attr()->find("_class");
+    if (groups == node.mutable_attr()->end()) continue;
+    for (std::string& group : *groups->second.mutable_list()->mutable_s()) {
+      if (group.starts_with(kGroup)) group.insert(kGroup.size(), StrCat(prefix, "/"));
     }
   }
 }
