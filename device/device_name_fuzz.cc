@@ -1,9 +1,18 @@
 // Any text either is refused or has a canonical form that reads back as the same name.
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "device/device_name.h"
+
+namespace millrace {
+std::vector<std::string> FuzzSeeds() {
+  return {"/job:ps/replica:0/task:1/device:CPU:0", "/job:worker/task:10/gpu:3", "/cpu:*",
+          "/job:*/replica:*/task:*/device:*:*", "/device:XPU_2:0/job:a-b_c.d"};
+}
+}  // namespace millrace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   using millrace::DeviceName;

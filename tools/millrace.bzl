@@ -46,13 +46,31 @@ def mr_cc_test(name, copts = [], deps = [], data = [], size = "small", **kwargs)
         **kwargs
     )
 
-def mr_cc_fuzz(name, copts = [], linkopts = [], tags = [], **kwargs):
-    """A libFuzzer program (LLVMFuzzerTestOneInput); built by --config=fuzz only."""
+def mr_cc_fuzz(name, copts = [], linkopts = [], tags = [], deps = [], data = [], changes = 1500, **kwargs):
+    """A libFuzzer program (LLVMFuzzerTestOneInput); built by --config=fuzz only.
+
+    And NAME_corpus_test, a short run of the same over the seeds that the source defines
+    (millrace::FuzzSeeds) and `changes` changes to each, which needs no libFuzzer.
+    """
     native.cc_binary(
         name = name,
         testonly = True,
         copts = MR_COPTS + copts,
         linkopts = linkopts + ["-fsanitize=fuzzer"],
         tags = tags + ["fuzz", "manual"],
+        deps = deps,
+        data = data,
+        **kwargs
+    )
+    native.cc_test(
+        name = name + "_corpus_test",
+        size = "small",
+        args = [str(changes)],
+        copts = MR_COPTS + copts,
+        linkopts = linkopts,
+        linkstatic = True,
+        tags = tags,
+        deps = deps + ["//tools/fuzz:corpus_main"],
+        data = data,
         **kwargs
     )
