@@ -163,7 +163,7 @@ void SessionDump::AddPlaced(int64_t version, const DataflowGraph& graph,
 
 std::shared_ptr<RunDump> SessionDump::AddRun(const RunSignature& signature,
                                              const DataflowGraph& pruned,
-                                             std::span<const PlanPart> parts) {
+                                             std::span<const Partition> parts) {
   MutexLock lock(&mu_);
   std::shared_ptr<RunDump> run(
       new RunDump(shared_from_this(), RunFolder(signature), CanonicalNames(pruned, incarnations_)));

@@ -31,6 +31,7 @@
 #include "base/mutex.h"
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
+#include "partitioner/partition.h"
 #include "proto/graph.pb.h"
 #include "session/canonical_graph.h"
 #include "session/plan.h"
@@ -92,9 +93,9 @@ class SessionDump : public std::enable_shared_from_this<SessionDump> {
   // `incarnations` of the devices of the session; `why` is the log of the placer.
   void AddPlaced(int64_t version, const DataflowGraph& graph,
                  const StringMap<uint64_t>& incarnations, std::string_view why);
-  // `pruned` was cut into `parts`, which still have their graphs.
+  // `pruned` was cut into `parts` by task.
   std::shared_ptr<RunDump> AddRun(const RunSignature& signature, const DataflowGraph& pruned,
-                                  std::span<const PlanPart> parts);
+                                  std::span<const Partition> parts);
 
   // Where AddPlaced writes why.
   std::string PlacementFile(int64_t version) const;

@@ -104,8 +104,8 @@ TEST(GraphDump, WritesEveryStageOfASessionAndItsRuns) {
       names, ElementsAre(
                  "0001_original.dot", "0001_original.pbtxt", "0002_placed.dot", "0002_placed.pbtxt",
                  "0002_placed.txt", "manifest.json", "RUN/0001_pruned.dot", "RUN/0001_pruned.pbtxt",
-                 "RUN/0002_partition_worker_1.dot", "RUN/0002_partition_worker_1.pbtxt",
-                 "RUN/0003_partition_worker_0.dot", "RUN/0003_partition_worker_0.pbtxt",
+                 "RUN/0002_partition_worker_0.dot", "RUN/0002_partition_worker_0.pbtxt",
+                 "RUN/0003_partition_worker_1.dot", "RUN/0003_partition_worker_1.pbtxt",
                  "RUN/0004_partitions.dot", "RUN/0005_device_worker_1_CPU_0.dot",
                  "RUN/0005_device_worker_1_CPU_0.pbtxt", "RUN/0006_device_worker_0_CPU_0.dot",
                  "RUN/0006_device_worker_0_CPU_0.pbtxt", "RUN/0007_device_worker_0_CPU_1.dot",
@@ -167,12 +167,12 @@ TEST(GraphDump, JoinsSendsToReceivesInThePictureOfAllPartitions) {
   const std::string partitions = FileEnding(tree, "/0004_partitions.dot");
   // y to the other task, z back for the fetch; the control edge carries nothing.
   EXPECT_THAT(partitions, ::testing::ContainsRegex(
-                              "p1n[0-9]+ -> p0n[0-9]+ \\[style=dotted, constraint=false, label"));
-  EXPECT_THAT(partitions, ::testing::ContainsRegex("p0n[0-9]+ -> p1n[0-9]+ \\[style=dotted, "
+                              "p0n[0-9]+ -> p1n[0-9]+ \\[style=dotted, constraint=false, label"));
+  EXPECT_THAT(partitions, ::testing::ContainsRegex("p1n[0-9]+ -> p0n[0-9]+ \\[style=dotted, "
                                                    "constraint=false, label=\"0 B\"\\]"));
   EXPECT_THAT(partitions, HasSubstr("label=\"client\""));
   EXPECT_THAT(partitions, Not(HasSubstr("plaintext, label=\"/job")));
-  EXPECT_THAT(FileEnding(tree, "/0002_partition_worker_1.dot"),
+  EXPECT_THAT(FileEnding(tree, "/0003_partition_worker_1.dot"),
               HasSubstr(StrCat("plaintext, label=\"", kCpu0)));
 }
 

@@ -102,13 +102,14 @@ StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanC
       plan->signature, {context.client_device, context.client_incarnation}, graph.get()));
   MR_RETURN_IF_ERROR(VerifySyncCounts(*graph));
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, CutByTask(*graph, context));
+  // Before anything is found wrong with them.
+  if (context.dump != nullptr) {
+    plan->dump = context.dump->AddRun(plan->signature, *graph, partitions);
+  }
   // A graph that stays in one task has nothing that could be torn apart.
   if (partitions.size() > 1) MR_RETURN_IF_ERROR(VerifyPartitions(partitions));
   MR_RETURN_IF_ERROR(AddParts(std::move(partitions), context, plan.get()));
   MR_RETURN_IF_ERROR(AddClientKeys(context, plan.get()));
-  if (context.dump != nullptr) {
-    plan->dump = context.dump->AddRun(plan->signature, *graph, plan->parts);
-  }
   if (plan->signature.partial) plan->client_graph = std::move(graph);
   return plan;
 }
