@@ -19,6 +19,8 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterArgReduceKernels(registry);
   RegisterScanKernels(registry);
   RegisterSegmentKernels(registry);
+  RegisterSparseSegmentKernels(registry);
+  RegisterEinsumKernels(registry);
 
   RegisterConstantKernels(registry);
   RegisterIdentityKernels(registry);
@@ -30,6 +32,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterLayoutKernels(registry);
   RegisterGatherKernels(registry);
   RegisterScatterKernels(registry);
+  RegisterDiagonalKernels(registry);
+  RegisterSpaceToBatchKernels(registry);
+  RegisterResizeKernels(registry);
 
   RegisterRandomKernels(registry);
   RegisterStatelessRandomKernels(registry);
@@ -42,6 +47,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterSoftmaxKernels(registry);
   RegisterConvKernels(registry);
   RegisterPoolKernels(registry);
+  RegisterBatchNormKernels(registry);
   RegisterTopKKernels(registry);
 
   RegisterStateKernels(registry);

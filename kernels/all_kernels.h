@@ -22,6 +22,8 @@ void RegisterReductionKernels(KernelRegistry& registry);
 void RegisterArgReduceKernels(KernelRegistry& registry);
 void RegisterScanKernels(KernelRegistry& registry);
 void RegisterSegmentKernels(KernelRegistry& registry);
+void RegisterSparseSegmentKernels(KernelRegistry& registry);
+void RegisterEinsumKernels(KernelRegistry& registry);
 
 // Values and shapes.
 void RegisterConstantKernels(KernelRegistry& registry);
@@ -35,6 +37,9 @@ void RegisterSliceKernels(KernelRegistry& registry);
 void RegisterLayoutKernels(KernelRegistry& registry);
 void RegisterGatherKernels(KernelRegistry& registry);
 void RegisterScatterKernels(KernelRegistry& registry);
+void RegisterDiagonalKernels(KernelRegistry& registry);
+void RegisterSpaceToBatchKernels(KernelRegistry& registry);
+void RegisterResizeKernels(KernelRegistry& registry);
 
 // Random numbers, messages, text.
 void RegisterRandomKernels(KernelRegistry& registry);
@@ -49,6 +54,7 @@ void RegisterActivationKernels(KernelRegistry& registry);
 void RegisterSoftmaxKernels(KernelRegistry& registry);
 void RegisterConvKernels(KernelRegistry& registry);
 void RegisterPoolKernels(KernelRegistry& registry);
+void RegisterBatchNormKernels(KernelRegistry& registry);
 void RegisterTopKKernels(KernelRegistry& registry);
 
 // Variables and their updates.

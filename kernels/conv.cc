@@ -22,7 +22,10 @@ namespace {
 
 using Geometry = ConvGeometry;
 
-StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs, const Shape& input, const Shape& filter) {
+// A depthwise filter [rows, columns, channels, outputs per channel] is one for as many groups
+// as there are channels: its elements lie just so.
+StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs, bool depthwise, const Shape& input,
+                                const Shape& filter) {
   if (input.rank() != 4) {
     return errors::InvalidArgument("input must be 4-dimensional: ", input.DebugString());
   }
@@ -35,6 +38,17 @@ StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs, const Shape& input, co
   Geometry g;
   g.batch = input.dim(0);
   g.channels = input.dim(3);
+  if (depthwise) {
+    if (filter.dim(2) != g.channels) {
+      return errors::InvalidArgument("input and filter must have the same depth: ", g.channels,
+                                     " vs ", filter.dim(2));
+    }
+    g.groups = g.channels;
+    g.out_channels = g.channels * filter.dim(3);
+    MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, input.dim(1), filter.dim(0)));
+    MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, input.dim(2), filter.dim(1)));
+    return g;
+  }
   g.out_channels = filter.dim(3);
   if (filter.dim(2) <= 0 || g.channels % filter.dim(2) != 0) {
     return errors::InvalidArgument("input depth must be evenly divisible by filter depth: ",
@@ -201,10 +215,13 @@ Status BackwardFilter(KernelContext& ctx, const Geometry& g, const C* input, con
 
 // --- By oneDNN -------------------------------------------------------------------------------
 
-// Images per execution: enough work to make its overhead of a microsecond vanish.
+// Images per execution. One allocates a little within oneDNN and takes a microsecond of
+// overhead: no more of them than threads may want, and enough work in each.
 int64_t ImagesPerCall(const Geometry& g) {
+  constexpr int64_t kMostCalls = 16;
   const double flops = 2.0 * static_cast<double>(g.out_image()) * static_cast<double>(g.taps());
-  return std::clamp(static_cast<int64_t>(4e6 / std::max(flops, 1.0)), int64_t{1}, int64_t{16});
+  const auto enough = static_cast<int64_t>(std::min(16.0, 4e6 / std::max(flops, 1.0)));
+  return std::min(g.batch, std::max({(g.batch + kMostCalls - 1) / kMostCalls, enough, int64_t{1}}));
 }
 
 // A pass compiled for all parts of a batch: `whole` for most, `rest` for a smaller last one.
@@ -295,8 +312,7 @@ StatusOr<bool> RunCompiled(ConvPass pass, const OneDnnConvCache& cache, KernelCo
   // The compiled code works on 8 or 16 channels of the images' gradient.
   if (pass == ConvPass::kInput && g.groups == 1 && g.channels < 8) return false;
   constexpr int64_t kSums = 8;
-  const int64_t size = pass == ConvPass::kFilter ? (g.batch + kSums - 1) / kSums
-                                                 : std::min(g.batch, ImagesPerCall(g));
+  const int64_t size = pass == ConvPass::kFilter ? (g.batch + kSums - 1) / kSums : ImagesPerCall(g);
   const CompiledParts parts = Compile(cache, g, size);
   if (parts.count == 0) return false;
   float* const image_data = const_cast<float*>(images);
@@ -360,7 +376,11 @@ Status RunProducts(ConvPass pass, KernelContext& ctx, const Geometry& g, Operand
 class ConvKernel : public Kernel {
  public:
   ConvKernel(KernelConstruction& c, ConvPass pass)
-      : Kernel(c), attrs_(c), pass_(pass), cache_(pass) {}
+      : Kernel(c),
+        attrs_(c),
+        pass_(pass),
+        depthwise_(c.def().name().starts_with("DepthwiseConv2d")),
+        cache_(pass) {}
 
   Status Compute(KernelContext& ctx) override {
     Shape image_shape = ctx.input(0).shape(), filter_shape = ctx.input(1).shape();
@@ -371,7 +391,8 @@ class ConvKernel : public Kernel {
     }
     const bool first = attrs_.channels_first();
     if (first && image_shape.rank() == 4) image_shape = WithChannelsLast(image_shape);
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(attrs_, image_shape, filter_shape));
+    MR_ASSIGN_OR_RETURN(const Geometry g,
+                        MakeGeometry(attrs_, depthwise_, image_shape, filter_shape));
     const Shape output_shape = first ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
     if (pass_ != ConvPass::kForward && !(ctx.input(2).shape() == output_shape)) {
       return errors::InvalidArgument("out_backprop must have the shape of the output ",
@@ -438,6 +459,7 @@ class ConvKernel : public Kernel {
 
   const WindowAttrs attrs_;
   const ConvPass pass_;
+  const bool depthwise_;
   const OneDnnConvCache cache_;
 };
 
@@ -449,12 +471,14 @@ std::unique_ptr<Kernel> MakeConv(KernelConstruction& c) {
 }  // namespace
 
 void RegisterConvKernels(KernelRegistry& registry) {
-  const auto floats = DataTypesOf(FloatTypes());
-  registry.Register(KernelDef("Conv2D").Types("T", floats), MakeConv<ConvPass::kForward>);
-  registry.Register(KernelDef("Conv2DBackpropInput").Types("T", floats),
-                    MakeConv<ConvPass::kInput>);
-  registry.Register(KernelDef("Conv2DBackpropFilter").Types("T", floats),
-                    MakeConv<ConvPass::kFilter>);
+  for (const std::string op : {"Conv2D", "DepthwiseConv2dNative"}) {
+    const auto floats = DataTypesOf(FloatTypes());
+    registry.Register(KernelDef(op).Types("T", floats), MakeConv<ConvPass::kForward>);
+    registry.Register(KernelDef(op + "BackpropInput").Types("T", floats),
+                      MakeConv<ConvPass::kInput>);
+    registry.Register(KernelDef(op + "BackpropFilter").Types("T", floats),
+                      MakeConv<ConvPass::kFilter>);
+  }
 }
 
 }  // namespace millrace

@@ -311,6 +311,53 @@ class MaxPoolGradKernel : public PoolKernel {
   }
 };
 
+// Also says where the first of the largest inputs lies, counted within its image or the batch.
+class MaxPoolWithArgmaxKernel : public PoolKernel {
+ public:
+  explicit MaxPoolWithArgmaxKernel(KernelConstruction& c)
+      : PoolKernel(c), counts_batch_(c.attr<bool>("include_batch_in_index")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(input.shape()));
+    if (g.depth_window != 1) {
+      return errors::Unimplemented("MaxPoolWithArgmax over depth");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, g.OutputShape()));
+    MR_ASSIGN_OR_RETURN(Tensor * argmax, ctx.AllocateOutput(1, g.OutputShape()));
+    DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
+      DispatchType(IndexTypes(), argmax->dtype(), [&]<typename Index>() {
+        const T* in = input.data<T>();
+        T* to = out->data<T>();
+        Index* where = argmax->data<Index>();
+        ctx.ParallelFor(g.batch, 2 * ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) {
+            Pool<T, Index>(g, in + n * g.image(), counts_batch_ ? n * g.image() : 0,
+                           to + n * g.out_image(), where + n * g.out_image());
+          }
+        });
+      });
+    });
+    return OkStatus();
+  }
+
+ private:
+  template <typename T, typename Index>
+  static void Pool(const Geometry& g, const T* in, int64_t base, T* out, Index* where) {
+    ForEachWindow(g, [&](const Window& w) {
+      for (int64_t c = 0; c < g.channels; ++c) {
+        int64_t best = -1;
+        w.ForEach([&](int32_t, int64_t i) {
+          if (best < 0 || in[best] < in[i + c]) best = i + c;
+        });
+        out[w.out + c] = best < 0 ? Lowest<T>() : in[best];
+        where[w.out + c] = static_cast<Index>(base + best);
+      }
+    });
+  }
+
+  const bool counts_batch_;
+};
+
 class AvgPoolKernel : public PoolKernel {
  public:
   using PoolKernel::PoolKernel;
@@ -371,6 +418,8 @@ void RegisterPoolKernels(KernelRegistry& registry) {
                     MakeKernel<MaxPoolKernel>);
   registry.Register(KernelDef("MaxPoolGrad").Types("T", DataTypesOf(RealTypes())),
                     MakeKernel<MaxPoolGradKernel>);
+  registry.Register(KernelDef("MaxPoolWithArgmax").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<MaxPoolWithArgmaxKernel>);
   registry.Register(KernelDef("AvgPool").Types("T", DataTypesOf(FloatTypes())),
                     MakeKernel<AvgPoolKernel>);
   registry.Register(KernelDef("AvgPoolGrad").Types("T", DataTypesOf(FloatTypes())),

@@ -343,4 +343,33 @@ Status StringJoinShape(InferenceContext& c) {
   return OkStatus();
 }
 
+Status SameRankShape(InferenceContext& c) {
+  if (!c.input(0).has_rank()) return UnknownShape(c);
+  c.set_output(0, UnknownDims(c.input(0).rank()));
+  return OkStatus();
+}
+
+Status DiagShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape diagonal, c.WithRankAtLeast(0, 1));
+  c.set_output(0, ConcatShapes(diagonal, diagonal));
+  return OkStatus();
+}
+
+Status DiagPartShape(InferenceContext& c) {
+  const PartialShape& input = c.input(0);
+  if (!input.has_rank()) return UnknownShape(c);
+  if (input.rank() == 0 || input.rank() % 2 != 0) {
+    return errors::InvalidArgument("Input must have even and non-zero rank, input rank is ",
+                                   input.rank());
+  }
+  const int half = input.rank() / 2;
+  PartialShape out = UnknownDims(half);
+  for (int i = 0; i < half; ++i) {
+    MR_ASSIGN_OR_RETURN(const int64_t size, MergeDim(input.dim(i), input.dim(i + half)));
+    out.SetDim(i, size);
+  }
+  c.set_output(0, std::move(out));
+  return OkStatus();
+}
+
 }  // namespace millrace

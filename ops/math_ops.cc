@@ -75,6 +75,8 @@ constexpr OpSpec kOps[] = {
      BroadcastShape},
     {"DivNoNan", "x: T, y: T", "z: T", "T: {half, float, bfloat16, double, complex64, complex128}",
      BroadcastShape},
+    {"Einsum", "inputs: N * T", "output: T", "equation: string; N: int >= 1; T: type",
+     UnknownShape},
     {"Equal", "x: T, y: T", "z: bool", "T: type; incompatible_shape_error: bool = true",
      EqualityShape, kCommutative},
     {"Erf", "x: T", "y: T", "T: {bfloat16, half, float, double}", UnchangedShape},
@@ -92,6 +94,28 @@ constexpr OpSpec kOps[] = {
      BroadcastShape},
     {"Greater", "x: T, y: T", "z: bool", "T: reals", BroadcastShape},
     {"GreaterEqual", "x: T, y: T", "z: bool", "T: reals", BroadcastShape},
+    {"SparseSegmentMean", "data: T, indices: Tidx, segment_ids: Tsegmentids", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32; sparse_gradient: bool = false",
+     SparseSegmentShape},
+    {"SparseSegmentMeanGrad",
+     "grad: T, indices: Tidx, segment_ids: Tsegmentids, output_dim0: int32", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradShape},
+    {"SparseSegmentSqrtN", "data: T, indices: Tidx, segment_ids: Tsegmentids", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32; sparse_gradient: bool = false",
+     SparseSegmentShape},
+    {"SparseSegmentSqrtNGrad",
+     "grad: T, indices: Tidx, segment_ids: Tsegmentids, output_dim0: int32", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradShape},
+    {"SparseSegmentSum", "data: T, indices: Tidx, segment_ids: Tsegmentids", "output: T",
+     "T: reals; Tidx: {int32, int64} = int32; Tsegmentids: {int32, int64} = int32; "
+     "sparse_gradient: bool = false",
+     SparseSegmentShape},
     {"_HostCast", "x: SrcT", "y: DstT", "SrcT: type; DstT: type; Truncate: bool = false",
      UnchangedShape},
     {"Imag", "input: T", "output: Tout",

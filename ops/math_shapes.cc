@@ -214,6 +214,27 @@ Status SegmentShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// As SegmentShape, of rows that indices choose.
+Status SparseSegmentShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape data, c.WithRankAtLeast(0, 1));
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(1, 1));
+  MR_ASSIGN_OR_RETURN(const PartialShape ids, c.WithRank(2, 1));
+  MR_RETURN_IF_ERROR(MergeDim(indices.dim(0), ids.dim(0)).status());
+  if (!data.has_rank()) return UnknownShape(c);
+  c.set_output(0, ConcatShapes(PartialShape({-1}), SubShape(data, 1)));
+  return OkStatus();
+}
+
+Status SparseSegmentGradShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape gradient, c.WithRankAtLeast(0, 1));
+  MR_RETURN_IF_ERROR(c.WithRank(3, 0).status());
+  if (!gradient.has_rank()) return UnknownShape(c);
+  int64_t rows;
+  const bool known = c.ConstantInt(3, &rows) && rows >= 0;
+  c.set_output(0, ConcatShapes(PartialShape({known ? rows : -1}), SubShape(gradient, 1)));
+  return OkStatus();
+}
+
 // Philox: a key of one word and a counter of two.
 Status KeyCounterShape(InferenceContext& c) {
   c.set_output(0, PartialShape({1}));

@@ -35,8 +35,46 @@ constexpr OpSpec kOps[] = {
      "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
      "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
      ShapeFromInput0},
+    {"DepthwiseConv2dNative", "input: T, filter: T", "output: T",
+     "T: floats; strides: list(int); padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: "
+     "list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     DepthwiseConv2DShape},
+    {"DepthwiseConv2dNativeBackpropFilter", "input: T, filter_sizes: int32, out_backprop: T",
+     "output: T",
+     "T: floats; strides: list(int); padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: "
+     "list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     ShapeFromInput1},
+    {"DepthwiseConv2dNativeBackpropInput", "input_sizes: int32, filter: T, out_backprop: T",
+     "output: T",
+     "T: floats; strides: list(int); padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: "
+     "list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     ShapeFromInput0},
     {"Elu", "features: T", "activations: T", "T: floats", UnchangedShape},
     {"EluGrad", "gradients: T, outputs: T", "backprops: T", "T: floats", MergedInputs},
+    {"FusedBatchNorm", "x: T, scale: T, offset: T, mean: T, variance: T",
+     "y: T, batch_mean: T, batch_variance: T, reserve_space_1: T, reserve_space_2: T",
+     "T: {float}; epsilon: float = 9.99999975e-05; exponential_avg_factor: float = 1; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; is_training: bool = true",
+     FusedBatchNormShape},
+    {"FusedBatchNormGrad", "y_backprop: T, x: T, scale: T, reserve_space_1: T, reserve_space_2: T",
+     "x_backprop: T, scale_backprop: T, offset_backprop: T, reserve_space_3: T, reserve_space_4: T",
+     "T: {float}; epsilon: float = 9.99999975e-05; data_format: {'NHWC', 'NCHW'} = 'NHWC'; "
+     "is_training: bool = true",
+     FusedBatchNormGradShape},
+    {"FusedBatchNormGradV3",
+     "y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U, reserve_space_3: "
+     "U",
+     "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_4: U, reserve_space_5: U",
+     "T: {half, bfloat16, float}; U: {float}; epsilon: float = 9.99999975e-05; data_format: "
+     "{'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'; is_training: bool = true",
+     FusedBatchNormGradShape},
+    {"FusedBatchNormV3", "x: T, scale: U, offset: U, mean: U, variance: U",
+     "y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U, "
+     "reserve_space_3: U",
+     "T: {half, bfloat16, float}; U: {bfloat16, float}; epsilon: float = 9.99999975e-05; "
+     "exponential_avg_factor: float = 1; data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'; "
+     "is_training: bool = true",
+     FusedBatchNormShape},
     {"InTopK", "predictions: float, targets: T", "precision: bool",
      "k: int; T: {int32, int64} = int32", InTopKShape},
     {"L2Loss", "t: T", "output: T", "T: floats", ScalarShape},
@@ -54,6 +92,10 @@ constexpr OpSpec kOps[] = {
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
      "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float",
      UnchangedShape},
+    {"MaxPoolWithArgmax", "input: T", "output: T, argmax: Targmax",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; Targmax: {int32, int64} = int64; padding: "
+     "{'SAME', 'VALID'}; include_batch_in_index: bool = false; T: reals",
+     PoolShape},
     {"Relu", "features: T", "activations: T",
      "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
      "qint8}",
@@ -61,6 +103,14 @@ constexpr OpSpec kOps[] = {
     {"Relu6", "features: T", "activations: T", "T: reals", UnchangedShape},
     {"Relu6Grad", "gradients: T, features: T", "backprops: T", "T: reals", MergedInputs},
     {"ReluGrad", "gradients: T, features: T", "backprops: T", "T: reals", MergedInputs},
+    {"ResizeBilinear", "images: T, size: int32", "resized_images: float",
+     "T: {int8, uint8, int16, uint16, int32, int64, bfloat16, half, float, double, bfloat16}; "
+     "align_corners: bool = false; half_pixel_centers: bool = false",
+     ResizeShape},
+    {"ResizeNearestNeighbor", "images: T, size: int32", "resized_images: T",
+     "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}; align_corners: "
+     "bool = false; half_pixel_centers: bool = false",
+     ResizeShape},
     {"Selu", "features: T", "activations: T", "T: floats", UnchangedShape},
     {"SeluGrad", "gradients: T, outputs: T", "backprops: T", "T: floats", MergedInputs},
     {"Softmax", "logits: T", "softmax: T", "T: floats", SoftmaxShape},

@@ -148,7 +148,71 @@ Status PoolShape(InferenceContext& c) {
   PartialShape out = input;
   MR_RETURN_IF_ERROR(
       PlaceWindows(c, input, layout, window[layout.rows], window[layout.columns], &out));
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, out);
+  return OkStatus();
+}
+
+Status DepthwiseConv2DShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape input, c.WithRank(0, 4));
+  MR_ASSIGN_OR_RETURN(const PartialShape filter, c.WithRank(1, 4));
+  MR_ASSIGN_OR_RETURN(const Layout layout, LayoutOf(c));
+  MR_ASSIGN_OR_RETURN(const auto dilations, c.attr<std::vector<int64_t>>("dilations"));
+  if (dilations.size() != 4) {
+    return errors::InvalidArgument("dilations must have 4 elements, but has ", dilations.size());
+  }
+  MR_ASSIGN_OR_RETURN(const int64_t depth, MergeDim(input.dim(layout.channels), filter.dim(2)));
+  const auto dilated = [&](int axis, int64_t size) {
+    return size < 0 ? size : (size - 1) * dilations[axis] + 1;
+  };
+  PartialShape out = UnknownDims(4);
+  out.SetDim(layout.batch, input.dim(layout.batch));
+  if (depth >= 0 && filter.dim(3) >= 0) out.SetDim(layout.channels, depth * filter.dim(3));
+  MR_RETURN_IF_ERROR(PlaceWindows(c, input, layout, dilated(layout.rows, filter.dim(0)),
+                                  dilated(layout.columns, filter.dim(1)), &out));
   c.set_output(0, std::move(out));
+  return OkStatus();
+}
+
+namespace {
+
+// The channels of `shape`, a batch of images or volumes.
+int64_t ChannelsOf(const InferenceContext& c, const PartialShape& shape) {
+  if (!shape.has_rank()) return -1;
+  const std::string format = c.attrs().GetOr<std::string>("data_format", "NHWC");
+  return shape.dim(format.size() > 1 && format[1] == 'C' ? 1 : shape.rank() - 1);
+}
+
+}  // namespace
+
+Status FusedBatchNormShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape x, c.WithRankAtLeast(0, 4));
+  int64_t channels = ChannelsOf(c, x);
+  for (int i = 1; i <= 2; ++i) {
+    MR_ASSIGN_OR_RETURN(const PartialShape vector, c.WithRank(i, 1));
+    MR_ASSIGN_OR_RETURN(channels, MergeDim(channels, vector.dim(0)));
+  }
+  c.set_output(0, x);
+  for (int i = 1; i < 5; ++i) c.set_output(i, PartialShape({channels}));
+  return OkStatus();
+}
+
+Status FusedBatchNormGradShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape x, c.WithRankAtLeast(1, 4));
+  MR_ASSIGN_OR_RETURN(const PartialShape scale, c.WithRank(2, 1));
+  MR_ASSIGN_OR_RETURN(const int64_t channels, MergeDim(ChannelsOf(c, x), scale.dim(0)));
+  c.set_output(0, x);
+  for (int i = 1; i < 3; ++i) c.set_output(i, PartialShape({channels}));
+  for (int i = 3; i < 5; ++i) c.set_output(i, PartialShape({0}));
+  return OkStatus();
+}
+
+Status ResizeShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  Dims size;
+  const bool known = ConstantInts(c, 1, &size) && size.size() == 2;
+  for (int i = 0; i < 2; ++i) images.SetDim(1 + i, known ? size[i] : -1);
+  c.set_output(0, std::move(images));
   return OkStatus();
 }
 

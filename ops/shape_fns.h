@@ -43,7 +43,9 @@ Status SelectV2Shape(InferenceContext& c);
 Status RangeShape(InferenceContext& c);
 Status LinSpaceShape(InferenceContext& c);
 Status UnsortedSegmentShape(InferenceContext& c);
-Status SegmentShape(InferenceContext& c);     // over sorted ids
+Status SegmentShape(InferenceContext& c);  // over sorted ids
+Status SparseSegmentShape(InferenceContext& c);
+Status SparseSegmentGradShape(InferenceContext& c);
 Status KeyCounterShape(InferenceContext& c);  // of a counter-based generator
 
 // -- Neural networks --
@@ -53,7 +55,11 @@ Status SoftmaxShape(InferenceContext& c);
 Status SoftmaxCrossEntropyShape(InferenceContext& c);
 Status SparseSoftmaxCrossEntropyShape(InferenceContext& c);
 Status Conv2DShape(InferenceContext& c);
-Status PoolShape(InferenceContext& c);
+Status DepthwiseConv2DShape(InferenceContext& c);
+Status PoolShape(InferenceContext& c);  // every output
+Status FusedBatchNormShape(InferenceContext& c);
+Status FusedBatchNormGradShape(InferenceContext& c);
+Status ResizeShape(InferenceContext& c);
 Status InTopKShape(InferenceContext& c);
 Status TopKShape(InferenceContext& c);
 
@@ -84,6 +90,9 @@ Status UniqueShape(InferenceContext& c);
 Status WhereShape(InferenceContext& c);
 Status EnsureShapeShape(InferenceContext& c);
 Status ScatterNdShape(InferenceContext& c);
+Status SameRankShape(InferenceContext& c);  // output 0 has input 0's rank
+Status DiagShape(InferenceContext& c);
+Status DiagPartShape(InferenceContext& c);
 
 // -- Variables, control flow, data flow --
 Status AssignShape(InferenceContext& c);
