@@ -144,9 +144,11 @@ Status RunBatch(KernelContext& ctx, const Batch& batch, const Tensor& a, const T
 
 Status RunTyped(KernelContext& ctx, const Batch& batch, const Tensor& a, const Tensor& b,
                 Tensor* c) {
-  Status status = errors::Unimplemented("no matrix product of ", DataTypeName(a.dtype()));
-  DispatchType(NumberTypes(), a.dtype(),
-               [&]<typename T>() { status = RunBatch<T>(ctx, batch, a, b, c); });
+  Status status;
+  const bool known = DispatchType(NumberTypes(), a.dtype(),
+                                  [&]<typename T>() { status = RunBatch<T>(ctx, batch, a, b, c); });
+  // Made only when needed: a status with a text takes memory.
+  if (!known) return errors::Unimplemented("no matrix product of ", DataTypeName(a.dtype()));
   return status;
 }
 
