@@ -27,7 +27,7 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
   app.add_option("--train_steps", f.train_steps, "Global steps to train")->capture_default_str();
   app.add_option("--batch_size", f.batch_size, "Examples per worker step")->capture_default_str();
   app.add_option("--learning_rate", f.learning_rate,
-                 "Learning rate (default: 0.01, and 0.0005 for the cnn)");
+                 "Learning rate (default: 0.01, and 0.0003 for the cnn)");
   app.add_flag("--sync_replicas,!--nosync_replicas", f.sync_replicas,
                "Aggregate the workers' gradients into one update per step");
   app.add_flag("--existing_servers", f.existing_servers,
@@ -89,7 +89,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     app.parse(argc, argv);
     // Several asynchronous workers at 0.01 throw a deep network's weights about.
     if (parsed.flags.model == "cnn" && app.count("--learning_rate") == 0) {
-      parsed.flags.learning_rate = 0.0005;
+      parsed.flags.learning_rate = 0.0003;
     }
   } catch (const CLI::Success& e) {
     parsed.exit_code = app.exit(e);
