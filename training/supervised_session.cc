@@ -11,15 +11,20 @@
 #include "base/notification.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "training/ready_signal.h"
 
 namespace millrace {
 namespace {
 
-// Short enough that nobody notices the wait, long enough to cost nothing.
-constexpr std::chrono::milliseconds kPollInterval{20};
+// Before trying again what failed at once.
+constexpr std::chrono::milliseconds kPause{20};
+// A worker looks itself this often: the chief may be of a kind that gives no signal.
+constexpr std::chrono::milliseconds kLongestWait{1'000};
+// For an announcement that has been made already, if it ever will be.
+constexpr std::chrono::milliseconds kShortestWait{100};
 // How long the first attempt to make a session lasts before this task is told for whom it
 // waits; each further one lasts twice as long.
-constexpr std::chrono::milliseconds kFirstAttempt{3'000};
+constexpr std::chrono::milliseconds kFirstAttempt{5'000};
 
 bool SessionIsLost(const Status& status) {
   return errors::IsAborted(status) || errors::IsUnavailable(status);
@@ -32,6 +37,7 @@ struct SupervisedSession::Impl {
 
   Graph& graph;
   const SupervisedSessionOptions options;
+  ReadySignal signal;  // constant after Create
   std::optional<Session> session;
   std::vector<std::thread> queue_threads;
   int recoveries = 0;
@@ -56,7 +62,7 @@ struct SupervisedSession::Impl {
       // A peer that is just coming up refuses or forgets; what is wrong with the graph stays.
       if (!(no_answer || SessionIsLost(status)) || SteadyClock::now() >= deadline) return status;
       Tell(StrCat("waiting for the cluster: ", Message(status)));
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kPause);
     }
   }
 
@@ -70,6 +76,7 @@ struct SupervisedSession::Impl {
                    std::max(session_options.start_timeout, std::chrono::milliseconds(1)));
     MR_ASSIGN_OR_RETURN(session, Session::Create(graph, session_options));
     MR_RETURN_IF_ERROR(options.is_chief ? Initialize() : WaitForChief(deadline));
+    if (options.is_chief) MR_RETURN_IF_ERROR(Announce());
     if (options.local_init_op.valid()) MR_RETURN_IF_ERROR(RunTarget(options.local_init_op));
     if (options.is_chief && options.init_tokens_op.valid()) {
       MR_RETURN_IF_ERROR(RunTarget(options.init_tokens_op));
@@ -99,17 +106,44 @@ struct SupervisedSession::Impl {
                                       StrJoin(missing, ", "));
   }
 
+  // Ends the waits of the others.
+  Status Announce() {
+    for (const Operation& op : signal.announce) {
+      const Status status = RunTarget(op);
+      if (!status.ok() && !errors::IsCancelled(status)) return status;  // Cancelled: it was before
+    }
+    return OkStatus();
+  }
+
+  // Until the chief has announced that it is ready, or for at most `limit`. True if it has.
+  StatusOr<bool> AwaitChief(Deadline deadline, std::chrono::milliseconds limit) {
+    for (const Operation& op : signal.await) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
+      const RunOptions run{.timeout = std::clamp(left, std::chrono::milliseconds(1), limit)};
+      const Status status = session->Run({}, {}, std::span(&op, 1), run).status();
+      if (errors::IsDeadlineExceeded(status)) return false;
+      if (!status.ok() && !errors::IsOutOfRange(status)) return status;
+    }
+    return !signal.await.empty();
+  }
+
   Status WaitForChief(Deadline deadline) {
-    while (true) {
+    for (bool announced = false;;) {
       MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing, NotReady());
-      if (missing.empty()) return OkStatus();
+      if (missing.empty()) {
+        // What a session runs, and dumps, shall not depend on who came first.
+        return AwaitChief(deadline, kShortestWait).status();
+      }
       const std::string reason = StrCat("waiting for the chief to initialise ", missing.size(),
                                         " variable(s): ", StrJoin(missing, ", "));
       if (SteadyClock::now() >= deadline) {
         return errors::DeadlineExceeded("gave up ", reason);
       }
       Tell(reason);
-      std::this_thread::sleep_for(kPollInterval);
+      // An announcement from before the variables were lost says nothing.
+      if (announced || signal.await.empty()) std::this_thread::sleep_for(kPause);
+      MR_ASSIGN_OR_RETURN(announced, AwaitChief(deadline, kLongestWait));
     }
   }
 
@@ -179,6 +213,9 @@ StatusOr<std::unique_ptr<SupervisedSession>> SupervisedSession::Create(
     Graph& graph, const SupervisedSessionOptions& options) {
   MR_RETURN_IF_ERROR(graph.status());
   auto impl = std::make_unique<Impl>(graph, options);
+  if (options.not_ready.valid()) {
+    MR_ASSIGN_OR_RETURN(impl->signal, MakeReadySignal(graph));
+  }
   MR_RETURN_IF_ERROR(impl->Start(DeadlineAfter(options.ready_timeout)));
   return std::unique_ptr<SupervisedSession>(new SupervisedSession(std::move(impl)));
 }

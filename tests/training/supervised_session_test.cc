@@ -133,6 +133,45 @@ TEST(SupervisedSession, OfAnotherWorkerWaitsForTheChiefAndIsToldForWhat) {
                              HasSubstr("v @ /job:ps/task:1"))));
 }
 
+// Waiting costs the cluster nothing: the chief's signal ends it.
+TEST(SupervisedSession, OfAnotherWorkerDoesNotAskAgainAndAgain) {
+  InProcessCluster cluster(2, 2);
+  Program chief(cluster, 0), other(cluster, 1);
+  const Scope root = other.graph.root().WithDevice("/job:worker/task:1");
+  const Output asked = ops::FIFOQueueV2(root, {kBool});
+  const Operation count = ops::QueueEnqueueV2(root, asked, {Input(true)});
+  const Output times = ops::QueueSizeV2(root, asked);
+  other.options.not_ready = ops::Identity(root.WithControlDependencies({count}), other.not_ready);
+  std::thread waiter([&] {
+    const auto session = other.Open();
+    ASSERT_TRUE(session.ok()) << session.status();
+    const auto value = (*session)->Run({}, std::span(&times, 1));
+    ASSERT_TRUE(value.ok()) << value.status();
+    EXPECT_GE((*value)[0].scalar<int32_t>(), 2);
+    EXPECT_LE((*value)[0].scalar<int32_t>(), 20);  // every 20 ms would be about 75
+  });
+  EXPECT_TRUE(other.reasons.WaitFor("2 variable(s)"));
+  std::this_thread::sleep_for(milliseconds(1500));  // what is counted may only grow by waiting
+  const auto session = chief.Open();
+  waiter.join();
+  ASSERT_TRUE(session.ok()) << session.status();
+}
+
+// A chief of another kind (a stock TensorFlow client, say) gives no signal.
+TEST(SupervisedSession, OfAnotherWorkerComesUpWithVariablesThatNobodyAnnounced) {
+  InProcessCluster cluster(2, 2);
+  Program silent(cluster, 0), other(cluster, 1);
+  std::thread waiter([&] {
+    const auto session = other.Open();
+    EXPECT_TRUE(session.ok()) << session.status();
+  });
+  EXPECT_TRUE(other.reasons.WaitFor("2 variable(s)"));
+  auto session = Session::Create(silent.graph, {.target = cluster.Target("worker", 0)});
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(session->RunTargets({silent.init}).ok());
+  waiter.join();
+}
+
 TEST(SupervisedSession, WithoutAChiefEndsAtItsDeadlineNamingWhatIsMissing) {
   InProcessCluster cluster(2, 2);
   Program other(cluster, 1);
