@@ -187,7 +187,11 @@ class Worker {
     const double begin = WallSeconds();
     std::printf("Training begins @ %f\n", begin);
     std::fflush(stdout);
-    const Output fetches[] = {program_.model.cross_entropy, program_.global_step.read};
+    // A synchronous step ends with a token of the global step. The counter itself is read while
+    // the step runs: a worker that saw an older value than the others would wait for a further
+    // step when they have left.
+    const Output step = flags_.sync_replicas ? program_.train.output(0) : program_.global_step.read;
+    const Output fetches[] = {program_.model.cross_entropy, step};
     int64_t global_step = 0;
     while (global_step < flags_.train_steps && StopSignal() == 0) {
       BatchSource::Batch batch = batches.Next();
