@@ -1,4 +1,5 @@
 // The public Session: the client side of whatever master its target names.
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
@@ -44,6 +45,28 @@ Status CheckHandle(const Operation& op, const GraphState* graph, const char* wha
   if (!op.valid()) return errors::InvalidArgument("a ", what, " is not valid");
   if (op.graph() != graph) {
     return errors::InvalidArgument("the ", what, " '", op.name(), "' belongs to another graph");
+  }
+  return OkStatus();
+}
+
+// What a feed must be.
+struct FeedSpec {
+  explicit FeedSpec(const Output& output)
+      : name(output.name()), dtype(BaseType(output.dtype())), shape(output.shape()) {}
+  std::string name;
+  DataType dtype;
+  PartialShape shape;
+};
+
+Status CheckFeed(const FeedSpec& spec, const Tensor& value) {
+  if (value.dtype() != spec.dtype) {
+    return errors::InvalidArgument("the feed of ", spec.name, " is ", DataTypeName(value.dtype()),
+                                   ", expected ", DataTypeName(spec.dtype));
+  }
+  if (!spec.shape.IsCompatibleWith(value.shape())) {
+    return errors::InvalidArgument("the feed of ", spec.name, " has shape ",
+                                   value.shape().DebugString(), ", expected ",
+                                   spec.shape.DebugString());
   }
   return OkStatus();
 }
@@ -106,17 +129,9 @@ StatusOr<std::vector<Tensor>> Session::Run(std::span<const Feed> feeds,
   ClientSession::RunRequest request;
   for (const auto& [output, value] : feeds) {
     MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "feed"));
-    if (value.dtype() != BaseType(output.dtype())) {
-      return errors::InvalidArgument("the feed of ", output.name(), " is ",
-                                     DataTypeName(value.dtype()), ", expected ",
-                                     DataTypeName(BaseType(output.dtype())));
-    }
-    if (!output.shape().IsCompatibleWith(value.shape())) {
-      return errors::InvalidArgument("the feed of ", output.name(), " has shape ",
-                                     value.shape().DebugString(), ", expected ",
-                                     output.shape().DebugString());
-    }
-    request.feeds.emplace_back(output.name(), value);
+    FeedSpec spec(output);
+    MR_RETURN_IF_ERROR(CheckFeed(spec, value));
+    request.feeds.emplace_back(std::move(spec.name), value);
   }
   for (const Output& output : fetches) {
     MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "fetch"));
@@ -148,6 +163,7 @@ Status Session::Close() { return impl_->session->Close(); }
 struct Callable::Impl {
   ClientSession* session = nullptr;
   int64_t handle = -1;
+  std::vector<FeedSpec> feeds;
   ~Impl() { session->ReleaseCallable(handle).IgnoreError(); }
 };
 
@@ -180,12 +196,17 @@ StatusOr<Callable> Session::MakeCallable(std::span<const Output> feeds,
   callable.impl_ = std::make_unique<Callable::Impl>();
   callable.impl_->session = impl_->session.get();
   callable.impl_->handle = handle;
+  for (const Output& output : feeds) callable.impl_->feeds.emplace_back(output);
   return callable;
 }
 
 StatusOr<std::vector<Tensor>> Callable::Run(std::span<const Tensor> feeds,
                                             const RunOptions& options) const {
   if (!impl_) return errors::FailedPrecondition("this callable was moved from or never made");
+  // The master checks their number.
+  for (std::size_t i = 0; i < std::min(feeds.size(), impl_->feeds.size()); ++i) {
+    MR_RETURN_IF_ERROR(CheckFeed(impl_->feeds[i], feeds[i]));
+  }
   return impl_->session->RunCallable(impl_->handle, {feeds.begin(), feeds.end()}, nullptr,
                                      options.timeout);
 }
