@@ -25,10 +25,22 @@ DeadlineTimer::Token DeadlineTimer::Schedule(Deadline deadline, std::function<vo
   MutexLock lock(&mu_);
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   const Token token = next_token_++;
-  const auto at = entries_.emplace(std::make_pair(deadline, token), std::move(callback)).first;
-  deadlines_.emplace(token, deadline);
-  // The thread already sleeps no longer than the earlier ones allow.
-  if (at == entries_.begin()) wake_.SignalAll();
+  if (spare_.empty()) {
+    entries_.emplace(std::make_pair(deadline, token), std::move(callback));
+    deadlines_.emplace(token, deadline);
+  } else {
+    Nodes nodes = std::move(spare_.back());
+    spare_.pop_back();
+    nodes.entry.key() = {deadline, token};
+    nodes.entry.mapped() = std::move(callback);
+    entries_.insert(std::move(nodes.entry));
+    nodes.deadline.key() = token;
+    nodes.deadline.mapped() = deadline;
+    deadlines_.insert(std::move(nodes.deadline));
+  }
+  // Waking the thread would cost more than the step whose time it keeps: it looks by itself when
+  // the deadline that it slept for has passed, be that cancelled or not.
+  if (deadline < sleeps_until_) wake_.SignalAll();
   return token;
 }
 
@@ -40,24 +52,24 @@ bool DeadlineTimer::Cancel(Token token) {
   if (it == deadlines_.end()) return false;
   const auto entry = entries_.find({it->second, token});
   dropped = std::move(entry->second);
-  entries_.erase(entry);
-  deadlines_.erase(it);
+  Nodes nodes{entries_.extract(entry), deadlines_.extract(it)};
+  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(nodes));
   return true;
 }
 
 void DeadlineTimer::Run() {
   mu_.Lock();
   while (!stop_) {
-    if (entries_.empty()) {
+    sleeps_until_ = entries_.empty() ? kNoDeadline : entries_.begin()->first.first;
+    if (sleeps_until_ == kNoDeadline) {
       wake_.Wait(&mu_);
       continue;
     }
-    const auto first = entries_.begin();
-    const Deadline deadline = first->first.first;
-    if (SteadyClock::now() < deadline) {
-      wake_.WaitUntil(&mu_, deadline);
+    if (SteadyClock::now() < sleeps_until_) {
+      wake_.WaitUntil(&mu_, sleeps_until_);
       continue;
     }
+    const auto first = entries_.begin();
     std::function<void()> callback = std::move(first->second);
     deadlines_.erase(first->first.second);
     entries_.erase(first);

@@ -2,11 +2,13 @@
 #ifndef SESSION_DEADLINE_TIMER_H_
 #define SESSION_DEADLINE_TIMER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/notification.h"
@@ -36,12 +38,23 @@ class DeadlineTimer {
   static DeadlineTimer& Global();
 
  private:
+  using Entries = std::map<std::pair<Deadline, Token>, std::function<void()>>;
+  using Deadlines = std::map<Token, Deadline>;
+  // Of a cancelled deadline, kept so that the next one takes no memory.
+  struct Nodes {
+    Entries::node_type entry;
+    Deadlines::node_type deadline;
+  };
+  static constexpr std::size_t kMaxSpare = 64;
+
   void Run();
 
   Mutex mu_;
   CondVar wake_;
-  std::map<std::pair<Deadline, Token>, std::function<void()>> entries_ ABSL_GUARDED_BY(mu_);
-  std::map<Token, Deadline> deadlines_ ABSL_GUARDED_BY(mu_);
+  Entries entries_ ABSL_GUARDED_BY(mu_);
+  Deadlines deadlines_ ABSL_GUARDED_BY(mu_);
+  std::vector<Nodes> spare_ ABSL_GUARDED_BY(mu_);
+  Deadline sleeps_until_ ABSL_GUARDED_BY(mu_) = kNoDeadline;
   Token next_token_ ABSL_GUARDED_BY(mu_) = 1;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mu_);

@@ -36,6 +36,25 @@ TEST(DeadlineTimer, CallsBackInTheOrderOfDeadlinesNotOfRequests) {
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
+TEST(DeadlineTimer, AnEarlierDeadlineIsMetWhileALaterOneIsSleptFor) {
+  DeadlineTimer timer;
+  timer.Schedule(DeadlineAfter(std::chrono::hours(1)), [] {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // lets the thread fall asleep
+  Notification early;
+  timer.Schedule(DeadlineAfter(std::chrono::milliseconds(1)), [&] { early.Notify(); });
+  EXPECT_TRUE(early.WaitUntil(DeadlineAfter(std::chrono::seconds(20))));
+}
+
+TEST(DeadlineTimer, ADeadlineAfterACancelledEarlierOneIsMet) {
+  DeadlineTimer timer;
+  const auto token = timer.Schedule(DeadlineAfter(std::chrono::milliseconds(30)), [] {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(timer.Cancel(token));
+  Notification later;
+  timer.Schedule(DeadlineAfter(std::chrono::milliseconds(60)), [&] { later.Notify(); });
+  EXPECT_TRUE(later.WaitUntil(DeadlineAfter(std::chrono::seconds(20))));
+}
+
 TEST(DeadlineTimer, ACancelledCallbackNeverRuns) {
   DeadlineTimer timer;
   std::atomic<bool> ran{false};

@@ -67,8 +67,8 @@ struct Bench {
       ratio.push_back(a.back() / b.back());
     }
     const auto [low, high] = std::minmax_element(ratio.begin(), ratio.end());
-    std::printf("%-44s %10.2f %-8s limit %10.2f  ratio %7.2f [%.2f, %.2f]   (%s)\n", what, Median(a),
-                unit, Median(b), Median(ratio), *low, *high, limit);
+    std::printf("%-44s %10.2f %-8s limit %10.2f  ratio %7.2f [%.2f, %.2f]   (%s)\n", what,
+                Median(a), unit, Median(b), Median(ratio), *low, *high, limit);
     std::fflush(stdout);
   }
 };
@@ -134,7 +134,8 @@ int Listen(int* port) {
 
 bool Transfer(int fd, char* bytes, std::size_t size, bool in) {
   for (std::size_t done = 0; done < size;) {
-    const ssize_t n = in ? read(fd, bytes + done, size - done) : write(fd, bytes + done, size - done);
+    const ssize_t n =
+        in ? read(fd, bytes + done, size - done) : write(fd, bytes + done, size - done);
     if (n <= 0) return false;
     done += static_cast<std::size_t>(n);
   }
@@ -266,8 +267,8 @@ void Remote(const Bench& bench, const std::string& cluster, int raw_port) {
     const int64_t floats = bytes / 4;
     const Variable v = MakeVariable(ps, StrCat("v", bytes).c_str(), Zeros(ps, {floats}));
     init.push_back(v.initializer);
-    moves.push_back(ops::NoOp(
-        worker.WithControlDependencies({ops::Identity(worker, v.read).op()})));
+    moves.push_back(
+        ops::NoOp(worker.WithControlDependencies({ops::Identity(worker, v.read).op()})));
   }
 
   // A client elsewhere: its session is at the ps, to which it speaks gRPC.
@@ -298,9 +299,8 @@ void Remote(const Bench& bench, const std::string& cluster, int raw_port) {
     const Callable move = *session->MakeCallable({}, {}, std::span(&moves[i], 1));
     const int count = sizes[i] > (1 << 20) ? 10 : sizes[i] > (1 << 16) ? 100 : 500;
     bench.Compare(
-        StrCat("step that moves ", sizes[i], " bytes ps to worker").c_str(),
-        "those bytes over TCP", "us", 1,
-        [&] { return MicrosPer(count, [&] { MR_CHECK(move.Run({}).ok()); }); },
+        StrCat("step that moves ", sizes[i], " bytes ps to worker").c_str(), "those bytes over TCP",
+        "us", 1, [&] { return MicrosPer(count, [&] { MR_CHECK(move.Run({}).ok()); }); },
         raw_trip(sizes[i], count));
   }
 }
@@ -318,8 +318,7 @@ int Main(int argc, char** argv) {
   int raw_port = 0, ps_port = 0, worker_port = 0;
   const int listener = Listen(&raw_port);
   for (int* port : {&ps_port, &worker_port}) close(Listen(port));
-  const std::string cluster =
-      StrCat("ps|127.0.0.1:", ps_port, ",worker|127.0.0.1:", worker_port);
+  const std::string cluster = StrCat("ps|127.0.0.1:", ps_port, ",worker|127.0.0.1:", worker_port);
   const std::string listener_text = StrCat(dup(listener));  // survives exec
   const pid_t other = fork();
   if (other == 0) {
