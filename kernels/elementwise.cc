@@ -22,12 +22,38 @@ Status UnaryKernel::Compute(KernelContext& ctx) {
   return OkStatus();
 }
 
+namespace {
+
+// Equal shapes, the usual case, need no plan.
+Status ComputeAligned(KernelContext& ctx, DataType in_type, BinaryLoopFn loop, double cost,
+                      const Status& refusal) {
+  const void* a = ctx.input(0).raw_data();
+  const void* b = ctx.input(1).raw_data();
+  const int64_t n = ctx.input(0).num_elements();
+  MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0, 1}, 0, ctx.input(0).shape()));
+  void* dst = out->raw_data();
+  if (n == 1) return loop(a, 1, b, 1, dst, 1) ? OkStatus() : refusal;
+  const DataType out_type = out->dtype();
+  std::atomic<bool> valid{true};
+  ctx.ParallelFor(n, cost, [&](int64_t begin, int64_t end) {
+    const bool ok = loop(ElementAt(a, in_type, begin), 1, ElementAt(b, in_type, begin), 1,
+                         ElementAt(dst, out_type, begin), end - begin);
+    if (!ok) valid.store(false, std::memory_order_relaxed);
+  });
+  return valid.load(std::memory_order_relaxed) ? OkStatus() : refusal;
+}
+
+}  // namespace
+
 Status BinaryKernel::Compute(KernelContext& ctx) {
   const DataType in_type = ctx.input(0).dtype();
   if (!broadcasts_ && !(ctx.input(0).shape() == ctx.input(1).shape())) {
     return errors::InvalidArgument(
         "Inputs must have the same shape: ", ctx.input(0).shape().DebugString(), " vs. ",
         ctx.input(1).shape().DebugString());
+  }
+  if (ctx.input(0).shape() == ctx.input(1).shape()) {
+    return ComputeAligned(ctx, in_type, loop_, cost_, refusal_);
   }
   MR_ASSIGN_OR_RETURN(const BroadcastPlan plan,
                       MakeBroadcastPlan(ctx.input(0).shape(), ctx.input(1).shape()));
