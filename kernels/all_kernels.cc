@@ -1,6 +1,7 @@
 #include "kernels/all_kernels.h"
 
 #include "kernels/control_flow.h"
+#include "kernels/elementwise_special.h"
 #include "kernels/send_recv.h"
 
 namespace millrace {
@@ -11,6 +12,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterElementwiseBinaryKernels(registry);
   RegisterElementwiseDivisionKernels(registry);
   RegisterElementwiseCompareKernels(registry);
+  RegisterElementwiseSpecialKernels(registry);
   RegisterCastKernels(registry);
   RegisterAddNKernels(registry);
   RegisterSelectKernels(registry);
