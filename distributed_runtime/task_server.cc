@@ -208,7 +208,10 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
   }
   impl->options = options;
   impl->task = MakeTaskName(server.job_name, server.task_index);
-  impl->address = impl->configured;
+  {
+    MutexLock lock(&impl->mu);
+    impl->address = impl->configured;
+  }
   for (int i = 0; i < server.num_cpu_devices; ++i) impl->incarnations.push_back(RandomId());
   return std::unique_ptr<TaskServer>(new TaskServer(std::move(impl)));
 }

@@ -239,9 +239,10 @@ void SessionDump::WriteDot(const std::string& path, const File& file,
     views.push_back(graph->get());
     graphs.push_back(*std::move(graph));
   }
-  const StringMap<int64_t>& sizes = sizes_;
-  Write(path, known, ToDot(views, [&sizes](const Node& node, int output) {
-          return SizeOf(sizes, node, output);
+  // The lambda runs under our lock, which the analysis cannot see.
+  const StringMap<int64_t>* const sizes = &sizes_;
+  Write(path, known, ToDot(views, [sizes](const Node& node, int output) {
+          return SizeOf(*sizes, node, output);
         }));
 }
 

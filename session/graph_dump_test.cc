@@ -79,7 +79,7 @@ TestGraph CutGraph() {
   return graph;
 }
 
-constexpr TestCluster::Options kTwoTasks{.num_tasks = 2, .num_cpus = 2};
+const TestCluster::Options kTwoTasks{.num_tasks = 2, .num_cpus = 2};
 
 TestCluster::Options Dumping(const std::string& folder) {
   TestCluster::Options options = kTwoTasks;
