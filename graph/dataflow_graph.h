@@ -4,11 +4,16 @@
 
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/interned_string.h"
 #include "base/string_map.h"
+#include "graph/edge_list.h"
 #include "millrace/dtype.h"
 #include "millrace/status.h"
 #include "ops/attr_map.h"
@@ -39,33 +44,38 @@ struct NodeNotes {
   pb::FullTypeDef full_type;
 };
 
-// Not synchronised; changed only through its graph.
+// Not synchronised; changed only through its graph. What many nodes have in common (their
+// attributes, types and devices) is shared by them, also with nodes of other graphs.
 class Node {
  public:
   int id() const { return id_; }
   const std::string& name() const { return name_; }
   const OpInfo& op() const { return *op_; }
   const std::string& type() const { return op_->def.name(); }
-  const AttrMap& attrs() const { return attrs_; }
-  AttrMap& mutable_attrs() { return attrs_; }
-  int num_inputs() const { return static_cast<int>(input_types_.size()); }
-  int num_outputs() const { return static_cast<int>(output_types_.size()); }
-  const std::vector<DataType>& input_types() const { return input_types_; }
-  const std::vector<DataType>& output_types() const { return output_types_; }
-  // Data edges in slot order first is NOT guaranteed; use Input(i) for a slot.
-  const std::vector<Edge*>& in_edges() const { return in_edges_; }
-  const std::vector<Edge*>& out_edges() const { return out_edges_; }
+  const AttrMap& attrs() const { return kind_->attrs; }
+  AttrMap& mutable_attrs();
+  int num_inputs() const { return static_cast<int>(kind_->inputs.size()); }
+  int num_outputs() const { return static_cast<int>(kind_->outputs.size()); }
+  const std::vector<DataType>& input_types() const { return kind_->inputs; }
+  const std::vector<DataType>& output_types() const { return kind_->outputs; }
+  // Data edges in order of slots, then control edges in order of creation.
+  std::span<Edge* const> in_edges() const { return in_edges_.view(); }
+  // In order of creation.
+  std::span<Edge* const> out_edges() const { return out_edges_.view(); }
   // The data edge into slot i, null if the slot is not connected.
-  const Edge* input_edge(int i) const { return input_slots_[i]; }
+  const Edge* input_edge(int i) const;
 
   // As the user asked ("" = anywhere), and as the placer decided ("" = not placed yet).
-  const std::string& requested_device() const { return requested_device_; }
-  void set_requested_device(std::string device) { requested_device_ = std::move(device); }
-  const std::string& assigned_device() const { return assigned_device_; }
-  void set_assigned_device(std::string device) { assigned_device_ = std::move(device); }
+  const std::string& requested_device() const { return requested_device_.str(); }
+  void set_requested_device(InternedString device) { requested_device_ = std::move(device); }
+  const std::string& assigned_device() const { return assigned_device_.str(); }
+  void set_assigned_device(InternedString device) { assigned_device_ = std::move(device); }
   // Where the node was made: "file.cc:12" of the C++ caller, "" if unknown.
-  const std::string& origin() const { return origin_; }
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  const std::string& origin() const { return origin_.str(); }
+  void set_origin(InternedString origin) { origin_ = std::move(origin); }
+  // How it came to ask for its device: scopes and functions of the program, "" if unknown.
+  const std::string& device_origin() const { return device_origin_.str(); }
+  void set_device_origin(InternedString origin) { device_origin_ = std::move(origin); }
 
   // Null for most nodes.
   const NodeNotes* notes() const { return notes_.get(); }
@@ -78,13 +88,17 @@ class Node {
 
  private:
   friend class DataflowGraph;
+  // Never changed while there is another owner.
+  struct Kind {
+    AttrMap attrs;
+    std::vector<DataType> inputs, outputs;
+  };
   int id_ = -1;
-  std::string name_;
   const OpInfo* op_ = nullptr;
-  AttrMap attrs_;
-  std::vector<DataType> input_types_, output_types_;
-  std::vector<Edge*> in_edges_, out_edges_, input_slots_;
-  std::string requested_device_, assigned_device_, origin_;
+  std::string name_;
+  std::shared_ptr<Kind> kind_;
+  EdgeList in_edges_, out_edges_;
+  InternedString requested_device_, assigned_device_, origin_, device_origin_;
   std::shared_ptr<const NodeNotes> notes_;
 };
 
@@ -103,10 +117,16 @@ class DataflowGraph {
 
   // A deep copy with the same node and edge ids.
   std::unique_ptr<DataflowGraph> Clone() const;
+  // A copy of these op nodes, which are in order of ids, with new ids in the same order, and of
+  // the edges between them. Source and sink are joined to nothing yet.
+  std::unique_ptr<DataflowGraph> CopyOf(std::span<Node* const> nodes) const;
 
   // Adds a node; defaults are filled, attributes validated and types expanded. InvalidArgument
   // on bad attributes, NotFound on an unknown op, AlreadyExists ("is not unique") on a name.
   StatusOr<Node*> AddNode(std::string_view name, std::string_view op, AttrMap attrs);
+  // Adds a node of the same op, attributes and types as `like`, which may be of another graph
+  // with the same ops and functions; nothing is checked again. AlreadyExists as above.
+  StatusOr<Node*> AddNodeLike(std::string_view name, const Node& like);
   // InvalidArgument if slots do not exist, are taken, or types do not fit (a reference may
   // feed a value, not the other way round).
   StatusOr<Edge*> AddEdge(Node* src, int src_output, Node* dst, int dst_input);
@@ -119,8 +139,9 @@ class DataflowGraph {
   // been there: ids are used again. What existed then must not have been removed since.
   void RollBack(int num_node_ids, int num_edge_ids);
   // Joins roots to _SOURCE and leaves to _SINK again after edits, and takes away such
-  // edges where they are no longer due.
-  void FixSourceAndSink();
+  // edges where they are no longer due. Looks only at nodes from `first_node` on and at their
+  // inputs, which is enough if all was in order and nodes were only added.
+  void FixSourceAndSink(int first_node = 2);
 
   Node* source() const { return nodes_[0].get(); }
   Node* sink() const { return nodes_[1].get(); }
@@ -129,7 +150,7 @@ class DataflowGraph {
   int num_node_ids() const { return static_cast<int>(nodes_.size()); }
   int num_edge_ids() const { return static_cast<int>(edges_.size()); }
   Node* node(int id) const { return nodes_[id].get(); }
-  const Edge* edge(int id) const { return edges_[id].get(); }
+  const Edge* edge(int id) const { return edges_[id]; }
   int num_nodes() const { return num_nodes_; }  // living, source and sink included
   // Living op nodes (not source, sink) in id order: for (Node* n : graph.OpNodes()).
   std::vector<Node*> OpNodes() const;
@@ -146,12 +167,38 @@ class DataflowGraph {
   StatusOr<const OpInfo*> LookupOp(std::string_view name) const;
 
  private:
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return TextHash()(name); }
+    size_t operator()(const Node* node) const { return TextHash()(node->name()); }
+  };
+  struct NameEqual {
+    using is_transparent = void;
+    static std::string_view Name(std::string_view name) { return name; }
+    static std::string_view Name(const Node* node) { return node->name(); }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return Name(a) == Name(b);
+    }
+  };
+
+  Node* Append(std::unique_ptr<Node> node);
+  Edge* MakeEdge(const Edge& edge);
+  void DropEdge(Edge* edge);
   Edge* NewEdge(Node* src, int src_output, Node* dst, int dst_input);
+  void CopySettings(const DataflowGraph& from);
+  void FixEnds(Node* node);
 
   const OpRegistry* const ops_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<std::unique_ptr<Edge>> edges_;
-  StringMap<Node*> by_name_;
+  std::vector<Edge*> edges_;
+  // Edges lie in blocks; those that were removed are used again.
+  std::vector<std::unique_ptr<Edge[]>> edge_blocks_;
+  std::size_t edges_in_last_block_ = 0, last_block_size_ = 0;
+  std::vector<Edge*> free_edges_;
+  absl::flat_hash_set<Node*, NameHash, NameEqual> by_name_;
+  // The last node of each op: the next one is mostly of the same kind.
+  absl::flat_hash_map<const OpInfo*, std::shared_ptr<Node::Kind>> last_kinds_;
   int num_nodes_ = 0;
   int next_name_ = 0;
   pb::VersionDef versions_;

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/string_map.h"
+#include "base/strings.h"
 #include "device/device_name.h"
+#include "graph/device_functions.h"
 #include "millrace/cluster.h"
 
 namespace millrace {
@@ -43,6 +45,29 @@ int64_t BytesOf(const NodeView& node) {
   return total;
 }
 
+// The strategies, as types: a setter tells which one it has.
+struct InTurn {
+  std::shared_ptr<int> next;
+  int num_tasks;
+  int operator()(const NodeView&) const {
+    const int task = *next;
+    *next = (*next + 1) % num_tasks;
+    return task;
+  }
+};
+
+struct FewestBytes {
+  std::shared_ptr<std::vector<int64_t>> loads;
+  int operator()(const NodeView& node) const {
+    int best = 0;
+    for (int i = 1; i < static_cast<int>(loads->size()); ++i) {
+      if ((*loads)[i] < (*loads)[best]) best = i;
+    }
+    (*loads)[best] += BytesOf(node);
+    return best;
+  }
+};
+
 // A device string that cannot be parsed is passed on as it is: the placer reports it with
 // the node's name.
 class Setter {
@@ -57,53 +82,63 @@ class Setter {
   }
 
   std::string operator()(const NodeView& node) {
-    if (!options_.merge_devices && !node.device.empty()) return std::string(node.device);
+    rule_ = "replica_device_setter: ";
+    if (!options_.merge_devices && !node.device.empty()) {
+      rule_ += "the node has a device, and merge_devices is off";
+      return std::string(node.device);
+    }
     const StatusOr<DeviceName> own = DeviceName::Parse(node.device);
     if (!own.ok()) return std::string(node.device);
-    StatusOr<DeviceName> base = DeviceName::Parse(
-        ps_ops_.contains(node.type) ? options_.ps_device : options_.worker_device);
+    const bool on_ps = ps_ops_.contains(node.type);
+    StrAppend(&rule_, node.type, on_ps ? " is a ps op" : " is no ps op");
+    StatusOr<DeviceName> base =
+        DeviceName::Parse(on_ps ? options_.ps_device : options_.worker_device);
     if (!base.ok()) return std::string(node.device);
-    if (ps_ops_.contains(node.type) && base->job && (!own->job || *own->job == *base->job)) {
+    if (on_ps && base->job && (!own->job || *own->job == *base->job)) {
       base->task = options_.strategy(node);
+      const bool in_turn = options_.strategy.target<InTurn>() != nullptr;
+      const bool by_bytes = options_.strategy.target<FewestBytes>() != nullptr;
+      StrAppend(&rule_, ", task ", *base->task, " of ", options_.ps_tasks,
+                in_turn    ? " in turn"
+                : by_bytes ? " by bytes"
+                           : " by its own strategy");
     }
     base->EnsureSpecification(*own);
     return base->ToString();
   }
 
+  const std::string& rule() const { return rule_; }
+
  private:
+  std::string rule_;  // of the last node
   ReplicaDeviceSetterOptions options_;
   StringSet ps_ops_;
 };
 
+// The setter behind a DeviceFunction, which may be copied.
+struct SharedSetter {
+  std::shared_ptr<Setter> setter;
+  std::string operator()(const NodeView& node) const { return (*setter)(node); }
+};
+
 }  // namespace
 
-PsStrategy RoundRobin(int num_tasks) {
-  auto next = std::make_shared<int>(0);
-  return [next, num_tasks](const NodeView&) {
-    const int task = *next;
-    *next = (*next + 1) % num_tasks;
-    return task;
-  };
-}
+PsStrategy RoundRobin(int num_tasks) { return InTurn{std::make_shared<int>(0), num_tasks}; }
 
 PsStrategy ByteBalanced(int num_tasks) {
-  auto loads = std::make_shared<std::vector<int64_t>>(num_tasks, 0);
-  return [loads](const NodeView& node) {
-    int best = 0;
-    for (int i = 1; i < static_cast<int>(loads->size()); ++i) {
-      if ((*loads)[i] < (*loads)[best]) best = i;
-    }
-    (*loads)[best] += BytesOf(node);
-    return best;
-  };
+  return FewestBytes{std::make_shared<std::vector<int64_t>>(num_tasks, 0)};
 }
 
 DeviceFunction ReplicaDeviceSetter(ReplicaDeviceSetterOptions options) {
   if (options.ps_tasks <= 0) {
     return [](const NodeView& node) { return std::string(node.device); };
   }
-  auto setter = std::make_shared<Setter>(std::move(options));
-  return [setter](const NodeView& node) { return (*setter)(node); };
+  return SharedSetter{std::make_shared<Setter>(std::move(options))};
+}
+
+std::string LastRuleOf(const DeviceFunction& function) {
+  const SharedSetter* const setter = function.target<SharedSetter>();
+  return setter == nullptr ? "a device function" : setter->setter->rule();
 }
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // replica_device_setter: who goes where, and who is asked.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -128,6 +129,41 @@ TEST(RoundRobin, CountsFromZeroAndStartsAnewForEveryStrategy) {
   const PsStrategy first = RoundRobin(3), second = RoundRobin(3);
   for (const int expected : {0, 1, 2, 0, 1}) EXPECT_EQ(first(node), expected);
   EXPECT_EQ(second(node), 0);
+}
+
+// Bytes of the fullest of two tasks over the mean, for variables of these sizes in order.
+double FullestOverMean(const std::vector<int64_t>& sizes) {
+  const PsStrategy strategy = ByteBalanced(2);
+  std::vector<double> bytes(2);
+  const DataType dtype = kFloat;
+  for (const int64_t size : sizes) {
+    const PartialShape shape({size});
+    const int task =
+        strategy(NodeView{"v", "VariableV2", "", std::span(&dtype, 1), std::span(&shape, 1)});
+    bytes[task] += static_cast<double>(size);
+  }
+  return std::max(bytes[0], bytes[1]) / ((bytes[0] + bytes[1]) / 2);
+}
+
+TEST(ByteBalanced, KeepsTwoTasksWithinAFifthOfEachOtherForUsualModels) {
+  const std::vector<int64_t> mlp = {784 * 512, 512, 512 * 512, 512, 512 * 10, 10};
+  std::vector<int64_t> vgg;
+  const std::vector<int64_t> widths = {3,   64,  64,  128, 128, 256, 256,
+                                       256, 512, 512, 512, 512, 512, 512};
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    vgg.push_back(9 * widths[i - 1] * widths[i]);
+    vgg.push_back(widths[i]);
+  }
+  for (const int64_t size : {512 * 512, 512, 512 * 512, 512, 512 * 10, 10}) vgg.push_back(size);
+  std::vector<int64_t> embeddings;
+  for (const int64_t rows :
+       {50000, 1000, 20000, 7000, 120000, 300, 64000, 15000, 90000, 33000, 8000, 100000}) {
+    embeddings.push_back(rows * 64);
+  }
+  for (const int64_t size : {12 * 64 * 256, 256, 256 * 64, 64, 64, 1}) embeddings.push_back(size);
+  EXPECT_LE(FullestOverMean(mlp), 1.2);
+  EXPECT_LE(FullestOverMean(vgg), 1.2);
+  EXPECT_LE(FullestOverMean(embeddings), 1.2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "device/device_name.h"
+#include "graph/device_functions.h"
 #include "graph/graph_def_io.h"
 #include "graph/op_outputs.h"
 #include "ops/all_ops.h"
@@ -291,6 +292,9 @@ class NodeMaker {
     } else if (const Node* leader = state.graph->FindNode(colocate_with.back())) {
       // Device scopes have no say in a node that follows another one.
       node->set_requested_device(leader->requested_device());
+      if (!leader->requested_device().empty()) {
+        node->set_device_origin(StrCat("colocation with ", leader->name()));
+      }
     }
     return node;
   }
@@ -351,7 +355,7 @@ class NodeMaker {
   }
 
   Status ApplyDevices(Node* node, const DeviceScope* devices) {
-    std::string device;
+    std::string device, origin;
     for (const DeviceScope* scope = devices; scope != nullptr; scope = scope->outer.get()) {
       if (scope->function) {
         std::vector<PartialShape> shapes;
@@ -364,10 +368,13 @@ class NodeMaker {
           shapes[0] = node->attrs().GetOr<PartialShape>("shape", shapes[0]);
         }
         device = scope->function(NodeView{node->name(), node->type(), device, types, shapes});
+        StrAppend(&origin, origin.empty() ? "" : ", within ", LastRuleOf(scope->function));
       } else {
         MR_ASSIGN_OR_RETURN(device, MergeDeviceScopes(scope->device, device));
+        StrAppend(&origin, origin.empty() ? "" : ", within ", "scope ", scope->device);
       }
     }
+    if (!device.empty()) node->set_device_origin(origin);
     node->set_requested_device(std::move(device));
     return OkStatus();
   }

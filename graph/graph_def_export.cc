@@ -44,6 +44,12 @@ void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def
       AttrToProto(value, &(*def->mutable_attr())[name]);
     }
   }
+  if (options.origins) {
+    if (!node.origin().empty()) (*def->mutable_attr())[kOriginAttr].set_s(node.origin());
+    if (!node.device_origin().empty()) {
+      (*def->mutable_attr())[kDeviceOriginAttr].set_s(node.device_origin());
+    }
+  }
   if (node.notes() != nullptr) {
     if (node.notes()->debug_info.ByteSizeLong() > 0) {
       *def->mutable_experimental_debug_info() = node.notes()->debug_info;

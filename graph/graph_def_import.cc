@@ -41,7 +41,7 @@ class Importer {
       return status;
     }
     *graph_->mutable_versions() = versions_;
-    graph_->FixSourceAndSink();
+    graph_->FixSourceAndSink(num_nodes);
     return OkStatus();
   }
 
@@ -227,7 +227,12 @@ Status Importer::AddOne(int index) {
   const pb::NodeDef& def = def_.node(index);
   Item& item = items_[index];
   AttrMap attrs;
+  InternedString origin, device_origin;
   for (const auto& [name, value] : def.attr()) {
+    if (value.has_s() && (name == kOriginAttr || name == kDeviceOriginAttr)) {
+      (name == kOriginAttr ? origin : device_origin) = value.s();
+      continue;
+    }
     StatusOr<AttrValue> converted = AttrFromProto(value);
     if (!converted.ok()) {
       return Annotate(converted.status(), StrCat(" for attr '", name, "'", Tag(def)));
@@ -246,6 +251,8 @@ Status Importer::AddOne(int index) {
                                  Tag(def));
   }
   WarnOfUnknownAttrs(op, def);
+  node->set_origin(std::move(origin));
+  node->set_device_origin(std::move(device_origin));
   node->set_requested_device(def.device());
   if (options_.devices_are_assigned) node->set_assigned_device(def.device());
   if (def.has_experimental_debug_info() || def.has_experimental_type()) {

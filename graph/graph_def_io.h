@@ -36,7 +36,14 @@ struct ImportOptions {
 // engine must not read. NotFound: "Op type not registered".
 Status ImportGraphDef(const ImportOptions& options, const pb::GraphDef& def, DataflowGraph* graph);
 
+// Attributes that stand for Node::origin and Node::device_origin in a message.
+inline constexpr char kOriginAttr[] = "_origin";
+inline constexpr char kDeviceOriginAttr[] = "_device_origin";
+
 struct ExportOptions {
+  // Say in two attributes more where the node was made and how it came to ask for its device:
+  // whoever imports it can then tell the user. Other programs ignore them.
+  bool origins = false;
   // Leave out attributes that equal their default (what a master sends to workers).
   bool strip_default_attrs = false;
   // Only nodes from this id on, without the functions: what extends a graph that somebody has

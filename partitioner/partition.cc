@@ -87,9 +87,10 @@ class Cutter {
       }
       Place& place = places_[id];
       place.part = PartAt(options_.node_to_location(*node));
-      MR_ASSIGN_OR_RETURN(place.twin, AddNode(place.part, node->name(), node->type(), node->attrs(),
-                                              node->assigned_device()));
-      if (!node->origin().empty()) place.twin->set_origin(node->origin());
+      MR_ASSIGN_OR_RETURN(place.twin, parts_[place.part].graph->AddNodeLike(node->name(), *node));
+      place.twin->set_requested_device(node->assigned_device());
+      place.twin->set_assigned_device(node->assigned_device());
+      place.twin->set_origin(node->origin());
       if (node->notes() != nullptr) place.twin->set_notes(*node->notes());
     }
     return OkStatus();

@@ -30,6 +30,8 @@ class Colocation {
   StatusOr<const CandidateSet*> Candidates(const Node& node);
   // From here on the node's group is on this device. Internal if it cannot be.
   Status Narrow(const Node& node, int device);
+  // The same number for all nodes of a group.
+  int GroupOf(const Node& node) { return Root(node.id()); }
   // The node by which the group was narrowed, or -1.
   int PlacedBy(const Node& node) { return members_[Root(node.id())].placed_by; }
   // The node of the last error; null if it was none in particular.

@@ -262,7 +262,12 @@ class Conflict {
         StrAppend(&text, " loc:@", constraint.label);
         break;
     }
-    if (!node.origin().empty()) StrAppend(&text, " (", node.origin(), ")");
+    std::string_view by = node.device_origin();
+    if (constraint.kind != Constraint::Kind::kRequest) by = "";
+    if (!node.origin().empty() || !by.empty()) {
+      StrAppend(&text, " (", node.origin(), node.origin().empty() || by.empty() ? "" : ", ", by,
+                ")");
+    }
     return text;
   }
 

@@ -40,7 +40,10 @@ DeviceTable::DeviceTable(const PlacerInput& input, PlacementLog* log)
                    [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
 
   for (const PlacerDevice& given : input.devices) {
-    Device device{.name = given.name, .is_local = given.is_local};
+    Device device;
+    device.name = given.name;
+    device.shared_name = given.name;
+    device.is_local = given.is_local;
     device.type = FindType(given.type);
     devices_.push_back(std::move(device));
   }

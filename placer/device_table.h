@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/interned_string.h"
 #include "base/string_map.h"
 #include "millrace/status.h"
 #include "placer/placement_log.h"
@@ -56,6 +57,7 @@ class DeviceTable {
   SpecPool& specs() { return specs_; }
   int num_devices() const { return static_cast<int>(devices_.size()); }
   const std::string& device_name(int device) const { return devices_[device].name; }
+  const InternedString& shared_name(int device) const { return devices_[device].shared_name; }
   int device_spec(int device) const { return devices_[device].spec; }
   int device_type(int device) const { return devices_[device].type; }
   // -1 if no device has exactly this name.
@@ -84,6 +86,7 @@ class DeviceTable {
  private:
   struct Device {
     std::string name;
+    InternedString shared_name;
     int spec = 0;
     int type = 0;
     bool is_local = false;

@@ -38,6 +38,8 @@ std::string_view RuleText(ChoiceRule rule) {
       return "local before remote";
     case ChoiceRule::kName:
       return "first by name";
+    case ChoiceRule::kCost:
+      return "a step ends soonest so, by what it is expected to cost";
   }
   return "";
 }
@@ -99,6 +101,7 @@ void PlacementLog::AddNode(const Node& node) {
   record.name = Store(node.name());
   record.requested = StoreShared(node.requested_device());
   record.origin = StoreShared(node.origin());
+  record.device_origin = StoreShared(node.device_origin());
   record.op = &node.op();
 }
 
@@ -206,6 +209,7 @@ void PlacementLog::AppendNode(int node, const Groups& groups, bool repeat_group,
   if (record.requested != 0) StrAppend(out, " asks for ", Text(record.requested));
   if (record.device >= 0) StrAppend(out, " -> ", devices_[record.device].name);
   if (record.origin != 0) StrAppend(out, "\n  made at ", Text(record.origin));
+  if (record.device_origin != 0) StrAppend(out, "\n  asked by ", Text(record.device_origin));
   StrAppend(out, "\n  rule ", static_cast<int>(record.rule), ": ", Why(record), "\n");
   const int group = groups.group_of[node];
   if (repeat_group || group == node) {
@@ -224,7 +228,7 @@ std::string PlacementLog::Why(const NodeRecord& record) const {
 std::vector<PlacementLog::Decision> PlacementLog::Decisions() const {
   std::vector<Decision> decisions;
   for (const NodeRecord& record : nodes_) {
-    if (record.op == nullptr) continue;
+    if (record.op == nullptr || record.is_neighbour) continue;
     decisions.push_back(
         {Text(record.name), record.op->def.name(), Text(record.requested),
          record.device < 0 ? std::string_view() : std::string_view(devices_[record.device].name),
@@ -256,7 +260,10 @@ std::string PlacementLog::Replay(std::string_view node) const {
 
 int PlacementLog::ReplayChoice(int node) const {
   const NodeRecord& record = nodes_[node];
-  if (record.rule == ChoiceRule::kAlreadyAssigned) return record.device;
+  // What was placed before, and what a schedule chose, are facts here.
+  if (record.rule == ChoiceRule::kAlreadyAssigned || record.rule == ChoiceRule::kCost) {
+    return record.device;
+  }
   if (record.candidates < 0) return -1;
   const CandidateList& list = candidates_[record.candidates];
   const StatusOr<DeviceName> request = DeviceName::Parse(list.softened ? list.soft : list.request);
@@ -295,21 +302,30 @@ std::string PlacementLog::ToText() const {
   const Groups groups = FindGroups();
   std::string out;
   for (int id = 0; id < static_cast<int>(nodes_.size()); ++id) {
-    if (nodes_[id].op != nullptr) AppendNode(id, groups, /*repeat_group=*/false, &out);
+    if (nodes_[id].op != nullptr && !nodes_[id].is_neighbour) {
+      AppendNode(id, groups, /*repeat_group=*/false, &out);
+    }
   }
   return out;
 }
 
-std::string PlacementLog::Summary() const {
+bool PlacementLog::Knows(std::string_view node) const {
+  const int id = Find(node);
+  return id >= 0 && !nodes_[id].is_neighbour;
+}
+
+std::string PlacementLog::Summary(std::span<const PlacementLog> logs) {
   std::map<std::pair<std::string_view, std::string_view>, int> counts;
   std::size_t width = 6;
-  for (const NodeRecord& record : nodes_) {
-    if (record.op == nullptr) continue;
-    const std::string_view device = record.device < 0
-                                        ? std::string_view("(none)")
-                                        : std::string_view(devices_[record.device].name);
-    width = std::max(width, device.size());
-    ++counts[{device, record.op->def.name()}];
+  for (const PlacementLog& log : logs) {
+    for (const NodeRecord& record : log.nodes_) {
+      if (record.op == nullptr || record.is_neighbour) continue;
+      const std::string_view device = record.device < 0
+                                          ? std::string_view("(none)")
+                                          : std::string_view(log.devices_[record.device].name);
+      width = std::max(width, device.size());
+      ++counts[{device, record.op->def.name()}];
+    }
   }
   std::string out = "device";
   out.append(width - 6, ' ').append("  count  op\n");

@@ -4,6 +4,7 @@
 #define PLACER_PLACEMENT_LOG_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,7 @@ enum class ChoiceRule : uint8_t {
   kTypeOrder = 9,         // first in the order of types of devices
   kLocal = 10,            // local before remote
   kName = 11,             // first by name
+  kCost = 12,             // a step is expected to end soonest so (AutoPlace)
 };
 
 // Why a device was not a candidate: the part of the request it does not match.
@@ -52,7 +54,10 @@ class PlacementLog {
   // The same for all nodes, in order of ids; a group is described at its first node only.
   std::string ToText() const;
   // A table of device, op and count with a heading, sorted: log_device_placement.
-  std::string Summary() const;
+  std::string Summary() const { return Summary(std::span(this, 1)); }
+  static std::string Summary(std::span<const PlacementLog> logs);
+  // If the node was placed, and not only looked at as a neighbour of such nodes.
+  bool Knows(std::string_view node) const;
 
   // The decisions one by one, in order of ids, for programs. Views live as long as the log.
   struct Decision {
@@ -87,6 +92,8 @@ class PlacementLog {
   };
   void SetDevices(std::vector<DeviceRecord> devices) { devices_ = std::move(devices); }
   void AddNode(const Node& node);
+  // The node is there for its neighbours only; another log tells why it is where it is.
+  void MarkAsNeighbour(int node) { nodes_[node].is_neighbour = true; }
   // `node` is in one group with `other` from now on, because of its input `slot` or, for
   // kClass, because of `label`. From now on the group asks for `asks`.
   void AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label,
@@ -100,10 +107,11 @@ class PlacementLog {
 
  private:
   struct NodeRecord {
-    uint32_t name = 0, requested = 0, origin = 0;  // where their text begins
+    uint32_t name = 0, requested = 0, origin = 0, device_origin = 0;  // where their text begins
     int32_t device = -1, candidates = -1, followed = -1;
     const OpInfo* op = nullptr;  // null: no such node
     ChoiceRule rule = ChoiceRule::kNone;
+    bool is_neighbour = false;
   };
   struct Join {
     int32_t other, node, slot;

@@ -72,11 +72,27 @@ class Assignment {
         rule = better_rule;
         followed = better->id();
       }
+      const int chosen = Chosen(*node, set);
+      if (chosen >= 0) {
+        device = chosen;
+        rule = ChoiceRule::kCost;
+        followed = -1;
+      }
     }
     device_of_[node->id()] = device;
-    node->set_assigned_device(table_->device_name(device));
+    node->set_assigned_device(table_->shared_name(device));
     if (log_ != nullptr) log_->AddChoice(node->id(), rule, device, set.in_log, followed);
     return groups_->Narrow(*node, device);
+  }
+
+  // What the caller prefers among the candidates; -1 for no preference.
+  int Chosen(const Node& node, const CandidateSet& set) const {
+    if (input_.choose == nullptr) return -1;
+    const std::string_view wanted = input_.choose(node);
+    for (const int device : set.devices) {
+      if (table_->device_name(device) == wanted) return device;
+    }
+    return -1;
   }
 
   // An identity that asks for nothing, with one edge in and one out, between two nodes that ask for

@@ -39,6 +39,9 @@ struct PlacerInput {
   // A device's type and number may be given up if they cannot be had; its job, replica and
   // task never are.
   bool allow_soft_placement = false;
+  // Asked when the rules leave a choice: a device by its name, which is taken if it is one of
+  // the candidates. Null, or an empty answer: the rules decide (then as TensorFlow).
+  std::function<std::string_view(const Node& node)> choose;
   // To see what a rule does, leave it out: bit R stands for rule R of ChoiceRule (2, 3, 4, 7, 8
   // and 10 can be left out). What is placed is then not what TensorFlow would do.
   uint32_t ignored_rules = 0;

@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "placer/place_added.h"
 
 namespace millrace {
 namespace {
@@ -34,6 +35,7 @@ pb::OpDef Def(const std::string& name, const std::vector<std::string>& inputs,
   };
   for (const std::string& type : inputs) fill(type, def.input_arg_size(), def.add_input_arg());
   for (const std::string& type : outputs) fill(type, def.output_arg_size(), def.add_output_arg());
+  def.set_is_stateful(name == "Variable" || name == "Handle");
   return def;
 }
 
@@ -401,56 +403,58 @@ TEST_F(PlacerTest, ARuleThatIsLeftOutLeavesTheExplanation) {
   EXPECT_THAT(log_.ToText("shape"), HasSubstr("rule 11: first by name\n"));
 }
 
+// Random graphs that mostly can be placed.
+class RandomGraph {
+ public:
+  RandomGraph(const OpRegistry* ops, unsigned seed) : graph_(ops), random_(seed) {
+    for (const char* op : {"Const", "Variable", "Handle"}) Add(op);
+  }
+
+  DataflowGraph& graph() { return graph_; }
+  int Pick(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  void Grow(int count) {
+    static const std::vector<std::string> ops = {"Const",    "Neg",    "Add",    "Shape",
+                                                 "Identity", "Assign", "Decode", "Variable",
+                                                 "Handle",   "Read",   "Prefer"};
+    for (int i = 0; i < count; ++i) Add(ops[Pick(static_cast<int>(ops.size()))]);
+    graph_.FixSourceAndSink();
+  }
+
+ private:
+  void Add(const std::string& op) {
+    static const std::vector<std::string> requests = {
+        "", "", "", "", "/job:ps", "/job:ps/task:1", "/task:0", "/gpu:0", "/job:worker", "/cpu:9"};
+    const int id = graph_.num_node_ids();
+    AttrMap attrs;
+    if (id > 2 && Pick(12) == 0) {
+      attrs.Set("_class", std::vector<std::string>{StrCat("loc:@n", 2 + Pick(id - 2))});
+    }
+    Node* const node = graph_.AddNode(StrCat("n", id), op, std::move(attrs)).value();
+    node->set_requested_device(requests[Pick(static_cast<int>(requests.size()))]);
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      const DataType type = node->input_types()[i];
+      const auto& from = IsRefType(type) ? refs_ : type == kResource ? handles_ : floats_;
+      EXPECT_TRUE(graph_.AddEdge(from[Pick(static_cast<int>(from.size()))], 0, node, i).ok());
+    }
+    const DataType type = node->output_types()[0];
+    (IsRefType(type) ? refs_ : type == kResource ? handles_ : floats_).push_back(node);
+  }
+
+  DataflowGraph graph_;
+  std::mt19937 random_;
+  std::vector<Node*> floats_, refs_, handles_;
+};
+
 TEST_F(PlacerTest, ReplayingTheRecordGivesEveryDeviceAgain) {
-  std::mt19937 random(5);
-  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const std::vector<std::string> requests = {
-      "", "", "", "", "/job:ps", "/job:ps/task:1", "/task:0", "/gpu:0", "/job:worker", "/cpu:9"};
-  const std::vector<std::string> ops = {"Const",    "Neg",    "Add",    "Shape",
-                                        "Identity", "Assign", "Decode", "Variable",
-                                        "Handle",   "Read",   "Prefer"};
   AddDevice(kWorker0Gpu, true);
   int placed = 0, followed = 0;
-  for (int round = 0; round < 300; ++round) {
-    DataflowGraph graph(&ops_);
-    std::vector<Node*> floats, refs, handles;
-    const auto add = [&](const std::string& op, const std::vector<Node*>& inputs) {
-      AttrMap attrs;
-      const int id = graph.num_node_ids();
-      if (id > 2 && pick(10) == 0) {
-        attrs.Set("_class", std::vector<std::string>{StrCat("loc:@n", 2 + pick(id - 2))});
-      }
-      Node* node = graph.AddNode(StrCat("n", id), op, std::move(attrs)).value();
-      node->set_requested_device(requests[pick(static_cast<int>(requests.size()))]);
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        ASSERT_TRUE(graph.AddEdge(inputs[i], 0, node, static_cast<int>(i)).ok());
-      }
-      auto& made = op == "Variable" || op == "Assign" ? refs : op == "Handle" ? handles : floats;
-      made.push_back(node);
-    };
-    const auto any = [&](const std::vector<Node*>& of) {
-      return of[pick(static_cast<int>(of.size()))];
-    };
-    add("Const", {});
-    add("Variable", {});
-    add("Handle", {});
-    const int size = 5 + pick(25);
-    while (graph.num_nodes() < size) {
-      const std::string& op = ops[pick(static_cast<int>(ops.size()))];
-      const auto& def = ops_.Find(op)->def;
-      std::vector<Node*> inputs;
-      for (const auto& arg : def.input_arg()) {
-        inputs.push_back(any(arg.is_ref()                    ? refs
-                             : arg.type() == pb::DT_RESOURCE ? handles
-                                                             : floats));
-      }
-      add(op, inputs);
-    }
-    graph.FixSourceAndSink();
-    input_.allow_soft_placement = pick(4) != 0;
-    input_.default_local_device = pick(4) == 0 ? kWorker0 : "";
-    if (!Place(&graph, input_, &log_).ok()) continue;
-    for (const Node* node : graph.OpNodes()) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    RandomGraph random(&ops_, seed);
+    random.Grow(5 + random.Pick(25));
+    input_.allow_soft_placement = random.Pick(4) != 0;
+    input_.default_local_device = random.Pick(4) == 0 ? kWorker0 : "";
+    if (!Place(&random.graph(), input_, &log_).ok()) continue;
+    for (const Node* node : random.graph().OpNodes()) {
       ++placed;
       followed += log_.ToText(node->name()).find("  rule 5") != std::string::npos;
       EXPECT_EQ(log_.Replay(node->name()), node->assigned_device()) << log_.ToText(node->name());
@@ -458,6 +462,41 @@ TEST_F(PlacerTest, ReplayingTheRecordGivesEveryDeviceAgain) {
   }
   EXPECT_GT(placed, 1000);
   EXPECT_GT(followed, 100);
+}
+
+TEST_F(PlacerTest, AddedNodesGoWhereTheyWouldGoIfAllWerePlacedAgain) {
+  AddDevice(kWorker0Gpu, true);
+  int simple = 0, others = 0;
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    RandomGraph random(&ops_, seed);
+    random.Grow(5 + random.Pick(25));
+    DataflowGraph& graph = random.graph();
+    input_.allow_soft_placement = random.Pick(4) != 0;
+    if (!Place(&graph, input_, nullptr).ok()) continue;
+    StringSet labels;
+    CollectLabels(graph, 2, &labels);
+    const int first = graph.num_node_ids();
+    random.Grow(1 + random.Pick(4));
+    const std::unique_ptr<DataflowGraph> again = graph.Clone();
+    for (Node* node : again->OpNodes()) {
+      if (!node->op().def.is_stateful()) node->set_assigned_device("");
+    }
+    const Status expected = Place(again.get(), input_, nullptr);
+    const StatusOr<bool> added = PlaceAdded(&graph, first, labels, input_, &log_);
+    if (added.ok() && !*added) {
+      ++others;
+      continue;
+    }
+    ++simple;
+    EXPECT_EQ(added.status().code(), expected.code()) << "seed " << seed << ": " << expected;
+    if (!added.ok()) continue;
+    for (const Node* node : again->OpNodes()) {
+      EXPECT_EQ(graph.FindNode(node->name())->assigned_device(), node->assigned_device())
+          << "seed " << seed << ", node " << node->name() << " " << node->id() - first;
+    }
+  }
+  EXPECT_GT(simple, 200);
+  EXPECT_GT(others, 200);
 }
 
 TEST_F(PlacerTest, TheLogTellsWhatSoftPlacementGaveUp) {

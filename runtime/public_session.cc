@@ -86,7 +86,8 @@ struct Session::Impl {
     if (ids == sent_ids) return OkStatus();
     MR_RETURN_IF_ERROR(graph->status);
     pb::GraphDef added;
-    MR_RETURN_IF_ERROR(ExportGraphDef(*graph->graph, {.first_id = sent_ids}, &added));
+    MR_RETURN_IF_ERROR(
+        ExportGraphDef(*graph->graph, {.origins = true, .first_id = sent_ids}, &added));
     MR_RETURN_IF_ERROR(session->Extend(std::move(added)));
     sent_ids = ids;
     return OkStatus();
@@ -107,7 +108,7 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   impl->graph = graph.state();
   const DataflowGraph& nodes = *graph.state()->graph;
   pb::GraphDef def;
-  MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {}, &def));
+  MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {.origins = true}, &def));
   ClientSession::Options client;
   client.config = config;
   client.start_timeout = options.start_timeout;

@@ -1,5 +1,8 @@
 #include "session/feed_fetch.h"
 
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "graph/node_name.h"
@@ -63,6 +66,10 @@ StatusOr<OutputRef> FindFetch(const std::string& name, const DataflowGraph& grap
   return OutputRef{node, parsed->index};
 }
 
+bool IsPlaceholder(const Node& node) {
+  return node.type() == "Placeholder" || node.type() == "PlaceholderV2";
+}
+
 Status AddFeed(const std::string& name, const ClientDevice& client, DataflowGraph* graph) {
   MR_ASSIGN_OR_RETURN(const OutputRef fed, FindFeed(name, *graph));
   AttrMap attrs;
@@ -74,7 +81,7 @@ Status AddFeed(const std::string& name, const ClientDevice& client, DataflowGrap
   recv->set_assigned_device(client.name);
   MR_RETURN_IF_ERROR(MoveEdges(Consumers(fed.node, fed.index), recv, 0, graph));
   // A fed placeholder is never run: what waited for it waits for the feed.
-  if (fed.node->type() == "Placeholder" || fed.node->type() == "PlaceholderV2") {
+  if (IsPlaceholder(*fed.node)) {
     std::vector<Edge*> controls;
     for (Edge* edge : fed.node->out_edges()) {
       if (edge->IsControl() && edge->dst->IsOp()) controls.push_back(edge);
@@ -116,6 +123,62 @@ std::vector<bool> Ancestors(const std::vector<Node*>& from, const DataflowGraph&
 }
 
 }  // namespace
+
+std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature,
+                                          const DataflowGraph& full) {
+  if (!signature.connections.empty()) return full.Clone();
+  std::vector<bool> copied(full.num_node_ids()), entered(full.num_node_ids());
+  std::vector<Node*> nodes, stack;
+  const auto copy = [&](Node* node) {
+    if (copied[node->id()]) return;
+    copied[node->id()] = true;
+    nodes.push_back(node);
+  };
+  const auto copy_named = [&](const std::string& tensor) {
+    const StatusOr<TensorName> name = ParseTensorName(tensor);
+    Node* const node = name.ok() ? full.FindNode(name->node) : nullptr;
+    if (node != nullptr && node->IsOp()) copy(node);
+  };
+  absl::flat_hash_set<std::pair<const Node*, int>> fed;  // -1: what waits for a placeholder
+  for (const std::string& name : signature.feeds) {
+    const StatusOr<OutputRef> output = FindFeed(name, full);
+    if (!output.ok()) {  // RewriteForRun says why, if it sees the node
+      copy_named(name);
+      continue;
+    }
+    copy(output->node);
+    fed.emplace(output->node, output->index);
+    if (IsPlaceholder(*output->node)) fed.emplace(output->node, kControlSlot);
+  }
+  for (const std::string& name : signature.fetches) {
+    const StatusOr<OutputRef> output = FindFetch(name, full);
+    if (!output.ok()) {
+      copy_named(name);
+      continue;
+    }
+    copy(output->node);
+    if (!fed.contains({output->node, output->index})) stack.push_back(output->node);
+  }
+  for (const std::string& name : signature.targets) {
+    Node* const node = full.FindNode(name);
+    if (node != nullptr && node->IsOp()) stack.push_back(node);
+  }
+  while (!stack.empty()) {
+    Node* const node = stack.back();
+    stack.pop_back();
+    if (entered[node->id()]) continue;
+    entered[node->id()] = true;
+    copy(node);
+    for (const Edge* edge : node->in_edges()) {
+      if (!edge->src->IsOp() || entered[edge->src->id()]) continue;
+      if (!fed.empty() && fed.contains({edge->src, edge->src_output})) continue;
+      stack.push_back(edge->src);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(),
+            [](const Node* a, const Node* b) { return a->id() < b->id(); });
+  return full.CopyOf(nodes);
+}
 
 Status ConnectTensors(const std::vector<std::pair<std::string, std::string>>& connections,
                       DataflowGraph* graph) {

@@ -4,6 +4,7 @@
 #define SESSION_FEED_FETCH_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,11 @@ struct ClientDevice {
 // to find feed output" (of to).
 Status ConnectTensors(const std::vector<std::pair<std::string, std::string>>& connections,
                       DataflowGraph* graph);
+
+// A copy of what RewriteForRun needs of the whole graph for this signature; its cost is that of
+// what it copies. Nodes have the order of the whole graph, but new ids. The whole graph if the
+// signature connects tensors.
+std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature, const DataflowGraph& full);
 
 // NotFound: "FeedInputs: unable to find feed output", "FetchOutputs node x:0: not found",
 // "PruneForTargets: Some target nodes not found". InvalidArgument: an output that the node

@@ -76,8 +76,10 @@ void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, D
 
 void MasterSession::ReportPlacement(int64_t version) {
   if (dump_ != nullptr) {
-    dump_->AddPlaced(version, *graph_->snapshot(), cluster_.incarnations,
-                     graph_->ExplainPlacement(""));
+    const std::string why = graph_->ExplainPlacement("");
+    graph_->Read([&](const DataflowGraph& graph) {
+      dump_->AddPlaced(version, graph, cluster_.incarnations, why);
+    });
   }
   if (config_.log_device_placement()) LogPlacement(version);
 }

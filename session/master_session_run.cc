@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "session/async_join.h"
+#include "session/feed_fetch.h"
 #include "session/master_session.h"
 
 namespace millrace {
@@ -116,8 +117,10 @@ void MasterSession::GetPlan(Deadline deadline, RunSignature signature, PlanCache
 }
 
 void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+  std::unique_ptr<DataflowGraph> graph;
+  graph_->Read([&](const DataflowGraph& full) { graph = CopyForRun(signature, full); });
   StatusOr<std::shared_ptr<Plan>> built =
-      millrace::BuildPlan(*graph_->snapshot(), plan_context_, std::move(signature));
+      millrace::BuildPlan(std::move(graph), plan_context_, std::move(signature));
   if (!built.ok()) return ready(built.status());
   std::shared_ptr<Plan> plan = *std::move(built);
   plan->session_handle = handle_;

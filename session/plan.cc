@@ -92,11 +92,10 @@ Status AddClientKeys(const PlanContext& context, Plan* plan) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanContext& context,
-                                          RunSignature signature) {
+StatusOr<std::shared_ptr<Plan>> BuildPlan(std::unique_ptr<DataflowGraph> graph,
+                                          const PlanContext& context, RunSignature signature) {
   auto plan = std::make_shared<Plan>();
   plan->signature = std::move(signature);
-  std::unique_ptr<DataflowGraph> graph = full.Clone();
   MR_RETURN_IF_ERROR(ConnectTensors(plan->signature.connections, graph.get()));
   MR_RETURN_IF_ERROR(RewriteForRun(
       plan->signature, {context.client_device, context.client_incarnation}, graph.get()));

@@ -88,11 +88,11 @@ struct PlanContext {
   SessionDump* dump = nullptr;  // gets the graphs of the plan, if it is not null
 };
 
-// Cuts the signature out of the whole placed graph and partitions it by task. The parts are
-// checked (partitioner/verify.h), but not registered yet. InvalidArgument and NotFound name the
-// feed, fetch or target that is wrong.
-StatusOr<std::shared_ptr<Plan>> BuildPlan(const DataflowGraph& full, const PlanContext& context,
-                                          RunSignature signature);
+// Makes of `graph`, a copy of the placed graph with at least what the signature needs (CopyForRun),
+// the parts of each task. They are checked (partitioner/verify.h), but not registered yet.
+// InvalidArgument and NotFound name the feed, fetch or target that is wrong.
+StatusOr<std::shared_ptr<Plan>> BuildPlan(std::unique_ptr<DataflowGraph> graph,
+                                          const PlanContext& context, RunSignature signature);
 
 }  // namespace millrace
 

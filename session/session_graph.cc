@@ -9,66 +9,88 @@
 namespace millrace {
 
 SessionGraph::SessionGraph(const OpRegistry* ops)
-    : ops_(ops), graph_(std::make_shared<DataflowGraph>(ops)) {}
+    : ops_(ops), graph_(std::make_unique<DataflowGraph>(ops)) {}
 
 Status SessionGraph::Import(const pb::GraphDef& def) {
-  imported_ = std::make_unique<DataflowGraph>(ops_);
-  return ImportGraphDef({}, def, imported_.get());
+  MutexLock lock(&mu_);
+  graph_ = std::make_unique<DataflowGraph>(ops_);
+  return ImportGraphDef({}, def, graph_.get());
 }
 
 Status SessionGraph::Place(PlacerInput placer) {
   placer_ = std::move(placer);
-  return Adopt(std::move(imported_), 0);
+  MutexLock lock(&mu_);
+  MR_RETURN_IF_ERROR(PlaceAll());
+  CollectLabels(*graph_, 2, &labels_);
+  return OkStatus();
 }
 
 Status SessionGraph::Extend(const pb::GraphDef& def, int64_t expected_version,
                             int64_t* new_version) {
-  MutexLock extend(&extend_mu_);
-  std::shared_ptr<const DataflowGraph> old;
-  {
-    MutexLock lock(&mu_);
-    if (expected_version != version_) {
-      return errors::Aborted("Current version is ", version_, " but caller expected ",
-                             expected_version, ".");
-    }
-    old = graph_;
+  MutexLock lock(&mu_);
+  if (expected_version != version_) {
+    return errors::Aborted("Current version is ", version_, " but caller expected ",
+                           expected_version, ".");
   }
   for (const pb::NodeDef& node : def.node()) {
-    if (old->FindNode(node.name()) != nullptr) {
+    if (graph_->FindNode(node.name()) != nullptr) {
       return errors::InvalidArgument("GraphDef argument to Extend includes node '", node.name(),
                                      "', which was created by a previous call to Create or Extend "
                                      "in this session.");
     }
   }
-  const bool empty = old->num_nodes() <= 2;  // source and sink
-  if (!empty && old->versions().producer() != def.versions().producer()) {
-    return errors::InvalidArgument("Can't extend GraphDef at version ", old->versions().producer(),
-                                   " with graph at version ", def.versions().producer(), ".");
+  const bool empty = graph_->num_nodes() <= 2;  // source and sink
+  if (!empty && graph_->versions().producer() != def.versions().producer()) {
+    return errors::InvalidArgument("Can't extend GraphDef at version ",
+                                   graph_->versions().producer(), " with graph at version ",
+                                   def.versions().producer(), ".");
   }
-  std::unique_ptr<DataflowGraph> graph =
-      empty ? std::make_unique<DataflowGraph>(ops_) : old->Clone();
-  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph.get()));
-  MR_RETURN_IF_ERROR(Adopt(std::move(graph), expected_version + 1));
-  *new_version = expected_version + 1;
+  const int num_nodes = graph_->num_node_ids(), num_edges = graph_->num_edge_ids();
+  const pb::VersionDef versions = graph_->versions();
+  const FunctionLibrary library = graph_->library();
+  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
+  if (Status status = PlaceFrom(num_nodes); !status.ok()) {
+    graph_->RollBack(num_nodes, num_edges);
+    graph_->FixSourceAndSink();
+    if (graph_->library() != library) graph_->set_library(library);
+    *graph_->mutable_versions() = versions;
+    return status;
+  }
+  CollectLabels(*graph_, num_nodes, &labels_);
+  *new_version = ++version_;
   return OkStatus();
 }
 
-Status SessionGraph::Adopt(std::unique_ptr<DataflowGraph> graph, int64_t version) {
-  for (Node* node : graph->OpNodes()) {
+Status SessionGraph::PlaceFrom(int first_node) {
+  PlacementLog log;
+  const StatusOr<bool> placed = PlaceAdded(graph_.get(), first_node, labels_, placer_, &log);
+  if (!placed.ok()) return placed.status();
+  if (!*placed) return PlaceAll();
+  logs_.push_back(std::move(log));
+  return OkStatus();
+}
+
+Status SessionGraph::PlaceAll() {
+  const std::vector<Node*> nodes = graph_->OpNodes();
+  std::vector<InternedString> before;
+  before.reserve(nodes.size());
+  for (Node* node : nodes) {
+    before.emplace_back(node->assigned_device());
     if (!node->is_stateful()) node->set_assigned_device("");
   }
   PlacementLog log;
-  MR_RETURN_IF_ERROR(millrace::Place(graph.get(), placer_, &log));
-  MutexLock lock(&mu_);
-  graph_ = std::move(graph);
-  log_ = std::move(log);
-  version_ = version;
+  if (Status status = millrace::Place(graph_.get(), placer_, &log); !status.ok()) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i]->set_assigned_device(before[i]);
+    return status;
+  }
+  logs_.clear();
+  logs_.push_back(std::move(log));
   return OkStatus();
 }
 
-std::shared_ptr<const DataflowGraph> SessionGraph::snapshot() const {
+void SessionGraph::Read(const std::function<void(const DataflowGraph& graph)>& reader) const {
   MutexLock lock(&mu_);
-  return graph_;
+  reader(*graph_);
 }
 
 int64_t SessionGraph::version() const {
@@ -78,12 +100,20 @@ int64_t SessionGraph::version() const {
 
 std::string SessionGraph::ExplainPlacement(std::string_view node) const {
   MutexLock lock(&mu_);
-  return node.empty() ? log_.ToText() : log_.ToText(node);
+  std::string text;
+  for (const PlacementLog& log : logs_) {
+    if (node.empty()) {
+      text += log.ToText();
+    } else if (log.Knows(node)) {
+      return log.ToText(node);
+    }
+  }
+  return node.empty() || logs_.empty() ? text : logs_.front().ToText(node);
 }
 
 std::string SessionGraph::PlacementSummary() const {
   MutexLock lock(&mu_);
-  return log_.Summary();
+  return PlacementLog::Summary(logs_);
 }
 
 }  // namespace millrace

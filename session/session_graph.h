@@ -4,20 +4,23 @@
 #define SESSION_SESSION_GRAPH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/mutex.h"
+#include "base/string_map.h"
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
+#include "placer/place_added.h"
 #include "placer/placer.h"
 #include "proto/graph.pb.h"
 
 namespace millrace {
 
-// Thread-safe. Plans made before an extension stay right: nodes are only added, and edges
-// only into new nodes.
+// Thread-safe. Nodes are only added, and edges only into new nodes.
 class SessionGraph {
  public:
   // `ops` must outlive this object.
@@ -29,10 +32,12 @@ class SessionGraph {
   Status Place(PlacerInput placer);
   // Adds nodes; on any error the graph is as before. `expected_version` must be the current
   // one (Aborted). InvalidArgument for a name that exists or another producer version.
-  // Stateful nodes stay where they are.
+  // Stateful nodes stay where they are. Costs as much as is new, unless the new nodes may move
+  // old ones: then everything is placed again.
   Status Extend(const pb::GraphDef& def, int64_t expected_version, int64_t* new_version);
 
-  std::shared_ptr<const DataflowGraph> snapshot() const;
+  // Calls `reader` with the placed graph, which does not change meanwhile; extensions wait.
+  void Read(const std::function<void(const DataflowGraph& graph)>& reader) const;
   int64_t version() const;
   // Why nodes are where they are, for people: of one node, or of all for "".
   std::string ExplainPlacement(std::string_view node) const;
@@ -40,16 +45,16 @@ class SessionGraph {
   std::string PlacementSummary() const;
 
  private:
-  // Places `graph`, whose stateful nodes may be placed already, and makes it the current one.
-  Status Adopt(std::unique_ptr<DataflowGraph> graph, int64_t version);
+  Status PlaceFrom(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status PlaceAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const OpRegistry* const ops_;
   PlacerInput placer_;  // constant once set
-  std::unique_ptr<DataflowGraph> imported_;
-  Mutex extend_mu_;  // one extension at a time; taken before mu_
   mutable Mutex mu_;
-  std::shared_ptr<const DataflowGraph> graph_ ABSL_GUARDED_BY(mu_);
-  PlacementLog log_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<DataflowGraph> graph_ ABSL_GUARDED_BY(mu_);
+  StringSet labels_ ABSL_GUARDED_BY(mu_);  // of attribute _class, of all nodes
+  // Of the last time that everything was placed, and of each extension since.
+  std::vector<PlacementLog> logs_ ABSL_GUARDED_BY(mu_);
   int64_t version_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -20,6 +20,7 @@
 #include "graph/shape_refiner.h"
 #include "partitioner/partition.h"
 #include "partitioner/verify.h"
+#include "placer/auto_place.h"
 #include "placer/placer.h"
 #include "runtime/registries.h"
 #include "session/feed_fetch.h"
@@ -35,6 +36,7 @@ constexpr int kDone = 0, kImpossible = 1, kWrongInput = 2;
 
 struct Flags : OfflineFlags {
   std::string node;  // why
+  std::string placer = "rules";
   bool full = false, as_json = false, text = false;
   std::string write, dot;                            // files
   std::vector<std::string> feeds, fetches, targets;  // partition
@@ -58,8 +60,42 @@ Status Load(const Flags& flags, Placed* placed) {
   return ImportGraphDef({}, def, placed->graph.get());
 }
 
-Status PlaceGraph(Placed* placed) {
-  return Place(placed->graph.get(), placed->input, &placed->log);
+// Guesses: a core of 10 GFlop/s that reads 10 GB/s, and links of 1 GB/s. A matrix product is
+// counted, everything else costs what it writes.
+CostModel GuessCosts(const ShapeRefiner& shapes) {
+  constexpr double kPerNode = 1e-6, kFlops = 1e10, kBytes = 1e10, kGpuFactor = 20;
+  CostModel costs;
+  costs.output_bytes = [&shapes](const Node& node, int output) {
+    return static_cast<double>(std::max<int64_t>(0, OutputBytes(node, output, shapes)));
+  };
+  costs.compute_seconds = [&shapes](const Node& node, std::string_view type) {
+    double work = 0;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      work += static_cast<double>(std::max<int64_t>(0, OutputBytes(node, i, shapes))) / kBytes;
+    }
+    const Edge* const left = node.type() == "MatMul" ? node.input_edge(0) : nullptr;
+    if (left != nullptr) {
+      const int64_t in = OutputBytes(*left->src, left->src_output, shapes);
+      const PartialShape out = shapes.shape(&node, 0);
+      if (in > 0 && out.has_rank() && out.rank() == 2 && out.dim(1) > 0) {
+        work += 2.0 * static_cast<double>(in) / 4 * static_cast<double>(out.dim(1)) / kFlops;
+      }
+    }
+    return kPerNode + (type == "CPU" ? work : work / kGpuFactor);
+  };
+  return costs;
+}
+
+Status PlaceGraph(const Flags& flags, Placed* placed) {
+  if (flags.placer == "rules") return Place(placed->graph.get(), placed->input, &placed->log);
+  ShapeRefiner shapes;
+  shapes.AddGraph(*placed->graph).IgnoreError();  // what it learned before an error is right
+  AutoPlacement result;
+  MR_RETURN_IF_ERROR(
+      AutoPlace(placed->graph.get(), placed->input, GuessCosts(shapes), &placed->log, &result));
+  std::fprintf(stderr, "a step is expected to take %.3g s (%s)\n", result.makespan_seconds,
+               result.method.c_str());
+  return OkStatus();
 }
 
 Status WriteFile(const std::string& path, const std::string& bytes) {
@@ -89,7 +125,7 @@ int RunPlace(const Flags& flags) {
   if (Status status = Load(flags, &placed); !status.ok()) {
     return Complain("place", status, kWrongInput);
   }
-  if (Status status = PlaceGraph(&placed); !status.ok()) {
+  if (Status status = PlaceGraph(flags, &placed); !status.ok()) {
     return Complain("place", status, kImpossible);
   }
   if (!flags.write.empty()) {
@@ -127,7 +163,7 @@ int RunWhy(const Flags& flags) {
     return Complain("why", errors::NotFound("the graph has no node '", flags.node, "'"),
                     kWrongInput);
   }
-  if (Status status = PlaceGraph(&placed); !status.ok()) {
+  if (Status status = PlaceGraph(flags, &placed); !status.ok()) {
     return Complain("why", status, kImpossible);
   }
   if (flags.as_json) {
@@ -241,7 +277,7 @@ int RunPartition(const Flags& flags) {
   if (Status status = Load(flags, &placed); !status.ok()) {
     return Complain("partition", status, kWrongInput);
   }
-  if (Status status = PlaceGraph(&placed); !status.ok()) {
+  if (Status status = PlaceGraph(flags, &placed); !status.ok()) {
     return Complain("partition", status, kImpossible);
   }
   StatusOr<std::vector<Partition>> parts = Cut(flags, placed.graph.get());
@@ -275,6 +311,15 @@ int RunPartition(const Flags& flags) {
   return kDone;
 }
 
+void AddPlacerOption(CLI::App* command, Flags* flags) {
+  command
+      ->add_option("--placer", flags->placer,
+                   "rules: TensorFlow's; auto: where these leave a choice, what is expected to be "
+                   "fastest")
+      ->check(CLI::IsMember({"rules", "auto"}))
+      ->capture_default_str();
+}
+
 CLI::App* AddCommand(CLI::App* app, const char* name, const char* what,
                      const std::shared_ptr<Flags>& flags, std::function<int()>* chosen,
                      int (*run)(const Flags&)) {
@@ -290,6 +335,7 @@ void AddPlacementCommands(CLI::App* app, std::function<int()>* chosen) {
   CLI::App* command = AddCommand(app, "place", "say on which device every node of a graph goes",
                                  place, chosen, RunPlace);
   AddOfflineFlags(command, place.get());
+  AddPlacerOption(command, place.get());
   command->add_flag("--full", place->full, "explain every node");
   command->add_flag("--json", place->as_json, "for programs");
   command->add_option("--write", place->write, "file for the graph with its devices");
@@ -298,6 +344,7 @@ void AddPlacementCommands(CLI::App* app, std::function<int()>* chosen) {
   command = AddCommand(app, "why", "explain why a node is on its device", why, chosen, RunWhy);
   command->add_option("node", why->node, "name of the node")->required();
   AddOfflineFlags(command, why.get());
+  AddPlacerOption(command, why.get());
   command->add_flag("--json", why->as_json, "for programs");
 
   auto partition = std::make_shared<Flags>();
@@ -305,6 +352,7 @@ void AddPlacementCommands(CLI::App* app, std::function<int()>* chosen) {
       AddCommand(app, "partition", "cut a graph by task and say what has to be sent in each step",
                  partition, chosen, RunPartition);
   AddOfflineFlags(command, partition.get());
+  AddPlacerOption(command, partition.get());
   command->add_option("--feed", partition->feeds, "tensors that are fed");
   command->add_option("--fetch", partition->fetches,
                       "tensors that are fetched; what these do not need is left out");

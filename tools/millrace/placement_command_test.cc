@@ -85,6 +85,12 @@ TEST_F(PlacementCommandTest, ARuleCanBeLeftOut) {
   EXPECT_THAT(without, HasSubstr("rule 10: local before remote"));
 }
 
+TEST_F(PlacementCommandTest, TheAutomaticPlacerSaysWhatItExpects) {
+  const std::string text = Run("place %graph.pbtxt --cluster ps:2,worker:1 --placer auto", 0);
+  EXPECT_THAT(text, HasSubstr("a step is expected to take"));
+  EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1/device:CPU:0  set (Assign): rule 5\n"));
+}
+
 TEST_F(PlacementCommandTest, PartitionTellsWhatIsSent) {
   const std::string text = Run("partition %graph.pbtxt --cluster ps:2,worker:1 --target set", 0);
   EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1: 4 nodes, 1 sends, 1 receives\n"));
