@@ -127,7 +127,7 @@ Times TimePasses(const pb::GraphDef& def, const std::string& target) {
   RunSignature signature;
   signature.targets = {target};
   timed("prune", [&] {
-    pruned = graph.Clone();
+    pruned = CopyForRun(signature, graph);
     check(RewriteForRun(signature, {input.devices[0].name, 1}, pruned.get()));
   });
   int made = 0;
