@@ -107,7 +107,7 @@ Status FrameReader::ParseTable(const uint8_t* bytes) {
     segment.text_end = Get<uint64_t>(bytes);
     segment.size = Get<uint64_t>(bytes + 8);
     if (segment.text_end < before || segment.text_end > frame_->header.text_size ||
-        segment.size == 0 || segment.size > FrameHeader::kMaxSegmentBytes) {
+        segment.size == 0 || segment.size > max_segment_bytes_) {
       return errors::InvalidArgument("a link's frame has a malformed table");
     }
     before = segment.text_end;

@@ -80,6 +80,10 @@ class FrameReader {
  public:
   enum class Result { kOpen, kClosed };
 
+  // Memory for a tensor is taken on the word of the peer: up to `max_segment_bytes`.
+  explicit FrameReader(uint64_t max_segment_bytes = FrameHeader::kMaxSegmentBytes)
+      : max_segment_bytes_(max_segment_bytes) {}
+
   // Reads what is there without waiting, or at least about a mebibyte of it, and appends the
   // frames that are complete. kClosed after the peer has closed the connection. InvalidArgument
   // if it sends something else than frames, ResourceExhausted if there is no memory for one.
@@ -96,6 +100,7 @@ class FrameReader {
   void Advance(std::size_t bytes);
   std::size_t scratch_size() const { return end_ - begin_; }
 
+  const uint64_t max_segment_bytes_;
   static constexpr std::size_t kScratchBytes = 64 * 1024;
   std::unique_ptr<std::array<uint8_t, kScratchBytes>> scratch_ =
       std::make_unique<std::array<uint8_t, kScratchBytes>>();

@@ -163,5 +163,17 @@ TEST_F(FrameTest, RefusesATableThatPointsOutsideTheText) {
   EXPECT_EQ(Garbled(head).code(), StatusCode::kInvalidArgument);
 }
 
+TEST_F(FrameTest, RefusesTensorsBeyondItsLimit) {
+  WireWriter message;
+  ASSERT_TRUE(message.AppendTensorField(1, Numbers(5000)).ok());
+  FrameWriter writer;
+  writer.Add(OutFrame(FrameHeader{.kind = FrameKind::kRequest}, std::move(message)));
+  ASSERT_TRUE(writer.Write(ends_[0]).ok());
+  FrameReader reader(19'999);
+  std::vector<std::unique_ptr<InFrame>> frames;
+  EXPECT_EQ(reader.Read(ends_[1], &frames).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(frames.empty());
+}
+
 }  // namespace
 }  // namespace millrace
