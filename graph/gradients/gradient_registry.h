@@ -65,6 +65,7 @@ void RegisterReductionGradients(GradientRegistry& registry);
 void RegisterArrayGradients(GradientRegistry& registry);
 void RegisterIndexingGradients(GradientRegistry& registry);
 void RegisterNnGradients(GradientRegistry& registry);
+void RegisterSpecialGradients(GradientRegistry& registry);
 void RegisterControlFlowGradients(GradientRegistry& registry);
 void RegisterStateGradients(GradientRegistry& registry);
 const GradientRegistry& BuiltinGradients();

@@ -20,6 +20,7 @@ const GradientRegistry& BuiltinGradients() {
     RegisterArrayGradients(*r);
     RegisterIndexingGradients(*r);
     RegisterNnGradients(*r);
+    RegisterSpecialGradients(*r);
     RegisterControlFlowGradients(*r);
     RegisterStateGradients(*r);
     return r;
