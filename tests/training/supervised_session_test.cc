@@ -327,13 +327,14 @@ TEST(SupervisedSession, ReportsTheErrorThatEndedAQueueThread) {
   // A queue that is closed and empty has nothing to give: OutOfRange.
   chief.options.local_init_op = close;
   chief.options.queue_ops = {ops::QueueDequeueV2(root, queue, {kFloat})[0].op()};
+  // A step that fails for another reason is answered with what broke the job first. The graph must
+  // not grow once the queue's thread runs it.
+  const Output bad = Placeholder(root, kFloat, {});
   const auto session = chief.Open();
   ASSERT_TRUE(session.ok()) << session.status();
   // The thread ends by itself; only Stop joins it.
   Status status;
   const Deadline deadline = DeadlineAfter(kPatience);
-  // A step that fails for another reason is answered with what broke the job first.
-  const Output bad = Placeholder(root, kFloat, {});
   do {
     status = (*session)->Run({}, std::span(&bad, 1)).status();
   } while (!errors::IsOutOfRange(status) && SteadyClock::now() < deadline);
