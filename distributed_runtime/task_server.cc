@@ -229,8 +229,10 @@ Status TaskServer::Start() {
   Impl::Running* const r = impl_->running.get();
   MR_RETURN_IF_ERROR(impl_->Compose(r));
   impl_->AddServices(r);
-  if (const Status linked = r->links->Start(); !linked.ok()) {
-    MR_LOG(kInfo, impl_->task, ": ", Message(linked));  // gRPC carries everything, then
+  if (impl_->options.links) {
+    const Status linked = r->links->Start();
+    // gRPC carries everything, then.
+    if (!linked.ok()) MR_LOG(kInfo, impl_->task, ": ", Message(linked));
   }
   std::string host;
   int configured_port = 0;

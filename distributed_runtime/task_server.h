@@ -22,6 +22,7 @@ struct TaskServerOptions {
   const OpRegistry* ops = nullptr;
   const KernelRegistry* kernels = nullptr;
   pb::ConfigProto default_session_config;  // merged over that of every session
+  bool links = true;                       // false: gRPC carries steps too, as between hosts
 };
 
 // What millrace::Server is made of; see there for what each function promises. Thread-safe.

@@ -49,8 +49,10 @@ const Engine& TheEngine() {
 }
 
 StatusOr<std::unique_ptr<TaskServer>> MakeServer(const ClusterSpec& cluster, const char* job,
-                                                 int index = 0, bool accept_shutdown = false) {
+                                                 int index = 0, bool accept_shutdown = false,
+                                                 bool links = true) {
   TaskServerOptions options;
+  options.links = links;
   options.server.cluster = cluster;
   options.server.job_name = job;
   options.server.task_index = index;
@@ -92,14 +94,14 @@ std::vector<int> FreePorts(int count) {
 
 // A ps and a worker in this process, which know each other's ports.
 struct Pair {
-  Pair() {
+  explicit Pair(bool links = true) {
     // Somebody else may take a port in between: then others are tried.
     for (int attempt = 0; attempt < 10; ++attempt) {
       const std::vector<int> ports = FreePorts(2);
       const ClusterSpec spec =
           *ClusterSpec::Parse(StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]));
-      ps = *MakeServer(spec, "ps");
-      worker = *MakeServer(spec, "worker");
+      ps = *MakeServer(spec, "ps", 0, false, links);
+      worker = *MakeServer(spec, "worker", 0, false, links);
       if (ps->Start().ok() && worker->Start().ok()) return;
     }
     ADD_FAILURE() << "no two ports are free";
@@ -143,8 +145,13 @@ TestGraph SumOverTasks() {
   return graph;
 }
 
-TEST(TaskServer, RunsGraphsAcrossTasks) {
-  Pair cluster;
+// With links between the tasks, and without, as between hosts.
+class AcrossTasks : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Transports, AcrossTasks, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Links" : "Grpc"; });
+
+TEST_P(AcrossTasks, RunsGraphs) {
+  Pair cluster(GetParam());
   // Directly in this process, and over the wire to the same master and to the other one.
   const std::shared_ptr<MasterInterface> masters[] = {
       *ConnectToMaster(cluster.worker->target()),
@@ -181,8 +188,8 @@ TEST(TaskServer, RunsCallablesOverTheWire) {
   EXPECT_TRUE(session->ReleaseCallable(*callable).ok());
 }
 
-TEST(TaskServer, AFailingKernelElsewhereEndsTheStepWithItsOwnCode) {
-  Pair cluster;
+TEST_P(AcrossTasks, AFailingKernelElsewhereEndsTheStepWithItsOwnCode) {
+  Pair cluster(GetParam());
   TestGraph graph;
   graph.Fail("fail", kPsDevice);
   graph.Block("block", kWorkerDevice);
@@ -194,8 +201,8 @@ TEST(TaskServer, AFailingKernelElsewhereEndsTheStepWithItsOwnCode) {
   EXPECT_NE(Message(status).find("/job:ps/replica:0/task:0"), std::string_view::npos) << status;
 }
 
-TEST(TaskServer, AFailureIsToldOnceAlthoughItsReceiversHearOfItToo) {
-  Pair cluster;
+TEST_P(AcrossTasks, AFailureIsToldOnceAlthoughItsReceiversHearOfItToo) {
+  Pair cluster(GetParam());
   TestGraph graph;
   graph.Fail("fail", kPsDevice);
   graph.Identity("here", "fail", kWorkerDevice);
@@ -212,8 +219,8 @@ TEST(TaskServer, AFailureIsToldOnceAlthoughItsReceiversHearOfItToo) {
   }
 }
 
-TEST(TaskServer, APeerThatWentAwayIsUnavailableByName) {
-  Pair cluster;
+TEST_P(AcrossTasks, APeerThatWentAwayIsUnavailableByName) {
+  Pair cluster(GetParam());
   const auto session =
       OpenSession(*ConnectToMaster(cluster.worker->target()), SumOverTasks().def());
   ASSERT_NE(session, nullptr);

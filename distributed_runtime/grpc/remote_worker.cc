@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
@@ -172,7 +174,8 @@ class GrpcRemoteWorker : public WorkerInterface {
   // Goes on with `then` once there is a link to the task, or it is certain that there is none
   // for now.
   void EnsureLink(const CallOptions& options, std::function<void()> then) {
-    if (links_ == nullptr || no_links_.load(std::memory_order_relaxed) || FindLink()) {
+    if (links_ == nullptr || SteadyNanos() < ask_again_.load(std::memory_order_relaxed) ||
+        FindLink()) {
       return then();
     }
     CallOptions limit = options;
@@ -185,7 +188,8 @@ class GrpcRemoteWorker : public WorkerInterface {
                     if (!status.ok() || !ReceivedBytes(bytes).Parse(&offer).ok() ||
                         offer.socket_name().empty()) {
                       // A server of another make says so once and for all.
-                      if (errors::IsUnimplemented(status)) no_links_.store(true);
+                      if (errors::IsUnimplemented(status)) ask_again_.store(kNever);
+                      if (status.ok()) ask_again_.store(SteadyNanos() + kAskAgainNanos);
                       return then();
                     }
                     OpenLink(limit.deadline, offer, std::move(then));
@@ -204,8 +208,10 @@ class GrpcRemoteWorker : public WorkerInterface {
       if (!once->used.exchange(true)) once->then();
     };
     const DeadlineTimer::Token timer = DeadlineTimer::Global().Schedule(deadline, go_on);
-    links_->Connect(task_, offer, [go_on, timer] {
+    links_->Connect(task_, offer, [this, go_on, timer] {
       DeadlineTimer::Global().Cancel(timer);
+      // A task on another host would be asked in vain at every registration.
+      if (!FindLink()) ask_again_.store(SteadyNanos() + kAskAgainNanos);
       go_on();
     });
   }
@@ -234,9 +240,11 @@ class GrpcRemoteWorker : public WorkerInterface {
   }
 
   static constexpr std::chrono::seconds kLinkTimeout{2};
+  static constexpr int64_t kAskAgainNanos = 30'000'000'000;
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   const std::string task_;
   LinkHub* const links_;               // null: gRPC for everything
-  std::atomic<bool> no_links_{false};  // the task has none
+  std::atomic<int64_t> ask_again_{0};  // when, by SteadyNanos, to ask the task for a link
   RpcChannel channel_;
 };
 

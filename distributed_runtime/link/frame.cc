@@ -57,12 +57,6 @@ OutFrame::OutFrame(const FrameHeader& header, WireWriter message) {
   head += text;
 }
 
-std::size_t OutFrame::size() const {
-  std::size_t size = head.size();
-  for (const Tensor& segment : segments) size += segment.num_bytes();
-  return size;
-}
-
 void InFrame::MakePieces() {
   const auto* text = reinterpret_cast<const uint8_t*>(text_.data());
   std::size_t begin = 0;

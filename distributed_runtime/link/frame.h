@@ -47,7 +47,6 @@ struct FrameHeader {
 // A message on its way out. The segments' tensors must not change until it is written.
 struct OutFrame {
   OutFrame(const FrameHeader& header, WireWriter message);
-  std::size_t size() const;
 
   std::string head;  // header, table and text
   std::vector<Tensor> segments;

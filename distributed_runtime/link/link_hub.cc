@@ -292,7 +292,6 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
         (connected ? frame.header.kind == FrameKind::kWelcome && hello.task() == entry.expected_peer
                    : frame.header.kind == FrameKind::kHello && SameSecret(hello.token(), token_));
     if (good) {
-      entry.open = true;
       on_open = std::exchange(entry.on_open, nullptr);
     }
   }

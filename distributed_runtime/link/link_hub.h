@@ -56,7 +56,6 @@ class LinkHub {
   void Stop();
 
  private:
-  struct Greeting;
   void ThreadMain(int index);
   void Accept();
   void Add(int fd, std::string expected_peer, std::function<void()> on_open);
@@ -82,7 +81,6 @@ class LinkHub {
     int write_fd = -1;              // a duplicate, to wait for room apart from waiting for bytes
     std::string expected_peer;      // set if this end connected
     std::function<void()> on_open;  // until the greeting is over
-    bool open = false;
   };
   mutable Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 2;
