@@ -59,6 +59,20 @@ class MatrixDiagonalKernel : public Kernel {
   }
 
  protected:
+  // An output full of the padding value.
+  static StatusOr<Tensor*> PaddedOutput(KernelContext& ctx, const Shape& shape,
+                                        const Tensor& padding) {
+    if (padding.num_elements() != 1) {
+      return errors::InvalidArgument("padding_value must be a scalar");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (!FillWith(ctx, padding.dtype(), padding.raw_data(), out->raw_data(),
+                  shape.num_elements())) {
+      return CannotMove(padding.dtype());
+    }
+    return out;
+  }
+
   StatusOr<Diagonals> ReadK(const Tensor& k) const {
     MR_ASSIGN_OR_RETURN(const Dims values, IntVector(k, "k"));
     if (values.empty() || values.size() > 2) {
@@ -107,14 +121,7 @@ class MatrixDiagPartKernel : public MatrixDiagonalKernel {
     const int64_t batch = shape.num_elements();
     if (d.count() > 1) shape.AddDim(d.count());
     shape.AddDim(d.length());
-    if (ctx.input(2).num_elements() != 1) {
-      return errors::InvalidArgument("padding_value must be a scalar");
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    if (!FillWith(ctx, in.dtype(), ctx.input(2).raw_data(), out->raw_data(),
-                  shape.num_elements())) {
-      return CannotMove(in.dtype());
-    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, ctx.input(2)));
     DispatchMovable(in.dtype(), [&]<typename T>() {
       const T* from = static_cast<const T*>(in.raw_data());
       T* to = static_cast<T*>(out->raw_data());
@@ -147,14 +154,7 @@ class MatrixDiagKernel : public MatrixDiagonalKernel {
     const int64_t batch = shape.num_elements();
     shape.AddDim(d.rows);
     shape.AddDim(d.columns);
-    if (ctx.input(4).num_elements() != 1) {
-      return errors::InvalidArgument("padding_value must be a scalar");
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    if (!FillWith(ctx, in.dtype(), ctx.input(4).raw_data(), out->raw_data(),
-                  shape.num_elements())) {
-      return CannotMove(in.dtype());
-    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, ctx.input(4)));
     DispatchMovable(in.dtype(), [&]<typename T>() {
       const T* from = static_cast<const T*>(in.raw_data());
       T* to = static_cast<T*>(out->raw_data());

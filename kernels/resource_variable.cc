@@ -127,17 +127,7 @@ class UpdateVariableKernel : public Kernel {
                                      operand.shape().DebugString(), ", shapes must be equal.");
     }
     MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
-    DispatchType(NumberTypes(), operand.dtype(), [&]<typename T>() {
-      using C = ComputeType<T>;
-      T* to = value->data<T>();
-      const T* by = operand.data<T>();
-      ctx.ParallelFor(value->num_elements(), 0.5, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const C a = static_cast<C>(to[i]), b = static_cast<C>(by[i]);
-          to[i] = static_cast<T>(add_ ? a + b : a - b);
-        }
-      });
-    });
+    AddTo(ctx, operand, /*subtract=*/!add_, value);
     return OkStatus();
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/dtype_dispatch.h"
 
 namespace millrace {
 
@@ -118,6 +119,20 @@ Status LockedVariables::MakeExclusive(KernelContext& ctx) {
     MR_RETURN_IF_ERROR(millrace::MakeExclusive(ctx.allocator(), values_[i]));
   }
   return OkStatus();
+}
+
+void AddTo(KernelContext& ctx, const Tensor& operand, bool subtract, Tensor* value) {
+  DispatchType(NumberTypes(), operand.dtype(), [&]<typename T>() {
+    using C = ComputeType<T>;
+    T* to = value->data<T>();
+    const T* by = operand.data<T>();
+    ctx.ParallelFor(value->num_elements(), 0.5, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const C a = static_cast<C>(to[i]), b = static_cast<C>(by[i]);
+        to[i] = static_cast<T>(subtract ? a - b : a + b);
+      }
+    });
+  });
 }
 
 }  // namespace millrace

@@ -77,6 +77,10 @@ class LockedVariables {
   std::array<Mutex*, kMax> mutexes_{};
 };
 
+// value += operand, or -=; both have the same shape and a type of NumberTypes. For a value that
+// was made exclusive.
+void AddTo(KernelContext& ctx, const Tensor& operand, bool subtract, Tensor* value);
+
 // For kernels with a reference form (which outputs its first input) and a resource form.
 inline void ForwardFirstRef(KernelContext& ctx) {
   if (ctx.num_outputs() > 0 && ctx.input_is_ref(0)) ctx.ForwardRef(0, 0);
