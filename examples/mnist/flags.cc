@@ -17,8 +17,10 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
   app.add_flag("--download_only", f.download_only, "Only check the data, then leave");
   app.add_option("--job_name", f.job_name, "ps or worker; without it a local cluster is started");
   app.add_option("--task_index", f.task_index, "Index of this task within its job");
-  app.add_option("--num_gpus", f.num_gpus,
-                 "GPUs per machine; a worker takes GPU task_index % num_gpus")
+  app.add_option(
+         "--num_gpus", f.num_gpus,
+         "GPUs per machine; a worker asks for GPU task_index % num_gpus, and takes its CPU where "
+         "there is none (this version has no GPU device yet)")
       ->capture_default_str();
   app.add_option("--replicas_to_aggregate", f.replicas_to_aggregate,
                  "Gradients per synchronous update (default: the number of workers)");
