@@ -19,7 +19,8 @@ const OpInfo* BoundaryOp() {
   return op;
 }
 
-constexpr std::size_t kSmallestBlock = 8, kLargestBlock = 4096;
+// Below one in so many of all, what is wanted is collected and sorted; else all are looked at.
+constexpr std::size_t kFew = 16;
 
 bool Fits(DataType output, DataType input) {
   return output == input || (!IsRefType(input) && BaseType(output) == input);
@@ -28,6 +29,16 @@ bool Fits(DataType output, DataType input) {
 }  // namespace
 
 // ---- Node
+
+void Node::CopyFrom(const Node& other) {
+  op_ = other.op_;
+  kind_ = other.kind_;
+  requested_device_ = other.requested_device_;
+  assigned_device_ = other.assigned_device_;
+  origin_ = other.origin_;
+  device_origin_ = other.device_origin_;
+  notes_ = other.notes_;
+}
 
 AttrMap& Node::mutable_attrs() {
   if (kind_.use_count() > 1) kind_ = std::make_shared<Kind>(*kind_);
@@ -51,24 +62,37 @@ const Edge* Node::input_edge(int i) const {
 DataflowGraph::DataflowGraph(const OpRegistry* ops) : ops_(ops) {
   static const auto* const no_kind = new std::shared_ptr<Node::Kind>(new Node::Kind);
   for (const char* name : {"_SOURCE", "_SINK"}) {
-    auto node = std::make_unique<Node>();
-    node->name_ = name;
+    Node* const node = NewNode(name, NameHash::Short(name));
     node->op_ = BoundaryOp();
     node->kind_ = *no_kind;
-    Append(std::move(node));
+    Append(node);
   }
   NewEdge(source(), kControlSlot, sink(), kControlSlot);
 }
 
-DataflowGraph::~DataflowGraph() = default;
+DataflowGraph::~DataflowGraph() {
+  for (Node* node : nodes_) {
+    if (node != nullptr) node_slab_.Delete(node);
+  }
+  if (Slab<Edge>::kFreesWhatIsLeft) return;
+  for (Edge* edge : edges_) {
+    if (edge != nullptr) edge_slab_.Delete(edge);
+  }
+}
 
-Node* DataflowGraph::Append(std::unique_ptr<Node> node) {
+Node* DataflowGraph::NewNode(std::string_view name, uint32_t name_hash) {
+  Node* const node = node_slab_.New();
+  node->name_ = name;
+  node->name_hash_ = name_hash;
+  return node;
+}
+
+Node* DataflowGraph::Append(Node* node) {
   node->id_ = static_cast<int>(nodes_.size());
-  Node* const added = node.get();
-  by_name_.insert(added);
-  nodes_.push_back(std::move(node));
+  by_name_.insert(node);
+  nodes_.push_back(node);
   ++num_nodes_;
-  return added;
+  return node;
 }
 
 void DataflowGraph::CopySettings(const DataflowGraph& from) {
@@ -81,40 +105,36 @@ void DataflowGraph::CopySettings(const DataflowGraph& from) {
 
 std::unique_ptr<DataflowGraph> DataflowGraph::Clone() const {
   auto copy = std::make_unique<DataflowGraph>(ops_);
-  copy->edges_.clear();
-  copy->nodes_.clear();
-  copy->by_name_.clear();
-  copy->edge_blocks_.clear();
-  copy->edges_in_last_block_ = copy->last_block_size_ = 0;
   copy->nodes_.reserve(nodes_.size());
   copy->edges_.reserve(edges_.size());
   copy->by_name_.reserve(by_name_.size());
-  for (const auto& node : nodes_) {
+  for (std::size_t i = 2; i < nodes_.size(); ++i) {
+    const Node* const node = nodes_[i];
     if (node == nullptr) {
       copy->nodes_.push_back(nullptr);
       continue;
     }
-    auto twin = std::make_unique<Node>(*node);
-    copy->by_name_.insert(twin.get());
-    copy->nodes_.push_back(std::move(twin));
+    Node* const twin = copy->NewNode(node->name_, node->name_hash_);
+    twin->CopyFrom(*node);
+    copy->Append(twin);
   }
+  copy->RemoveEdge(copy->edges_[0]);
+  copy->edges_.clear();
   for (const Edge* edge : edges_) {
     if (edge == nullptr) {
       copy->edges_.push_back(nullptr);
       continue;
     }
-    Edge* const twin = copy->MakeEdge(*edge);
-    twin->src = copy->nodes_[edge->src->id_].get();
-    twin->dst = copy->nodes_[edge->dst->id_].get();
-    copy->edges_.push_back(twin);
+    copy->edges_.push_back(copy->edge_slab_.New(Edge{edge->id, copy->nodes_[edge->src->id_],
+                                                     copy->nodes_[edge->dst->id_], edge->src_output,
+                                                     edge->dst_input}));
   }
-  // The nodes were copied with pointers to our edges: turn them to the twins.
-  for (const auto& node : copy->nodes_) {
+  for (const Node* node : nodes_) {
     if (node == nullptr) continue;
-    for (Edge*& edge : node->in_edges_.view()) edge = copy->edges_[edge->id];
-    for (Edge*& edge : node->out_edges_.view()) edge = copy->edges_[edge->id];
+    Node* const twin = copy->nodes_[node->id_];
+    for (const Edge* edge : node->in_edges()) twin->in_edges_.Add(copy->edges_[edge->id]);
+    for (const Edge* edge : node->out_edges()) twin->out_edges_.Add(copy->edges_[edge->id]);
   }
-  copy->num_nodes_ = num_nodes_;
   copy->CopySettings(*this);
   return copy;
 }
@@ -124,40 +144,59 @@ std::unique_ptr<DataflowGraph> DataflowGraph::CopyOf(std::span<Node* const> node
   copy->CopySettings(*this);
   copy->nodes_.reserve(nodes.size() + 2);
   copy->by_name_.reserve(nodes.size() + 2);
-  absl::flat_hash_map<const Node*, Node*> twins;
-  twins.reserve(nodes.size());
-  std::vector<const Edge*> edges;
-  edges.reserve(nodes.size() * 3);
+  // Twins by id, if that is not too much for these few.
+  const bool few = nodes.size() * kFew < nodes_.size();
+  absl::flat_hash_map<const Node*, Node*> twin_of;
+  LargeVector<Node*> twins(few ? 0 : nodes_.size());
+  std::size_t num_edges = 0;
   for (const Node* node : nodes) {
-    auto twin = std::make_unique<Node>();
-    twin->name_ = node->name_;
-    twin->op_ = node->op_;
-    twin->kind_ = node->kind_;
-    twin->requested_device_ = node->requested_device_;
-    twin->assigned_device_ = node->assigned_device_;
-    twin->origin_ = node->origin_;
-    twin->device_origin_ = node->device_origin_;
-    twin->notes_ = node->notes_;
-    twins.emplace(node, copy->Append(std::move(twin)));
+    Node* const twin = copy->NewNode(node->name_, node->name_hash_);
+    twin->CopyFrom(*node);
+    copy->Append(twin);
+    if (few) {
+      twin_of.emplace(node, twin);
+    } else {
+      twins[node->id_] = twin;
+    }
+    num_edges += node->in_edges().size();
+  }
+  copy->edges_.reserve(num_edges + nodes.size() / 4);
+  if (!few) {
+    for (const Edge* edge : edges_) {
+      if (edge == nullptr || !edge->src->IsOp() || !edge->dst->IsOp()) continue;
+      Node* const src = twins[edge->src->id_];
+      Node* const dst = twins[edge->dst->id_];
+      if (src == nullptr || dst == nullptr) continue;
+      copy->NewEdge(src, edge->src_output, dst, edge->dst_input);
+    }
+    return copy;
+  }
+  std::vector<const Edge*> edges;
+  edges.reserve(num_edges);
+  for (const Node* node : nodes) {
     for (const Edge* edge : node->in_edges()) {
-      if (edge->src->IsOp()) edges.push_back(edge);
+      if (edge->src->IsOp() && twin_of.contains(edge->src)) edges.push_back(edge);
     }
   }
   std::sort(edges.begin(), edges.end(), [](const Edge* a, const Edge* b) { return a->id < b->id; });
-  copy->edges_.reserve(edges.size() + nodes.size() / 4);
   for (const Edge* edge : edges) {
-    const auto src = twins.find(edge->src);
-    if (src == twins.end()) continue;
-    copy->NewEdge(src->second, edge->src_output, twins.find(edge->dst)->second, edge->dst_input);
+    copy->NewEdge(twin_of.find(edge->src)->second, edge->src_output,
+                  twin_of.find(edge->dst)->second, edge->dst_input);
   }
   return copy;
 }
 
-StatusOr<Node*> DataflowGraph::AddNode(std::string_view name, std::string_view op, AttrMap attrs) {
-  MR_ASSIGN_OR_RETURN(const OpInfo* info, LookupOp(op));
-  if (by_name_.contains(name)) {
+StatusOr<uint32_t> DataflowGraph::CheckName(std::string_view name) const {
+  const uint32_t hash = NameHash::Short(name);
+  if (by_name_.find(name, NameHash::Spread(hash)) != by_name_.end()) {
     return errors::AlreadyExists("node name '", name, "' is not unique in the graph");
   }
+  return hash;
+}
+
+StatusOr<Node*> DataflowGraph::AddNode(std::string_view name, std::string_view op, AttrMap attrs) {
+  MR_ASSIGN_OR_RETURN(const OpInfo* info, LookupOp(op));
+  MR_ASSIGN_OR_RETURN(const uint32_t hash, CheckName(name));
   AddDefaultAttrs(info->def, &attrs);
   std::shared_ptr<Node::Kind>& last = last_kinds_[info];
   const auto same_attr = [](const AttrMap::Entry& a, const AttrMap::Entry& b) {
@@ -172,49 +211,37 @@ StatusOr<Node*> DataflowGraph::AddNode(std::string_view name, std::string_view o
     kind->attrs = std::move(attrs);
     last = std::move(kind);
   }
-  auto node = std::make_unique<Node>();
-  node->name_ = name;
+  Node* const node = NewNode(name, hash);
   node->op_ = info;
   node->kind_ = last;
-  return Append(std::move(node));
+  return Append(node);
 }
 
 StatusOr<Node*> DataflowGraph::AddNodeLike(std::string_view name, const Node& like) {
-  if (by_name_.contains(name)) {
-    return errors::AlreadyExists("node name '", name, "' is not unique in the graph");
-  }
-  auto node = std::make_unique<Node>();
-  node->name_ = name;
+  MR_ASSIGN_OR_RETURN(const uint32_t hash, CheckName(name));
+  Node* const node = NewNode(name, hash);
   node->op_ = like.op_;
   node->kind_ = like.kind_;
-  return Append(std::move(node));
+  return Append(node);
 }
 
-Edge* DataflowGraph::MakeEdge(const Edge& edge) {
-  Edge* made = nullptr;
-  if (!free_edges_.empty()) {
-    made = free_edges_.back();
-    free_edges_.pop_back();
-  } else {
-    if (edges_in_last_block_ == last_block_size_) {
-      last_block_size_ = std::clamp(last_block_size_ * 2, kSmallestBlock, kLargestBlock);
-      edge_blocks_.push_back(std::make_unique<Edge[]>(last_block_size_));
-      edges_in_last_block_ = 0;
-    }
-    made = &edge_blocks_.back()[edges_in_last_block_++];
+StatusOr<Node*> DataflowGraph::AddCopyOf(const Node& node) {
+  if (by_name_.find(node.name_, NameHash()(&node)) != by_name_.end()) {
+    return CheckName(node.name_).status();
   }
-  *made = edge;
-  return made;
+  Node* const copy = NewNode(node.name_, node.name_hash_);
+  copy->CopyFrom(node);
+  return Append(copy);
 }
 
 void DataflowGraph::DropEdge(Edge* edge) {
   edges_[edge->id] = nullptr;
-  free_edges_.push_back(edge);
+  edge_slab_.Delete(edge);
 }
 
 Edge* DataflowGraph::NewEdge(Node* src, int src_output, Node* dst, int dst_input) {
   Edge* const edge =
-      MakeEdge(Edge{static_cast<int>(edges_.size()), src, dst, src_output, dst_input});
+      edge_slab_.New(Edge{static_cast<int>(edges_.size()), src, dst, src_output, dst_input});
   edges_.push_back(edge);
   src->out_edges_.Add(edge);
   const std::span<Edge* const> in_edges = dst->in_edges();
@@ -273,7 +300,8 @@ void DataflowGraph::RemoveNode(Node* node) {
   while (!node->out_edges_.empty()) RemoveEdge(node->out_edges_.view().back());
   by_name_.erase(node);
   --num_nodes_;
-  nodes_[node->id_].reset();
+  nodes_[node->id_] = nullptr;
+  node_slab_.Delete(node);
 }
 
 void DataflowGraph::RollBack(int num_node_ids, int num_edge_ids) {
@@ -282,14 +310,14 @@ void DataflowGraph::RollBack(int num_node_ids, int num_edge_ids) {
     edges_.pop_back();
   }
   while (this->num_node_ids() > num_node_ids) {
-    if (nodes_.back() != nullptr) RemoveNode(nodes_.back().get());
+    if (nodes_.back() != nullptr) RemoveNode(nodes_.back());
     nodes_.pop_back();
   }
 }
 
 void DataflowGraph::FixSourceAndSink(int first_node) {
   for (std::size_t i = static_cast<std::size_t>(first_node); i < nodes_.size(); ++i) {
-    Node* const node = nodes_[i].get();
+    Node* const node = nodes_[i];
     if (node == nullptr) continue;
     if (first_node > 2) {
       for (std::size_t k = 0; k < node->in_edges().size(); ++k) {
@@ -330,7 +358,7 @@ std::vector<Node*> DataflowGraph::OpNodes() const {
   std::vector<Node*> nodes;
   nodes.reserve(static_cast<std::size_t>(num_nodes_));
   for (std::size_t i = 2; i < nodes_.size(); ++i) {
-    if (nodes_[i] != nullptr) nodes.push_back(nodes_[i].get());
+    if (nodes_[i] != nullptr) nodes.push_back(nodes_[i]);
   }
   return nodes;
 }

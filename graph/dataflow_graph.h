@@ -2,6 +2,7 @@
 #ifndef GRAPH_DATAFLOW_GRAPH_H_
 #define GRAPH_DATAFLOW_GRAPH_H_
 
+#include <cstdint>
 #include <memory>
 #include <source_location>
 #include <span>
@@ -12,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/interned_string.h"
+#include "base/slab.h"
 #include "base/string_map.h"
 #include "graph/edge_list.h"
 #include "millrace/dtype.h"
@@ -69,6 +71,8 @@ class Node {
   const std::string& requested_device() const { return requested_device_.str(); }
   void set_requested_device(InternedString device) { requested_device_ = std::move(device); }
   const std::string& assigned_device() const { return assigned_device_.str(); }
+  // For other nodes: a copy of this is no search for the text.
+  const InternedString& shared_assigned_device() const { return assigned_device_; }
   void set_assigned_device(InternedString device) { assigned_device_ = std::move(device); }
   // Where the node was made: "file.cc:12" of the C++ caller, "" if unknown.
   const std::string& origin() const { return origin_.str(); }
@@ -93,7 +97,11 @@ class Node {
     AttrMap attrs;
     std::vector<DataType> inputs, outputs;
   };
+  // Everything but the edges and the id.
+  void CopyFrom(const Node& other);
+
   int id_ = -1;
+  uint32_t name_hash_ = 0;
   const OpInfo* op_ = nullptr;
   std::string name_;
   std::shared_ptr<Kind> kind_;
@@ -127,6 +135,8 @@ class DataflowGraph {
   // Adds a node of the same op, attributes and types as `like`, which may be of another graph
   // with the same ops and functions; nothing is checked again. AlreadyExists as above.
   StatusOr<Node*> AddNodeLike(std::string_view name, const Node& like);
+  // The same with the name, devices, origins and notes of `node`.
+  StatusOr<Node*> AddCopyOf(const Node& node);
   // InvalidArgument if slots do not exist, are taken, or types do not fit (a reference may
   // feed a value, not the other way round).
   StatusOr<Edge*> AddEdge(Node* src, int src_output, Node* dst, int dst_input);
@@ -143,13 +153,13 @@ class DataflowGraph {
   // inputs, which is enough if all was in order and nodes were only added.
   void FixSourceAndSink(int first_node = 2);
 
-  Node* source() const { return nodes_[0].get(); }
-  Node* sink() const { return nodes_[1].get(); }
+  Node* source() const { return nodes_[0]; }
+  Node* sink() const { return nodes_[1]; }
   Node* FindNode(std::string_view name) const;  // null if absent
   // Upper bounds of ids; slots may be null.
   int num_node_ids() const { return static_cast<int>(nodes_.size()); }
   int num_edge_ids() const { return static_cast<int>(edges_.size()); }
-  Node* node(int id) const { return nodes_[id].get(); }
+  Node* node(int id) const { return nodes_[id]; }
   const Edge* edge(int id) const { return edges_[id]; }
   int num_nodes() const { return num_nodes_; }  // living, source and sink included
   // Living op nodes (not source, sink) in id order: for (Node* n : graph.OpNodes()).
@@ -169,8 +179,10 @@ class DataflowGraph {
  private:
   struct NameHash {
     using is_transparent = void;
-    size_t operator()(std::string_view name) const { return TextHash()(name); }
-    size_t operator()(const Node* node) const { return TextHash()(node->name()); }
+    static uint32_t Short(std::string_view name) { return static_cast<uint32_t>(TextHash()(name)); }
+    static size_t Spread(uint32_t hash) { return hash * uint64_t{0x9e3779b97f4a7c15}; }
+    size_t operator()(std::string_view name) const { return Spread(Short(name)); }
+    size_t operator()(const Node* node) const { return Spread(node->name_hash_); }
   };
   struct NameEqual {
     using is_transparent = void;
@@ -182,20 +194,19 @@ class DataflowGraph {
     }
   };
 
-  Node* Append(std::unique_ptr<Node> node);
-  Edge* MakeEdge(const Edge& edge);
+  Node* NewNode(std::string_view name, uint32_t name_hash);
+  Node* Append(Node* node);
+  StatusOr<uint32_t> CheckName(std::string_view name) const;
   void DropEdge(Edge* edge);
   Edge* NewEdge(Node* src, int src_output, Node* dst, int dst_input);
   void CopySettings(const DataflowGraph& from);
   void FixEnds(Node* node);
 
   const OpRegistry* const ops_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<Edge*> edges_;
-  // Edges lie in blocks; those that were removed are used again.
-  std::vector<std::unique_ptr<Edge[]>> edge_blocks_;
-  std::size_t edges_in_last_block_ = 0, last_block_size_ = 0;
-  std::vector<Edge*> free_edges_;
+  Slab<Node> node_slab_;
+  Slab<Edge> edge_slab_;
+  LargeVector<Node*> nodes_;
+  LargeVector<Edge*> edges_;
   absl::flat_hash_set<Node*, NameHash, NameEqual> by_name_;
   // The last node of each op: the next one is mostly of the same kind.
   absl::flat_hash_map<const OpInfo*, std::shared_ptr<Node::Kind>> last_kinds_;

@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <queue>
+#include <span>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/slab.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
 #include "graph/graph_def_io.h"
@@ -52,16 +55,25 @@ class Importer {
     int output = 0;            // -1: control
   };
   struct Item {
-    std::vector<Input> inputs;
-    std::vector<int> consumers;  // one entry per input that depends on this node
+    int inputs_begin = 0, num_inputs = 0;        // of inputs_
+    int consumers_begin = 0, num_consumers = 0;  // of consumers_
     int pending = 0;
     Node* node = nullptr;
   };
+  std::span<const Input> InputsOf(const Item& item) const {
+    return std::span(inputs_).subspan(item.inputs_begin, item.num_inputs);
+  }
+  // If the input of a Merge closes a loop: the node is added before that.
+  bool IsBackEdge(int index, const Input& input) const {
+    return input.output >= 0 && IsMergeOp(def_.node(index).op()) &&
+           IsNextIterationOp(def_.node(input.def_index).op());
+  }
 
   Status MergeVersions();
   Status MergeLibrary();
   Status ParseNodes();
   Status ResolveInputs();
+  void FindConsumers();
   Status AddAll();
   Status AddOne(int index);
   Status ConnectInput(int index, int slot);
@@ -71,8 +83,10 @@ class Importer {
   const pb::GraphDef& def_;
   DataflowGraph* const graph_;
   pb::VersionDef versions_;
-  StringMap<int> index_by_name_;
-  std::vector<Item> items_;
+  absl::flat_hash_map<std::string_view, int, TextHash, std::equal_to<>> index_by_name_;
+  LargeVector<Item> items_;
+  LargeVector<Input> inputs_;
+  LargeVector<int> consumers_;                   // one entry per input that depends on the node
   std::vector<std::pair<int, int>> back_edges_;  // (node, slot)
   StringSet warned_;
 };
@@ -121,12 +135,13 @@ Status Importer::MergeLibrary() {
 
 Status Importer::ParseNodes() {
   index_by_name_.reserve(static_cast<std::size_t>(def_.node_size()));
+  const bool was_empty = graph_->num_nodes() <= 2;
   for (int i = 0; i < def_.node_size(); ++i) {
     const pb::NodeDef& node = def_.node(i);
     if (!IsNodeName(node.name(), options_.internal_names)) {
       return errors::InvalidArgument("Illegal op name '", CEscape(node.name()), "'", Tag(node));
     }
-    if (graph_->FindNode(node.name()) != nullptr) {
+    if (!was_empty && graph_->FindNode(node.name()) != nullptr) {
       return errors::InvalidArgument(
           "GraphDef argument to Extend includes node '", node.name(),
           "', which was created by a previous call to Create or Extend in this session.");
@@ -143,6 +158,7 @@ Status Importer::ResolveInputs() {
   for (int i = 0; i < def_.node_size(); ++i) {
     const pb::NodeDef& node = def_.node(i);
     Item& item = items_[i];
+    item.inputs_begin = static_cast<int>(inputs_.size());
     bool control_seen = false;
     for (const std::string& text : node.input()) {
       StatusOr<TensorName> name = ParseTensorName(text, options_.internal_names);
@@ -165,36 +181,49 @@ Status Importer::ResolveInputs() {
         return errors::InvalidArgument("Node '", node.name(), "': Unknown input node '", text, "'",
                                        Tag(node));
       }
-      item.inputs.push_back(input);
+      inputs_.push_back(input);
+      ++item.num_inputs;
     }
   }
   return OkStatus();
 }
 
+void Importer::FindConsumers() {
+  // Counted first, so that all lie in one array.
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int i = 0; i < def_.node_size(); ++i) {
+      for (const Input& input : InputsOf(items_[i])) {
+        if (input.def_index < 0 || IsBackEdge(i, input)) continue;
+        Item& source = items_[input.def_index];
+        if (pass == 0) {
+          ++items_[i].pending;
+          ++source.num_consumers;
+        } else {
+          consumers_[source.consumers_begin + source.num_consumers++] = i;
+        }
+      }
+    }
+    if (pass > 0) break;
+    int total = 0;
+    for (Item& item : items_) {
+      item.consumers_begin = total;
+      total += std::exchange(item.num_consumers, 0);
+    }
+    consumers_.resize(total);
+  }
+}
+
 Status Importer::AddAll() {
+  const std::string* last_op = nullptr;
   for (const pb::NodeDef& node : def_.node()) {
+    if (last_op != nullptr && *last_op == node.op()) continue;
+    last_op = &node.op();
     StatusOr<const OpInfo*> op = graph_->LookupOp(node.op());
     if (!op.ok()) return Annotate(op.status(), Tag(node));
   }
   // A Merge that closes a loop is ready once its first other input and its control inputs
   // are there; the back edges come at the end.
-  for (int i = 0; i < def_.node_size(); ++i) {
-    Item& item = items_[i];
-    bool closes_loop = false;
-    for (const Input& input : item.inputs) {
-      if (input.def_index < 0) continue;
-      closes_loop |=
-          IsMergeOp(def_.node(i).op()) && IsNextIterationOp(def_.node(input.def_index).op());
-    }
-    for (const Input& input : item.inputs) {
-      if (input.def_index < 0) continue;
-      if (closes_loop && input.output >= 0 && IsNextIterationOp(def_.node(input.def_index).op())) {
-        continue;
-      }
-      ++item.pending;
-      items_[input.def_index].consumers.push_back(i);
-    }
-  }
+  FindConsumers();
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (int i = 0; i < def_.node_size(); ++i) {
     if (items_[i].pending == 0) ready.push(i);
@@ -205,7 +234,9 @@ Status Importer::AddAll() {
     ready.pop();
     MR_RETURN_IF_ERROR(AddOne(index));
     ++added;
-    for (int consumer : items_[index].consumers) {
+    const Item& item = items_[index];
+    for (int i = 0; i < item.num_consumers; ++i) {
+      const int consumer = consumers_[item.consumers_begin + i];
       if (--items_[consumer].pending == 0) ready.push(consumer);
     }
   }
@@ -258,7 +289,8 @@ Status Importer::AddOne(int index) {
   if (def.has_experimental_debug_info() || def.has_experimental_type()) {
     node->set_notes({def.experimental_debug_info(), def.experimental_type()});
   }
-  const auto data_inputs = std::count_if(item.inputs.begin(), item.inputs.end(),
+  const std::span<const Input> inputs = InputsOf(item);
+  const auto data_inputs = std::count_if(inputs.begin(), inputs.end(),
                                          [](const Input& input) { return input.output >= 0; });
   if (data_inputs != node->num_inputs()) {
     std::vector<std::string> expected;
@@ -267,8 +299,8 @@ Status Importer::AddOne(int index) {
                                    "' do not match ", data_inputs, " inputs specified; Op<",
                                    Signature(op), ">; NodeDef: {{node ", def.name(), "}}");
   }
-  for (std::size_t slot = 0; slot < item.inputs.size(); ++slot) {
-    const Input& input = item.inputs[slot];
+  for (std::size_t slot = 0; slot < inputs.size(); ++slot) {
+    const Input& input = inputs[slot];
     if (input.def_index >= 0 && items_[input.def_index].node == nullptr) {
       back_edges_.emplace_back(index, static_cast<int>(slot));
       continue;
@@ -280,7 +312,7 @@ Status Importer::AddOne(int index) {
 
 Status Importer::ConnectInput(int index, int slot) {
   const Item& item = items_[index];
-  const Input& input = item.inputs[slot];
+  const Input& input = InputsOf(item)[slot];
   Node* src = input.existing != nullptr ? input.existing : items_[input.def_index].node;
   if (input.output < 0) {
     graph_->AddControlEdge(src, item.node);

@@ -5,6 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/errors.h"
+#include "base/interned_string.h"
+#include "base/slab.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
 #include "base/strings.h"
@@ -65,7 +67,6 @@ class Cutter {
   // ---- Nodes
 
   int PartAt(const std::string& location) {
-    if (last_part_ >= 0 && parts_[last_part_].location == location) return last_part_;
     const auto [slot, added] = part_of_.try_emplace(location, static_cast<int>(parts_.size()));
     if (added) {
       Partition part{location, std::make_unique<DataflowGraph>(&graph_.ops())};
@@ -73,7 +74,16 @@ class Cutter {
       if (graph_.library() != nullptr) part.graph->set_library(graph_.library());
       parts_.push_back(std::move(part));
     }
-    return last_part_ = slot->second;
+    return slot->second;
+  }
+
+  // Neighbours are mostly on one device.
+  int PartOnDevice(const Node& node) {
+    if (last_part_ < 0 || node.shared_assigned_device() != last_device_) {
+      last_part_ = PartAt(options_.node_to_location(node));
+      last_device_ = node.shared_assigned_device();
+    }
+    return last_part_;
   }
 
   Status CopyNodes() {
@@ -86,12 +96,10 @@ class Cutter {
                                        "}} is on no device");
       }
       Place& place = places_[id];
-      place.part = PartAt(options_.node_to_location(*node));
-      MR_ASSIGN_OR_RETURN(place.twin, parts_[place.part].graph->AddNodeLike(node->name(), *node));
-      place.twin->set_requested_device(node->assigned_device());
-      place.twin->set_assigned_device(node->assigned_device());
-      place.twin->set_origin(node->origin());
-      if (node->notes() != nullptr) place.twin->set_notes(*node->notes());
+      place.part = PartOnDevice(*node);
+      MR_ASSIGN_OR_RETURN(place.twin, parts_[place.part].graph->AddCopyOf(*node));
+      place.twin->set_requested_device(node->shared_assigned_device());
+      place.twin->set_device_origin({});
     }
     return OkStatus();
   }
@@ -318,8 +326,9 @@ class Cutter {
   const std::vector<LoopControl> controls_;
   std::vector<Partition> parts_;
   StringMap<int> part_of_;  // by location
-  int last_part_ = -1;
-  std::vector<Place> places_;  // by node id
+  InternedString last_device_;
+  int last_part_ = -1;         // of the nodes on last_device_
+  LargeVector<Place> places_;  // by node id
   absl::flat_hash_map<ArrivalKey, Arrival> arrivals_;
   // Of the node being connected.
   std::vector<const Edge*> control_inputs_;

@@ -23,7 +23,8 @@ struct Partition {
 };
 
 struct PartitionOptions {
-  // Required. Where a node goes: its task or its device. Called once for each node.
+  // Required. Where a node goes: its task or its device. Depends on the assigned device alone;
+  // called whenever that is not the one of the node before.
   std::function<std::string(const Node& node)> node_to_location;
   // Required. A name, never used before, for a node made because of the node `prefix`:
   // "<prefix>_S<n>" at the master. Called in a fixed order: for a cut data edge for the

@@ -143,6 +143,9 @@ bool Colocation::IsFunction(const Node& node) {
 }
 
 StatusOr<int> Colocation::SupportedTypes(const Node& node) {
+  // Nodes of one op mostly share their attributes, too.
+  KnownTypes& known = known_types_[&node.op()];
+  if (known.attrs == &node.attrs()) return known.types;
   TypeList types;
   const bool anywhere = IsFunction(node);
   const int num_types = static_cast<int>(table_->types().size());
@@ -154,7 +157,11 @@ StatusOr<int> Colocation::SupportedTypes(const Node& node) {
       types.push_back({type, *priority});
     }
   }
-  if (types.empty() && !node.requested_device().empty() && table_->local_spec() != 0) {
+  if (!types.empty()) {
+    known = {&node.attrs(), table_->InternTypes(std::move(types))};
+    return known.types;
+  }
+  if (!node.requested_device().empty() && table_->local_spec() != 0) {
     // Another task may have the kernel: it says so when the graph gets there.
     const StatusOr<int> spec = table_->specs().Parse(node.requested_device());
     const DeviceName& local = table_->specs().name(table_->local_spec());
@@ -266,23 +273,37 @@ Status Colocation::MakeRoomForEdge(const Edge& edge, int src_root, int dst_root)
 }
 
 Status Colocation::JoinClasses() {
-  // The first node that named a label; the others join it.
+  // The first node that named a label, or has it as its name; the others join it.
   absl::flat_hash_map<std::string_view, const Node*> first_of;
-  bool any = false;
-  for (int id = 0; id < graph_.num_node_ids() && !any; ++id) {
-    const Node* node = graph_.node(id);
-    any = node != nullptr && node->IsOp() && node->attrs().Has(kClassAttr);
-  }
-  if (!any) return OkStatus();
+  std::vector<std::pair<int, std::string_view>> labels;  // by node, in order
   for (int id = 0; id < graph_.num_node_ids(); ++id) {
     const Node* node = graph_.node(id);
     if (node == nullptr || !node->IsOp()) continue;
     for (const std::string_view label : ClassLabels(*node)) {
-      MR_RETURN_IF_ERROR(JoinLabel(*node, label, true, &first_of));
+      labels.emplace_back(id, label);
+      first_of.try_emplace(label, nullptr);
     }
-    MR_RETURN_IF_ERROR(JoinLabel(*node, node->name(), false, &first_of));
   }
-  return OkStatus();
+  // Of the nodes without the attribute only those matter that others name.
+  std::vector<int> named;
+  for (const auto& [label, first] : first_of) {
+    const Node* const node = graph_.FindNode(label);
+    if (node != nullptr && node->IsOp()) named.push_back(node->id());
+  }
+  std::sort(named.begin(), named.end());
+  std::size_t next = 0;
+  const auto join_named = [&](int before) {
+    for (; next < named.size() && named[next] < before; ++next) {
+      const Node& node = *graph_.node(named[next]);
+      MR_RETURN_IF_ERROR(JoinLabel(node, node.name(), false, &first_of));
+    }
+    return OkStatus();
+  };
+  for (const auto& [id, label] : labels) {
+    MR_RETURN_IF_ERROR(join_named(id));
+    MR_RETURN_IF_ERROR(JoinLabel(*graph_.node(id), label, true, &first_of));
+  }
+  return join_named(graph_.num_node_ids());
 }
 
 Status Colocation::JoinLabel(const Node& node, std::string_view label, bool in_attribute,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/slab.h"
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
 #include "placer/device_table.h"
@@ -75,7 +76,12 @@ class Colocation {
   const PlacerInput& input_;
   DeviceTable* const table_;
   PlacementLog* const log_;
-  std::vector<Member> members_;  // by node id
+  struct KnownTypes {
+    const AttrMap* attrs = nullptr;
+    int types = 0;
+  };
+  LargeVector<Member> members_;                                 // by node id
+  absl::flat_hash_map<const OpInfo*, KnownTypes> known_types_;  // of the last node of an op
   absl::flat_hash_map<const OpInfo*, bool> is_function_;
   std::vector<std::string> spec_texts_;  // for the log, by spec
   const Node* culprit_ = nullptr;

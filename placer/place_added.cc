@@ -64,7 +64,7 @@ class Addition {
     old.erase(std::unique(old.begin(), old.end()), old.end());
     for (const Node* node : old) {
       MR_ASSIGN_OR_RETURN(Node* const twin, Add(*node));
-      twin->set_assigned_device(node->assigned_device());
+      twin->set_assigned_device(node->shared_assigned_device());
     }
     for (int id = first_node_; id < graph_->num_node_ids(); ++id) {
       if (graph_->node(id) != nullptr) MR_RETURN_IF_ERROR(Add(*graph_->node(id)).status());
@@ -107,7 +107,7 @@ class Addition {
       if (IsOld(*node)) {
         log->MarkAsNeighbour(twin->id());
       } else {
-        graph_->node(node->id())->set_assigned_device(twin->assigned_device());
+        graph_->node(node->id())->set_assigned_device(twin->shared_assigned_device());
       }
     }
   }
@@ -118,10 +118,8 @@ class Addition {
   bool IsOld(const Node& node) const { return node.IsOp() && node.id() < first_node_; }
 
   StatusOr<Node*> Add(const Node& node) {
-    MR_ASSIGN_OR_RETURN(Node* const twin, part_.AddNodeLike(node.name(), node));
-    twin->set_requested_device(node.requested_device());
-    twin->set_origin(node.origin());
-    twin->set_device_origin(node.device_origin());
+    MR_ASSIGN_OR_RETURN(Node* const twin, part_.AddCopyOf(node));
+    twin->set_assigned_device({});
     twins_.emplace(&node, twin);
     return twin;
   }

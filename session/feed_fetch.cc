@@ -128,11 +128,15 @@ std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature,
                                           const DataflowGraph& full) {
   if (!signature.connections.empty()) return full.Clone();
   std::vector<bool> copied(full.num_node_ids()), entered(full.num_node_ids());
-  std::vector<Node*> nodes, stack;
-  const auto copy = [&](Node* node) {
+  std::size_t num_copied = 0;
+  int first = full.num_node_ids(), last = -1;  // of the copied ones
+  std::vector<Node*> stack;
+  const auto copy = [&](const Node* node) {
     if (copied[node->id()]) return;
     copied[node->id()] = true;
-    nodes.push_back(node);
+    first = std::min(first, node->id());
+    last = std::max(last, node->id());
+    ++num_copied;
   };
   const auto copy_named = [&](const std::string& tensor) {
     const StatusOr<TensorName> name = ParseTensorName(tensor);
@@ -175,8 +179,11 @@ std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature,
       stack.push_back(edge->src);
     }
   }
-  std::sort(nodes.begin(), nodes.end(),
-            [](const Node* a, const Node* b) { return a->id() < b->id(); });
+  std::vector<Node*> nodes;
+  nodes.reserve(num_copied);
+  for (int id = first; id <= last; ++id) {
+    if (copied[id]) nodes.push_back(full.node(id));
+  }
   return full.CopyOf(nodes);
 }
 

@@ -41,7 +41,10 @@ std::string ClientKey(const PlanContext& context, const std::string& tensor) {
 
 StatusOr<std::vector<Partition>> CutByTask(const DataflowGraph& graph, const PlanContext& context) {
   StringMap<std::string> tasks;  // by device
+  const InternedString* last = nullptr;
   for (const Node* node : graph.OpNodes()) {
+    if (last != nullptr && *last == node->shared_assigned_device()) continue;
+    last = &node->shared_assigned_device();
     if (tasks.contains(node->assigned_device())) continue;
     MR_ASSIGN_OR_RETURN(std::string task, TaskOf(*node));
     tasks[node->assigned_device()] = std::move(task);

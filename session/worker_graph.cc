@@ -1,5 +1,6 @@
 #include "session/worker_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
@@ -42,7 +43,10 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const std::function<std::string(std::string_view prefix)>& new_name) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
   const SessionResources& session = *made->resources_;
+  const InternedString* last = nullptr;
   for (const Node* node : graph.OpNodes()) {
+    if (last != nullptr && *last == node->shared_assigned_device()) continue;
+    last = &node->shared_assigned_device();
     if (session.FindDevice(node->assigned_device()) == nullptr) {
       return errors::InvalidArgument("{{node ", node->name(), "}} is assigned to ",
                                      node->assigned_device(), ", which is not a device of ",
@@ -57,10 +61,15 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     return device == nullptr ? 0 : device->incarnation();
   };
   cut.control_flow_added = true;  // by the master
-  cut.in_host_memory = [&](const Node& node, int slot, bool is_input) {
-    const Device* device = session.FindDevice(node.assigned_device());
-    return InHostMemory(*env.kernels, device->parsed_name(), node, slot, is_input);
-  };
+  const bool only_cpus =
+      std::all_of(session.devices.begin(), session.devices.end(),
+                  [](const Device* device) { return device->parsed_name().type == "CPU"; });
+  if (!only_cpus) {
+    cut.in_host_memory = [&](const Node& node, int slot, bool is_input) {
+      const Device* device = session.FindDevice(node.assigned_device());
+      return InHostMemory(*env.kernels, device->parsed_name(), node, slot, is_input);
+    };
+  }
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, PartitionGraph(graph, cut));
   made->parts_.reserve(partitions.size());
   for (Partition& partition : partitions) {
