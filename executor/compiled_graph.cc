@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "executor/sequential_program.h"
 
 namespace millrace {
 namespace {
@@ -26,7 +27,7 @@ uint32_t SchedulingFlags(std::string_view op) {
       {"_HostSend", kNodeTransfer | kNodeCommunicates},
       {"_Recv", kNodeTransfer | kNodeCommunicates},
       {"_HostRecv", kNodeTransfer | kNodeCommunicates},
-      {"Switch", kNodeOmitsOutputs},
+      {"Switch", kNodeOmitsOutputs | kNodeSwitch},
       {"RefSwitch", kNodeOmitsOutputs},
       {"_SwitchN", kNodeOmitsOutputs},
       {"Merge", kNodeMerge},
@@ -37,6 +38,8 @@ uint32_t SchedulingFlags(std::string_view op) {
       {"RefExit", kNodeExit},
       {"NextIteration", kNodeNextIteration},
       {"RefNextIteration", kNodeNextIteration},
+      {"Const", kNodeConst},
+      {"Identity", kNodeIdentity},
   };
   for (const Entry& e : kEntries) {
     if (e.op == op) return e.flags;
@@ -72,8 +75,10 @@ class GraphCompiler {
     for (std::size_t i = 0; i < sources_.size(); ++i) AddEdges(static_cast<int32_t>(i));
     out_->cost_ = std::make_unique<std::atomic<uint64_t>[]>(sources_.size());
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      out_->cost_[i].store(CompiledGraph::kInitialCycles, std::memory_order_relaxed);
+      out_->cost_[i].store(CompiledGraph::kUnknownCycles, std::memory_order_relaxed);
+      if (out_->nodes_[i].flags & kNodeMaybeExpensive) ++out_->num_expensive_;
     }
+    out_->sequential_ = SequentialProgram::Make(*out_);
     return std::move(out_);
   }
 
@@ -189,12 +194,14 @@ class GraphCompiler {
     node.flags = SchedulingFlags(source.type());
     if (node.kernel->IsAsync()) node.flags |= kNodeAsync;
     if (node.kernel->IsExpensive() && node.flags == 0) node.flags |= kNodeMaybeExpensive;
+    if (source.is_stateful()) node.flags |= kNodeStateful;
     if (source.op().def.allows_uninitialized_input()) node.flags |= kNodeUninitialisedOk;
     if (source.op().def.is_distributed_communication()) node.flags |= kNodeCommunicates;
     if ((node.flags & kNodeEnter) && source.attrs().GetOr<bool>("is_constant", false)) {
       node.flags |= kNodeConstantEnter;
     }
-    if (node.flags & (kNodeTransfer | kNodeOmitsOutputs)) out_->may_be_dead_ = true;
+    const bool receives = (node.flags & kNodeTransfer) && (node.flags & kNodeAsync);
+    if (receives || (node.flags & kNodeOmitsOutputs)) out_->may_be_dead_ = true;
     if (node.flags & (kNodeAsync | kNodeMaybeExpensive)) out_->may_be_concurrent_ = true;
     if (node.flags & kNodeAsync) node.async_index = out_->num_async_++;
     if ((node.flags & kNodeAsync) || node.num_outputs > kMaxScratchOutputs) {
@@ -284,7 +291,22 @@ StatusOr<std::unique_ptr<CompiledGraph>> CompiledGraph::Compile(const DataflowGr
 }
 
 CompiledGraph::~CompiledGraph() {
-  while (StepBlock* block = TakeIdleBlock()) delete block;
+  for (const bool sequential : {false, true}) {
+    while (StepBlock* block = TakeIdleBlock(sequential)) delete block;
+  }
+}
+
+// A first run is slow for reasons of its own, so costs fall fast; they rise slowly, so that a
+// thread that lost its processor for a while makes nothing expensive for long.
+void CompiledGraph::RecordCost(int32_t node, uint64_t cycles) const {
+  const uint64_t old = cost_[node].load(std::memory_order_relaxed);
+  uint64_t cost = cycles;
+  if (old != kUnknownCycles) {
+    cost = cycles < old ? (old + cycles) / 2 : old + std::min((cycles - old) / 10, old + 1000);
+  }
+  const uint64_t before = cost_[node].exchange(cost, std::memory_order_relaxed);
+  const bool was = before > kExpensiveCycles, is = cost > kExpensiveCycles;
+  if (was != is) num_expensive_.fetch_add(is ? 1 : -1, std::memory_order_relaxed);
 }
 
 std::string_view CompiledGraph::input_name(int32_t node, int input) const {
@@ -294,17 +316,19 @@ std::string_view CompiledGraph::input_name(int32_t node, int input) const {
   return it != ref_names_.end() && it->first == key ? std::string_view(it->second) : "";
 }
 
-StepBlock* CompiledGraph::TakeIdleBlock() const {
+StepBlock* CompiledGraph::TakeIdleBlock(bool sequential) const {
   MutexLock lock(&idle_mu_);
-  StepBlock* block = idle_;
-  if (block != nullptr) idle_ = block->next_idle;
+  StepBlock*& idle = idle_[sequential ? 1 : 0];
+  StepBlock* block = idle;
+  if (block != nullptr) idle = block->next_idle;
   return block;
 }
 
-void CompiledGraph::KeepIdleBlock(StepBlock* block) const {
+void CompiledGraph::KeepIdleBlock(StepBlock* block, bool sequential) const {
   MutexLock lock(&idle_mu_);
-  block->next_idle = idle_;
-  idle_ = block;
+  StepBlock*& idle = idle_[sequential ? 1 : 0];
+  block->next_idle = idle;
+  idle = block;
 }
 
 }  // namespace millrace

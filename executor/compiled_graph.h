@@ -35,6 +35,10 @@ enum NodeFlag : uint32_t {
   kNodeConstantEnter = 1u << 11,
   kNodeExit = 1u << 12,
   kNodeNextIteration = 1u << 13,
+  kNodeSwitch = 1u << 14,
+  kNodeConst = 1u << 15,
+  kNodeIdentity = 1u << 16,
+  kNodeStateful = 1u << 17,
 };
 
 enum EdgeFlag : uint8_t {
@@ -100,6 +104,8 @@ struct StepBlock {
   StepBlock* next_idle = nullptr;
 };
 
+struct SequentialProgram;  // executor/sequential_program.h
+
 // Thread-safe; immutable but for the measured costs and the idle step blocks.
 class CompiledGraph {
  public:
@@ -129,30 +135,32 @@ class CompiledGraph {
   const std::vector<int32_t>& initial_pending() const { return initial_pending_; }
   const std::vector<FrameInfo>& frames() const { return frames_; }
   bool has_frames() const { return frames_.size() > 1; }
-  // False if no value can ever be dead: no receive, no Switch.
+  // False if no value can ever be dead: no asynchronous receive, no Switch.
   bool may_be_dead() const { return may_be_dead_; }
   // True if a step can make use of more than one thread.
   bool may_be_concurrent() const { return may_be_concurrent_; }
   // "w" or "w:1": what feeds an input that is or comes from a reference; "" otherwise.
   std::string_view input_name(int32_t node, int input) const;
 
-  // Measured cost in processor cycles: new = (9 * old + measured) / 10, from 100 million;
-  // above 8000 a node is worth a thread of its own.
+  // The same graph for a single thread; null if it cannot be run so.
+  const SequentialProgram* sequential() const { return sequential_.get(); }
+
+  // Measured cost in processor cycles; unknown counts as expensive, which is: worth a thread of
+  // its own.
   bool IsExpensive(int32_t node) const {
     return cost_[node].load(std::memory_order_relaxed) > kExpensiveCycles;
   }
-  void RecordCost(int32_t node, uint64_t cycles) const {
-    const uint64_t old = cost_[node].load(std::memory_order_relaxed);
-    cost_[node].store((9 * old + cycles) / 10, std::memory_order_relaxed);
-  }
+  bool HasExpensive() const { return num_expensive_.load(std::memory_order_relaxed) > 0; }
+  void RecordCost(int32_t node, uint64_t cycles) const;
 
-  // Blocks of finished steps, most recent first; null if there is none.
-  StepBlock* TakeIdleBlock() const;
-  void KeepIdleBlock(StepBlock* block) const;
+  // Blocks of finished steps, most recent first; null if there is none. One list for each way
+  // to run.
+  StepBlock* TakeIdleBlock(bool sequential) const;
+  void KeepIdleBlock(StepBlock* block, bool sequential) const;
 
  private:
-  static constexpr uint64_t kExpensiveCycles = 8000;
-  static constexpr uint64_t kInitialCycles = 100'000'000;
+  static constexpr uint64_t kExpensiveCycles = 15'000;
+  static constexpr uint64_t kUnknownCycles = UINT64_MAX;
   friend class GraphCompiler;
   CompiledGraph() = default;
 
@@ -165,9 +173,11 @@ class CompiledGraph {
   std::vector<std::pair<int64_t, std::string>> ref_names_;  // by node << 32 | input, sorted
   int32_t num_held_outputs_ = 0, num_async_ = 0, max_outputs_ = 0;
   bool may_be_dead_ = false, may_be_concurrent_ = false;
+  std::unique_ptr<const SequentialProgram> sequential_;
   mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
+  mutable std::atomic<int32_t> num_expensive_{0};  // of those whose cost is measured
   mutable Mutex idle_mu_;
-  mutable StepBlock* idle_ ABSL_GUARDED_BY(idle_mu_) = nullptr;
+  mutable StepBlock* idle_[2] ABSL_GUARDED_BY(idle_mu_) = {nullptr, nullptr};
 };
 
 }  // namespace millrace

@@ -5,12 +5,27 @@
 #include "base/notification.h"
 #include "executor/flat_step.h"
 #include "executor/framed_step.h"
+#include "executor/sequential_step.h"
 #include "executor/step_state.h"
 
 namespace millrace {
 
+namespace {
+
+// One thread is enough where there is no other, or nothing that is worth one. Statistics are
+// kept by the other two.
+bool RunsSequentially(const CompiledGraph& graph, const ExecutorArgs& args) {
+  if (graph.sequential() == nullptr || args.stats != nullptr) return false;
+  const bool has_threads = args.pool != nullptr && args.pool->num_threads() > 0;
+  return !has_threads || !graph.HasExpensive();
+}
+
+}  // namespace
+
 void Executor::RunAsync(const ExecutorArgs& args, DoneCallback done) const {
-  if (graph_->has_frames()) {
+  if (RunsSequentially(*graph_, args)) {
+    RunSequentialStep(*graph_, args, done);
+  } else if (graph_->has_frames()) {
     RunFramedStep(*graph_, args, done);
   } else {
     RunFlatStep(*graph_, args, done);

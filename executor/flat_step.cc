@@ -25,12 +25,12 @@ class FlatLoop;
 class FlatStep final : public StepState {
  public:
   static FlatStep* Acquire(const CompiledGraph& graph) {
-    if (StepBlock* idle = graph.TakeIdleBlock()) return static_cast<FlatStep*>(idle);
+    if (StepBlock* idle = graph.TakeIdleBlock(false)) return static_cast<FlatStep*>(idle);
     return new FlatStep(graph);
   }
 
   explicit FlatStep(const CompiledGraph& graph)
-      : StepState(&graph), num_values_(graph.num_slots() + graph.num_held_outputs()) {
+      : StepState(&graph, false), num_values_(graph.num_slots() + graph.num_held_outputs()) {
     const std::size_t n = graph.nodes().size();
     std::size_t size = 0;
     auto reserve = [&size](std::size_t bytes) {

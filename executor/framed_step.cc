@@ -17,10 +17,10 @@ class FramedLoop;
 class FramedStep final : public StepState {
  public:
   static FramedStep* Acquire(const CompiledGraph& graph) {
-    if (StepBlock* idle = graph.TakeIdleBlock()) return static_cast<FramedStep*>(idle);
+    if (StepBlock* idle = graph.TakeIdleBlock(false)) return static_cast<FramedStep*>(idle);
     return new FramedStep(graph);
   }
-  explicit FramedStep(const CompiledGraph& graph) : StepState(&graph), frames_(&graph) {}
+  explicit FramedStep(const CompiledGraph& graph) : StepState(&graph, false), frames_(&graph) {}
 
   void Start(const ExecutorArgs& args, DoneCallback done);
 

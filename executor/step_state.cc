@@ -90,7 +90,7 @@ void StepState::End() {
     status = std::exchange(status_, OkStatus());
   }
   const DoneCallback done = done_;
-  graph_.KeepIdleBlock(this);
+  graph_.KeepIdleBlock(this, sequential_);
   done(std::move(status));
 }
 

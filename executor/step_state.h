@@ -64,7 +64,8 @@ struct AsyncCall : Completion {
 
 class StepState : public StepBlock {
  public:
-  explicit StepState(const CompiledGraph* graph) : graph_(*graph) {}
+  StepState(const CompiledGraph* graph, bool sequential)
+      : graph_(*graph), sequential_(sequential) {}
 
   const CompiledGraph& graph() const { return graph_; }
   StepEnv* env() const { return args_.env; }
@@ -99,6 +100,7 @@ class StepState : public StepBlock {
   bool SetStatus(Status status);
 
   const CompiledGraph& graph_;
+  const bool sequential_;
   ExecutorArgs args_;
   CancellationManager* cancellation_ = nullptr;
   DoneCallback done_;

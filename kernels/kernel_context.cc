@@ -9,39 +9,55 @@
 namespace millrace {
 
 Tensor KernelContext::locked_input(int i) const {
-  const EdgeValue& v = inputs_[i];
+  const EdgeValue& v = in(i);
   if (v.kind != EdgeValue::Kind::kRef) return v.value;
   MutexLock lock(v.ref_mu);
   return *v.ref;
 }
 
 StatusOr<Tensor*> KernelContext::AllocateOutput(int i, const Shape& shape) {
-  StatusOr<Tensor> tensor = Tensor::Allocate(allocator(), BaseType(output_types_[i]), shape);
-  if (!tensor.ok()) return std::move(tensor).status();
-  EdgeValue& out = outputs_[i];
-  out.value = *std::move(tensor);
-  out.kind = EdgeValue::Kind::kValue;
-  return &out.value;
+  const DataType dtype = BaseType(values_.output_types[i]);
+  EdgeValue& to = out(i);
+  const int64_t count = shape.num_elements();
+  std::size_t bytes = 0;
+  RefPtr<Buffer> buffer;
+  if (IsMemcpyable(dtype) && count > 0 &&
+      !__builtin_mul_overflow(static_cast<std::size_t>(count), DataTypeSize(dtype), &bytes)) {
+    buffer = allocator_->Allocate(bytes);
+  }
+  if (buffer) [[likely]] {
+    void* const data = buffer->data();
+    to.value = Tensor(dtype, shape, std::move(buffer), data);
+  } else {  // no elements, elements with constructors, or an error to be worded
+    StatusOr<Tensor> tensor = Tensor::Allocate(allocator_, dtype, shape);
+    if (!tensor.ok()) return std::move(tensor).status();
+    to.value = *std::move(tensor);
+  }
+  to.kind = EdgeValue::Kind::kValue;
+  return &to.value;
 }
 
 StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<int> candidates,
                                                          int i, const Shape& shape) {
-  const DataType dtype = BaseType(output_types_[i]);
+  const DataType dtype = BaseType(values_.output_types[i]);
   for (int c : candidates) {
-    const EdgeValue& in = inputs_[c];
-    if (in.kind != EdgeValue::Kind::kValue || !in.value.OwnsBufferAlone()) continue;
+    const EdgeValue& from = in(c);
+    if (from.kind != EdgeValue::Kind::kValue || !IsLastReader(c) || !from.value.OwnsBufferAlone()) {
+      continue;
+    }
+    const Tensor& value = from.value;
     const bool same_bytes =
-        in.value.dtype() == dtype || (IsMemcpyable(dtype) && IsMemcpyable(in.value.dtype()) &&
-                                      DataTypeSize(dtype) == DataTypeSize(in.value.dtype()));
-    if (!same_bytes || in.value.num_elements() != shape.num_elements() ||
-        in.value.buffer()->space() != allocator()->space()) {
+        value.dtype() == dtype || (IsMemcpyable(dtype) && IsMemcpyable(value.dtype()) &&
+                                   DataTypeSize(dtype) == DataTypeSize(value.dtype()));
+    if (!same_bytes || value.num_elements() != shape.num_elements() ||
+        value.buffer()->space() != allocator_->space()) {
       continue;
     }
     // The input stays readable: the kernel works in place, element by element.
-    EdgeValue& out = outputs_[i];
-    out.value = Tensor(dtype, shape, RefPtr<Buffer>::Share(in.value.buffer()), in.value.raw_data());
-    out.kind = EdgeValue::Kind::kValue;
-    return &out.value;
+    EdgeValue& to = out(i);
+    to.value = Tensor(dtype, shape, RefPtr<Buffer>::Share(value.buffer()), value.raw_data());
+    to.kind = EdgeValue::Kind::kValue;
+    return &to.value;
   }
   return AllocateOutput(i, shape);
 }
@@ -51,19 +67,20 @@ StatusOr<Tensor> KernelContext::AllocateTemp(DataType dtype, const Shape& shape)
 }
 
 void KernelContext::SetOutput(int i, Tensor value) {
-  outputs_[i].value = std::move(value);
-  outputs_[i].kind = EdgeValue::Kind::kValue;
+  EdgeValue& to = out(i);
+  to.value = std::move(value);
+  to.kind = EdgeValue::Kind::kValue;
 }
 
 void KernelContext::SetOutputRef(int i, Mutex* mu, Tensor* ref) {
-  EdgeValue& out = outputs_[i];
-  out.ref = ref;
-  out.ref_mu = mu;
-  out.kind = EdgeValue::Kind::kRef;
+  EdgeValue& to = out(i);
+  to.ref = ref;
+  to.ref_mu = mu;
+  to.kind = EdgeValue::Kind::kRef;
 }
 
 void KernelContext::ForwardRef(int input, int i) {
-  SetOutputRef(i, inputs_[input].ref_mu, inputs_[input].ref);
+  SetOutputRef(i, in(input).ref_mu, in(input).ref);
 }
 
 void KernelContext::ParallelFor(int64_t n, double cost_per_unit,

@@ -47,18 +47,43 @@ struct StepEnv {
   void* session_state = nullptr;      // session/session_state.h, for session handles
 };
 
+// Where the values of one execution lie: input i is in[in_index[i]], or in[i] without an index;
+// outputs likewise.
+struct KernelValues {
+  EdgeValue* in = nullptr;
+  EdgeValue* out = nullptr;
+  const int32_t* in_index = nullptr;
+  const int32_t* out_index = nullptr;
+  int32_t num_inputs = 0;
+  int32_t num_outputs = 0;
+  const DataType* output_types = nullptr;
+  // Bit i: nobody else will read the value of input i, so that it may be overwritten once its
+  // buffer has no other owner. Inputs from 64 on may not.
+  uint64_t last_reader = ~uint64_t{0};
+};
+
 // Used by one thread at a time.
 class KernelContext {
  public:
   // `inputs` and `outputs` are slots of the step; outputs start empty.
   KernelContext(Kernel* kernel, Device* device, StepEnv* env, std::span<EdgeValue> inputs,
                 std::span<EdgeValue> outputs, std::span<const DataType> output_types)
-      : kernel_(kernel),
-        device_(device),
-        env_(env),
-        inputs_(inputs),
-        outputs_(outputs),
-        output_types_(output_types) {}
+      : KernelContext(device, env) {
+    Bind(kernel, {.in = inputs.data(),
+                  .out = outputs.data(),
+                  .num_inputs = static_cast<int32_t>(inputs.size()),
+                  .num_outputs = static_cast<int32_t>(outputs.size()),
+                  .output_types = output_types.data()});
+  }
+  // To be bound before it is used; one context may serve many kernels one after the other.
+  KernelContext(Device* device, StepEnv* env)
+      : device_(device), env_(env), allocator_(device->allocator()) {}
+  void Bind(Kernel* kernel, const KernelValues& values) {
+    kernel_ = kernel;
+    values_ = values;
+  }
+  // Memory of outputs and temporaries, instead of the device's allocator.
+  void set_allocator(Allocator* allocator) { allocator_ = allocator; }
 
   const std::string& node_name() const { return kernel_->name(); }
   Kernel& kernel() const { return *kernel_; }
@@ -68,25 +93,25 @@ class KernelContext {
   CancellationManager* cancellation() const { return env_->cancellation; }
   ResourceManager* resources() const { return device_->resource_manager(); }
   ThreadPool* intra_op_pool() const { return device_->intra_op_pool(); }
-  Allocator* allocator() const { return device_->allocator(); }
+  Allocator* allocator() const { return allocator_; }
 
-  int num_inputs() const { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  int num_inputs() const { return values_.num_inputs; }
+  int num_outputs() const { return values_.num_outputs; }
 
   // The value of input i. For a reference this is the variable's tensor as it lies: hold
   // its lock, or use locked_copy.
   const Tensor& input(int i) const {
-    const EdgeValue& v = inputs_[i];
+    const EdgeValue& v = in(i);
     return v.kind == EdgeValue::Kind::kRef ? *v.ref : v.value;
   }
   // False for the dead inputs of a Merge; true for every other kernel that runs.
   bool has_input(int i) const {
-    return inputs_[i].kind == EdgeValue::Kind::kValue || inputs_[i].kind == EdgeValue::Kind::kRef;
+    return in(i).kind == EdgeValue::Kind::kValue || in(i).kind == EdgeValue::Kind::kRef;
   }
-  bool input_is_ref(int i) const { return inputs_[i].kind == EdgeValue::Kind::kRef; }
-  Mutex* input_ref_mutex(int i) const { return inputs_[i].ref_mu; }
+  bool input_is_ref(int i) const { return in(i).kind == EdgeValue::Kind::kRef; }
+  Mutex* input_ref_mutex(int i) const { return in(i).ref_mu; }
   // For reference inputs: the variable's tensor (hold input_ref_mutex to use it).
-  Tensor* input_ref(int i) const { return inputs_[i].ref; }
+  Tensor* input_ref(int i) const { return in(i).ref; }
   // A share of the current value, taken under the lock for a reference.
   Tensor locked_input(int i) const;
   // True if this is a control-flow-dead input (only transfer kernels see it).
@@ -109,7 +134,7 @@ class KernelContext {
   StatusOr<Tensor> AllocateTemp(DataType dtype, const Shape& shape);
   void SetOutput(int i, Tensor value);
   void SetOutputRef(int i, Mutex* mu, Tensor* ref);
-  void SetOutputDead(int i) { outputs_[i].kind = EdgeValue::Kind::kDead; }
+  void SetOutputDead(int i) { out(i).kind = EdgeValue::Kind::kDead; }
   // Output i refers to the same variable as reference input `input`.
   void ForwardRef(int input, int i);
 
@@ -118,11 +143,19 @@ class KernelContext {
                    absl::FunctionRef<void(int64_t, int64_t)> body) const;
 
  private:
-  Kernel* kernel_;
+  EdgeValue& in(int i) const {
+    return values_.in[values_.in_index == nullptr ? i : values_.in_index[i]];
+  }
+  EdgeValue& out(int i) const {
+    return values_.out[values_.out_index == nullptr ? i : values_.out_index[i]];
+  }
+  bool IsLastReader(int i) const { return i < 64 && (values_.last_reader >> i & 1) != 0; }
+
+  Kernel* kernel_ = nullptr;
   Device* device_;
   StepEnv* env_;
-  std::span<EdgeValue> inputs_, outputs_;
-  std::span<const DataType> output_types_;
+  Allocator* allocator_;
+  KernelValues values_;
   uint64_t frame_id_ = 0;
   int64_t iteration_ = 0;
   bool input_dead_ = false;

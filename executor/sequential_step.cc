@@ -1,0 +1,399 @@
+// The hot path of steps that need one thread only: no counters, no queue, no atomic operation
+// but those of the buffers' shares.
+#include "executor/sequential_step.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/engine_thread.h"
+#include "executor/sequential_program.h"
+#include "executor/step_state.h"
+
+namespace millrace {
+namespace {
+
+// With a pool, costs are measured in every so many steps: a node that became expensive shall
+// be seen to be.
+constexpr uint64_t kStepsPerMeasurement = 64;
+
+// Invariant between steps: all registers but those of constants are empty, nothing is dead.
+class SequentialStep final : public StepState {
+ public:
+  static SequentialStep* Acquire(const CompiledGraph& graph) {
+    if (StepBlock* idle = graph.TakeIdleBlock(true)) return static_cast<SequentialStep*>(idle);
+    return new SequentialStep(graph);
+  }
+
+  explicit SequentialStep(const CompiledGraph& graph)
+      : StepState(&graph, true),
+        program_(*graph.sequential()),
+        registers_(program_.num_registers),
+        isolated_(program_.max_isolated) {
+    if (!program_.may_be_dead) return;
+    dead_.resize(graph.nodes().size() + 1);
+    merge_dead_.resize(program_.num_merge_slots);
+    loops_.resize(program_.loops.size());
+    live_exit_.resize(graph.nodes().size());
+    dead_enter_.resize(graph.nodes().size());
+  }
+
+  void Start(const ExecutorArgs& args, DoneCallback done) {
+    Begin(args, done);
+    if (pool() != nullptr && !args.caller_runs) {
+      pool()->Schedule({&SequentialStep::RunStart, this});
+    } else {
+      RunStart(this);
+    }
+  }
+
+ private:
+  struct LoopState {
+    bool again = false;       // a NextIteration was live
+    bool dead_enter = false;  // a constant Enter is dead
+  };
+
+  static void RunStart(void* arg) {
+    LoopScope scope;
+    auto* const step = static_cast<SequentialStep*>(arg);
+    step->Run();
+  }
+
+  void Run() {
+    const bool measures = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
+    if (!has_constants_) LoadConstants();
+    if (program_.may_be_dead) {
+      measures ? RunOps<true, true>() : RunOps<true, false>();
+    } else {
+      measures ? RunOps<false, true>() : RunOps<false, false>();
+    }
+    if (failed()) [[unlikely]]
+      CleanUp();
+    End();
+  }
+
+  // Their values stay in their registers.
+  void LoadConstants() {
+    KernelContext ctx(graph().device(), env());
+    for (const auto& [id, reg] : program_.constants) {
+      const CompiledNode& node = graph().nodes()[id];
+      ctx.Bind(node.kernel,
+               {.out = &registers_[reg], .num_outputs = 1, .output_types = node.output_types()});
+      Status status = node.kernel->Compute(ctx);
+      if (status.ok()) status = CheckOutputs(node, &registers_[reg]);
+      if (!status.ok()) return Fail(node, std::move(status));
+    }
+    has_constants_ = true;
+  }
+
+  void CleanUp() {
+    for (EdgeValue& value : registers_) ClearValue(&value);
+    for (EdgeValue& value : isolated_) ClearValue(&value);
+    has_constants_ = false;
+    std::fill(dead_.begin(), dead_.end(), 0);
+    std::fill(merge_dead_.begin(), merge_dead_.end(), 0);
+    std::fill(live_exit_.begin(), live_exit_.end(), 0);
+    std::fill(dead_enter_.begin(), dead_enter_.end(), 0);
+    std::fill(loops_.begin(), loops_.end(), LoopState());
+  }
+
+  template <bool kMayBeDead, bool kMeasures>
+  void RunOps() {
+    using Kind = SeqOp::Kind;
+    KernelContext ctx(graph().device(), env());
+    const SeqOp* const begin = program_.ops.data();
+    const SeqOp* const end = begin + program_.ops.size();
+    for (const SeqOp* op = begin; op != end; ++op) {
+      if (ShouldStop()) [[unlikely]]
+        return;
+      if constexpr (kMayBeDead) {
+        if (dead_[op->node] && SkipDead(*op)) continue;
+      }
+      switch (op->kind) {
+        case Kind::kCompute:
+          if (!Compute<kMeasures>(*op, ctx)) [[unlikely]]
+            return;
+          break;
+        case Kind::kIsolated:
+          if (!ComputeIsolated<kMeasures>(*op, ctx)) [[unlikely]]
+            return;
+          break;
+        case Kind::kMark:
+          break;
+        case Kind::kMove:
+          Move(*op);
+          break;
+        case Kind::kSwitch:
+          if (!Switch(*op, ctx)) [[unlikely]]
+            return;
+          break;
+        case Kind::kMerge:
+          if (!Merge(*op)) [[unlikely]]
+            return;
+          break;
+        case Kind::kLoopMerge:
+          MergeInLoop(*op);
+          break;
+        case Kind::kLoopBegin:
+          BeginLoop(program_.loops[op->registers], &loops_[op->registers]);
+          break;
+        case Kind::kLoopEnd:
+          if (NextIteration(program_.loops[op->registers], &loops_[op->registers])) {
+            op = begin + program_.loops[op->registers].begin;
+            continue;
+          }
+          break;
+      }
+      Clear(*op);
+    }
+  }
+
+  void Clear(const SeqOp& op) {
+    const int32_t* reg = program_.clears.data() + op.clears;
+    for (const int32_t* const end = reg + op.num_clears; reg != end; ++reg) {
+      ClearValue(&registers_[*reg]);
+    }
+  }
+
+  EdgeValue& Register(const SeqOp& op, int input) {
+    return registers_[program_.registers[op.registers + input]];
+  }
+  EdgeValue& Output(const SeqOp& op, int output) { return Register(op, op.num_inputs + output); }
+  static bool IsLast(const SeqOp& op, int input) {
+    return input < 64 && (op.last_reader >> input & 1) != 0;
+  }
+  const CompiledNode& NodeOf(const SeqOp& op) const { return graph().nodes()[op.node]; }
+
+  template <bool kMeasures>
+  Status Call(const SeqOp& op, KernelContext& ctx) {
+    if constexpr (kMeasures) {
+      if (NodeOf(op).flags & kNodeMaybeExpensive) {
+        const uint64_t start = CycleCount();
+        Status status = op.kernel->Compute(ctx);
+        graph().RecordCost(op.node, CycleCount() - start);
+        return status;
+      }
+    }
+    return op.kernel->Compute(ctx);
+  }
+
+  // These return false when the step has failed.
+  template <bool kMeasures>
+  bool Compute(const SeqOp& op, KernelContext& ctx) {
+    const int32_t* const registers = program_.registers.data() + op.registers;
+    ctx.Bind(op.kernel, {.in = registers_.data(),
+                         .out = registers_.data(),
+                         .in_index = registers,
+                         .out_index = registers + op.num_inputs,
+                         .num_inputs = op.num_inputs,
+                         .num_outputs = op.num_outputs,
+                         .output_types = op.output_types,
+                         .last_reader = op.last_reader});
+    Status status = Call<kMeasures>(op, ctx);
+    if (!status.ok()) [[unlikely]]
+      return Failed(op, std::move(status));
+    for (int i = 0; i < op.num_outputs; ++i) {
+      const EdgeValue& out = Output(op, i);
+      if (out.kind != EdgeValue::Kind::kValue || out.value.dtype() != op.output_types[i])
+          [[unlikely]] {
+        return Failed(op, WrongOutputs(op));
+      }
+    }
+    return true;
+  }
+
+  bool Failed(const SeqOp& op, Status status) {
+    Fail(NodeOf(op), std::move(status));
+    return false;
+  }
+
+  Status WrongOutputs(const SeqOp& op) {
+    std::vector<EdgeValue> outputs(op.num_outputs);
+    for (int i = 0; i < op.num_outputs; ++i) outputs[i] = Output(op, i);
+    return CheckOutputsSlowly(NodeOf(op), outputs.data());
+  }
+
+  template <bool kMeasures>
+  bool ComputeIsolated(const SeqOp& op, KernelContext& ctx) {
+    const CompiledNode& node = NodeOf(op);
+    EdgeValue* const inputs = isolated_.data();
+    EdgeValue* const outputs = inputs + op.num_inputs;
+    for (int i = 0; i < op.num_inputs; ++i) {
+      EdgeValue& from = Register(op, i);
+      if (from.kind != EdgeValue::Kind::kEmpty) HandOver(&from, &inputs[i], IsLast(op, i));
+    }
+    Status status;
+    if (node.flags & kNodeHasRefs) status = PrepareRefInputs(graph(), op.node, inputs);
+    if (status.ok()) {
+      ctx.Bind(op.kernel, {.in = inputs,
+                           .out = outputs,
+                           .num_inputs = op.num_inputs,
+                           .num_outputs = op.num_outputs,
+                           .output_types = op.output_types});
+      ctx.set_input_dead(runs_dead_);
+      status = Call<kMeasures>(op, ctx);
+      ctx.set_input_dead(false);
+      runs_dead_ = false;
+    }
+    ClearValues(inputs, op.num_inputs);
+    if (status.ok()) status = CheckOutputs(node, outputs);
+    if (!status.ok()) [[unlikely]]
+      return Failed(op, std::move(status));
+    for (int i = 0; i < op.num_outputs; ++i) {
+      if (outputs[i].kind == EdgeValue::Kind::kDead) {
+        PushDead(node, i);
+        ClearValue(&outputs[i]);
+      } else {
+        HandOver(&outputs[i], &Output(op, i), true);
+      }
+    }
+    return true;
+  }
+
+  void Move(const SeqOp& op) {
+    EdgeValue& from = Register(op, 0);
+    for (int i = 0; i < op.num_moves; ++i) {
+      const bool last = i + 1 == op.num_moves && IsLast(op, 0);
+      HandOver(&from, &registers_[program_.moves[op.moves + i]], last);
+    }
+    const uint32_t flags = NodeOf(op).flags;
+    if (flags & kNodeNextIteration) {
+      loops_[LoopOf(op)].again = true;
+    } else if (flags & kNodeExit) {
+      live_exit_[op.node] = 1;
+    }
+  }
+
+  bool Switch(const SeqOp& op, KernelContext& ctx) {
+    const Tensor& predicate = Register(op, 1).value;
+    if (predicate.dtype() != kBool || predicate.num_elements() != 1) [[unlikely]] {
+      return Compute<false>(op, ctx);  // which says what is wrong
+    }
+    const int taken = predicate.scalar<bool>() ? 1 : 0;
+    HandOver(&Register(op, 0), &Output(op, taken), IsLast(op, 0));
+    PushDead(NodeOf(op), 1 - taken);
+    return true;
+  }
+
+  // Where its inputs are dead is known, not where they are live: a register may hold what only
+  // passed by.
+  bool Merge(const SeqOp& op) {
+    uint8_t* const dead = merge_dead_.data() + program_.merge_slots[op.node];
+    int live = -1;
+    for (int i = 0; i < op.num_inputs; ++i) {
+      if (!dead[i] && live < 0) live = i;
+      dead[i] = 0;
+    }
+    if (live < 0) {
+      PushDead(NodeOf(op), -1);
+      return true;
+    }
+    HandOver(&Register(op, live), &Output(op, 0), IsLast(op, live));
+    EdgeValue& index = Output(op, 1);
+    StatusOr<Tensor> which = Tensor::Allocate(graph().device()->allocator(), kInt32, Shape());
+    if (!which.ok()) return Failed(op, which.status());
+    index.value = *std::move(which);
+    index.value.data<int32_t>()[0] = live;
+    index.kind = EdgeValue::Kind::kValue;
+    return true;
+  }
+
+  void MergeInLoop(const SeqOp& op) {
+    uint8_t* const dead = merge_dead_.data() + program_.merge_slots[op.node];
+    bool live = false;
+    for (int i = 0; i < op.num_inputs; ++i) {
+      live = live || !dead[i];
+      dead[i] = 0;
+    }
+    if (!live) PushDead(NodeOf(op), -1);
+  }
+
+  // ---- deadness ----
+
+  // Tells whoever reads `output` (all that follows for -1) that it will not come.
+  void PushDead(const CompiledNode& node, int output) {
+    const OutEdge* edge = graph().edges() + node.edges_begin;
+    for (const OutEdge* const end = edge + node.num_edges; edge != end; ++edge) {
+      const bool control = (edge->flags & kEdgeControl) != 0;
+      if (output >= 0 && (control || edge->output != output)) continue;
+      if (!(edge->flags & kEdgeToMerge)) {
+        dead_[edge->dst] = 1;
+      } else if (!control) {
+        const int32_t input = edge->slot - graph().nodes()[edge->dst].input_begin;
+        merge_dead_[program_.merge_slots[edge->dst] + input] = 1;
+      }
+    }
+  }
+
+  // False if the node is to run all the same.
+  bool SkipDead(const SeqOp& op) {
+    dead_[op.node] = 0;
+    const CompiledNode& node = NodeOf(op);
+    if (node.flags & kNodeNeverDead) return false;
+    if (node.flags & kNodeTransfer) {
+      runs_dead_ = true;
+      return false;
+    }
+    if (node.flags & kNodeConstantEnter) {
+      dead_enter_[op.node] = 1;
+    } else if (!(node.flags & kNodeExit)) {
+      PushDead(node, -1);
+    }
+    Clear(op);
+    return true;
+  }
+
+  // ---- loops ----
+
+  int32_t LoopOf(const SeqOp& op) const { return program_.loop_of_frame[NodeOf(op).frame]; }
+
+  void BeginLoop(const SeqLoop& loop, LoopState* state) {
+    for (const int32_t slot : loop.next_slots) merge_dead_[slot] = 1;
+    for (const int32_t enter : loop.constant_enters) {
+      state->dead_enter = state->dead_enter || dead_enter_[enter] != 0;
+    }
+    if (state->dead_enter) PushDeadEnters(loop);
+  }
+
+  void PushDeadEnters(const SeqLoop& loop) {
+    for (const int32_t enter : loop.constant_enters) {
+      if (dead_enter_[enter]) PushDead(graph().nodes()[enter], -1);
+    }
+  }
+
+  // False when the loop is over.
+  bool NextIteration(const SeqLoop& loop, LoopState* state) {
+    if (state->again) {
+      state->again = false;
+      for (const int32_t slot : loop.enter_slots) merge_dead_[slot] = 1;
+      if (state->dead_enter) PushDeadEnters(loop);
+      return true;
+    }
+    *state = LoopState();
+    for (const int32_t slot : loop.next_slots) merge_dead_[slot] = 0;
+    for (const int32_t enter : loop.constant_enters) dead_enter_[enter] = 0;
+    for (const int32_t exit : loop.exits) {
+      if (!live_exit_[exit]) PushDead(graph().nodes()[exit], -1);
+      live_exit_[exit] = 0;
+    }
+    return false;
+  }
+
+  const SequentialProgram& program_;
+  std::vector<EdgeValue> registers_;
+  std::vector<EdgeValue> isolated_;  // inputs and outputs of one kernel
+  uint64_t num_steps_ = 0;
+  bool has_constants_ = false;
+  bool runs_dead_ = false;                       // the next isolated kernel: a transfer
+  std::vector<uint8_t> dead_, merge_dead_;       // by node, by merge slot
+  std::vector<uint8_t> live_exit_, dead_enter_;  // by node
+  std::vector<LoopState> loops_;
+};
+
+}  // namespace
+
+void RunSequentialStep(const CompiledGraph& graph, const ExecutorArgs& args, DoneCallback done) {
+  SequentialStep::Acquire(graph)->Start(args, done);
+}
+
+}  // namespace millrace
