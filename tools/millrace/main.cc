@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "tools/millrace/placement_command.h"
+#include "tools/millrace/graph_commands.h"
 #include "tools/millrace/server_command.h"
 
 int main(int argc, char** argv) {
@@ -11,7 +11,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::function<int()> chosen;
   millrace::AddServerCommand(&app, &chosen);
-  millrace::AddPlacementCommands(&app, &chosen);
+  millrace::AddPlaceCommand(&app, &chosen);
+  millrace::AddWhyCommand(&app, &chosen);
+  millrace::AddPartitionCommand(&app, &chosen);
+  millrace::AddDumpCommand(&app, &chosen);
+  millrace::AddPlanCommand(&app, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

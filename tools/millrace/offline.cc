@@ -1,159 +1,169 @@
 #include "tools/millrace/offline.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/device_name.h"
-#include "millrace/cluster.h"
-#include "proto/cluster.pb.h"
-#include "proto/meta_graph.pb.h"
+#include "graph/dot.h"
+#include "graph/graph_def_io.h"
+#include "graph/shape_refiner.h"
+#include "placer/auto_place.h"
 #include "runtime/registries.h"
-#include "tools/millrace/tf_config.h"
+#include "tools/views/cluster_source.h"
+#include "tools/views/explanations.h"
+#include "tools/views/text_input.h"
 
 namespace millrace {
 namespace {
 
-using Jobs = std::map<std::string, std::set<int>>;
-
-StatusOr<std::string> ReadAll(const std::string& path) {
-  if (path == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return errors::NotFound("cannot read ", path);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) return errors::NotFound("cannot read ", path);
-  return bytes;
-}
-
-// Keeps the first error only.
-class FirstError : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (text_.empty()) text_ = StrCat("line ", line + 1, ": ", message);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-template <typename Message>
-bool ParseText(const std::string& text, Message* message, std::string* error) {
-  FirstError first;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&first);
-  parser.SetRecursionLimit(100);
-  const bool ok = parser.ParseFromString(text, message);
-  if (error->empty()) *error = first.text();
-  return ok;
-}
-
-bool LooksLikeText(const std::string& bytes) {
-  for (const char c : bytes.substr(0, 4096)) {
-    if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t' && c != '\r') return false;
-  }
-  return true;
-}
-
-// A message of another kind often parses, as unknown fields.
-bool HasNamedNodes(const pb::GraphDef& def) {
-  return def.node_size() > 0 && !def.node(0).name().empty() && !def.node(0).op().empty();
-}
-
-std::optional<Jobs> ParseCounts(std::string_view text) {
-  Jobs jobs;
-  for (const std::string_view part : StrSplit(text, ',')) {
-    const std::size_t colon = part.find(':');
-    int64_t count = 0;
-    if (colon == std::string_view::npos || colon == 0 ||
-        !ParseInt64(part.substr(colon + 1), &count) || count < 1 || count > 100'000) {
-      return std::nullopt;
+// Guesses: a core of 10 GFlop/s that reads 10 GB/s, and links of 1 GB/s. A matrix product is
+// counted, everything else costs what it writes.
+CostModel GuessCosts(const ShapeRefiner& shapes) {
+  constexpr double kPerNode = 1e-6, kFlops = 1e10, kBytes = 1e10, kGpuFactor = 20;
+  CostModel costs;
+  costs.output_bytes = [&shapes](const Node& node, int output) {
+    return static_cast<double>(std::max<int64_t>(0, OutputBytes(node, output, shapes)));
+  };
+  costs.compute_seconds = [&shapes](const Node& node, std::string_view type) {
+    double work = 0;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      work += static_cast<double>(std::max<int64_t>(0, OutputBytes(node, i, shapes))) / kBytes;
     }
-    for (int i = 0; i < count; ++i) jobs[std::string(part.substr(0, colon))].insert(i);
-  }
-  return jobs;
-}
-
-Jobs ToJobs(const ClusterSpec& cluster) {
-  Jobs jobs;
-  for (const auto& [job, tasks] : cluster.jobs()) {
-    for (const auto& [task, address] : tasks) jobs[job].insert(task);
-  }
-  return jobs;
-}
-
-StatusOr<Jobs> ReadJobs(const std::string& text) {
-  if (text.empty()) return Jobs{{"localhost", {0}}};
-  if (std::optional<Jobs> counts = ParseCounts(text)) return *counts;
-  if (text.find('|') != std::string::npos) {
-    MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Parse(text));
-    return ToJobs(cluster);
-  }
-  StatusOr<std::string> file = ReadAll(text);
-  if (!file.ok()) {
-    return errors::InvalidArgument("'", text,
-                                   "' is neither \"job:tasks,...\" nor \"job|host:port;...\" nor a "
-                                   "file that can be read");
-  }
-  const std::size_t first = file->find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && (*file)[first] == '{') {
-    MR_ASSIGN_OR_RETURN(const TfConfig config, ParseTfConfig(*file));
-    return ToJobs(config.cluster);
-  }
-  pb::ClusterDef def;
-  std::string error;
-  if (!ParseText(*file, &def, &error) || def.job().empty()) {
-    return errors::InvalidArgument(
-        text, " holds neither the JSON of TF_CONFIG nor a ClusterDef: ", error);
-  }
-  Jobs jobs;
-  for (const pb::JobDef& job : def.job()) {
-    for (const auto& [task, address] : job.tasks()) jobs[job.name()].insert(task);
-  }
-  return jobs;
-}
-
-// The task that a session would be opened at.
-StatusOr<std::string> FindMaster(const std::string& wanted, const Jobs& jobs) {
-  if (wanted.empty()) {
-    for (const char* job : {"chief", "master", "worker"}) {
-      const auto found = jobs.find(job);
-      if (found != jobs.end()) return MakeTaskName(job, *found->second.begin());
+    const Edge* const left = node.type() == "MatMul" ? node.input_edge(0) : nullptr;
+    if (left != nullptr) {
+      const int64_t in = OutputBytes(*left->src, left->src_output, shapes);
+      const PartialShape out = shapes.shape(&node, 0);
+      if (in > 0 && out.has_rank() && out.rank() == 2 && out.dim(1) > 0) {
+        work += 2.0 * static_cast<double>(in) / 4 * static_cast<double>(out.dim(1)) / kFlops;
+      }
     }
-    return MakeTaskName(jobs.begin()->first, *jobs.begin()->second.begin());
+    return kPerNode + (type == "CPU" ? work : work / kGpuFactor);
+  };
+  return costs;
+}
+
+Status PlaceNodes(const ClusterFlags& flags, const PlacerInput& input, DataflowGraph* graph,
+                  PlacementLog* log) {
+  if (flags.placer == "rules") return Place(graph, input, log);
+  ShapeRefiner shapes;
+  shapes.AddGraph(*graph).IgnoreError();  // what it learned before an error is right
+  AutoPlacement result;
+  MR_RETURN_IF_ERROR(AutoPlace(graph, input, GuessCosts(shapes), log, &result));
+  std::fprintf(stderr, "a step is expected to take %.3g s (%s)\n", result.makespan_seconds,
+               result.method.c_str());
+  return OkStatus();
+}
+
+bool NamesACluster(const ClusterFlags& flags) {
+  const StatusOr<ClusterJobs> jobs = ReadCluster(flags.cluster);
+  return !jobs.ok() || !jobs->empty() || flags.placer != "rules" || !flags.without.empty();
+}
+
+// The first CPU of `task`.
+std::string FirstCpu(const std::vector<PlacerDevice>& devices, const std::string& task) {
+  for (const PlacerDevice& device : devices) {
+    if (device.type == "CPU" && device.name.starts_with(task + "/")) return device.name;
   }
-  MR_ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(wanted));
-  const auto found = name.job ? jobs.find(*name.job) : jobs.end();
-  const int task = name.task.value_or(0);
-  if (found == jobs.end() || found->second.count(task) == 0) {
-    return errors::InvalidArgument("the cluster has no task ", wanted);
+  return devices.empty() ? "" : devices.front().name;
+}
+
+// The text of PlacementLog::Summary for a graph that was placed elsewhere.
+std::string Summarize(const DataflowGraph& graph) {
+  std::map<std::pair<std::string, std::string>, int> counts;
+  for (const Node* node : graph.OpNodes()) ++counts[{node->assigned_device(), node->type()}];
+  std::string text = "device  count  op\n";
+  for (const auto& [key, count] : counts) {
+    StrAppend(&text, key.first, "  ", count, "  ", key.second, "\n");
   }
-  return MakeTaskName(*name.job, task);
+  return text;
+}
+
+// As it is: the devices are those that its nodes name.
+StatusOr<PlacedGraph> KeepPlaced(GraphSource source, const ClusterFlags& flags) {
+  PlacedGraph placed;
+  for (pb::NodeDef& node : *source.graph.mutable_node()) {
+    MR_ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(node.device()));
+    if (!name.replica) name.replica = 0;
+    node.set_device(name.ToString());
+  }
+  placed.graph = std::make_unique<DataflowGraph>(&AllOps());
+  MR_RETURN_IF_ERROR(ImportGraphDef({.internal_names = true, .devices_are_assigned = true},
+                                    source.graph, placed.graph.get()));
+  std::map<std::string, std::string> types;  // of devices
+  ClusterJobs jobs;
+  for (const Node* node : placed.graph->OpNodes()) {
+    const StatusOr<DeviceName> name = DeviceName::Parse(node->assigned_device());
+    if (!name.ok()) continue;
+    types[node->assigned_device()] = *name->type;
+    jobs[*name->job].insert(*name->task);
+  }
+  std::string master;
+  if (!jobs.empty()) {
+    MR_ASSIGN_OR_RETURN(master, FindMaster(flags.master, jobs));
+  }
+  // The session's own device may have no nodes.
+  if (!master.empty()) types.emplace(StrCat(master, "/device:CPU:0"), "CPU");
+  for (const auto& [device, type] : types) {
+    placed.devices.push_back({device, type, device.starts_with(master + "/")});
+  }
+  placed.client_device = FirstCpu(placed.devices, master);
+  placed.explanations = std::move(source.explanations);
+  for (const Node* node : placed.graph->OpNodes()) {
+    Explanation& known = placed.explanations[node->name()];
+    if (known.rule != 0) continue;
+    known.rule = static_cast<int>(ChoiceRule::kAlreadyAssigned);
+    known.why = "it was placed before";
+  }
+  placed.summary = Summarize(*placed.graph);
+  return placed;
+}
+
+StatusOr<PlacedGraph> PlaceSource(const GraphSource& source, const ClusterFlags& flags, bool chains,
+                                  int* code) {
+  *code = kWrongInput;
+  PlacedGraph placed;
+  placed.path = source.path;
+  MR_ASSIGN_OR_RETURN(const PlacerInput input, MakePlacerInput(flags));
+  placed.graph = std::make_unique<DataflowGraph>(&AllOps());
+  MR_RETURN_IF_ERROR(
+      ImportGraphDef({.internal_names = source.is_placed}, source.graph, placed.graph.get()));
+  *code = kImpossible;
+  PlacementLog& log = placed.log.emplace();
+  MR_RETURN_IF_ERROR(PlaceNodes(flags, input, placed.graph.get(), &log));
+  placed.devices = input.devices;
+  for (const PlacerDevice& device : placed.devices) {
+    if (device.is_local && device.type == "CPU" && placed.client_device.empty()) {
+      placed.client_device = device.name;
+    }
+  }
+  placed.explanations = Explain(log, chains);
+  placed.summary = log.Summary();
+  return placed;
 }
 
 }  // namespace
 
-void AddOfflineFlags(CLI::App* command, OfflineFlags* flags) {
+void AddGraphArgument(CLI::App* command, const char* name, std::string* path) {
   command
-      ->add_option("graph", flags->graph,
-                   "file with a GraphDef or MetaGraphDef, binary or text; - for standard input")
+      ->add_option(name, *path,
+                   "a GraphDef, MetaGraphDef or SavedModel, binary or text; the directory of a "
+                   "saved model or of graph dumps; what --json wrote; - for standard input")
       ->required();
+}
+
+void AddClusterFlags(CLI::App* command, ClusterFlags* flags) {
   command->add_option("--cluster", flags->cluster,
                       "'ps:2,worker:3', 'ps|h:p;h:p,worker|h:p', or a file with the JSON of "
-                      "TF_CONFIG or a ClusterDef as text (default: one task of job localhost)");
+                      "TF_CONFIG or a ClusterDef, binary or text (default: the variable TF_CONFIG; "
+                      "without it, a graph with all its devices stays as it is, and any other gets "
+                      "one task of job localhost)");
   command->add_option("--master", flags->master,
                       "task at which the session is opened, '/job:worker/task:0' (default: the "
                       "first chief, master, worker or other task)");
@@ -163,29 +173,53 @@ void AddOfflineFlags(CLI::App* command, OfflineFlags* flags) {
   command->add_flag("--soft", flags->soft, "allow soft placement");
   command->add_option("--without", flags->without,
                       "leave out the placement rules of these numbers, to see what they do");
+  command
+      ->add_option("--placer", flags->placer,
+                   "rules: TensorFlow's; auto: where these leave a choice, what is expected to be "
+                   "fastest")
+      ->check(CLI::IsMember({"rules", "auto"}))
+      ->capture_default_str();
+  command->add_option("--tags", flags->tags,
+                      "which graph of a saved model: the one with these tags, comma separated");
 }
 
-StatusOr<pb::GraphDef> ReadGraph(const std::string& path) {
-  MR_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(path));
-  pb::GraphDef graph;
-  pb::MetaGraphDef meta;
-  std::string error;
-  if (LooksLikeText(bytes)) {
-    if (ParseText(bytes, &graph, &error)) return graph;
-    std::string second;
-    if (ParseText(bytes, &meta, &second) && meta.has_graph_def()) return meta.graph_def();
+void AddRunFlags(CLI::App* command, RunFlags* flags) {
+  command->add_option("--feed", flags->feeds, "tensors that are fed");
+  command->add_option("--fetch", flags->fetches,
+                      "tensors that are fetched; what these do not need is left out");
+  command->add_option("--target", flags->targets, "nodes that are run");
+  command->add_option("--shape", flags->shapes,
+                      "shapes of fed tensors that the graph leaves open, 'x=64,784'");
+}
+
+StatusOr<RunRequest> ToRunRequest(const RunFlags& flags, std::string client_device) {
+  RunRequest request{flags.feeds, flags.fetches, flags.targets, {}, std::move(client_device)};
+  for (const std::string& text : flags.shapes) {
+    const std::size_t equals = text.find('=');
+    std::vector<int64_t> dims;
+    bool good = equals != std::string::npos && equals > 0;
+    const std::string_view list =
+        good ? std::string_view(text).substr(equals + 1) : std::string_view();
+    for (const std::string_view part : StrSplit(list, ',')) {
+      if (list.empty()) break;  // a scalar
+      int64_t size = -1;
+      good = good && (part == "?" || (ParseInt64(part, &size) && size >= 0));
+      dims.push_back(size);
+    }
+    if (!good) {
+      return errors::InvalidArgument("'", text, "' is not a tensor and its shape, as x=64,784");
+    }
+    request.shapes[FullTensorName(text.substr(0, equals))] = PartialShape(dims);
   }
-  if (graph.ParseFromString(bytes) && HasNamedNodes(graph)) return graph;
-  if (meta.ParseFromString(bytes) && HasNamedNodes(meta.graph_def())) return meta.graph_def();
-  return errors::InvalidArgument(path, " holds neither a GraphDef nor a MetaGraphDef",
-                                 error.empty() ? "" : StrCat("; as text: ", error));
+  return request;
 }
 
-StatusOr<PlacerInput> MakePlacerInput(const OfflineFlags& flags) {
+StatusOr<PlacerInput> MakePlacerInput(const ClusterFlags& flags) {
   if (flags.cpus < 1 || flags.gpus < 0) {
     return errors::InvalidArgument("every task needs a CPU device");
   }
-  MR_ASSIGN_OR_RETURN(const Jobs jobs, ReadJobs(flags.cluster));
+  MR_ASSIGN_OR_RETURN(ClusterJobs jobs, ReadCluster(flags.cluster));
+  if (jobs.empty()) jobs["localhost"] = {0};
   MR_ASSIGN_OR_RETURN(const std::string master, FindMaster(flags.master, jobs));
   PlacerInput input;
   for (const auto& [job, tasks] : jobs) {
@@ -213,6 +247,45 @@ StatusOr<PlacerInput> MakePlacerInput(const OfflineFlags& flags) {
     input.ignored_rules |= 1u << rule;
   }
   return input;
+}
+
+StatusOr<PlacedGraph> LoadPlaced(const std::string& path, const ClusterFlags& flags, bool chains,
+                                 int* code) {
+  *code = kWrongInput;
+  MR_ASSIGN_OR_RETURN(GraphSource source, ReadGraphSource(path, flags.tags));
+  return LoadPlaced(std::move(source), flags, chains, code);
+}
+
+StatusOr<PlacedGraph> LoadPlaced(GraphSource source, const ClusterFlags& flags, bool chains,
+                                 int* code) {
+  *code = kWrongInput;
+  if (!source.is_placed || NamesACluster(flags)) return PlaceSource(source, flags, chains, code);
+  std::string file = source.path;
+  MR_ASSIGN_OR_RETURN(PlacedGraph placed, KeepPlaced(std::move(source), flags));
+  placed.path = std::move(file);
+  return placed;
+}
+
+int Complain(std::string_view command, const Status& status, int code) {
+  std::fprintf(stderr, "millrace %s: %s\n", std::string(command).c_str(),
+               std::string(Message(status)).c_str());
+  return code;
+}
+
+int Write(std::string_view command, const std::string& path, const std::string& text) {
+  if (path.empty() || path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kDone;
+  }
+  const Status status = WriteOutput(path, text);
+  return status.ok() ? kDone : Complain(command, status, kWrongInput);
+}
+
+CLI::App* AddCommand(CLI::App* app, const char* name, const char* what, std::function<int()> run,
+                     std::function<int()>* chosen) {
+  CLI::App* const command = app->add_subcommand(name, what);
+  command->callback([run = std::move(run), chosen] { *chosen = run; });
+  return command;
 }
 
 }  // namespace millrace

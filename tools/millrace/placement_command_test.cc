@@ -40,12 +40,13 @@ class PlacementCommandTest : public ::testing::Test {
   }
 
   // stdout and stderr of `millrace ARGUMENTS`, where % is the folder of files.
-  std::string Run(std::string arguments, int expected_code) {
+  std::string Run(std::string arguments, int expected_code,
+                  const std::string& environment = "env -u TF_CONFIG ") {
     for (std::size_t at; (at = arguments.find('%')) != std::string::npos;) {
       arguments.replace(at, 1, dir_ + "/");
     }
     std::FILE* const pipe =
-        popen(StrCat("env -u TF_CONFIG tools/millrace ", arguments, " 2>&1").c_str(), "r");
+        popen(StrCat(environment, "tools/millrace ", arguments, " 2>&1").c_str(), "r");
     std::string text;
     char buffer[4096];
     for (std::size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
@@ -105,6 +106,54 @@ TEST_F(PlacementCommandTest, ProgramsGetJson) {
               HasSubstr("\"rule\": 4"));
   EXPECT_THAT(Run("partition %graph.pbtxt --cluster ps:2,worker:1 --json", 0),
               HasSubstr("\"bytes\": 16"));
+}
+
+TEST_F(PlacementCommandTest, APlanThatWasWrittenNeedsNoCluster) {
+  Write("plan.json", Run("place %graph.pbtxt --cluster ps:2,worker:1 --json --full", 0));
+  EXPECT_THAT(Run("why x %plan.json", 0), HasSubstr("rule 4: it has no inputs"));
+  EXPECT_THAT(Run("place %plan.json", 0),
+              HasSubstr("/job:ps/replica:0/task:1/device:CPU:0  set (Assign): rule 5\n"));
+  EXPECT_THAT(Run("partition %plan.json --target set", 0), HasSubstr(": 1 tensors, 16 bytes"));
+}
+
+TEST_F(PlacementCommandTest, TheClusterMayComeFromTheEnvironment) {
+  setenv("TF_CONFIG", R"({"cluster": {"ps": ["a:1", "b:1"], "worker": ["c:1"]}})", 1);
+  EXPECT_THAT(Run("place %graph.pbtxt", 0, ""), HasSubstr("set (Assign): rule 5"));
+  unsetenv("TF_CONFIG");
+}
+
+TEST_F(PlacementCommandTest, PlanTellsWhatAStepSendsAndKeeps) {
+  const std::string text = Run("plan %graph.pbtxt --cluster ps:2,worker:1 --target set", 0);
+  EXPECT_THAT(text, HasSubstr("worker:0  ps:1      1        16\n"));
+  EXPECT_THAT(text, HasSubstr("max/mean: variables 2.00, traffic 2.00"));
+  EXPECT_THAT(Run("plan %graph.pbtxt --cluster ps:2,worker:1 --target set --json", 0),
+              HasSubstr("\"not_exact\": 0"));
+  const std::string table =
+      Run("plan %graph.pbtxt --cluster ps:2,worker:1 --target set --ps 1,2 --workers 1,8", 0);
+  EXPECT_THAT(table, HasSubstr("1   8        round robin   16         1.00  256      1.00  256\n"));
+  EXPECT_THAT(table, HasSubstr("2   8        greedy bytes  16         2.00  256      2.00  256\n"));
+  EXPECT_THAT(Run("plan %graph.pbtxt --cluster ps:2,worker:1 --ps 0", 2),
+              HasSubstr("0 is no number of tasks"));
+  EXPECT_THAT(Run("plan %graph.pbtxt --cluster ps:2,worker:1 --feed x --shape x=a", 2),
+              HasSubstr("'x=a' is not a tensor and its shape"));
+}
+
+TEST_F(PlacementCommandTest, DumpShowsTheGraphInFourForms) {
+  const std::string graph = "dump %graph.pbtxt --cluster ps:2,worker:1 ";
+  EXPECT_THAT(Run(graph, 0),
+              HasSubstr("sum = AddV2(w, x) @ /job:worker/replica:0/task:0/device:CPU:0\n"));
+  EXPECT_THAT(Run(graph + "--format dot", 0), HasSubstr("label=\"16 B\""));
+  EXPECT_THAT(Run(graph + "--json", 0), HasSubstr("\"chain\": \"x (Const) -> /job:worker"));
+  Run(graph + "--format html -o %graph.html", 0);
+  EXPECT_THAT(Run("dump %absent/graph.pbtxt", 2), HasSubstr("cannot read"));
+  EXPECT_THAT(Run(graph + "-o %absent/graph.html", 2), HasSubstr("cannot write"));
+  EXPECT_THAT(Run(graph + "--format pdf", 2), HasSubstr("--format"));
+}
+
+TEST_F(PlacementCommandTest, EveryCommandHasHelp) {
+  for (const char* command : {"place", "why", "partition", "dump", "plan"}) {
+    EXPECT_THAT(Run(StrCat(command, " --help"), 0), HasSubstr("--cluster"));
+  }
 }
 
 TEST_F(PlacementCommandTest, WrongFilesAndFlagsAreNamed) {
