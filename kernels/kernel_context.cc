@@ -41,11 +41,11 @@ StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<i
                                                          int i, const Shape& shape) {
   const DataType dtype = BaseType(values_.output_types[i]);
   for (int c : candidates) {
-    const EdgeValue& from = in(c);
+    EdgeValue& from = in(c);
     if (from.kind != EdgeValue::Kind::kValue || !IsLastReader(c) || !from.value.OwnsBufferAlone()) {
       continue;
     }
-    const Tensor& value = from.value;
+    Tensor& value = from.value;
     const bool same_bytes =
         value.dtype() == dtype || (IsMemcpyable(dtype) && IsMemcpyable(value.dtype()) &&
                                    DataTypeSize(dtype) == DataTypeSize(value.dtype()));
@@ -53,9 +53,17 @@ StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<i
         value.buffer()->space() != allocator_->space()) {
       continue;
     }
-    // The input stays readable: the kernel works in place, element by element.
+    // The kernel works in place, element by element: the input stays readable as a view of what
+    // the output owns from now on. Taking the share over costs no atomic operation.
     EdgeValue& to = out(i);
-    to.value = Tensor(dtype, shape, RefPtr<Buffer>::Share(value.buffer()), value.raw_data());
+    void* const data = value.raw_data();
+    if (value.dtype() == dtype && value.shape() == shape) {
+      to.value = std::move(value);
+      value = Tensor(dtype, to.value.shape(), nullptr, data);
+    } else {
+      to.value = Tensor(dtype, shape, RefPtr<Buffer>::Share(value.buffer()), data);
+      value = Tensor(value.dtype(), Shape(value.shape()), nullptr, data);
+    }
     to.kind = EdgeValue::Kind::kValue;
     return &to.value;
   }

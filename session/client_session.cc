@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "session/async_join.h"
+#include "session/deadline_timer.h"
 
 namespace millrace {
 
@@ -31,7 +32,7 @@ CallOptions ClientSession::StepLimit(milliseconds timeout,
                                      CancellationManager* cancellation) const {
   CallOptions limit;
   limit.cancellation = cancellation;
-  if (timeout.count() > 0) limit.deadline = DeadlineAfter(timeout + kGrace);
+  if (timeout.count() > 0) limit.deadline = StepDeadline(timeout + kGrace);
   return limit;
 }
 

@@ -1,5 +1,7 @@
 #include "session/deadline_timer.h"
 
+#include <time.h>
+
 #include <utility>
 
 namespace millrace {
@@ -18,6 +20,15 @@ DeadlineTimer::~DeadlineTimer() {
 DeadlineTimer& DeadlineTimer::Global() {
   static auto* const timer = new DeadlineTimer();
   return *timer;
+}
+
+Deadline StepDeadline(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::seconds kLong(10);
+  if (timeout < kLong) return DeadlineAfter(timeout);
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);  // SteadyClock's, as of the last tick
+  return Deadline(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec)) +
+         timeout;
 }
 
 DeadlineTimer::Token DeadlineTimer::Schedule(Deadline deadline, std::function<void()> callback) {

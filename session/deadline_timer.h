@@ -15,6 +15,10 @@
 
 namespace millrace {
 
+// A deadline for a whole step: of a long timeout the clock that is read is a cheap one, some
+// milliseconds behind.
+Deadline StepDeadline(std::chrono::milliseconds timeout);
+
 // Thread-safe. One thread, started with the first deadline; callbacks run on it one after the
 // other and must not block.
 class DeadlineTimer {

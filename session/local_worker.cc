@@ -210,7 +210,7 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
   if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
   MR_ASSIGN_OR_RETURN(std::shared_ptr<WorkerGraph> graph,
                       WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
-                                        [this](std::string_view prefix) {
+                                        std::move(args.direct), [this](std::string_view prefix) {
                                           return StrCat(
                                               prefix, "_G",
                                               next_name_.fetch_add(1, std::memory_order_relaxed));
@@ -268,6 +268,14 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
     call->step->Receive(call->args->recv_keys, &call->result->recvs,
                         [call](Status received) { call->Finish(std::move(received)); });
   });
+}
+
+std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,
+                                                          const std::string& graph_handle) {
+  const StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(session_handle);
+  if (!session.ok()) return nullptr;
+  std::shared_ptr<WorkerGraph> graph = (*session)->FindGraph(graph_handle);
+  return graph != nullptr && graph->direct() != nullptr ? graph : nullptr;
 }
 
 void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {

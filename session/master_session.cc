@@ -28,7 +28,10 @@ std::string NewPlacementFile() {
 MasterSession::MasterSession(const MasterEnv& env, std::string handle)
     : env_(env), handle_(std::move(handle)), next_step_(RandomId()) {}
 
-MasterSession::~MasterSession() = default;
+MasterSession::~MasterSession() {
+  MutexLock lock(&mu_);
+  DeadlineTimer::Global().Cancel(direct_timer_);
+}
 
 Status MasterSession::Configure(CreateSessionArgs* args) {
   config_ = std::move(args->config);
@@ -181,6 +184,7 @@ Status MasterSession::ClosedError() const {
 
 void MasterSession::Close(Done done) {
   std::vector<RefPtr<Step>> steps;
+  std::vector<RefPtr<DirectStep>> direct_steps;
   StringMap<std::shared_ptr<PartialRun>> partial_runs;
   bool idle;
   {
@@ -195,14 +199,19 @@ void MasterSession::Close(Done done) {
       partial_runs.swap(partial_runs_);
       callables_.clear();
       for (Step* step : steps_) steps.push_back(RefPtr<Step>::Share(step));
+      for (DirectStep* step = direct_steps_; step != nullptr; step = step->next) {
+        direct_steps.push_back(RefPtr<DirectStep>::Share(step));
+      }
     }
   }
   if (done != nullptr) return done(OkStatus());
   closing_.StartCancel(errors::Cancelled("Session::Close()"));
-  for (const RefPtr<Step>& step : steps) {
-    step->Abort(errors::Cancelled("Step was cancelled by an explicit call to `Session::Close()`."));
-  }
+  const Status reason =
+      errors::Cancelled("Step was cancelled by an explicit call to `Session::Close()`.");
+  for (const RefPtr<Step>& step : steps) step->Abort(reason);
+  for (const RefPtr<DirectStep>& step : direct_steps) step->Abort(reason);
   steps.clear();
+  direct_steps.clear();
   for (const auto& [handle, run] : partial_runs) run->Cleanup();
   if (idle) FinishClose();
 }

@@ -14,6 +14,8 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "session/cluster_devices.h"
+#include "session/deadline_timer.h"
+#include "session/direct_step.h"
 #include "session/graph_dump.h"
 #include "session/master_env.h"
 #include "session/master_interface.h"
@@ -25,7 +27,8 @@
 namespace millrace {
 
 // Thread-safe once created. The master keeps it in its table; calls that run keep it alive.
-class MasterSession : public std::enable_shared_from_this<MasterSession> {
+class MasterSession : public std::enable_shared_from_this<MasterSession>,
+                      private DirectStep::Owner {
  public:
   using Done = MasterInterface::Done;
 
@@ -82,8 +85,21 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   void StartStep(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
                  const pb::RunOptions& run_options, const Feed& feed, RunStepResult* result,
                  Done done);
+  // The same for a plan that the master runs by itself.
+  template <typename Feed>
+  void StartDirect(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
+                   const pb::RunOptions& run_options, const Feed& feed, RunStepResult* result,
+                   Done done);
+  void DirectStepEnded(DirectStep* step, Status status) override;
+  bool AddDirect(DirectStep* step);
+  // Sees to it that ExpireDirect runs when the first of the direct steps has to end.
+  void WatchDirect(Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ExpireDirect();
   void RunPart(const CallOptions& options, RunStepArgs* args, RunStepResult* result, Done done);
   void EndPart(PartialRun* run, Step* round, const Status& status);
+  // Whether the master may run this part, all of the plan, by itself; and if its worker agreed.
+  bool RunsDirectly(const Plan& plan, const PlanPart& part) const;
+  void FindDirectGraph(Plan* plan);
   Step::Limits LimitsOf(const CallOptions& options, const pb::RunOptions& run_options) const;
   Status CheckOptions(const pb::RunOptions& run_options) const;
   // False if the session is closed.
@@ -111,6 +127,10 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   int running_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Done> close_waiters_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<Step*> steps_ ABSL_GUARDED_BY(mu_);
+  DirectStep* direct_steps_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list
+  // When the timer looks at them next: one timer for all, mostly later than they end.
+  Deadline direct_watch_ ABSL_GUARDED_BY(mu_) = kNoDeadline;
+  DeadlineTimer::Token direct_timer_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
   int64_t next_callable_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, std::shared_ptr<const Callable>> callables_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mu_);

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "graph/graph_def_io.h"
 #include "session/async_join.h"
 #include "session/feed_fetch.h"
 #include "session/master_session.h"
@@ -49,6 +50,15 @@ void CollectMetadata(Step* step, bool partition_graphs, pb::RunMetadata* metadat
   }
 }
 
+// The graph of the plan as its device runs it, for the metadata and for the dump.
+Status ExportDirect(const Plan& plan, bool to_metadata, bool dump, pb::RunMetadata* metadata) {
+  pb::GraphDef graph;
+  MR_RETURN_IF_ERROR(ExportGraphDef(*plan.direct->graph().parts()[0].graph, {}, &graph));
+  if (to_metadata) *metadata->add_partition_graphs() = graph;
+  if (dump) plan.dump->AddDeviceParts({std::move(graph)});
+  return OkStatus();
+}
+
 std::vector<std::string> Names(const std::vector<std::pair<std::string, Tensor>>& feeds) {
   std::vector<std::string> names;
   for (const auto& feed : feeds) names.push_back(feed.first);
@@ -70,7 +80,7 @@ Step::Limits MasterSession::LimitsOf(const CallOptions& options,
   const int64_t timeout_ms = run_options.timeout_in_ms() > 0 ? run_options.timeout_in_ms()
                                                              : config_.operation_timeout_in_ms();
   if (timeout_ms > 0) {
-    const Deadline deadline = DeadlineAfter(std::chrono::milliseconds(timeout_ms));
+    const Deadline deadline = StepDeadline(std::chrono::milliseconds(timeout_ms));
     if (deadline <= limits.deadline) {
       limits.deadline = deadline;
       limits.timeout_ms = timeout_ms;
@@ -127,7 +137,10 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
   auto join = AsyncJoin::Make(
       static_cast<int>(plan->parts.size()),
       [this, plan, ready = std::move(ready)](const Status& status) {
-        if (status.ok()) return ready(plan);
+        if (status.ok()) {
+          FindDirectGraph(plan.get());
+          return ready(plan);
+        }
         for (const PlanPart& part : plan->parts) {
           if (part.graph_handle.empty()) continue;
           part.worker->DeregisterGraphAsync(
@@ -138,6 +151,9 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
       });
   for (PlanPart& part : plan->parts) {
     RegisterGraphArgs args;
+    if (RunsDirectly(*plan, part)) {
+      args.direct = DirectIo{plan->signature.feeds, plan->signature.fetches};
+    }
     args.session_handle = handle_;
     args.graph = std::move(part.graph);
     args.graph_options = config_.graph_options();
@@ -146,6 +162,20 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
                                     std::move(args), &part.graph_handle,
                                     [join](Status status) { join->Done(std::move(status)); });
   }
+}
+
+bool MasterSession::RunsDirectly(const Plan& plan, const PlanPart& part) const {
+  return plan.parts.size() == 1 && part.task == cluster_.client_task && !plan.signature.partial &&
+         part.worker->OffersDirectGraphs();
+}
+
+void MasterSession::FindDirectGraph(Plan* plan) {
+  if (plan->parts.size() != 1 || !RunsDirectly(*plan, plan->parts[0])) return;
+  const PlanPart& part = plan->parts[0];
+  auto graph = part.worker->FindDirectGraph(handle_, part.graph_handle);
+  if (graph == nullptr) return;
+  plan->direct =
+      std::make_shared<DirectPlan>(part.task, std::move(graph), env_.task->inter_op_pool);
 }
 
 void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
@@ -182,6 +212,9 @@ template <typename Feed>
 void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
                               const pb::RunOptions& run_options, const Feed& feed,
                               RunStepResult* result, Done done) {
+  if (binding->plan->direct != nullptr) {
+    return StartDirect(std::move(binding), limits, run_options, feed, result, std::move(done));
+  }
   RefPtr<Step> step = binding->plan->NewStep();
   for (size_t i = 0; i < binding->feeds.size(); ++i) {
     step->SetFeed(binding->feeds[i], feed(static_cast<int>(i)));
@@ -217,6 +250,85 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
                  if (!alone) plan.CleanupStep(step_id);
                  Leave();
                });
+}
+
+template <typename Feed>
+void MasterSession::StartDirect(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
+                                const pb::RunOptions& run_options, const Feed& feed,
+                                RunStepResult* result, Done done) {
+  RefPtr<DirectStep> step = DirectPlan::NewStep(binding->plan->direct);
+  for (size_t i = 0; i < binding->feeds.size(); ++i) {
+    step->feeds()[binding->feeds[i]] = feed(static_cast<int>(i));
+  }
+  step->SetLimits(limits);
+  if (!AddDirect(step.get())) {
+    done(ClosedError());
+    return Leave();
+  }
+  const Plan& plan = *binding->plan;
+  Status exported;
+  if (const bool dump = TakesDeviceTurn(plan); dump || run_options.output_partition_graphs()) {
+    exported = ExportDirect(plan, run_options.output_partition_graphs(), dump, &result->metadata);
+  }
+  step->request() = {shared_from_this(), std::move(binding), result, std::move(done)};
+  if (!exported.ok()) return DirectStepEnded(step.get(), std::move(exported));
+  step->Run(NewStepId(), run_options, this);
+}
+
+void MasterSession::DirectStepEnded(DirectStep* step, Status status) {
+  const std::shared_ptr<void> session = std::move(step->request().session);
+  RunStepResult* const result = step->request().result;
+  result->fetches.clear();
+  if (status.ok()) {
+    for (int i : step->request().binding->fetches) result->fetches.push_back(step->fetches()[i]);
+  }
+  {
+    MutexLock lock(&mu_);
+    if (step->next != nullptr) step->next->previous = step->previous;
+    (step->previous != nullptr ? step->previous->next : direct_steps_) = step->next;
+  }
+  const Done done = std::move(step->request().done);
+  done(std::move(status));
+  Leave();
+}
+
+bool MasterSession::AddDirect(DirectStep* step) {
+  MutexLock lock(&mu_);
+  if (closed_) return false;
+  step->previous = nullptr;
+  step->next = direct_steps_;
+  if (direct_steps_ != nullptr) direct_steps_->previous = step;
+  direct_steps_ = step;
+  if (step->deadline() < direct_watch_) WatchDirect(step->deadline());
+  return true;
+}
+
+void MasterSession::WatchDirect(Deadline deadline) {
+  DeadlineTimer::Global().Cancel(direct_timer_);
+  direct_watch_ = deadline;
+  direct_timer_ = DeadlineTimer::Global().Schedule(deadline, [session = weak_from_this()] {
+    if (const auto self = session.lock()) self->ExpireDirect();
+  });
+}
+
+void MasterSession::ExpireDirect() {
+  const Deadline now = SteadyClock::now();
+  std::vector<RefPtr<DirectStep>> expired;
+  {
+    MutexLock lock(&mu_);
+    direct_timer_ = DeadlineTimer::kNone;
+    direct_watch_ = kNoDeadline;
+    Deadline first = kNoDeadline;
+    for (DirectStep* step = direct_steps_; step != nullptr; step = step->next) {
+      if (step->deadline() <= now) {
+        expired.push_back(RefPtr<DirectStep>::Share(step));
+      } else {
+        first = std::min(first, step->deadline());
+      }
+    }
+    if (first != kNoDeadline) WatchDirect(first);
+  }
+  for (const RefPtr<DirectStep>& step : expired) step->Expire();
 }
 
 void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs args,

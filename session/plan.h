@@ -19,6 +19,7 @@
 
 namespace millrace {
 
+class DirectPlan;   // session/direct_step.h
 class RunDump;      // session/graph_dump.h
 class SessionDump;  // session/graph_dump.h
 class Step;         // session/step.h
@@ -66,6 +67,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   // feed. Null otherwise.
   std::unique_ptr<DataflowGraph> client_graph;
   std::shared_ptr<RunDump> dump;  // null unless the session writes its graphs
+  // The whole plan, where the master can run it by itself; else null.
+  std::shared_ptr<DirectPlan> direct;
 
  private:
   friend class Step;

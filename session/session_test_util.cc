@@ -166,6 +166,7 @@ void RegisterTestOpsAndKernels(OpRegistry& ops, KernelRegistry& kernels) {
   MR_CHECK(RegisterAllOps(ops).ok());
   MR_CHECK(RegisterOps(ops, kTestOps).ok());
   RegisterControlFlowKernels(kernels);
+  RegisterCallKernels(kernels);
   RegisterSendRecvKernels(kernels);
   Register<ConstKernel>(kernels, "Const");
   Register<UnfedKernel>(kernels, "Placeholder");

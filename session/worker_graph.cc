@@ -28,6 +28,28 @@ bool InHostMemory(const KernelRegistry& kernels, const DeviceName& device, const
   return false;
 }
 
+bool IsTransfer(const Node& node) { return node.type() == "_Recv" || node.type() == "_Send"; }
+
+// Takes a feed from the step's arguments, or puts a fetch into its results.
+StatusOr<std::unique_ptr<Kernel>> MakeDirect(const WorkerEnv& env, Device* device, const Node& node,
+                                             const DirectIo& io) {
+  const bool is_feed = node.type() == "_Recv";
+  MR_ASSIGN_OR_RETURN(const std::string name, node.attrs().Get<std::string>("tensor_name"));
+  const std::vector<std::string>& order = is_feed ? io.feeds : io.fetches;
+  const auto it = std::find(order.begin(), order.end(), name);
+  if (it == order.end()) {
+    return errors::Internal("{{node ", node.name(), "}} is for ", name,
+                            ", which the client neither feeds nor fetches");
+  }
+  const DataType dtype = is_feed ? node.output_types()[0] : node.input_types()[0];
+  AttrMap attrs;
+  attrs.Set("T", BaseType(dtype));
+  attrs.Set("index", static_cast<int64_t>(it - order.begin()));
+  MR_ASSIGN_OR_RETURN(const OpInfo* op, env.ops->Lookup(is_feed ? "_Arg" : "_Retval"));
+  return env.kernels->Create(device, op, node.name(), attrs, node.input_types(),
+                             node.output_types());
+}
+
 }  // namespace
 
 Device* SessionResources::FindDevice(std::string_view name) const {
@@ -39,7 +61,7 @@ Device* SessionResources::FindDevice(std::string_view name) const {
 
 StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-    const pb::GraphOptions& options,
+    const pb::GraphOptions& options, std::optional<DirectIo> direct,
     const std::function<std::string(std::string_view prefix)>& new_name) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
   const SessionResources& session = *made->resources_;
@@ -71,6 +93,8 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     };
   }
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, PartitionGraph(graph, cut));
+  const bool calls = graph.library() != nullptr && graph.library()->function_size() > 0;
+  if (partitions.size() == 1 && !calls) made->direct_ = std::move(direct);
   made->parts_.reserve(partitions.size());
   for (Partition& partition : partitions) {
     Part& part = made->parts_.emplace_back();
@@ -85,6 +109,12 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
 Status WorkerGraph::Compile(const WorkerEnv& env, Part* part) {
   Device* const device = part->device;
   auto source = [&](const Node& node) -> StatusOr<Kernel*> {
+    if (direct_ && IsTransfer(node)) {
+      MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, MakeDirect(env, device, node, *direct_));
+      part->kernels.push_back(std::move(kernel));
+      return part->kernels.back().get();
+    }
+    part->has_state = part->has_state || node.is_stateful();
     auto create = [&] {
       return env.kernels->Create(device, &node.op(), node.name(), node.attrs(), node.input_types(),
                                  node.output_types());

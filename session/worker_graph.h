@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "proto/config.pb.h"
 #include "session/kernel_cache.h"
 #include "session/worker_env.h"
+#include "session/worker_interface.h"
 
 namespace millrace {
 
@@ -38,19 +40,24 @@ class WorkerGraph {
     std::unique_ptr<DataflowGraph> graph;  // kept for partition graphs
     std::vector<std::unique_ptr<Kernel>> kernels;
     std::unique_ptr<CompiledGraph> program;  // points to the kernels
+    bool has_state = false;                  // a node may put something into the step's container
   };
 
   // Cuts `graph` (this worker's part of a plan) by device, optimises each part and makes its
-  // kernels. `new_name` never gives a name twice in this worker. What the partitioner, the
+  // kernels. With `direct`, and if all is on one device and calls no function, the client's
+  // feeds and fetches are the step's call_args and call_results instead of passing through the
+  // rendezvous. `new_name` never gives a name twice in this worker. What the partitioner, the
   // kernels' constructors and the executor's compiler say is wrong comes back, with the node.
   static StatusOr<std::shared_ptr<WorkerGraph>> Make(
       const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-      const pb::GraphOptions& options,
+      const pb::GraphOptions& options, std::optional<DirectIo> direct,
       const std::function<std::string(std::string_view prefix)>& new_name);
   ~WorkerGraph();
 
   const std::vector<Part>& parts() const { return parts_; }
   const SessionResources& resources() const { return *resources_; }
+  // The order of the arguments and results of a direct graph; null for others.
+  const DirectIo* direct() const { return direct_ ? &*direct_ : nullptr; }
 
   // An idle step; `self` must be the pointer to this graph.
   static RefPtr<WorkerStep> NewStep(const std::shared_ptr<WorkerGraph>& self);
@@ -63,6 +70,7 @@ class WorkerGraph {
   void Recycle(WorkerStep* step);
 
   const std::shared_ptr<SessionResources> resources_;
+  std::optional<DirectIo> direct_;
   std::vector<Part> parts_;
   Mutex mu_;
   std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);

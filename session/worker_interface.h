@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,12 +35,21 @@ struct WorkerSessionOptions {
   int64_t master_incarnation = 0;
 };
 
+class WorkerGraph;  // session/worker_graph.h
+
+// The feeds and fetches of a plan ("n:0"), in the order in which a direct graph takes them.
+struct DirectIo {
+  std::vector<std::string> feeds, fetches;
+};
+
 struct RegisterGraphArgs {
   std::string session_handle;
   std::unique_ptr<DataflowGraph> graph;  // this worker's part, placed
   pb::GraphOptions graph_options;
   pb::ConfigProto config;
   int64_t collective_graph_key = 0;
+  // Wanted only from a worker that offers direct graphs.
+  std::optional<DirectIo> direct;
 };
 
 struct RunGraphArgs {
@@ -84,6 +94,13 @@ class WorkerInterface {
   virtual void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) = 0;
   virtual void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
                                Done done) = 0;
+  // Whether a master of this process may run graphs of one device itself: those that it wants
+  // to, and that FindDirectGraph then gives it (null for all others).
+  virtual bool OffersDirectGraphs() const { return false; }
+  virtual std::shared_ptr<WorkerGraph> FindDirectGraph(const std::string& session_handle,
+                                                       const std::string& graph_handle) {
+    return nullptr;
+  }
   // The value of `key` in step `step_id` at this worker (the sender).
   using RecvDone = std::function<void(const Status&, const Tensor&, bool is_dead)>;
   virtual void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,

@@ -1,0 +1,154 @@
+#include "session/direct_step.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "graph/graph_def_io.h"
+#include "session/step_errors.h"
+
+namespace millrace {
+namespace {
+
+// RunOptions.inter_op_thread_pool of a step that is to stay on the thread that runs it.
+constexpr int kCallersThread = -1;
+
+}  // namespace
+
+DirectPlan::~DirectPlan() {
+  MutexLock lock(&mu_);
+  while (idle_ != nullptr) delete std::exchange(idle_, idle_->next);
+}
+
+RefPtr<DirectStep> DirectPlan::NewStep(const std::shared_ptr<DirectPlan>& self) {
+  DirectStep* step = nullptr;
+  {
+    MutexLock lock(&self->mu_);
+    step = self->idle_;
+    if (step != nullptr) self->idle_ = step->next;
+  }
+  if (step == nullptr) step = new DirectStep(*self);
+  step->plan_ = self;
+  return RefPtr<DirectStep>(step);
+}
+
+void DirectPlan::Recycle(DirectStep* step) {
+  MutexLock lock(&mu_);
+  step->next = idle_;
+  idle_ = step;
+}
+
+DirectStep::DirectStep(const DirectPlan& plan)
+    : feeds_(plan.graph().direct()->feeds.size()), fetches_(plan.graph().direct()->fetches.size()) {
+  cancellation_.emplace();
+}
+
+void DirectStep::SetLimits(const Step::Limits& limits) {
+  deadline_ = limits.deadline;
+  timeout_ms_ = limits.timeout_ms;
+  caller_ = limits.caller;
+}
+
+void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owner) {
+  owner_ = owner;
+  Ref();  // dropped when it has ended
+  if (caller_ != nullptr) {
+    const auto cancel = [self = RefPtr<DirectStep>::Share(this)] {
+      self->Abort(errors::Cancelled("the run was cancelled by its caller"));
+    };
+    caller_token_ = caller_->NextToken();
+    if (!caller_->RegisterCallback(caller_token_, cancel)) {
+      caller_ = nullptr;
+      cancel();
+    }
+  }
+  const WorkerGraph::Part& part = plan_->graph().parts()[0];
+  env_.step_id = step_id;
+  env_.cancellation = &*cancellation_;
+  env_.call_args = feeds_;
+  env_.call_results = fetches_;
+  if (part.has_state) {
+    env_.step_container.clear();
+    StrAppend(&env_.step_container, "__per_step_", step_id);
+  }
+  if (options.trace_level() != pb::RunOptions::NO_TRACE) stats_.emplace(part.device->name());
+  ExecutorArgs args;
+  args.env = &env_;
+  args.pool = options.inter_op_thread_pool() == kCallersThread ? nullptr : plan_->pool_;
+  args.stats = stats_ ? &*stats_ : nullptr;
+  Executor(part.program.get())
+      .RunAsync(args, {[](void* step, Status status) {
+                         static_cast<DirectStep*>(step)->Ended(std::move(status));
+                       },
+                       this});
+}
+
+void DirectStep::Abort(const Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    if (!abort_reason_.ok()) return;
+    abort_reason_ = reason;
+  }
+  cancellation_->StartCancel(errors::Cancelled("the step was cancelled"));
+}
+
+void DirectStep::Expire() {
+  Abort(timeout_ms_ > 0
+            ? errors::DeadlineExceeded("the step did not end within ", timeout_ms_, " ms")
+            : errors::DeadlineExceeded("the step did not end by the call's deadline"));
+}
+
+void DirectStep::Ended(Status status) {
+  // Not the waiting form: this may be running inside of the caller's cancellation, whose
+  // callback owns a reference.
+  if (caller_ != nullptr) (void)caller_->TryDeregisterCallback(caller_token_);
+  const WorkerGraph::Part& part = plan_->graph().parts()[0];
+  if (status.ok()) status = part.device->Sync();
+  if (part.has_state) part.device->resource_manager()->Cleanup(env_.step_container);
+  if (stats_) stats_->MoveTo(request_.result->metadata.mutable_step_stats());
+  owner_->DirectStepEnded(this, Outcome(std::move(status)));
+  Unref();
+}
+
+// What the master would make of the same end at a worker.
+Status DirectStep::Outcome(Status status) {
+  if (status.ok()) {
+    for (const Tensor& fetch : fetches_) {
+      if (fetch.dtype() != DataType::kInvalid) [[likely]]
+        continue;
+      status = errors::InvalidArgument(
+          "The tensor returned for a fetch was not valid: it lies on a branch that was not taken.");
+      break;
+    }
+    if (status.ok()) [[likely]]
+      return status;
+  }
+  const TaskError error{plan_->task_, std::move(status)};
+  Status aborted;
+  {
+    MutexLock lock(&mu_);
+    aborted = abort_reason_;
+  }
+  if (aborted.ok()) return SummarizeErrors({&error, 1});
+  if (errors::IsDeadlineExceeded(aborted)) return SummarizeTimeout(Message(aborted), {&error, 1});
+  return aborted;
+}
+
+void DirectStep::Destroy() {
+  for (Tensor& feed : feeds_) feed = Tensor();
+  for (Tensor& fetch : fetches_) fetch = Tensor();
+  request_ = Request();
+  stats_.reset();
+  caller_ = nullptr;
+  if (cancellation_->IsCancelled()) [[unlikely]] {
+    cancellation_.emplace();
+    MutexLock lock(&mu_);
+    abort_reason_ = OkStatus();
+  }
+  // The plan may go with this reference, and its idle steps with it.
+  const std::shared_ptr<DirectPlan> plan = std::move(plan_);
+  ResetRefCount();
+  plan->Recycle(this);
+}
+
+}  // namespace millrace

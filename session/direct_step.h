@@ -1,0 +1,118 @@
+// A run of a plan that is one graph on one device of the client's own task: feeds and fetches
+// change hands without a rendezvous, nothing is asked of a worker, and a graph that one thread
+// can run has run when Run returns.
+#ifndef SESSION_DIRECT_STEP_H_
+#define SESSION_DIRECT_STEP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/mutex.h"
+#include "base/notification.h"
+#include "executor/executor.h"
+#include "executor/step_stats.h"
+#include "kernels/kernel_context.h"
+#include "millrace/ref_ptr.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+#include "session/master_interface.h"
+#include "session/step.h"
+#include "session/worker_graph.h"
+
+namespace millrace {
+
+struct Binding;  // session/plan_cache.h
+class DirectStep;
+
+// The graph and its idle steps. Thread-safe.
+class DirectPlan {
+ public:
+  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, ThreadPool* pool)
+      : task_(std::move(task)), graph_(std::move(graph)), pool_(pool) {}
+  ~DirectPlan();
+  DirectPlan(const DirectPlan&) = delete;
+  DirectPlan& operator=(const DirectPlan&) = delete;
+
+  const WorkerGraph& graph() const { return *graph_; }
+  static RefPtr<DirectStep> NewStep(const std::shared_ptr<DirectPlan>& self);
+
+ private:
+  friend class DirectStep;
+  void Recycle(DirectStep* step);
+
+  const std::string task_;
+  const std::shared_ptr<WorkerGraph> graph_;
+  ThreadPool* const pool_;
+  Mutex mu_;
+  DirectStep* idle_ ABSL_GUARDED_BY(mu_) = nullptr;
+};
+
+// Recycled with its last reference; a warm one allocates nothing. Set up by one thread; Abort
+// from any.
+class DirectStep : public RefCounted {
+ public:
+  // What it is run for, kept for the one who is told of its end.
+  struct Request {
+    std::shared_ptr<void> session;  // kept alive
+    std::shared_ptr<const Binding> binding;
+    RunStepResult* result = nullptr;
+    MasterInterface::Done done;
+  };
+  // Told once, when nothing of the step runs any more.
+  class Owner {
+   public:
+    virtual void DirectStepEnded(DirectStep* step, Status status) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  explicit DirectStep(const DirectPlan& plan);
+
+  // In the order of the plan's signature.
+  std::vector<Tensor>& feeds() { return feeds_; }
+  std::vector<Tensor>& fetches() { return fetches_; }  // after a good end
+  Request& request() { return request_; }
+  Deadline deadline() const { return deadline_; }
+  // Before the step is shown to anybody else.
+  void SetLimits(const Step::Limits& limits);
+
+  void Run(int64_t step_id, const pb::RunOptions& options, Owner* owner);
+  // As Step::Abort. The caller holds a reference.
+  void Abort(const Status& reason);
+  // Aborts a step whose deadline has passed.
+  void Expire();
+
+  // Links in the list of the steps that run.
+  DirectStep* next = nullptr;
+  DirectStep* previous = nullptr;
+
+ private:
+  friend class DirectPlan;
+  void Destroy() override;
+  void Ended(Status status);
+  Status Outcome(Status status);
+  void Record(const pb::RunOptions& options);
+
+  std::shared_ptr<DirectPlan> plan_;  // null while idle
+  std::vector<Tensor> feeds_, fetches_;
+  Request request_;
+  Owner* owner_ = nullptr;
+  StepEnv env_;
+  std::optional<CancellationManager> cancellation_;
+  std::optional<StepStatsCollector> stats_;
+  CancellationManager* caller_ = nullptr;
+  CancellationManager::Token caller_token_ = -1;
+  Deadline deadline_ = kNoDeadline;
+  int64_t timeout_ms_ = 0;
+  Mutex mu_;
+  Status abort_reason_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // SESSION_DIRECT_STEP_H_
