@@ -15,6 +15,7 @@ void AddPlaceCommand(CLI::App* app, std::function<int()>* chosen);      // where
 void AddWhyCommand(CLI::App* app, std::function<int()>* chosen);        // why one is there
 void AddPartitionCommand(CLI::App* app, std::function<int()>* chosen);  // what is cut
 void AddDumpCommand(CLI::App* app, std::function<int()>* chosen);       // the graph, to look at
+void AddDiffCommand(CLI::App* app, std::function<int()>* chosen);       // two of them compared
 void AddPlanCommand(CLI::App* app, std::function<int()>* chosen);       // what that costs
 
 }  // namespace millrace

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   millrace::AddWhyCommand(&app, &chosen);
   millrace::AddPartitionCommand(&app, &chosen);
   millrace::AddDumpCommand(&app, &chosen);
+  millrace::AddDiffCommand(&app, &chosen);
   millrace::AddPlanCommand(&app, &chosen);
   try {
     app.parse(argc, argv);

@@ -150,8 +150,27 @@ TEST_F(PlacementCommandTest, DumpShowsTheGraphInFourForms) {
   EXPECT_THAT(Run(graph + "--format pdf", 2), HasSubstr("--format"));
 }
 
+TEST_F(PlacementCommandTest, DiffExitsWithThreeIfPlansDifferAndWithNoneIfOnlyNamesDo) {
+  const std::string cluster = " --cluster ps:2,worker:1";
+  Run("place %graph.pbtxt --write %placed.pb" + cluster, 0);
+  Write("plan.json", Run("dump %graph.pbtxt --json" + cluster, 0));
+  EXPECT_EQ(Run("diff %placed.pb %plan.json", 0), "no difference\n");
+  std::string other = kGraph;
+  for (std::size_t at; (at = other.find("\"x\"")) != std::string::npos;) {
+    other.replace(at, 3, "\"input\"");
+  }
+  Write("other.pbtxt", other);
+  EXPECT_THAT(Run("diff %graph.pbtxt %other.pbtxt" + cluster, 0), HasSubstr("x = input"));
+  other.replace(other.find("task:1"), 6, "task:0");
+  Write("other.pbtxt", other);
+  EXPECT_THAT(Run("diff %graph.pbtxt %other.pbtxt" + cluster, 3), HasSubstr("moved (2):\n  w ("));
+  EXPECT_THAT(Run("diff %graph.pbtxt %other.pbtxt --json" + cluster, 3),
+              HasSubstr("\"same\": false"));
+  EXPECT_THAT(Run("diff %graph.pbtxt %absent", 1), HasSubstr("millrace diff: "));
+}
+
 TEST_F(PlacementCommandTest, EveryCommandHasHelp) {
-  for (const char* command : {"place", "why", "partition", "dump", "plan"}) {
+  for (const char* command : {"place", "why", "partition", "dump", "diff", "plan"}) {
     EXPECT_THAT(Run(StrCat(command, " --help"), 0), HasSubstr("--cluster"));
   }
 }

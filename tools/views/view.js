@@ -576,10 +576,10 @@
     showDetails();
   }
 
-  function fit() {
+  function fit(least) {
     const box = $('view').getBoundingClientRect();
-    view.k = Math.max(0.05, Math.min(1.25, (box.width - 40) / root.w, (box.height - 40) / root.h));
-    view.x = (box.width - root.w * view.k) / 2;
+    view.k = Math.max(least, Math.min(1.25, (box.width - 40) / root.w, (box.height - 40) / root.h));
+    view.x = Math.max(20, (box.width - root.w * view.k) / 2);
     view.y = (box.height - root.h * view.k) / 2;
     applyView();
   }
@@ -644,12 +644,14 @@
     if (list.length > 200) htmlEl('p', 'soft', `and ${list.length - 200} more`, details);
   }
   function whyBlock(lines, parent) {
-    const pre = htmlEl('pre', 'why mono', undefined, parent);
+    const block = htmlEl('div', 'why mono', undefined, parent);
     for (const s of lines) {
-      const text = data.strings[s] + '\n';
-      htmlEl('span', /^\s*rule \d+/.test(text) ? 'rule' : '', text, pre);
+      for (const line of data.strings[s].split('\n')) {
+        const text = line.trimStart();
+        const p = htmlEl('p', /^rule \d+/.test(text) ? 'rule' : '', text, block);
+        p.style.paddingLeft = `${(line.length - text.length) * 6 + 14}px`;  // what is wrapped hangs
+      }
     }
-    return pre;
   }
   function showNode(n) {
     htmlEl('p', 'name', n.name, details);
@@ -837,11 +839,11 @@
   };
   $('in').addEventListener('click', centre(1.3));
   $('out').addEventListener('click', centre(1 / 1.3));
-  $('fit').addEventListener('click', fit);
+  $('fit').addEventListener('click', () => fit(0.05));
   $('collapse').addEventListener('click', () => {
     for (const s of scopes) s.open = s === root;
     refresh();
-    fit();
+    fit(0.6);
   });
   $('control').addEventListener('change', () => refresh());
   $('colour').addEventListener('change', (event) => {
@@ -867,8 +869,7 @@
   showDetails();
   layout();
   draw();
-  fit();
-  window.addEventListener('load', fit);
+  fit(0.6);  // what is too large for the window begins at its left, where it can be read
   const wanted = decodeURIComponent(location.hash.slice(1));
   const start = wanted && nodes.find((n) => n.name === wanted);
   if (start) reveal(start);

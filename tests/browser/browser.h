@@ -1,0 +1,64 @@
+// A browser without a window, driven by a test over its debugging pipe: no network is used.
+#ifndef TESTS_BROWSER_BROWSER_H_
+#define TESTS_BROWSER_BROWSER_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace millrace::testing {
+
+// Speaks the DevTools protocol: JSON that ends with NUL, to file 3 of the browser and from its
+// file 4. Not thread-safe. Every wait ends after 60 s, as a failure of the test.
+class Browser {
+ public:
+  using Json = nlohmann::json;
+
+  // $MILLRACE_BROWSER, or the first of chromium, chromium-browser and google-chrome on the PATH;
+  // "" if there is none.
+  static std::string Find();
+
+  // Starts the program with a page; `folder` is for its files. Null, with a failure, if it
+  // cannot.
+  static std::unique_ptr<Browser> Start(const std::string& program, const std::string& folder);
+  ~Browser();  // ends it
+  Browser(const Browser&) = delete;
+  Browser& operator=(const Browser&) = delete;
+
+  // Loads the page and waits until it is there.
+  void Open(const std::string& url);
+  // The value of an expression of the page; null, with a failure, if it throws.
+  Json Evaluate(const std::string& expression);
+  // What a user does: a click in the middle of the first element that the selector finds (not if
+  // another one lies over it), typed text, a key ("Enter").
+  void Click(const std::string& selector);
+  void Type(const std::string& text);
+  void Press(const std::string& key);
+
+  // So far: what the page complained about, and what it asked of a network or disk besides itself.
+  const std::vector<std::string>& errors() const { return errors_; }
+  const std::vector<std::string>& requests() const { return requests_; }
+
+ private:
+  Browser(pid_t pid, int to, int from) : pid_(pid), to_(to), from_(from) {}
+  // The answer to a command; null, with a failure, if there is none or an error.
+  Json Call(const std::string& method, Json params, bool to_page = true);
+  bool Read(Json* message);  // false: nothing more comes
+  void Notice(const Json& event);
+
+  const pid_t pid_;
+  const int to_, from_;
+  std::string buffer_;  // read, but not a whole message yet
+  std::string page_;    // the session of the page
+  std::string url_;
+  int last_id_ = 0;
+  int loads_ = 0;
+  std::vector<std::string> errors_, requests_;
+};
+
+}  // namespace millrace::testing
+
+#endif  // TESTS_BROWSER_BROWSER_H_
