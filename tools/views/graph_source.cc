@@ -97,6 +97,35 @@ StatusOr<std::string> FileOf(const std::string& directory) {
   return errors::NotFound(directory, " is the directory of neither a saved model nor graph dumps");
 }
 
+// The record of the placer that lies beside a dumped graph, as PlacementLog::ToText wrote it:
+// "NAME (OP)...", and below it lines that begin with blanks, one of them "  rule N: WHY".
+void ReadRecord(const std::string& text, GraphSource* source) {
+  constexpr std::string_view kAsks = " asks for ", kRule = "rule ", kMade = "made at ";
+  Explanation* known = nullptr;
+  for (const std::string_view line : StrSplit(text, '\n')) {
+    if (line.empty()) continue;
+    if (line[0] != ' ') {
+      known = &source->explanations[std::string(line.substr(0, line.find(" (")))];
+      const std::size_t asks = line.find(kAsks);
+      if (asks != std::string_view::npos) {
+        const std::string_view device = line.substr(asks + kAsks.size());
+        known->requested = device.substr(0, device.find(" -> "));
+      }
+    }
+    if (known == nullptr) continue;
+    StrAppend(&known->chain, line, "\n");
+    const std::string_view words = StripWhitespace(line);
+    int64_t rule = 0;
+    const std::size_t colon = words.find(": ");
+    if (words.starts_with(kMade)) known->origin = words.substr(kMade.size());
+    if (words.starts_with(kRule) && colon != std::string_view::npos && known->rule == 0 &&
+        ParseInt64(words.substr(kRule.size(), colon - kRule.size()), &rule)) {
+      known->rule = static_cast<int>(rule);
+      known->why = words.substr(colon + 2);
+    }
+  }
+}
+
 bool IsPlaced(const pb::GraphDef& graph) {
   StringMap<bool> full;
   return std::all_of(graph.node().begin(), graph.node().end(), [&](const pb::NodeDef& node) {
@@ -129,6 +158,14 @@ StatusOr<GraphSource> ReadGraphSource(const std::string& path, std::string_view 
     source.graph = *std::move(graph);
   }
   source.path = file;
+  constexpr std::string_view kPlaced = "_placed.pbtxt";
+  if (file.ends_with(kPlaced)) {
+    const std::string record = file.substr(0, file.size() - kPlaced.size()) + "_placed.txt";
+    if (PosixFileSystem()->FileExists(record)) {
+      MR_ASSIGN_OR_RETURN(const std::string text, ReadInput(record));
+      ReadRecord(text, &source);
+    }
+  }
   source.is_placed = IsPlaced(source.graph);
   return source;
 }

@@ -25,7 +25,7 @@ struct GraphSource {
   pb::GraphDef graph;
   std::string path;                     // the file that was read in the end
   bool is_placed = false;               // every node names one device of one task
-  StringMap<Explanation> explanations;  // by node; of stored plans only
+  StringMap<Explanation> explanations;  // by node; of stored plans and dumps only
 };
 
 // `path` is one of

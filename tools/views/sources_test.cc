@@ -111,6 +111,29 @@ TEST_F(SourcesTest, ADirectoryOfDumpsStandsForItsLastPlacedGraph) {
   EXPECT_THAT(ErrorOf(StrCat(dir_, "/empty")), HasSubstr("neither a saved model nor graph dumps"));
 }
 
+TEST_F(SourcesTest, TheRecordBesideADumpedGraphIsReadWithIt) {
+  Write("d/0002_placed.txt",
+        "x (Const) asks for /job:ps -> /job:ps/replica:0/task:0/device:CPU:0\n"
+        "  made at net.cc:3\n"
+        "  rule 8: highest kernel priority\n"
+        "  group of 2:\n"
+        "    y (Neg)\n"
+        "y (Neg) -> /job:ps/replica:0/task:0/device:CPU:0\n"
+        "  rule 5: a node of its group was placed there: x\n"
+        "  in the group of x\n");
+  Write("d/0002_placed.pbtxt", Text(graph_));
+  const StatusOr<GraphSource> source = ReadGraphSource(StrCat(dir_, "/d"), "");
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ(source->explanations.size(), 2u);
+  const Explanation& x = source->explanations.find("x")->second;
+  EXPECT_EQ(x.rule, 8);
+  EXPECT_EQ(x.why, "highest kernel priority");
+  EXPECT_EQ(x.requested, "/job:ps");
+  EXPECT_EQ(x.origin, "net.cc:3");
+  EXPECT_THAT(x.chain, HasSubstr("group of 2:\n    y (Neg)\n"));
+  EXPECT_EQ(source->explanations.find("y")->second.rule, 5);
+}
+
 TEST_F(SourcesTest, APlanIsReadAsItWasWritten) {
   StringMap<Explanation> why;
   why["x"] = {8, "highest kernel priority", "/job:ps", "a.cc:3", "x (Const)\n  rule 8\n"};
