@@ -12,8 +12,13 @@
 namespace millrace {
 namespace {
 
-std::string ContainerKey(std::string_view container) {
-  return std::string(container.empty() ? kDefaultContainer : container);
+// To look for a container without a copy of its name.
+absl::string_view ContainerKey(std::string_view container) {
+  if (container.empty()) container = kDefaultContainer;
+  return {container.data(), container.size()};
+}
+std::string_view NameOf(std::string_view container) {
+  return container.empty() ? kDefaultContainer : container;
 }
 
 std::string Demangle(const char* name) {
@@ -51,8 +56,8 @@ Status ResourceManager::Insert(std::string_view container, std::type_index type,
   MutexLock lock(&mu_);
   Container& c = containers_[ContainerKey(container)];
   if (!c.try_emplace(Key{type, std::string(name)}, std::move(resource)).second) {
-    return errors::AlreadyExists("Resource ", ContainerKey(container), "/", name, "/",
-                                 Demangle(type.name()), " already exists.");
+    return errors::AlreadyExists("Resource ", container.empty() ? kDefaultContainer : container,
+                                 "/", name, "/", Demangle(type.name()), " already exists.");
   }
   return OkStatus();
 }
@@ -135,7 +140,7 @@ std::string ResourceManager::DebugString() const {
 
 Status ResourceManager::NoSuchResource(std::string_view container, std::string_view name,
                                        const char* type_name) {
-  return errors::NotFound("Resource ", ContainerKey(container), "/", name, "/", Demangle(type_name),
+  return errors::NotFound("Resource ", NameOf(container), "/", name, "/", Demangle(type_name),
                           " does not exist.");
 }
 

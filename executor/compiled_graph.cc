@@ -76,7 +76,6 @@ class GraphCompiler {
     out_->cost_ = std::make_unique<std::atomic<uint64_t>[]>(sources_.size());
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       out_->cost_[i].store(CompiledGraph::kUnknownCycles, std::memory_order_relaxed);
-      if (out_->nodes_[i].flags & kNodeMaybeExpensive) ++out_->num_expensive_;
     }
     out_->sequential_ = SequentialProgram::Make(*out_);
     return std::move(out_);
@@ -305,7 +304,8 @@ void CompiledGraph::RecordCost(int32_t node, uint64_t cycles) const {
     cost = cycles < old ? (old + cycles) / 2 : old + std::min((cycles - old) / 10, old + 1000);
   }
   const uint64_t before = cost_[node].exchange(cost, std::memory_order_relaxed);
-  const bool was = before > kExpensiveCycles, is = cost > kExpensiveCycles;
+  const bool was = before != kUnknownCycles && before > kExpensiveCycles;
+  const bool is = cost > kExpensiveCycles;
   if (was != is) num_expensive_.fetch_add(is ? 1 : -1, std::memory_order_relaxed);
 }
 

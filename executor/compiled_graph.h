@@ -150,7 +150,16 @@ class CompiledGraph {
   bool IsExpensive(int32_t node) const {
     return cost_[node].load(std::memory_order_relaxed) > kExpensiveCycles;
   }
-  bool HasExpensive() const { return num_expensive_.load(std::memory_order_relaxed) > 0; }
+  // Whether a step may find use for another thread: while costs are being learnt, and as long
+  // as one is known to be high. To be asked once a step.
+  bool HasExpensive() const {
+    if (num_expensive_.load(std::memory_order_relaxed) > 0) return true;
+    if (!may_be_concurrent_) return false;
+    const int32_t steps = num_steps_.load(std::memory_order_relaxed);
+    if (steps >= kLearningSteps) return false;
+    num_steps_.store(steps + 1, std::memory_order_relaxed);
+    return true;
+  }
   void RecordCost(int32_t node, uint64_t cycles) const;
 
   // Blocks of finished steps, most recent first; null if there is none. One list for each way
@@ -161,6 +170,8 @@ class CompiledGraph {
  private:
   static constexpr uint64_t kExpensiveCycles = 15'000;
   static constexpr uint64_t kUnknownCycles = UINT64_MAX;
+  // A node that did not run in so many steps is not waited for: it may never do.
+  static constexpr int32_t kLearningSteps = 16;
   friend class GraphCompiler;
   CompiledGraph() = default;
 
@@ -175,7 +186,8 @@ class CompiledGraph {
   bool may_be_dead_ = false, may_be_concurrent_ = false;
   std::unique_ptr<const SequentialProgram> sequential_;
   mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
-  mutable std::atomic<int32_t> num_expensive_{0};  // of those whose cost is measured
+  mutable std::atomic<int32_t> num_expensive_{0};  // known to be
+  mutable std::atomic<int32_t> num_steps_{0};      // up to kLearningSteps
   mutable Mutex idle_mu_;
   mutable StepBlock* idle_[2] ABSL_GUARDED_BY(idle_mu_) = {nullptr, nullptr};
 };

@@ -400,6 +400,34 @@ TEST_P(ExecutorTest, StatisticsOrderTheTimesOfEveryNode) {
   EXPECT_EQ(names, (std::set<std::string>{"value", "later", "keep", "nothing"}));
 }
 
+TEST(ExecutorOrderTest, WithoutThreadsNodesRunInTheSameOrderInEveryStep) {
+  TestGraph t;
+  std::vector<Node*> layer;
+  for (int d = 0; d < 6; ++d) {
+    std::vector<Node*> next;
+    for (int w = 0; w < 6; ++w) {
+      next.push_back(t.Add("Work", {}, TestGraph::Attr("expensive", w % 2 == 0)));
+      if (d > 0) t.Control(layer[(w * 5) % 6], next.back());
+    }
+    layer = next;
+  }
+  std::vector<std::string> order;
+  t.hook = [&order](const std::string& name) { order.push_back(name); };
+  auto compiled = t.Compile();
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  StepEnv env;
+  ExecutorArgs args;
+  args.env = &env;
+  std::vector<std::string> first;
+  for (int step = 0; step < 100; ++step) {
+    order.clear();
+    ASSERT_TRUE(Executor(compiled->get()).Run(args).ok());
+    if (step == 0) first = order;
+    ASSERT_EQ(order, first);
+  }
+  EXPECT_EQ(first.size(), 36);
+}
+
 TEST_P(ExecutorTest, AGraphWithAnOpenInputIsRefused) {
   t_.AddNamed("open", "InPlace");
   auto compiled = t_.Compile();

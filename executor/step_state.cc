@@ -85,7 +85,7 @@ void StepState::Begin(const ExecutorArgs& args, DoneCallback done) {
 
 void StepState::End() {
   Status status;
-  {
+  if (failed()) [[unlikely]] {
     MutexLock lock(&mu_);
     status = std::exchange(status_, OkStatus());
   }

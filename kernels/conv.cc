@@ -348,7 +348,8 @@ StatusOr<Shape> SizesInput(KernelContext& ctx, int i) {
                                    sizes.shape().DebugString());
   }
   const auto flat = sizes.flat<int32_t>();
-  return MakeShape(std::vector<int64_t>(flat.begin(), flat.end()));
+  const Dims dims(flat.begin(), flat.end());
+  return MakeShape({dims.data(), dims.size()});
 }
 
 // The operands as tensors, of which the pass makes one.

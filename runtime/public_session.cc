@@ -22,6 +22,10 @@ pb::ConfigProto ToConfig(const SessionOptions& options) {
   (*config.mutable_device_count())["CPU"] = options.num_cpu_devices;
   config.set_inter_op_parallelism_threads(options.inter_op_threads);
   config.set_intra_op_parallelism_threads(options.intra_op_threads);
+  if (!options.rewrite_graph) {
+    config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
+        pb::OptimizerOptions::L0);
+  }
   return config;
 }
 
@@ -203,13 +207,19 @@ StatusOr<Callable> Session::MakeCallable(std::span<const Output> feeds,
 
 StatusOr<std::vector<Tensor>> Callable::Run(std::span<const Tensor> feeds,
                                             const RunOptions& options) const {
+  std::vector<Tensor> fetches;
+  MR_RETURN_IF_ERROR(Run(feeds, &fetches, options));
+  return fetches;
+}
+
+Status Callable::Run(std::span<const Tensor> feeds, std::vector<Tensor>* fetches,
+                     const RunOptions& options) const {
   if (!impl_) return errors::FailedPrecondition("this callable was moved from or never made");
   // The master checks their number.
   for (std::size_t i = 0; i < std::min(feeds.size(), impl_->feeds.size()); ++i) {
     MR_RETURN_IF_ERROR(CheckFeed(impl_->feeds[i], feeds[i]));
   }
-  return impl_->session->RunCallable(impl_->handle, {feeds.begin(), feeds.end()}, nullptr,
-                                     options.timeout);
+  return impl_->session->RunCallable(impl_->handle, feeds, fetches, nullptr, options.timeout);
 }
 
 }  // namespace millrace

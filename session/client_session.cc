@@ -143,14 +143,52 @@ StatusOr<std::vector<Tensor>> ClientSession::RunCallable(int64_t callable,
                                                          std::vector<Tensor> feeds,
                                                          pb::RunMetadata* metadata,
                                                          milliseconds timeout) {
-  CallOptions limit = StepLimit(options_.step_timeout, nullptr);
-  if (timeout.count() > 0) limit.deadline = DeadlineAfter(timeout);
-  RunCallableArgs args{handle_, callable, std::move(feeds)};
+  std::vector<Tensor> fetches;
+  MR_RETURN_IF_ERROR(RunCallable(callable, feeds, &fetches, metadata, timeout));
+  return fetches;
+}
+
+// Arguments and results of a call.
+struct ClientSession::Call {
+  RunCallableArgs args;
   RunStepResult result;
-  MR_RETURN_IF_ERROR(
-      Await([&](auto done) { master_->RunCallableAsync(limit, &args, &result, done); }));
-  if (metadata != nullptr) *metadata = std::move(result.metadata);
-  return std::move(result.fetches);
+};
+
+Status ClientSession::RunCallable(int64_t callable, std::span<const Tensor> feeds,
+                                  std::vector<Tensor>* fetches, pb::RunMetadata* metadata,
+                                  milliseconds timeout) {
+  CallOptions limit;
+  if (timeout.count() > 0) {
+    limit.deadline = DeadlineAfter(timeout);
+  } else {
+    limit = StepLimit(options_.step_timeout, nullptr);
+  }
+  std::unique_ptr<Call> call;
+  {
+    MutexLock lock(&calls_mu_);
+    if (!idle_calls_.empty()) {
+      call = std::move(idle_calls_.back());
+      idle_calls_.pop_back();
+    }
+  }
+  if (call == nullptr) {
+    call = std::make_unique<Call>();
+    call->args.session_handle = handle_;
+  }
+  call->args.callable = callable;
+  call->args.feeds.assign(feeds.begin(), feeds.end());
+  const Status status =
+      Await([&](auto done) { master_->RunCallableAsync(limit, &call->args, &call->result, done); });
+  if (status.ok()) {
+    fetches->swap(call->result.fetches);
+    if (metadata != nullptr) *metadata = std::move(call->result.metadata);
+  }
+  call->args.feeds.clear();
+  call->result.fetches.clear();
+  call->result.metadata.Clear();
+  MutexLock lock(&calls_mu_);
+  idle_calls_.push_back(std::move(call));
+  return status;
 }
 
 Status ClientSession::ReleaseCallable(int64_t callable) {

@@ -67,6 +67,10 @@ class ClientSession {
   StatusOr<std::vector<Tensor>> RunCallable(
       int64_t callable, std::vector<Tensor> feeds, pb::RunMetadata* metadata = nullptr,
       std::chrono::milliseconds timeout = std::chrono::milliseconds(0));
+  // The same; the values replace what `fetches` holds. What a call needs is kept for the next.
+  Status RunCallable(int64_t callable, std::span<const Tensor> feeds, std::vector<Tensor>* fetches,
+                     pb::RunMetadata* metadata = nullptr,
+                     std::chrono::milliseconds timeout = std::chrono::milliseconds(0));
   Status ReleaseCallable(int64_t callable);
 
   StatusOr<ListDevicesResult> ListDevices();
@@ -86,6 +90,9 @@ class ClientSession {
   std::string handle_;  // constant once created
   Mutex extend_mu_;
   int64_t graph_version_ ABSL_GUARDED_BY(extend_mu_) = 0;
+  struct Call;
+  Mutex calls_mu_;
+  std::vector<std::unique_ptr<Call>> idle_calls_ ABSL_GUARDED_BY(calls_mu_);
   Mutex close_mu_;
   bool closed_ ABSL_GUARDED_BY(close_mu_) = false;
 };

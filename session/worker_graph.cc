@@ -8,6 +8,7 @@
 #include "kernels/kernel_registry.h"
 #include "partitioner/partition.h"
 #include "session/late_reads.h"
+#include "session/rewrite_part.h"
 #include "session/worker_step.h"
 
 namespace millrace {
@@ -101,6 +102,7 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     part.device = session.FindDevice(partition.location);
     part.graph = std::move(partition.graph);
     MR_RETURN_IF_ERROR(ReadLate(part.graph.get()));
+    MR_RETURN_IF_ERROR(RewritePart(env, options, part.device, part.graph.get()));
     MR_RETURN_IF_ERROR(made->Compile(env, &part));
   }
   return made;

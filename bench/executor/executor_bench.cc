@@ -98,8 +98,8 @@ Row NullKernels() {
     last = node;
   }
   s->compiled = *s->t.Compile();
-  return {"chain of 100,000 kernels that do nothing", "ns/node", "null",
-          "A.null_chain_100k.single", [s] {
+  return {"chain of 100,000 kernels that do nothing", "ns/node", "null", "A.null_chain_100k.single",
+          [s] {
             return NanosPer(20,
                             [&] {
                               StepEnv env;

@@ -30,6 +30,9 @@ struct SessionOptions {
   int intra_op_threads = 0;
   std::chrono::milliseconds start_timeout{60'000};  // creating and extending
   std::chrono::milliseconds step_timeout{300'000};  // a run that names none; 0: none
+  // Folds constants, merges equal nodes and takes away what changes nothing before a graph is
+  // run (graph/rewrite); false: every node runs as it was written.
+  bool rewrite_graph = true;
   // Where the session's graphs are written (docs/dumps.md), "": nowhere. In-process sessions
   // only: a server has ServerOptions.dump_dir.
   std::string dump_dir{};
@@ -59,6 +62,10 @@ class Callable {
   // `feeds` in the order given to MakeCallable; the fetches come back in order.
   StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> feeds,
                                     const RunOptions& options = {}) const;
+  // The same; the values replace what `fetches` holds. A warm run in this process then takes no
+  // memory of its own.
+  Status Run(std::span<const Tensor> feeds, std::vector<Tensor>* fetches,
+             const RunOptions& options = {}) const;
 
  private:
   friend class Session;

@@ -1,0 +1,52 @@
+// Makes a graph cheaper before it is compiled. What is fetched, what is fed, the order of side
+// effects and what control edges ask for stay as they are; so do all values, bit for bit.
+#ifndef GRAPH_REWRITE_REWRITE_H_
+#define GRAPH_REWRITE_REWRITE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+struct RewriteOptions {
+  bool fold_constants = true;     // nodes of constants become constants
+  bool merge_equal = true;        // of nodes that compute the same one stays
+  bool simplify = true;           // x * 1, x / 1, x - 0, -(-x), casts and reshapes for nothing
+  bool remove_identities = true;  // nodes that hand on what they get
+  int64_t max_folded_bytes = int64_t{10} << 20;  // no constant larger than this is made
+};
+
+// How often each rewrite was made.
+struct RewriteCounts {
+  int folded = 0, merged = 0, simplified = 0, removed = 0;
+  int total() const { return folded + merged + simplified + removed; }
+};
+
+// What a node without state computes of these inputs. An error leaves the node as it is.
+using Evaluator =
+    std::function<StatusOr<std::vector<Tensor>>(const Node& node, std::span<const Tensor> inputs)>;
+
+// `graph` is what one device runs for one signature: fetches are its sends, feeds its receives.
+// Nodes with state, references, functions, control flow and communication are never touched,
+// nor are nodes that had no consumer to begin with: they may be targets. `evaluate` may be
+// null: then nothing is folded.
+StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evaluator& evaluate,
+                                     DataflowGraph* graph);
+
+// The single passes. Each returns how often it did something.
+StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& evaluate,
+                            DataflowGraph* graph);
+StatusOr<int> MergeEqualNodes(DataflowGraph* graph);
+StatusOr<int> SimplifyArithmetic(DataflowGraph* graph);
+StatusOr<int> RemoveIdentities(DataflowGraph* graph);
+
+}  // namespace millrace
+
+#endif  // GRAPH_REWRITE_REWRITE_H_

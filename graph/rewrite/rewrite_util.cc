@@ -1,0 +1,123 @@
+#include "graph/rewrite/rewrite_util.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace millrace::rewrite {
+namespace {
+
+bool IsOneOf(std::string_view type, std::initializer_list<std::string_view> types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+bool HasFunctions(const Node& node) {
+  return std::any_of(node.attrs().begin(), node.attrs().end(),
+                     [](const auto& attr) { return attr.second.function() != nullptr; });
+}
+
+bool IsOpaque(DataType dtype) {
+  return IsRefType(dtype) || dtype == kResource || dtype == DataType::kVariant;
+}
+
+}  // namespace
+
+bool IsControlFlow(const Node& node) {
+  return IsOneOf(node.type(), {"Switch", "RefSwitch", "_SwitchN", "Merge", "RefMerge", "Enter",
+                               "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration",
+                               "LoopCond", "ControlTrigger"});
+}
+
+bool IsPure(const Node& node) {
+  if (!node.IsOp() || node.is_stateful() || IsControlFlow(node)) return false;
+  // Sends, receives, arguments and all else that is the engine's own.
+  if (node.type().starts_with('_') || node.num_outputs() == 0) return false;
+  if (IsOneOf(node.type(), {"Placeholder", "PlaceholderV2", "CheckNumerics"})) return false;
+  if (std::any_of(node.input_types().begin(), node.input_types().end(), IsOpaque)) return false;
+  if (std::any_of(node.output_types().begin(), node.output_types().end(), IsOpaque)) return false;
+  for (const Edge* edge : node.in_edges()) {
+    if (!edge->IsControl() && IsOpaque(edge->src->output_types()[edge->src_output])) return false;
+  }
+  return !HasFunctions(node);
+}
+
+bool IsConst(const Node& node) { return node.type() == "Const"; }
+
+bool HasControlInputs(const Node& node) {
+  return std::any_of(node.in_edges().begin(), node.in_edges().end(),
+                     [](const Edge* edge) { return edge->IsControl() && edge->src->IsOp(); });
+}
+
+bool HasControlOutputs(const Node& node) {
+  return std::any_of(node.out_edges().begin(), node.out_edges().end(),
+                     [](const Edge* edge) { return edge->IsControl() && edge->dst->IsOp(); });
+}
+
+bool HasConsumers(const Node& node) {
+  return std::any_of(node.out_edges().begin(), node.out_edges().end(),
+                     [](const Edge* edge) { return edge->dst->IsOp(); });
+}
+
+std::vector<Node*> InOrder(const DataflowGraph& graph) {
+  std::vector<int> pending(graph.num_node_ids());
+  std::vector<Node*> order;
+  const std::vector<Node*> nodes = graph.OpNodes();
+  for (Node* node : nodes) {
+    for (const Edge* edge : node->in_edges()) pending[node->id()] += edge->src->IsOp() ? 1 : 0;
+    if (pending[node->id()] == 0) order.push_back(node);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Edge* edge : order[i]->out_edges()) {
+      if (edge->dst->IsOp() && --pending[edge->dst->id()] == 0) order.push_back(edge->dst);
+    }
+  }
+  for (Node* node : nodes) {
+    if (pending[node->id()] > 0) order.push_back(node);
+  }
+  return order;
+}
+
+Status MoveConsumers(Node* node, int from, Node* by, int to, DataflowGraph* graph) {
+  std::vector<Edge*> edges;
+  for (Edge* edge : node->out_edges()) {
+    if (!edge->IsControl() && edge->src_output == from) edges.push_back(edge);
+  }
+  for (Edge* edge : edges) {
+    Node* const dst = edge->dst;
+    const int input = edge->dst_input;
+    graph->RemoveEdge(edge);
+    if (auto added = graph->AddEdge(by, to, dst, input); !added.ok()) return added.status();
+  }
+  return OkStatus();
+}
+
+Status MoveControlOutputs(Node* node, Node* by, DataflowGraph* graph) {
+  std::vector<Edge*> edges;
+  for (Edge* edge : node->out_edges()) {
+    if (edge->IsControl() && edge->dst->IsOp()) edges.push_back(edge);
+  }
+  for (Edge* edge : edges) {
+    Node* const dst = edge->dst;
+    graph->RemoveEdge(edge);
+    if (dst != by) graph->AddControlEdge(by, dst);
+  }
+  return OkStatus();
+}
+
+void RemoveUnused(Node* node, DataflowGraph* graph) {
+  std::vector<Node*> stack = {node};
+  while (!stack.empty()) {
+    Node* const unused = stack.back();
+    stack.pop_back();
+    if (!IsPure(*unused) || HasConsumers(*unused)) continue;
+    std::vector<Node*> inputs;
+    for (const Edge* edge : unused->in_edges()) {
+      if (edge->src->IsOp() && std::find(inputs.begin(), inputs.end(), edge->src) == inputs.end()) {
+        inputs.push_back(edge->src);
+      }
+    }
+    graph->RemoveNode(unused);
+    stack.insert(stack.end(), inputs.begin(), inputs.end());
+  }
+}
+
+}  // namespace millrace::rewrite

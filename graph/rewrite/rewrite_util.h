@@ -1,0 +1,34 @@
+// What the rewrites of a graph have in common.
+#ifndef GRAPH_REWRITE_REWRITE_UTIL_H_
+#define GRAPH_REWRITE_REWRITE_UTIL_H_
+
+#include <vector>
+
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+
+namespace millrace::rewrite {
+
+// True if the node computes its outputs from its inputs and nothing else: it may then be run
+// once for many, or not at all.
+bool IsPure(const Node& node);
+bool IsConst(const Node& node);
+// Loops and branches: their edges mean more than values.
+bool IsControlFlow(const Node& node);
+
+bool HasControlInputs(const Node& node);
+bool HasControlOutputs(const Node& node);
+bool HasConsumers(const Node& node);
+
+// Nodes in an order in which each comes after its inputs; those on cycles (of loops) at the end.
+std::vector<Node*> InOrder(const DataflowGraph& graph);
+
+// All that read output `from` of `node`, or wait for it, read output `to` of `by`, or wait for it.
+Status MoveConsumers(Node* node, int from, Node* by, int to, DataflowGraph* graph);
+Status MoveControlOutputs(Node* node, Node* by, DataflowGraph* graph);
+// Removes the node if nobody needs it any more, and then those inputs that nobody needs.
+void RemoveUnused(Node* node, DataflowGraph* graph);
+
+}  // namespace millrace::rewrite
+
+#endif  // GRAPH_REWRITE_REWRITE_UTIL_H_

@@ -1,0 +1,21 @@
+// What a session's options let the graph of one device be rewritten to before it is compiled.
+#ifndef SESSION_REWRITE_PART_H_
+#define SESSION_REWRITE_PART_H_
+
+#include "device/device.h"
+#include "graph/dataflow_graph.h"
+#include "millrace/status.h"
+#include "proto/config.pb.h"
+#include "session/worker_env.h"
+
+namespace millrace {
+
+// Opt level L0 switches all rewrites off; RewriterConfig's constant_folding,
+// common_subgraph_elimination, arithmetic_optimization and dependency_optimization one kind
+// each, disable_meta_optimizer the last two. Constants are computed by the device's own kernels.
+Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device* device,
+                   DataflowGraph* graph);
+
+}  // namespace millrace
+
+#endif  // SESSION_REWRITE_PART_H_
