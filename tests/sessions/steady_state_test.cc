@@ -158,7 +158,8 @@ void ExpectNothing(Model model, int threads) {
   g_counting = false;
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_LT(results[0].scalar<float>(), before_loss) << "it does not learn";
-  testing::Test::RecordProperty("library_calls_per_step", static_cast<int>(g_library.load() / kSteps));
+  testing::Test::RecordProperty("library_calls_per_step",
+                                static_cast<int>(g_library.load() / kSteps));
   if (threads < 0) {
     EXPECT_EQ(g_ours, 0);
   } else {
