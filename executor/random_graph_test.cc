@@ -265,6 +265,9 @@ class GraphMaker {
     }
     const Source go_on = Op("LoopCond", {Op("Below", {merges[0], inside[1]})});
     for (const Source& merge : merges) switches.push_back(Op("Switch", {merge, go_on}, Float()));
+    // What decides over loops within the body dies with it, as in every graph that a program makes:
+    // a loop whose condition lives on while a variable of it is dead would not end.
+    for (int i = 0; i < 2; ++i) inside[i] = {Op("Switch", {inside[i], go_on}, Float()).node, 1};
     for (std::size_t i = 1; i < switches.size(); ++i) inside.push_back({switches[i].node, 1});
     std::vector<Source> next = Add(s.blocks[0], inside);
     next.insert(next.begin(), Op("InPlace", {{switches[0].node, 1}}));
