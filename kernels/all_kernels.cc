@@ -2,6 +2,7 @@
 
 #include "kernels/control_flow.h"
 #include "kernels/elementwise_special.h"
+#include "kernels/host_kernels.h"
 #include "kernels/send_recv.h"
 
 namespace millrace {
@@ -60,6 +61,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterQueueKernels(registry);
   RegisterAccumulatorKernels(registry);
   RegisterSaveRestoreKernels(registry);
+  RegisterHostKernels(registry);
 
   RegisterControlFlowKernels(registry);
   RegisterCallKernels(registry);

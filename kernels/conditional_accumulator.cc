@@ -174,7 +174,9 @@ void RegisterAccumulatorKernels(KernelRegistry& registry) {
                          "SparseAccumulatorTakeGradient"}) {
     add(op, MakeKernel<TakeGradientKernel>);
   }
-  add("AccumulatorNumAccumulated", MakeKernel<NumAccumulatedKernel>);
+  for (const char* op : {"AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated"}) {
+    add(op, MakeKernel<NumAccumulatedKernel>);
+  }
   for (const char* op : {"AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep"}) {
     add(op, MakeKernel<SetGlobalStepKernel>);
   }

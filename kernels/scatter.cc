@@ -250,6 +250,7 @@ class SparseToDenseKernel : public Kernel {
 
 void RegisterScatterKernels(KernelRegistry& r) {
   RegisterCpu<DynamicStitchKernel>(r, "DynamicStitch");
+  RegisterCpu<DynamicStitchKernel>(r, "ParallelDynamicStitch");
   RegisterCpu<DynamicPartitionKernel>(r, "DynamicPartition");
   r.Register(KernelDef("ScatterNd").Types("T", DataTypesOf(NumberTypes())),
              &MakeKernel<ScatterNdKernel>);

@@ -397,6 +397,9 @@ void RegisterTrainingKernels(KernelRegistry& registry) {
   RegisterSparse<Momentum>(registry, "Momentum");
   RegisterSparse<Adagrad>(registry, "Adagrad");
   RegisterSparse<Ftrl>(registry, "Ftrl");
+  RegisterSparse<Adadelta>(registry, "Adadelta");
+  RegisterSparse<RmsProp>(registry, "RMSProp");
+  RegisterSparse<CenteredRmsProp>(registry, "CenteredRMSProp");
   RegisterOne<KerasMomentum>(registry, "ResourceSparseApplyKerasMomentum");
   RegisterOne<AdagradV2>(registry, "ResourceSparseApplyAdagradV2");
 }

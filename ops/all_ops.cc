@@ -12,6 +12,8 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterResourceVariableOps(registry));
   MR_RETURN_IF_ERROR(RegisterControlOps(registry));
   MR_RETURN_IF_ERROR(RegisterDataFlowOps(registry));
+  MR_RETURN_IF_ERROR(RegisterListOps(registry));
+  MR_RETURN_IF_ERROR(RegisterLookupOps(registry));
   MR_RETURN_IF_ERROR(RegisterCommOps(registry));
   MR_RETURN_IF_ERROR(RegisterRandomOps(registry));
   MR_RETURN_IF_ERROR(RegisterIoOps(registry));

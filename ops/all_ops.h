@@ -14,6 +14,8 @@ Status RegisterStateOps(OpRegistry& registry);
 Status RegisterResourceVariableOps(OpRegistry& registry);
 Status RegisterControlOps(OpRegistry& registry);
 Status RegisterDataFlowOps(OpRegistry& registry);
+Status RegisterListOps(OpRegistry& registry);
+Status RegisterLookupOps(OpRegistry& registry);
 Status RegisterCommOps(OpRegistry& registry);
 Status RegisterRandomOps(OpRegistry& registry);
 Status RegisterIoOps(OpRegistry& registry);

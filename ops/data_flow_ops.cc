@@ -102,6 +102,48 @@ constexpr OpSpec kOps[] = {
      "dtype: numbers; shape: shape; container: string = ''; shared_name: string = ''; "
      "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
      HandleVectorShape, kStateful},
+    {"Barrier", "", "handle: Ref(string)",
+     "component_types: list(type) >= 1; shapes: list(shape) >= 0 = []; capacity: int = -1; "
+     "container: string = ''; shared_name: string = ''",
+     HandleVectorShape, kStateful},
+    {"BarrierClose", "handle: Ref(string)", "", "cancel_pending_enqueues: bool = false", NoOutputs},
+    {"BarrierIncompleteSize", "handle: Ref(string)", "size: int32", "", ScalarShape},
+    {"BarrierInsertMany", "handle: Ref(string), keys: string, values: T", "",
+     "T: type; component_index: int", NoOutputs},
+    {"BarrierReadySize", "handle: Ref(string)", "size: int32", "", ScalarShape},
+    {"BarrierTakeMany", "handle: Ref(string), num_elements: int32",
+     "indices: int64, keys: string, values: component_types",
+     "component_types: list(type) >= 1; allow_small_batch: bool = false; wait_for_incomplete: bool "
+     "= false; timeout_ms: int = -1",
+     UnknownShape},
+    {"DeleteSessionTensor", "handle: string", "", "", NoOutputs, kStateful},
+    {"GetSessionHandle", "value: T", "handle: string", "T: type", ScalarShape, kStateful},
+    {"GetSessionHandleV2", "value: T", "handle: resource", "T: type", ScalarShape, kStateful},
+    {"GetSessionTensor", "handle: string", "value: dtype", "dtype: type", UnknownShape, kStateful},
+    {"ParallelDynamicStitch", "indices: N * int32, data: N * T", "merged: T",
+     "N: int >= 1; T: type", DynamicStitchShape},
+    {"ResourceAccumulatorNumAccumulated", "handle: resource", "num_accumulated: int32", "",
+     ScalarShape, kStateful},
+    {"Stage", "values: dtypes", "",
+     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
+     "string = ''; shared_name: string = ''",
+     NoOutputs, kStateful},
+    {"StageClear", "", "",
+     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); container: string = "
+     "''; shared_name: string = ''",
+     NoOutputs, kStateful},
+    {"StagePeek", "index: int32", "values: dtypes",
+     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
+     "string = ''; shared_name: string = ''",
+     UnknownShape, kStateful},
+    {"StageSize", "", "size: int32",
+     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); container: string = "
+     "''; shared_name: string = ''",
+     ScalarShape, kStateful},
+    {"Unstage", "", "values: dtypes",
+     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
+     "string = ''; shared_name: string = ''",
+     UnknownShape, kStateful},
 };
 
 }  // namespace

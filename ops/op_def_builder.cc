@@ -89,6 +89,8 @@ Status ParseScalar(std::string_view kind, std::string_view text, pb::AttrValue* 
     value->set_type(type);
   } else if (kind == "shape" && text == "?") {
     value->mutable_shape()->set_unknown_rank(true);
+  } else if (kind == "shape" && text == "[]") {
+    value->mutable_shape();
   } else {
     return Bad(kind, text);
   }
@@ -173,6 +175,59 @@ Status ParseAttr(std::string_view text, pb::OpDef::AttrDef* attr) {
   return ParseList(element, standard, attr->mutable_default_value());
 }
 
+void SetVariable(std::string_view name, pb::FullTypeDef* type) {
+  type->set_type_id(pb::TFT_VAR);
+  type->set_s(Text(name));
+}
+
+// TENSOR[name], or TENSOR[STRING].
+void SetTensorOf(std::string_view name, pb::FullTypeDef* type) {
+  type->set_type_id(pb::TFT_TENSOR);
+  if (name == "string") {
+    type->add_args()->set_type_id(pb::TFT_STRING);
+  } else {
+    SetVariable(name, type->add_args());
+  }
+}
+
+// FOR_EACH[PRODUCT, TENSOR[name], name]: one tensor for each type of the list.
+void SetForEach(std::string_view name, pb::FullTypeDef* type) {
+  type->set_type_id(pb::TFT_FOR_EACH);
+  type->add_args()->set_type_id(pb::TFT_PRODUCT);
+  SetTensorOf(name, type->add_args());
+  SetVariable(name, type->add_args());
+}
+
+// The types that say more than an element type. A shape tensor's element type is still to be
+// read from *type: false. The others are variants, and then all is said: true.
+bool ParseFullType(std::string_view* type, pb::OpDef::ArgDef* arg) {
+  if (Unwrap(type, "shape_tensor(", ")")) {
+    arg->mutable_experimental_full_type()->set_type_id(pb::TFT_SHAPE_TENSOR);
+    SetVariable(*type, arg->mutable_experimental_full_type()->add_args());
+    return false;
+  }
+  pb::FullTypeId id;
+  bool for_each = false;
+  if (Unwrap(type, "array(", ")")) {
+    id = pb::TFT_ARRAY;
+  } else if (Unwrap(type, "dataset_of(", ")")) {
+    id = pb::TFT_DATASET;
+  } else if (Unwrap(type, "dataset(", ")")) {
+    id = pb::TFT_DATASET;
+    for_each = true;
+  } else if (Unwrap(type, "optional(", ")")) {
+    id = pb::TFT_OPTIONAL;
+    for_each = true;
+  } else {
+    return false;
+  }
+  arg->set_type(pb::DT_VARIANT);
+  arg->mutable_experimental_full_type()->set_type_id(id);
+  pb::FullTypeDef* element = arg->mutable_experimental_full_type()->add_args();
+  for_each ? SetForEach(*type, element) : SetTensorOf(*type, element);
+  return true;
+}
+
 // Attributes are read before: they tell whether a name is a type or a list of types.
 Status ParseArg(const pb::OpDef& def, std::string_view text, pb::OpDef::ArgDef* arg) {
   std::string_view name, type;
@@ -184,13 +239,7 @@ Status ParseArg(const pb::OpDef& def, std::string_view text, pb::OpDef::ArgDef* 
     arg->set_number_attr(Text(StripWhitespace(type.substr(0, star))));
     type = StripWhitespace(type.substr(star + 1));
   }
-  const bool is_shape_tensor = Unwrap(&type, "shape_tensor(", ")");
-  if (is_shape_tensor) {
-    arg->mutable_experimental_full_type()->set_type_id(pb::TFT_SHAPE_TENSOR);
-    pb::FullTypeDef* element = arg->mutable_experimental_full_type()->add_args();
-    element->set_type_id(pb::TFT_VAR);
-    element->set_s(Text(type));
-  }
+  if (ParseFullType(&type, arg)) return OkStatus();
   const pb::OpDef::AttrDef* attr = FindAttrDef(def, type);
   pb::DataType plain;
   if (attr != nullptr && attr->type() == "list(type)") {

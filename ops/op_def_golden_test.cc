@@ -13,7 +13,7 @@ namespace {
 
 std::map<std::string, pb::OpDef> GoldenOps() {
   std::map<std::string, pb::OpDef> ops;
-  for (const char* name : {"ops.pb", "ops_later.pb"}) {
+  for (const char* name : {"ops.pb", "ops_later.pb", "ops_extra.pb"}) {
     std::ifstream file(std::string("tests/goldens/opdefs/") + name, std::ios::binary);
     pb::OpList list;
     EXPECT_TRUE(list.ParseFromIstream(&file)) << name;

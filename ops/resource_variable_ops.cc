@@ -48,6 +48,13 @@ constexpr OpSpec kOps[] = {
      kStateful},
     {"VariableShape", "input: resource", "output: out_type", "out_type: {int32, int64} = int32",
      VariableShapeShape, kStateful},
+    {"ResourceCountUpTo", "resource: resource", "output: T", "limit: int; T: {int32, int64}",
+     ScalarShape, kStateful},
+    {"ResourceStridedSliceAssign",
+     "ref: resource, begin: Index, end: Index, strides: Index, value: T", "",
+     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = "
+     "0; new_axis_mask: int = 0; shrink_axis_mask: int = 0",
+     NoOutputs, kStateful},
 };
 
 }  // namespace

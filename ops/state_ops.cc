@@ -51,6 +51,12 @@ constexpr OpSpec kOps[] = {
     {"VariableV2", "", "ref: Ref(dtype)",
      "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", ShapeFromAttr,
      kStateful},
+    {"CountUpTo", "ref: Ref(T)", "output: T", "limit: int; T: {int32, int64}", ScalarShape},
+    {"StridedSliceAssign", "ref: Ref(T), begin: Index, end: Index, strides: Index, value: T",
+     "output_ref: Ref(T)",
+     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = "
+     "0; new_axis_mask: int = 0; shrink_axis_mask: int = 0",
+     UnchangedShape},
 };
 
 }  // namespace

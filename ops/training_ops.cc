@@ -122,6 +122,33 @@ constexpr OpSpec kOps[] = {
      "var: Ref(T), accum: Ref(T), lr: T, grad: T, indices: Tindices, momentum: T", "out: Ref(T)",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false",
      UnchangedShape},
+    {"SparseApplyRMSProp",
+     "var: Ref(T), ms: Ref(T), mom: Ref(T), lr: T, rho: T, momentum: T, epsilon: T, grad: T, "
+     "indices: Tindices",
+     "out: Ref(T)", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false",
+     UnchangedShape},
+    {"SparseApplyCenteredRMSProp",
+     "var: Ref(T), mg: Ref(T), ms: Ref(T), mom: Ref(T), lr: T, rho: T, momentum: T, epsilon: T, "
+     "grad: T, indices: Tindices",
+     "out: Ref(T)", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false",
+     UnchangedShape},
+    {"SparseApplyAdadelta",
+     "var: Ref(T), accum: Ref(T), accum_update: Ref(T), lr: T, rho: T, epsilon: T, grad: T, "
+     "indices: Tindices",
+     "out: Ref(T)", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false",
+     UnchangedShape},
+    {"ResourceSparseApplyRMSProp",
+     "var: resource, ms: resource, mom: resource, lr: T, rho: T, momentum: T, epsilon: T, grad: T, "
+     "indices: Tindices",
+     "", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", NoOutputs, kStateful},
+    {"ResourceSparseApplyCenteredRMSProp",
+     "var: resource, mg: resource, ms: resource, mom: resource, lr: T, rho: T, momentum: T, "
+     "epsilon: T, grad: T, indices: Tindices",
+     "", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", NoOutputs, kStateful},
+    {"ResourceSparseApplyAdadelta",
+     "var: resource, accum: resource, accum_update: resource, lr: T, rho: T, epsilon: T, grad: T, "
+     "indices: Tindices",
+     "", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", NoOutputs, kStateful},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "kernels/session_tensors.h"
 #include "session/worker_graph.h"
 #include "session/worker_interface.h"
 #include "session/worker_step.h"
@@ -23,6 +24,9 @@ class WorkerSession {
 
   const WorkerSessionOptions& options() const { return options_; }
   const std::shared_ptr<SessionResources>& resources() const { return resources_; }
+
+  // What clients left here between steps; gone with the session.
+  SessionTensors* tensors() { return &tensors_; }
 
   void AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph);
   bool RemoveGraph(std::string_view handle);
@@ -44,6 +48,7 @@ class WorkerSession {
 
   const WorkerSessionOptions options_;
   const std::shared_ptr<SessionResources> resources_;
+  SessionTensors tensors_;
   mutable Mutex mu_;
   CondVar idle_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

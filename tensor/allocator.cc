@@ -256,6 +256,12 @@ RefPtr<Buffer> AllocateHandleBuffer(Allocator* allocator, std::size_t count) {
   return ObjectBuffer<ResourceHandle>::Make(allocator, count);
 }
 
+// Used by tensor.cc alone, which declares it.
+RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count);
+RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count) {
+  return ObjectBuffer<RefPtr<RefCounted>>::Make(allocator, count);
+}
+
 RefPtr<Buffer> WrapBuffer(void* data, std::size_t size, void (*release)(void* arg), void* arg,
                           MemorySpace space) {
   return MakeRef<WrappedBuffer>(data, size, release, arg, space);

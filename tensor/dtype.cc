@@ -38,7 +38,7 @@ constexpr TypeInfo kTypes[] = {
     {"complex128", 16, Kind::kComplex},
     {"half", 2, Kind::kFloating},
     {"resource", sizeof(ResourceHandle), Kind::kObject},
-    {"variant", 0, Kind::kNone},
+    {"variant", sizeof(RefPtr<RefCounted>), Kind::kObject},
     {"uint32", 4, Kind::kInteger},
     {"uint64", 8, Kind::kInteger},
     {"float8_e5m2", 0, Kind::kNone},

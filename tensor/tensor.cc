@@ -10,7 +10,17 @@
 #include "tensor/allocator.h"
 
 namespace millrace {
+
+// Of allocator.cc. Elements of variants are shared objects; kernels/variant.h knows more.
+RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count);
+
 namespace {
+
+using SharedObject = RefPtr<RefCounted>;
+
+const SharedObject* Objects(const Tensor& variants) {
+  return static_cast<const SharedObject*>(variants.raw_data());
+}
 
 // Memory for the elements; null with OK when there are none.
 StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
@@ -28,6 +38,8 @@ StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
       buffer = AllocateStringBuffer(allocator, count);
     } else if (dtype == kResource) {
       buffer = AllocateHandleBuffer(allocator, count);
+    } else if (dtype == kVariant) {
+      buffer = AllocateVariantBuffer(allocator, count);
     } else {
       buffer = allocator->Allocate(bytes);
     }
@@ -48,6 +60,8 @@ void AppendValues(const Tensor& tensor, int64_t count, std::string* out) {
       StrAppend(out, " \"", CEscape(values[i]), "\"");
     } else if constexpr (std::is_same_v<T, ResourceHandle>) {
       StrAppend(out, " ", values[i].DebugString());
+    } else if constexpr (std::is_same_v<T, SharedObject>) {
+      out->append(values[i] ? " <object>" : " <empty>");
     } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
       StrAppend(out, " ", float(values[i]));
     } else if constexpr (std::is_same_v<T, std::complex<float>> ||
@@ -101,6 +115,7 @@ void AppendValuesOfAnyType(const Tensor& tensor, int64_t count, std::string* out
     case DataType::kUint64:
       return AppendValues<uint64_t>(tensor, count, out);
     case DataType::kVariant:
+      return AppendValues<SharedObject>(tensor, count, out);
     case DataType::kInvalid:
       break;
   }
@@ -168,6 +183,8 @@ Tensor Tensor::Clone() const {
     std::copy_n(data<std::string>(), num_elements(), copy.data<std::string>());
   } else if (dtype_ == kResource) {
     std::copy_n(data<ResourceHandle>(), num_elements(), copy.data<ResourceHandle>());
+  } else if (dtype_ == kVariant) {
+    std::copy_n(Objects(*this), num_elements(), static_cast<SharedObject*>(copy.data_));
   } else {
     std::memcpy(copy.data_, data_, num_bytes());
   }
@@ -199,6 +216,9 @@ bool TensorsEqual(const Tensor& a, const Tensor& b) {
   if (a.dtype() == kResource) {
     return std::equal(a.data<ResourceHandle>(), a.data<ResourceHandle>() + a.num_elements(),
                       b.data<ResourceHandle>(), HandlesEqual);
+  }
+  if (a.dtype() == kVariant) {  // the same objects
+    return std::equal(Objects(a), Objects(a) + a.num_elements(), Objects(b));
   }
   return std::memcmp(a.raw_data(), b.raw_data(), a.num_bytes()) == 0;
 }

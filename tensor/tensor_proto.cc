@@ -275,6 +275,9 @@ StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto) {
     return CannotParse("its type ", DataTypeName(dtype), " (", static_cast<int>(dtype),
                        ") is not one that a tensor can have here");
   }
+  if (dtype == kVariant) {
+    return CannotParse("values of type variant stay in the process that made them");
+  }
   MR_ASSIGN_OR_RETURN(const Shape shape, KnownShapeFromProto(proto.tensor_shape()));
   MR_RETURN_IF_ERROR(CheckSizes(proto, dtype, shape));
   MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));

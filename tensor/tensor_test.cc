@@ -86,14 +86,25 @@ TEST(TensorTest, EqualityIsOfTypeShapeAndBytes) {
   EXPECT_FALSE(TensorsEqual(Tensor::Scalar(handle), Tensor::Scalar(ResourceHandle())));
 }
 
+TEST(TensorTest, VariantsShareTheirObjects) {
+  class Object : public RefCounted {};
+  using Element = RefPtr<RefCounted>;
+  Tensor a(kVariant, Shape({2}));
+  static_cast<Element*>(a.raw_data())[1] = MakeRef<Object>();
+  const Tensor b = a.Clone();
+  EXPECT_TRUE(TensorsEqual(a, b));
+  EXPECT_NE(a.raw_data(), b.raw_data());
+  EXPECT_EQ(a.DebugString(), "Tensor<variant [2]: <empty> <object>>");
+  static_cast<Element*>(a.raw_data())[1] = MakeRef<Object>();
+  EXPECT_FALSE(TensorsEqual(a, b));
+}
+
 TEST(TensorTest, AllocateReportsWhatCannotBe) {
   const Shape huge({int64_t{1} << 60});
   EXPECT_TRUE(
       errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kDouble, huge).status()));
   EXPECT_TRUE(
       errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kString, huge).status()));
-  EXPECT_TRUE(
-      errors::IsInvalidArgument(Tensor::Allocate(HostAllocator(), kVariant, Shape()).status()));
   EXPECT_TRUE(errors::IsInvalidArgument(
       Tensor::Allocate(HostAllocator(), MakeRefType(kFloat), Shape()).status()));
 }

@@ -161,6 +161,7 @@ StatusOr<std::vector<Tensor>> GraphInterpreter::Run(const std::map<std::string, 
   env.step_id = next_step_++;
   env.step_container = StrCat("__per_step_", env.step_id);
   env.cancellation = &cancellation;
+  env.session_state = &session_tensors_;
 
   StepValues values;
   values.outputs.resize(nodes_.size());

@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/session_tensors.h"
 #include "ops/op_registry.h"
 #include "proto/graph.pb.h"
 
@@ -61,6 +62,7 @@ class GraphInterpreter {
   std::vector<Node> nodes_;
   std::map<std::string, int> by_name_;
   int64_t next_step_ = 1;
+  SessionTensors session_tensors_;
 };
 
 }  // namespace millrace::testing

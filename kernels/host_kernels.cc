@@ -1,0 +1,16 @@
+#include "kernels/host_kernels.h"
+
+namespace millrace {
+
+void RegisterHostKernels(KernelRegistry& registry) {
+  RegisterStackKernels(registry);
+  RegisterTensorArrayKernels(registry);
+  RegisterTensorListKernels(registry);
+  RegisterLookupKernels(registry);
+  RegisterBarrierKernels(registry);
+  RegisterStagingKernels(registry);
+  RegisterSessionTensorKernels(registry);
+  RegisterVariablePartKernels(registry);
+}
+
+}  // namespace millrace

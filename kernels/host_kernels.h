@@ -1,0 +1,24 @@
+// The families that keep, find, read and write rather than calculate; see all_kernels.h. A
+// header of its own: the loops over numbers need not be compiled again when a family comes.
+#ifndef KERNELS_HOST_KERNELS_H_
+#define KERNELS_HOST_KERNELS_H_
+
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+
+void RegisterStackKernels(KernelRegistry& registry);
+void RegisterTensorArrayKernels(KernelRegistry& registry);
+void RegisterTensorListKernels(KernelRegistry& registry);
+void RegisterLookupKernels(KernelRegistry& registry);
+void RegisterBarrierKernels(KernelRegistry& registry);
+void RegisterStagingKernels(KernelRegistry& registry);
+void RegisterSessionTensorKernels(KernelRegistry& registry);
+void RegisterVariablePartKernels(KernelRegistry& registry);
+
+// All of the above.
+void RegisterHostKernels(KernelRegistry& registry);
+
+}  // namespace millrace
+
+#endif  // KERNELS_HOST_KERNELS_H_

@@ -1,0 +1,35 @@
+#include "kernels/session_tensors.h"
+
+#include <utility>
+
+#include "base/errors.h"
+
+namespace millrace {
+
+std::string SessionTensors::Add(std::string_view node, std::string_view device, Tensor value) {
+  MutexLock lock(&mu_);
+  std::string handle = StrCat(node, ";", next_++, ";", device);
+  tensors_[handle] = std::move(value);
+  return handle;
+}
+
+StatusOr<Tensor> SessionTensors::Get(std::string_view handle) const {
+  MutexLock lock(&mu_);
+  const auto it = tensors_.find(handle);
+  if (it != tensors_.end()) return it->second;
+  return errors::InvalidArgument("The tensor with handle '", handle,
+                                 "' is not in the session store.");
+}
+
+Status SessionTensors::Delete(std::string_view handle) {
+  MutexLock lock(&mu_);
+  const auto it = tensors_.find(handle);
+  if (it == tensors_.end()) {
+    return errors::InvalidArgument("Failed to delete a tensor with handle '", handle,
+                                   "' in the session store.");
+  }
+  tensors_.erase(it);
+  return OkStatus();
+}
+
+}  // namespace millrace
