@@ -1,6 +1,7 @@
 #include "kernels/all_kernels.h"
 
 #include "kernels/control_flow.h"
+#include "kernels/data/data_kernels.h"
 #include "kernels/elementwise_special.h"
 #include "kernels/host_kernels.h"
 #include "kernels/send_recv.h"
@@ -62,6 +63,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterAccumulatorKernels(registry);
   RegisterSaveRestoreKernels(registry);
   RegisterHostKernels(registry);
+  RegisterDataKernels(registry);
 
   RegisterControlFlowKernels(registry);
   RegisterCallKernels(registry);

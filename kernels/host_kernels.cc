@@ -11,6 +11,12 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterStagingKernels(registry);
   RegisterSessionTensorKernels(registry);
   RegisterVariablePartKernels(registry);
+  RegisterTextKernels(registry);
+  RegisterParseKernels(registry);
+  RegisterParseExampleKernels(registry);
+  RegisterReaderKernels(registry);
+  RegisterFileKernels(registry);
+  RegisterSummaryKernels(registry);
 }
 
 }  // namespace millrace

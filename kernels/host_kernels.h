@@ -15,6 +15,12 @@ void RegisterBarrierKernels(KernelRegistry& registry);
 void RegisterStagingKernels(KernelRegistry& registry);
 void RegisterSessionTensorKernels(KernelRegistry& registry);
 void RegisterVariablePartKernels(KernelRegistry& registry);
+void RegisterTextKernels(KernelRegistry& registry);
+void RegisterParseKernels(KernelRegistry& registry);
+void RegisterParseExampleKernels(KernelRegistry& registry);
+void RegisterReaderKernels(KernelRegistry& registry);
+void RegisterFileKernels(KernelRegistry& registry);
+void RegisterSummaryKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

@@ -19,6 +19,9 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterIoOps(registry));
   MR_RETURN_IF_ERROR(RegisterTrainingOps(registry));
   MR_RETURN_IF_ERROR(RegisterStringOps(registry));
+  MR_RETURN_IF_ERROR(RegisterTextOps(registry));
+  MR_RETURN_IF_ERROR(RegisterReaderOps(registry));
+  MR_RETURN_IF_ERROR(RegisterDatasetOps(registry));
   MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
   MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));
   return OkStatus();

@@ -21,6 +21,9 @@ Status RegisterRandomOps(OpRegistry& registry);
 Status RegisterIoOps(OpRegistry& registry);
 Status RegisterTrainingOps(OpRegistry& registry);
 Status RegisterStringOps(OpRegistry& registry);
+Status RegisterTextOps(OpRegistry& registry);
+Status RegisterReaderOps(OpRegistry& registry);
+Status RegisterDatasetOps(OpRegistry& registry);
 Status RegisterSparseOps(OpRegistry& registry);
 Status RegisterLoggingOps(OpRegistry& registry);
 

@@ -187,6 +187,7 @@ void RegisterIndexingGradients(GradientRegistry& r) {
   r.Register("TopKV2", TopKGrad);
   r.Register("DynamicPartition", DynamicPartitionGrad);
   r.Register("DynamicStitch", DynamicStitchGrad);
+  r.Register("ParallelDynamicStitch", DynamicStitchGrad);
   r.Register("SegmentSum", SegmentSumGrad);
   r.Register("SegmentMean", SegmentMeanGrad);
   r.Register("UnsortedSegmentSum", UnsortedSegmentSumGrad);

@@ -1,0 +1,23 @@
+// The ops on data sets, by family; see kernels/all_kernels.h.
+#ifndef KERNELS_DATA_DATA_KERNELS_H_
+#define KERNELS_DATA_DATA_KERNELS_H_
+
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+
+void RegisterSourceDatasets(KernelRegistry& registry);
+void RegisterTransformDatasets(KernelRegistry& registry);
+void RegisterBatchDatasets(KernelRegistry& registry);
+void RegisterIteratorKernels(KernelRegistry& registry);
+
+inline void RegisterDataKernels(KernelRegistry& registry) {
+  RegisterSourceDatasets(registry);
+  RegisterTransformDatasets(registry);
+  RegisterBatchDatasets(registry);
+  RegisterIteratorKernels(registry);
+}
+
+}  // namespace millrace
+
+#endif  // KERNELS_DATA_DATA_KERNELS_H_

@@ -1,0 +1,26 @@
+#include "kernels/data/dataset.h"
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+
+namespace millrace {
+
+StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i) {
+  const auto* dataset = VariantCast<Dataset>(ctx.input(i));
+  if (dataset != nullptr) return DatasetPtr::Share(dataset);
+  return errors::InvalidArgument("input ", i, " of ", ctx.node_name(),
+                                 " must be a scalar that holds a data set");
+}
+
+ThreadPool* DatasetThreads() {
+  static auto* const threads = new ThreadPool("datasets", 16);
+  return threads;
+}
+
+Status DatasetKernel::Compute(KernelContext& ctx) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Dataset> dataset, Make(ctx));
+  ctx.SetOutput(0, VariantTensor(std::move(dataset)));
+  return OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+// Data sets of graphs: a recipe for a sequence of elements, and the state of walking it. A data
+// set is the content of a variant, made by an op and never changed; iterators are made from it.
+#ifndef KERNELS_DATA_DATASET_H_
+#define KERNELS_DATA_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/thread_pool.h"
+#include "kernels/kernel_context.h"
+#include "kernels/variant.h"
+#include "millrace/ref_ptr.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+// One element: a tensor per component.
+using DatasetElement = std::vector<Tensor>;
+
+// What one call of Next brings along; outlives the call.
+struct DatasetCall {
+  Allocator* allocator = nullptr;
+  CancellationManager* cancellation = nullptr;  // of the step that asks
+};
+
+// Used by one thread at a time.
+class DatasetIterator {
+ public:
+  virtual ~DatasetIterator() = default;
+  // The next element, or *end and none. After an error the walk may go on with the element
+  // behind the one that failed.
+  virtual Status Next(const DatasetCall& call, DatasetElement* element, bool* end) = 0;
+};
+using DatasetIteratorPtr = std::unique_ptr<DatasetIterator>;
+
+class Dataset : public RefCounted {
+ public:
+  static constexpr int64_t kInfinite = -1, kUnknown = -2;
+
+  virtual StatusOr<DatasetIteratorPtr> NewIterator() const = 0;
+  // Number of elements, kInfinite or kUnknown.
+  virtual int64_t cardinality() const { return kUnknown; }
+
+  const std::vector<DataType>& types() const { return types_; }
+  // Its iterators may wait for functions: they are walked on DatasetThreads only.
+  bool blocks() const { return blocks_; }
+
+ protected:
+  explicit Dataset(std::vector<DataType> types, bool blocks = false)
+      : types_(std::move(types)), blocks_(blocks) {}
+
+ private:
+  const std::vector<DataType> types_;
+  const bool blocks_;
+};
+using DatasetPtr = RefPtr<const Dataset>;
+
+// The data set in input i; InvalidArgument if there is none.
+StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i);
+
+// Threads that may wait, for walks that do. Never destroyed.
+ThreadPool* DatasetThreads();
+
+// Base of ops that output a data set.
+class DatasetKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override;
+
+ protected:
+  virtual StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) = 0;
+};
+
+}  // namespace millrace
+
+#endif  // KERNELS_DATA_DATASET_H_

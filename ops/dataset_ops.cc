@@ -1,0 +1,155 @@
+// Data sets and iterators.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
+
+namespace millrace {
+namespace {
+
+// Components have the shapes that the node declares.
+Status DeclaredShapes(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const auto shapes, c.attr<std::vector<PartialShape>>("output_shapes"));
+  if (static_cast<int>(shapes.size()) != c.num_outputs()) {
+    return errors::InvalidArgument("`output_shapes` must be the same length as `output_types` (",
+                                   shapes.size(), " vs. ", c.num_outputs(), ")");
+  }
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shapes[i]);
+  return OkStatus();
+}
+
+constexpr OpSpec kOps[] = {
+    {"BatchDataset", "input_dataset: variant, batch_size: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"BatchDatasetV2", "input_dataset: variant, batch_size: int64, drop_remainder: bool",
+     "handle: dataset(output_types)",
+     "parallel_copy: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
+     "metadata: string = ''",
+     ScalarShape},
+    {"CacheDataset", "input_dataset: variant, filename: string", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"ConcatenateDataset", "input_dataset: variant, another_dataset: variant",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"DatasetCardinality", "input_dataset: variant", "cardinality: int64",
+     "cardinality_options: string = ''", ScalarShape},
+    {"FixedLengthRecordDatasetV2",
+     "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, "
+     "buffer_size: int64, compression_type: string",
+     "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
+    {"Iterator", "", "handle: resource",
+     "shared_name: string; container: string; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1",
+     ScalarShape, kStateful},
+    {"IteratorFromStringHandle", "string_handle: string", "resource_handle: resource",
+     "output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []", ScalarShape,
+     kStateful},
+    {"IteratorFromStringHandleV2", "string_handle: string", "resource_handle: resource",
+     "output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []", ScalarShape,
+     kStateful},
+    {"IteratorGetNext", "iterator: resource", "components: output_types",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes, kStateful},
+    {"IteratorGetNextSync", "iterator: resource", "components: output_types",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes, kStateful},
+    {"IteratorToStringHandle", "resource_handle: resource", "string_handle: string", "",
+     ScalarShape, kStateful},
+    {"IteratorV2", "", "handle: resource",
+     "shared_name: string; container: string; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1",
+     ScalarShape, kStateful},
+    {"MakeIterator", "dataset: variant, iterator: resource", "", "", NoOutputs, kStateful},
+    {"ModelDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "algorithm: int = 0; cpu_budget: int = 0; ram_budget: int = 0; output_types: list(type) >= 1; "
+     "output_shapes: list(shape) >= 1",
+     ScalarShape},
+    {"OptimizeDatasetV2",
+     "input_dataset: variant, optimizations_enabled: string, optimizations_disabled: string, "
+     "optimizations_default: string",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; optimization_configs: "
+     "list(string) = []",
+     ScalarShape},
+    {"OptionsDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "serialized_options: string; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
+     "metadata: string = ''",
+     ScalarShape},
+    {"PaddedBatchDataset",
+     "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: "
+     "Toutput_types",
+     "handle: dataset(Toutput_types)",
+     "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "
+     "string = ''",
+     ScalarShape},
+    {"PaddedBatchDatasetV2",
+     "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: "
+     "Toutput_types, drop_remainder: bool",
+     "handle: dataset(Toutput_types)",
+     "parallel_copy: bool = false; Toutput_types: list(type) >= 1; output_shapes: list(shape) >= "
+     "1; N: int >= 1; metadata: string = ''",
+     ScalarShape},
+    {"PrefetchDataset", "input_dataset: variant, buffer_size: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; slack_period: int = 0; "
+     "legacy_autotune: bool = true; buffer_size_min: int = 0; metadata: string = ''",
+     ScalarShape},
+    {"RangeDataset", "start: int64, stop: int64, step: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''; "
+     "replicate_on_split: bool = false",
+     ScalarShape, kStateful},
+    {"RepeatDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"ShardDataset", "input_dataset: variant, num_shards: int64, index: int64",
+     "handle: dataset(output_types)",
+     "require_non_empty: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) "
+     ">= 1; metadata: string = ''",
+     ScalarShape},
+    {"ShuffleAndRepeatDataset",
+     "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64, count: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; reshuffle_each_iteration: "
+     "bool = true; metadata: string = ''",
+     ScalarShape},
+    {"ShuffleDataset", "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
+     "handle: dataset(output_types)",
+     "reshuffle_each_iteration: bool = true; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"SkipDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"TFRecordDataset", "filenames: string, compression_type: string, buffer_size: int64",
+     "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
+    {"TFRecordDatasetV2",
+     "filenames: string, compression_type: string, buffer_size: int64, byte_offsets: int64",
+     "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
+    {"TakeDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"TensorDataset", "components: Toutput_types", "handle: dataset(Toutput_types)",
+     "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
+    {"TensorSliceDataset", "components: Toutput_types", "handle: dataset(Toutput_types)",
+     "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1; is_files: bool = false; "
+     "metadata: string = ''; replicate_on_split: bool = false",
+     ScalarShape, kStateful},
+    {"TextLineDataset", "filenames: string, compression_type: string, buffer_size: int64",
+     "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
+    {"UnbatchDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"ZipDataset", "input_datasets: N * variant", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "
+     "string = ''",
+     ScalarShape},
+};
+
+}  // namespace
+
+Status RegisterDatasetOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace

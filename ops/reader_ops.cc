@@ -1,0 +1,50 @@
+// Readers of files, and summaries.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpSpec kOps[] = {
+    {"FixedLengthRecordReaderV2", "", "reader_handle: resource",
+     "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0; "
+     "container: string = ''; shared_name: string = ''; encoding: string = ''",
+     ScalarShape, kStateful},
+    {"HistogramSummary", "tag: string, values: T", "summary: string", "T: reals = float",
+     ScalarShape},
+    {"IdentityReaderV2", "", "reader_handle: resource",
+     "container: string = ''; shared_name: string = ''", ScalarShape, kStateful},
+    {"MergeSummary", "inputs: N * string", "summary: string", "N: int >= 1", ScalarShape},
+    {"ReaderNumRecordsProducedV2", "reader_handle: resource", "records_produced: int64", "",
+     ScalarShape, kStateful},
+    {"ReaderNumWorkUnitsCompletedV2", "reader_handle: resource", "units_completed: int64", "",
+     ScalarShape, kStateful},
+    {"ReaderReadUpToV2", "reader_handle: resource, queue_handle: resource, num_records: int64",
+     "keys: string, values: string", "", UnknownShape, kStateful},
+    {"ReaderReadV2", "reader_handle: resource, queue_handle: resource",
+     "key: string, value: string", "", ScalarShape, kStateful},
+    {"ReaderResetV2", "reader_handle: resource", "", "", NoOutputs, kStateful},
+    {"ScalarSummary", "tags: string, values: T", "summary: string", "T: reals", ScalarShape},
+    {"TFRecordReaderV2", "", "reader_handle: resource",
+     "container: string = ''; shared_name: string = ''; compression_type: string = ''", ScalarShape,
+     kStateful},
+    {"TensorSummary", "tensor: T", "summary: string",
+     "T: type; description: string = ''; labels: list(string) = []; display_name: string = ''",
+     ScalarShape},
+    {"TensorSummaryV2", "tag: string, tensor: T, serialized_summary_metadata: string",
+     "summary: string", "T: type", ScalarShape},
+    {"TextLineReaderV2", "", "reader_handle: resource",
+     "skip_header_lines: int = 0; container: string = ''; shared_name: string = ''", ScalarShape,
+     kStateful},
+    {"WholeFileReaderV2", "", "reader_handle: resource",
+     "container: string = ''; shared_name: string = ''", ScalarShape, kStateful},
+};
+
+}  // namespace
+
+Status RegisterReaderOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace
