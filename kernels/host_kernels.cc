@@ -11,6 +11,9 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterStagingKernels(registry);
   RegisterSessionTensorKernels(registry);
   RegisterVariablePartKernels(registry);
+  RegisterRearrangeKernels(registry);
+  RegisterSamplingKernels(registry);
+  RegisterLinearAlgebraKernels(registry);
   RegisterTextKernels(registry);
   RegisterParseKernels(registry);
   RegisterParseExampleKernels(registry);

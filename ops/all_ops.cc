@@ -21,6 +21,7 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterStringOps(registry));
   MR_RETURN_IF_ERROR(RegisterTextOps(registry));
   MR_RETURN_IF_ERROR(RegisterReaderOps(registry));
+  MR_RETURN_IF_ERROR(RegisterRearrangeOps(registry));
   MR_RETURN_IF_ERROR(RegisterDatasetOps(registry));
   MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
   MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));

@@ -23,6 +23,7 @@ Status RegisterTrainingOps(OpRegistry& registry);
 Status RegisterStringOps(OpRegistry& registry);
 Status RegisterTextOps(OpRegistry& registry);
 Status RegisterReaderOps(OpRegistry& registry);
+Status RegisterRearrangeOps(OpRegistry& registry);
 Status RegisterDatasetOps(OpRegistry& registry);
 Status RegisterSparseOps(OpRegistry& registry);
 Status RegisterLoggingOps(OpRegistry& registry);

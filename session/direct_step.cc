@@ -65,6 +65,7 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
   const WorkerGraph::Part& part = plan_->graph().parts()[0];
   env_.step_id = step_id;
   env_.cancellation = &*cancellation_;
+  env_.session_state = plan_->graph().session_state();
   env_.call_args = feeds_;
   env_.call_results = fetches_;
   if (part.has_state) {

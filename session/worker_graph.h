@@ -59,6 +59,10 @@ class WorkerGraph {
   // The order of the arguments and results of a direct graph; null for others.
   const DirectIo* direct() const { return direct_ ? &*direct_ : nullptr; }
 
+  // What the session keeps between steps, for StepEnv::session_state; null before it is set.
+  void* session_state() const { return session_state_.get(); }
+  void set_session_state(std::shared_ptr<void> state) { session_state_ = std::move(state); }
+
   // An idle step; `self` must be the pointer to this graph.
   static RefPtr<WorkerStep> NewStep(const std::shared_ptr<WorkerGraph>& self);
 
@@ -70,6 +74,7 @@ class WorkerGraph {
   void Recycle(WorkerStep* step);
 
   const std::shared_ptr<SessionResources> resources_;
+  std::shared_ptr<void> session_state_;
   std::optional<DirectIo> direct_;
   std::vector<Part> parts_;
   Mutex mu_;

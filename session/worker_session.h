@@ -25,9 +25,7 @@ class WorkerSession {
   const WorkerSessionOptions& options() const { return options_; }
   const std::shared_ptr<SessionResources>& resources() const { return resources_; }
 
-  // What clients left here between steps; gone with the session.
-  SessionTensors* tensors() { return &tensors_; }
-
+  // The graph's steps find here what clients left between steps.
   void AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph);
   bool RemoveGraph(std::string_view handle);
   std::shared_ptr<WorkerGraph> FindGraph(std::string_view handle) const;  // null if unknown
@@ -48,7 +46,8 @@ class WorkerSession {
 
   const WorkerSessionOptions options_;
   const std::shared_ptr<SessionResources> resources_;
-  SessionTensors tensors_;
+  // Gone with the session and its graphs.
+  const std::shared_ptr<SessionTensors> tensors_ = std::make_shared<SessionTensors>();
   mutable Mutex mu_;
   CondVar idle_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

@@ -56,7 +56,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     run.env.step_id = step_id_;
     run.env.rendezvous = rendezvous_.get();
     run.env.cancellation = &*cancellation_;
-    run.env.session_state = session_ ? session_->tensors() : nullptr;
+    run.env.session_state = graph_->session_state();
     run.env.step_container.clear();
     StrAppend(&run.env.step_container, "__per_step_", step_id_);
     if (record_timeline) run.stats.emplace(part.device->name());

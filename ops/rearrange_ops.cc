@@ -1,0 +1,85 @@
+// Elements in another place, drawn at random, and small matrices.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
+
+namespace millrace {
+namespace {
+
+// Every output a vector of unknown length.
+Status VectorsShape(InferenceContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, UnknownDims(1));
+  return OkStatus();
+}
+
+// The candidates, and how often each class is expected among them.
+Status CandidateShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const int64_t sampled, c.attr<int64_t>("num_sampled"));
+  c.set_output(0, PartialShape({sampled}));
+  c.set_output(1, c.input(0));
+  c.set_output(2, PartialShape({sampled}));
+  return OkStatus();
+}
+
+constexpr OpSpec kOps[] = {
+    {"BroadcastArgs", "s0: T, s1: T", "r0: T", "T: {int32, int64} = int32", VectorsShape},
+    {"Cholesky", "input: T", "output: T", "T: {double, float, half, complex64, complex128}",
+     UnchangedShape},
+    {"ComputeAccidentalHits", "true_classes: int64, sampled_candidates: int64",
+     "indices: int32, ids: int64, weights: float", "num_true: int; seed: int = 0; seed2: int = 0",
+     VectorsShape},
+    {"ConjugateTranspose", "x: T, perm: Tperm", "y: T", "T: type; Tperm: {int32, int64} = int32",
+     TransposeShape},
+    {"Empty", "shape: int32", "output: dtype", "dtype: type; init: bool = false", ShapeFromInput0,
+     kStateful},
+    {"ListDiff", "x: T, y: T", "out: T, idx: out_idx", "T: type; out_idx: {int32, int64} = int32",
+     VectorsShape},
+    {"LogUniformCandidateSampler", "true_classes: int64",
+     "sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float",
+     "num_true: int >= 1; num_sampled: int >= 1; unique: bool; range_max: int >= 1; seed: int = 0; "
+     "seed2: int = 0",
+     CandidateShape, kStateful},
+    {"MatrixInverse", "input: T", "output: T",
+     "adjoint: bool = false; T: {double, float, half, complex64, complex128}", UnchangedShape},
+    {"MirrorPad", "input: T, paddings: Tpaddings", "output: T",
+     "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", PadShape},
+    {"Multinomial", "logits: T, num_samples: int32", "output: output_dtype",
+     "seed: int = 0; seed2: int = 0; T: reals; output_dtype: {int32, int64} = int64", UnknownShape,
+     kStateful},
+    {"ResourceGatherNd", "resource: resource, indices: Tindices", "output: dtype",
+     "dtype: type; Tindices: {int32, int64}", UnknownShape, kStateful},
+    {"ReverseSequence", "input: T, seq_lengths: Tlen", "output: T",
+     "seq_dim: int; batch_dim: int = 0; T: type; Tlen: {int32, int64} = int64", UnchangedShape},
+    {"Roll", "input: T, shift: Tshift, axis: Taxis", "output: T",
+     "T: type; Tshift: {int32, int64}; Taxis: {int32, int64}", UnchangedShape},
+    {"SparseTensorDenseMatMul", "a_indices: Tindices, a_values: T, a_shape: int64, b: T",
+     "product: T",
+     "T: type; Tindices: {int32, int64} = int64; adjoint_a: bool = false; adjoint_b: bool = false",
+     UnknownShape},
+    {"TensorScatterAdd", "tensor: T, indices: Tindices, updates: T", "output: T",
+     "T: type; Tindices: {int32, int64}; bad_indices_policy: string = ''", UnchangedShape},
+    {"TensorScatterMax", "tensor: T, indices: Tindices, updates: T", "output: T",
+     "T: type; Tindices: {int32, int64}; bad_indices_policy: string = ''", UnchangedShape},
+    {"TensorScatterMin", "tensor: T, indices: Tindices, updates: T", "output: T",
+     "T: type; Tindices: {int32, int64}; bad_indices_policy: string = ''", UnchangedShape},
+    {"TensorScatterSub", "tensor: T, indices: Tindices, updates: T", "output: T",
+     "T: type; Tindices: {int32, int64}; bad_indices_policy: string = ''", UnchangedShape},
+    {"TensorScatterUpdate", "tensor: T, indices: Tindices, updates: T", "output: T",
+     "T: type; Tindices: {int16, int32, int64, uint16}; bad_indices_policy: string = ''",
+     UnchangedShape},
+    {"UniformCandidateSampler", "true_classes: int64",
+     "sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float",
+     "num_true: int >= 1; num_sampled: int >= 1; unique: bool; range_max: int >= 1; seed: int = 0; "
+     "seed2: int = 0",
+     CandidateShape, kStateful},
+    {"UniqueWithCounts", "x: T", "y: T, idx: out_idx, count: out_idx",
+     "T: type; out_idx: {int32, int64} = int32", VectorsShape},
+};
+
+}  // namespace
+
+Status RegisterRearrangeOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace
