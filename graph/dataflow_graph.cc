@@ -99,8 +99,6 @@ void DataflowGraph::CopySettings(const DataflowGraph& from) {
   next_name_ = from.next_name_;
   versions_ = from.versions_;
   library_ = from.library_;
-  function_ops_ = from.function_ops_;
-  functions_by_name_ = from.functions_by_name_;
 }
 
 std::unique_ptr<DataflowGraph> DataflowGraph::Clone() const {
@@ -370,21 +368,16 @@ std::string DataflowGraph::NewName(std::string_view prefix) {
   }
 }
 
-void DataflowGraph::set_library(FunctionLibrary library) {
-  library_ = std::move(library);
-  functions_by_name_.clear();
-  if (library_ == nullptr) return;
-  for (const pb::FunctionDef& function : library_->function()) {
-    auto info = std::make_shared<OpInfo>();
-    info->def = function.signature();
-    functions_by_name_.emplace(info->def.name(), info.get());
-    function_ops_.push_back(std::move(info));
-  }
+bool DataflowGraph::IsCall(const Node& node) const {
+  if (library_ == nullptr) return false;
+  const Function* const function = library_->Find(node.type());
+  return function != nullptr && &function->op == &node.op();
 }
 
 StatusOr<const OpInfo*> DataflowGraph::LookupOp(std::string_view name) const {
-  auto it = functions_by_name_.find(name);
-  if (it != functions_by_name_.end()) return it->second;
+  if (library_ != nullptr) {
+    if (const Function* function = library_->Find(name)) return &function->op;
+  }
   return ops_->Lookup(name);
 }
 

@@ -16,12 +16,12 @@
 #include "base/slab.h"
 #include "base/string_map.h"
 #include "graph/edge_list.h"
+#include "graph/function_library.h"
 #include "millrace/dtype.h"
 #include "millrace/status.h"
 #include "ops/attr_map.h"
 #include "ops/op_registry.h"
 #include "proto/full_type.pb.h"
-#include "proto/function.pb.h"
 #include "proto/node_def.pb.h"
 #include "proto/versions.pb.h"
 
@@ -110,9 +110,6 @@ class Node {
   std::shared_ptr<const NodeNotes> notes_;
 };
 
-// The functions of a graph, shared and immutable.
-using FunctionLibrary = std::shared_ptr<const pb::FunctionDefLibrary>;
-
 // Always holds _SOURCE (id 0) and _SINK (id 1), joined by edge 0. Ids are dense in order of
 // creation; a removed node or edge leaves a null slot. Not synchronised. Node and edge
 // pointers stay valid until removed; `ops` must outlive the graph.
@@ -170,9 +167,16 @@ class DataflowGraph {
   const OpRegistry& ops() const { return *ops_; }
   const pb::VersionDef& versions() const { return versions_; }
   pb::VersionDef* mutable_versions() { return &versions_; }
-  const FunctionLibrary& library() const { return library_; }
-  // From here on node types are looked for among the functions first.
-  void set_library(FunctionLibrary library);
+  // Null if there are no functions.
+  const std::shared_ptr<const FunctionLibrary>& library() const { return library_; }
+  // Node types are looked for among the functions first. What the nodes that are there call
+  // must be among them.
+  void set_library(std::shared_ptr<const FunctionLibrary> library) {
+    library_ = std::move(library);
+    last_kinds_.clear();  // of functions that may be gone
+  }
+  // True for a call of a function by its name.
+  bool IsCall(const Node& node) const;
   // The function of this name as an op, else the registered op; NotFound as OpRegistry says.
   StatusOr<const OpInfo*> LookupOp(std::string_view name) const;
 
@@ -213,10 +217,7 @@ class DataflowGraph {
   int num_nodes_ = 0;
   int next_name_ = 0;
   pb::VersionDef versions_;
-  FunctionLibrary library_;
-  // Nodes point at these: an entry stays when the library changes.
-  std::vector<std::shared_ptr<const OpInfo>> function_ops_;
-  StringMap<const OpInfo*> functions_by_name_;
+  std::shared_ptr<const FunctionLibrary> library_;
 };
 
 // The static input that feeds slot i as (node, output).

@@ -259,7 +259,7 @@ class NodeMaker {
                        const DeviceScope* devices, std::span<const Operation> control,
                        std::span<const std::string> colocate_with) {
     GraphState& state = *scope_.graph();
-    MR_ASSIGN_OR_RETURN(const OpInfo* info, state.graph->ops().Lookup(op_));
+    MR_ASSIGN_OR_RETURN(const OpInfo* info, state.graph->LookupOp(op_));
     const pb::OpDef& def = info->def;
     if (static_cast<int>(args.size()) != def.input_arg_size()) {
       return errors::InvalidArgument(op_, " takes ", def.input_arg_size(), " arguments, not ",

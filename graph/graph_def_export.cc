@@ -28,6 +28,22 @@ Status ExportInputs(const Node& node, pb::NodeDef* def) {
   return OkStatus();
 }
 
+// All functions, or those that the nodes from `first_id` on can reach.
+void ExportLibrary(const DataflowGraph& graph, int first_id, pb::GraphDef* def) {
+  if (first_id <= graph.sink()->id() + 1) {
+    return graph.library()->ToProto(def->mutable_library());
+  }
+  std::vector<std::string> names;
+  for (int id = first_id; id < graph.num_node_ids(); ++id) {
+    const Node* const node = graph.node(id);
+    if (node == nullptr) continue;
+    if (graph.IsCall(*node)) names.push_back(node->type());
+    for (const auto& [name, value] : node->attrs()) AddMentioned(value, &names);
+  }
+  const std::shared_ptr<const FunctionLibrary> reached = graph.library()->Reachable(names);
+  if (reached != nullptr) reached->ToProto(def->mutable_library());
+}
+
 }  // namespace
 
 void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def) {
@@ -63,8 +79,7 @@ void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def
 Status ExportGraphDef(const DataflowGraph& graph, const ExportOptions& options, pb::GraphDef* def) {
   def->Clear();
   *def->mutable_versions() = graph.versions();
-  const bool whole = options.first_id <= graph.sink()->id() + 1;
-  if (whole && graph.library() != nullptr) *def->mutable_library() = *graph.library();
+  if (graph.library() != nullptr) ExportLibrary(graph, options.first_id, def);
   for (int id = std::max(options.first_id, graph.sink()->id() + 1); id < graph.num_node_ids();
        ++id) {
     const Node* const node = graph.node(id);

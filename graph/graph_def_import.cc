@@ -33,7 +33,7 @@ class Importer {
     MR_RETURN_IF_ERROR(ParseNodes());
     MR_RETURN_IF_ERROR(ResolveInputs());
     // Ops are looked up before the order is found: an unknown op is the better error.
-    const FunctionLibrary old_library = graph_->library();
+    const std::shared_ptr<const FunctionLibrary> old_library = graph_->library();
     const int num_nodes = graph_->num_node_ids();
     const int num_edges = graph_->num_edge_ids();
     Status status = MergeLibrary();
@@ -110,25 +110,8 @@ Status Importer::MergeVersions() {
 }
 
 Status Importer::MergeLibrary() {
-  if (def_.library().function().empty() && def_.library().gradient().empty()) return OkStatus();
-  auto merged = graph_->library() == nullptr
-                    ? std::make_shared<pb::FunctionDefLibrary>()
-                    : std::make_shared<pb::FunctionDefLibrary>(*graph_->library());
-  StringMap<std::string> have;
-  for (const auto& function : merged->function()) {
-    have.emplace(function.signature().name(), function.SerializeAsString());
-  }
-  for (const auto& function : def_.library().function()) {
-    auto [it, is_new] = have.emplace(function.signature().name(), function.SerializeAsString());
-    if (is_new) {
-      *merged->add_function() = function;
-    } else if (it->second != function.SerializeAsString()) {
-      return errors::InvalidArgument("Cannot add function '", function.signature().name(),
-                                     "' because a different function with the same name "
-                                     "already exists.");
-    }
-  }
-  merged->mutable_gradient()->MergeFrom(def_.library().gradient());
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const FunctionLibrary> merged,
+                      FunctionLibrary::Extend(graph_->library(), def_.library()));
   graph_->set_library(std::move(merged));
   return OkStatus();
 }

@@ -3,6 +3,7 @@
 #include "kernels/control_flow.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/elementwise_special.h"
+#include "kernels/functional.h"
 #include "kernels/host_kernels.h"
 #include "kernels/send_recv.h"
 
@@ -67,6 +68,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
 
   RegisterControlFlowKernels(registry);
   RegisterCallKernels(registry);
+  RegisterFunctionalKernels(registry);
   RegisterSendRecvKernels(registry);
 }
 

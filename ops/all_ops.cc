@@ -11,6 +11,7 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterStateOps(registry));
   MR_RETURN_IF_ERROR(RegisterResourceVariableOps(registry));
   MR_RETURN_IF_ERROR(RegisterControlOps(registry));
+  MR_RETURN_IF_ERROR(RegisterFunctionalOps(registry));
   MR_RETURN_IF_ERROR(RegisterDataFlowOps(registry));
   MR_RETURN_IF_ERROR(RegisterListOps(registry));
   MR_RETURN_IF_ERROR(RegisterLookupOps(registry));

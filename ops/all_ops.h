@@ -13,6 +13,7 @@ Status RegisterArrayOps(OpRegistry& registry);
 Status RegisterStateOps(OpRegistry& registry);
 Status RegisterResourceVariableOps(OpRegistry& registry);
 Status RegisterControlOps(OpRegistry& registry);
+Status RegisterFunctionalOps(OpRegistry& registry);
 Status RegisterDataFlowOps(OpRegistry& registry);
 Status RegisterListOps(OpRegistry& registry);
 Status RegisterLookupOps(OpRegistry& registry);

@@ -44,6 +44,7 @@ class Cutter {
     }
     for (Partition& part : parts_) {
       MR_RETURN_IF_ERROR(PatchIncarnations(part.graph.get()));
+      KeepReachableFunctions(part.graph.get());
       part.graph->FixSourceAndSink();
     }
     return std::move(parts_);
@@ -110,6 +111,16 @@ class Cutter {
     node->set_requested_device(device);
     node->set_assigned_device(device);
     return node;
+  }
+
+  static void KeepReachableFunctions(DataflowGraph* part) {
+    if (part->library() == nullptr) return;
+    std::vector<std::string> names;
+    for (const Node* node : part->OpNodes()) {
+      if (part->IsCall(*node)) names.push_back(node->type());
+      for (const auto& [name, value] : node->attrs()) AddMentioned(value, &names);
+    }
+    part->set_library(part->library()->Reachable(names));
   }
 
   Status PatchIncarnations(DataflowGraph* part) const {

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "graph/function_inline.h"
 #include "graph/node_name.h"
 
 namespace millrace {
@@ -46,6 +47,11 @@ StatusOr<OutputRef> FindFeed(const std::string& name, const DataflowGraph& graph
   if (parsed->index >= node->num_outputs()) {
     return errors::InvalidArgument("FeedInputs: ", parsed->node, " should have output index < ",
                                    node->num_outputs());
+  }
+  // Of a call that was inlined others use what its body makes.
+  if (const Edge* input = node->input_edge(parsed->index);
+      input != nullptr && node->attrs().Has(kStandsForInputs)) {
+    return OutputRef{input->src, input->src_output};
   }
   return OutputRef{node, parsed->index};
 }
@@ -151,6 +157,7 @@ std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature,
       continue;
     }
     copy(output->node);
+    copy_named(name);  // if it stands for what was fed
     fed.emplace(output->node, output->index);
     if (IsPlaceholder(*output->node)) fed.emplace(output->node, kControlSlot);
   }

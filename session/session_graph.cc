@@ -14,7 +14,16 @@ SessionGraph::SessionGraph(const OpRegistry* ops)
 Status SessionGraph::Import(const pb::GraphDef& def) {
   MutexLock lock(&mu_);
   graph_ = std::make_unique<DataflowGraph>(ops_);
-  return ImportGraphDef({}, def, graph_.get());
+  return Add(def);
+}
+
+Status SessionGraph::Add(const pb::GraphDef& def) {
+  const int num_nodes = graph_->num_node_ids();
+  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
+  if (graph_->library() == nullptr) return OkStatus();
+  MR_RETURN_IF_ERROR(LowerFunctions({.first_node = num_nodes}, &bodies_, graph_.get()));
+  graph_->FixSourceAndSink(num_nodes);
+  return OkStatus();
 }
 
 Status SessionGraph::Place(PlacerInput placer) {
@@ -47,9 +56,10 @@ Status SessionGraph::Extend(const pb::GraphDef& def, int64_t expected_version,
   }
   const int num_nodes = graph_->num_node_ids(), num_edges = graph_->num_edge_ids();
   const pb::VersionDef versions = graph_->versions();
-  const FunctionLibrary library = graph_->library();
-  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
-  if (Status status = PlaceFrom(num_nodes); !status.ok()) {
+  const std::shared_ptr<const FunctionLibrary> library = graph_->library();
+  Status status = Add(def);
+  if (status.ok()) status = PlaceFrom(num_nodes);
+  if (!status.ok()) {
     graph_->RollBack(num_nodes, num_edges);
     graph_->FixSourceAndSink();
     if (graph_->library() != library) graph_->set_library(library);

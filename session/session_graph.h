@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "graph/dataflow_graph.h"
+#include "graph/lower_functions.h"
 #include "millrace/status.h"
 #include "placer/place_added.h"
 #include "placer/placer.h"
@@ -45,6 +46,8 @@ class SessionGraph {
   std::string PlacementSummary() const;
 
  private:
+  // Imports and lowers functions.
+  Status Add(const pb::GraphDef& def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status PlaceFrom(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status PlaceAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -52,6 +55,7 @@ class SessionGraph {
   PlacerInput placer_;  // constant once set
   mutable Mutex mu_;
   std::unique_ptr<DataflowGraph> graph_ ABSL_GUARDED_BY(mu_);
+  FunctionBodies bodies_ ABSL_GUARDED_BY(mu_);
   StringSet labels_ ABSL_GUARDED_BY(mu_);  // of attribute _class, of all nodes
   // Of the last time that everything was placed, and of each extension since.
   std::vector<PlacementLog> logs_ ABSL_GUARDED_BY(mu_);

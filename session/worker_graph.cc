@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "kernels/kernel_registry.h"
 #include "partitioner/partition.h"
+#include "session/function_runtime.h"
 #include "session/late_reads.h"
 #include "session/rewrite_part.h"
 #include "session/worker_step.h"
@@ -51,6 +52,16 @@ StatusOr<std::unique_ptr<Kernel>> MakeDirect(const WorkerEnv& env, Device* devic
                              node.output_types());
 }
 
+// Such a kernel keeps functions of one graph: others must not share it.
+bool NamesFunctions(const Node& node) {
+  for (const auto& [name, value] : node.attrs()) {
+    if (value.function() != nullptr || value.get_if<std::vector<FunctionName>>() != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Device* SessionResources::FindDevice(std::string_view name) const {
@@ -65,7 +76,27 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const pb::GraphOptions& options, std::optional<DirectIo> direct,
     const std::function<std::string(std::string_view prefix)>& new_name) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
-  const SessionResources& session = *made->resources_;
+  if (graph.library() != nullptr) {
+    made->functions_ =
+        RefPtr<FunctionRunner>(new FunctionRuntime(env, made->resources_, graph.library()));
+  }
+  MR_RETURN_IF_ERROR(
+      made->Cut(env, graph, /*is_body=*/false, &options, std::move(direct), new_name));
+  return made;
+}
+
+StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::MakeBody(
+    const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
+    const std::function<std::string(std::string_view prefix)>& new_name) {
+  std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
+  MR_RETURN_IF_ERROR(made->Cut(env, graph, /*is_body=*/true, nullptr, std::nullopt, new_name));
+  return made;
+}
+
+Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool is_body,
+                        const pb::GraphOptions* options, std::optional<DirectIo> direct,
+                        const std::function<std::string(std::string_view prefix)>& new_name) {
+  const SessionResources& session = *resources_;
   const InternedString* last = nullptr;
   for (const Node* node : graph.OpNodes()) {
     if (last != nullptr && *last == node->shared_assigned_device()) continue;
@@ -83,7 +114,7 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const Device* device = session.FindDevice(name);
     return device == nullptr ? 0 : device->incarnation();
   };
-  cut.control_flow_added = true;  // by the master
+  cut.control_flow_added = !is_body;  // by the master
   const bool only_cpus =
       std::all_of(session.devices.begin(), session.devices.end(),
                   [](const Device* device) { return device->parsed_name().type == "CPU"; });
@@ -94,21 +125,22 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     };
   }
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, PartitionGraph(graph, cut));
-  const bool calls = graph.library() != nullptr && graph.library()->function_size() > 0;
-  if (partitions.size() == 1 && !calls) made->direct_ = std::move(direct);
-  made->parts_.reserve(partitions.size());
+  if (partitions.size() == 1 && functions_.get() == nullptr) direct_ = std::move(direct);
+  parts_.reserve(partitions.size());
   for (Partition& partition : partitions) {
-    Part& part = made->parts_.emplace_back();
+    Part& part = parts_.emplace_back();
     part.device = session.FindDevice(partition.location);
     part.graph = std::move(partition.graph);
     MR_RETURN_IF_ERROR(ReadLate(part.graph.get()));
-    MR_RETURN_IF_ERROR(RewritePart(env, options, part.device, part.graph.get()));
-    MR_RETURN_IF_ERROR(made->Compile(env, &part));
+    if (options != nullptr) {
+      MR_RETURN_IF_ERROR(RewritePart(env, *options, part.device, part.graph.get()));
+    }
+    MR_RETURN_IF_ERROR(Compile(env, is_body, &part));
   }
-  return made;
+  return OkStatus();
 }
 
-Status WorkerGraph::Compile(const WorkerEnv& env, Part* part) {
+Status WorkerGraph::Compile(const WorkerEnv& env, bool is_body, Part* part) {
   Device* const device = part->device;
   auto source = [&](const Node& node) -> StatusOr<Kernel*> {
     if (direct_ && IsTransfer(node)) {
@@ -121,7 +153,7 @@ Status WorkerGraph::Compile(const WorkerEnv& env, Part* part) {
       return env.kernels->Create(device, &node.op(), node.name(), node.attrs(), node.input_types(),
                                  node.output_types());
     };
-    if (node.is_stateful()) {
+    if (node.is_stateful() && !is_body && !NamesFunctions(node)) {
       return resources_->stateful_kernels.FindOrCreate(device->name(), node.name(), create);
     }
     MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, create());

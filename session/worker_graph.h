@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "executor/compiled_graph.h"
 #include "graph/dataflow_graph.h"
+#include "kernels/function_runner.h"
 #include "millrace/status.h"
 #include "proto/config.pb.h"
 #include "session/kernel_cache.h"
@@ -52,12 +53,18 @@ class WorkerGraph {
       const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
       const pb::GraphOptions& options, std::optional<DirectIo> direct,
       const std::function<std::string(std::string_view prefix)>& new_name);
+  // The same for the placed body of a function, which has stateful kernels of its own.
+  static StatusOr<std::shared_ptr<WorkerGraph>> MakeBody(
+      const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
+      const std::function<std::string(std::string_view prefix)>& new_name);
   ~WorkerGraph();
 
   const std::vector<Part>& parts() const { return parts_; }
   const SessionResources& resources() const { return *resources_; }
   // The order of the arguments and results of a direct graph; null for others.
   const DirectIo* direct() const { return direct_ ? &*direct_ : nullptr; }
+  // Runs the functions of the graph; null if it has none.
+  FunctionRunner* functions() const { return functions_.get(); }
 
   // What the session keeps between steps, for StepEnv::session_state; null before it is set.
   void* session_state() const { return session_state_.get(); }
@@ -70,12 +77,16 @@ class WorkerGraph {
   friend class WorkerStep;
   explicit WorkerGraph(std::shared_ptr<SessionResources> resources)
       : resources_(std::move(resources)) {}
-  Status Compile(const WorkerEnv& env, Part* part);
+  Status Cut(const WorkerEnv& env, const DataflowGraph& graph, bool is_body,
+             const pb::GraphOptions* options, std::optional<DirectIo> direct,
+             const std::function<std::string(std::string_view prefix)>& new_name);
+  Status Compile(const WorkerEnv& env, bool is_body, Part* part);
   void Recycle(WorkerStep* step);
 
   const std::shared_ptr<SessionResources> resources_;
   std::shared_ptr<void> session_state_;
   std::optional<DirectIo> direct_;
+  RefPtr<FunctionRunner> functions_;
   std::vector<Part> parts_;
   Mutex mu_;
   std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);

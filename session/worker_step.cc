@@ -12,6 +12,8 @@ namespace {
 // One Receive: counts its keys.
 struct Receipt {
   RefPtr<WorkerStep> step;
+  const std::vector<std::string>* keys = nullptr;
+  std::vector<Tensor>* values = nullptr;
   WorkerStep::Done done;
   std::atomic<int> pending{0};
   Mutex mu;
@@ -22,6 +24,12 @@ struct Receipt {
     if (error.ok()) error = std::move(status);
   }
 };
+
+// The tensor that a client's key stands for.
+std::string FetchName(const std::string& key) {
+  const StatusOr<RendezvousKey> parsed = RendezvousKey::Parse(key);
+  return parsed.ok() ? parsed->edge_name : key;
+}
 
 }  // namespace
 
@@ -57,6 +65,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     run.env.rendezvous = rendezvous_.get();
     run.env.cancellation = &*cancellation_;
     run.env.session_state = graph_->session_state();
+    run.env.functions = graph_->functions();
     run.env.step_container.clear();
     StrAppend(&run.env.step_container, "__per_step_", step_id_);
     if (record_timeline) run.stats.emplace(part.device->name());
@@ -119,6 +128,8 @@ void WorkerStep::Receive(const std::vector<std::string>& keys, std::vector<Tenso
   if (keys.empty()) return done(OkStatus());
   auto* const receipt = new Receipt;
   receipt->step = RefPtr<WorkerStep>::Share(this);
+  receipt->keys = &keys;
+  receipt->values = values;
   receipt->done = std::move(done);
   receipt->pending.store(static_cast<int>(keys.size()), std::memory_order_relaxed);
   // Neither the step nor the arguments are touched after the last receive: it may end the step.
@@ -126,29 +137,29 @@ void WorkerStep::Receive(const std::vector<std::string>& keys, std::vector<Tenso
   CancellationManager* const cancellation = &*cancellation_;
   const size_t num_keys = keys.size();
   for (size_t i = 0; i < num_keys; ++i) {
-    Tensor* const value = &(*values)[i];
-    rendezvous->RecvAsync(
-        keys[i], cancellation,
-        [receipt, value](const Status& status, const Tensor& received, bool is_dead) {
-          if (!status.ok()) {
-            receipt->Fail(status);
-          } else if (is_dead) {
-            receipt->Fail(errors::InvalidArgument(
-                "The tensor returned for a fetch was not valid: it lies on a branch that was not "
-                "taken."));
-          } else {
-            *value = received;
-          }
-          if (receipt->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-          Status first;
-          {
-            MutexLock lock(&receipt->mu);
-            first = receipt->error;
-          }
-          if (!first.ok()) first = receipt->step->FirstError(std::move(first));
-          const std::unique_ptr<Receipt> owned(receipt);
-          owned->done(std::move(first));
-        });
+    rendezvous->RecvAsync(keys[i], cancellation,
+                          [receipt, i](const Status& status, const Tensor& received, bool is_dead) {
+                            if (!status.ok()) {
+                              receipt->Fail(status);
+                            } else if (is_dead) {
+                              receipt->Fail(errors::InvalidArgument(
+                                  "The tensor returned for ", FetchName((*receipt->keys)[i]),
+                                  " was not valid: it lies on a branch that was "
+                                  "not taken."));
+                            } else {
+                              (*receipt->values)[i] = received;
+                            }
+                            if (receipt->pending.fetch_sub(1, std::memory_order_acq_rel) != 1)
+                              return;
+                            Status first;
+                            {
+                              MutexLock lock(&receipt->mu);
+                              first = receipt->error;
+                            }
+                            if (!first.ok()) first = receipt->step->FirstError(std::move(first));
+                            const std::unique_ptr<Receipt> owned(receipt);
+                            owned->done(std::move(first));
+                          });
   }
 }
 

@@ -26,7 +26,7 @@ std::string Identifier(const std::string& name) {
       "int",     "long",     "namespace", "new",      "not",    "op",       "operator", "or",
       "private", "public",   "return",    "scope",    "short",  "signed",   "static",   "struct",
       "switch",  "template", "this",      "typename", "union",  "unsigned", "using",    "void",
-      "where",   "while",    "xor",       "attrs",    "args"};
+      "where",   "while",    "xor",       "attrs"};
   return kReserved->contains(name) ? name + "_" : name;
 }
 

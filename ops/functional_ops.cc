@@ -1,0 +1,59 @@
+// What calls functions: calls, branches, loops, gradients.
+#include "base/status_macros.h"
+#include "ops/all_ops.h"
+#include "ops/op_def_builder.h"
+#include "ops/shape_fns.h"
+
+namespace millrace {
+namespace {
+
+// What attribute output_shapes promises.
+Status OutputShapes(InferenceContext& c) {
+  if (!c.attrs().Has("output_shapes")) return UnknownShape(c);
+  MR_ASSIGN_OR_RETURN(const auto shapes, c.attr<std::vector<PartialShape>>("output_shapes"));
+  if (static_cast<int>(shapes.size()) != c.num_outputs()) return UnknownShape(c);
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shapes[i]);
+  return OkStatus();
+}
+
+Status FakeParamShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.attr<PartialShape>("shape"));
+  c.set_output(0, std::move(shape));
+  return OkStatus();
+}
+
+constexpr char kBranchAttrs[] =
+    "Tcond: type; Tin: list(type) >= 0; Tout: list(type) >= 0; then_branch: func; "
+    "else_branch: func; output_shapes: list(shape) = []";
+constexpr char kCallAttrs[] =
+    "Tin: list(type) >= 0; Tout: list(type) >= 0; f: func; config: string = ''; "
+    "config_proto: string = ''; executor_type: string = ''";
+constexpr char kCaseAttrs[] =
+    "Tin: list(type) >= 0; Tout: list(type) >= 0; branches: list(func) >= 1; "
+    "output_shapes: list(shape) = []";
+constexpr char kLoopAttrs[] =
+    "T: list(type) >= 0; cond: func; body: func; output_shapes: list(shape) = []; "
+    "parallel_iterations: int = 10";
+
+constexpr OpSpec kOps[] = {
+    {"Case", "branch_index: int32, input: Tin", "output: Tout", kCaseAttrs, OutputShapes,
+     kStateful},
+    {"FakeParam", "", "output: dtype", "dtype: type; shape: shape", FakeParamShape},
+    {"If", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes, kStateful},
+    {"PartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape},
+    {"StatefulPartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape,
+     kStateful | kDistributed},
+    {"StatelessCase", "branch_index: int32, input: Tin", "output: Tout", kCaseAttrs, OutputShapes},
+    {"StatelessIf", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes},
+    {"StatelessWhile", "input: T", "output: T", kLoopAttrs, OutputShapes},
+    {"SymbolicGradient", "input: Tin", "output: Tout",
+     "Tin: list(type) >= 1; Tout: list(type) >= 1; f: func", UnknownShape},
+    {"ToBool", "input: T", "output: bool", "T: type", ScalarShape},
+    {"While", "input: T", "output: T", kLoopAttrs, OutputShapes, kStateful},
+};
+
+}  // namespace
+
+Status RegisterFunctionalOps(OpRegistry& registry) { return RegisterOps(registry, kOps); }
+
+}  // namespace millrace
