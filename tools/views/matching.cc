@@ -30,10 +30,10 @@ bool OnlyNames(const std::string& attr, const Node& node) {
 StringMap<std::string> Bodies(const DataflowGraph& graph) {
   StringMap<std::string> bodies;
   if (graph.library() == nullptr) return bodies;
-  for (const pb::FunctionDef& function : graph.library()->function()) {
-    pb::FunctionDef copy = function;
+  for (const auto& function : graph.library()->functions()) {
+    pb::FunctionDef copy = function->def;
     copy.mutable_signature()->clear_name();
-    bodies[function.signature().name()] = StrCat("function ", Hex16(Hash64(copy.DebugString())));
+    bodies[function->name()] = StrCat("function ", Hex16(Hash64(copy.DebugString())));
   }
   return bodies;
 }
