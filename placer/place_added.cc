@@ -105,7 +105,7 @@ class Addition {
   void Adopt(PlacementLog* log) {
     for (const auto& [node, twin] : twins_) {
       if (IsOld(*node)) {
-        log->MarkAsNeighbour(twin->id());
+        if (log != nullptr) log->MarkAsNeighbour(twin->id());
       } else {
         graph_->node(node->id())->set_assigned_device(twin->shared_assigned_device());
       }
@@ -179,8 +179,8 @@ StatusOr<bool> PlaceAdded(DataflowGraph* graph, int first_node, const StringSet&
   return true;
 }
 
-void CollectLabels(const DataflowGraph& graph, int first_node, StringSet* labels) {
-  for (int id = first_node; id < graph.num_node_ids(); ++id) {
+void CollectLabels(const DataflowGraph& graph, int first_node, int end_node, StringSet* labels) {
+  for (int id = first_node; id < end_node; ++id) {
     if (graph.node(id) == nullptr) continue;
     for (const std::string_view label : ClassLabels(*graph.node(id))) labels->emplace(label);
   }

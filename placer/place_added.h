@@ -13,12 +13,13 @@ namespace millrace {
 // not stateful were placed again: the others then stay where they are. False, and nothing is
 // changed, if that cannot be told from the new nodes and their inputs: they ask for the company
 // of old nodes, say, or an old constant would have to follow them. `labels` are those of the old
-// nodes (CollectLabels). Errors as Place. Costs as much as there are new nodes and edges.
+// nodes (CollectLabels). Errors as Place; `log` may
+// be null. Costs as much as there are new nodes and edges.
 StatusOr<bool> PlaceAdded(DataflowGraph* graph, int first_node, const StringSet& labels,
                           const PlacerInput& input, PlacementLog* log);
 
-// Adds the labels of attribute _class of all nodes from `first_node` on.
-void CollectLabels(const DataflowGraph& graph, int first_node, StringSet* labels);
+// Adds the labels of attribute _class of the nodes from `first_node` to before `end_node`.
+void CollectLabels(const DataflowGraph& graph, int first_node, int end_node, StringSet* labels);
 
 }  // namespace millrace
 

@@ -309,11 +309,6 @@ std::string PlacementLog::ToText() const {
   return out;
 }
 
-bool PlacementLog::Knows(std::string_view node) const {
-  const int id = Find(node);
-  return id >= 0 && !nodes_[id].is_neighbour;
-}
-
 std::string PlacementLog::Summary(std::span<const PlacementLog> logs) {
   std::map<std::pair<std::string_view, std::string_view>, int> counts;
   std::size_t width = 6;

@@ -56,8 +56,6 @@ class PlacementLog {
   // A table of device, op and count with a heading, sorted: log_device_placement.
   std::string Summary() const { return Summary(std::span(this, 1)); }
   static std::string Summary(std::span<const PlacementLog> logs);
-  // If the node was placed, and not only looked at as a neighbour of such nodes.
-  bool Knows(std::string_view node) const;
 
   // The decisions one by one, in order of ids, for programs. Views live as long as the log.
   struct Decision {

@@ -474,7 +474,7 @@ TEST_F(PlacerTest, AddedNodesGoWhereTheyWouldGoIfAllWerePlacedAgain) {
     input_.allow_soft_placement = random.Pick(4) != 0;
     if (!Place(&graph, input_, nullptr).ok()) continue;
     StringSet labels;
-    CollectLabels(graph, 2, &labels);
+    CollectLabels(graph, 2, graph.num_node_ids(), &labels);
     const int first = graph.num_node_ids();
     random.Grow(1 + random.Pick(4));
     const std::unique_ptr<DataflowGraph> again = graph.Clone();

@@ -208,13 +208,13 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session,
                       FindSession(args.session_handle));
   if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<WorkerGraph> graph,
-                      WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
-                                        std::move(args.direct), [this](std::string_view prefix) {
-                                          return StrCat(
-                                              prefix, "_G",
-                                              next_name_.fetch_add(1, std::memory_order_relaxed));
-                                        }));
+  MR_ASSIGN_OR_RETURN(
+      std::shared_ptr<WorkerGraph> graph,
+      WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
+                        args.keep_graph, std::move(args.direct), [this](std::string_view prefix) {
+                          return StrCat(prefix, "_G",
+                                        next_name_.fetch_add(1, std::memory_order_relaxed));
+                        }));
   std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
   session->AddGraph(handle, std::move(graph));
   return handle;
@@ -240,6 +240,11 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   if (graph == nullptr) return done(GraphNotFound(args->graph_handle, ""));
   if (args->record_partition_graphs) {
     for (const WorkerGraph::Part& part : graph->parts()) {
+      if (part.graph == nullptr) {
+        return done(errors::FailedPrecondition(
+            "the step wants the graphs of its partitions, but its graph was registered by a "
+            "master that said it would not ask for them"));
+      }
       const Status exported =
           ExportGraphDef(*part.graph, {}, &result->partition_graphs.emplace_back());
       if (!exported.ok()) return done(exported);

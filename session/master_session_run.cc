@@ -118,6 +118,7 @@ void MasterSession::RemoveStep(Step* step) {
 }
 
 void MasterSession::GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+  if (dump_ != nullptr) signature.keeps_graphs = true;
   plans_.Get(
       std::move(signature),
       [this, deadline](RunSignature wanted, PlanCache::Ready built) {
@@ -158,6 +159,7 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
     args.graph = std::move(part.graph);
     args.graph_options = config_.graph_options();
     args.config = config_;
+    args.keep_graph = plan->signature.keeps_graphs;
     part.worker->RegisterGraphAsync({.deadline = deadline, .cancellation = &closing_},
                                     std::move(args), &part.graph_handle,
                                     [join](Status status) { join->Done(std::move(status)); });
@@ -185,7 +187,9 @@ void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepRe
   if (!Enter()) return done(ClosedError());
   const Step::Limits limits = LimitsOf(options, args->options);
   const auto feed = [args](int i) -> const Tensor& { return args->feeds[i].second; };
-  if (auto known = plans_.Find(args->feeds, args->fetches, args->targets)) {
+  const bool keeps_graphs = args->options.output_partition_graphs();
+  if (auto known =
+          keeps_graphs ? nullptr : plans_.Find(args->feeds, args->fetches, args->targets)) {
     return StartStep(std::move(known), limits, args->options, feed, result, std::move(done));
   }
   auto binding = std::make_shared<Binding>();
@@ -195,15 +199,16 @@ void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepRe
     done(signature.status());
     return Leave();
   }
+  signature->keeps_graphs = keeps_graphs;
   GetPlan(limits.deadline, *std::move(signature),
-          [this, self = shared_from_this(), binding, limits, args, feed, result,
+          [this, self = shared_from_this(), binding, limits, args, feed, result, keeps_graphs,
            done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
             if (!plan.ok()) {
               done(plan.status());
               return Leave();
             }
             binding->plan = *std::move(plan);
-            plans_.Remember(binding);
+            if (!keeps_graphs) plans_.Remember(binding);
             StartStep(binding, limits, args->options, feed, result, done);
           });
 }
@@ -358,6 +363,7 @@ void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs ar
     signature->connections.emplace_back(CanonicalTensorName(connection.from_tensor()),
                                         std::move(to));
   }
+  signature->keeps_graphs = wanted.run_options().output_partition_graphs();
   if (!Enter()) return done(ClosedError());
   GetPlan(LimitsOf(options, wanted.run_options()).deadline, *std::move(signature),
           [this, self = shared_from_this(), made, callable,

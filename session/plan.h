@@ -29,6 +29,8 @@ struct RunSignature {
   std::vector<std::string> feeds, fetches, targets;
   std::vector<std::pair<std::string, std::string>> connections;  // from tensor, to tensor
   bool partial = false;
+  // If the workers keep the graphs that they were given, to hand them out: a plan of its own.
+  bool keeps_graphs = false;
 };
 
 // The part of a plan that runs in one task.

@@ -27,6 +27,7 @@ class RequestHash {
 // One text that two signatures share only if they are equal, whatever the names hold.
 std::string KeyOf(const RunSignature& signature) {
   std::string key(signature.partial ? "partial" : "");
+  if (signature.keeps_graphs) key += "graphs";
   const auto add = [&key](std::string_view name) { StrAppend(&key, name.size(), ":", name); };
   for (const auto* list : {&signature.feeds, &signature.fetches, &signature.targets}) {
     StrAppend(&key, "\n", list->size(), " ");

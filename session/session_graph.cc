@@ -1,8 +1,10 @@
 #include "session/session_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "graph/graph_def_io.h"
 
@@ -29,8 +31,8 @@ Status SessionGraph::Add(const pb::GraphDef& def) {
 Status SessionGraph::Place(PlacerInput placer) {
   placer_ = std::move(placer);
   MutexLock lock(&mu_);
-  MR_RETURN_IF_ERROR(PlaceAll());
-  CollectLabels(*graph_, 2, &labels_);
+  MR_RETURN_IF_ERROR(PlaceAll(2));
+  CollectLabels(*graph_, 2, graph_->num_node_ids(), &labels_);
   return OkStatus();
 }
 
@@ -66,36 +68,71 @@ Status SessionGraph::Extend(const pb::GraphDef& def, int64_t expected_version,
     *graph_->mutable_versions() = versions;
     return status;
   }
-  CollectLabels(*graph_, num_nodes, &labels_);
+  CollectLabels(*graph_, num_nodes, graph_->num_node_ids(), &labels_);
   *new_version = ++version_;
   return OkStatus();
 }
 
 Status SessionGraph::PlaceFrom(int first_node) {
-  PlacementLog log;
-  const StatusOr<bool> placed = PlaceAdded(graph_.get(), first_node, labels_, placer_, &log);
+  const StatusOr<bool> placed = PlaceAdded(graph_.get(), first_node, labels_, placer_, nullptr);
   if (!placed.ok()) return placed.status();
-  if (!*placed) return PlaceAll();
-  logs_.push_back(std::move(log));
+  if (!*placed) return PlaceAll(first_node);
+  placings_.push_back({.first_node = first_node, .end_node = graph_->num_node_ids()});
   return OkStatus();
 }
 
-Status SessionGraph::PlaceAll() {
+Status SessionGraph::PlaceAll(int first_node) {
   const std::vector<Node*> nodes = graph_->OpNodes();
   std::vector<InternedString> before;
   before.reserve(nodes.size());
   for (Node* node : nodes) {
-    before.emplace_back(node->assigned_device());
-    if (!node->is_stateful()) node->set_assigned_device("");
+    before.push_back(node->shared_assigned_device());
+    if (!node->is_stateful()) node->set_assigned_device({});
   }
-  PlacementLog log;
-  if (Status status = millrace::Place(graph_.get(), placer_, &log); !status.ok()) {
+  if (Status status = millrace::Place(graph_.get(), placer_, nullptr); !status.ok()) {
     for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i]->set_assigned_device(before[i]);
     return status;
   }
-  logs_.clear();
-  logs_.push_back(std::move(log));
+  placings_.clear();
+  placings_.push_back({.all = true, .first_node = first_node, .end_node = graph_->num_node_ids()});
   return OkStatus();
+}
+
+PlacementLog SessionGraph::Record(const Placing& placing) const {
+  std::vector<Node*> nodes = graph_->OpNodes();
+  std::erase_if(nodes, [&](const Node* node) { return node->id() >= placing.end_node; });
+  const std::unique_ptr<DataflowGraph> copy = graph_->CopyOf(nodes);
+  copy->FixSourceAndSink();
+  int first_node = 2;  // in the copy, whose ids are dense
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const bool is_old = nodes[i]->id() < placing.first_node;
+    first_node += is_old;
+    const bool stayed = is_old && (!placing.all || nodes[i]->is_stateful());
+    if (!stayed) copy->node(static_cast<int>(i) + 2)->set_assigned_device({});
+  }
+  PlacementLog log;
+  Status status;
+  if (placing.all) {
+    status = millrace::Place(copy.get(), placer_, &log);
+  } else {
+    StringSet labels;
+    CollectLabels(*copy, 2, first_node, &labels);
+    status = PlaceAdded(copy.get(), first_node, labels, placer_, &log).status();
+  }
+  // It went well the first time, with the same arguments.
+  if (!status.ok()) MR_LOG(kError, "placing a graph again: ", Message(status));
+  return log;
+}
+
+std::vector<PlacementLog> SessionGraph::RecordAll() const {
+  std::vector<PlacementLog> logs;
+  for (const Placing& placing : placings_) logs.push_back(Record(placing));
+  return logs;
+}
+
+std::vector<PlacementLog> SessionGraph::RecordPlacement() const {
+  MutexLock lock(&mu_);
+  return RecordAll();
 }
 
 void SessionGraph::Read(const std::function<void(const DataflowGraph& graph)>& reader) const {
@@ -111,19 +148,21 @@ int64_t SessionGraph::version() const {
 std::string SessionGraph::ExplainPlacement(std::string_view node) const {
   MutexLock lock(&mu_);
   std::string text;
-  for (const PlacementLog& log : logs_) {
-    if (node.empty()) {
-      text += log.ToText();
-    } else if (log.Knows(node)) {
-      return log.ToText(node);
-    }
+  if (node.empty()) {
+    for (const PlacementLog& log : RecordAll()) text += log.ToText();
+    return text;
   }
-  return node.empty() || logs_.empty() ? text : logs_.front().ToText(node);
+  if (placings_.empty()) return text;
+  const Node* const found = graph_->FindNode(node);
+  const int id = found == nullptr ? 0 : found->id();
+  const auto placing = std::find_if(placings_.begin(), placings_.end(),
+                                    [id](const Placing& p) { return id < p.end_node; });
+  return Record(placing == placings_.end() ? placings_.front() : *placing).ToText(node);
 }
 
 std::string SessionGraph::PlacementSummary() const {
   MutexLock lock(&mu_);
-  return PlacementLog::Summary(logs_);
+  return PlacementLog::Summary(RecordAll());
 }
 
 }  // namespace millrace

@@ -42,14 +42,26 @@ class SessionGraph {
   int64_t version() const;
   // Why nodes are where they are, for people: of one node, or of all for "".
   std::string ExplainPlacement(std::string_view node) const;
+  // The placer's records: of the last time that everything was placed, and of each extension
+  // since. They are not kept: the same code places a copy of the graph again, step by step.
+  std::vector<PlacementLog> RecordPlacement() const;
   // How many nodes of which op are on which device: a table for people.
   std::string PlacementSummary() const;
 
  private:
+  // One call of the placer, from which its record can be made again.
+  struct Placing {
+    bool all = false;    // else only what was added
+    int first_node = 2;  // what lies before was there: `all` placed it again, unless stateful
+    int end_node = 2;
+  };
+
   // Imports and lowers functions.
   Status Add(const pb::GraphDef& def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status PlaceFrom(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Status PlaceAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status PlaceAll(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  PlacementLog Record(const Placing& placing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<PlacementLog> RecordAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const OpRegistry* const ops_;
   PlacerInput placer_;  // constant once set
@@ -57,8 +69,8 @@ class SessionGraph {
   std::unique_ptr<DataflowGraph> graph_ ABSL_GUARDED_BY(mu_);
   FunctionBodies bodies_ ABSL_GUARDED_BY(mu_);
   StringSet labels_ ABSL_GUARDED_BY(mu_);  // of attribute _class, of all nodes
-  // Of the last time that everything was placed, and of each extension since.
-  std::vector<PlacementLog> logs_ ABSL_GUARDED_BY(mu_);
+  // The last time that everything was placed, and each extension since.
+  std::vector<Placing> placings_ ABSL_GUARDED_BY(mu_);
   int64_t version_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -73,7 +73,7 @@ Device* SessionResources::FindDevice(std::string_view name) const {
 
 StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-    const pb::GraphOptions& options, std::optional<DirectIo> direct,
+    const pb::GraphOptions& options, bool keep_graph, std::optional<DirectIo> direct,
     const std::function<std::string(std::string_view prefix)>& new_name) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
   if (graph.library() != nullptr) {
@@ -82,6 +82,9 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
   }
   MR_RETURN_IF_ERROR(
       made->Cut(env, graph, /*is_body=*/false, &options, std::move(direct), new_name));
+  if (!keep_graph) {
+    for (Part& part : made->parts_) part.graph.reset();
+  }
   return made;
 }
 

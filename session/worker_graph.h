@@ -38,7 +38,7 @@ class WorkerGraph {
  public:
   struct Part {
     Device* device = nullptr;
-    std::unique_ptr<DataflowGraph> graph;  // kept for partition graphs
+    std::unique_ptr<DataflowGraph> graph;  // null unless it is kept, for partition graphs
     std::vector<std::unique_ptr<Kernel>> kernels;
     std::unique_ptr<CompiledGraph> program;  // points to the kernels
     bool has_state = false;                  // a node may put something into the step's container
@@ -51,7 +51,7 @@ class WorkerGraph {
   // kernels' constructors and the executor's compiler say is wrong comes back, with the node.
   static StatusOr<std::shared_ptr<WorkerGraph>> Make(
       const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-      const pb::GraphOptions& options, std::optional<DirectIo> direct,
+      const pb::GraphOptions& options, bool keep_graph, std::optional<DirectIo> direct,
       const std::function<std::string(std::string_view prefix)>& new_name);
   // The same for the placed body of a function, which has stateful kernels of its own.
   static StatusOr<std::shared_ptr<WorkerGraph>> MakeBody(

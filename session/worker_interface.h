@@ -50,6 +50,7 @@ struct RegisterGraphArgs {
   int64_t collective_graph_key = 0;
   // Wanted only from a worker that offers direct graphs.
   std::optional<DirectIo> direct;
+  bool keep_graph = true;  // false: no step will record partition graphs
 };
 
 struct RunGraphArgs {

@@ -71,6 +71,7 @@ class GrpcRemoteWorker : public WorkerInterface {
     request.mutable_graph_options()->Swap(&args.graph_options);
     request.mutable_config_proto()->Swap(&args.config);
     request.set_collective_graph_key(args.collective_graph_key);
+    request.set_forget_graph(!args.keep_graph);
     // Steps follow: this is the time to open a link for them.
     EnsureLink(options, [this, options, graph_handle, bytes = ToByteBuffer(request),
                          done = std::move(done)]() mutable {

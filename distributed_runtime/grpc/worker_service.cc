@@ -86,6 +86,7 @@ struct WorkerService::Impl {
     args.graph_options.Swap(request.mutable_graph_options());
     args.config.Swap(request.mutable_config_proto());
     args.collective_graph_key = request.collective_graph_key();
+    args.keep_graph = !request.forget_graph();
     auto handle = std::make_shared<std::string>();
     worker->RegisterGraphAsync(call->options(), std::move(args), handle.get(),
                                [call, handle](Status registered) {
