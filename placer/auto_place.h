@@ -74,6 +74,8 @@ class Scheduler {
   // Seconds until the last task ends, when every device always takes the ready task with the
   // longest way to the end.
   double Simulate(const std::vector<int>& plan) const;
+  // Seconds of work of the busiest device: a step takes at least as long.
+  double Load(const std::vector<int>& plan) const;
   // The fastest of all planners' plans.
   std::vector<int> Best(double* makespan, Planner* planner) const;
 
