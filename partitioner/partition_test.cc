@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partitioner/receive_schedule.h"
 #include "partitioner/verify.h"
 
 namespace millrace {
@@ -79,6 +80,7 @@ class PartitionTest : public ::testing::Test {
           Def("NextIteration", {"T"}, {"T"}, {"T:type"}),
           Def("Merge", {"N*float"}, {"float"}, {"T:type", "N:int"}),
           Def("Switch", {"float", "bool"}, {"float", "float"}, {"T:type"}),
+          Def("ControlTrigger", {}, {}),
           Def("LoopCond", {"bool"}, {"bool"})}) {
       const Status status = ops_.Register({.def = def});
       EXPECT_TRUE(status.ok()) << status;
@@ -447,6 +449,36 @@ TEST_F(PartitionTest, VerifierNamesACircle) {
   for (const char* name : {"{{node a}}", "{{node b}}", "{{node c}}", "{{node a_S0}}"}) {
     EXPECT_THAT(std::string(Message(status)), HasSubstr(name));
   }
+}
+
+TEST_F(PartitionTest, AReceiveWaitsForWhatComesLongBeforeItsFirstUse) {
+  Add("early", "Make", {}, kB);
+  Add("n0", "Make", {}, kA);
+  for (int i = 1; i < 100; ++i) Add(StrCat("n", i), "Neg", {StrCat("n", i - 1)}, kA);
+  Add("late", "Add", {"n99", "early"}, kA);
+  auto parts = PartitionGraph(graph_, options_).value();
+  const std::vector<int> starts = EarliestStarts(graph_);
+  ASSERT_EQ(starts[graph_.FindNode("late")->id()], 100);
+  ASSERT_TRUE(ScheduleReceives(graph_, starts, &parts).ok());
+  const std::string text = Text(parts);
+  // It is used in the last of 100 epochs, and starts when that six before it is over.
+  EXPECT_THAT(text, HasSubstr("early_S1 = _Recv(^synch_93)"));
+  EXPECT_THAT(text, HasSubstr("synch_93 = ControlTrigger(^n94, ^synch_92)"));
+  EXPECT_THAT(text, HasSubstr("synch_0 = ControlTrigger(^n0, ^n1)"));
+  EXPECT_TRUE(VerifyPartitions(parts).ok());
+}
+
+TEST_F(PartitionTest, AReceiveThatIsUsedSoonStartsAtOnce) {
+  Add("early", "Make", {}, kB);
+  Add("n0", "Make", {}, kA);
+  Add("soon", "Add", {"n0", "early"}, kA);
+  for (int i = 1; i < 100; ++i) {
+    Add(StrCat("n", i), "Neg", {i == 1 ? "soon" : StrCat("n", i - 1)}, kA);
+  }
+  auto parts = PartitionGraph(graph_, options_).value();
+  const std::string before = Text(parts);
+  ASSERT_TRUE(ScheduleReceives(graph_, EarliestStarts(graph_), &parts).ok());
+  EXPECT_EQ(Text(parts), before);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ pb::ConfigProto ToConfig(const SessionOptions& options) {
   config.set_allow_soft_placement(options.allow_soft_placement);
   config.set_log_device_placement(options.log_device_placement);
   config.set_isolate_session_state(options.isolate_session_state);
+  config.mutable_graph_options()->set_enable_bfloat16_sendrecv(options.bfloat16_transfers);
+  config.mutable_graph_options()->set_enable_recv_scheduling(options.schedule_receives);
   for (const std::string& filter : options.device_filters) config.add_device_filters(filter);
   (*config.mutable_device_count())["CPU"] = options.num_cpu_devices;
   config.set_inter_op_parallelism_threads(options.inter_op_threads);

@@ -114,6 +114,8 @@ void MasterSession::CreateAtWorkers(const CallOptions& options, Done done) {
     return StrCat(prefix, "_S", next_name_.fetch_add(1, std::memory_order_relaxed));
   };
   plan_context_.workers = env_.task->workers;
+  plan_context_.bfloat16_transfers = config_.graph_options().enable_bfloat16_sendrecv();
+  plan_context_.schedule_receives = config_.graph_options().enable_recv_scheduling();
   plan_context_.dump = dump_.get();
 
   WorkerSessionOptions session;

@@ -9,6 +9,7 @@
 #include "base/string_map.h"
 #include "device/device_name.h"
 #include "partitioner/partition.h"
+#include "partitioner/receive_schedule.h"
 #include "partitioner/verify.h"
 #include "rendezvous/rendezvous.h"
 #include "session/feed_fetch.h"
@@ -39,6 +40,13 @@ std::string ClientKey(const PlanContext& context, const std::string& tensor) {
   return key.ToString();
 }
 
+// In which a value of the edge travels if floats travel as bfloat16.
+DataType HalvedType(const Edge& edge) {
+  if (edge.IsControl()) return kFloat;
+  const DataType type = BaseType(edge.src->output_types()[edge.src_output]);
+  return type == kFloat ? kBfloat16 : type;
+}
+
 StatusOr<std::vector<Partition>> CutByTask(const DataflowGraph& graph, const PlanContext& context) {
   StringMap<std::string> tasks;  // by device
   const InternedString* last = nullptr;
@@ -53,7 +61,12 @@ StatusOr<std::vector<Partition>> CutByTask(const DataflowGraph& graph, const Pla
   options.node_to_location = [&tasks](const Node& node) { return tasks[node.assigned_device()]; };
   options.new_name = context.new_name;
   options.get_incarnation = context.incarnation;
-  return PartitionGraph(graph, options);
+  if (context.bfloat16_transfers) options.should_cast = HalvedType;
+  MR_ASSIGN_OR_RETURN(std::vector<Partition> parts, PartitionGraph(graph, options));
+  if (context.schedule_receives && parts.size() > 1) {
+    MR_RETURN_IF_ERROR(ScheduleReceives(graph, EarliestStarts(graph), &parts));
+  }
+  return parts;
 }
 
 // The client's task comes last: its worker may run the step in the thread that starts it,

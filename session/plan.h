@@ -90,7 +90,9 @@ struct PlanContext {
   // Never the same name twice in a session.
   std::function<std::string(std::string_view prefix)> new_name;
   WorkerCache* workers = nullptr;
-  SessionDump* dump = nullptr;  // gets the graphs of the plan, if it is not null
+  bool bfloat16_transfers = false;  // between tasks, for float tensors
+  bool schedule_receives = false;   // partitioner/receive_schedule.h
+  SessionDump* dump = nullptr;      // gets the graphs of the plan, if it is not null
 };
 
 // Makes of `graph`, a copy of the placed graph with at least what the signature needs (CopyForRun),

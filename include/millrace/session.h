@@ -25,6 +25,11 @@ struct SessionOptions {
   bool log_device_placement = false;
   bool isolate_session_state = false;
   std::vector<std::string> device_filters{};
+  // Float tensors travel between tasks as bfloat16: half the bytes, three significant digits.
+  bool bfloat16_transfers = false;
+  // Tensors from other devices and tasks are fetched shortly before they are needed, not at the
+  // start of a step: less memory, less slack. Graphs with loops are run as ever.
+  bool schedule_receives = false;
   int num_cpu_devices = 1;   // in-process sessions
   int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
   int intra_op_threads = 0;
