@@ -338,8 +338,8 @@ class Inliner {
 
 }  // namespace
 
-bool CanInline(const FunctionBody& body) {
-  if (body.attrs.GetOr<bool>("_noinline", false)) return false;
+bool CanInline(const FunctionBody& body, bool even_noinline) {
+  if (!even_noinline && body.attrs.GetOr<bool>("_noinline", false)) return false;
   std::vector<bool> inside(body.graph->num_node_ids());
   bool any = false;
   for (const Node* node : body.graph->OpNodes()) {

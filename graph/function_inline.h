@@ -38,8 +38,9 @@ struct InlinedBody {
 
 // True if the body may be put into another graph: what has effects in it runs either always or
 // because an output needs it. Effects within branches and loops that no output waits for
-// cannot be waited for from outside.
-bool CanInline(const FunctionBody& body);
+// cannot be waited for from outside. False too if the function says _noinline, unless that does
+// not matter.
+bool CanInline(const FunctionBody& body, bool even_noinline = false);
 
 // Adds the nodes of the body. Outputs come after all that has effects, as those of a call do.
 // InvalidArgument if the types of inputs do not fit. The graph may be half changed then.

@@ -55,7 +55,10 @@ bool AsksForATask(const FunctionBody& body) {
 class Lowerer {
  public:
   Lowerer(const LoweringOptions& options, FunctionBodies* bodies, DataflowGraph* graph)
-      : bodies_(*bodies), graph_(*graph), first_new_(graph->num_node_ids()) {
+      : bodies_(*bodies),
+        graph_(*graph),
+        first_new_(graph->num_node_ids()),
+        even_noinline_(options.even_noinline) {
     limit_ = static_cast<int64_t>(first_new_) + options.max_added_nodes;
     chains_.push_back({-1, ""});
     ranges_.push_back({options.first_node, 0});
@@ -113,7 +116,7 @@ class Lowerer {
       if (IsWithin(function.name, chain)) return {};
       const FunctionBody* const body =
           bodies_.Find(graph_, function, node.type() == "SymbolicGradient");
-      if (body == nullptr || !CanInline(*body)) return {};
+      if (body == nullptr || !CanInline(*body, even_noinline_)) return {};
       num_nodes += body->graph->num_nodes();
       bodies.push_back(body);
     }
@@ -208,6 +211,7 @@ class Lowerer {
   FunctionBodies& bodies_;
   DataflowGraph& graph_;
   const int first_new_;
+  const bool even_noinline_;
   int64_t limit_ = 0;
   std::vector<Chain> chains_;
   std::vector<Range> ranges_;  // by first_id
@@ -243,11 +247,11 @@ Status LowerFunctions(const LoweringOptions& options, FunctionBodies* bodies,
   return Lowerer(options, bodies == nullptr ? &own : bodies, graph).Run();
 }
 
-Status LowerBody(FunctionBodies* bodies, FunctionBody* body) {
+Status LowerBody(FunctionBodies* bodies, FunctionBody* body, const LoweringOptions& options) {
   DataflowGraph& graph = *body->graph;
   std::vector<std::string> effects;  // a node of the same name takes the place of what is lowered
   for (const Node* node : body->effects) effects.push_back(node->name());
-  MR_RETURN_IF_ERROR(LowerFunctions({}, bodies, &graph));
+  MR_RETURN_IF_ERROR(LowerFunctions(options, bodies, &graph));
   body->effects.clear();
   for (const std::string& name : effects) body->effects.push_back(graph.FindNode(name));
   std::vector<Node*> stack = body->effects;

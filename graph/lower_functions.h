@@ -31,6 +31,7 @@ struct LoweringOptions {
   int first_node = 2;  // only nodes from this id on, and what comes out of them
   // No more nodes than these are added: the calls that remain are made when they are run.
   int64_t max_added_nodes = int64_t{1} << 15;
+  bool even_noinline = false;  // functions that say _noinline are put in too
 };
 
 // Puts in place of
@@ -47,7 +48,7 @@ struct LoweringOptions {
 Status LowerFunctions(const LoweringOptions& options, FunctionBodies* bodies, DataflowGraph* graph);
 
 // The same within a body; what neither has effects nor leads to a result goes.
-Status LowerBody(FunctionBodies* bodies, FunctionBody* body);
+Status LowerBody(FunctionBodies* bodies, FunctionBody* body, const LoweringOptions& options = {});
 
 // Of a call that was by name: all of the body runs where the call does.
 inline constexpr char kOnOneDevice[] = "_on_one_device";

@@ -1,4 +1,4 @@
-// Derivatives of branches. Loops are refused before any op of theirs is asked.
+// Derivatives of branches of Switch and Merge. Loops are taken as a whole: see loop_grad.h.
 #include "graph/gradients/grad_util.h"
 
 namespace millrace {
@@ -7,7 +7,8 @@ namespace {
 // What comes back through the branch that ran; zeros if that branch does not lead to the ys.
 Status SwitchGrad(GradContext& c) {
   const Scope& s = c.scope();
-  const auto zeros = ops::Switch(s, ops::ZerosLike(s, c.x(0)), c.x(1));
+  const Output dy = c.dy(0).valid() ? c.dy(0) : c.dy(1);
+  const auto zeros = ops::Switch(s, ZerosFor(s, c.x(0), dy.dtype()), c.x(1));
   c.set_dx(0, ops::Merge(s, {c.dy(0).valid() ? c.dy(0) : zeros.output_false,
                              c.dy(1).valid() ? c.dy(1) : zeros.output_true})
                   .output);

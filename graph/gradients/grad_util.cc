@@ -64,4 +64,9 @@ Output ConstantLike(const Scope& scope, const Output& like, double value) {
   }
 }
 
+Output ZerosFor(const Scope& scope, const Output& x, DataType dtype) {
+  if (BaseType(x.dtype()) != kResource) return ops::ZerosLike(scope, x);
+  return ops::ZerosLike(scope, ops::ReadVariableOp(scope, x, BaseType(dtype)));
+}
+
 }  // namespace millrace

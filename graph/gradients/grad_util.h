@@ -14,6 +14,9 @@ void SetBroadcastGradients(GradContext& c, int x_index, Output dx, int y_index, 
 // A constant of the type of `like`.
 Output ConstantLike(const Scope& scope, const Output& like, double value);
 
+// Zeros of the shape of `x`: of the value of type `dtype` behind it, if it is a variable's handle.
+Output ZerosFor(const Scope& scope, const Output& x, DataType dtype);
+
 }  // namespace millrace
 
 #endif  // GRAPH_GRADIENTS_GRAD_UTIL_H_

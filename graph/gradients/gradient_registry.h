@@ -18,10 +18,15 @@ namespace millrace {
 // not valid if nothing depends on that output; dx(i) stays not valid where there is none.
 class GradContext {
  public:
-  // `needed[i]`: somebody asks for the derivative with respect to input i.
+  // `needed[i]`: somebody asks for the derivative with respect to input i. `source`: see source().
   GradContext(const Scope& scope, Operation op, std::span<const Output> dys,
-              std::vector<bool> needed)
-      : scope_(scope), op_(op), dys_(dys), needed_(std::move(needed)), dxs_(op.num_inputs()) {}
+              std::vector<bool> needed, const std::string& source)
+      : scope_(scope),
+        op_(op),
+        dys_(dys),
+        needed_(std::move(needed)),
+        source_(source),
+        dxs_(op.num_inputs()) {}
 
   const Scope& scope() const { return scope_; }
   const Operation& op() const { return op_; }
@@ -30,6 +35,9 @@ class GradContext {
   Output dy(int i = 0) const { return dys_[i]; }
   bool needs_dx(int i) const { return needed_[i]; }
   void set_dx(int i, const Output& dx) { dxs_[i] = dx; }
+  // The same for all nodes that one call of Gradients() goes through, in loops and functions
+  // too, and for no others of the graph.
+  const std::string& source() const { return source_; }
   std::vector<Output>& dxs() { return dxs_; }
 
  private:
@@ -37,6 +45,7 @@ class GradContext {
   const Operation op_;
   const std::span<const Output> dys_;
   const std::vector<bool> needed_;
+  const std::string& source_;
   std::vector<Output> dxs_;
 };
 
@@ -66,9 +75,20 @@ void RegisterArrayGradients(GradientRegistry& registry);
 void RegisterIndexingGradients(GradientRegistry& registry);
 void RegisterNnGradients(GradientRegistry& registry);
 void RegisterSpecialGradients(GradientRegistry& registry);
+void RegisterCallGradients(GradientRegistry& registry);
+void RegisterListGradients(GradientRegistry& registry);
 void RegisterControlFlowGradients(GradientRegistry& registry);
 void RegisterStateGradients(GradientRegistry& registry);
 const GradientRegistry& BuiltinGradients();
+
+// Of nodes that call functions, by whatever name.
+Status CallGrad(GradContext& c);
+
+// Gradients() as a part of another call of it, whose source() it shares.
+StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const Scope& scope,
+                                              std::span<const Output> ys,
+                                              std::span<const Output> xs,
+                                              std::span<const Output> grad_ys);
 
 }  // namespace millrace
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/gradient_registry.h"
+#include "graph/gradients/loop_grad.h"
 #include "graph/graph_builder.h"
 
 namespace millrace {
@@ -21,6 +22,8 @@ const GradientRegistry& BuiltinGradients() {
     RegisterIndexingGradients(*r);
     RegisterNnGradients(*r);
     RegisterSpecialGradients(*r);
+    RegisterCallGradients(*r);
+    RegisterListGradients(*r);
     RegisterControlFlowGradients(*r);
     RegisterStateGradients(*r);
     return r;
@@ -30,16 +33,18 @@ const GradientRegistry& BuiltinGradients() {
 
 namespace {
 
-// Derivatives exist for these types only; an integer output stops the flow.
+// Derivatives exist for these types only (variants: lists of tensors); an integer output stops
+// the flow.
 bool CarriesGradient(DataType dtype) {
   const DataType base = BaseType(dtype);
-  return IsFloating(base) || IsComplex(base) || base == kResource;
+  return IsFloating(base) || IsComplex(base) || base == kResource || base == kVariant;
 }
 
 class GradientBuilder {
  public:
-  GradientBuilder(const Scope& scope, std::span<const Output> ys, std::span<const Output> xs)
-      : scope_(scope), xs_(xs), num_ids_(scope.graph()->graph->num_node_ids()) {
+  GradientBuilder(const std::string& source, const Scope& scope, std::span<const Output> ys,
+                  std::span<const Output> xs)
+      : source_(source), scope_(scope), xs_(xs), num_ids_(scope.graph()->graph->num_node_ids()) {
     from_x_ = ReachableForward(xs);
     to_y_ = ReachableBackward(ys);
   }
@@ -50,11 +55,21 @@ class GradientBuilder {
           grad_ys.empty() ? ops::OnesLike(scope_.Named("grad_ys"), ys[i]) : grad_ys[i];
       Add(ys[i], seed);
     }
-    // Ids grow along every edge but a loop's back edge (refused below), so descending ids
-    // visit each consumer before its producers only if nodes were made in order; an explicit
-    // order is computed instead.
-    MR_ASSIGN_OR_RETURN(const std::vector<Node*> order, ReverseOrder());
-    for (Node* node : order) MR_RETURN_IF_ERROR(Visit(node));
+    MR_ASSIGN_OR_RETURN(loops_, FindLoops(*scope_.graph()->graph, num_ids_));
+    for (const Output& x : xs_) {
+      if (LoopOf(x.op().node()) >= 0 && x.op().type() != "Exit") {
+        return errors::Unimplemented("the gradient with respect to ", x.name(),
+                                     ", which is within a loop");
+      }
+    }
+    // Ids grow along every edge but a loop's back edge, so descending ids visit each consumer
+    // before its producers only if nodes were made in order; an explicit order is computed
+    // instead.
+    MR_ASSIGN_OR_RETURN(const std::vector<int> order, ReverseOrder());
+    for (const int unit : order) {
+      MR_RETURN_IF_ERROR(unit < num_ids_ ? Visit(scope_.graph()->graph->node(unit))
+                                         : VisitLoop(unit - num_ids_));
+    }
     std::vector<Output> results;
     for (const Output& x : xs_) results.push_back(Sum(x));
     MR_RETURN_IF_ERROR(scope_.status());
@@ -105,35 +120,72 @@ class GradientBuilder {
     return node->id() < num_ids_ && from_x_[node->id()] && to_y_[node->id()];
   }
 
+  int LoopOf(const Node* node) const {
+    return node->id() < static_cast<int>(loops_.loop_of.size()) ? loops_.loop_of[node->id()] : -1;
+  }
+  // A node that is in no loop by its id; an outermost loop, as a whole, by a number behind all.
+  int UnitOf(const Node* node) const {
+    const int loop = LoopOf(node);
+    return loop < 0 ? node->id() : num_ids_ + loop;
+  }
+
   // Kahn's algorithm from the ys towards the xs, over data edges between them.
-  StatusOr<std::vector<Node*>> ReverseOrder() const {
-    std::vector<int> pending(num_ids_, 0);
-    std::vector<Node*> ready, order;
-    std::size_t total = 0;
+  StatusOr<std::vector<int>> ReverseOrder() const {
+    const std::size_t num_units = num_ids_ + loops_.loops.size();
+    std::vector<int> pending(num_units, 0), ready, order;
+    std::vector<std::vector<Node*>> members(num_units);
     const DataflowGraph& graph = *scope_.graph()->graph;
+    std::size_t total = 0;
     for (int id = 2; id < num_ids_; ++id) {
       Node* node = graph.node(id);
       if (node == nullptr || !Between(node)) continue;
-      ++total;
+      const int unit = UnitOf(node);
+      if (members[unit].empty()) ++total;
+      members[unit].push_back(node);
       for (const Edge* edge : node->out_edges()) {
-        if (!edge->IsControl() && Between(edge->dst)) ++pending[id];
+        if (edge->IsControl() || !Between(edge->dst) || UnitOf(edge->dst) == unit) continue;
+        ++pending[unit];
       }
-      if (pending[id] == 0) ready.push_back(node);
+    }
+    for (std::size_t unit = 0; unit < num_units; ++unit) {
+      if (!members[unit].empty() && pending[unit] == 0) ready.push_back(static_cast<int>(unit));
     }
     while (!ready.empty()) {
-      Node* node = ready.back();
+      const int unit = ready.back();
       ready.pop_back();
-      order.push_back(node);
-      for (const Edge* edge : node->in_edges()) {
-        if (edge->IsControl() || !Between(edge->src)) continue;
-        if (--pending[edge->src->id()] == 0) ready.push_back(edge->src);
+      order.push_back(unit);
+      for (const Node* node : members[unit]) {
+        for (const Edge* edge : node->in_edges()) {
+          if (edge->IsControl() || !Between(edge->src)) continue;
+          const int before = UnitOf(edge->src);
+          if (before != unit && --pending[before] == 0) ready.push_back(before);
+        }
       }
     }
     if (order.size() != total) {
-      return errors::Unimplemented(
-          "there is a loop between ys and xs; gradients through loops are not supported");
+      return errors::InvalidArgument("there is a cycle between ys and xs that is not a loop");
     }
     return order;
+  }
+
+  Status VisitLoop(int index) {
+    const Loop& loop = loops_.loops[index];
+    std::vector<Output> dys(loop.variables.size());
+    bool any = false;
+    for (std::size_t i = 0; i < dys.size(); ++i) {
+      if (loop.variables[i].exit == nullptr) continue;
+      dys[i] = Sum(Output(scope_.graph(), loop.variables[i].exit, 0));
+      any |= dys[i].valid();
+    }
+    if (!any) return OkStatus();
+    const Status status = LoopGradient(
+        source_, scope_, loops_, index, dys,
+        [&](const Output& source) { return Between(source.op().node()); },
+        [&](const Output& source, const Output& dx) {
+          if (Between(source.op().node())) Add(source, dx);
+        });
+    return status.ok() ? status
+                       : Annotate(status, StrCat(" (gradient of the loop '", loop.frame, "')"));
   }
 
   void Add(const Output& at, const Output& gradient) {
@@ -164,7 +216,9 @@ class GradientBuilder {
     }
     if (!any || IsX(node)) return OkStatus();
     GradFn fn = nullptr;
-    if (!BuiltinGradients().Find(node->type(), &fn)) {
+    if (scope_.graph()->graph->IsCall(*node)) {
+      fn = CallGrad;
+    } else if (!BuiltinGradients().Find(node->type(), &fn)) {
       return errors::Unimplemented("op ", node->type(), " of node '", node->name(),
                                    "' has no gradient; it lies between ys and xs");
     }
@@ -175,7 +229,7 @@ class GradientBuilder {
       const Output x = op.input(i);
       needed.push_back(Between(x.op().node()) && CarriesGradient(x.dtype()));
     }
-    GradContext context(inner, op, dys, needed);
+    GradContext context(inner, op, dys, needed, source_);
     const Status status = fn(context);
     if (!status.ok()) {
       return Annotate(status, StrCat(" (gradient of node '", node->name(), "')"));
@@ -187,18 +241,21 @@ class GradientBuilder {
     return OkStatus();
   }
 
+  const std::string source_;
   const Scope scope_;
   const std::span<const Output> xs_;
   const int num_ids_;  // nodes made later are gradients themselves
+  Loops loops_;
   std::vector<bool> from_x_, to_y_;
   std::map<Key, std::vector<Output>> arrived_;
 };
 
 }  // namespace
 
-StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
-                                        std::span<const Output> xs,
-                                        std::span<const Output> grad_ys) {
+StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const Scope& scope,
+                                              std::span<const Output> ys,
+                                              std::span<const Output> xs,
+                                              std::span<const Output> grad_ys) {
   MR_RETURN_IF_ERROR(scope.status());
   if (!grad_ys.empty() && grad_ys.size() != ys.size()) {
     return errors::InvalidArgument("there are ", ys.size(), " ys but ", grad_ys.size(), " grad_ys");
@@ -210,8 +267,14 @@ StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Outp
       }
     }
   }
-  GradientBuilder builder(scope.Named("gradients"), ys, xs);
+  GradientBuilder builder(source, scope.Named("gradients"), ys, xs);
   return builder.Build(ys, grad_ys);
+}
+
+StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
+                                        std::span<const Output> xs,
+                                        std::span<const Output> grad_ys) {
+  return GradientsWithin(scope.graph()->UniqueName("gradients_source"), scope, ys, xs, grad_ys);
 }
 
 }  // namespace millrace

@@ -312,6 +312,130 @@ TEST_F(FunctionsTest, AGradientThatTheLibraryNamesIsTaken) {
   EXPECT_EQ(Value("g"), 15);
 }
 
+// Gradients() of what a graph brought along, both ways.
+class FunctionGradientTest : public FunctionsTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  static std::string Cube() {
+    return FunctionText(
+        "Cube", {"x"}, {{"y", "b:z:0"}},
+        BodyNode("a", "Mul", {"x", "x"}, FloatT()) + BodyNode("b", "Mul", {"a:z:0", "x"}, FloatT()),
+        GetParam() ? "" : kNoInline);
+  }
+  static std::string Input(const std::string& name, const std::string& type = "DT_FLOAT") {
+    return GraphNode(name, "Placeholder", {}, Attr("dtype", "type: " + type));
+  }
+  Output Slope(const std::string& y, const std::string& x) {
+    const Output ys[] = {Find(y)}, xs[] = {Find(x)};
+    const auto dxs = Gradients(graph_.root(), ys, xs);
+    EXPECT_TRUE(dxs.ok()) << dxs.status();
+    return dxs.ok() ? (*dxs)[0] : Output();
+  }
+  float ValueOf(const Output& fetch, std::vector<Feed> feeds) {
+    if (!fetch.valid()) return -12345.0f;
+    const auto values = Run(std::move(feeds), {fetch});
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? (*values)[0].scalar<float>() : -12345.0f;
+  }
+  Feed X(float value) { return {Find("x"), Tensor::Scalar<float>(value)}; }
+};
+
+TEST_P(FunctionGradientTest, GoesThroughCallsOfEveryKind) {
+  Open(Cube() + Input("x") + GraphNode("by_name", "Cube", {"x"}) +
+       GraphNode("call", "PartitionedCall", {"x"}, FloatLists(1, 1) + Func("f", "Cube")) +
+       GraphNode("stateful", "StatefulPartitionedCall", {"x"},
+                 FloatLists(1, 1) + Func("f", "Cube")));
+  for (const char* y : {"by_name", "call", "stateful"}) {
+    SCOPED_TRACE(y);
+    const Output dx = Slope(y, "x");
+    EXPECT_EQ(ValueOf(dx, {X(2)}), 12);
+    const Output ys[] = {dx}, xs[] = {Find("x")};
+    const auto second = Gradients(graph_.root(), ys, xs);
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_EQ(ValueOf((*second)[0], {X(2)}), 12);
+  }
+}
+
+TEST_P(FunctionGradientTest, GoesThroughTheBranchThatIsTaken) {
+  Open(Cube() + TimesTen() + Input("x") + Input("p", "DT_BOOL") + Input("i", "DT_INT32") +
+       GraphNode("if", "If", {"p", "x"},
+                 FloatLists(1, 1) + Attr("Tcond", "type: DT_BOOL") + Func("then_branch", "Cube") +
+                     Func("else_branch", "TimesTen")) +
+       GraphNode("case", "StatelessCase", {"i", "x"},
+                 FloatLists(1, 1) +
+                     Attr("branches", "list { func { name: 'TimesTen' } func { name: 'Cube' } }")));
+  const Output of_if = Slope("if", "x"), of_case = Slope("case", "x");
+  const auto p = [&](bool value) { return Feed{Find("p"), Tensor::Scalar<bool>(value)}; };
+  const auto i = [&](int value) { return Feed{Find("i"), Tensor::Scalar<int32_t>(value)}; };
+  EXPECT_EQ(ValueOf(of_if, {X(2), p(true)}), 12);
+  EXPECT_EQ(ValueOf(of_if, {X(2), p(false)}), 10);
+  EXPECT_EQ(ValueOf(of_case, {X(3), i(0)}), 10);
+  EXPECT_EQ(ValueOf(of_case, {X(3), i(1)}), 27);
+  EXPECT_EQ(ValueOf(of_case, {X(3), i(9)}), 27);
+}
+
+TEST_P(FunctionGradientTest, GoesThroughLoopsOfFunctions) {
+  // s = sum of i * x for i below n, that is x * n (n - 1) / 2.
+  const std::string step = FunctionText(
+      "StepX", {"i", "s", "n", "x"}, {{"a", "next:z:0"}, {"b", "sum:z:0"}, {"c", "n"}, {"d", "x"}},
+      FloatConst("node_def", "one", 1) +
+          BodyNode("next", "AddV2", {"i", "one:output:0"}, FloatT()) +
+          BodyNode("term", "Mul", {"i", "x"}, FloatT()) +
+          BodyNode("sum", "AddV2", {"s", "term:z:0"}, FloatT()));
+  const std::string below =
+      "library { function { signature { name: 'BelowX' input_arg { name: 'i' type: DT_FLOAT }"
+      " input_arg { name: 's' type: DT_FLOAT } input_arg { name: 'n' type: DT_FLOAT }"
+      " input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'y' type: DT_BOOL } }" +
+      BodyNode("less", "Less", {"i", "n"}, FloatT()) + " ret { key: 'y' value: 'less:z:0' } } }\n";
+  Open(step + below + Input("x") + Input("n") + FloatConst("node", "zero", 0) +
+       GraphNode("loop", "While", {"zero", "zero", "n", "x"},
+                 Attr("T", "list { type: DT_FLOAT type: DT_FLOAT type: DT_FLOAT type: DT_FLOAT }") +
+                     Func("cond", "BelowX") + Func("body", "StepX") +
+                     Attr("_lower_using_switch_merge", GetParam() ? "b: true" : "b: false")) +
+       GraphNode("sum", "Identity", {"loop:1"}, FloatT()));
+  const Output dx = Slope("sum", "x");
+  const auto n = [&](float value) { return Feed{Find("n"), Tensor::Scalar<float>(value)}; };
+  EXPECT_EQ(ValueOf(dx, {X(2), n(5)}), 10);
+  EXPECT_EQ(ValueOf(dx, {X(2), n(0)}), 0);
+}
+
+TEST_P(FunctionGradientTest, ReachesVariablesThatTheFunctionReads) {
+  const std::string weigh =
+      "library { function { signature { name: 'Weigh' is_stateful: true"
+      " input_arg { name: 'h' type: DT_RESOURCE } input_arg { name: 'x' type: DT_FLOAT }"
+      " output_arg { name: 'y' type: DT_FLOAT } }" +
+      BodyNode("w", "ReadVariableOp", {"h"}, Attr("dtype", "type: DT_FLOAT")) +
+      BodyNode("product", "Mul", {"w:value:0", "x"}, FloatT()) +
+      " ret { key: 'y' value: 'product:z:0' }" + std::string(GetParam() ? "" : kNoInline) +
+      " } }\n";
+  Open(weigh + Counter() + Input("x") +
+       GraphNode("call", "StatefulPartitionedCall", {"v", "x"},
+                 Attr("Tin", "list { type: DT_RESOURCE type: DT_FLOAT }") +
+                     Attr("Tout", "list { type: DT_FLOAT }") + Func("f", "Weigh")));
+  ASSERT_TRUE(session_->RunTargets({graph_.FindOperation("init")}).ok());
+  EXPECT_EQ(ValueOf(Slope("call", "v"), {X(7)}), 7);
+  EXPECT_EQ(ValueOf(Slope("call", "x"), {X(7)}), 0);  // the variable is 0
+}
+
+TEST_P(FunctionGradientTest, IsRefusedWhereASecondRunWouldGiveSomethingElse) {
+  Open(FunctionText("Noise", {"x"}, {{"y", "product:z:0"}},
+                    "node_def { name: 'shape' op: 'Const' attr { key: 'dtype' value { type: "
+                    "DT_INT32 } } attr { key: 'value' value { tensor { dtype: DT_INT32 "
+                    "tensor_shape { dim { size: 0 } } } } } }" +
+                        BodyNode("noise", "RandomUniform", {"shape:output:0"},
+                                 Attr("dtype", "type: DT_FLOAT") + Attr("T", "type: DT_INT32")) +
+                        BodyNode("product", "Mul", {"x", "noise:output:0"}, FloatT()),
+                    GetParam() ? "" : kNoInline) +
+       Input("x") +
+       GraphNode("call", "StatefulPartitionedCall", {"x"}, FloatLists(1, 1) + Func("f", "Noise")));
+  const Output ys[] = {Find("call")}, xs[] = {Find("x")};
+  const Status refused = Gradients(graph_.root(), ys, xs).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("{{node noise}} (op: RandomUniform)"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("Noise"));
+}
+
+INSTANTIATE_TEST_SUITE_P(InlinedOrNot, FunctionGradientTest, ::testing::Bool());
+
 // fact(x) = x < 1 ? 1 : x * fact(x - 1)
 TEST_F(FunctionsTest, AFunctionMayCallItselfAsLongAsItEnds) {
   const std::string one =

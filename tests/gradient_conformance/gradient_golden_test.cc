@@ -60,9 +60,6 @@ const std::map<std::string, std::string>& WithoutGradient() {
       {"SpaceToBatchND", "has no gradient"},
       {"SparseSegmentMean", "has no gradient"},
       {"TensorScatterUpdate", "has no gradient"},
-      {"rnn_tensor_array", "loop"},
-      {"while_v1", "loop"},
-      {"while_v1_nested", "loop"},
   };
   return *cases;
 }

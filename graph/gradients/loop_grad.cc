@@ -1,0 +1,724 @@
+#include "graph/gradients/loop_grad.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/function_inline.h"
+#include "graph/gradients/body_grad.h"
+#include "graph/gradients/grad_util.h"
+#include "graph/graph_builder.h"
+#include "millrace/ops.h"
+
+namespace millrace {
+namespace {
+
+bool IsEnter(const Node& node) { return node.type() == "Enter" || node.type() == "RefEnter"; }
+bool IsExit(const Node& node) { return node.type() == "Exit" || node.type() == "RefExit"; }
+bool IsMerge(const Node& node) { return node.type() == "Merge" || node.type() == "RefMerge"; }
+bool IsNext(const Node& node) {
+  return node.type() == "NextIteration" || node.type() == "RefNextIteration";
+}
+
+bool IsDifferentiable(DataType type) {
+  return IsFloating(BaseType(type)) || IsComplex(BaseType(type)) || BaseType(type) == kVariant;
+}
+
+template <std::size_t N>
+bool IsOneOf(const Node& node, const std::string_view (&ops)[N]) {
+  return std::find(std::begin(ops), std::end(ops), node.type()) != std::end(ops);
+}
+
+// What gives the same when it is asked again within a step.
+bool MayRunAgain(const Node& node) {
+  static constexpr std::string_view kOps[] = {
+      "Placeholder", "VarHandleOp", "Variable", "VariableV2", "VariableShape", "_Arg", "_Retval"};
+  return !node.is_stateful() || IsOneOf(node, kOps);
+}
+// The same, as long as nobody writes.
+bool Reads(const Node& node) {
+  static constexpr std::string_view kOps[] = {"ReadVariableOp", "ResourceGather",
+                                              "TensorArraySizeV3", "VarIsInitializedOp"};
+  return IsOneOf(node, kOps);
+}
+// Touches variables, as far as one can tell; tensor arrays have a value for each place.
+bool MayWrite(const Node& node) {
+  if (MayRunAgain(node) || Reads(node)) return false;
+  if (node.type().starts_with("TensorArray") || node.type().starts_with("Stack")) return false;
+  return std::any_of(node.input_types().begin(), node.input_types().end(),
+                     [](DataType type) { return type == kResource || IsRefType(type); });
+}
+
+Status Malformed(const Node& node, std::string_view why) {
+  return errors::InvalidArgument("the loop of {{node ", node.name(), "}} is malformed: ", why);
+}
+
+// Frames as the executor sees them: an Enter is where its input is, its outputs are inside.
+struct Frames {
+  std::vector<int> frame_of;  // by node id; 0 is outside of all loops
+  std::vector<int> parent;    // by frame
+  std::vector<std::string> name;
+
+  int Outermost(int frame) const {
+    while (frame > 0 && parent[frame] > 0) frame = parent[frame];
+    return frame;
+  }
+};
+
+Frames AssignFrames(const DataflowGraph& graph, int num_ids) {
+  Frames frames;
+  frames.frame_of.assign(num_ids, -1);
+  frames.parent.push_back(-1);
+  frames.name.emplace_back();
+  std::vector<const Node*> stack;
+  for (int id = 2; id < num_ids; ++id) {
+    const Node* const node = graph.node(id);
+    if (node == nullptr) continue;
+    const bool is_root = std::none_of(node->in_edges().begin(), node->in_edges().end(),
+                                      [](const Edge* edge) { return edge->src->IsOp(); });
+    if (!is_root) continue;
+    frames.frame_of[id] = 0;
+    stack.push_back(node);
+  }
+  while (!stack.empty()) {
+    const Node* const node = stack.back();
+    stack.pop_back();
+    int frame = frames.frame_of[node->id()];
+    if (IsEnter(*node)) {
+      const std::string name = node->attrs().GetOr<std::string>("frame_name", "");
+      int child = 1;
+      while (child < static_cast<int>(frames.name.size()) &&
+             (frames.name[child] != name || frames.parent[child] != frame)) {
+        ++child;
+      }
+      if (child == static_cast<int>(frames.name.size())) {
+        frames.name.push_back(name);
+        frames.parent.push_back(frame);
+      }
+      frame = child;
+    } else if (IsExit(*node)) {
+      frame = std::max(0, frames.parent[frame]);
+    }
+    for (const Edge* edge : node->out_edges()) {
+      const Node* const dst = edge->dst;
+      if (!dst->IsOp() || dst->id() >= num_ids || frames.frame_of[dst->id()] >= 0) continue;
+      frames.frame_of[dst->id()] = frame;
+      stack.push_back(dst);
+    }
+  }
+  return frames;
+}
+
+const Edge* FindConsumer(const Node& node, bool (*is)(const Node&)) {
+  for (const Edge* edge : node.out_edges()) {
+    if (!edge->IsControl() && edge->dst->IsOp() && is(*edge->dst)) return edge;
+  }
+  return nullptr;
+}
+
+// Enter, Merge, Switch, NextIteration and Exit of one variable.
+StatusOr<Loop::Variable> FindVariable(Node* enter) {
+  Loop::Variable variable;
+  variable.enter = enter;
+  const Edge* const to_merge = FindConsumer(*enter, IsMerge);
+  if (to_merge == nullptr) return Malformed(*enter, "no Merge behind an Enter");
+  variable.merge = to_merge->dst;
+  for (const Edge* edge : variable.merge->in_edges()) {
+    if (!edge->IsControl() && IsNext(*edge->src)) variable.next = edge->src;
+  }
+  if (variable.next == nullptr) return Malformed(*variable.merge, "nothing comes back to it");
+  for (const Edge* edge : variable.merge->out_edges()) {
+    if (edge->IsControl() || edge->src_output != 0 || edge->dst_input != 0) continue;
+    const std::string& type = edge->dst->type();
+    const Edge* const predicate =
+        type == "Switch" || type == "RefSwitch" ? edge->dst->input_edge(1) : nullptr;
+    if (predicate != nullptr && predicate->src->type() == "LoopCond") variable.branch = edge->dst;
+  }
+  if (variable.branch == nullptr) return Malformed(*variable.merge, "no Switch behind it");
+  if (const Edge* exit = FindConsumer(*variable.branch, IsExit)) variable.exit = exit->dst;
+  return variable;
+}
+
+}  // namespace
+
+StatusOr<Loops> FindLoops(const DataflowGraph& graph, int num_ids) {
+  Loops found;
+  found.loop_of.assign(num_ids, -1);
+  bool any = false;
+  for (int id = 2; id < num_ids && !any; ++id) {
+    any = graph.node(id) != nullptr && IsEnter(*graph.node(id));
+  }
+  if (!any) return found;
+  const Frames frames = AssignFrames(graph, num_ids);
+  absl::flat_hash_map<int, int> loop_of_frame;
+  for (int id = 2; id < num_ids; ++id) {
+    Node* const node = graph.node(id);
+    if (node == nullptr || frames.frame_of[id] < 0) continue;
+    int frame = frames.Outermost(frames.frame_of[id]);
+    const bool enters = frame == 0 && IsEnter(*node);
+    if (enters) {
+      const std::string name = node->attrs().GetOr<std::string>("frame_name", "");
+      for (frame = 1; frames.name[frame] != name || frames.parent[frame] != 0;) ++frame;
+    }
+    if (frame == 0) continue;
+    const auto [slot, is_new] =
+        loop_of_frame.try_emplace(frame, static_cast<int>(found.loops.size()));
+    if (is_new) {
+      found.loops.emplace_back();
+      found.loops.back().frame = frames.name[frame];
+    }
+    Loop& loop = found.loops[slot->second];
+    found.loop_of[id] = slot->second;
+    if (!enters) continue;
+    loop.parallel_iterations = node->attrs().GetOr<int64_t>("parallel_iterations", 10);
+    if (node->attrs().GetOr<bool>("is_constant", false)) {
+      loop.invariants.push_back(node);
+      continue;
+    }
+    MR_ASSIGN_OR_RETURN(const Loop::Variable variable, FindVariable(node));
+    loop.condition = variable.branch->input_edge(1)->src;
+    loop.variables.push_back(variable);
+  }
+  return found;
+}
+
+namespace {
+
+class LoopDifferentiator {
+ public:
+  LoopDifferentiator(const std::string& source, const Scope& scope, const Loops& loops, int index,
+                     const std::vector<Output>& dys)
+      : source_(source),
+        scope_(scope),
+        state_(*scope.graph()),
+        graph_(*scope.graph()->graph),
+        loops_(loops),
+        index_(index),
+        loop_(loops.loops[index]),
+        dys_(dys) {}
+
+  Status Run(const std::function<bool(const Output& source)>& wanted,
+             const std::function<void(const Output& source, const Output& dx)>& add) {
+    if (loop_.variables.empty()) return OkStatus();
+    MR_RETURN_IF_ERROR(LookInside());
+    MR_RETURN_IF_ERROR(CopyBody());
+    std::vector<int> results, args;
+    for (std::size_t i = 0; i < loop_.variables.size(); ++i) {
+      if (!IsDifferentiable(loop_.variables[i].enter->output_types()[0])) continue;
+      results.push_back(static_cast<int>(i));
+      args.push_back(static_cast<int>(i));
+      carried_.push_back(i);
+    }
+    for (std::size_t k = 0; k < loop_.invariants.size(); ++k) {
+      const DataType type = BaseType(loop_.invariants[k]->output_types()[0]);
+      if (!IsDifferentiable(type) && type != kResource) continue;
+      if (!wanted(SourceOf(loop_.invariants[k]))) continue;
+      args.push_back(static_cast<int>(loop_.variables.size() + k));
+      summed_.push_back(k);
+    }
+    if (carried_.empty()) return OkStatus();
+    MR_ASSIGN_OR_RETURN(BodyGradient gradient,
+                        DifferentiateBody(source_, std::move(body_), results, args));
+    gradient_ = std::move(gradient.body);
+    DropIndependent(gradient.depends);
+    first_dy_ = loop_.variables.size() + loop_.invariants.size();
+    MR_RETURN_IF_ERROR(KeepStatefulOutputs());
+    MR_RETURN_IF_ERROR(Prune());
+    MR_RETURN_IF_ERROR(CountForward());
+    MR_RETURN_IF_ERROR(RunBackward());
+    MR_RETURN_IF_ERROR(scope_.status());
+    for (std::size_t i = 0; i < carried_.size(); ++i) {
+      add(SourceOf(loop_.variables[carried_[i]].enter), exits_[i]);
+    }
+    for (std::size_t i = 0; i < summed_.size(); ++i) {
+      add(SourceOf(loop_.invariants[summed_[i]]), exits_[carried_.size() + i]);
+    }
+    return OkStatus();
+  }
+
+ private:
+  static OutputRef InputOf(const Node& node, int i) {
+    const Edge* const edge = node.input_edge(i);
+    return {edge->src, edge->src_output};
+  }
+  Output SourceOf(const Node* enter) const {
+    const OutputRef source = InputOf(*enter, 0);
+    return Output(&state_, source.node, source.index);
+  }
+
+  // ---- The body as a function
+
+  bool IsInside(const Node& node) const {
+    return node.id() < static_cast<int>(loops_.loop_of.size()) &&
+           loops_.loop_of[node.id()] == index_;
+  }
+
+  Status LookInside() {
+    for (std::size_t id = 2; id < loops_.loop_of.size(); ++id) {
+      if (loops_.loop_of[id] != index_) continue;
+      const Node& node = *graph_.node(static_cast<int>(id));
+      writes_ |= MayWrite(node);
+      // What was pushed is a derivative's input too, but no edge says so.
+      if (node.type().starts_with("StackPop")) {
+        return errors::Unimplemented("{{node ", node.name(),
+                                     "}}: the loop computes a gradient itself (its values come "
+                                     "from a stack); second derivatives of loops");
+      }
+    }
+    return OkStatus();
+  }
+
+  Status AddArg(DataflowGraph* graph, Node* original, int output, DataType type) {
+    AttrMap attrs;
+    attrs.Set("T", BaseType(type));
+    attrs.Set("index", static_cast<int64_t>(body_->args.size()));
+    MR_ASSIGN_OR_RETURN(Node* const arg,
+                        graph->AddNode(graph->NewName("arg"), "_Arg", std::move(attrs)));
+    body_->args.push_back(arg);
+    twins_[{original, output}] = arg;
+    return OkStatus();
+  }
+
+  Status CopyBody() {
+    body_ = std::make_unique<FunctionBody>();
+    body_->graph = std::make_unique<DataflowGraph>(&graph_.ops());
+    body_->name = StrCat(loop_.frame, " body");
+    DataflowGraph* const copy = body_->graph.get();
+    copy->set_library(graph_.library());
+    absl::flat_hash_set<const Node*> boundary;
+    for (const Loop::Variable& variable : loop_.variables) {
+      MR_RETURN_IF_ERROR(AddArg(copy, variable.branch, 1, variable.enter->output_types()[0]));
+      boundary.insert({variable.branch, variable.merge, variable.next, variable.enter});
+    }
+    for (Node* enter : loop_.invariants) {
+      MR_RETURN_IF_ERROR(AddArg(copy, enter, 0, enter->output_types()[0]));
+      boundary.insert(enter);
+    }
+    boundary.insert(loop_.condition);
+    // What leads to the next values.
+    std::vector<Node*> stack, members;
+    absl::flat_hash_set<const Node*> seen;
+    const auto visit = [&](Node* node) {
+      if (!boundary.contains(node) && IsInside(*node) && seen.insert(node).second) {
+        stack.push_back(node);
+        members.push_back(node);
+      }
+    };
+    for (const Loop::Variable& variable : loop_.variables) {
+      visit(InputOf(*variable.next, 0).node);
+    }
+    while (!stack.empty()) {
+      Node* const node = stack.back();
+      stack.pop_back();
+      for (const Edge* edge : node->in_edges()) {
+        if (!edge->src->IsOp() || (edge->IsControl() && edge->src->is_stateful())) continue;
+        visit(edge->src);
+      }
+    }
+    std::sort(members.begin(), members.end(),
+              [](const Node* a, const Node* b) { return a->id() < b->id(); });
+    for (const Node* node : members) {
+      MR_ASSIGN_OR_RETURN(Node* const twin, copy->AddNodeLike(node->name(), *node));
+      twin->set_requested_device(node->requested_device());
+      twin->set_origin(node->origin());
+      copies_[node] = twin;
+      originals_[twin->name()] = const_cast<Node*>(node);
+    }
+    for (const Node* node : members) {
+      for (const Edge* edge : node->in_edges()) {
+        if (edge->src->IsOp()) MR_RETURN_IF_ERROR(CopyEdge(*edge, copies_[node], edge->dst_input));
+      }
+    }
+    for (std::size_t i = 0; i < loop_.variables.size(); ++i) {
+      AttrMap attrs;
+      attrs.Set("T", BaseType(loop_.variables[i].enter->output_types()[0]));
+      attrs.Set("index", static_cast<int64_t>(i));
+      MR_ASSIGN_OR_RETURN(Node* const result,
+                          copy->AddNode(copy->NewName("result"), "_Retval", std::move(attrs)));
+      MR_RETURN_IF_ERROR(CopyEdge(*loop_.variables[i].next->input_edge(0), result, 0));
+      body_->results.push_back(result);
+    }
+    return OkStatus();
+  }
+
+  Status CopyEdge(const Edge& edge, Node* dst, int slot) {
+    const auto copied = copies_.find(edge.src);
+    if (slot == kControlSlot) {
+      if (copied != copies_.end()) {
+        body_->graph->AddControlEdge(copied->second, dst);
+      } else if (const auto arg = twins_.find({edge.src, 1}); arg != twins_.end()) {
+        body_->graph->AddControlEdge(arg->second, dst);
+      }
+      return OkStatus();
+    }
+    if (copied != copies_.end()) {
+      return body_->graph->AddEdge(copied->second, edge.src_output, dst, slot).status();
+    }
+    const auto arg = twins_.find({edge.src, edge.src_output});
+    if (arg == twins_.end()) {
+      return errors::Unimplemented("the gradient of the loop '", loop_.frame, "': {{node ",
+                                   edge.dst->name(), "}} in its body uses {{node ",
+                                   edge.src->name(), "}}, which belongs to its condition");
+    }
+    return body_->graph->AddEdge(arg->second, 0, dst, slot).status();
+  }
+
+  // ---- What the forward loop has to keep
+
+  // A second run of what has state would give something else: its first results are arguments.
+  Status KeepStatefulOutputs() {
+    MR_RETURN_IF_ERROR(Prune());
+    DataflowGraph& graph = *gradient_->graph;
+    const StatusOr<Loops> inner = FindLoops(graph, graph.num_node_ids());
+    MR_RETURN_IF_ERROR(inner.status());
+    for (Node* node : graph.OpNodes()) {
+      const auto original = originals_.find(node->name());
+      if (original == originals_.end() || MayRunAgain(*node)) continue;
+      if (!writes_ && Reads(*node)) continue;
+      if (inner->loop_of[node->id()] >= 0) {
+        if (!UsesOutputOf(*node)) continue;
+        return errors::Unimplemented(
+            "the gradient of a loop within a loop: {{node ", node->name(), "}} (op: ", node->type(),
+            ") in the inner one would give something else when it runs again");
+      }
+      for (int output = 0; output < node->num_outputs(); ++output) {
+        std::vector<Edge*> edges;
+        for (Edge* edge : node->out_edges()) {
+          if (edge->src_output == output && !edge->IsControl()) edges.push_back(edge);
+        }
+        if (edges.empty() || BaseType(node->output_types()[output]) == kResource) continue;
+        AttrMap attrs;
+        attrs.Set("T", BaseType(node->output_types()[output]));
+        attrs.Set("index", static_cast<int64_t>(gradient_->args.size()));
+        MR_ASSIGN_OR_RETURN(Node* const arg,
+                            graph.AddNode(graph.NewName("kept"), "_Arg", std::move(attrs)));
+        gradient_->args.push_back(arg);
+        kept_.push_back({original->second, output});
+        for (Edge* edge : edges) {
+          Node* const dst = edge->dst;
+          const int slot = edge->dst_input;
+          graph.RemoveEdge(edge);
+          MR_RETURN_IF_ERROR(graph.AddEdge(arg, 0, dst, slot).status());
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+  // Of the invariants at which nothing arrives nothing needs to be summed up.
+  void DropIndependent(const std::vector<bool>& depends) {
+    std::vector<std::size_t> summed;
+    std::vector<Node*> results;
+    for (std::size_t i = 0; i < depends.size(); ++i) {
+      Node* const result = gradient_->results[i];
+      if (i >= carried_.size() && !depends[i]) {
+        gradient_->graph->RemoveNode(result);
+        continue;
+      }
+      result->mutable_attrs().Set("index", static_cast<int64_t>(results.size()));
+      results.push_back(result);
+      if (i >= carried_.size()) summed.push_back(summed_[i - carried_.size()]);
+    }
+    gradient_->results = std::move(results);
+    summed_ = std::move(summed);
+  }
+
+  Status Prune() {
+    DataflowGraph& graph = *gradient_->graph;
+    std::vector<Node*> stack = gradient_->results;
+    stack.insert(stack.end(), gradient_->args.begin(), gradient_->args.end());
+    std::vector<bool> needed(graph.num_node_ids());
+    while (!stack.empty()) {
+      Node* const node = stack.back();
+      stack.pop_back();
+      if (needed[node->id()]) continue;
+      needed[node->id()] = true;
+      for (const Edge* edge : node->in_edges()) stack.push_back(edge->src);
+    }
+    for (Node* node : graph.OpNodes()) {
+      if (!needed[node->id()]) graph.RemoveNode(node);
+    }
+    graph.FixSourceAndSink();
+    return OkStatus();
+  }
+
+  static bool UsesOutputOf(const Node& node) {
+    return std::any_of(node.out_edges().begin(), node.out_edges().end(),
+                       [](const Edge* edge) { return !edge->IsControl() && edge->dst->IsOp(); });
+  }
+
+  bool IsUsed(std::size_t arg) const {
+    const auto edges = gradient_->args[arg]->out_edges();
+    return std::any_of(edges.begin(), edges.end(),
+                       [](const Edge* edge) { return edge->dst->IsOp(); });
+  }
+
+  // ---- Nodes of loops
+
+  StatusOr<Node*> Add(std::string_view name, std::string_view op, AttrMap attrs,
+                      std::initializer_list<OutputRef> inputs) {
+    MR_ASSIGN_OR_RETURN(
+        Node* const node,
+        graph_.AddNode(state_.UniqueName(StrCat(prefix_, "/", name)), op, std::move(attrs)));
+    node->set_requested_device(loop_.condition->requested_device());
+    node->set_origin(loop_.condition->origin());
+    int slot = 0;
+    for (const OutputRef& input : inputs) {
+      MR_RETURN_IF_ERROR(graph_.AddEdge(input.node, input.index, node, slot++).status());
+    }
+    MR_RETURN_IF_ERROR(state_.shapes.AddNode(node));
+    return node;
+  }
+  StatusOr<Node*> AddTyped(std::string_view name, std::string_view op, DataType type,
+                           std::initializer_list<OutputRef> inputs) {
+    AttrMap attrs;
+    attrs.Set("T", BaseType(type));
+    return Add(name, op, std::move(attrs), inputs);
+  }
+  StatusOr<Node*> Enter(const OutputRef& source, const std::string& frame, bool constant) {
+    AttrMap attrs;
+    attrs.Set("T", BaseType(source.node->output_types()[source.index]));
+    attrs.Set("frame_name", frame);
+    attrs.Set("is_constant", constant);
+    attrs.Set("parallel_iterations", loop_.parallel_iterations);
+    return Add("Enter", "Enter", std::move(attrs), {source});
+  }
+  struct Carried {
+    Node* merge = nullptr;
+    Node* branch = nullptr;
+    OutputRef current;
+  };
+  StatusOr<Carried> Carry(const OutputRef& source, const std::string& frame) {
+    MR_ASSIGN_OR_RETURN(Node* const enter, Enter(source, frame, /*constant=*/false));
+    AttrMap attrs;
+    attrs.Set("T", enter->output_types()[0]);
+    attrs.Set("N", int64_t{2});
+    Carried carried;
+    MR_ASSIGN_OR_RETURN(carried.merge, Add("Merge", "Merge", std::move(attrs), {{enter, 0}}));
+    return carried;
+  }
+  Status Test(const OutputRef& condition, Carried* carried) {
+    MR_ASSIGN_OR_RETURN(carried->branch,
+                        AddTyped("Switch", "Switch", carried->merge->output_types()[0],
+                                 {{carried->merge, 0}, condition}));
+    carried->current = {carried->branch, 1};
+    return OkStatus();
+  }
+  StatusOr<Node*> Next(const Carried& carried, const OutputRef& value) {
+    MR_ASSIGN_OR_RETURN(Node* const next, AddTyped("NextIteration", "NextIteration",
+                                                   carried.merge->output_types()[0], {value}));
+    MR_RETURN_IF_ERROR(graph_.AddEdge(next, 0, carried.merge, 1).status());
+    return next;
+  }
+  StatusOr<OutputRef> Exit(const Carried& carried) {
+    MR_ASSIGN_OR_RETURN(Node* const exit, AddTyped("Exit", "Exit", carried.merge->output_types()[0],
+                                                   {{carried.branch, 0}}));
+    return OutputRef{exit, 0};
+  }
+  OutputRef Ref(const Output& output) const { return {output.op().node(), output.index()}; }
+  OutputRef IntConst(int32_t value) {
+    return Ref(ops::Const(scope_.WithoutControlDependencies(), Tensor::Scalar<int32_t>(value),
+                          DataType::kInt32));
+  }
+
+  // The forward loop counts its iterations, and pushes what the other one needs onto stacks.
+  Status CountForward() {
+    prefix_ = StrCat("gradients/", loop_.frame, "_count");
+    const OutputRef zero = IntConst(0), one = IntConst(1), no_bound = IntConst(-1);
+    MR_ASSIGN_OR_RETURN(Carried count, Carry(zero, loop_.frame));
+    MR_RETURN_IF_ERROR(Test({loop_.condition, 0}, &count));
+    MR_ASSIGN_OR_RETURN(Node* const pivot,
+                        AddTyped("Identity", "Identity", kInt32, {count.current}));
+    MR_ASSIGN_OR_RETURN(Node* const step, Enter(one, loop_.frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const sum, AddTyped("Add", "AddV2", kInt32, {{pivot, 0}, {step, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const next, Next(count, {sum, 0}));
+    MR_ASSIGN_OR_RETURN(total_, Exit(count));
+    stacks_.resize(gradient_->args.size());
+    for (std::size_t arg = 0; arg < gradient_->args.size(); ++arg) {
+      OutputRef value;
+      if (arg < loop_.variables.size()) {
+        value = {loop_.variables[arg].branch, 1};
+      } else if (arg >= first_dy_ + carried_.size()) {
+        value = kept_[arg - first_dy_ - carried_.size()];
+      } else {
+        continue;
+      }
+      if (!IsUsed(arg)) continue;
+      const DataType type = BaseType(value.node->output_types()[value.index]);
+      AttrMap attrs;
+      attrs.Set("elem_type", type);
+      attrs.Set("stack_name", loop_.frame);
+      MR_ASSIGN_OR_RETURN(Node* const stack, Add("Stack", "StackV2", std::move(attrs), {no_bound}));
+      stacks_[arg] = {stack, 0};
+      MR_ASSIGN_OR_RETURN(Node* const handle, Enter({stack, 0}, loop_.frame, /*constant=*/true));
+      MR_ASSIGN_OR_RETURN(Node* const push,
+                          AddTyped("StackPush", "StackPushV2", type, {{handle, 0}, value}));
+      // One iteration after the other, and all before the end.
+      graph_.AddControlEdge(pivot, push);
+      graph_.AddControlEdge(push, next);
+      for (Node* node : {stack, handle, push}) {
+        node->set_requested_device(value.node->requested_device());
+      }
+    }
+    return OkStatus();
+  }
+
+  // ---- The backward loop
+
+  StatusOr<OutputRef> InitialGradient(std::size_t variable) {
+    if (dys_[variable].valid()) return Ref(dys_[variable]);
+    const Loop::Variable& of = loop_.variables[variable];
+    Node* exit = of.exit;
+    if (exit == nullptr) {
+      MR_ASSIGN_OR_RETURN(exit,
+                          AddTyped("Exit", "Exit", of.enter->output_types()[0], {{of.branch, 0}}));
+    }
+    return Ref(ops::ZerosLike(scope_, Output(&state_, exit, 0)));
+  }
+
+  Status RunBackward() {
+    const std::string frame = state_.UniqueName(StrCat("gradients/", loop_.frame, "_back"));
+    prefix_ = frame;
+    const OutputRef zero = IntConst(0), one = IntConst(1);
+    MR_ASSIGN_OR_RETURN(Carried count, Carry(total_, frame));
+    std::vector<Carried> sums;
+    for (const std::size_t variable : carried_) {
+      MR_ASSIGN_OR_RETURN(const OutputRef initial, InitialGradient(variable));
+      MR_ASSIGN_OR_RETURN(const Carried carried, Carry(initial, frame));
+      sums.push_back(carried);
+    }
+    for (std::size_t i = 0; i < summed_.size(); ++i) {
+      const Node& result = *gradient_->results[carried_.size() + i];
+      const Output zeros = ZerosFor(scope_, SourceOf(loop_.invariants[summed_[i]]),
+                                    result.attrs().GetOr<DataType>("T", kFloat));
+      MR_RETURN_IF_ERROR(scope_.status());
+      MR_ASSIGN_OR_RETURN(const Carried carried, Carry(Ref(zeros), frame));
+      sums.push_back(carried);
+    }
+    MR_ASSIGN_OR_RETURN(Node* const bound, Enter(zero, frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const goes_on,
+                        AddTyped("Greater", "Greater", kInt32, {{count.merge, 0}, {bound, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const condition, Add("LoopCond", "LoopCond", {}, {{goes_on, 0}}));
+    MR_RETURN_IF_ERROR(Test({condition, 0}, &count));
+    for (Carried& sum : sums) MR_RETURN_IF_ERROR(Test({condition, 0}, &sum));
+    MR_ASSIGN_OR_RETURN(Node* const pivot,
+                        AddTyped("Identity", "Identity", kInt32, {count.current}));
+    MR_ASSIGN_OR_RETURN(Node* const step, Enter(one, frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const rest, AddTyped("Sub", "Sub", kInt32, {{pivot, 0}, {step, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const next, Next(count, {rest, 0}));
+    MR_ASSIGN_OR_RETURN(std::vector<OutputRef> outputs, InlineGradient(frame, sums, pivot, next));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      OutputRef value = outputs[i];
+      if (i >= carried_.size()) {
+        AttrMap attrs;
+        attrs.Set("T", BaseType(sums[i].merge->output_types()[0]));
+        attrs.Set("N", int64_t{2});
+        MR_ASSIGN_OR_RETURN(Node* const sum,
+                            Add("AddN", "AddN", std::move(attrs), {sums[i].current, value}));
+        value = {sum, 0};
+      }
+      MR_RETURN_IF_ERROR(Next(sums[i], value).status());
+      MR_ASSIGN_OR_RETURN(const OutputRef exit, Exit(sums[i]));
+      exits_.push_back(Output(&state_, exit.node, exit.index));
+    }
+    return OkStatus();
+  }
+
+  StatusOr<std::vector<OutputRef>> InlineGradient(const std::string& frame,
+                                                  const std::vector<Carried>& sums, Node* pivot,
+                                                  Node* next) {
+    // Only what is used: the rest has no place to come from.
+    FunctionBody used;
+    used.graph = std::move(gradient_->graph);
+    used.name = gradient_->name;
+    used.results = gradient_->results;
+    InlineSite site;
+    site.prefix = StrCat(frame, "/body");
+    site.device = loop_.condition->requested_device();
+    site.controls = {pivot};
+    site.controls_decide = true;
+    site.ignore_effects = true;
+    const auto is_used = [](const Node& arg) {
+      return std::any_of(arg.out_edges().begin(), arg.out_edges().end(),
+                         [](const Edge* edge) { return edge->dst->IsOp(); });
+    };
+    for (std::size_t arg = 0; arg < gradient_->args.size(); ++arg) {
+      Node* const node = gradient_->args[arg];
+      if (!is_used(*node)) {
+        used.graph->RemoveNode(node);
+        continue;
+      }
+      node->mutable_attrs().Set("index", static_cast<int64_t>(used.args.size()));
+      used.args.push_back(node);
+      if (stacks_[arg].node != nullptr) {
+        MR_ASSIGN_OR_RETURN(const OutputRef popped, Pop(stacks_[arg], frame, pivot, next));
+        site.inputs.push_back(popped);
+      } else if (arg < first_dy_) {
+        const Node* const enter = loop_.invariants[arg - loop_.variables.size()];
+        MR_ASSIGN_OR_RETURN(Node* const again, Enter(InputOf(*enter, 0), frame, /*constant=*/true));
+        again->set_requested_device(enter->requested_device());
+        site.inputs.push_back({again, 0});
+      } else {
+        site.inputs.push_back(sums[arg - first_dy_].current);
+      }
+    }
+    const int first_new = graph_.num_node_ids();
+    MR_ASSIGN_OR_RETURN(InlinedBody inlined, InlineBody(used, site, &graph_));
+    for (int id = first_new; id < graph_.num_node_ids(); ++id) {
+      const Node* const node = graph_.node(id);
+      if (node != nullptr) state_.names_in_use.try_emplace(node->name(), 1);
+    }
+    return std::move(inlined.outputs);
+  }
+
+  StatusOr<OutputRef> Pop(const OutputRef& stack, const std::string& frame, Node* pivot,
+                          Node* next) {
+    MR_ASSIGN_OR_RETURN(Node* const handle, Enter(stack, frame, /*constant=*/true));
+    AttrMap attrs;
+    MR_ASSIGN_OR_RETURN(const DataType type, stack.node->attrs().Get<DataType>("elem_type"));
+    attrs.Set("elem_type", type);
+    MR_ASSIGN_OR_RETURN(Node* const pop,
+                        Add("StackPop", "StackPopV2", std::move(attrs), {{handle, 0}}));
+    graph_.AddControlEdge(pivot, pop);
+    graph_.AddControlEdge(pop, next);
+    for (Node* node : {handle, pop}) node->set_requested_device(stack.node->requested_device());
+    return OutputRef{pop, 0};
+  }
+
+  const std::string& source_;
+  const Scope& scope_;
+  GraphState& state_;
+  DataflowGraph& graph_;
+  const Loops& loops_;
+  const int index_;
+  const Loop& loop_;
+  const std::vector<Output>& dys_;
+
+  std::unique_ptr<FunctionBody> body_, gradient_;
+  absl::flat_hash_map<std::pair<const Node*, int>, Node*> twins_;  // of what enters the body
+  absl::flat_hash_map<const Node*, Node*> copies_;
+  StringMap<Node*> originals_;                 // by name in the body
+  std::vector<std::size_t> carried_, summed_;  // variables and invariants with derivatives
+  std::size_t first_dy_ = 0;                   // among the arguments of the derivative
+  std::vector<OutputRef> kept_;                // outputs of the forward loop: its last arguments
+  std::vector<OutputRef> stacks_;              // by argument
+  bool writes_ = false;                        // something in the loop may write variables
+  std::string prefix_;
+  OutputRef total_;
+  std::vector<Output> exits_;
+};
+
+}  // namespace
+
+Status LoopGradient(const std::string& source, const Scope& scope, const Loops& loops, int loop,
+                    const std::vector<Output>& dys,
+                    const std::function<bool(const Output& source)>& wanted,
+                    const std::function<void(const Output& source, const Output& dx)>& add) {
+  return LoopDifferentiator(source, scope, loops, loop, dys).Run(wanted, add);
+}
+
+}  // namespace millrace
