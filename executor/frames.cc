@@ -1,6 +1,7 @@
 #include "executor/frames.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -54,7 +55,7 @@ void Frames::Propagate(const ReadyNode& done, EdgeValue* outputs, Ready* ready) 
       frame->dead_exits.push_back(done.node);
     }
   } else if (node.flags & kNodeNextIteration) {
-    if (!dead) NextIteration(done, outputs, ready);
+    NextIteration(done, dead ? nullptr : outputs, ready);
   } else {
     Deliver(node, outputs, dead, done.iteration, ready);
   }
@@ -63,16 +64,17 @@ void Frames::Propagate(const ReadyNode& done, EdgeValue* outputs, Ready* ready) 
 void Frames::Deliver(const CompiledNode& node, EdgeValue* outputs, bool dead, Iteration* to,
                      Ready* ready) {
   const OutEdge* edge = graph_.edges() + node.edges_begin;
-  const bool from_enter = (node.flags & kNodeEnter) != 0;
+  // An Enter's value is all that a Merge gets in the first iteration, a NextIteration's in others.
+  const bool is_only = (node.flags & (kNodeEnter | kNodeNextIteration)) != 0;
   for (const OutEdge* end = edge + node.num_edges; edge != end; ++edge) {
     const bool has_value = !dead && !(edge->flags & kEdgeControl);
     EdgeValue* value = has_value ? &outputs[edge->output] : nullptr;
     const bool edge_dead = dead || (value != nullptr && value->kind == EdgeValue::Kind::kDead);
-    DeliverEdge(*edge, value, edge_dead, from_enter, to, ready);
+    DeliverEdge(*edge, value, edge_dead, is_only, to, ready);
   }
 }
 
-void Frames::DeliverEdge(const OutEdge& edge, EdgeValue* value, bool dead, bool from_enter,
+void Frames::DeliverEdge(const OutEdge& edge, EdgeValue* value, bool dead, bool is_only,
                          Iteration* to, Ready* ready) {
   const int32_t index = graph_.nodes()[edge.dst].index_in_frame;
   int32_t& pending = to->pending[index];
@@ -83,8 +85,7 @@ void Frames::DeliverEdge(const OutEdge& edge, EdgeValue* value, bool dead, bool 
     if (control) {
       pending -= kMergeControlUnit;
     } else if (dead) {
-      // In the first iteration nothing else than the Enter will arrive.
-      pending = from_enter ? pending & 0xffff : pending - kMergeDataUnit;
+      pending = is_only ? pending & 0xffff : pending - kMergeDataUnit;
     } else {
       if (!(pending & kMergeUnclaimed)) return;  // a second live value: dropped
       pending &= ~(kMergeUnclaimed | kMergeNoLive);
@@ -132,6 +133,9 @@ void Frames::NextIteration(const ReadyNode& done, EdgeValue* outputs, Ready* rea
   if (done.iteration->number < frame->newest) {
     const int64_t oldest = frame->live.front()->number;
     next = frame->live[done.iteration->number + 1 - oldest].get();
+  } else if (outputs == nullptr) {
+    frame->dead_nexts.push_back(done.node);
+    return;
   } else if (static_cast<int32_t>(frame->live.size()) < frame->info->parallel_iterations) {
     next = AddIteration(frame, ready);
   } else {
@@ -140,7 +144,7 @@ void Frames::NextIteration(const ReadyNode& done, EdgeValue* outputs, Ready* rea
     frame->waiting.emplace_back(done.node, std::move(value));
     return;
   }
-  Deliver(node, outputs, false, next, ready);
+  Deliver(node, outputs, outputs == nullptr, next, ready);
 }
 
 Iteration* Frames::AddIteration(Frame* frame, Ready* ready) {
@@ -148,6 +152,10 @@ Iteration* Frames::AddIteration(Frame* frame, Ready* ready) {
   frame->live.push_back(NewIteration(frame, ++frame->newest));
   Iteration* iteration = frame->live.back().get();
   for (const auto& [node, value] : frame->invariants) DeliverCopy(node, value, iteration, ready);
+  const std::vector<int32_t> dead_nexts = std::exchange(frame->dead_nexts, {});
+  for (const int32_t node : dead_nexts) {
+    Deliver(graph_.nodes()[node], nullptr, true, iteration, ready);
+  }
   auto waiting = std::move(frame->waiting);
   frame->waiting.clear();
   for (auto& [node, value] : waiting) DeliverCopy(node, std::move(value), iteration, ready);

@@ -38,6 +38,7 @@ struct Frame {
   std::vector<std::pair<int32_t, EdgeValue>> invariants;  // of constant Enters, by node
   std::vector<std::pair<int32_t, EdgeValue>> waiting;     // NextIterations beyond the bound
   std::vector<int32_t> dead_exits;                        // of the newest iteration
+  std::vector<int32_t> dead_nexts;                        // its NextIterations that were dead
 };
 
 // A node that may run, in its iteration.
@@ -67,9 +68,11 @@ class Frames {
   // Delivers all outputs of `node` to its successors in `to`.
   void Deliver(const CompiledNode& node, EdgeValue* outputs, bool dead, Iteration* to,
                Ready* ready);
-  void DeliverEdge(const OutEdge& edge, EdgeValue* value, bool dead, bool from_enter, Iteration* to,
+  void DeliverEdge(const OutEdge& edge, EdgeValue* value, bool dead, bool is_only, Iteration* to,
                    Ready* ready);
   void Enter(const ReadyNode& done, EdgeValue* outputs, Ready* ready);
+  // `outputs` is null for a dead one: it starts no iteration, but is dead in the one that
+  // another variable of the loop starts.
   void NextIteration(const ReadyNode& done, EdgeValue* outputs, Ready* ready);
   void DeliverCopy(int32_t node, EdgeValue value, Iteration* to, Ready* ready);
   // Also brings the invariants and what waited for it.

@@ -1,7 +1,10 @@
 // While loops as TensorFlow 1 writes them: Enter, Merge, LoopCond, Switch, NextIteration, Exit.
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "base/errors.h"
 #include "executor/executor.h"
@@ -68,7 +71,16 @@ class WhileLoopTest : public testing::TestWithParam<int> {
     ExecutorArgs args;
     args.env = &env;
     args.pool = &pool_;
-    return Executor(compiled_.get()).Run(args);
+    std::promise<void> ended;
+    std::thread watchdog([&cancellation, end = ended.get_future()] {
+      if (end.wait_for(std::chrono::seconds(30)) != std::future_status::ready) {
+        cancellation.StartCancel(errors::DeadlineExceeded("the step stalled"));
+      }
+    });
+    const Status status = Executor(compiled_.get()).Run(args);
+    ended.set_value();
+    watchdog.join();
+    return status;
   }
   void Compile() {
     auto compiled = t_.Compile();
@@ -165,6 +177,55 @@ TEST_P(WhileLoopTest, ALoopInABranchThatIsNotTakenIsDeadAndTheStepEnds) {
     ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(true)).ok());
     EXPECT_EQ(t_.kept[0].scalar<float>(), 20);
     EXPECT_EQ(t_.kept[1].scalar<float>(), 20);
+  }
+}
+
+// The counter is alive, what it counts for is dead from the start: so is all that is made of it,
+// in every iteration, and whoever waits for that is told.
+TEST_P(WhileLoopTest, AVariableThatIsDeadWhileItsLoopRunsIsDeadInEveryIterationAndAfterwards) {
+  AttrMap arg = TestGraph::Attr("T", kBool);
+  arg.Set("index", int64_t{0});
+  Node* branch =
+      t_.Add("Switch", {Value(1), t_.Add("_Arg", {}, arg)}, TestGraph::Attr("T", kFloat));
+  AttrMap merge_attrs = TestGraph::Attr("T", kFloat);
+  merge_attrs.Set("N", int64_t{2});
+  for (int parallel : {1, 2, 10}) {
+    const std::string frame = "loop" + std::to_string(parallel);
+    Node* variable = t_.Add("Merge", {}, merge_attrs);
+    Node* enter = Enter(branch, 1, frame, false, parallel);
+    t_.Connect(enter, 0, variable, 0);
+    Node* inside = nullptr;
+    Loop loop = AddLoop(Value(0), 0, 5, frame, parallel, [&](Node* x, int output) {
+      Node* counted = AddOne(x, output);
+      inside = t_.Add("Sum", {counted, variable});
+      t_.Add("_Send", {inside}, TestGraph::Edge(frame + "/inside", false));
+      Node* received = t_.Add("_Recv", {}, TestGraph::Edge(frame + "/inside", true));
+      t_.Control(x, received);
+      t_.Add("Keep", {received}, TestGraph::Attr("index", 0));
+      return counted;
+    });
+    Node* cond = loop.body_input->input_edge(1)->src;
+    Node* branch_of_variable = t_.Add("Switch", {variable, cond}, TestGraph::Attr("T", kFloat));
+    Node* exit = t_.Add("Exit", {branch_of_variable}, TestGraph::Attr("T", kFloat));
+    Node* same = t_.Add("InPlace");
+    t_.Connect(branch_of_variable, 1, same, 0);
+    Node* next = t_.Add("NextIteration", {same}, TestGraph::Attr("T", kFloat));
+    t_.Connect(next, 0, variable, 1);
+    t_.Add("_Send", {exit}, TestGraph::Edge(frame, false));
+    t_.Add("Keep", {t_.Add("_Recv", {}, TestGraph::Edge(frame, true))},
+           TestGraph::Attr("index", 1));
+    t_.Add("Keep", {loop.exit}, TestGraph::Attr("index", 2));
+  }
+  Compile();
+  for (int i = 0; i < 3; ++i) {
+    t_.kept[0] = t_.kept[1] = t_.kept[2] = Tensor();
+    ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(false)).ok());
+    EXPECT_FALSE(t_.kept[0].IsInitialized());
+    EXPECT_FALSE(t_.kept[1].IsInitialized());
+    EXPECT_EQ(t_.kept[2].scalar<float>(), 5);
+    ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(true)).ok());
+    EXPECT_TRUE(t_.kept[0].IsInitialized());
+    EXPECT_EQ(t_.kept[1].scalar<float>(), 6);
   }
 }
 
