@@ -114,11 +114,12 @@ void DirectStep::Ended(Status status) {
 // What the master would make of the same end at a worker.
 Status DirectStep::Outcome(Status status) {
   if (status.ok()) {
-    for (const Tensor& fetch : fetches_) {
-      if (fetch.dtype() != DataType::kInvalid) [[likely]]
+    for (std::size_t i = 0; i < fetches_.size(); ++i) {
+      if (fetches_[i].dtype() != DataType::kInvalid) [[likely]]
         continue;
-      status = errors::InvalidArgument(
-          "The tensor returned for a fetch was not valid: it lies on a branch that was not taken.");
+      status =
+          errors::InvalidArgument("The tensor returned for ", plan_->graph().direct()->fetches[i],
+                                  " was not valid: it lies on a branch that was not taken.");
       break;
     }
     if (status.ok()) [[likely]]

@@ -60,6 +60,16 @@ TEST_F(ControlFlowTest, CondTakesOneBranch) {
   CheckGradient(ops::Sin(root_, y[0]), {2.0, -0.7});
 }
 
+TEST_F(ControlFlowTest, AFetchOnABranchThatWasNotTakenIsAnErrorThatNamesIt) {
+  const auto side = ops::Switch(root_, x_, ops::Greater(root_, x_, Const(0)));
+  const Output end = ops::Identity(root_.WithOpName("deadend"), side.output_false);
+  EXPECT_EQ(Value(end, -2), -2);
+  const Status dead = Run({end}, 2).status();
+  EXPECT_EQ(dead.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(dead.message()), HasSubstr("deadend"));
+  EXPECT_THAT(std::string(dead.message()), HasSubstr("a branch that was not taken"));
+}
+
 TEST_F(ControlFlowTest, BranchesMayBeWithinBranchesAndGiveWhatTheyFind) {
   const auto y = Cond(
       root_, ops::Greater(root_, x_, Const(0)),
