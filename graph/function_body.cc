@@ -20,18 +20,28 @@ std::vector<DataType> TypesOf(const std::vector<Node*>& nodes) {
   return types;
 }
 
-// Attributes of nodes in a body may name attributes of the function.
+// Attributes of nodes in a body may name attributes of the function: a function that calls itself
+// can make them larger each time.
 class Substitution {
  public:
+  static constexpr std::size_t kMaxFunctions = 1024;  // within one attribute
+
   explicit Substitution(const AttrMap& attrs) : attrs_(attrs) {}
 
-  StatusOr<AttrValue> Apply(const AttrValue& value) const {
+  StatusOr<AttrValue> InPlace(const AttrValue& value) {
+    num_functions_ = 0;
+    return Apply(value);
+  }
+
+ private:
+  StatusOr<AttrValue> Apply(const AttrValue& value) {
     if (const auto* placeholder = value.get_if<AttrPlaceholder>()) {
       const AttrValue* const found = attrs_.Find(placeholder->name);
       if (found == nullptr) {
         return errors::InvalidArgument("Failed to bind placeholder attribute '", placeholder->name,
                                        "'");
       }
+      MR_RETURN_IF_ERROR(Count(*found));
       return *found;
     }
     if (const FunctionName* function = value.function()) {
@@ -49,8 +59,16 @@ class Substitution {
     return value;
   }
 
- private:
-  StatusOr<FunctionName> Apply(const FunctionName& function) const {
+  // Of what was put in place before: one function at least for each level of nesting.
+  Status Count(const AttrValue& value) {
+    std::vector<std::string> names;
+    AddMentioned(value, &names);
+    num_functions_ += names.size();
+    if (num_functions_ <= kMaxFunctions) return OkStatus();
+    return errors::InvalidArgument("its attributes name more than ", kMaxFunctions, " functions");
+  }
+
+  StatusOr<FunctionName> Apply(const FunctionName& function) {
     FunctionName applied{function.name, {}};
     for (const auto& [name, value] : function.attrs) {
       MR_ASSIGN_OR_RETURN(applied.attrs[name], Apply(value));
@@ -59,6 +77,7 @@ class Substitution {
   }
 
   const AttrMap& attrs_;
+  std::size_t num_functions_ = 0;
 };
 
 // The nodes that stand for one name of the definition.
@@ -132,12 +151,12 @@ class Instantiator {
   }
 
   Status AddNodes() {
-    const Substitution substitution(attrs_);
+    Substitution substitution(attrs_);
     for (const pb::NodeDef& def : def_.node_def()) {
       AttrMap attrs;
       for (const auto& [name, value] : def.attr()) {
         StatusOr<AttrValue> read = AttrFromProto(value);
-        StatusOr<AttrValue> applied = read.ok() ? substitution.Apply(*read) : read.status();
+        StatusOr<AttrValue> applied = read.ok() ? substitution.InPlace(*read) : read.status();
         if (!applied.ok()) {
           return Annotate(applied.status(),
                           StrCat(" for attr '", name, "' of {{node ", def.name(), "}}"));

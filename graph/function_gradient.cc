@@ -41,7 +41,7 @@ StatusOr<std::unique_ptr<FunctionBody>> InstantiateGradient(
       DifferentiateBody(StrCat(function.name, " gradients"), std::move(body), results, args);
   if (made.ok() && made->body->graph->library() != library) {
     return errors::Unimplemented("the gradient of function ", function.name,
-                                 ", which has a branch or loop within that calls it again");
+                                 ", within which a call of itself remains");
   }
   if (made.ok()) return std::move(made->body);
   return Annotate(made.status(), StrCat("\n\t In the gradient of function ", function.name));

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/function_runner.h"
 #include "kernels/kernel_context.h"
 
@@ -102,7 +104,9 @@ struct Call {
 // What the kernels that run functions share: idle calls, so that a warm one allocates nothing.
 class CallingKernel : public Kernel {
  public:
-  explicit CallingKernel(const KernelConstruction& c) : Kernel(c) {}
+  explicit CallingKernel(const KernelConstruction& c) : Kernel(c) {
+    for (const DataType type : c.output_types()) output_types_.push_back(BaseType(type));
+  }
   bool IsAsync() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     return errors::Internal("a call of a function is asynchronous");
@@ -154,12 +158,8 @@ class CallingKernel : public Kernel {
     if (!found.ok()) return done(found.status());
     Call* const call = Begin(ctx, first_input, done);
     call->results.resize((*found)->result_types().size());
-    if (call->results.size() != static_cast<std::size_t>(ctx.num_outputs())) {
-      return End(
-          call,
-          errors::InvalidArgument("function ", (*found)->name(), " gives ", call->results.size(),
-                                  " results, but the node has ", ctx.num_outputs(), " outputs"),
-          nullptr);
+    if ((*found)->result_types() != output_types_) [[unlikely]] {
+      return End(call, DoNotFit(**found), nullptr);
     }
     ctx.env().functions->RunAsync(
         **found, FunctionCall::In(ctx.env()), call->args, call->results,
@@ -171,6 +171,18 @@ class CallingKernel : public Kernel {
   }
 
  private:
+  Status DoNotFit(const RunnableFunction& function) const {
+    const auto text = [](const std::vector<DataType>& types) {
+      std::vector<std::string> names;
+      for (const DataType type : types) names.emplace_back(DataTypeName(type));
+      return StrJoin(names, ", ");
+    };
+    return errors::InvalidArgument("function ", function.name(), " gives (",
+                                   text(function.result_types()), "), but the node's outputs are (",
+                                   text(output_types_), ")");
+  }
+
+  std::vector<DataType> output_types_;
   Mutex mu_;
   std::vector<std::unique_ptr<Call>> idle_ ABSL_GUARDED_BY(mu_);
 };
