@@ -2,6 +2,7 @@
 // arrives at each output and asks the op's gradient function for its inputs.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/errors.h"
@@ -55,7 +56,7 @@ class GradientBuilder {
           grad_ys.empty() ? ops::OnesLike(scope_.Named("grad_ys"), ys[i]) : grad_ys[i];
       Add(ys[i], seed);
     }
-    MR_ASSIGN_OR_RETURN(loops_, FindLoops(*scope_.graph()->graph, num_ids_));
+    loops_ = FindLoops(*scope_.graph()->graph, num_ids_);
     for (const Output& x : xs_) {
       if (LoopOf(x.op().node()) >= 0 && x.op().type() != "Exit") {
         return errors::Unimplemented("the gradient with respect to ", x.name(),
@@ -170,13 +171,34 @@ class GradientBuilder {
 
   Status VisitLoop(int index) {
     const Loop& loop = loops_.loops[index];
+    const auto arrives_here = [&](const auto& arrived) {
+      return LoopOf(scope_.graph()->graph->node(arrived.first.first)) == index;
+    };
+    if (std::none_of(arrived_.begin(), arrived_.end(), arrives_here)) return OkStatus();
+    MR_RETURN_IF_ERROR(loop.well_formed);
     std::vector<Output> dys(loop.variables.size());
-    bool any = false;
+    std::set<int> exits;
     for (std::size_t i = 0; i < dys.size(); ++i) {
-      if (loop.variables[i].exit == nullptr) continue;
-      dys[i] = Sum(Output(scope_.graph(), loop.variables[i].exit, 0));
-      any |= dys[i].valid();
+      std::vector<Input> parts;
+      for (const Edge* edge : loop.variables[i].branch->out_edges()) {
+        if (edge->src_output != 0 ||
+            (edge->dst->type() != "Exit" && edge->dst->type() != "RefExit"))
+          continue;
+        exits.insert(edge->dst->id());
+        if (IsX(edge->dst)) continue;
+        const Output dy = Sum(Output(scope_.graph(), edge->dst, 0));
+        if (dy.valid()) parts.push_back(dy);
+      }
+      if (!parts.empty()) dys[i] = parts.size() == 1 ? parts[0].output() : ops::AddN(scope_, parts);
     }
+    for (const auto& arrived : arrived_) {
+      if (!arrives_here(arrived) || exits.contains(arrived.first.first)) continue;
+      const Node* const node = scope_.graph()->graph->node(arrived.first.first);
+      return errors::InvalidArgument("{{node ", node->name(), "}} is no variable of the loop '",
+                                     loop.frame, "' that it leaves");
+    }
+    const bool any =
+        std::any_of(dys.begin(), dys.end(), [](const Output& dy) { return dy.valid(); });
     if (!any) return OkStatus();
     const Status status = LoopGradient(
         source_, scope_, loops_, index, dys,

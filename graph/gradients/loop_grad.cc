@@ -139,13 +139,15 @@ StatusOr<Loop::Variable> FindVariable(Node* enter) {
     if (predicate != nullptr && predicate->src->type() == "LoopCond") variable.branch = edge->dst;
   }
   if (variable.branch == nullptr) return Malformed(*variable.merge, "no Switch behind it");
-  if (const Edge* exit = FindConsumer(*variable.branch, IsExit)) variable.exit = exit->dst;
+  for (const Edge* edge : variable.branch->out_edges()) {
+    if (edge->src_output == 0 && edge->dst->IsOp() && IsExit(*edge->dst)) variable.exit = edge->dst;
+  }
   return variable;
 }
 
 }  // namespace
 
-StatusOr<Loops> FindLoops(const DataflowGraph& graph, int num_ids) {
+Loops FindLoops(const DataflowGraph& graph, int num_ids) {
   Loops found;
   found.loop_of.assign(num_ids, -1);
   bool any = false;
@@ -179,9 +181,13 @@ StatusOr<Loops> FindLoops(const DataflowGraph& graph, int num_ids) {
       loop.invariants.push_back(node);
       continue;
     }
-    MR_ASSIGN_OR_RETURN(const Loop::Variable variable, FindVariable(node));
-    loop.condition = variable.branch->input_edge(1)->src;
-    loop.variables.push_back(variable);
+    const StatusOr<Loop::Variable> variable = FindVariable(node);
+    if (!variable.ok()) {
+      if (loop.well_formed.ok()) loop.well_formed = variable.status();
+      continue;
+    }
+    loop.condition = variable->branch->input_edge(1)->src;
+    loop.variables.push_back(*variable);
   }
   return found;
 }
@@ -203,6 +209,7 @@ class LoopDifferentiator {
 
   Status Run(const std::function<bool(const Output& source)>& wanted,
              const std::function<void(const Output& source, const Output& dx)>& add) {
+    MR_RETURN_IF_ERROR(loop_.well_formed);
     if (loop_.variables.empty()) return OkStatus();
     MR_RETURN_IF_ERROR(LookInside());
     MR_RETURN_IF_ERROR(CopyBody());
@@ -373,13 +380,12 @@ class LoopDifferentiator {
   Status KeepStatefulOutputs() {
     MR_RETURN_IF_ERROR(Prune());
     DataflowGraph& graph = *gradient_->graph;
-    const StatusOr<Loops> inner = FindLoops(graph, graph.num_node_ids());
-    MR_RETURN_IF_ERROR(inner.status());
+    const Loops inner = FindLoops(graph, graph.num_node_ids());
     for (Node* node : graph.OpNodes()) {
       const auto original = originals_.find(node->name());
       if (original == originals_.end() || MayRunAgain(*node)) continue;
       if (!writes_ && Reads(*node)) continue;
-      if (inner->loop_of[node->id()] >= 0) {
+      if (inner.loop_of[node->id()] >= 0) {
         if (!UsesOutputOf(*node)) continue;
         return errors::Unimplemented(
             "the gradient of a loop within a loop: {{node ", node->name(), "}} (op: ", node->type(),

@@ -20,7 +20,7 @@ class ControlFlowTest : public ::testing::Test {
   ControlFlowTest() : root_(graph_.root()), x_(Placeholder(root_.WithOpName("x"), kDouble, {})) {}
 
   StatusOr<std::vector<Tensor>> Run(const std::vector<Output>& fetches, double x) {
-    StatusOr<Session> session = Session::Create(graph_);
+    StatusOr<Session> session = Session::Create(graph_, options_);
     if (!session.ok()) return session.status();
     const std::vector<Feed> feeds = {{x_, Tensor::Scalar<double>(x)}};
     return session->Run(feeds, fetches);
@@ -44,6 +44,7 @@ class ControlFlowTest : public ::testing::Test {
   }
   Output Const(double value) { return ops::Const(root_, Tensor::Scalar<double>(value), kDouble); }
 
+  SessionOptions options_;
   Graph graph_;
   Scope root_;
   Output x_;
@@ -134,6 +135,51 @@ TEST_F(ControlFlowTest, GradientsGoThroughLoopsWithinLoopsAndBranchesInThem) {
   });
   ASSERT_EQ(y.size(), 2u) << graph_.status();
   CheckGradient(y[1], {0.3, 1.2});
+}
+
+TEST_F(ControlFlowTest, GradientsGoThroughLoopsInTheBranchThatIsTaken) {
+  const auto y = Cond(
+      root_, ops::Greater(root_, x_, Const(0)),
+      [&](const Scope& s) {
+        const auto power =
+            Repeat(s, 3, x_, [&](const Scope& t, const Output& v) { return ops::Mul(t, v, x_); });
+        return power.size() == 2 ? std::vector<Output>{power[1]} : power;
+      },
+      [&](const Scope& s) {
+        const auto sines =
+            Repeat(s, 2, x_, [&](const Scope& t, const Output& v) { return ops::Sin(t, v); });
+        return sines.size() == 2 ? std::vector<Output>{sines[1]} : sines;
+      });
+  ASSERT_EQ(y.size(), 1u) << graph_.status();
+  EXPECT_EQ(Value(y[0], 2), 16);
+  CheckGradient(y[0], {1.5, -0.8});
+}
+
+TEST_F(ControlFlowTest, GradientsOfLoopsThatSpanDevices) {
+  options_.num_cpu_devices = 2;
+  const auto y = Repeat(root_, 3, x_, [&](const Scope& s, const Output& v) {
+    const Scope there = s.WithDevice("/device:CPU:1");
+    return ops::AddV2(s.WithDevice("/device:CPU:0"), ops::Sin(there, v), ops::Mul(there, v, x_));
+  });
+  ASSERT_EQ(y.size(), 2u) << graph_.status();
+  CheckGradient(y[1], {0.5, -0.3});
+}
+
+TEST_F(ControlFlowTest, ALoopThatNobodyDifferentiatesMayBeWiredInAnyWay) {
+  const Output odd = ops::Enter(root_, x_, "odd");
+  const Output back = ops::Exit(root_, odd);
+  CheckGradient(ops::Square(root_, x_), {3.0});
+  const Status refused = Gradients(root_, {&back, 1}, {&x_, 1}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("no Merge behind an Enter"));
+}
+
+TEST_F(ControlFlowTest, WhatLeavesALoopTwiceBringsBothGradients) {
+  const auto y =
+      Repeat(root_, 2, x_, [&](const Scope& s, const Output& v) { return ops::Mul(s, v, x_); });
+  ASSERT_EQ(y.size(), 2u) << graph_.status();
+  const Output again = ops::Exit(root_, y[1].op().input(0));
+  CheckGradient(ops::AddV2(root_, y[1], ops::Square(root_, again)), {0.9, -1.2});
 }
 
 TEST_F(ControlFlowTest, TheGradientOfAPowerIsItsClosedForm) {
