@@ -31,7 +31,7 @@ StatusOr<std::unique_ptr<FunctionBody>> InstantiateGradient(
                       InstantiateFunction(ops, library, function));
   // Calls within it are differentiated as what they do.
   ++depth;
-  const Status lowered = LowerBody(nullptr, body.get(), {.even_noinline = true});
+  const Status lowered = LowerBody(nullptr, body.get(), {.everything = true});
   --depth;
   MR_RETURN_IF_ERROR(lowered);
   std::vector<int> results(body->results.size()), args(body->args.size());

@@ -58,7 +58,7 @@ class Lowerer {
       : bodies_(*bodies),
         graph_(*graph),
         first_new_(graph->num_node_ids()),
-        even_noinline_(options.even_noinline) {
+        everything_(options.everything) {
     limit_ = static_cast<int64_t>(first_new_) + options.max_added_nodes;
     chains_.push_back({-1, ""});
     ranges_.push_back({options.first_node, 0});
@@ -116,7 +116,7 @@ class Lowerer {
       if (IsWithin(function.name, chain)) return {};
       const FunctionBody* const body =
           bodies_.Find(graph_, function, node.type() == "SymbolicGradient");
-      if (body == nullptr || !CanInline(*body, even_noinline_)) return {};
+      if (body == nullptr || !CanInline(*body, everything_)) return {};
       num_nodes += body->graph->num_nodes();
       bodies.push_back(body);
     }
@@ -131,7 +131,8 @@ class Lowerer {
       return by_name ? MakePartitionedCall(node, functions[0]) : OkStatus();
     }
     if (IsBranch(*node) || IsLoop(*node)) {
-      const bool lower = node->attrs().GetOr<bool>("_lower_using_switch_merge", false) ||
+      const bool lower = everything_ ||
+                         node->attrs().GetOr<bool>("_lower_using_switch_merge", false) ||
                          std::any_of(bodies.begin(), bodies.end(),
                                      [](const FunctionBody* body) { return AsksForATask(*body); });
       if (!lower) return OkStatus();
@@ -211,7 +212,7 @@ class Lowerer {
   FunctionBodies& bodies_;
   DataflowGraph& graph_;
   const int first_new_;
-  const bool even_noinline_;
+  const bool everything_;
   int64_t limit_ = 0;
   std::vector<Chain> chains_;
   std::vector<Range> ranges_;  // by first_id

@@ -31,7 +31,8 @@ struct LoweringOptions {
   int first_node = 2;  // only nodes from this id on, and what comes out of them
   // No more nodes than these are added: the calls that remain are made when they are run.
   int64_t max_added_nodes = int64_t{1} << 15;
-  bool even_noinline = false;  // functions that say _noinline are put in too
+  // Functions that say _noinline are put in too, and branches and loops that do not ask for it.
+  bool everything = false;
 };
 
 // Puts in place of

@@ -398,6 +398,24 @@ TEST_P(FunctionGradientTest, GoesThroughLoopsOfFunctions) {
   EXPECT_EQ(ValueOf(dx, {X(2), n(0)}), 0);
 }
 
+TEST_P(FunctionGradientTest, GoesThroughBranchesWithinFunctions) {
+  const std::string inner =
+      FunctionText("Inner", {"x"}, {{"y", "if:output:0"}},
+                   FloatConst("node_def", "one", 1) +
+                       BodyNode("small", "Less", {"x", "one:output:0"}, FloatT()) +
+                       BodyNode("if", "StatelessIf", {"small:z:0", "x"},
+                                FloatLists(1, 1) + Attr("Tcond", "type: DT_BOOL") +
+                                    Func("then_branch", "TimesTen") + Func("else_branch", "Cube")),
+                   GetParam() ? "" : kNoInline);
+  Open(Cube() + TimesTen() + inner + Input("x") + GraphNode("by_name", "Inner", {"x"}) +
+       GraphNode("call", "PartitionedCall", {"x"}, FloatLists(1, 1) + Func("f", "Inner")));
+  for (const char* y : {"by_name", "call"}) {
+    const Output dx = Slope(y, "x");
+    EXPECT_EQ(ValueOf(dx, {X(0.5)}), 10) << y;
+    EXPECT_EQ(ValueOf(dx, {X(2)}), 12) << y;
+  }
+}
+
 TEST_P(FunctionGradientTest, ReachesVariablesThatTheFunctionReads) {
   const std::string weigh =
       "library { function { signature { name: 'Weigh' is_stateful: true"
