@@ -1,7 +1,9 @@
 #include "session/rewrite_part.h"
 
+#include <cstdlib>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,12 @@
 
 namespace millrace {
 namespace {
+
+// MILLRACE_FUSION=on or off, for sessions that do not say.
+bool FusesByDefault() {
+  const char* const value = std::getenv("MILLRACE_FUSION");
+  return value != nullptr && std::string_view(value) == "on";
+}
 
 RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   RewriteOptions read;
@@ -27,6 +35,9 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   read.simplify = is_on(config.arithmetic_optimization()) && !config.disable_meta_optimizer();
   read.remove_identities =
       is_on(config.dependency_optimization()) && !config.disable_meta_optimizer();
+  read.fuse_elementwise = config.remapping() == pb::RewriterConfig::DEFAULT
+                              ? FusesByDefault()
+                              : is_on(config.remapping()) && !config.disable_meta_optimizer();
   if (const int64_t limit = options.optimizer_options().max_folded_constant_in_bytes(); limit > 0) {
     read.max_folded_bytes = limit;
   }

@@ -20,13 +20,17 @@ struct RewriteOptions {
   bool merge_equal = true;        // of nodes that compute the same one stays
   bool simplify = true;           // x * 1, x / 1, x - 0, -(-x), casts and reshapes for nothing
   bool remove_identities = true;  // nodes that hand on what they get
+  // Elementwise nodes that feed each other become one _Fused (docs/fusion.md), for which whoever
+  // runs the graph must have a kernel.
+  bool fuse_elementwise = false;
   int64_t max_folded_bytes = int64_t{10} << 20;  // no constant larger than this is made
 };
 
 // How often each rewrite was made.
 struct RewriteCounts {
   int folded = 0, merged = 0, simplified = 0, removed = 0;
-  int total() const { return folded + merged + simplified + removed; }
+  int fused = 0;  // nodes that are part of another one
+  int total() const { return folded + merged + simplified + removed + fused; }
 };
 
 // What a node without state computes of these inputs. An error leaves the node as it is.
@@ -46,6 +50,8 @@ StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& eval
 StatusOr<int> MergeEqualNodes(DataflowGraph* graph);
 StatusOr<int> SimplifyArithmetic(DataflowGraph* graph);
 StatusOr<int> RemoveIdentities(DataflowGraph* graph);
+// Last: others do not see what a _Fused computes. A fused node has the name of its last output.
+StatusOr<int> FuseElementwise(DataflowGraph* graph);
 
 }  // namespace millrace
 

@@ -152,6 +152,9 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
     }
     if (counts.total() == before) break;
   }
+  if (options.fuse_elementwise) {
+    MR_ASSIGN_OR_RETURN(counts.fused, FuseElementwise(graph));
+  }
   if (counts.total() > 0) graph->FixSourceAndSink();
   return counts;
 }

@@ -1,0 +1,248 @@
+#include "jit/code_cache.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "jit/object_store.h"
+
+namespace millrace::jit {
+namespace {
+
+constexpr char kLibraryName[] = "libmillrace_jit.so";
+// Each takes some pages for good.
+constexpr std::size_t kMostCodes = 4096;
+
+std::atomic<CodeCache*> g_instead{nullptr};
+
+std::string EnvironmentOr(const char* name, std::string fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : std::move(fallback);
+}
+
+std::string FolderOfProgram() {
+  char path[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+  if (n <= 0) return ".";
+  const std::string text(path, static_cast<std::size_t>(n));
+  return text.substr(0, text.rfind('/'));
+}
+
+int32_t TypeCode(DataType dtype) { return dtype == kFloat ? 0 : dtype == kDouble ? 1 : 2; }
+
+std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
+                  std::span<const Spread> spreads) {
+  std::string key = FormatFusedProgram(program);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    StrAppend(&key, " ", DataTypeName(types[i]), "/", static_cast<int>(spreads[i]));
+  }
+  return key;
+}
+
+// The program in the component's terms.
+struct Translation {
+  explicit Translation(const FusedCode& code) {
+    for (const FusedInstruction& in : code.program.instructions) {
+      instructions.push_back({.op = static_cast<int32_t>(in.op),
+                              .type = TypeCode(in.type),
+                              .result = TypeCode(in.result),
+                              .num_args = static_cast<int32_t>(in.args.size()),
+                              .args = in.args.data()});
+    }
+    for (const DataType type : code.input_types) types.push_back(TypeCode(type));
+    for (const Spread spread : code.spreads) spreads.push_back(static_cast<int32_t>(spread));
+    program = {.instructions = instructions.data(),
+               .input_types = types.data(),
+               .input_spreads = spreads.data(),
+               .outputs = code.program.outputs.data(),
+               .num_instructions = static_cast<int32_t>(instructions.size()),
+               .num_inputs = static_cast<int32_t>(types.size()),
+               .num_outputs = static_cast<int32_t>(code.program.outputs.size())};
+  }
+  std::vector<MrJitInstruction> instructions;
+  std::vector<int32_t> types, spreads;
+  MrJitProgram program;
+};
+
+}  // namespace
+
+JitOptions JitOptions::FromEnvironment() {
+  JitOptions options;
+  const std::string on = EnvironmentOr("MILLRACE_JIT", "on");
+  options.enabled = on != "off" && on != "0";
+  options.library = EnvironmentOr("MILLRACE_JIT_LIBRARY", "");
+  options.cache_dir = EnvironmentOr("MILLRACE_JIT_CACHE", "");
+  return options;
+}
+
+std::string FindComponent(const JitOptions& options) {
+  if (!options.library.empty()) {
+    return access(options.library.c_str(), R_OK) == 0 ? options.library : "";
+  }
+  const std::string folder = FolderOfProgram();
+  for (const char* place : {"", "../lib/", "../jit/", "../../jit/"}) {
+    std::string path = StrCat(folder, "/", place, kLibraryName);
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
+}
+
+CodeCache::CodeCache(JitOptions options) : options_(std::move(options)) {}
+
+CodeCache::~CodeCache() { Stop(); }
+
+CodeCache* CodeCache::Global() {
+  static CodeCache* const cache = new CodeCache(JitOptions::FromEnvironment());
+  CodeCache* const instead = g_instead.load(std::memory_order_acquire);
+  return instead != nullptr ? instead : cache;
+}
+
+void CodeCache::ReplaceGlobalForTest(CodeCache* cache) {
+  g_instead.store(cache, std::memory_order_release);
+}
+
+FusedCode* CodeCache::Find(const FusedProgram& program, std::span<const DataType> types,
+                           std::span<const Spread> spreads) {
+  if (!options_.enabled) return nullptr;
+  std::string key = KeyOf(program, types, spreads);
+  MutexLock lock(&mu_);
+  if (const auto it = codes_.find(key); it != codes_.end()) return it->second.get();
+  if (codes_.size() >= kMostCodes) return nullptr;
+  auto code = std::make_unique<FusedCode>();
+  code->key = key;
+  code->program = program;
+  code->input_types.assign(types.begin(), types.end());
+  code->spreads.assign(spreads.begin(), spreads.end());
+  return codes_.emplace(std::move(key), std::move(code)).first->second.get();
+}
+
+void CodeCache::Request(FusedCode* code) {
+  MutexLock lock(&mu_);
+  if (stopping_) return;
+  ++counts_.requested;
+  queue_.push_back(code);
+  if (running_) return;
+  // The last one has said that it ends: it takes no time to wait for it.
+  if (thread_.joinable()) thread_.join();
+  running_ = true;
+  thread_ = std::thread([this] { RunThread(); });
+}
+
+void CodeCache::RunThread() {
+  pthread_setname_np(pthread_self(), "mr-jit");
+  if (options_.nice > 0) {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), options_.nice);
+  }
+  for (;;) {
+    FusedCode* code = nullptr;
+    {
+      MutexLock lock(&mu_);
+      if (queue_.empty()) {
+        running_ = false;
+        idle_.SignalAll();
+        return;
+      }
+      code = queue_.front();
+      queue_.erase(queue_.begin());
+    }
+    Make(code);
+  }
+}
+
+void CodeCache::Make(FusedCode* code) {
+  const MrJitApi* const api = LoadComponent();
+  const char* error = "there is no compiler";
+  std::string object;
+  bool from_disk = false;
+  if (api != nullptr) {
+    const std::string key = StrCat(kMrJitVersion, "\n", api->target(), "\n", code->key);
+    if (!options_.cache_dir.empty()) {
+      if (std::optional<std::string> kept = ReadObject(options_.cache_dir, key)) {
+        from_disk = api->load(kept->data(), kept->size(), &code->code) == nullptr;
+      }
+    }
+    error = nullptr;
+    if (!from_disk) {
+      if (options_.before_compile) options_.before_compile();
+      const auto take = [](void* arg, const char* data, std::size_t size) {
+        static_cast<std::string*>(arg)->assign(data, size);
+      };
+      const Translation translation(*code);
+      error = api->compile(&translation.program, take, &object);
+      if (error == nullptr) error = api->load(object.data(), object.size(), &code->code);
+      if (error == nullptr && !options_.cache_dir.empty()) {
+        WriteObject(options_.cache_dir, key, object);
+      }
+      if (error != nullptr) MR_LOG(kWarning, "a fused loop stays interpreted: ", error);
+    }
+  }
+  if (error == nullptr) code->ready.store(&code->code, std::memory_order_release);
+  MutexLock lock(&mu_);
+  ++(error != nullptr ? counts_.failed : from_disk ? counts_.read_from_disk : counts_.compiled);
+}
+
+const MrJitApi* CodeCache::LoadComponent() {
+  if (std::exchange(looked_for_component_, true)) return api_;
+  const std::string path = FindComponent(options_);
+  if (path.empty()) {
+    MR_LOG(kInfo, "fused loops are interpreted: there is no ", kLibraryName,
+           options_.library.empty() ? " beside the program" : StrCat(" at ", options_.library));
+    return nullptr;
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    MR_LOG(kWarning, "fused loops are interpreted: ", dlerror());
+    return nullptr;
+  }
+  const auto get = reinterpret_cast<MrJitGetApi>(dlsym(library, kMrJitEntry));
+  if (get != nullptr) api_ = get(kMrJitVersion);
+  if (api_ == nullptr) {
+    MR_LOG(kWarning, "fused loops are interpreted: ", path, " is of another version");
+    return nullptr;
+  }
+  // The library's own destructors must not run under the thread that is in it. Registered after
+  // they are, this runs before them.
+  static_cast<void>(api_->target());
+  static std::atomic<bool> at_exit{false};
+  if (this == Global() && !at_exit.exchange(true)) {
+    std::atexit([] { Global()->Stop(); });
+  }
+  return api_;
+}
+
+void CodeCache::Stop() {
+  std::thread thread;
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    queue_.clear();
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+bool CodeCache::WaitUntilIdle() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  MutexLock lock(&mu_);
+  while (running_) {
+    if (!idle_.WaitUntil(&mu_, until)) return !running_;
+  }
+  return true;
+}
+
+JitCounts CodeCache::counts() {
+  MutexLock lock(&mu_);
+  return counts_;
+}
+
+}  // namespace millrace::jit

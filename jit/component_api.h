@@ -1,0 +1,55 @@
+// What the compiler, a shared library of its own that holds LLVM, offers to the program that
+// loads it. Plain C types: the two may be built apart.
+#ifndef JIT_COMPONENT_API_H_
+#define JIT_COMPONENT_API_H_
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// Changes with every change below or in the meaning of FusedOp's numbers.
+inline constexpr int32_t kMrJitVersion = 1;
+// The name of the one function that the library exports: MrJitGetApi.
+inline constexpr char kMrJitEntry[] = "millrace_jit_api";
+
+// type, result: 0 float, 1 double, 2 bool. args[k] >= 0 is an input, else ~instruction.
+struct MrJitInstruction {
+  int32_t op, type, result, num_args;
+  const int32_t* args;
+};
+
+// spreads: 0 one element, 1 a row, 2 each. outputs are instructions.
+struct MrJitProgram {
+  const MrJitInstruction* instructions;
+  const int32_t *input_types, *input_spreads, *outputs;
+  int32_t num_instructions, num_inputs, num_outputs;
+};
+
+// Elements [begin, begin + n) of the outputs; what repeats begins at element `row` of its input.
+// An output may be an input that changes with each element.
+typedef void (*MrJitFunction)(const void* const* in, void* const* out, int64_t begin, int64_t row,
+                              int64_t n);
+
+struct MrJitCode {
+  MrJitFunction plain;
+  // Stores past the caches; out[k] + begin must be at a multiple of 64 bytes.
+  MrJitFunction streaming;
+};
+
+// Functions that can fail return null, or the reason, which is constant or stays until the next
+// call of the same thread. Thread-safe.
+struct MrJitApi {
+  // What objects are made by and for: they are of no use anywhere else.
+  const char* (*target)();
+  // Hands the object file to `take` before it returns.
+  const char* (*compile)(const MrJitProgram* program,
+                         void (*take)(void* arg, const char* data, size_t size), void* arg);
+  // Code is never unloaded.
+  const char* (*load)(const char* object, size_t size, MrJitCode* code);
+};
+
+typedef const MrJitApi* (*MrJitGetApi)(int32_t version);  // null: another version
+}
+
+#endif  // JIT_COMPONENT_API_H_

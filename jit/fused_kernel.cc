@@ -1,0 +1,338 @@
+#include "jit/fused_kernel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "jit/code_cache.h"
+#include "jit/fused_interpreter.h"
+#include "jit/fused_layout.h"
+#include "jit/instruction_kernels.h"
+#include "kernels/kernel_context.h"
+#include "tensor/allocator.h"
+
+namespace millrace {
+namespace {
+
+using jit::CodeCache;
+using jit::FusedCode;
+using jit::FusedInterpreter;
+using jit::FusedLayout;
+using jit::InstructionLoop;
+using jit::Spread;
+
+// Elements that one call of the loop works on; also the grain at which threads share them.
+constexpr int64_t kGrain = 8192;
+// Shorter rows are written down several times.
+constexpr int64_t kLeastTile = 1024;
+// Shapes that are remembered; others are looked at anew in every step.
+constexpr int kMostLayouts = 16;
+
+// The loop for one way in which operands repeat.
+struct Variant {
+  Variant(const FusedProgram* program, std::span<const InstructionLoop> loops,
+          std::span<const DataType> types, std::span<const Spread> inputs)
+      : spreads(inputs.begin(), inputs.end()),
+        interpreter(program, loops, inputs),
+        cache(CodeCache::Global()),
+        code(cache->Find(*program, types, inputs)) {}
+  const std::vector<Spread> spreads;
+  const FusedInterpreter interpreter;
+  CodeCache* const cache;
+  FusedCode* const code;  // null: never compiled
+};
+
+struct KnownLayout {
+  FusedLayout layout;
+  Variant* variant = nullptr;
+  int64_t tile = 0;  // rows are repeated to this many elements; 0 without rows
+  KnownLayout* next = nullptr;
+};
+
+// Outputs that do not fit into the last cache anyway are written past it.
+int64_t LastCacheBytes() {
+  static const int64_t bytes = [] {
+    const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return size > 0 ? int64_t{size} : int64_t{32} << 20;
+  }();
+  return bytes;
+}
+
+// How many elements of rows to write down: short rows are repeated where that is little beside the
+// whole, and then, where outputs may be streamed, so that tiles of an aligned output are aligned.
+int64_t TileFor(int64_t period, int64_t count) {
+  constexpr int64_t kLarge = int64_t{1} << 22;
+  if (period == 0 || period >= kLeastTile) return period;
+  int64_t times = (kLeastTile + period - 1) / period;
+  if (times * period > count / 4) return period;
+  if (count >= kLarge) {
+    while (times * period % 64 != 0) ++times;
+  }
+  return times * period;
+}
+
+class FusedKernel : public Kernel {
+ public:
+  explicit FusedKernel(KernelConstruction& c)
+      : Kernel(c),
+        nodes_(c.attrs().GetOr<std::vector<std::string>>("nodes", {})),
+        input_types_(c.input_types().begin(), c.input_types().end()) {
+    StatusOr<FusedProgram> program =
+        ParseFusedProgram(c.attr<std::string>("program"), c.input_types(), c.output_types());
+    if (!program.ok()) {
+      c.SetError(program.status());
+      return;
+    }
+    program_ = *std::move(program);
+    for (const FusedInstruction& in : program_.instructions) {
+      StatusOr<InstructionLoop> loop = jit::FindLoop(in);
+      if (!loop.ok()) {
+        c.SetError(loop.status());
+        return;
+      }
+      loops_.push_back(*loop);
+      cost_ += jit::CostOf(in);
+    }
+  }
+  ~FusedKernel() override {
+    for (KnownLayout* known = layouts_.load(std::memory_order_relaxed); known != nullptr;) {
+      delete std::exchange(known, known->next);
+    }
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    KnownLayout* known = layouts_.load(std::memory_order_acquire);
+    while (known != nullptr && !Fits(ctx, known->layout)) known = known->next;
+    std::unique_ptr<KnownLayout> own;
+    if (known == nullptr) known = Learn(ctx, &own);
+    return known->layout.is_one_loop ? ComputeTogether(ctx, *known) : ComputeOneByOne(ctx);
+  }
+
+ private:
+  static bool Fits(const KernelContext& ctx, const FusedLayout& layout) {
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      if (!(ctx.input(i).shape() == layout.inputs[i])) return false;
+    }
+    return true;
+  }
+
+  // Remembers the layout, or gives it to `own` when there are many already.
+  KnownLayout* Learn(const KernelContext& ctx, std::unique_ptr<KnownLayout>* own) {
+    std::vector<Shape> shapes;
+    for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
+    auto made = std::make_unique<KnownLayout>();
+    made->layout = jit::MakeFusedLayout(program_, shapes);
+    made->tile = TileFor(made->layout.period, made->layout.count);
+    MutexLock lock(&mu_);
+    if (made->layout.is_one_loop) made->variant = FindVariant(made->layout.spreads);
+    if (num_layouts_ == kMostLayouts) {
+      *own = std::move(made);
+      return own->get();
+    }
+    ++num_layouts_;
+    made->next = layouts_.load(std::memory_order_relaxed);
+    layouts_.store(made.get(), std::memory_order_release);
+    return made.release();
+  }
+
+  Variant* FindVariant(const std::vector<Spread>& spreads) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const auto& variant : variants_) {
+      if (variant->spreads == spreads) return variant.get();
+    }
+    variants_.push_back(std::make_unique<Variant>(&program_, loops_, input_types_, spreads));
+    return variants_.back().get();
+  }
+
+  Status ComputeTogether(KernelContext& ctx, const KnownLayout& known) {
+    const FusedLayout& layout = known.layout;
+    const void* in[kMaxFusedInputs];
+    void* out[kMaxFusedInstructions];
+    for (int i = 0; i < ctx.num_inputs(); ++i) in[i] = ctx.input(i).raw_data();
+    const int outputs = static_cast<int>(layout.output_shapes.size());
+    uint64_t shared = 0;
+    int64_t bytes = 0;
+    for (int k = 0; k < outputs; ++k) {
+      const auto& from = layout.candidates[k];
+      MR_ASSIGN_OR_RETURN(Tensor * tensor,
+                          from[0] < 0
+                              ? ctx.AllocateOutput(k, layout.output_shapes[k])
+                              : ctx.ForwardOrAllocateOutput({from[0], from[1], from[2], from[3]}, k,
+                                                            layout.output_shapes[k]));
+      out[k] = tensor->raw_data();
+      bytes += static_cast<int64_t>(tensor->num_bytes());
+      if (std::find(in, in + ctx.num_inputs(), out[k]) != in + ctx.num_inputs()) {
+        shared |= uint64_t{1} << k;
+      }
+    }
+    if (layout.count == 0) return OkStatus();
+    Loop loop{.variant = known.variant, .in = in, .out = out, .shared = shared};
+    FusedCode* const code = known.variant->code;
+    if (code != nullptr) loop.code = code->ready.load(std::memory_order_acquire);
+    loop.streams = shared == 0 && bytes > LastCacheBytes();
+    if (known.tile == 0) {
+      RunEach(ctx, layout.count, loop);
+    } else {
+      MR_RETURN_IF_ERROR(RunTiles(ctx, known, in, loop));
+    }
+    if (code != nullptr && loop.code == nullptr) {
+      known.variant->cache->CountWork(
+          code, layout.count * static_cast<int64_t>(program_.instructions.size()));
+    }
+    return OkStatus();
+  }
+
+  // One step's work.
+  struct Loop {
+    const Variant* variant;
+    const void* const* in;
+    void* const* out;
+    uint64_t shared;                  // by outputs that take the place of inputs
+    const MrJitCode* code = nullptr;  // null: to be interpreted
+    bool streams = false;
+  };
+
+  void RunEach(KernelContext& ctx, int64_t count, const Loop& loop) const {
+    if (count <= kGrain) return RunRange(loop, 0, 0, count);
+    const int64_t grains = (count + kGrain - 1) / kGrain;
+    ctx.ParallelFor(grains, cost_ * kGrain, [&](int64_t first, int64_t last) {
+      const int64_t begin = first * kGrain;
+      RunRange(loop, begin, 0, std::min(count, last * kGrain) - begin);
+    });
+  }
+
+  // Runs along rows, several of which may be written behind one another in a tile.
+  Status RunTiles(KernelContext& ctx, const KnownLayout& known, const void** in,
+                  const Loop& loop) const {
+    const FusedLayout& layout = known.layout;
+    const int64_t tile = known.tile;
+    Tensor tiles[kMaxFusedInputs];
+    for (int i = 0; i < ctx.num_inputs() && tile > layout.period; ++i) {
+      if (layout.spreads[i] != Spread::kRow) continue;
+      MR_ASSIGN_OR_RETURN(tiles[i], ctx.AllocateTemp(input_types_[i], Shape({tile})));
+      const auto bytes = static_cast<std::size_t>(layout.period) * DataTypeSize(input_types_[i]);
+      char* const to = static_cast<char*>(tiles[i].raw_data());
+      for (int64_t k = 0; k < tile / layout.period; ++k) {
+        std::memcpy(to + static_cast<std::size_t>(k) * bytes, in[i], bytes);
+      }
+      in[i] = to;
+    }
+    const int64_t rows = (layout.count + tile - 1) / tile;
+    const int64_t pieces = (tile + kGrain - 1) / kGrain;
+    const auto run = [&](int64_t first, int64_t last) {
+      for (int64_t unit = first; unit < last; ++unit) {
+        const int64_t row = unit / pieces * tile, from = unit % pieces * kGrain;
+        const int64_t end = std::min({tile, from + kGrain, layout.count - row});
+        if (from < end) RunRange(loop, row + from, from, end - from);
+      }
+    };
+    ctx.ParallelFor(rows * pieces, cost_ * static_cast<double>(std::min(tile, kGrain)), run);
+    return OkStatus();
+  }
+
+  void RunRange(const Loop& loop, int64_t begin, int64_t row, int64_t n) const {
+    if (loop.code == nullptr) {
+      loop.variant->interpreter.Run(loop.in, loop.out, begin, row, n, loop.shared);
+    } else if (loop.streams && IsAligned(loop.out, begin)) {
+      loop.code->streaming(loop.in, loop.out, begin, row, n);
+    } else {
+      loop.code->plain(loop.in, loop.out, begin, row, n);
+    }
+  }
+
+  bool IsAligned(void* const* out, int64_t begin) const {
+    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
+      const std::size_t size = DataTypeSize(program_.instructions[program_.outputs[k]].result);
+      const auto at =
+          reinterpret_cast<std::uintptr_t>(out[k]) + static_cast<std::size_t>(begin) * size;
+      if (at % kTensorAlignment != 0) return false;
+    }
+    return true;
+  }
+
+  // As if nothing had been fused: the kernels of the nodes, which also know what is wrong.
+  Status ComputeOneByOne(KernelContext& ctx) {
+    MR_RETURN_IF_ERROR(MakeKernels(ctx.device()));
+    const std::size_t count = program_.instructions.size();
+    std::vector<EdgeValue> results(count), in;
+    for (std::size_t i = 0; i < count; ++i) {
+      const FusedInstruction& instruction = program_.instructions[i];
+      in.clear();
+      for (const int32_t arg : instruction.args) {
+        EdgeValue& value = in.emplace_back();
+        value.kind = EdgeValue::Kind::kValue;
+        const bool is_last = arg < 0 && last_use_[~arg] == static_cast<int>(i) &&
+                             std::count(instruction.args.begin(), instruction.args.end(), arg) == 1;
+        value.value = arg >= 0  ? ctx.input(arg)
+                      : is_last ? std::move(results[~arg].value)
+                                : results[~arg].value;
+      }
+      KernelContext each(kernels_[i].get(), ctx.device(), &ctx.env(), in, {&results[i], 1},
+                         {&instruction.result, 1});
+      each.set_allocator(ctx.allocator());
+      if (Status status = kernels_[i]->Compute(each); !status.ok()) {
+        if (kernels_[i]->name() == name()) return status;
+        return Annotate(status, StrCat("\n\t [[{{node ", kernels_[i]->name(), "}}]]"));
+      }
+    }
+    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
+      ctx.SetOutput(static_cast<int>(k), std::move(results[program_.outputs[k]].value));
+    }
+    return OkStatus();
+  }
+
+  Status MakeKernels(Device* device) {
+    if (kernels_made_.load(std::memory_order_acquire)) return OkStatus();
+    MutexLock lock(&mu_);
+    if (kernels_made_.load(std::memory_order_relaxed)) return OkStatus();
+    const std::size_t count = program_.instructions.size();
+    std::vector<int> last_use(count, -1);
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    for (std::size_t i = 0; i < count; ++i) {
+      const FusedInstruction& in = program_.instructions[i];
+      for (const int32_t arg : in.args) {
+        if (arg < 0) last_use[~arg] = static_cast<int>(i);
+      }
+      MR_ASSIGN_OR_RETURN(
+          std::unique_ptr<Kernel> kernel,
+          jit::MakeInstructionKernel(in, i < nodes_.size() ? nodes_[i] : name(), device));
+      kernels.push_back(std::move(kernel));
+    }
+    for (const int32_t output : program_.outputs) last_use[output] = -1;
+    kernels_ = std::move(kernels);
+    last_use_ = std::move(last_use);
+    kernels_made_.store(true, std::memory_order_release);
+    return OkStatus();
+  }
+
+  const std::vector<std::string> nodes_;
+  const std::vector<DataType> input_types_;
+  FusedProgram program_;
+  std::vector<InstructionLoop> loops_;
+  double cost_ = 0.3;  // nanoseconds per element
+  Mutex mu_;
+  std::atomic<KnownLayout*> layouts_{nullptr};  // grows only; written under mu_
+  int num_layouts_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::unique_ptr<Variant>> variants_ ABSL_GUARDED_BY(mu_);
+  // Made when they are first needed, constant from then on.
+  std::atomic<bool> kernels_made_{false};
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<int> last_use_;
+};
+
+}  // namespace
+
+void RegisterFusedKernels(KernelRegistry& registry) {
+  registry.Register(KernelDef("_Fused"), &MakeKernel<FusedKernel>);
+}
+
+}  // namespace millrace
