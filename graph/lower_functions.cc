@@ -10,6 +10,7 @@
 #include "device/device_name.h"
 #include "graph/function_gradient.h"
 #include "graph/function_inline.h"
+#include "graph/isolate_calls.h"
 #include "graph/lower_control_flow.h"
 
 namespace millrace {
@@ -245,7 +246,8 @@ Status LowerFunctions(const LoweringOptions& options, FunctionBodies* bodies,
                       DataflowGraph* graph) {
   if (graph->library() == nullptr) return OkStatus();
   FunctionBodies own;
-  return Lowerer(options, bodies == nullptr ? &own : bodies, graph).Run();
+  MR_RETURN_IF_ERROR(Lowerer(options, bodies == nullptr ? &own : bodies, graph).Run());
+  return IsolateCalls(options.first_node, graph);
 }
 
 Status LowerBody(FunctionBodies* bodies, FunctionBody* body, const LoweringOptions& options) {

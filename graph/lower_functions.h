@@ -44,7 +44,8 @@ struct LoweringOptions {
 //                                              another task
 // A node of the call's name remains. Calls stay where a function says _noinline, calls itself,
 // cannot be made into a graph (running it says why), or hides effects in branches; a call by
-// name is then a PartitionedCall or StatefulPartitionedCall with kOnOneDevice.
+// name is then a PartitionedCall or StatefulPartitionedCall with kOnOneDevice. Those that stay and
+// return resources are isolated (isolate_calls.h).
 // `bodies` may be null.
 Status LowerFunctions(const LoweringOptions& options, FunctionBodies* bodies, DataflowGraph* graph);
 

@@ -13,12 +13,12 @@
 #include "base/status_macros.h"
 #include "placer/colocation.h"
 #include "placer/device_table.h"
+#include "placer/free_time.h"
+#include "placer/inspection.h"
 
 namespace millrace {
 namespace {
 
-// How many gaps of a device are looked at for one task.
-constexpr int kMaxGaps = 8;
 constexpr double kThreefold = 3;
 
 double SecondsOn(const TaskGraph& tasks, int task, int candidate) {
@@ -32,42 +32,14 @@ int CandidateOf(const TaskGraph& tasks, int task, int device) {
   return found == candidates.end() ? -1 : static_cast<int>(found - candidates.begin());
 }
 
-// What one device was given, in order of time.
-struct Timeline {
-  struct Busy {
-    double begin, end;
-  };
-  std::vector<Busy> busy;
-
-  double End() const { return busy.empty() ? 0 : busy.back().end; }
-  // The earliest begin, not before `ready`, of `seconds` in a row; looks at the last gaps only.
-  double Fit(double ready, double seconds, bool in_gaps) const {
-    double begin = std::max(ready, End());
-    if (!in_gaps) return begin;
-    const int last = static_cast<int>(busy.size()) - 1;
-    for (int i = last; i >= 0 && i > last - kMaxGaps; --i) {
-      const double gap = i == 0 ? 0 : busy[i - 1].end;
-      const double at = std::max(ready, gap);
-      if (at + seconds <= busy[i].begin) begin = at;
-      if (busy[i].begin <= ready) break;
-    }
-    return begin;
-  }
-  void Take(double begin, double seconds) {
-    const auto at = std::upper_bound(busy.begin(), busy.end(), begin,
-                                     [](double b, const Busy& slot) { return b < slot.begin; });
-    busy.insert(at, {begin, begin + seconds});
-  }
-};
-
 }  // namespace
 
 std::string_view PlannerName(Planner planner) {
   switch (planner) {
     case Planner::kEarliestFinish:
       return "earliest finish";
-    case Planner::kEarliestFinishInGap:
-      return "earliest finish, gaps filled";
+    case Planner::kHeft:
+      return "HEFT";
     case Planner::kFewTransfers:
       return "earliest finish, few transfers";
     case Planner::kRoundRobin:
@@ -92,8 +64,16 @@ Scheduler::Scheduler(const TaskGraph& tasks) : tasks_(tasks) {
   };
   index(true, &in_begin_, &in_edges_);
   index(false, &out_begin_, &out_edges_);
-  // Ranks from the end: with mean costs, as if every edge were a transfer.
-  rank_.assign(n, 0);
+  rank_ = Ranks(1);
+  SetDepths();
+  order_ = Order(rank_);
+}
+
+// Ranks from the end, with mean costs; `apart` is the share of edges taken to be transfers.
+std::vector<double> Scheduler::Ranks(double apart) const {
+  const TaskGraph& tasks = tasks_;
+  const int n = static_cast<int>(tasks.candidates.size());
+  std::vector<double> rank(n, 0);
   std::vector<int> left(n), stack;
   for (int t = 0; t < n; ++t) {
     left[t] = out_begin_[t + 1] - out_begin_[t];
@@ -105,17 +85,23 @@ Scheduler::Scheduler(const TaskGraph& tasks) : tasks_(tasks) {
     double after = 0, mean = 0;
     for (int i = out_begin_[t]; i < out_begin_[t + 1]; ++i) {
       const TaskGraph::Edge& edge = tasks.edges[out_edges_[i]];
-      after = std::max(after, rank_[edge.dst] + TransferSeconds(edge.bytes));
+      after = std::max(after, rank[edge.dst] + apart * TransferSeconds(edge.bytes));
     }
     for (const double s : tasks.seconds[t]) mean += s;
-    rank_[t] = after + mean / static_cast<double>(tasks.seconds[t].size());
+    rank[t] = after + mean / static_cast<double>(tasks.seconds[t].size());
     for (int i = in_begin_[t]; i < in_begin_[t + 1]; ++i) {
       const int src = tasks.edges[in_edges_[i]].src;
       if (--left[src] == 0) stack.push_back(src);
     }
   }
-  // Sources before destinations even where nothing costs anything.
-  std::vector<int> depth(n, 0), waiting(n), ready;
+  return rank;
+}
+
+void Scheduler::SetDepths() {
+  const TaskGraph& tasks = tasks_;
+  const int n = static_cast<int>(tasks.candidates.size());
+  depth_.assign(n, 0);
+  std::vector<int> waiting(n), ready;
   for (int t = 0; t < n; ++t) {
     waiting[t] = in_begin_[t + 1] - in_begin_[t];
     if (waiting[t] == 0) ready.push_back(t);
@@ -125,25 +111,38 @@ Scheduler::Scheduler(const TaskGraph& tasks) : tasks_(tasks) {
     ready.pop_back();
     for (int i = out_begin_[t]; i < out_begin_[t + 1]; ++i) {
       const int dst = tasks.edges[out_edges_[i]].dst;
-      depth[dst] = std::max(depth[dst], depth[t] + 1);
+      depth_[dst] = std::max(depth_[dst], depth_[t] + 1);
       if (--waiting[dst] == 0) ready.push_back(dst);
     }
   }
-  order_.resize(n);
-  std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(), [&](int a, int b) {
-    return std::make_tuple(-rank_[a], depth[a], a) < std::make_tuple(-rank_[b], depth[b], b);
-  });
 }
 
-std::vector<int> Scheduler::PlanByFinish(bool in_gaps, double transfer_weight) const {
-  const int n = static_cast<int>(order_.size());
+// By falling rank; sources before destinations even where nothing costs anything.
+std::vector<int> Scheduler::Order(const std::vector<double>& rank) const {
+  struct Key {
+    double rank;
+    int depth, task;
+  };
+  std::vector<Key> keys(rank.size());
+  for (int t = 0; t < static_cast<int>(rank.size()); ++t) keys[t] = {rank[t], depth_[t], t};
+  std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    if (a.rank != b.rank) return a.rank > b.rank;
+    return a.depth != b.depth ? a.depth < b.depth : a.task < b.task;
+  });
+  std::vector<int> order(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) order[i] = keys[i].task;
+  return order;
+}
+
+std::vector<int> Scheduler::PlanByFinish(const std::vector<int>& order, bool in_gaps,
+                                         double transfer_weight) const {
+  const int n = static_cast<int>(order.size());
   std::vector<int> plan(n, 0);
   std::vector<int> device_of_group(n, -1);
   std::vector<double> finish(n, 0), arrival(tasks_.num_devices, 0);
-  std::vector<Timeline> timelines(tasks_.num_devices);
+  std::vector<FreeTime> free_times(in_gaps ? tasks_.num_devices : 0);
   std::vector<double> free_at(tasks_.num_devices, 0);
-  for (const int t : order_) {
+  for (const int t : order) {
     // When all inputs are at each device: transfers from elsewhere, at once from itself.
     std::fill(arrival.begin(), arrival.end(), 0);
     for (int i = in_begin_[t]; i < in_begin_[t + 1]; ++i) {
@@ -161,7 +160,7 @@ std::vector<int> Scheduler::PlanByFinish(bool in_gaps, double transfer_weight) c
       const int device = tasks_.candidates[t][c];
       if (fixed >= 0 && device != fixed) continue;
       const double seconds = SecondsOn(tasks_, t, c);
-      const double begin = in_gaps ? timelines[device].Fit(arrival[device], seconds, true)
+      const double begin = in_gaps ? free_times[device].Find(arrival[device], seconds)
                                    : std::max(arrival[device], free_at[device]);
       if (best < 0 || begin + seconds < best_end) {
         best = c;
@@ -175,7 +174,7 @@ std::vector<int> Scheduler::PlanByFinish(bool in_gaps, double transfer_weight) c
     device_of_group[tasks_.group[t]] = device;
     finish[t] = best_end;
     free_at[device] = std::max(free_at[device], best_end);
-    if (in_gaps) timelines[device].Take(best_begin, best_end - best_begin);
+    if (in_gaps) free_times[device].Take(best_begin, best_end - best_begin);
   }
   return plan;
 }
@@ -203,11 +202,12 @@ std::vector<int> Scheduler::PlanOneDevice() const {
 std::vector<int> Scheduler::Plan(Planner planner) const {
   switch (planner) {
     case Planner::kEarliestFinish:
-      return PlanByFinish(false, 1);
-    case Planner::kEarliestFinishInGap:
-      return PlanByFinish(true, 1);
+      return PlanByFinish(order_, true, 1);
+    case Planner::kHeft:
+      // As published, the mean over all pairs of devices, of which some are one device.
+      return PlanByFinish(Order(Ranks(1 - 1.0 / std::max(1, tasks_.num_devices))), true, 1);
     case Planner::kFewTransfers:
-      return PlanByFinish(false, kThreefold);
+      return PlanByFinish(order_, false, kThreefold);
     case Planner::kOneDevice:
       return PlanOneDevice();
     case Planner::kRoundRobin:
@@ -360,7 +360,8 @@ Status AutoPlace(DataflowGraph* graph, const PlacerInput& input, const CostModel
   absl::flat_hash_map<const Node*, std::string> wanted;
   {
     DeviceTable table(input, nullptr);
-    Colocation groups(*graph, input, &table, nullptr);
+    Inspection inspection(input, &table);
+    Colocation groups(*graph, input, &table, nullptr, &inspection);
     GraphTasks made;
     Status status = groups.Build();
     if (status.ok()) status = MakeTasks(*graph, input, costs, &table, &groups, &made);

@@ -53,13 +53,13 @@ struct TaskGraph {
 };
 
 enum class Planner {
-  kEarliestFinish,       // list scheduling
-  kEarliestFinishInGap,  // the same, also between tasks that were put on a device before: HEFT
-  kFewTransfers,         // the same, with transfers counted threefold
+  kEarliestFinish,  // list scheduling, also into gaps before what was scheduled already
+  kHeft,            // the same, as published (Topcuoglu, Hariri and Wu, 2002)
+  kFewTransfers,    // without gaps, and with transfers counted threefold
   kRoundRobin,
   kOneDevice,  // the best of them
 };
-inline constexpr Planner kAllPlanners[] = {Planner::kEarliestFinish, Planner::kEarliestFinishInGap,
+inline constexpr Planner kAllPlanners[] = {Planner::kEarliestFinish, Planner::kHeft,
                                            Planner::kFewTransfers, Planner::kRoundRobin,
                                            Planner::kOneDevice};
 std::string_view PlannerName(Planner planner);
@@ -80,7 +80,11 @@ class Scheduler {
   std::vector<int> Best(double* makespan, Planner* planner) const;
 
  private:
-  std::vector<int> PlanByFinish(bool in_gaps, double transfer_weight) const;
+  std::vector<int> PlanByFinish(const std::vector<int>& order, bool in_gaps,
+                                double transfer_weight) const;
+  std::vector<double> Ranks(double apart) const;
+  std::vector<int> Order(const std::vector<double>& rank) const;
+  void SetDepths();
   std::vector<int> PlanOneDevice() const;
   double TransferSeconds(double bytes) const {
     return tasks_.latency_seconds + bytes / tasks_.bytes_per_second;
@@ -89,6 +93,7 @@ class Scheduler {
   const TaskGraph& tasks_;
   std::vector<int> in_begin_, in_edges_, out_begin_, out_edges_;  // by task: edges
   std::vector<double> rank_;                                      // longest way to the end
+  std::vector<int> depth_;                                        // longest way from the start
   std::vector<int> order_;                                        // by falling rank
 };
 

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "graph/isolate_calls.h"
 #include "placer/op_kinds.h"
 
 namespace millrace {
@@ -37,6 +38,7 @@ std::optional<JoinReason> TiesTogether(const Edge& edge) {
   if ((!IsRefType(type) && type != kResource) || MayLeaveResource(edge.dst->type())) {
     return std::nullopt;
   }
+  if (ReturnsResources(*edge.src)) return std::nullopt;  // its function tells
   return type == kResource ? JoinReason::kResourceEdge : JoinReason::kReferenceEdge;
 }
 
@@ -53,8 +55,8 @@ std::vector<std::string_view> ClassLabels(const Node& node) {
 }
 
 Colocation::Colocation(const DataflowGraph& graph, const PlacerInput& input, DeviceTable* table,
-                       PlacementLog* log)
-    : graph_(graph), input_(input), table_(table), log_(log) {
+                       PlacementLog* log, Inspection* inspection)
+    : graph_(graph), input_(input), table_(table), log_(log), inspection_(inspection) {
   members_.resize(graph.num_node_ids());
 }
 
@@ -84,6 +86,8 @@ Status Colocation::Build() {
     }
   }
   MR_RETURN_IF_ERROR(JoinEdges());
+  KeepHostTypesOnCpu();
+  if (inspection_ != nullptr) MR_RETURN_IF_ERROR(LookIntoCalls());
   MR_RETURN_IF_ERROR(JoinClasses());
   DropXlaTypes();
   return OkStatus();
@@ -147,7 +151,7 @@ StatusOr<int> Colocation::SupportedTypes(const Node& node) {
   KnownTypes& known = known_types_[&node.op()];
   if (known.attrs == &node.attrs()) return known.types;
   TypeList types;
-  const bool anywhere = IsFunction(node);
+  const bool anywhere = IsFunction(node) || node.type() == "_Arg" || node.type() == "_Retval";
   const int num_types = static_cast<int>(table_->types().size());
   for (int type = 0; type < num_types; ++type) {
     if (anywhere) {
@@ -226,7 +230,7 @@ std::string_view Colocation::Asks(const Node& node) {
 Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
   const int src_root = Root(edge.src->id()), dst_root = Root(edge.dst->id());
   if (src_root == dst_root) return OkStatus();
-  MR_RETURN_IF_ERROR(MakeRoomForEdge(edge, src_root, dst_root));
+  MR_RETURN_IF_ERROR(MakeRoom(*edge.src, *edge.dst, src_root, dst_root));
   bool joined = false;
   const Status status = Join(*edge.src, *edge.dst, &joined);
   if (!status.ok()) {
@@ -242,7 +246,8 @@ Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
 }
 
 // What was fixed must agree; what was only asked for by the destination gives way.
-Status Colocation::MakeRoomForEdge(const Edge& edge, int src_root, int dst_root) {
+Status Colocation::MakeRoom(const Node& src_node, const Node& dst_node, int src_root,
+                            int dst_root) {
   SpecPool& specs = table_->specs();
   const GroupRequest& src = members_[src_root].request;
   GroupRequest& dst = members_[dst_root].request;
@@ -251,8 +256,8 @@ Status Colocation::MakeRoomForEdge(const Edge& edge, int src_root, int dst_root)
         "Cannot place the graph because a reference or resource edge connects colocation groups "
         "with incompatible ",
         what, " devices: ", specs.Text(a), " vs ", specs.Text(b), ". The edge src node is {{node ",
-        edge.src->name(), "}}, and the dst node is {{node ", edge.dst->name(), "}}",
-        InNode(*edge.dst));
+        src_node.name(), "}}, and the dst node is {{node ", dst_node.name(), "}}",
+        InNode(dst_node));
   };
   if (!specs.AreCompatible(src.assigned, dst.assigned)) {
     return conflict("assigned", src.assigned, dst.assigned);
@@ -265,11 +270,50 @@ Status Colocation::MakeRoomForEdge(const Edge& edge, int src_root, int dst_root)
   dst.requested = specs.EnsureSpecification(src.requested, dst.assigned);
   dst.requested = specs.EnsureSpecification(dst.requested, dst.resource);
   if (log_ != nullptr) {
-    log_->AddNote(edge.dst->id(), StrCat("the request ", specs.Text(given_up), " gave way to ",
-                                         specs.Text(src.requested), " of ", edge.src->name(),
-                                         ", from which it takes a reference or resource"));
+    log_->AddNote(dst_node.id(), StrCat("the request ", specs.Text(given_up), " gave way to ",
+                                        specs.Text(src.requested), " of ", src_node.name(),
+                                        ", from which it takes a reference or resource"));
   }
   return OkStatus();
+}
+
+// True for an op on lists whose elements are never anywhere but in host memory.
+bool Colocation::IsHostList(const Node& node) const {
+  if (node.type().find("TensorList") == std::string::npos) return false;
+  const auto type = node.attrs().GetOr<DataType>("element_dtype", kFloat);
+  return BaseType(type) == DataType::kString || type == kResource;
+}
+
+// A list says nothing of its elements to whoever takes it: they are told by the op that made it.
+void Colocation::KeepHostTypesOnCpu() {
+  const int cpu = table_->FindType("CPU");
+  if (cpu < 0 || table_->types().size() < 2) return;
+  std::vector<const Node*> stack;
+  std::vector<bool> seen(graph_.num_node_ids());
+  const auto visit = [&](const Node* node) {
+    if (!node->IsOp() || seen[node->id()]) return;
+    seen[node->id()] = true;
+    stack.push_back(node);
+  };
+  for (int id = 0; id < graph_.num_node_ids(); ++id) {
+    const Node* const node = graph_.node(id);
+    if (node != nullptr && node->IsOp() && IsHostList(*node)) visit(node);
+  }
+  while (!stack.empty()) {
+    const Node& node = *stack.back();
+    stack.pop_back();
+    for (const Edge* edge : node.out_edges()) {
+      if (!edge->IsControl() && node.output_types()[edge->src_output] == kVariant) visit(edge->dst);
+    }
+    const auto& inputs = node.input_types();
+    if (std::find(inputs.begin(), inputs.end(), kVariant) == inputs.end()) continue;
+    GroupRequest& request = members_[Root(node.id())].request;
+    TypeList on_cpu;
+    for (const RankedType& type : table_->type_list(request.types)) {
+      if (type.type == cpu) on_cpu.push_back(type);
+    }
+    if (!on_cpu.empty()) request.types = table_->InternTypes(std::move(on_cpu));
+  }
 }
 
 Status Colocation::JoinClasses() {

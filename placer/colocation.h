@@ -16,15 +16,20 @@
 
 namespace millrace {
 
+struct IoGroups;
+class Inspection;
+
 // A union-find over the op nodes of a graph, which must not change meanwhile except for
 // assigned devices. A group is named by any of its nodes. `log` may be null.
 class Colocation {
  public:
+  // `inspection` looks into functions; null if none shall be looked into.
   Colocation(const DataflowGraph& graph, const PlacerInput& input, DeviceTable* table,
-             PlacementLog* log);
+             PlacementLog* log, Inspection* inspection);
 
   // Reads every node's kernels and requests, then joins along reference and resource edges,
-  // then by _class: an earlier constraint wins. Errors as Place.
+  // then across calls as their functions ask, then by _class: an earlier constraint wins. Errors
+  // as Place.
   Status Build();
 
   // The devices that the node's group can go to; the errors of Place without its prefix.
@@ -33,6 +38,8 @@ class Colocation {
   Status Narrow(const Node& node, int device);
   // The same number for all nodes of a group.
   int GroupOf(const Node& node) { return Root(node.id()); }
+  // What the node's group asks for.
+  const GroupRequest& RequestOf(const Node& node) { return members_[Root(node.id())].request; }
   // The node by which the group was narrowed, or -1.
   int PlacedBy(const Node& node) { return members_[Root(node.id())].placed_by; }
   // The node of the last error; null if it was none in particular.
@@ -58,7 +65,17 @@ class Colocation {
 
   Status JoinEdges();
   Status JoinByEdge(const Edge& edge, JoinReason reason);
-  Status MakeRoomForEdge(const Edge& edge, int src_root, int dst_root);
+  Status MakeRoom(const Node& src, const Node& dst, int src_root, int dst_root);
+  void KeepHostTypesOnCpu();
+  bool IsHostList(const Node& node) const;
+
+  // In inspection.cc.
+  Status LookIntoCalls();
+  Status Apply(const IoGroups& groups, const Node& call);
+  Status JoinThroughCall(const Node& first, const Node& other, bool is_resource,
+                         const std::string& why);
+  Status Limit(const Node& node, const GroupRequest& inside, const std::string& function);
+
   Status JoinClasses();
   Status JoinLabel(const Node& node, std::string_view label, bool in_attribute,
                    absl::flat_hash_map<std::string_view, const Node*>* first_of);
@@ -76,6 +93,7 @@ class Colocation {
   const PlacerInput& input_;
   DeviceTable* const table_;
   PlacementLog* const log_;
+  Inspection* const inspection_;
   struct KnownTypes {
     const AttrMap* attrs = nullptr;
     int types = 0;

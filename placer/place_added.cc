@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/status_macros.h"
+#include "graph/isolate_calls.h"
 #include "placer/colocation.h"
 #include "placer/op_kinds.h"
 
@@ -36,7 +37,7 @@ class Addition {
     for (int id = first_node_; id < graph_->num_node_ids(); ++id) {
       const Node* const node = graph_->node(id);
       if (node == nullptr) continue;
-      if (labels_.contains(node->name())) return false;
+      if (labels_.contains(node->name()) || ReturnsResources(*node)) return false;
       for (const std::string_view label : ClassLabels(*node)) {
         const Node* const named = graph_->FindNode(label);
         if (labels_.contains(label) || (named != nullptr && named->id() < first_node_))

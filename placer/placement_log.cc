@@ -74,6 +74,8 @@ std::string_view JoinText(JoinReason reason) {
       return "dataset edge";
     case JoinReason::kClass:
       return "_class";
+    case JoinReason::kFunction:
+      return "function";
   }
   return "";
 }
@@ -176,6 +178,8 @@ void PlacementLog::AppendGroup(int group, const Groups& groups, std::string* out
               JoinText(join.reason));
     if (join.reason == JoinReason::kClass) {
       StrAppend(out, " loc:@", Text(join.label));
+    } else if (join.reason == JoinReason::kFunction) {
+      StrAppend(out, ": ", Text(join.label));
     } else {
       StrAppend(out, " into input ", join.slot);
     }

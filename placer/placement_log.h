@@ -23,6 +23,7 @@ enum class JoinReason : uint8_t {
   kResourceEdge,
   kDatasetEdge,  // a variant edge between two datasets
   kClass,        // "loc:@name" in attribute _class
+  kFunction,     // arguments and results of a function that ties them together
 };
 
 // The rule that chose a node's device; texts quote the number.
@@ -93,7 +94,7 @@ class PlacementLog {
   // The node is there for its neighbours only; another log tells why it is where it is.
   void MarkAsNeighbour(int node) { nodes_[node].is_neighbour = true; }
   // `node` is in one group with `other` from now on, because of its input `slot` or, for
-  // kClass, because of `label`. From now on the group asks for `asks`.
+  // kClass and kFunction, because of `label`. From now on the group asks for `asks`.
   void AddJoin(JoinReason reason, int other, int node, int slot, std::string_view label,
                std::string_view asks);
   // A wish that was not granted.

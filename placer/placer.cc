@@ -8,6 +8,7 @@
 #include "placer/colocation.h"
 #include "placer/conflict.h"
 #include "placer/device_table.h"
+#include "placer/inspection.h"
 #include "placer/op_kinds.h"
 
 namespace millrace {
@@ -141,7 +142,8 @@ class Assignment {
 Status TryToPlace(DataflowGraph* graph, const PlacerInput& input, PlacementLog* log,
                   const Node** culprit) {
   DeviceTable table(input, log);
-  Colocation groups(*graph, input, &table, log);
+  Inspection inspection(input, &table);
+  Colocation groups(*graph, input, &table, log, &inspection);
   Status status = groups.Build();
   if (status.ok()) status = Assignment(graph, input, &table, &groups, log).Run();
   *culprit = groups.culprit();

@@ -60,7 +60,9 @@ struct PlacerInput {
 //      Shape, Size and Rank follow their input if they can, and so does an Identity that asks
 //      for nothing between two nodes with equal requests; a node without inputs waits and
 //      follows its consumers if these agree.
-// Functions are not looked into: a call is placed like any other op.
+// A call is placed like any other op. Functions that return resources are looked into: what
+// their bodies ask of arguments and results is asked of what feeds and reads the call (the
+// identities of graph/isolate_calls.h).
 //
 // If placement fails, some nodes may have been assigned. Errors name the node as
 // {{node NAME}}:
@@ -68,6 +70,7 @@ struct PlacerInput {
 //   InvalidArgument     a request cannot be met or parsed, no kernel is registered, or
 //                       nodes that belong together cannot be together
 //   Internal            an assigned device does not exist, or has no kernel for the node
+//   Unimplemented       a function that returns resources calls itself
 // `log` may be null; otherwise it is cleared, then filled, up to the error if there is one.
 // Takes O(V + E) and time for each distinct request and device.
 Status Place(DataflowGraph* graph, const PlacerInput& input, PlacementLog* log);

@@ -11,7 +11,7 @@ namespace {
 using namespace rewrite;  // NOLINT: the passes' own
 
 bool HasConstantInputs(const Node& node) {
-  if (node.num_inputs() == 0 || !IsPure(node) || IsConst(node)) return false;
+  if (node.num_inputs() == 0) return false;
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Edge* edge = node.input_edge(i);
     if (edge == nullptr || !IsConst(*edge->src)) return false;
@@ -49,8 +49,9 @@ StatusOr<Node*> AddConstant(const Node& node, Tensor value, DataflowGraph* graph
 StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& evaluate,
                             DataflowGraph* graph) {
   int folded = 0;
+  Purity is_pure;
   for (Node* node : InOrder(*graph)) {
-    if (!HasConstantInputs(*node) || !HasConsumers(*node)) continue;
+    if (!HasConstantInputs(*node) || !is_pure(*node) || !HasConsumers(*node)) continue;
     std::vector<Tensor> inputs;
     for (int i = 0; i < node->num_inputs(); ++i) {
       MR_ASSIGN_OR_RETURN(Tensor value, node->input_edge(i)->src->attrs().Get<Tensor>("value"));

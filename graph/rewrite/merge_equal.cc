@@ -14,7 +14,7 @@ namespace {
 using namespace rewrite;  // NOLINT: the passes' own
 
 // More nodes of one hash are not compared.
-constexpr std::size_t kMaxAlike = 16;
+constexpr int kMaxAlike = 16;
 
 std::vector<const Node*> ControlInputs(const Node& node) {
   std::vector<const Node*> from;
@@ -37,7 +37,7 @@ uint64_t HashOfValue(const Node& node) {
 }
 
 uint64_t HashOf(const Node& node) {
-  uint64_t hash = Hash64(node.type());
+  uint64_t hash = Hash64Combine(0, reinterpret_cast<uintptr_t>(&node.op()));
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Edge* edge = node.input_edge(i);
     hash = Hash64Combine(hash, static_cast<uint64_t>(edge->src->id()) << 16 | edge->src_output);
@@ -74,20 +74,27 @@ bool IsConnected(const Node& node) {
 
 StatusOr<int> MergeEqualNodes(DataflowGraph* graph) {
   int merged = 0;
-  absl::flat_hash_map<uint64_t, std::vector<Node*>> kept;
+  Purity is_pure;
+  // The last node kept of each hash, and by id the one that was kept before it.
+  absl::flat_hash_map<uint64_t, Node*> last;
+  std::vector<Node*> before(graph->num_node_ids(), nullptr);
   for (Node* node : InOrder(*graph)) {
-    if (!IsPure(*node) || !IsConnected(*node)) continue;
-    std::vector<Node*>& alike = kept[HashOf(*node)];
-    const auto same = std::find_if(alike.begin(), alike.end(),
-                                   [&](Node* other) { return ComputeTheSame(*node, *other); });
-    if (same == alike.end() || !HasConsumers(*node)) {
-      if (alike.size() < kMaxAlike) alike.push_back(node);
+    if (!is_pure(*node) || !IsConnected(*node)) continue;
+    Node*& newest = last[HashOf(*node)];
+    Node* same = newest;
+    int looked_at = 0;
+    while (same != nullptr && !ComputeTheSame(*node, *same)) {
+      same = ++looked_at < kMaxAlike ? before[same->id()] : nullptr;
+    }
+    if (same == nullptr || !HasConsumers(*node)) {
+      before[node->id()] = newest;
+      newest = node;
       continue;
     }
     for (int i = 0; i < node->num_outputs(); ++i) {
-      MR_RETURN_IF_ERROR(MoveConsumers(node, i, *same, i, graph));
+      MR_RETURN_IF_ERROR(MoveConsumers(node, i, same, i, graph));
     }
-    MR_RETURN_IF_ERROR(MoveControlOutputs(node, *same, graph));
+    MR_RETURN_IF_ERROR(MoveControlOutputs(node, same, graph));
     graph->RemoveNode(node);
     ++merged;
   }

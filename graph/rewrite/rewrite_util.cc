@@ -27,17 +27,39 @@ bool IsControlFlow(const Node& node) {
                                "LoopCond", "ControlTrigger"});
 }
 
-bool IsPure(const Node& node) {
-  if (!node.IsOp() || node.is_stateful() || IsControlFlow(node)) return false;
-  // Sends, receives, arguments and all else that is the engine's own.
-  if (node.type().starts_with('_') || node.num_outputs() == 0) return false;
-  if (IsOneOf(node.type(), {"Placeholder", "PlaceholderV2", "CheckNumerics"})) return false;
+namespace {
+
+// What the op alone tells. Sends, receives, arguments and all else that is the engine's own
+// begin with an underscore.
+bool MayBePure(const Node& node) {
+  return !node.is_stateful() && !IsControlFlow(node) && !node.type().starts_with('_') &&
+         !IsOneOf(node.type(), {"Placeholder", "PlaceholderV2", "CheckNumerics"});
+}
+
+// What this node tells beside its op.
+bool HasPureTypes(const Node& node) {
+  if (node.num_outputs() == 0) return false;
   if (std::any_of(node.input_types().begin(), node.input_types().end(), IsOpaque)) return false;
   if (std::any_of(node.output_types().begin(), node.output_types().end(), IsOpaque)) return false;
   for (const Edge* edge : node.in_edges()) {
     if (!edge->IsControl() && IsOpaque(edge->src->output_types()[edge->src_output])) return false;
   }
   return !HasFunctions(node);
+}
+
+}  // namespace
+
+bool IsPure(const Node& node) { return node.IsOp() && MayBePure(node) && HasPureTypes(node); }
+
+bool Purity::operator()(const Node& node) {
+  if (!node.IsOp()) return false;
+  if (&node.op() != last_op_) {
+    const auto [known, added] = ops_.try_emplace(&node.op(), false);
+    if (added) known->second = MayBePure(node);
+    last_op_ = &node.op();
+    last_ = known->second;
+  }
+  return last_ && HasPureTypes(node);
 }
 
 bool IsConst(const Node& node) { return node.type() == "Const"; }
@@ -60,14 +82,17 @@ bool HasConsumers(const Node& node) {
 std::vector<Node*> InOrder(const DataflowGraph& graph) {
   std::vector<int> pending(graph.num_node_ids());
   std::vector<Node*> order;
+  order.reserve(graph.num_nodes());
   const std::vector<Node*> nodes = graph.OpNodes();
   for (Node* node : nodes) {
-    for (const Edge* edge : node->in_edges()) pending[node->id()] += edge->src->IsOp() ? 1 : 0;
-    if (pending[node->id()] == 0) order.push_back(node);
+    int inputs = 0;
+    for (const Edge* edge : node->in_edges()) inputs += edge->src != graph.source() ? 1 : 0;
+    pending[node->id()] = inputs;
+    if (inputs == 0) order.push_back(node);
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
     for (const Edge* edge : order[i]->out_edges()) {
-      if (edge->dst->IsOp() && --pending[edge->dst->id()] == 0) order.push_back(edge->dst);
+      if (edge->dst != graph.sink() && --pending[edge->dst->id()] == 0) order.push_back(edge->dst);
     }
   }
   for (Node* node : nodes) {

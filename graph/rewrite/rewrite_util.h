@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
 
@@ -12,6 +13,16 @@ namespace millrace::rewrite {
 // True if the node computes its outputs from its inputs and nothing else: it may then be run
 // once for many, or not at all.
 bool IsPure(const Node& node);
+// The same for many nodes: what an op's name tells is looked up once.
+class Purity {
+ public:
+  bool operator()(const Node& node);
+
+ private:
+  absl::flat_hash_map<const OpInfo*, bool> ops_;
+  const OpInfo* last_op_ = nullptr;
+  bool last_ = false;
+};
 bool IsConst(const Node& node);
 // Loops and branches: their edges mean more than values.
 bool IsControlFlow(const Node& node);

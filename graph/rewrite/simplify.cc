@@ -94,11 +94,11 @@ StatusOr<bool> SkipReshape(Node* node, DataflowGraph* graph) {
 
 StatusOr<int> SimplifyArithmetic(DataflowGraph* graph) {
   int simplified = 0;
-  std::vector<int> ids;
-  for (const Node* node : graph->OpNodes()) ids.push_back(node->id());
-  for (const int id : ids) {
+  Purity is_pure;
+  const int num_ids = graph->num_node_ids();
+  for (int id = 0; id < num_ids; ++id) {
     Node* const node = graph->node(id);  // may be gone by now
-    if (node == nullptr || !IsPure(*node) || !HasConsumers(*node)) continue;
+    if (node == nullptr || !is_pure(*node) || !HasConsumers(*node)) continue;
     MR_ASSIGN_OR_RETURN(const bool skipped, SkipReshape(node, graph));
     if (skipped) ++simplified;
     // What waits for the node would have to wait for something else.
@@ -114,9 +114,14 @@ StatusOr<int> SimplifyArithmetic(DataflowGraph* graph) {
 
 StatusOr<int> RemoveIdentities(DataflowGraph* graph) {
   int removed = 0;
+  const OpInfo* last_op = nullptr;
+  bool passes_on = false;
   for (Node* node : graph->OpNodes()) {
-    const bool passes_on = node->type() == "Identity" || node->type() == "StopGradient" ||
-                           node->type() == "PreventGradient" || node->type() == "Snapshot";
+    if (&node->op() != last_op) {
+      passes_on = node->type() == "Identity" || node->type() == "StopGradient" ||
+                  node->type() == "PreventGradient" || node->type() == "Snapshot";
+      last_op = &node->op();
+    }
     if (!passes_on || !IsPure(*node) || !HasConsumers(*node)) continue;
     if (HasControlInputs(*node) || HasControlOutputs(*node)) continue;
     const Source from = InputOf(*node, 0);
@@ -133,7 +138,7 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
   RewriteCounts counts;
   constexpr int kMaxRounds = 4;  // one rewrite makes room for another, mostly once
   for (int round = 0; round < kMaxRounds; ++round) {
-    const int before = counts.total();
+    const RewriteCounts before = counts;
     if (options.remove_identities) {
       MR_ASSIGN_OR_RETURN(const int n, RemoveIdentities(graph));
       counts.removed += n;
@@ -150,7 +155,8 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
       MR_ASSIGN_OR_RETURN(const int n, MergeEqualNodes(graph));
       counts.merged += n;
     }
-    if (counts.total() == before) break;
+    // Nodes were merged in order, and no other pass asks what is equal.
+    if (counts.total() - counts.merged == before.total() - before.merged) break;
   }
   if (options.fuse_elementwise) {
     MR_ASSIGN_OR_RETURN(counts.fused, FuseElementwise(graph));
