@@ -199,6 +199,38 @@ TEST_F(PartitionTest, AGraphOnOneDeviceIsOnePart) {
   EXPECT_EQ(Text(Cut()), StrCat(kA, "\n  a = Make()\n  b = Neg(a)\n"));
 }
 
+TEST_F(PartitionTest, EachPartGetsTheFunctionsThatItCanReach) {
+  pb::FunctionDefLibrary library;
+  const auto add_function = [&](const std::string& name, const std::string& calls) {
+    pb::FunctionDef& function = *library.add_function();
+    function.mutable_signature()->set_name(name);
+    function.mutable_signature()->add_output_arg()->set_name("out");
+    function.mutable_signature()->mutable_output_arg(0)->set_type(pb::DT_FLOAT);
+    pb::NodeDef& node = *function.add_node_def();
+    node.set_name("n");
+    node.set_op(calls.empty() ? "Make" : calls);
+    (*function.mutable_ret())["out"] = calls.empty() ? "n:a0:0" : "n:out:0";
+  };
+  add_function("Leaf", "");
+  add_function("Calls", "Leaf");
+  add_function("Unused", "");
+  graph_.set_library(FunctionLibrary::Extend(nullptr, library).value());
+  Add("a", "Calls", {}, kA);
+  Add("b", "Leaf", {}, kB);
+  Add("c", "Neg", {"b"}, kB1);
+  std::string text;
+  for (const Partition& part : Cut()) {
+    StrAppend(&text, part.location, ":");
+    if (part.graph->library() != nullptr) {
+      for (const auto& function : part.graph->library()->functions()) {
+        StrAppend(&text, " ", function->name());
+      }
+    }
+    StrAppend(&text, "\n");
+  }
+  EXPECT_EQ(text, StrCat(kA, ": Leaf Calls\n", kB, ": Leaf\n", kB1, ":\n"));
+}
+
 TEST_F(PartitionTest, ConsumersOfOnePartShareOnePair) {
   Add("a", "Make", {}, kA);
   Add("b", "Neg", {"a"}, kB);

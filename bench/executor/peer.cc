@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-bool Peer::Run(const std::string& item) {
+bool Peer::Run(const std::string& item, const std::string& more) {
   const std::string command = StrCat("PERF_REPS=1 PERF_PATIENCE=0 TF_CPP_MIN_LOG_LEVEL=2 '",
-                                     program_, "' ", item, " '", graphs_, "'");
+                                     program_, "' ", item, " '", graphs_, "' ", more);
   std::FILE* const out = popen(command.c_str(), "r");
   if (out == nullptr) return false;
   char line[4096];

@@ -18,8 +18,8 @@ class Peer {
       : program_(std::move(program)), graphs_(std::move(graphs)) {}
 
   bool present() const { return !program_.empty(); }
-  // Runs one item and keeps what it prints. False if it fails.
-  bool Run(const std::string& item);
+  // Runs one item, with `more` words behind, and keeps what it prints. False if it fails.
+  bool Run(const std::string& item, const std::string& more = "");
   // The best median of all values whose names begin so; 0 if there is none.
   double Best(std::string_view prefix) const;
 

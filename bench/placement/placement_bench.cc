@@ -1,7 +1,10 @@
 // What a graph costs on its way from a message to the first result, pass by pass, and how the
 // cost grows with the graph.
 //
-//   placement_bench [NODES...]     default: 10000 100000 1000000
+//   placement_bench [--peer PROGRAM GRAPHS] [NODES...]     default: 10000 100000 1000000
+//
+// With a peer, its session gets a graph of the same kind and size right before and right after
+// ours, and the ratio to the faster one follows (bench/executor/peer.h).
 //
 // The graph: layers of ten ops, two inputs each (2n edges), a constant layer first; two tasks of
 // two devices; 1 % of the nodes ask for a device, 1 % for the company of another node. For each
@@ -19,10 +22,12 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "bench/executor/peer.h"
 #include "executor/compiled_graph.h"
 #include "graph/graph_def_io.h"
 #include "partitioner/partition.h"
@@ -204,7 +209,10 @@ SessionCosts TimeSession(std::unique_ptr<TestGraph> graph, const std::string& ta
 
 int Main(int argc, char** argv) {
   std::vector<int> sizes;
-  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+  int first = 1;
+  const bool with_peer = argc > 3 && std::string_view(argv[1]) == "--peer";
+  if (with_peer) first = 4;
+  for (int i = first; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
   if (sizes.empty()) sizes = {10'000, 100'000, 1'000'000};
   std::map<std::string, double> last;
   int last_size = 0;
@@ -221,10 +229,19 @@ int Main(int argc, char** argv) {
     last_size = size;
     std::printf(" ms\n");
     std::fflush(stdout);
+    Peer peer(with_peer ? argv[2] : "", with_peer ? argv[3] : "");
+    const auto run_peer = [&] { return !peer.present() || peer.Run("big", StrCat(size, " only")); };
+    bool peer_ran = run_peer();
     const SessionCosts costs = TimeSession(std::move(graph), target, size);
+    peer_ran = run_peer() && peer_ran;
     std::printf(
         "  session to first result %.1f ms, %lld bytes/node, extend by 10 and run %.0f us\n",
         costs.first_result_ms, static_cast<long long>(costs.bytes_per_node), costs.extend_us);
+    const double peer_ms = peer.Best("A.biggraph_") * 1000;
+    if (peer.present() && (!peer_ran || peer_ms == 0)) std::printf("  the peer failed\n");
+    if (peer_ms > 0) {
+      std::printf("  the peer: %.0f ms; ratio %.3f\n", peer_ms, costs.first_result_ms / peer_ms);
+    }
     std::fflush(stdout);
   }
   return 0;

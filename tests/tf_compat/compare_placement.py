@@ -33,6 +33,8 @@ def session_config(graph):
     config.operation_timeout_in_ms = OP_TIMEOUT_MS
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = -1
+    # TensorFlow's calls take handles of other tasks only so.
+    config.experimental.share_cluster_devices_in_session = True
     return config
 
 
@@ -86,6 +88,8 @@ def main():
     parser.add_argument("--seeds", default="0:500", help="first:end")
     parser.add_argument("--min_nodes", type=int, default=20)
     parser.add_argument("--max_nodes", type=int, default=2000)
+    parser.add_argument("--calls", action="store_true",
+                        help="let handles of variables pass through functions")
     parser.add_argument("--show", type=int, default=5, help="differences to print for a graph")
     args = parser.parse_args()
     first, end = map(int, args.seeds.split(":"))
@@ -95,7 +99,7 @@ def main():
     started = time.monotonic()
     with ServerCluster(JOBS, CPUS) as tensorflow, ServerCluster(JOBS, CPUS, args.server) as ours:
         for seed in range(first, end):
-            graph = RandomGraph(seed, args.min_nodes, args.max_nodes)
+            graph = RandomGraph(seed, args.min_nodes, args.max_nodes, args.calls)
             lines, outcome = compare(tensorflow, ours, graph)
             outcomes[outcome] += 1
             nodes += len(graph.graph_def.node)

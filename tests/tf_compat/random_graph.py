@@ -35,11 +35,13 @@ class RandomGraph:
     """The graph of one seed and how to run it.
 
     graph_def, the targets to run first (`init`) and then (`targets`), the task that is the
-    master, and the settings `soft` and `filters` of the session.
+    master, and the settings `soft` and `filters` of the session. With `calls`, handles also pass
+    through functions that stay functions.
     """
 
-    def __init__(self, seed, min_nodes=20, max_nodes=2000):
+    def __init__(self, seed, min_nodes=20, max_nodes=2000, calls=False):
         self.seed = seed
+        self._calls = calls
         rng = self._rng = random.Random("placement %d" % seed)
         self.graph_def = graph_pb2.GraphDef()
         self.graph_def.versions.producer = 1882
@@ -215,10 +217,35 @@ class RandomGraph:
         else:
             self._value("AddV2", [variable, x], T=FLOAT)
 
+    def _call(self):
+        """A call of a function that returns one of the handles that it takes."""
+        rng = self._rng
+        handles = [rng.choice(self._handles) for _ in range(rng.randint(1, 3))]
+        picked = rng.randrange(len(handles))
+        name = "Pick%dOf%d" % (picked, len(handles))
+        if all(f.signature.name != name for f in self.graph_def.library.function):
+            function = self.graph_def.library.function.add()
+            function.signature.name = name
+            function.attr["_noinline"].b = True
+            for i in range(len(handles)):
+                function.signature.input_arg.add(name="h%d" % i, type=types_pb2.DT_RESOURCE)
+            function.signature.output_arg.add(name="out", type=types_pb2.DT_RESOURCE)
+            function.ret["out"] = "same:output:0"
+            node = function.node_def.add(name="same", op="Identity", input=["h%d" % picked])
+            node.attr["T"].type = types_pb2.DT_RESOURCE
+        types = [tf.AttrValue(list=tf.AttrValue.ListValue(type=[types_pb2.DT_RESOURCE] * n))
+                 for n in (len(handles), 1)]
+        self._handles.append(self._add(
+            "PartitionedCall", handles, Tin=types[0], Tout=types[1],
+            f=tf.AttrValue(func=tf.NameAttrList(name=name)), config=self._text(),
+            config_proto=self._text(), executor_type=self._text()))
+
     def _use_handle(self):
         if not self._handles:
             return
         rng = self._rng
+        if self._calls and rng.random() < 0.3:
+            return self._call()
         handle, x = rng.choice(self._handles), rng.choice(self._values)
         which = rng.random()
         if which < 0.5:

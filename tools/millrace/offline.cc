@@ -13,6 +13,7 @@
 #include "device/device_name.h"
 #include "graph/dot.h"
 #include "graph/graph_def_io.h"
+#include "graph/lower_functions.h"
 #include "graph/shape_refiner.h"
 #include "placer/auto_place.h"
 #include "runtime/registries.h"
@@ -134,6 +135,11 @@ StatusOr<PlacedGraph> PlaceSource(const GraphSource& source, const ClusterFlags&
   placed.graph = std::make_unique<DataflowGraph>(&AllOps());
   MR_RETURN_IF_ERROR(
       ImportGraphDef({.internal_names = source.is_placed}, source.graph, placed.graph.get()));
+  // As a session does: what the bodies of calls ask for counts.
+  if (placed.graph->library() != nullptr) {
+    MR_RETURN_IF_ERROR(LowerFunctions({}, nullptr, placed.graph.get()));
+    placed.graph->FixSourceAndSink();
+  }
   *code = kImpossible;
   PlacementLog& log = placed.log.emplace();
   MR_RETURN_IF_ERROR(PlaceNodes(flags, input, placed.graph.get(), &log));

@@ -28,6 +28,37 @@ constexpr char kGraph[] = R"(
          attr { key: "T" value { type: DT_FLOAT } } }
   versions { producer: 1000 })";
 
+// The body of a call asks for a ps task, and so does the result of another one.
+constexpr char kCalls[] = R"(
+  node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
+         attr { key: "shape" value { shape { dim { size: 4 } } } } }
+  node { name: "twice" op: "PartitionedCall" input: "x"
+         attr { key: "Tin" value { list { type: DT_FLOAT } } }
+         attr { key: "Tout" value { list { type: DT_FLOAT } } }
+         attr { key: "f" value { func { name: "Twice" } } } }
+  node { name: "end" op: "Neg" input: "twice" device: "/job:worker/task:0"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  node { name: "make" op: "StatefulPartitionedCall"
+         attr { key: "Tin" value { list {} } }
+         attr { key: "Tout" value { list { type: DT_RESOURCE } } }
+         attr { key: "f" value { func { name: "Make" } } } }
+  node { name: "read" op: "ReadVariableOp" input: "make"
+         attr { key: "dtype" value { type: DT_FLOAT } } }
+  library { function {
+    signature { name: "Twice" input_arg { name: "v" type: DT_FLOAT }
+                output_arg { name: "out" type: DT_FLOAT } }
+    node_def { name: "sum" op: "AddV2" input: "v" input: "v" device: "/job:ps/task:1"
+               attr { key: "T" value { type: DT_FLOAT } } }
+    ret { key: "out" value: "sum:z:0" } }
+  function {
+    signature { name: "Make" is_stateful: true output_arg { name: "out" type: DT_RESOURCE } }
+    node_def { name: "v" op: "VarHandleOp" device: "/job:ps/task:0"
+               attr { key: "dtype" value { type: DT_FLOAT } }
+               attr { key: "shape" value { shape {} } } }
+    ret { key: "out" value: "v:resource:0" }
+    attr { key: "_noinline" value { b: true } } } }
+  versions { producer: 1000 })";
+
 class PlacementCommandTest : public ::testing::Test {
  protected:
   PlacementCommandTest() {
@@ -64,6 +95,18 @@ TEST_F(PlacementCommandTest, PlaceListsDevicesAndRules) {
   const std::string text = Run("place %graph.pbtxt --cluster ps:2,worker:1", 0);
   EXPECT_THAT(text, HasSubstr("/job:ps/replica:0/task:1/device:CPU:0  set (Assign): rule 5\n"));
   EXPECT_THAT(text, HasSubstr("/job:worker/replica:0/task:0/device:CPU:0  x (Const): rule 4\n"));
+}
+
+TEST_F(PlacementCommandTest, CallsAreReplacedOrLookedIntoAsInASession) {
+  Write("calls.pbtxt", kCalls);
+  const std::string placed = Run("place %calls.pbtxt --cluster ps:2,worker:1", 0);
+  EXPECT_THAT(placed, HasSubstr("/job:ps/replica:0/task:1/device:CPU:0  twice/sum (AddV2)"));
+  const std::string why = Run("why read %calls.pbtxt --cluster ps:2,worker:1", 0);
+  EXPECT_THAT(why, HasSubstr("read (ReadVariableOp) -> /job:ps/replica:0/task:0/device:CPU:0"));
+  EXPECT_THAT(why, HasSubstr("function Make asks for /job:ps/task:0"));
+  const std::string plan =
+      Run("plan %calls.pbtxt --cluster ps:2,worker:1 --feed x --fetch end --json", 0);
+  EXPECT_THAT(plan, HasSubstr("\"ps_traffic\": {\n  \"most\": 32"));
 }
 
 TEST_F(PlacementCommandTest, WhatPlaceWritesCanBeReadAgain) {
