@@ -11,6 +11,8 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "jit/code_cache.h"
 #include "millrace/server.h"
 #include "tools/millrace/tf_config.h"
 
@@ -100,6 +102,24 @@ Status Serve(const Flags& flags) {
 
 }  // namespace
 
+namespace {
+
+// What the environment decides, and whether there is a compiler.
+std::string EnvironmentHelp() {
+  const std::string compiler = jit::FindComponent(jit::JitOptions::FromEnvironment());
+  return StrCat(
+      "Environment:\n"
+      "  MILLRACE_LOG_LEVEL          debug, info, warning or error\n"
+      "  MILLRACE_FUSION             on: elementwise nodes are run together (default: off)\n"
+      "  MILLRACE_JIT                off: what is run together is interpreted, never compiled\n"
+      "  MILLRACE_JIT_LIBRARY        the compiler's library\n"
+      "  MILLRACE_JIT_CACHE          folder for compiled loops\n"
+      "Compiler of fused loops: ",
+      compiler.empty() ? "none here, they are interpreted" : compiler);
+}
+
+}  // namespace
+
 void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app->add_subcommand("server", "run one task of a cluster until it is killed");
@@ -115,6 +135,7 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
                     "allow an address that is not loopback: not encrypted, open to every client");
   command->add_option("--dump_dir", flags->dump_dir,
                       "write the graphs of the sessions opened at this task to this folder");
+  command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {
       const Status status = Serve(*flags);

@@ -113,7 +113,9 @@ TEST(ServerCommand, HelpsOnRequest) {
   int code = -1;
   EXPECT_NE(Finish(Spawn({"--help"}), &code).find("server"), std::string::npos);
   EXPECT_EQ(code, 0);
-  EXPECT_NE(Finish(Spawn({"server", "--help"}), &code).find("--cluster_spec"), std::string::npos);
+  const std::string help = Finish(Spawn({"server", "--help"}), &code);
+  EXPECT_NE(help.find("--cluster_spec"), std::string::npos);
+  EXPECT_NE(help.find("Compiler of fused loops: "), std::string::npos);
   EXPECT_EQ(code, 0);
 }
 
