@@ -189,7 +189,9 @@ TEST_P(WhileLoopTest, AVariableThatIsDeadWhileItsLoopRunsIsDeadInEveryIterationA
       t_.Add("Switch", {Value(1), t_.Add("_Arg", {}, arg)}, TestGraph::Attr("T", kFloat));
   AttrMap merge_attrs = TestGraph::Attr("T", kFloat);
   merge_attrs.Set("N", int64_t{2});
-  for (int parallel : {1, 2, 10}) {
+  constexpr int kLoops = 3;
+  for (int k = 0; k < kLoops; ++k) {
+    const int parallel = k == 0 ? 1 : 5 * k;
     const std::string frame = "loop" + std::to_string(parallel);
     Node* variable = t_.Add("Merge", {}, merge_attrs);
     Node* enter = Enter(branch, 1, frame, false, parallel);
@@ -201,7 +203,7 @@ TEST_P(WhileLoopTest, AVariableThatIsDeadWhileItsLoopRunsIsDeadInEveryIterationA
       t_.Add("_Send", {inside}, TestGraph::Edge(frame + "/inside", false));
       Node* received = t_.Add("_Recv", {}, TestGraph::Edge(frame + "/inside", true));
       t_.Control(x, received);
-      t_.Add("Keep", {received}, TestGraph::Attr("index", 0));
+      t_.Control(t_.Add("InPlace", {received}), t_.Add("Work"));
       return counted;
     });
     Node* cond = loop.body_input->input_edge(1)->src;
@@ -213,19 +215,23 @@ TEST_P(WhileLoopTest, AVariableThatIsDeadWhileItsLoopRunsIsDeadInEveryIterationA
     t_.Connect(next, 0, variable, 1);
     t_.Add("_Send", {exit}, TestGraph::Edge(frame, false));
     t_.Add("Keep", {t_.Add("_Recv", {}, TestGraph::Edge(frame, true))},
-           TestGraph::Attr("index", 1));
-    t_.Add("Keep", {loop.exit}, TestGraph::Attr("index", 2));
+           TestGraph::Attr("index", k));
+    t_.Add("Keep", {loop.exit}, TestGraph::Attr("index", kLoops + k));
   }
   Compile();
   for (int i = 0; i < 3; ++i) {
-    t_.kept[0] = t_.kept[1] = t_.kept[2] = Tensor();
+    t_.runs = 0;
+    t_.kept.assign(2 * kLoops, Tensor());
     ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(false)).ok());
-    EXPECT_FALSE(t_.kept[0].IsInitialized());
-    EXPECT_FALSE(t_.kept[1].IsInitialized());
-    EXPECT_EQ(t_.kept[2].scalar<float>(), 5);
+    EXPECT_EQ(t_.runs, 0);
+    for (int k = 0; k < kLoops; ++k) {
+      EXPECT_FALSE(t_.kept[k].IsInitialized());
+      EXPECT_EQ(t_.kept[kLoops + k].scalar<float>(), 5);
+    }
+    t_.runs = 0;
     ASSERT_TRUE(RunStep(Tensor::Scalar<bool>(true)).ok());
-    EXPECT_TRUE(t_.kept[0].IsInitialized());
-    EXPECT_EQ(t_.kept[1].scalar<float>(), 6);
+    EXPECT_EQ(t_.runs, kLoops * 5);  // one in each iteration
+    for (int k = 0; k < kLoops; ++k) EXPECT_EQ(t_.kept[k].scalar<float>(), 6);
   }
 }
 
