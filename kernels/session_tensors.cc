@@ -1,10 +1,35 @@
 #include "kernels/session_tensors.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
 
 namespace millrace {
+namespace {
+
+std::string NewContainer() {
+  static std::atomic<int64_t> next{0};
+  return StrCat("_session_", next.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace
+
+SessionTensors::SessionTensors() : container_(NewContainer()) {}
+
+SessionTensors::~SessionTensors() {
+  MutexLock lock(&mu_);
+  for (ResourceManager* resources : managers_) resources->Cleanup(container_);
+}
+
+const std::string& SessionTensors::PrivateContainer(ResourceManager* resources) {
+  MutexLock lock(&mu_);
+  if (std::find(managers_.begin(), managers_.end(), resources) == managers_.end()) {
+    managers_.push_back(resources);
+  }
+  return container_;
+}
 
 std::string SessionTensors::Add(std::string_view node, std::string_view device, Tensor value) {
   MutexLock lock(&mu_);

@@ -1,13 +1,16 @@
-// Tensors that a client left at a worker between steps, by handle.
+// What a session keeps at a worker between steps: tensors that a client left, by handle, and
+// resources that no other session finds.
 #ifndef KERNELS_SESSION_TENSORS_H_
 #define KERNELS_SESSION_TENSORS_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "device/resource_manager.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 
@@ -16,6 +19,15 @@ namespace millrace {
 // One per session and worker: StepEnv::session_state points to it. Thread-safe.
 class SessionTensors {
  public:
+  SessionTensors();
+  ~SessionTensors();
+  SessionTensors(const SessionTensors&) = delete;
+  SessionTensors& operator=(const SessionTensors&) = delete;
+
+  // The container for what is this session's alone. What `resources`, which outlives the session,
+  // keeps in it is forgotten when the session ends.
+  const std::string& PrivateContainer(ResourceManager* resources);
+
   // Keeps `value` and gives its handle: "<node>;<number>;<device>".
   std::string Add(std::string_view node, std::string_view device, Tensor value);
   // InvalidArgument if there is none with this handle.
@@ -23,9 +35,11 @@ class SessionTensors {
   Status Delete(std::string_view handle);
 
  private:
+  const std::string container_;
   mutable Mutex mu_;
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   StringMap<Tensor> tensors_ ABSL_GUARDED_BY(mu_);
+  std::vector<ResourceManager*> managers_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

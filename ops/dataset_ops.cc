@@ -20,6 +20,8 @@ Status DeclaredShapes(InferenceContext& c) {
 }
 
 constexpr OpSpec kOps[] = {
+    {"AnonymousIteratorV3", "", "handle: resource",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
     {"BatchDataset", "input_dataset: variant, batch_size: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
@@ -31,16 +33,39 @@ constexpr OpSpec kOps[] = {
     {"CacheDataset", "input_dataset: variant, filename: string", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"CacheDatasetV2", "input_dataset: variant, filename: string, cache: resource",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"ConcatenateDataset", "input_dataset: variant, another_dataset: variant",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
     {"DatasetCardinality", "input_dataset: variant", "cardinality: int64",
      "cardinality_options: string = ''", ScalarShape},
+    {"DummyMemoryCache", "", "handle: resource", "", ScalarShape, kStateful},
+    {"DummySeedGenerator", "", "handle: resource", "", ScalarShape, kStateful},
+    {"FilterDataset", "input_dataset: variant, other_arguments: Targuments",
+     "handle: dataset(output_types)",
+     "predicate: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
     {"FixedLengthRecordDatasetV2",
      "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, "
      "buffer_size: int64, compression_type: string",
      "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
+    {"FlatMapDataset", "input_dataset: variant, other_arguments: Targuments",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"InterleaveDataset",
+     "input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: "
+     "int64",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
     {"Iterator", "", "handle: resource",
      "shared_name: string; container: string; output_types: list(type) >= 1; output_shapes: "
      "list(shape) >= 1",
@@ -62,10 +87,27 @@ constexpr OpSpec kOps[] = {
      "list(shape) >= 1",
      ScalarShape, kStateful},
     {"MakeIterator", "dataset: variant, iterator: resource", "", "", NoOutputs, kStateful},
+    {"MapAndBatchDataset",
+     "input_dataset: variant, other_arguments: Targuments, batch_size: int64, num_parallel_calls: "
+     "int64, drop_remainder: bool",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; preserve_cardinality: bool = false; metadata: string = ''",
+     ScalarShape},
+    {"MapDataset", "input_dataset: variant, other_arguments: Targuments",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; use_inter_op_parallelism: bool = true; preserve_cardinality: bool = false; "
+     "force_synchronous: bool = false; metadata: string = ''",
+     ScalarShape},
     {"ModelDataset", "input_dataset: variant", "handle: dataset(output_types)",
      "algorithm: int = 0; cpu_budget: int = 0; ram_budget: int = 0; output_types: list(type) >= 1; "
      "output_shapes: list(shape) >= 1",
      ScalarShape},
+    {"OneShotIterator", "", "handle: resource",
+     "dataset_factory: func; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
+     "container: string = ''; shared_name: string = ''",
+     ScalarShape, kStateful},
     {"OptimizeDatasetV2",
      "input_dataset: variant, optimizations_enabled: string, optimizations_disabled: string, "
      "optimizations_default: string",
@@ -90,6 +132,36 @@ constexpr OpSpec kOps[] = {
      "handle: dataset(Toutput_types)",
      "parallel_copy: bool = false; Toutput_types: list(type) >= 1; output_shapes: list(shape) >= "
      "1; N: int >= 1; metadata: string = ''",
+     ScalarShape},
+    {"ParallelInterleaveDatasetV2",
+     "input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: "
+     "int64, num_parallel_calls: int64",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; sloppy: bool = false; metadata: string = ''",
+     ScalarShape},
+    {"ParallelInterleaveDatasetV4",
+     "input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: "
+     "int64, buffer_output_elements: int64, prefetch_input_elements: int64, num_parallel_calls: "
+     "int64",
+     "handle: dataset(output_types)",
+     "f: func; deterministic: string = 'default'; Targuments: list(type) >= 0; output_types: "
+     "list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"ParallelMapDataset",
+     "input_dataset: variant, other_arguments: Targuments, num_parallel_calls: int32",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; use_inter_op_parallelism: bool = true; sloppy: bool = false; "
+     "preserve_cardinality: bool = false; metadata: string = ''",
+     ScalarShape},
+    {"ParallelMapDatasetV2",
+     "input_dataset: variant, other_arguments: Targuments, num_parallel_calls: int64",
+     "handle: dataset(output_types)",
+     "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; use_inter_op_parallelism: bool = true; deterministic: string = 'default'; "
+     "preserve_cardinality: bool = false; use_unbounded_threadpool: bool = false; metadata: string "
+     "= ''",
      ScalarShape},
     {"PrefetchDataset", "input_dataset: variant, buffer_size: int64",
      "handle: dataset(output_types)",
@@ -119,6 +191,13 @@ constexpr OpSpec kOps[] = {
      "reshuffle_each_iteration: bool = true; output_types: list(type) >= 1; output_shapes: "
      "list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"ShuffleDatasetV3",
+     "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64, seed_generator: "
+     "resource",
+     "handle: dataset(output_types)",
+     "reshuffle_each_iteration: bool = true; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"SkipDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "graph/graph_def_io.h"
+#include "kernels/background.h"
 #include "session/deadline_timer.h"
 #include "session/worker_graph.h"
 #include "session/worker_step.h"
@@ -94,6 +95,11 @@ LocalWorker::~LocalWorker() {
     ending.swap(ending_);
   }
   for (const auto& session : ending) session->WaitForSteps();
+  // Iterators work ahead on threads of their own, with functions that use the devices.
+  sessions.clear();
+  ending.clear();
+  for (Device* device : env_.devices) device->resource_manager()->Clear();
+  for (Device* device : env_.devices) WaitForBackground(device);
 }
 
 void LocalWorker::CloseSession(const std::shared_ptr<WorkerSession>& session,

@@ -21,6 +21,11 @@ class WorkerSession {
  public:
   WorkerSession(WorkerSessionOptions options, std::shared_ptr<SessionResources> resources)
       : options_(std::move(options)), resources_(std::move(resources)) {}
+  // What lies on devices of its own may hold on to them: functions of iterators do.
+  ~WorkerSession() {
+    if (resources_->own_devices == nullptr) return;
+    for (const auto& kept : resources_->own_devices->resources) kept->Clear();
+  }
 
   const WorkerSessionOptions& options() const { return options_; }
   const std::shared_ptr<SessionResources>& resources() const { return resources_; }

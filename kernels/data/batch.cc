@@ -1,4 +1,6 @@
 // Data sets whose elements are several elements of another, stacked, and the reverse.
+#include "kernels/data/batch.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -257,6 +259,10 @@ class UnbatchKernel : public DatasetKernel {
 };
 
 }  // namespace
+
+RefPtr<Dataset> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remainder) {
+  return MakeRef<BatchDataset>(std::move(input), size, drop_remainder, nullptr);
+}
 
 void RegisterBatchDatasets(KernelRegistry& r) {
   for (const char* op :

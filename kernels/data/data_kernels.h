@@ -9,12 +9,14 @@ namespace millrace {
 void RegisterSourceDatasets(KernelRegistry& registry);
 void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
+void RegisterFunctionDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
 
 inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterSourceDatasets(registry);
   RegisterTransformDatasets(registry);
   RegisterBatchDatasets(registry);
+  RegisterFunctionDatasets(registry);
   RegisterIteratorKernels(registry);
 }
 

@@ -12,11 +12,6 @@ StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i) {
                                  " must be a scalar that holds a data set");
 }
 
-ThreadPool* DatasetThreads() {
-  static auto* const threads = new ThreadPool("datasets", 16);
-  return threads;
-}
-
 Status DatasetKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<Dataset> dataset, Make(ctx));
   ctx.SetOutput(0, VariantTensor(std::move(dataset)));

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/cancellation.h"
-#include "base/thread_pool.h"
 #include "kernels/kernel_context.h"
 #include "kernels/variant.h"
 #include "millrace/ref_ptr.h"
@@ -34,6 +33,8 @@ class DatasetIterator {
   // The next element, or *end and none. After an error the walk may go on with the element
   // behind the one that failed.
   virtual Status Next(const DatasetCall& call, DatasetElement* element, bool* end) = 0;
+  // True: the next call of Next will not wait for anything. Only of data sets that block.
+  virtual bool Ready() { return false; }
 };
 using DatasetIteratorPtr = std::unique_ptr<DatasetIterator>;
 
@@ -46,7 +47,8 @@ class Dataset : public RefCounted {
   virtual int64_t cardinality() const { return kUnknown; }
 
   const std::vector<DataType>& types() const { return types_; }
-  // Its iterators may wait for functions: they are walked on DatasetThreads only.
+  // Its iterators may wait for functions or threads: they are walked in the background
+  // (kernels/background.h), unless they are ready.
   bool blocks() const { return blocks_; }
 
  protected:
@@ -61,9 +63,6 @@ using DatasetPtr = RefPtr<const Dataset>;
 
 // The data set in input i; InvalidArgument if there is none.
 StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i);
-
-// Threads that may wait, for walks that do. Never destroyed.
-ThreadPool* DatasetThreads();
 
 // Base of ops that output a data set.
 class DatasetKernel : public Kernel {

@@ -1,33 +1,131 @@
 // Iterators: where a program stands in a data set. They live on a device between steps.
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/background.h"
+#include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/iterator_resource.h"
 #include "kernels/handle_kernel.h"
 #include "kernels/kernel_util.h"
+#include "kernels/session_tensors.h"
+#include "kernels/step_resource.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
 namespace {
 
-// Iterator and IteratorV2.
-class IteratorKernel : public HandleKernel<IteratorResource> {
+// Base of ops that output the handle of an iterator. One without a shared name is of its session
+// alone: the same program in another session stands elsewhere in its data.
+class IteratorHandleKernel : public Kernel {
  public:
-  explicit IteratorKernel(KernelConstruction& c)
-      : HandleKernel<IteratorResource>(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
+  explicit IteratorHandleKernel(KernelConstruction& c)
+      : Kernel(c),
+        types_(c.attr<std::vector<DataType>>("output_types")),
+        container_(c.attrs().GetOr<std::string>("container", "")),
+        shared_name_(c.attrs().GetOr<std::string>("shared_name", "")) {
+    if (container_.empty()) container_ = kDefaultContainer;
+  }
 
  protected:
-  StatusOr<RefPtr<IteratorResource>> Make() override { return MakeRef<IteratorResource>(types_); }
-  Status CheckSame(const IteratorResource& existing) const override {
-    if (existing.types() == types_) return OkStatus();
-    return errors::InvalidArgument("Shared iterator '", resource_name(),
-                                   "' exists with other types");
+  StatusOr<RefPtr<IteratorResource>> FindOrMake(KernelContext& ctx, Tensor* handle) const {
+    std::string container = container_, name = shared_name_;
+    if (name.empty()) {
+      name = this->name();
+      auto* const session = static_cast<SessionTensors*>(ctx.env().session_state);
+      // A function that a data set calls belongs to no session: as long as the call.
+      container = session != nullptr ? session->PrivateContainer(ctx.resources())
+                                     : ctx.env().step_container;
+    }
+    MR_ASSIGN_OR_RETURN(RefPtr<IteratorResource> found,
+                        ctx.resources()->LookupOrCreate<IteratorResource>(
+                            container, name, [this]() -> StatusOr<RefPtr<IteratorResource>> {
+                              return MakeRef<IteratorResource>(types_);
+                            }));
+    if (found->types() != types_) {
+      return errors::InvalidArgument("Shared iterator '", name, "' exists with other types");
+    }
+    *handle = Tensor(kResource, Shape());
+    ResourceHandle& h = handle->data<ResourceHandle>()[0];
+    h.device = ctx.device()->name();
+    h.container = std::move(container);
+    h.name = std::move(name);
+    h.hash_code = typeid(IteratorResource).hash_code();
+    h.type_name = def().name();
+    return found;
+  }
+
+  const std::vector<DataType> types_;
+
+ private:
+  std::string container_;
+  const std::string shared_name_;
+};
+
+// Iterator and IteratorV2.
+class IteratorKernel : public IteratorHandleKernel {
+ public:
+  using IteratorHandleKernel::IteratorHandleKernel;
+  Status Compute(KernelContext& ctx) override {
+    Tensor handle;
+    MR_RETURN_IF_ERROR(FindOrMake(ctx, &handle).status());
+    ctx.SetOutput(0, std::move(handle));
+    return OkStatus();
+  }
+};
+
+// An iterator that stands, the first time, at the beginning of what a function gives.
+class OneShotIteratorKernel : public IteratorHandleKernel {
+ public:
+  explicit OneShotIteratorKernel(KernelConstruction& c)
+      : IteratorHandleKernel(c),
+        factory_(c.attr<FunctionName>("dataset_factory"), /*on_one_device=*/true) {}
+  bool IsAsync() const override { return true; }
+  Status Compute(KernelContext&) override {
+    return errors::Internal(def().name(), " is asynchronous");
+  }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    Tensor handle;
+    StatusOr<RefPtr<IteratorResource>> found = FindOrMake(ctx, &handle);
+    if (!found.ok()) return done(found.status());
+    ctx.SetOutput(0, std::move(handle));
+    if ((*found)->started()) return done(OkStatus());
+    RunInBackground(ctx.device(), [this, &ctx, done, iterator = *std::move(found)] {
+      done(Fill(ctx, *iterator));
+    });
+  }
+
+ private:
+  Status Fill(KernelContext& ctx, IteratorResource& iterator) {
+    MutexLock lock(&mu_);
+    if (iterator.started()) return OkStatus();
+    MR_ASSIGN_OR_RETURN(const FunctionPtr factory, Capture(ctx, factory_, 0, 0));
+    DatasetElement results;
+    MR_RETURN_IF_ERROR(factory->Call({ctx.allocator(), ctx.cancellation()}, {}, &results));
+    MR_ASSIGN_OR_RETURN(DatasetPtr dataset, ResultDataset(results));
+    return iterator.Start(std::move(dataset));
+  }
+
+  const LazyFunction factory_;
+  Mutex mu_;  // one call of the factory at a time
+};
+
+// A new iterator for each step, gone with it.
+class AnonymousIteratorKernel : public Kernel {
+ public:
+  explicit AnonymousIteratorKernel(KernelConstruction& c)
+      : Kernel(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(Tensor handle,
+                        AddStepResource(ctx, "iterator", MakeRef<IteratorResource>(types_)));
+    ctx.SetOutput(0, std::move(handle));
+    return OkStatus();
   }
 
  private:
@@ -64,20 +162,26 @@ class IteratorGetNextKernel : public Kernel {
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     StatusOr<RefPtr<IteratorResource>> found = LookupHandle<IteratorResource>(ctx, 0);
     if (!found.ok()) return done(found.status());
-    if (!(*found)->blocks()) return done(Run(ctx, **found));
-    DatasetThreads()->Schedule(
-        [this, &ctx, done, iterator = *std::move(found)] { done(Run(ctx, *iterator)); });
+    IteratorResource& iterator = **found;
+    if (iterator.types() != types_) {
+      return done(errors::InvalidArgument("the outputs of ", name(),
+                                          " do not have the types of the iterator's components"));
+    }
+    DatasetElement element;
+    Status status;
+    if (iterator.TryNext({ctx.allocator(), ctx.cancellation()}, &element, &status)) {
+      return done(Output(ctx, std::move(status), std::move(element)));
+    }
+    RunInBackground(ctx.device(), [this, &ctx, done, iterator = *std::move(found)] {
+      DatasetElement next;
+      Status waited = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
+      done(Output(ctx, std::move(waited), std::move(next)));
+    });
   }
 
  private:
-  Status Run(KernelContext& ctx, IteratorResource& iterator) const {
-    if (iterator.types() != types_) {
-      return errors::InvalidArgument("the outputs of ", name(),
-                                     " do not have the types of the iterator's components");
-    }
-    DatasetElement element;
-    const DatasetCall call{ctx.allocator(), ctx.cancellation()};
-    MR_RETURN_IF_ERROR(iterator.Next(call, &element));
+  Status Output(KernelContext& ctx, Status status, DatasetElement element) const {
+    MR_RETURN_IF_ERROR(status);
     for (int i = 0; i < num_outputs(); ++i) {
       if (!shapes_[i].IsCompatibleWith(element[i].shape())) {
         return errors::InvalidArgument("component ", i, " has shape ",
@@ -144,6 +248,8 @@ class IteratorFromStringKernel : public Kernel {
 void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<IteratorKernel>(r, "Iterator");
   RegisterCpu<IteratorKernel>(r, "IteratorV2");
+  RegisterCpu<OneShotIteratorKernel>(r, "OneShotIterator");
+  RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIteratorV3");
   RegisterCpu<MakeIteratorKernel>(r, "MakeIterator");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNext");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextSync");

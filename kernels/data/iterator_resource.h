@@ -23,51 +23,16 @@ class IteratorResource : public Resource {
   const std::vector<DataType>& types() const { return types_; }
 
   // From the beginning of `dataset`. A Next that is under way still ends on the old one.
-  Status Start(DatasetPtr dataset) {
-    if (dataset->types() != types_) {
-      return errors::InvalidArgument("Number or types of components do not match between the ",
-                                     "iterator and the data set that it is made from");
-    }
-    auto walk = std::make_shared<Walk>();
-    walk->blocks = dataset->blocks();
-    {
-      MutexLock lock(&walk->mu);
-      MR_ASSIGN_OR_RETURN(walk->iterator, dataset->NewIterator());
-    }
-    MutexLock lock(&mu_);
-    walk_ = std::move(walk);
-    return OkStatus();
-  }
-
-  Status Next(const DatasetCall& call, DatasetElement* element) {
-    std::shared_ptr<Walk> walk;
-    {
-      MutexLock lock(&mu_);
-      walk = walk_;
-    }
-    if (!walk) {
-      return errors::FailedPrecondition(
-          "GetNext() failed because the iterator has not been initialized. Ensure that you have "
-          "run the initializer operation for this iterator before getting the next element.");
-    }
-    bool end = false;
-    {
-      MutexLock lock(&walk->mu);
-      if (!walk->ended) MR_RETURN_IF_ERROR(walk->iterator->Next(call, element, &end));
-      walk->ended |= end;
-      end = walk->ended;
-    }
-    return end ? errors::OutOfRange("End of sequence") : OkStatus();
-  }
+  Status Start(DatasetPtr dataset);
+  // The next element; waits for it, and for calls that came before. OutOfRange at the end,
+  // FailedPrecondition before Start, Cancelled if the call's step ends first.
+  Status Next(const DatasetCall& call, DatasetElement* element);
+  // The same if it does not need to wait; false, and nothing has happened, if it would.
+  bool TryNext(const DatasetCall& call, DatasetElement* element, Status* status);
 
   bool started() const {
     MutexLock lock(&mu_);
     return walk_ != nullptr;
-  }
-  // Next may wait for functions.
-  bool blocks() const {
-    MutexLock lock(&mu_);
-    return walk_ != nullptr && walk_->blocks;
   }
 
   std::string DebugString() const override {
@@ -76,10 +41,20 @@ class IteratorResource : public Resource {
 
  private:
   struct Walk {
+    bool blocks = false;
     Mutex mu;
-    bool ended = false, blocks = false;
+    CondVar idle;
+    bool busy ABSL_GUARDED_BY(mu) = false;  // somebody uses what follows
+    bool ended = false;
     DatasetIteratorPtr iterator;
   };
+  std::shared_ptr<Walk> walk() const {
+    MutexLock lock(&mu_);
+    return walk_;
+  }
+  static Status NotStarted();
+  // By whoever made the walk busy.
+  static Status Step(Walk* walk, const DatasetCall& call, DatasetElement* element);
 
   const std::vector<DataType> types_;
   mutable Mutex mu_;

@@ -495,7 +495,8 @@ class ConcatenateKernel : public DatasetKernel {
   }
 };
 
-// ShuffleDataset and ShuffleAndRepeatDataset.
+// ShuffleDataset, ShuffleDatasetV3 and ShuffleAndRepeatDataset. The generator that V3 is given
+// beside its seeds says nothing more: each walk of a data set has its own order anyway.
 class ShuffleKernel : public DatasetKernel {
  public:
   explicit ShuffleKernel(KernelConstruction& c)
@@ -546,14 +547,26 @@ class CacheKernel : public DatasetKernel {
   }
 };
 
-// Ops that say how a data set should run, not what it gives: options, models, rewriting, and
-// prefetching, since every element is made when it is asked for.
+// Ops that say how a data set should run, not what it gives: options, models, rewriting.
 class SameDatasetKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     MR_RETURN_IF_ERROR(InputDataset(ctx, 0).status());
     ctx.SetOutput(0, ctx.input(0));
+    return OkStatus();
+  }
+};
+
+// Handles that V2 and V3 ops want beside what they need: they name nothing.
+class DummyHandleKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    Tensor handle(kResource, Shape());
+    handle.data<ResourceHandle>()[0].device = ctx.device()->name();
+    handle.data<ResourceHandle>()[0].name = def().name();
+    ctx.SetOutput(0, std::move(handle));
     return OkStatus();
   }
 };
@@ -578,10 +591,13 @@ void RegisterTransformDatasets(KernelRegistry& r) {
   RegisterCpu<ZipKernel>(r, "ZipDataset");
   RegisterCpu<ConcatenateKernel>(r, "ConcatenateDataset");
   RegisterCpu<ShuffleKernel>(r, "ShuffleDataset");
+  RegisterCpu<ShuffleKernel>(r, "ShuffleDatasetV3");
   RegisterCpu<ShuffleKernel>(r, "ShuffleAndRepeatDataset");
   RegisterCpu<CacheKernel>(r, "CacheDataset");
-  for (const char* op :
-       {"PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDatasetV2"}) {
+  RegisterCpu<CacheKernel>(r, "CacheDatasetV2");
+  RegisterCpu<DummyHandleKernel>(r, "DummySeedGenerator");
+  RegisterCpu<DummyHandleKernel>(r, "DummyMemoryCache");
+  for (const char* op : {"OptionsDataset", "ModelDataset", "OptimizeDatasetV2"}) {
     RegisterCpu<SameDatasetKernel>(r, op);
   }
   RegisterCpu<CardinalityKernel>(r, "DatasetCardinality");

@@ -1,0 +1,48 @@
+#include "kernels/data/captured_function.h"
+
+#include <atomic>
+#include <string>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "device/resource_manager.h"
+
+namespace millrace {
+
+Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
+                              DatasetElement* results) const {
+  args.insert(args.end(), captured_.begin(), captured_.end());
+  results->assign(function_->result_types().size(), Tensor());
+  // Ends with the step that asks, and by itself if the function fails.
+  CancellationManager cancellation(call.cancellation);
+  static std::atomic<uint64_t> next{0};
+  const std::string container =
+      StrCat("_dataset_call_", next.fetch_add(1, std::memory_order_relaxed));
+  FunctionCall in;
+  in.step_id = static_cast<int64_t>(RandomId() >> 1);
+  in.cancellation = &cancellation;
+  in.step_container = container;
+  Status status = runner_->Run(*function_, in, args, *results);
+  device_->resource_manager()->Cleanup(container);
+  if (errors::IsOutOfRange(status)) return errors::InvalidArgument(Message(status));
+  return status;
+}
+
+StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, int first,
+                              int count) {
+  MR_ASSIGN_OR_RETURN(const RunnableFunction* const runnable, function.Get(ctx));
+  std::vector<Tensor> captured;
+  for (int i = 0; i < count; ++i) captured.push_back(ctx.locked_input(first + i));
+  return FunctionPtr(MakeRef<CapturedFunction>(RefPtr<FunctionRunner>::Share(ctx.env().functions),
+                                               runnable, ctx.device(), std::move(captured)));
+}
+
+StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results) {
+  const Dataset* const dataset = results.empty() ? nullptr : VariantCast<Dataset>(results[0]);
+  if (dataset != nullptr) return DatasetPtr::Share(dataset);
+  return errors::InvalidArgument("the function must give a scalar that holds a data set");
+}
+
+}  // namespace millrace

@@ -1,0 +1,46 @@
+// Functions of the graph as data sets use them.
+#ifndef KERNELS_DATA_CAPTURED_FUNCTION_H_
+#define KERNELS_DATA_CAPTURED_FUNCTION_H_
+
+#include <utility>
+#include <vector>
+
+#include "kernels/data/dataset.h"
+#include "kernels/function_runner.h"
+
+namespace millrace {
+
+// A function together with the values that it takes behind those of an element. Holds on to what
+// runs it, so that it outlives the step that made it. Thread-safe.
+class CapturedFunction : public RefCounted {
+ public:
+  CapturedFunction(RefPtr<FunctionRunner> runner, const RunnableFunction* function, Device* device,
+                   std::vector<Tensor> captured)
+      : runner_(std::move(runner)),
+        function_(function),
+        device_(device),
+        captured_(std::move(captured)) {}
+
+  // Blocks until the results are there, or call.cancellation says so. The end of something that
+  // the function reads is InvalidArgument here: it is not the end of the data.
+  Status Call(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
+  Device* device() const { return device_; }
+
+ private:
+  const RefPtr<FunctionRunner> runner_;
+  const RunnableFunction* const function_;
+  Device* const device_;
+  const std::vector<Tensor> captured_;
+};
+using FunctionPtr = RefPtr<const CapturedFunction>;
+
+// With `count` inputs of the kernel, from `first` on, as the captured values.
+StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, int first,
+                              int count);
+
+// The data set that a function gave; InvalidArgument if it gave none.
+StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results);
+
+}  // namespace millrace
+
+#endif  // KERNELS_DATA_CAPTURED_FUNCTION_H_

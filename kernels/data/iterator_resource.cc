@@ -1,0 +1,64 @@
+#include "kernels/data/iterator_resource.h"
+
+#include "kernels/data/waiting.h"
+
+namespace millrace {
+
+Status IteratorResource::Start(DatasetPtr dataset) {
+  if (dataset->types() != types_) {
+    return errors::InvalidArgument("Number or types of components do not match between the ",
+                                   "iterator and the data set that it is made from");
+  }
+  auto walk = std::make_shared<Walk>();
+  walk->blocks = dataset->blocks();
+  MR_ASSIGN_OR_RETURN(walk->iterator, dataset->NewIterator());
+  // The old walk ends without the lock.
+  MutexLock lock(&mu_);
+  walk_.swap(walk);
+  return OkStatus();
+}
+
+Status IteratorResource::NotStarted() {
+  return errors::FailedPrecondition(
+      "GetNext() failed because the iterator has not been initialized. Ensure that you have "
+      "run the initializer operation for this iterator before getting the next element.");
+}
+
+Status IteratorResource::Step(Walk* walk, const DatasetCall& call, DatasetElement* element) {
+  Status status;
+  if (!walk->ended) status = walk->iterator->Next(call, element, &walk->ended);
+  if (status.ok() && walk->ended) status = errors::OutOfRange("End of sequence");
+  MutexLock lock(&walk->mu);
+  walk->busy = false;
+  walk->idle.Signal();
+  return status;
+}
+
+Status IteratorResource::Next(const DatasetCall& call, DatasetElement* element) {
+  const std::shared_ptr<Walk> current = walk();
+  if (current == nullptr) return NotStarted();
+  Walk& walk = *current;
+  MR_RETURN_IF_ERROR(
+      LockWhen(&walk.mu, &walk.idle, call.cancellation, [&walk] { return !walk.busy; }));
+  walk.busy = true;
+  walk.mu.Unlock();
+  return Step(&walk, call, element);
+}
+
+bool IteratorResource::TryNext(const DatasetCall& call, DatasetElement* element, Status* status) {
+  const std::shared_ptr<Walk> current = walk();
+  if (current == nullptr) {
+    *status = NotStarted();
+    return true;
+  }
+  {
+    MutexLock lock(&current->mu);
+    if (current->busy) return false;
+    if (current->blocks && !current->ended && !current->iterator->Ready()) return false;
+    current->busy = true;
+  }
+  *status = Step(current.get(), call, element);
+  return true;
+}
+
+}  // namespace millrace
