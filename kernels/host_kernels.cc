@@ -20,6 +20,8 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterReaderKernels(registry);
   RegisterFileKernels(registry);
   RegisterSummaryKernels(registry);
+  RegisterSparseKernels(registry);
+  RegisterImageSummaryKernels(registry);
 }
 
 }  // namespace millrace

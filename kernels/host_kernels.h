@@ -24,6 +24,8 @@ void RegisterParseExampleKernels(KernelRegistry& registry);
 void RegisterReaderKernels(KernelRegistry& registry);
 void RegisterFileKernels(KernelRegistry& registry);
 void RegisterSummaryKernels(KernelRegistry& registry);
+void RegisterSparseKernels(KernelRegistry& registry);
+void RegisterImageSummaryKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

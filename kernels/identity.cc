@@ -165,7 +165,8 @@ class BitcastKernel : public Kernel {
 }  // namespace
 
 void RegisterIdentityKernels(KernelRegistry& r) {
-  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PlaceholderWithDefault"}) {
+  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient",
+                         "PlaceholderWithDefault", "Snapshot"}) {
     RegisterCpu<IdentityKernel>(r, op);
   }
   RegisterCpu<EnsureShapeKernel>(r, "EnsureShape");

@@ -12,16 +12,20 @@
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_util.h"
 #include "kernels/lookup_table.h"
+#include "kernels/step_resource.h"
 #include "tensor/allocator.h"
 
 namespace millrace {
 namespace {
+
+constexpr std::string_view kAnonymous = "Anonymous";
 
 class TableKernel : public HandleKernel<LookupTable> {
  public:
   explicit TableKernel(KernelConstruction& c) : HandleKernel<LookupTable>(c) {
     options_.kind = c.def().name();
     if (options_.kind.ends_with("V2")) options_.kind.resize(options_.kind.size() - 2);
+    if (options_.kind.starts_with(kAnonymous)) options_.kind.erase(0, kAnonymous.size());
     options_.name = resource_name();
     options_.fixed = options_.kind == "HashTable";
     options_.key_dtype = c.attr<DataType>("key_dtype");
@@ -55,6 +59,18 @@ class TableKernel : public HandleKernel<LookupTable> {
   }
 
   LookupTable::Options options_;
+};
+
+// A new table for each step, gone with it.
+class AnonymousTableKernel : public TableKernel {
+ public:
+  using TableKernel::TableKernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, Make());
+    MR_ASSIGN_OR_RETURN(Tensor handle, AddStepResource(ctx, "table", std::move(table)));
+    ctx.SetOutput(0, std::move(handle));
+    return OkStatus();
+  }
 };
 
 // MutableDenseHashTable: two keys are given up for marks, which this table does not need but
@@ -324,6 +340,8 @@ void RegisterLookupKernels(KernelRegistry& registry) {
     add("LookupTableSize", MakeKernel<TableSizeKernel>);
     add("LookupTableExport", MakeKernel<TableExportKernel>);
   }
+  RegisterCpu<AnonymousTableKernel>(registry, "AnonymousHashTable");
+  RegisterCpu<AnonymousTableKernel>(registry, "AnonymousMutableHashTable");
   RegisterCpu<TableRemoveKernel>(registry, "LookupTableRemoveV2");
 }
 

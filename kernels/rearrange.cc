@@ -147,6 +147,60 @@ class MirrorPadKernel : public Kernel {
   const bool reflect_;
 };
 
+// What MirrorPad copied is added up again.
+class MirrorPadGradKernel : public Kernel {
+ public:
+  explicit MirrorPadGradKernel(KernelConstruction& c)
+      : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &grads = ctx.input(0), &paddings = ctx.input(1);
+    const int rank = grads.rank();
+    if (paddings.rank() != 2 || paddings.dim(0) != rank || paddings.dim(1) != 2) {
+      return errors::InvalidArgument(
+          "paddings must be a matrix with 2 columns and as many rows ",
+          "as the input has dimensions: ", paddings.shape().DebugString());
+    }
+    Dims dims, before;
+    for (int i = 0; i < rank; ++i) {
+      const int64_t front = IndexAt(paddings, 2 * i), back = IndexAt(paddings, 2 * i + 1);
+      if (front < 0 || back < 0 || front > grads.dim(i) || back > grads.dim(i) - front) {
+        return errors::InvalidArgument("Paddings must be non-negative and no greater than the ",
+                                       "output's size: ", front, ", ", back);
+      }
+      const int64_t size = grads.dim(i) - front - back;
+      if (std::max(front, back) > size - (reflect_ ? 1 : 0) && front + back > 0) {
+        return errors::InvalidArgument("paddings must be no greater than the dimension size",
+                                       reflect_ ? " minus one" : "", ": ", front, ", ", back,
+                                       " greater than ", size);
+      }
+      before.push_back(front);
+      dims.push_back(size);
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape(dims)));
+    DispatchType(NumberTypes(), grads.dtype(), [&]<typename T>() {
+      T* sum = out->data<T>();
+      std::fill_n(sum, out->num_elements(), static_cast<T>(ComputeType<T>(0)));
+      Dims at(rank, 0);
+      for (int64_t read = 0; read < grads.num_elements(); ++read) {
+        int64_t to = 0;
+        for (int i = 0; i < rank; ++i) {
+          int64_t k = at[i] - before[i];
+          if (k < 0) k = -k - (reflect_ ? 0 : 1);
+          if (k >= dims[i]) k = 2 * dims[i] - 1 - k - (reflect_ ? 1 : 0);
+          to = to * dims[i] + k;
+        }
+        sum[to] = static_cast<T>(static_cast<ComputeType<T>>(sum[to]) +
+                                 static_cast<ComputeType<T>>(grads.data<T>()[read]));
+        for (int i = rank - 1; i >= 0 && ++at[i] == grads.dim(i); --i) at[i] = 0;
+      }
+    });
+    return OkStatus();
+  }
+
+ private:
+  const bool reflect_;
+};
+
 class ConjugateTransposeKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -410,6 +464,8 @@ void RegisterRearrangeKernels(KernelRegistry& r) {
   RegisterCpu<RollKernel>(r, "Roll");
   RegisterCpu<ReverseSequenceKernel>(r, "ReverseSequence");
   RegisterCpu<MirrorPadKernel>(r, "MirrorPad");
+  r.Register(KernelDef("MirrorPadGrad").Types("T", DataTypesOf(NumberTypes())),
+             MakeKernel<MirrorPadGradKernel>);
   RegisterCpu<ConjugateTransposeKernel>(r, "ConjugateTranspose");
   RegisterCpu<EmptyKernel>(r, "Empty");
   RegisterCpu<ListDiffKernel>(r, "ListDiff");

@@ -326,6 +326,54 @@ std::unique_ptr<Kernel> MakeReduction(KernelConstruction& c) {
   return std::make_unique<ReductionKernel>(c, fn);
 }
 
+// The root of the sum of the squares.
+template <typename T>
+class EuclideanNormKernel : public Kernel {
+ public:
+  explicit EuclideanNormKernel(KernelConstruction& c)
+      : Kernel(c), keep_dims_(c.attr<bool>("keep_dims")) {}
+  Status Compute(KernelContext& ctx) override {
+    using A = AccType<T>;
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const ReductionPlan plan, MakePlan(in.shape(), ctx.input(1), keep_dims_));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
+    MR_ASSIGN_OR_RETURN(Tensor squares, ctx.AllocateTemp(DataTypeOf<A>(), in.shape()));
+    A* square = squares.data<A>();
+    const T* x = in.data<T>();
+    for (int64_t i = 0; i < in.num_elements(); ++i) {
+      const A value = static_cast<A>(x[i]);
+      if constexpr (kIsComplex<A>) {
+        square[i] = value * std::conj(value);
+      } else {
+        square[i] = static_cast<A>(value * value);
+      }
+    }
+    MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(DataTypeOf<A>(), plan.out));
+    A* sum = sums.data<A>();
+    if (plan.axes.empty() && in.num_elements() > 0) {
+      sum[0] = square[0];
+    } else {
+      MR_RETURN_IF_ERROR((ReduceInto<SumOp, A>(ctx, square, sum, plan)));
+    }
+    for (int64_t i = 0; i < out->num_elements(); ++i) {
+      if constexpr (std::is_integral_v<A>) {
+        out->data<T>()[i] = static_cast<T>(std::sqrt(static_cast<double>(sum[i])));
+      } else {
+        out->data<T>()[i] = static_cast<T>(std::sqrt(sum[i]));
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  const bool keep_dims_;
+};
+
+template <typename... Ts>
+void RegisterEuclideanNorm(KernelRegistry& r, TypeList<Ts...>) {
+  (r.Register(KernelDef("EuclideanNorm").Type<Ts>("T"), &MakeKernel<EuclideanNormKernel<Ts>>), ...);
+}
+
 // Half the sum of the squares of all elements.
 template <typename T>
 class L2LossKernel : public Kernel {
@@ -366,6 +414,7 @@ void RegisterReductionKernels(KernelRegistry& r) {
   RegisterReduction<ProdOp, NumberTypes>(r, "Prod");
   RegisterReduction<MaxOp, RealTypes>(r, "Max");
   RegisterReduction<MinOp, RealTypes>(r, "Min");
+  RegisterEuclideanNorm(r, NumberTypes());
   r.Register(KernelDef("All"), &MakeReduction<AllOp, TypeList<bool>>);
   r.Register(KernelDef("Any"), &MakeReduction<AnyOp, TypeList<bool>>);
   r.Register(KernelDef("L2Loss").Type<float>("T"), &MakeKernel<L2LossKernel<float>>);

@@ -1,4 +1,4 @@
-// Images in another size: ResizeBilinear and ResizeNearestNeighbor.
+// Images in another size: ResizeBilinear and ResizeNearestNeighbor, and their gradients.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -51,25 +51,6 @@ class ResizeKernel : public Kernel {
                                      : static_cast<float>(in) / static_cast<float>(out);
   }
 
-  const bool align_corners_, half_pixel_;
-};
-
-class ResizeBilinearKernel : public ResizeKernel {
- public:
-  using ResizeKernel::ResizeKernel;
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& images = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const Shape shape, ResultShape(ctx));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const std::vector<Mix> rows = MixesOf(images.dim(1), shape.dim(1));
-    const std::vector<Mix> columns = MixesOf(images.dim(2), shape.dim(2));
-    DispatchType(RealTypes(), images.dtype(), [&]<typename T>() {
-      Run<T>(ctx, images, shape, rows, columns, out->data<float>());
-    });
-    return OkStatus();
-  }
-
- private:
   // A place between two neighbours; `weight` is the upper one's.
   struct Mix {
     int64_t lower, upper;
@@ -90,6 +71,38 @@ class ResizeBilinearKernel : public ResizeKernel {
     return mixes;
   }
 
+  std::vector<int64_t> NearestOf(int64_t in, int64_t out) const {
+    const float scale = Scale(in, out);
+    std::vector<int64_t> nearest(static_cast<std::size_t>(out));
+    for (int64_t i = 0; i < out; ++i) {
+      const float at =
+          half_pixel_ ? (static_cast<float>(i) + 0.5f) * scale : static_cast<float>(i) * scale;
+      const float whole = align_corners_ ? std::round(at) : std::floor(at);
+      nearest[static_cast<std::size_t>(i)] =
+          std::clamp<int64_t>(static_cast<int64_t>(whole), 0, in - 1);
+    }
+    return nearest;
+  }
+
+  const bool align_corners_, half_pixel_;
+};
+
+class ResizeBilinearKernel : public ResizeKernel {
+ public:
+  using ResizeKernel::ResizeKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& images = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Shape shape, ResultShape(ctx));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const std::vector<Mix> rows = MixesOf(images.dim(1), shape.dim(1));
+    const std::vector<Mix> columns = MixesOf(images.dim(2), shape.dim(2));
+    DispatchType(RealTypes(), images.dtype(), [&]<typename T>() {
+      Run<T>(ctx, images, shape, rows, columns, out->data<float>());
+    });
+    return OkStatus();
+  }
+
+ private:
   template <typename T>
   static void Run(KernelContext& ctx, const Tensor& images, const Shape& shape,
                   const std::vector<Mix>& rows, const std::vector<Mix>& columns, float* out) {
@@ -154,21 +167,91 @@ class ResizeNearestKernel : public ResizeKernel {
     });
     return OkStatus();
   }
+};
 
- private:
-  std::vector<int64_t> NearestOf(int64_t in, int64_t out) const {
-    const float scale = Scale(in, out);
-    std::vector<int64_t> nearest(static_cast<std::size_t>(out));
-    for (int64_t i = 0; i < out; ++i) {
-      const float at =
-          half_pixel_ ? (static_cast<float>(i) + 0.5f) * scale : static_cast<float>(i) * scale;
-      const float whole = align_corners_ ? std::round(at) : std::floor(at);
-      nearest[static_cast<std::size_t>(i)] =
-          std::clamp<int64_t>(static_cast<int64_t>(whole), 0, in - 1);
+// The images whose enlargement has these gradients: each is shared among the four neighbours that
+// it was made of.
+template <typename T>
+class ResizeBilinearGradKernel : public ResizeKernel {
+ public:
+  using ResizeKernel::ResizeKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &grads = ctx.input(0), &images = ctx.input(1);
+    if (grads.rank() != 4 || images.rank() != 4 || grads.dim(0) != images.dim(0) ||
+        grads.dim(3) != images.dim(3)) {
+      return errors::InvalidArgument(
+          "input_grad and original_image must be 4-dimensional and agree in batch and channels: ",
+          grads.shape().DebugString(), ", ", images.shape().DebugString());
     }
-    return nearest;
+    using C = ComputeType<T>;
+    MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(DataTypeOf<C>(), images.shape()));
+    C* sum = sums.data<C>();
+    std::fill_n(sum, images.num_elements(), C(0));
+    const int64_t in_rows = images.dim(1), in_columns = images.dim(2), channels = images.dim(3);
+    const int64_t out_rows = grads.dim(1), out_columns = grads.dim(2);
+    if (images.num_elements() > 0 && grads.num_elements() > 0) {
+      const std::vector<Mix> rows = MixesOf(in_rows, out_rows);
+      const std::vector<Mix> columns = MixesOf(in_columns, out_columns);
+      const float* grad = grads.data<float>();
+      for (int64_t r = 0; r < grads.dim(0) * out_rows; ++r) {
+        const Mix& y = rows[static_cast<std::size_t>(r % out_rows)];
+        C* image = sum + r / out_rows * in_rows * in_columns * channels;
+        C *top = image + y.lower * in_columns * channels,
+          *bottom = image + y.upper * in_columns * channels;
+        for (int64_t x = 0; x < out_columns; ++x) {
+          const Mix& m = columns[static_cast<std::size_t>(x)];
+          for (int64_t c = 0; c < channels; ++c) {
+            const C g = static_cast<C>(*grad++), v = static_cast<C>(y.weight),
+                    h = static_cast<C>(m.weight);
+            top[m.lower * channels + c] += g * (1 - v) * (1 - h);
+            top[m.upper * channels + c] += g * (1 - v) * h;
+            bottom[m.lower * channels + c] += g * v * (1 - h);
+            bottom[m.upper * channels + c] += g * v * h;
+          }
+        }
+      }
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, images.shape()));
+    for (int64_t i = 0; i < out->num_elements(); ++i) out->data<T>()[i] = static_cast<T>(sum[i]);
+    return OkStatus();
   }
 };
+
+template <typename T>
+class ResizeNearestGradKernel : public ResizeKernel {
+ public:
+  using ResizeKernel::ResizeKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& grads = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Shape shape, ResultShape(ctx));
+    using C = ComputeType<T>;
+    MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(DataTypeOf<C>(), shape));
+    C* sum = sums.data<C>();
+    std::fill_n(sum, shape.num_elements(), C(0));
+    const int64_t channels = grads.dim(3), out_rows = grads.dim(1), out_columns = grads.dim(2);
+    const std::vector<int64_t> rows = NearestOf(shape.dim(1), out_rows);
+    const std::vector<int64_t> columns = NearestOf(shape.dim(2), out_columns);
+    const T* grad = grads.data<T>();
+    for (int64_t r = 0; r < grads.dim(0) * out_rows; ++r) {
+      const int64_t row =
+          r / out_rows * shape.dim(1) + rows[static_cast<std::size_t>(r % out_rows)];
+      for (int64_t x = 0; x < out_columns; ++x) {
+        C* to = sum + (row * shape.dim(2) + columns[static_cast<std::size_t>(x)]) * channels;
+        for (int64_t c = 0; c < channels; ++c) {
+          to[c] = static_cast<C>(to[c] + static_cast<C>(*grad++));
+        }
+      }
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    for (int64_t i = 0; i < out->num_elements(); ++i) out->data<T>()[i] = static_cast<T>(sum[i]);
+    return OkStatus();
+  }
+};
+
+template <template <typename> class K, typename... Ts>
+void RegisterResizeGrad(KernelRegistry& r, const char* op, TypeList<Ts...>) {
+  (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<K<Ts>>), ...);
+}
 
 }  // namespace
 
@@ -177,6 +260,10 @@ void RegisterResizeKernels(KernelRegistry& r) {
              MakeKernel<ResizeBilinearKernel>);
   r.Register(KernelDef("ResizeNearestNeighbor").Types("T", DataTypesOf(RealTypes())),
              MakeKernel<ResizeNearestKernel>);
+  RegisterResizeGrad<ResizeBilinearGradKernel>(r, "ResizeBilinearGrad", FloatTypes());
+  RegisterResizeGrad<ResizeNearestGradKernel>(
+      r, "ResizeNearestNeighborGrad",
+      TypeList<uint8_t, int8_t, int32_t, Half, float, double, BFloat16>());
 }
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-enum class SegmentOp { kSum, kMean, kMax };
+enum class SegmentOp { kSum, kMean, kProd, kMin, kMax };
 
 template <SegmentOp kOp, typename T>
 T Combine(T a, T b) {
@@ -21,6 +21,12 @@ T Combine(T a, T b) {
   const C x = static_cast<C>(a), y = static_cast<C>(b);
   if constexpr (kOp == SegmentOp::kMax) {
     return x >= y ? a : b;
+  } else if constexpr (kOp == SegmentOp::kMin) {
+    return x <= y ? a : b;
+  } else if constexpr (kOp == SegmentOp::kProd && std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else if constexpr (kOp == SegmentOp::kProd) {
+    return static_cast<T>(x * y);
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   } else {
@@ -38,8 +44,25 @@ T EmptyValue() {
     return BFloat16::FromBits(0xff7f);
   } else if constexpr (kOp == SegmentOp::kMax) {
     return std::numeric_limits<T>::lowest();
+  } else if constexpr (kOp == SegmentOp::kMin && std::is_same_v<T, Half>) {
+    return Half(65504.0f);
+  } else if constexpr (kOp == SegmentOp::kMin && std::is_same_v<T, BFloat16>) {
+    return BFloat16::FromBits(0x7f7f);
+  } else if constexpr (kOp == SegmentOp::kMin) {
+    return std::numeric_limits<T>::max();
+  } else if constexpr (kOp == SegmentOp::kProd) {
+    return static_cast<T>(C(1));
   } else {
     return static_cast<T>(C(0));
+  }
+}
+
+template <typename C>
+C Count(int64_t rows) {
+  if constexpr (kIsComplex<C>) {
+    return C(static_cast<typename C::value_type>(rows));
+  } else {
+    return static_cast<C>(rows);
   }
 }
 
@@ -96,7 +119,7 @@ class UnsortedSegmentKernel : public Kernel {
   }
 };
 
-// Ids are sorted; gaps between them become rows of zeros.
+// Ids are sorted; gaps between them become rows of zeros, or ones where rows are multiplied.
 template <SegmentOp kOp, typename T>
 class SegmentKernel : public Kernel {
  public:
@@ -123,7 +146,7 @@ class SegmentKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     T* dst = out->data<T>();
     using C = ComputeType<T>;
-    std::fill_n(dst, shape.num_elements(), static_cast<T>(C(0)));
+    std::fill_n(dst, shape.num_elements(), static_cast<T>(C(kOp == SegmentOp::kProd ? 1 : 0)));
     const int64_t run = rows == 0 ? 0 : data.num_elements() / rows;
     for (int64_t i = 0; i < rows;) {
       T* row = dst + ids[i] * run;
@@ -134,7 +157,7 @@ class SegmentKernel : public Kernel {
       }
       if constexpr (kOp == SegmentOp::kMean) {
         for (int64_t k = 0; k < run; ++k) {
-          row[k] = static_cast<T>(static_cast<C>(row[k]) / static_cast<C>(i - first));
+          row[k] = static_cast<T>(static_cast<C>(row[k]) / Count<C>(i - first));
         }
       }
     }
@@ -147,16 +170,18 @@ void RegisterSegment(KernelRegistry& r, const char* op, TypeList<Ts...>) {
   (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<K<kOp, Ts>>), ...);
 }
 
-using SegmentTypes = JoinTypes<FloatTypes, TypeList<int32_t, int64_t>>;
-
 }  // namespace
 
 void RegisterSegmentKernels(KernelRegistry& r) {
-  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kSum>(r, "UnsortedSegmentSum", SegmentTypes());
-  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kMax>(r, "UnsortedSegmentMax", SegmentTypes());
-  RegisterSegment<SegmentKernel, SegmentOp::kSum>(r, "SegmentSum", SegmentTypes());
-  RegisterSegment<SegmentKernel, SegmentOp::kMean>(r, "SegmentMean", FloatTypes());
-  RegisterSegment<SegmentKernel, SegmentOp::kMax>(r, "SegmentMax", SegmentTypes());
+  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kSum>(r, "UnsortedSegmentSum", NumberTypes());
+  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kProd>(r, "UnsortedSegmentProd", NumberTypes());
+  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kMin>(r, "UnsortedSegmentMin", RealTypes());
+  RegisterSegment<UnsortedSegmentKernel, SegmentOp::kMax>(r, "UnsortedSegmentMax", RealTypes());
+  RegisterSegment<SegmentKernel, SegmentOp::kSum>(r, "SegmentSum", NumberTypes());
+  RegisterSegment<SegmentKernel, SegmentOp::kMean>(r, "SegmentMean", NumberTypes());
+  RegisterSegment<SegmentKernel, SegmentOp::kProd>(r, "SegmentProd", NumberTypes());
+  RegisterSegment<SegmentKernel, SegmentOp::kMin>(r, "SegmentMin", RealTypes());
+  RegisterSegment<SegmentKernel, SegmentOp::kMax>(r, "SegmentMax", RealTypes());
 }
 
 }  // namespace millrace

@@ -9,6 +9,10 @@ namespace millrace {
 namespace {
 
 constexpr OpSpec kOps[] = {
+    {"AnonymousHashTable", "", "table_handle: resource", "key_dtype: type; value_dtype: type",
+     ScalarShape, kStateful},
+    {"AnonymousMutableHashTable", "", "table_handle: resource",
+     "key_dtype: type; value_dtype: type", ScalarShape, kStateful},
     {"HashTable", "", "table_handle: Ref(string)",
      "container: string = ''; shared_name: string = ''; use_node_name_sharing: bool = false; "
      "key_dtype: type; value_dtype: type",

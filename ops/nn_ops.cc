@@ -1,10 +1,28 @@
 // Layers of neural networks and their gradients.
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
+
+// Of the images that were resized.
+Status ResizeGradShape(InferenceContext& c) {
+  c.set_output(0, c.input(1));
+  return OkStatus();
+}
+Status ResizeNearestGradShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape grads, c.WithRank(0, 4));
+  Dims size;
+  if (!ConstantInts(c, 1, &size) || size.size() != 2) size = {-1, -1};
+  if (grads.has_rank()) {
+    c.set_output(0, PartialShape({grads.dim(0), size[0], size[1], grads.dim(3)}));
+  } else {
+    c.set_output(0, PartialShape({-1, size[0], size[1], -1}));
+  }
+  return OkStatus();
+}
 
 constexpr OpSpec kOps[] = {
     {"AvgPool", "value: T", "output: T",
@@ -107,10 +125,18 @@ constexpr OpSpec kOps[] = {
      "T: {int8, uint8, int16, uint16, int32, int64, bfloat16, half, float, double, bfloat16}; "
      "align_corners: bool = false; half_pixel_centers: bool = false",
      ResizeShape},
+    {"ResizeBilinearGrad", "grads: float, original_image: T", "output: T",
+     "T: {float, bfloat16, half, double}; align_corners: bool = false; half_pixel_centers: bool = "
+     "false",
+     ResizeGradShape},
     {"ResizeNearestNeighbor", "images: T, size: int32", "resized_images: T",
      "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}; align_corners: "
      "bool = false; half_pixel_centers: bool = false",
      ResizeShape},
+    {"ResizeNearestNeighborGrad", "grads: T, size: int32", "output: T",
+     "T: {uint8, int8, int32, half, float, double, bfloat16}; align_corners: bool = false; "
+     "half_pixel_centers: bool = false",
+     ResizeNearestGradShape},
     {"Selu", "features: T", "activations: T", "T: floats", UnchangedShape},
     {"SeluGrad", "gradients: T, outputs: T", "backprops: T", "T: floats", MergedInputs},
     {"Softmax", "logits: T", "softmax: T", "T: floats", SoftmaxShape},

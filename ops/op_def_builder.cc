@@ -71,6 +71,25 @@ Status Bad(std::string_view what, std::string_view text) {
 
 std::string Text(std::string_view text) { return std::string(text); }
 
+// "uint8[255, 0]": a vector of small integers.
+Status ParseVector(std::string_view text, pb::TensorProto* tensor) {
+  const std::size_t bracket = text.find('[');
+  if (bracket == std::string_view::npos) return Bad("tensor", text);
+  pb::DataType type;
+  std::string_view numbers = text.substr(bracket);
+  if (!ParseType(text.substr(0, bracket), &type) || !Unwrap(&numbers, "[", "]")) {
+    return Bad("tensor", text);
+  }
+  tensor->set_dtype(type);
+  for (std::string_view item : SplitOutside(numbers, ',')) {
+    int64_t number;
+    if (!ParseInt64(StripWhitespace(item), &number)) return Bad("tensor", text);
+    tensor->add_int_val(static_cast<int32_t>(number));
+  }
+  tensor->mutable_tensor_shape()->add_dim()->set_size(tensor->int_val_size());
+  return OkStatus();
+}
+
 // One value of a scalar kind.
 Status ParseScalar(std::string_view kind, std::string_view text, pb::AttrValue* value) {
   int64_t integer;
@@ -91,6 +110,8 @@ Status ParseScalar(std::string_view kind, std::string_view text, pb::AttrValue* 
     value->mutable_shape()->set_unknown_rank(true);
   } else if (kind == "shape" && text == "[]") {
     value->mutable_shape();
+  } else if (kind == "tensor") {
+    return ParseVector(text, value->mutable_tensor());
   } else {
     return Bad(kind, text);
   }

@@ -29,6 +29,7 @@ enum OpFlags : unsigned {
 //               "T: type"   "T: {float, int32}"   "Ts: list(type) >= 1"   "N: int >= 2 = 3"
 //               "s: string = 'x'"   "mode: {'a', 'b'} = 'a'"   "shape: shape = ?" or "= []"
 //               "strides: list(int) = [1, 1]"   "f: func"   "on: bool = false"
+//               "t: tensor = uint8[255, 0]"
 //               and three names for long lists of types: numbers, reals, floats
 struct OpSpec {
   const char* name;

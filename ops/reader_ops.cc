@@ -27,6 +27,10 @@ constexpr OpSpec kOps[] = {
     {"ReaderReadV2", "reader_handle: resource, queue_handle: resource",
      "key: string, value: string", "", ScalarShape, kStateful},
     {"ReaderResetV2", "reader_handle: resource", "", "", NoOutputs, kStateful},
+    {"ImageSummary", "tag: string, tensor: T", "summary: string",
+     "max_images: int >= 1 = 3; T: {uint8, float, half, double} = float; bad_color: tensor = "
+     "uint8[255, 0, 0, 255]",
+     ScalarShape},
     {"ScalarSummary", "tags: string, values: T", "summary: string", "T: reals", ScalarShape},
     {"TFRecordReaderV2", "", "reader_handle: resource",
      "container: string = ''; shared_name: string = ''; compression_type: string = ''", ScalarShape,

@@ -45,6 +45,8 @@ constexpr OpSpec kOps[] = {
      "adjoint: bool = false; T: {double, float, half, complex64, complex128}", UnchangedShape},
     {"MirrorPad", "input: T, paddings: Tpaddings", "output: T",
      "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", PadShape},
+    {"MirrorPadGrad", "input: T, paddings: Tpaddings", "output: T",
+     "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", UnknownShape},
     {"Multinomial", "logits: T, num_samples: int32", "output: output_dtype",
      "seed: int = 0; seed2: int = 0; T: reals; output_dtype: {int32, int64} = int64", UnknownShape,
      kStateful},

@@ -343,7 +343,7 @@ class FilesDatasetKernel : public DatasetKernel {
     options.compression = compression.scalar<std::string>();
     MR_RETURN_IF_ERROR(CheckCompression(options.compression));
     MR_ASSIGN_OR_RETURN(const int64_t buffer, IntScalar(ctx.input(blocks ? 4 : 2), "buffer_size"));
-    if (buffer < 0) {
+    if (buffer < -1) {  // -1: as we like
       return errors::InvalidArgument("`buffer_size` must be >= 0 (0 == no buffering)");
     }
     if (buffer > 0) options.buffer_bytes = std::clamp<int64_t>(buffer, 4096, 64 << 20);
