@@ -18,9 +18,13 @@ std::string NewContainer() {
 
 SessionTensors::SessionTensors() : container_(NewContainer()) {}
 
-SessionTensors::~SessionTensors() {
-  MutexLock lock(&mu_);
-  for (ResourceManager* resources : managers_) resources->Cleanup(container_);
+void SessionTensors::ForgetPrivate() {
+  std::vector<ResourceManager*> managers;
+  {
+    MutexLock lock(&mu_);
+    managers.swap(managers_);
+  }
+  for (ResourceManager* resources : managers) resources->Cleanup(container_);
 }
 
 const std::string& SessionTensors::PrivateContainer(ResourceManager* resources) {

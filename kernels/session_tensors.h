@@ -20,13 +20,15 @@ namespace millrace {
 class SessionTensors {
  public:
   SessionTensors();
-  ~SessionTensors();
   SessionTensors(const SessionTensors&) = delete;
   SessionTensors& operator=(const SessionTensors&) = delete;
 
-  // The container for what is this session's alone. What `resources`, which outlives the session,
-  // keeps in it is forgotten when the session ends.
+  // The container for what is this session's alone. What `resources` keeps in it is forgotten by
+  // ForgetPrivate.
   const std::string& PrivateContainer(ResourceManager* resources);
+  // When the session is closed: the managers are still there, which they need not be when the last
+  // step lets go of this object.
+  void ForgetPrivate();
 
   // Keeps `value` and gives its handle: "<node>;<number>;<device>".
   std::string Add(std::string_view node, std::string_view device, Tensor value);

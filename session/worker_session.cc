@@ -56,6 +56,7 @@ void WorkerSession::Close(const Status& reason) {
     for (WorkerStep* step : steps_) steps.push_back(RefPtr<WorkerStep>::Share(step));
   }
   for (const RefPtr<WorkerStep>& step : steps) step->Cancel(reason);
+  tensors_->ForgetPrivate();
 }
 
 bool WorkerSession::HasSteps() const {
