@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "executor/compiled_graph.h"
+#include "executor/memory_tracker.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 #include "millrace/status.h"
@@ -18,6 +19,8 @@ struct ExecutorArgs {
   // everything runs in the calling thread and in those that complete asynchronous nodes.
   ThreadPool* pool = nullptr;
   StepStatsCollector* stats = nullptr;
+  // Counts, and limits, the memory of kernels. With `stats` they tell of it.
+  MemoryTracker* memory = nullptr;
   // True: the calling thread takes part, and RunAsync returns when it has nothing left to
   // do. False: RunAsync only starts the step on the pool (needs one with threads).
   bool caller_runs = true;

@@ -232,6 +232,9 @@ class FlatLoop {
                       {outputs, static_cast<std::size_t>(node.num_outputs)},
                       {node.output_types(), static_cast<std::size_t>(node.num_outputs)});
     if (dead) ctx.set_input_dead(true);
+    if (s_.memory() != nullptr) [[unlikely]] {
+      return RunTracked(id, node, inputs, outputs, dead, times, ctx);
+    }
     Status status;
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
       const uint64_t start = CycleCount();
@@ -240,7 +243,20 @@ class FlatLoop {
     } else {
       status = node.kernel->Compute(ctx);
     }
-    FinishNode(node, inputs, outputs, std::move(status), dead, times);
+    FinishNode(node, inputs, outputs, std::move(status), dead, times, nullptr);
+  }
+
+  void RunTracked(int32_t id, const CompiledNode& node, EdgeValue* inputs, EdgeValue* outputs,
+                  bool dead, NodeTimes& times, KernelContext& ctx) {
+    NodeAllocator memory(ctx.allocator(), s_.memory(), node.kernel);
+    ctx.set_allocator(&memory);
+    const MemoryTracker::Scope scope(s_.memory());
+    const uint64_t start = CycleCount();
+    Status status = node.kernel->Compute(ctx);
+    if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
+      graph_.RecordCost(id, CycleCount() - start);
+    }
+    FinishNode(node, inputs, outputs, std::move(status), dead, times, &memory);
   }
 
   void StartAsync(const CompiledNode& node, EdgeValue* inputs, bool dead, const NodeTimes& times) {
@@ -260,6 +276,10 @@ class FlatLoop {
                      std::span(node.output_types(), static_cast<std::size_t>(node.num_outputs)));
     call.dead = dead;
     if (dead) call.ctx->set_input_dead(true);
+    if (s_.memory() != nullptr) [[unlikely]] {
+      call.memory.emplace(call.ctx->allocator(), s_.memory(), node.kernel);
+      call.ctx->set_allocator(&*call.memory);
+    }
     // Before the start: the callback may come, and finish the step, at any time after it.
     s_.outstanding_.fetch_add(1, std::memory_order_relaxed);
     if (call.Start(node.kernel)) {
@@ -271,15 +291,19 @@ class FlatLoop {
   void FinishAsync(AsyncCall* call) {
     Status status = std::exchange(call->status, OkStatus());
     FinishNode(nodes_[call->node], call->inputs, call->outputs, std::move(status), call->dead,
-               call->times);
+               call->times, call->memory ? &*call->memory : nullptr);
+    call->memory.reset();
   }
 
   void FinishNode(const CompiledNode& node, EdgeValue* inputs, EdgeValue* outputs, Status status,
-                  bool dead, NodeTimes& times) {
+                  bool dead, NodeTimes& times, NodeAllocator* memory) {
+    if (memory != nullptr) [[unlikely]] {
+      memory->Finish({outputs, static_cast<std::size_t>(node.num_outputs)});
+    }
     if (s_.stats() != nullptr) [[unlikely]] {
       times.op_end = WallNanos();
-      s_.stats()->Record(*node.kernel, times,
-                         {outputs, static_cast<std::size_t>(node.num_outputs)});
+      s_.stats()->Record(*node.kernel, times, {outputs, static_cast<std::size_t>(node.num_outputs)},
+                         memory);
     }
     ClearValues(inputs, node.num_inputs);
     if (status.ok()) [[likely]]

@@ -1,6 +1,7 @@
 #include "executor/framed_step.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -159,10 +160,16 @@ class FramedLoop {
       return;
     }
     KernelContext ctx = Context(ready, node, inputs, scratch_.data());
+    std::optional<NodeAllocator> memory;
+    std::optional<MemoryTracker::Scope> scope;
+    if (s_.memory() != nullptr) {
+      ctx.set_allocator(&memory.emplace(ctx.allocator(), s_.memory(), node.kernel));
+      scope.emplace(s_.memory());
+    }
     const uint64_t start = CycleCount();
     Status status = node.kernel->Compute(ctx);
     if (node.flags & kNodeMaybeExpensive) graph_.RecordCost(ready.node, CycleCount() - start);
-    FinishNode(ready, inputs, scratch_.data(), std::move(status), times);
+    FinishNode(ready, inputs, scratch_.data(), std::move(status), times, &memory);
   }
 
   KernelContext Context(const ReadyNode& ready, const CompiledNode& node, EdgeValue* inputs,
@@ -192,6 +199,10 @@ class FramedLoop {
       FramedLoop(static_cast<FramedStep*>(done->step)).RunAfter(done);
     };
     call->ctx.emplace(Context(ready, node, inputs, call->outputs));
+    if (s_.memory() != nullptr) {
+      call->ctx->set_allocator(
+          &call->memory.emplace(call->ctx->allocator(), s_.memory(), node.kernel));
+    }
     s_.AddWork();
     if (call->Start(node.kernel)) {
       FinishAsync(call);
@@ -201,16 +212,18 @@ class FramedLoop {
 
   void FinishAsync(FramedCall* call) {
     std::unique_ptr<FramedCall> owned(call);
-    FinishNode(call->ready, call->inputs, call->outputs, std::move(call->status), call->times);
+    FinishNode(call->ready, call->inputs, call->outputs, std::move(call->status), call->times,
+               &call->memory);
   }
 
   void FinishNode(const ReadyNode& ready, EdgeValue* inputs, EdgeValue* outputs, Status status,
-                  NodeTimes& times) {
+                  NodeTimes& times, std::optional<NodeAllocator>* memory) {
     const CompiledNode& node = graph_.nodes()[ready.node];
+    const std::span<const EdgeValue> values(outputs, static_cast<std::size_t>(node.num_outputs));
+    if (*memory) (*memory)->Finish(values);
     if (s_.stats() != nullptr) {
       times.op_end = WallNanos();
-      s_.stats()->Record(*node.kernel, times,
-                         {outputs, static_cast<std::size_t>(node.num_outputs)});
+      s_.stats()->Record(*node.kernel, times, values, *memory ? &**memory : nullptr);
     }
     ClearValues(inputs, node.num_inputs);
     if (status.ok()) status = CheckOutputs(node, outputs);

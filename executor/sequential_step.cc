@@ -60,12 +60,13 @@ class SequentialStep final : public StepState {
   }
 
   void Run() {
-    const bool measures = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
+    measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
+    const bool observes = measures_ || memory() != nullptr;
     if (!has_constants_) LoadConstants();
     if (program_.may_be_dead) {
-      measures ? RunOps<true, true>() : RunOps<true, false>();
+      observes ? RunOps<true, true>() : RunOps<true, false>();
     } else {
-      measures ? RunOps<false, true>() : RunOps<false, false>();
+      observes ? RunOps<false, true>() : RunOps<false, false>();
     }
     if (failed()) [[unlikely]]
       CleanUp();
@@ -97,7 +98,7 @@ class SequentialStep final : public StepState {
     std::fill(loops_.begin(), loops_.end(), LoopState());
   }
 
-  template <bool kMayBeDead, bool kMeasures>
+  template <bool kMayBeDead, bool kObserves>
   void RunOps() {
     using Kind = SeqOp::Kind;
     KernelContext ctx(graph().device(), env());
@@ -111,11 +112,11 @@ class SequentialStep final : public StepState {
       }
       switch (op->kind) {
         case Kind::kCompute:
-          if (!Compute<kMeasures>(*op, ctx)) [[unlikely]]
+          if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
         case Kind::kIsolated:
-          if (!ComputeIsolated<kMeasures>(*op, ctx)) [[unlikely]]
+          if (!ComputeIsolated<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
         case Kind::kMark:
@@ -164,21 +165,39 @@ class SequentialStep final : public StepState {
   }
   const CompiledNode& NodeOf(const SeqOp& op) const { return graph().nodes()[op.node]; }
 
-  template <bool kMeasures>
+  template <bool kObserves>
   Status Call(const SeqOp& op, KernelContext& ctx) {
-    if constexpr (kMeasures) {
-      if (NodeOf(op).flags & kNodeMaybeExpensive) {
-        const uint64_t start = CycleCount();
-        Status status = op.kernel->Compute(ctx);
-        graph().RecordCost(op.node, CycleCount() - start);
-        return status;
-      }
+    if constexpr (kObserves) {
+      if (memory() != nullptr) return CallTracked(op, ctx);
+      return CallMeasured(op, ctx);
     }
     return op.kernel->Compute(ctx);
   }
 
+  Status CallMeasured(const SeqOp& op, KernelContext& ctx) {
+    const bool measured = measures_ && (NodeOf(op).flags & kNodeMaybeExpensive);
+    const uint64_t start = measured ? CycleCount() : 0;
+    Status status = op.kernel->Compute(ctx);
+    if (measured) graph().RecordCost(op.node, CycleCount() - start);
+    return status;
+  }
+
+  Status CallTracked(const SeqOp& op, KernelContext& ctx) {
+    Allocator* const base = ctx.allocator();
+    NodeAllocator node(base, memory(), op.kernel);
+    ctx.set_allocator(&node);
+    const MemoryTracker::Scope scope(memory());
+    Status status = CallMeasured(op, ctx);
+    ctx.set_allocator(base);
+    const EdgeValue* const isolated = isolated_.data() + op.num_inputs;
+    for (int i = 0; i < op.num_outputs; ++i) {
+      node.Describe(op.kind == SeqOp::Kind::kIsolated ? isolated[i] : Output(op, i));
+    }
+    return status;
+  }
+
   // These return false when the step has failed.
-  template <bool kMeasures>
+  template <bool kObserves>
   bool Compute(const SeqOp& op, KernelContext& ctx) {
     const int32_t* const registers = program_.registers.data() + op.registers;
     ctx.Bind(op.kernel, {.in = registers_.data(),
@@ -189,7 +208,7 @@ class SequentialStep final : public StepState {
                          .num_outputs = op.num_outputs,
                          .output_types = op.output_types,
                          .last_reader = op.last_reader});
-    Status status = Call<kMeasures>(op, ctx);
+    Status status = Call<kObserves>(op, ctx);
     if (!status.ok()) [[unlikely]]
       return Failed(op, std::move(status));
     for (int i = 0; i < op.num_outputs; ++i) {
@@ -213,7 +232,7 @@ class SequentialStep final : public StepState {
     return CheckOutputsSlowly(NodeOf(op), outputs.data());
   }
 
-  template <bool kMeasures>
+  template <bool kObserves>
   bool ComputeIsolated(const SeqOp& op, KernelContext& ctx) {
     const CompiledNode& node = NodeOf(op);
     EdgeValue* const inputs = isolated_.data();
@@ -231,7 +250,7 @@ class SequentialStep final : public StepState {
                            .num_outputs = op.num_outputs,
                            .output_types = op.output_types});
       ctx.set_input_dead(runs_dead_);
-      status = Call<kMeasures>(op, ctx);
+      status = Call<kObserves>(op, ctx);
       ctx.set_input_dead(false);
       runs_dead_ = false;
     }
@@ -383,6 +402,7 @@ class SequentialStep final : public StepState {
   std::vector<EdgeValue> registers_;
   std::vector<EdgeValue> isolated_;  // inputs and outputs of one kernel
   uint64_t num_steps_ = 0;
+  bool measures_ = false;  // in this step
   bool has_constants_ = false;
   bool runs_dead_ = false;                       // the next isolated kernel: a transfer
   std::vector<uint8_t> dead_, merge_dead_;       // by node, by merge slot

@@ -37,6 +37,16 @@ bool FollowsCancellation(StatusCode code) {
   return code == StatusCode::kCancelled || code == StatusCode::kAborted;
 }
 
+// "OOM when allocating tensor with shape... on DEVICE by allocator..."
+Status AtDevice(const Status& status, std::string_view device) {
+  std::string text(Message(status));
+  const std::size_t place = text.find(" by allocator ");
+  const bool known = text.substr(0, place).find(" on /") != std::string::npos;
+  if (!text.starts_with("OOM when ") || place == std::string::npos || known) return status;
+  text.insert(place, StrCat(" on ", device));
+  return errors::ResourceExhausted(text);
+}
+
 }  // namespace
 
 LoopScope::LoopScope() { ++t_loops.depth; }
@@ -70,7 +80,12 @@ void PostCompletion(Completion* completion, ThreadPool* pool) {
 
 bool AsyncCall::Start(Kernel* kernel) {
   state.store(kStarting, std::memory_order_relaxed);
-  kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+  if (memory) [[unlikely]] {
+    const MemoryTracker::Scope scope(step->memory());
+    kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+  } else {
+    kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+  }
   return state.exchange(kReturned, std::memory_order_acq_rel) == kCompleted;
 }
 
@@ -110,7 +125,13 @@ void StepState::Fail(const CompiledNode& node, Status status) {
   if (errors::IsUnavailable(status) && !(node.flags & kNodeCommunicates)) {
     status = errors::Internal(Message(status));
   }
+  const bool out_of_memory = errors::IsResourceExhausted(status);
+  if (out_of_memory) status = AtDevice(status, graph_.device()->name());
   status = Annotate(status, StrCat("\n\t [[{{node ", node.kernel->name(), "}}]]"));
+  if (out_of_memory && memory() != nullptr) {
+    const std::string refusal = memory()->TakeRefusal();
+    if (!refusal.empty()) status = Annotate(status, StrCat("\n", refusal));
+  }
   const bool first = SetStatus(status);
   stop_.store(true, std::memory_order_relaxed);
   if (!first) return;

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "executor/compiled_graph.h"
 #include "executor/executor.h"
+#include "executor/memory_tracker.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 
@@ -53,6 +54,7 @@ struct AsyncCall : Completion {
   EdgeValue* inputs = nullptr;
   EdgeValue* outputs = nullptr;
   std::optional<KernelContext> ctx;
+  std::optional<NodeAllocator> memory;
   Status status;
   NodeTimes times;
   // Who comes second, the return of ComputeAsync or its callback, finishes the node.
@@ -71,6 +73,7 @@ class StepState : public StepBlock {
   StepEnv* env() const { return args_.env; }
   ThreadPool* pool() const { return args_.pool; }  // null if it has no threads
   StepStatsCollector* stats() const { return args_.stats; }
+  MemoryTracker* memory() const { return args_.memory; }
 
   // True if no further node shall begin.
   bool ShouldStop() {

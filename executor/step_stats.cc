@@ -33,7 +33,7 @@ void FillOutput(int slot, const EdgeValue& value, pb::NodeOutput* out) {
 StepStatsCollector::StepStatsCollector(std::string device) : device_(std::move(device)) {}
 
 void StepStatsCollector::Record(const Kernel& kernel, const NodeTimes& times,
-                                std::span<const EdgeValue> outputs) {
+                                std::span<const EdgeValue> outputs, const NodeAllocator* memory) {
   pb::NodeExecStats node;
   node.set_node_name(kernel.name());
   node.set_timeline_label(StrCat(kernel.name(), " = ", kernel.def().name(), "()"));
@@ -53,6 +53,18 @@ void StepStatsCollector::Record(const Kernel& kernel, const NodeTimes& times,
     if (outputs[i].kind == EdgeValue::Kind::kEmpty) continue;
     FillOutput(static_cast<int>(i), outputs[i], node.add_output());
   }
+  if (memory != nullptr && memory->step_bytes() > 0) {
+    pb::AllocatorMemoryUsed* used = node.add_memory();
+    used->set_allocator_name(std::string(memory->name()));
+    used->set_total_bytes(memory->total_bytes());
+    used->set_peak_bytes(memory->peak_bytes());
+    used->set_live_bytes(memory->live_bytes());
+    used->set_allocator_bytes_in_use(memory->step_bytes());
+    for (pb::NodeOutput& output : *node.mutable_output()) {
+      output.mutable_tensor_description()->mutable_allocation_description()->set_allocator_name(
+          std::string(memory->name()));
+    }
+  }
   const uint32_t thread = static_cast<uint32_t>(::gettid());
   node.set_thread_id(thread);
   char name[32] = "";
@@ -69,6 +81,16 @@ void StepStatsCollector::MoveTo(pb::StepStats* stats) {
   stats_.set_device(device_);
   *stats->add_dev_stats() = std::move(stats_);
   stats_.Clear();
+}
+
+int64_t PeakBytes(const pb::DeviceStepStats& stats) {
+  int64_t peak = 0;
+  for (const pb::NodeExecStats& node : stats.node_stats()) {
+    for (const pb::AllocatorMemoryUsed& used : node.memory()) {
+      peak = std::max<int64_t>(peak, used.allocator_bytes_in_use());
+    }
+  }
+  return peak;
 }
 
 }  // namespace millrace

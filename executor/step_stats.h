@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "executor/memory_tracker.h"
 #include "kernels/kernel_context.h"
 #include "proto/step_stats.pb.h"
 
@@ -25,8 +26,9 @@ class StepStatsCollector {
  public:
   explicit StepStatsCollector(std::string device);
 
-  // A node has run on this thread; all_end is now.
-  void Record(const Kernel& kernel, const NodeTimes& times, std::span<const EdgeValue> outputs);
+  // A node has run on this thread; all_end is now. `memory`, if not null, is finished.
+  void Record(const Kernel& kernel, const NodeTimes& times, std::span<const EdgeValue> outputs,
+              const NodeAllocator* memory = nullptr);
   // Adds one DeviceStepStats with all that was recorded since the last call.
   void MoveTo(pb::StepStats* stats);
 
@@ -35,6 +37,10 @@ class StepStatsCollector {
   const std::string device_;
   pb::DeviceStepStats stats_ ABSL_GUARDED_BY(mu_);
 };
+
+// The most that tensors made in the step took at one time on the device, in bytes: the largest
+// allocator_bytes_in_use of its nodes. 0 if memory was not recorded.
+int64_t PeakBytes(const pb::DeviceStepStats& stats);
 
 }  // namespace millrace
 

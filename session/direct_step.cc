@@ -77,6 +77,11 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
   args.env = &env_;
   args.pool = options.inter_op_thread_pool() == kCallersThread ? nullptr : plan_->pool_;
   args.stats = stats_ ? &*stats_ : nullptr;
+  const int64_t limit = plan_->graph().memory_limit();
+  if (limit > 0 || stats_ || options.report_tensor_allocations_upon_oom()) {
+    memory_ = MakeRef<MemoryTracker>(limit);
+    args.memory = memory_.get();
+  }
   Executor(part.program.get())
       .RunAsync(args, {[](void* step, Status status) {
                          static_cast<DirectStep*>(step)->Ended(std::move(status));
@@ -141,6 +146,7 @@ void DirectStep::Destroy() {
   for (Tensor& fetch : fetches_) fetch = Tensor();
   request_ = Request();
   stats_.reset();
+  memory_.reset();
   caller_ = nullptr;
   if (cancellation_->IsCancelled()) [[unlikely]] {
     cancellation_.emplace();

@@ -105,6 +105,7 @@ class DirectStep : public RefCounted {
   StepEnv env_;
   std::optional<CancellationManager> cancellation_;
   std::optional<StepStatsCollector> stats_;
+  RefPtr<MemoryTracker> memory_;
   CancellationManager* caller_ = nullptr;
   CancellationManager::Token caller_token_ = -1;
   Deadline deadline_ = kNoDeadline;

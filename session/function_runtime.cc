@@ -222,6 +222,7 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
     ExecutorArgs executor;
     executor.env = &env;
     executor.pool = pool;
+    executor.memory = MemoryTracker::Current();  // of the step that the caller runs in
     executor.caller_runs = i + 1 == num_parts || !has_threads;
     const auto part_done = [](void* arg, Status status) {
       auto* const run = static_cast<Frame::PartRun*>(arg);

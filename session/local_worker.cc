@@ -1,10 +1,13 @@
 #include "session/local_worker.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "graph/graph_def_io.h"
 #include "kernels/background.h"
 #include "session/deadline_timer.h"
@@ -18,6 +21,25 @@ std::shared_ptr<SessionResources> SharedResources(const WorkerEnv& env) {
   auto resources = std::make_shared<SessionResources>();
   resources->devices = env.devices;
   return resources;
+}
+
+// What the tensors of a step may take on one device, in bytes (docs/memory.md); 0: no limit. The
+// smaller one of what the session and this process say.
+StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
+  const double mib = config.gpu_options().experimental().gpu_host_mem_limit_in_mb();
+  if (!(mib >= 0 && mib < 1e12)) {
+    return errors::InvalidArgument("gpu_host_mem_limit_in_mb is ", mib,
+                                   ", but must not be negative (0: no limit)");
+  }
+  auto limit = static_cast<int64_t>(mib * (1 << 20));
+  if (mib > 0) limit = std::max<int64_t>(limit, 1);
+  const char* const text = std::getenv("MILLRACE_STEP_MEMORY_LIMIT");
+  if (text == nullptr || *text == '\0') return limit;
+  int64_t own = 0;
+  if (!ParseInt64(text, &own) || own < 0) {
+    return errors::InvalidArgument("MILLRACE_STEP_MEMORY_LIMIT is not a number of bytes: ", text);
+  }
+  return limit == 0 || own == 0 ? std::max(limit, own) : std::min(limit, own);
 }
 
 Status GraphNotFound(std::string_view handle, std::string_view hint) {
@@ -213,6 +235,7 @@ void LocalWorker::RegisterGraphAsync(const CallOptions& options, RegisterGraphAr
 StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session,
                       FindSession(args.session_handle));
+  MR_ASSIGN_OR_RETURN(const int64_t memory_limit, MemoryLimit(args.config));
   if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
   MR_ASSIGN_OR_RETURN(
       std::shared_ptr<WorkerGraph> graph,
@@ -221,6 +244,7 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
                           return StrCat(prefix, "_G",
                                         next_name_.fetch_add(1, std::memory_order_relaxed));
                         }));
+  graph->set_memory_limit(memory_limit);
   std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
   session->AddGraph(handle, std::move(graph));
   return handle;

@@ -73,6 +73,10 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     args.env = &run.env;
     args.pool = pool;
     args.stats = run.stats ? &*run.stats : nullptr;
+    if (graph_->memory_limit() > 0 || record_timeline) {
+      run.memory = MakeRef<MemoryTracker>(graph_->memory_limit());
+      args.memory = run.memory.get();
+    }
     // This thread works on the last part; it must not keep the others from starting.
     args.caller_runs = i + 1 == num_parts || !has_threads;
     Executor(part.program.get()).RunAsync(args, {&WorkerStep::PartDone, &run});
@@ -176,6 +180,7 @@ void WorkerStep::Destroy() {
     run.env.rendezvous = nullptr;
     run.env.cancellation = nullptr;
     run.stats.reset();
+    run.memory.reset();
   }
   {
     MutexLock lock(&mu_);

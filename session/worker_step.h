@@ -62,6 +62,7 @@ class WorkerStep : public RefCounted {
     WorkerStep* step = nullptr;
     StepEnv env;
     std::optional<StepStatsCollector> stats;
+    RefPtr<MemoryTracker> memory;
   };
   void Destroy() override;
   static void PartDone(void* arg, Status status);

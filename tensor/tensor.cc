@@ -45,9 +45,10 @@ StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
     }
   }
   if (!buffer) {
-    return errors::ResourceExhausted("out of memory when allocating a tensor of type ",
-                                     DataTypeName(dtype), " and shape ", shape.DebugString(),
-                                     " from allocator ", allocator->name());
+    // The executor adds the device.
+    return errors::ResourceExhausted("OOM when allocating tensor with shape", shape.DebugString(),
+                                     " and type ", DataTypeName(dtype), " by allocator ",
+                                     allocator->name());
   }
   return buffer;
 }

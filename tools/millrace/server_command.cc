@@ -26,6 +26,7 @@ struct Flags {
   int cpus = 1;
   bool insecure = false;
   std::string dump_dir;
+  int64_t step_memory_limit = 0;
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -84,6 +85,9 @@ Status Serve(const Flags& flags) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  if (flags.step_memory_limit > 0) {
+    setenv("MILLRACE_STEP_MEMORY_LIMIT", StrCat(flags.step_memory_limit).c_str(), /*overwrite=*/1);
+  }
   SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
@@ -110,6 +114,7 @@ std::string EnvironmentHelp() {
   return StrCat(
       "Environment:\n"
       "  MILLRACE_LOG_LEVEL          debug, info, warning or error\n"
+      "  MILLRACE_STEP_MEMORY_LIMIT  bytes, as --step_memory_limit (default: no limit)\n"
       "  MILLRACE_FUSION             on: elementwise nodes are run together (default: off)\n"
       "  MILLRACE_JIT                off: what is run together is interpreted, never compiled\n"
       "  MILLRACE_JIT_LIBRARY        the compiler's library\n"
@@ -135,6 +140,10 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
                     "allow an address that is not loopback: not encrypted, open to every client");
   command->add_option("--dump_dir", flags->dump_dir,
                       "write the graphs of the sessions opened at this task to this folder");
+  command
+      ->add_option("--step_memory_limit", flags->step_memory_limit,
+                   "what the tensors of one step may take on one device: bytes, or 100MB, 2GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {
