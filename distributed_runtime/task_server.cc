@@ -31,6 +31,7 @@
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
+#include "session/task_collectives.h"
 #include "session/worker_env.h"
 
 namespace millrace {
@@ -76,6 +77,7 @@ struct TaskServer::Impl {
     std::unique_ptr<LinkHub> links;
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<RendezvousManager> rendezvous;
+    std::shared_ptr<CollectiveManager> collectives;
     WorkerEnv env;
     std::unique_ptr<LocalWorker> worker;
     std::unique_ptr<Master> master;
@@ -122,6 +124,9 @@ struct TaskServer::Impl {
     r->env.make_session_devices = [this, pool = r->intra_op_pool.get()] {
       return MakeDevices(pool);
     };
+    r->collectives = NewTaskCollectives(
+        r->env, options.default_session_config.experimental().collective_group_leader());
+    r->env.collectives = r->collectives.get();
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->workers->SetOwnWorker(r->worker.get());
     r->master =
@@ -171,6 +176,7 @@ struct TaskServer::Impl {
     gate_closer.join();
     r->master = nullptr;
     r->rendezvous->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
+    r->collectives->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
     r->worker = nullptr;
     r->links->Stop();
     r->workers = nullptr;  // waits for the answers of peers

@@ -494,9 +494,44 @@ TEST_F(WireTest, WhatIsNotServedSaysSo) {
   pb::TracingResponse tracing;
   EXPECT_EQ(Call(methods::kWorkerTracing, pb::TracingRequest(), &tracing),
             errors::Unimplemented("Tracing"));
+}
+
+TEST_F(WireTest, AGroupOfOneIsCompleteAtOnce) {
+  pb::CompleteGroupRequest request;
   pb::CompleteGroupResponse group;
-  EXPECT_EQ(Call(methods::kWorkerCompleteGroup, pb::CompleteGroupRequest(), &group).code(),
-            StatusCode::kUnimplemented);
+  EXPECT_EQ(Call(methods::kWorkerCompleteGroup, request, &group).code(), StatusCode::kInternal);
+  request.set_group_key(3);
+  request.set_group_size(1);
+  request.set_device_type("CPU");
+  pb::DeviceAttributes* const device = request.mutable_device_attributes();
+  device->set_name("/job:worker/replica:0/task:7/device:CPU:0");
+  device->set_device_type("CPU");
+  device->set_incarnation(11);
+  ASSERT_TRUE(Call(methods::kWorkerCompleteGroup, request, &group).ok());
+  EXPECT_EQ(group.group_key(), 3);
+  EXPECT_EQ(group.num_tasks(), 1);
+  ASSERT_EQ(group.device_attributes_size(), 1);
+  EXPECT_EQ(group.device_attributes(0).incarnation(), 11);
+  device->set_name("not a device");
+  request.set_group_key(4);
+  EXPECT_EQ(Call(methods::kWorkerCompleteGroup, request, &group).code(),
+            StatusCode::kInvalidArgument);
+
+  pb::CompleteInstanceRequest instance;
+  pb::CompleteInstanceResponse complete;
+  instance.set_group_key(8);
+  EXPECT_EQ(Call(methods::kWorkerCompleteInstance, instance, &complete).code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WireTest, BuffersAreAskedForByTheDevicesIncarnation) {
+  pb::RecvBufRequest request;
+  request.set_src_device("/job:worker/replica:0/task:0/device:CPU:0");
+  request.set_src_incarnation(1);
+  pb::RecvBufResponse response;
+  const Status status = Call(methods::kWorkerRecvBuf, request, &response);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(Message(status).find("probably restarted"), std::string_view::npos);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "distributed_runtime/wire_writer.h"
 
 #include <limits>
+#include <vector>
 
 #include "base/errors.h"
 #include "proto/tensor.pb.h"
@@ -81,13 +82,36 @@ Status WireWriter::AppendTensorBody(const Tensor& tensor, uint32_t outer_field,
   }
   PutVarint(&text_, tensor_size);
   text_.append(head);
+  if (content > 0) AppendContent(tensor);
+  return OkStatus();
+}
+
+void WireWriter::AppendContent(const Tensor& tensor) {
+  const std::size_t content = tensor.num_bytes();
   if (content >= kShareBytes) {
     segments_.push_back({text_.size(), tensor});
     shared_bytes_ += content;
   } else if (content > 0) {
     text_.append(static_cast<const char*>(tensor.raw_data()), content);
   }
-  return OkStatus();
+}
+
+void WireWriter::AppendNestedBytes(std::span<const uint32_t> path, std::string_view first,
+                                   const Tensor& tensor) {
+  // What each field holds, from the innermost one out.
+  std::vector<std::size_t> sizes(path.size());
+  std::size_t size = tensor.num_bytes();
+  for (std::size_t i = path.size(); i-- > 0;) {
+    if (i == 0) size += first.size();
+    sizes[i] = size;
+    size += VarintSize(path[i] << 3) + VarintSize(size);
+  }
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    PutBytesTag(&text_, path[i]);
+    PutVarint(&text_, sizes[i]);
+    if (i == 0) text_.append(first);
+  }
+  AppendContent(tensor);
 }
 
 std::string WireWriter::Flatten() const {

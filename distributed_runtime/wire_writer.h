@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,11 @@ class WireWriter {
   // A NamedTensorProto as field `field`.
   Status AppendNamedTensorField(uint32_t field, std::string_view name, const Tensor& tensor);
 
+  // Field path[0] holding `first` and then field path[1], which holds field path[2], and so on:
+  // the last one holds the bytes of `tensor`, of a plain type.
+  void AppendNestedBytes(std::span<const uint32_t> path, std::string_view first,
+                         const Tensor& tensor);
+
   // The message is text()[0, segments[0].text_end), the bytes of segments[0].tensor,
   // text()[segments[0].text_end, segments[1].text_end), ... and the rest of text().
   struct Segment {
@@ -48,6 +54,7 @@ class WireWriter {
   std::string Flatten() const;
 
  private:
+  void AppendContent(const Tensor& tensor);
   Status AppendTensorBody(const Tensor& tensor, uint32_t outer_field, std::string_view name,
                           bool named);
   std::string text_;

@@ -1,5 +1,6 @@
 #include "kernels/all_kernels.h"
 
+#include "kernels/collective.h"
 #include "kernels/control_flow.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/elementwise_special.h"
@@ -70,6 +71,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterCallKernels(registry);
   RegisterFunctionalKernels(registry);
   RegisterSendRecvKernels(registry);
+  RegisterCollectiveKernels(registry);
 }
 
 }  // namespace millrace

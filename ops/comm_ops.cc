@@ -1,4 +1,8 @@
-// What the runtime itself adds to graphs: arguments, sends and receives.
+// Collectives, and what the runtime itself adds to graphs: arguments, sends and receives.
+#include <cstdint>
+#include <utility>
+
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
@@ -6,7 +10,73 @@
 namespace millrace {
 namespace {
 
+// One part from each member.
+Status CollectiveGatherShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 1));
+  if (!in.has_rank()) return UnknownShape(c);
+  Dims dims(in.dims().begin(), in.dims().end());
+  const StatusOr<int64_t> size = c.attr<int64_t>("group_size");
+  dims[0] =
+      size.ok() && dims[0] >= 0 && *size > 0 && dims[0] <= INT64_MAX / *size ? dims[0] * *size : -1;
+  c.set_output(0, PartialShape(dims));
+  return OkStatus();
+}
+
+Status CollectiveBcastRecvV2Shape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.InputAsShape(3));
+  c.set_output(0, std::move(shape));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
+    {"CollectiveBcastRecv", "", "data: T",
+     "T: {bool, float, half, double, int32, int64}; group_size: int; group_key: int; "
+     "instance_key: int; shape: shape; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0",
+     ShapeFromAttr, kStateful | kDistributed},
+    {"CollectiveBcastRecvV2",
+     "group_size: int32, group_key: int32, instance_key: int32, shape: Tshape", "data: T",
+     "T: {bool, float, half, double, int32, int64}; Tshape: {int32, int64} = int32; "
+     "communication_hint: string = 'auto'; timeout_seconds: float = 0",
+     CollectiveBcastRecvV2Shape, kStateful | kDistributed},
+    {"CollectiveBcastSend", "input: T", "data: T",
+     "T: {bool, float, half, double, int32, int64}; group_size: int; group_key: int; "
+     "instance_key: int; shape: shape; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0",
+     ShapeFromAttr, kStateful | kDistributed},
+    {"CollectiveBcastSendV2", "input: T, group_size: int32, group_key: int32, instance_key: int32",
+     "data: T",
+     "T: {bool, float, half, double, int32, int64}; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0",
+     UnchangedShape, kStateful | kDistributed},
+    {"CollectiveGather", "input: T", "data: T",
+     "T: {float, half, double, int32, int64}; group_size: int; group_key: int; "
+     "instance_key: int; shape: shape; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0",
+     CollectiveGatherShape, kStateful | kDistributed},
+    {"CollectiveGatherV2",
+     "input: T, group_size: int32, group_key: int32, instance_key: int32, "
+     "ordering_token: Nordering_token * resource",
+     "data: T",
+     "T: {float, half, double, int32, int64}; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0; is_stateless: bool = false; Nordering_token: int >= 0 = 0",
+     CollectiveGatherShape, kStateful | kDistributed},
+    {"CollectiveReduce", "input: T", "data: T",
+     "T: {bfloat16, float, half, double, int32, int64}; group_size: int; group_key: int; "
+     "instance_key: int; merge_op: {'Min', 'Max', 'Mul', 'Add'}; final_op: {'Id', 'Div'}; "
+     "subdiv_offsets: list(int); wait_for: list(int) = []; communication_hint: string = 'auto'; "
+     "timeout_seconds: float = 0",
+     UnchangedShape, kStateful | kDistributed},
+    {"CollectiveReduceV2",
+     "input: T, group_size: int32, group_key: int32, instance_key: int32, "
+     "ordering_token: Nordering_token * resource",
+     "data: T",
+     "T: {bfloat16, float, half, double, int32, int64}; "
+     "merge_op: {'Min', 'Max', 'Mul', 'Add'}; final_op: {'Id', 'Div'}; "
+     "communication_hint: string = 'auto'; timeout_seconds: float = 0; "
+     "is_stateless: bool = false; Nordering_token: int >= 0 = 0; "
+     "max_subdivs_per_device: int = -1",
+     UnchangedShape, kStateful | kDistributed},
     {"_Arg", "", "output: T", "T: type; index: int >= 0", UnknownShape, kStateful},
     {"_DeviceArg", "", "output: T", "T: type; index: int >= 0", UnknownShape, kStateful},
     {"_DeviceRetval", "input: T", "", "T: type; index: int >= 0", NoOutputs, kStateful},

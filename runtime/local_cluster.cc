@@ -17,6 +17,7 @@
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
+#include "session/task_collectives.h"
 
 namespace millrace {
 namespace {
@@ -53,6 +54,7 @@ struct LocalCluster {
   std::unique_ptr<DeviceSet> devices;
   std::unique_ptr<RendezvousManager> rendezvous;
   FixedWorkerCache workers;
+  std::shared_ptr<CollectiveManager> collectives;
   WorkerEnv env;
   std::unique_ptr<LocalWorker> worker;
   std::unique_ptr<GraphDumper> dumper;  // null: no dumps
@@ -95,6 +97,8 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
                               intra_op_pool]() -> StatusOr<std::unique_ptr<DeviceSet>> {
     return MakeDevices(incarnations, intra_op_pool);
   };
+  cluster->collectives = NewTaskCollectives(env, "");
+  env.collectives = cluster->collectives.get();
   cluster->worker = std::make_unique<LocalWorker>(env);
   cluster->workers.Add(env.task, cluster->worker.get());
   if (!dump_dir.empty()) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "collective/collective_manager.h"
 #include "graph/graph_def_io.h"
 #include "kernels/background.h"
 #include "session/deadline_timer.h"
@@ -245,6 +246,10 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
                                         next_name_.fetch_add(1, std::memory_order_relaxed));
                         }));
   graph->set_memory_limit(memory_limit);
+  if (args.collective_graph_key != 0 && env_.collectives != nullptr) {
+    graph->set_collective_leader(env_.collectives->ChooseLeader(
+        args.config.experimental().collective_group_leader(), session->options().master_task));
+  }
   std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
   session->AddGraph(handle, std::move(graph));
   return handle;
@@ -289,7 +294,11 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   call->args = args;
   call->result = result;
   call->done = std::move(done);
-  call->step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id));
+  RefPtr<CollectiveExecutor> collective;
+  if (!graph->collective_leader().empty()) {
+    collective = env_.collectives->NewStep(args->step_id, graph->collective_leader());
+  }
+  call->step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
   if (!session->AddStep(session, call->step.get())) {
     const std::unique_ptr<RunCall> owned(call);
     return owned->done(errors::Aborted("Session handle is not found: ", args->session_handle));
@@ -315,6 +324,7 @@ std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& ses
 
 void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {
   env_.rendezvous->Cleanup(step_id);
+  if (env_.collectives != nullptr) env_.collectives->Cleanup(step_id);
   partial_steps_.Forget(step_id);
   done(OkStatus());
 }
@@ -326,6 +336,10 @@ void LocalWorker::CleanupAllAsync(const CallOptions& options, std::vector<std::s
     for (const std::string& container : containers) device->resource_manager()->Cleanup(container);
   }
   done(OkStatus());
+}
+
+CollectivePeer* LocalWorker::collectives() {
+  return env_.collectives == nullptr ? nullptr : env_.collectives->local();
 }
 
 void LocalWorker::RecvTensorAsync(const CallOptions& options, int64_t step_id,

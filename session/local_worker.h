@@ -47,6 +47,7 @@ class LocalWorker : public WorkerInterface {
                        Done done) override;
   void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
                        RecvDone done) override;
+  CollectivePeer* collectives() override;
 
  private:
   // Aborted if there is no such session. "" is the one of clients that open none.

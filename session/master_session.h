@@ -102,6 +102,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   void FindDirectGraph(Plan* plan);
   Step::Limits LimitsOf(const CallOptions& options, const pb::RunOptions& run_options) const;
   Status CheckOptions(const pb::RunOptions& run_options) const;
+  // Of steps in which collectives take part.
+  std::string CollectiveLeader() const;
   // False if the session is closed.
   bool AddStep(Step* step);
   void RemoveStep(Step* step);

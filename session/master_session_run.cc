@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "graph/graph_def_io.h"
 #include "session/async_join.h"
+#include "session/collective_steps.h"
 #include "session/feed_fetch.h"
 #include "session/master_session.h"
 
@@ -96,9 +97,6 @@ Status MasterSession::CheckOptions(const pb::RunOptions& run_options) const {
         "RunOptions.output_partition_graphs() is not supported when "
         "disable_output_partition_graphs is true.");
   }
-  if (run_options.experimental().collective_graph_key() != 0) {
-    return errors::Unimplemented("steps with a collective_graph_key");
-  }
   if (run_options.debug_options().debug_tensor_watch_opts_size() > 0) {
     return errors::Unimplemented("RunOptions.debug_options");
   }
@@ -160,6 +158,7 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
     args.graph_options = config_.graph_options();
     args.config = config_;
     args.keep_graph = plan->signature.keeps_graphs;
+    args.collective_graph_key = plan->collective_graph_key;
     part.worker->RegisterGraphAsync({.deadline = deadline, .cancellation = &closing_},
                                     std::move(args), &part.graph_handle,
                                     [join](Status status) { join->Done(std::move(status)); });
@@ -168,7 +167,7 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
 
 bool MasterSession::RunsDirectly(const Plan& plan, const PlanPart& part) const {
   return plan.parts.size() == 1 && part.task == cluster_.client_task && !plan.signature.partial &&
-         part.worker->OffersDirectGraphs();
+         plan.collective_graph_key == 0 && part.worker->OffersDirectGraphs();
 }
 
 void MasterSession::FindDirectGraph(Plan* plan) {
@@ -188,8 +187,10 @@ void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepRe
   const Step::Limits limits = LimitsOf(options, args->options);
   const auto feed = [args](int i) -> const Tensor& { return args->feeds[i].second; };
   const bool keeps_graphs = args->options.output_partition_graphs();
-  if (auto known =
-          keeps_graphs ? nullptr : plans_.Find(args->feeds, args->fetches, args->targets)) {
+  const int64_t graph_key = args->options.experimental().collective_graph_key();
+  if (auto known = keeps_graphs
+                       ? nullptr
+                       : plans_.Find(args->feeds, args->fetches, args->targets, graph_key)) {
     return StartStep(std::move(known), limits, args->options, feed, result, std::move(done));
   }
   auto binding = std::make_shared<Binding>();
@@ -200,6 +201,7 @@ void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepRe
     return Leave();
   }
   signature->keeps_graphs = keeps_graphs;
+  signature->collective_graph_key = graph_key;
   GetPlan(limits.deadline, *std::move(signature),
           [this, self = shared_from_this(), binding, limits, args, feed, result, keeps_graphs,
            done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
@@ -235,26 +237,48 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
     return Leave();
   }
   Step* const running = step.get();
-  running->Run(NewStepId(), limits,
-               [this, self = shared_from_this(), running, result, binding = std::move(binding),
-                partition_graphs, dump, done = std::move(done)](Status status) {
-                 result->fetches.clear();
-                 if (status.ok()) {
-                   for (int i : binding->fetches) result->fetches.push_back(running->fetch(i));
-                 }
-                 if (dump) DumpDeviceParts(running);
-                 CollectMetadata(running, partition_graphs, &result->metadata);
-                 RemoveStep(running);
-                 const Plan& plan = running->plan();
-                 const int64_t step_id = running->step_id();
-                 // One task: its cleanup is a call, not a message, and comes before the answer.
-                 const bool alone =
-                     plan.parts.size() == 1 && plan.parts[0].task == cluster_.client_task;
-                 if (alone) plan.CleanupStep(step_id);
-                 done(std::move(status));
-                 if (!alone) plan.CleanupStep(step_id);
-                 Leave();
-               });
+  const int64_t graph_key = binding->plan->collective_graph_key;
+  if (graph_key != 0 && env_.task->collectives == nullptr) {
+    RemoveStep(running);
+    done(errors::Unimplemented("collectives, by the master at ", cluster_.client_task));
+    return Leave();
+  }
+  const Done failed = graph_key == 0 ? Done() : done;
+  auto finished = [this, self = shared_from_this(), running, result, binding = std::move(binding),
+                   partition_graphs, dump, done = std::move(done)](Status status) {
+    result->fetches.clear();
+    if (status.ok()) {
+      for (int i : binding->fetches) result->fetches.push_back(running->fetch(i));
+    }
+    if (dump) DumpDeviceParts(running);
+    CollectMetadata(running, partition_graphs, &result->metadata);
+    RemoveStep(running);
+    const Plan& plan = running->plan();
+    const int64_t step_id = running->step_id();
+    // One task: its cleanup is a call, not a message, and comes before the answer.
+    const bool alone = plan.parts.size() == 1 && plan.parts[0].task == cluster_.client_task;
+    if (alone) plan.CleanupStep(step_id);
+    if (plan.collective_graph_key != 0) {
+      env_.task->collectives->RetireStepId(plan.collective_graph_key, step_id, status.ok());
+    }
+    done(std::move(status));
+    if (!alone) plan.CleanupStep(step_id);
+    Leave();
+  };
+  if (graph_key == 0) return running->Run(NewStepId(), limits, std::move(finished));
+  AgreeOnStepId(env_.task->collectives, CollectiveLeader(), graph_key, limits, &closing_,
+                [this, self = shared_from_this(), step, limits, finished = std::move(finished),
+                 failed = std::move(failed)](StatusOr<int64_t> id) {
+                  if (id.ok()) return step->Run(*id, limits, finished);
+                  RemoveStep(step.get());
+                  failed(id.status());
+                  Leave();
+                });
+}
+
+std::string MasterSession::CollectiveLeader() const {
+  return env_.task->collectives->ChooseLeader(config_.experimental().collective_group_leader(),
+                                              cluster_.client_task);
 }
 
 template <typename Feed>
@@ -364,6 +388,7 @@ void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs ar
                                         std::move(to));
   }
   signature->keeps_graphs = wanted.run_options().output_partition_graphs();
+  signature->collective_graph_key = wanted.run_options().experimental().collective_graph_key();
   if (!Enter()) return done(ClosedError());
   GetPlan(LimitsOf(options, wanted.run_options()).deadline, *std::move(signature),
           [this, self = shared_from_this(), made, callable,

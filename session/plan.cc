@@ -12,6 +12,7 @@
 #include "partitioner/receive_schedule.h"
 #include "partitioner/verify.h"
 #include "rendezvous/rendezvous.h"
+#include "session/collective_steps.h"
 #include "session/feed_fetch.h"
 #include "session/graph_dump.h"
 #include "session/step.h"
@@ -116,6 +117,14 @@ StatusOr<std::shared_ptr<Plan>> BuildPlan(std::unique_ptr<DataflowGraph> graph,
   MR_RETURN_IF_ERROR(RewriteForRun(
       plan->signature, {context.client_device, context.client_incarnation}, graph.get()));
   MR_RETURN_IF_ERROR(VerifySyncCounts(*graph));
+  plan->collective_graph_key = plan->signature.collective_graph_key != 0
+                                   ? plan->signature.collective_graph_key
+                                   : CollectiveGraphKey(*graph);
+  if (plan->collective_graph_key != 0 && plan->signature.partial) {
+    return errors::InvalidArgument(
+        "PartialRun does not support Collective ops.  collective_graph_key must be "
+        "kNoCollectiveGraphKey.");
+  }
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, CutByTask(*graph, context));
   // Before anything is found wrong with them.
   if (context.dump != nullptr) {

@@ -31,6 +31,8 @@ struct RunSignature {
   bool partial = false;
   // If the workers keep the graphs that they were given, to hand them out: a plan of its own.
   bool keeps_graphs = false;
+  // As the client gave it; 0: it did not.
+  int64_t collective_graph_key = 0;
 };
 
 // The part of a plan that runs in one task.
@@ -64,6 +66,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   std::string session_handle;
   RunSignature signature;
   std::vector<PlanPart> parts;
+  // Steps with this key have ids that their masters agree on; 0: there are no collectives.
+  int64_t collective_graph_key = 0;
   std::vector<Slot> feed_slots, fetch_slots;  // in the order of the signature
   // The placed graph of a partial run before it was partitioned: says which fetch needs which
   // feed. Null otherwise.

@@ -28,6 +28,7 @@ class RequestHash {
 std::string KeyOf(const RunSignature& signature) {
   std::string key(signature.partial ? "partial" : "");
   if (signature.keeps_graphs) key += "graphs";
+  if (signature.collective_graph_key != 0) StrAppend(&key, signature.collective_graph_key);
   const auto add = [&key](std::string_view name) { StrAppend(&key, name.size(), ":", name); };
   for (const auto* list : {&signature.feeds, &signature.fetches, &signature.targets}) {
     StrAppend(&key, "\n", list->size(), " ");
@@ -98,7 +99,7 @@ StatusOr<RunSignature> MakeSignature(std::vector<std::string> feeds,
 
 std::shared_ptr<const Binding> PlanCache::Find(
     std::span<const std::pair<std::string, Tensor>> feeds, std::span<const std::string> fetches,
-    std::span<const std::string> targets) const {
+    std::span<const std::string> targets, int64_t collective_graph_key) const {
   RequestHash hash;
   for (const auto& feed : feeds) hash.Add(feed.first);
   hash.NextList();
@@ -111,6 +112,7 @@ std::shared_ptr<const Binding> PlanCache::Find(
   if (it == bindings_.end()) return nullptr;
   for (const auto& binding : it->second) {
     const bool same =
+        binding->plan->signature.collective_graph_key == collective_graph_key &&
         std::equal(feeds.begin(), feeds.end(), binding->feed_names.begin(),
                    binding->feed_names.end(),
                    [](const auto& feed, const std::string& name) { return feed.first == name; }) &&

@@ -3,6 +3,7 @@
 #define SESSION_PLAN_CACHE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -46,7 +47,8 @@ class PlanCache {
   // The binding of a request that was seen before, word for word; else null. No allocation.
   std::shared_ptr<const Binding> Find(std::span<const std::pair<std::string, Tensor>> feeds,
                                       std::span<const std::string> fetches,
-                                      std::span<const std::string> targets) const;
+                                      std::span<const std::string> targets,
+                                      int64_t collective_graph_key = 0) const;
   void Remember(std::shared_ptr<const Binding> binding);
 
   // The plan of a signature, built by `build` if nobody has or does. A plan that fails is

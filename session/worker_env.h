@@ -16,8 +16,8 @@
 
 namespace millrace {
 
-class ThreadPool;          // base/thread_pool.h
-class CollectiveExecutor;  // collective/collective_executor.h
+class ThreadPool;         // base/thread_pool.h
+class CollectiveManager;  // collective/collective_manager.h
 
 // Devices with the resources that they use.
 struct DeviceSet {
@@ -34,7 +34,8 @@ struct WorkerEnv {
   const KernelRegistry* kernels = nullptr;
   ThreadPool* inter_op_pool = nullptr;  // kernels and callbacks run here
   RendezvousManager* rendezvous = nullptr;
-  WorkerCache* workers = nullptr;  // may be null where no peer exists
+  WorkerCache* workers = nullptr;            // may be null where no peer exists
+  CollectiveManager* collectives = nullptr;  // null: collectives fail
   // Devices of the same names, attributes and incarnations with resources of their own, for
   // a session with isolate_session_state. Null: such a session is Unimplemented.
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;

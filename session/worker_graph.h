@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -74,6 +75,10 @@ class WorkerGraph {
   int64_t memory_limit() const { return memory_limit_; }
   void set_memory_limit(int64_t bytes) { memory_limit_ = bytes; }  // before the first step
 
+  // The task that leads the collectives of the graph's steps; "" if it has none.
+  const std::string& collective_leader() const { return collective_leader_; }
+  void set_collective_leader(std::string task) { collective_leader_ = std::move(task); }
+
   // An idle step; `self` must be the pointer to this graph.
   static RefPtr<WorkerStep> NewStep(const std::shared_ptr<WorkerGraph>& self);
 
@@ -89,6 +94,7 @@ class WorkerGraph {
 
   const std::shared_ptr<SessionResources> resources_;
   std::shared_ptr<void> session_state_;
+  std::string collective_leader_;
   std::optional<DirectIo> direct_;
   RefPtr<FunctionRunner> functions_;
   std::vector<Part> parts_;

@@ -12,6 +12,7 @@
 
 #include "base/cancellation.h"
 #include "base/notification.h"
+#include "collective/peer.h"
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -106,6 +107,8 @@ class WorkerInterface {
   using RecvDone = std::function<void(const Status&, const Tensor&, bool is_dead)>;
   virtual void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
                                RecvDone done) = 0;
+  // What it does for others' collectives; null if nothing. Lives as long as the worker.
+  virtual CollectivePeer* collectives() { return nullptr; }
 };
 
 }  // namespace millrace

@@ -38,9 +38,11 @@ WorkerStep::WorkerStep(const WorkerGraph& graph) : runs_(graph.parts().size()) {
   for (PartRun& run : runs_) run.step = this;
 }
 
-void WorkerStep::Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous) {
+void WorkerStep::Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous,
+                         RefPtr<CollectiveExecutor> collective) {
   step_id_ = step_id;
   rendezvous_ = std::move(rendezvous);
+  collective_ = std::move(collective);
 }
 
 Status WorkerStep::Feed(std::span<const std::pair<std::string, Tensor>> values) {
@@ -64,6 +66,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     run.env.step_id = step_id_;
     run.env.rendezvous = rendezvous_.get();
     run.env.cancellation = &*cancellation_;
+    run.env.collective = collective_.get();
     run.env.session_state = graph_->session_state();
     run.env.functions = graph_->functions();
     run.env.step_container.clear();
@@ -102,6 +105,8 @@ void WorkerStep::Fail(const Status& status) {
     if (!error_.ok()) return;
     error_ = status;
   }
+  // Members in other tasks hear the reason from here.
+  if (collective_.get() != nullptr) collective_->Abort(status);
   cancellation_->StartCancel(status);
   rendezvous_->StartAbort(MarkDerived(status));
 }
@@ -112,6 +117,7 @@ void WorkerStep::Cancel(const Status& reason) {
     if (!cancel_reason_.ok()) return;
     cancel_reason_ = reason;
   }
+  if (collective_.get() != nullptr) collective_->Abort(reason);
   cancellation_->StartCancel(reason);
   rendezvous_->StartAbort(MarkDerived(reason));
 }
@@ -175,10 +181,12 @@ void WorkerStep::CollectStats(pb::StepStats* stats) {
 
 void WorkerStep::Destroy() {
   rendezvous_.reset();
+  collective_.reset();
   cancellation_.emplace();
   for (PartRun& run : runs_) {
     run.env.rendezvous = nullptr;
     run.env.cancellation = nullptr;
+    run.env.collective = nullptr;
     run.stats.reset();
     run.memory.reset();
   }

@@ -14,6 +14,7 @@
 
 #include "base/cancellation.h"
 #include "base/mutex.h"
+#include "collective/collective_executor.h"
 #include "executor/executor.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
@@ -36,7 +37,8 @@ class WorkerStep : public RefCounted {
   int64_t step_id() const { return step_id_; }
 
   // First of all.
-  void Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous);
+  void Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous,
+               RefPtr<CollectiveExecutor> collective = nullptr);
   // Puts fed values where the executors' receives find them.
   Status Feed(std::span<const std::pair<std::string, Tensor>> values);
   // Starts the executors of all devices. `done` gets the first error, once all have ended; an
@@ -72,6 +74,7 @@ class WorkerStep : public RefCounted {
   std::shared_ptr<WorkerSession> session_;  // told when the last reference is gone
   int64_t step_id_ = 0;
   RefPtr<Rendezvous> rendezvous_;
+  RefPtr<CollectiveExecutor> collective_;  // null: the step has no collectives
   std::optional<CancellationManager> cancellation_;
   std::vector<PartRun> runs_;
   Done done_;

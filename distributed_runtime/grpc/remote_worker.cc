@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/grpc/remote_collectives.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
 #include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/messages.h"
@@ -27,7 +28,10 @@ class GrpcRemoteWorker : public WorkerInterface {
  public:
   GrpcRemoteWorker(const std::string& address, const std::string& task, ThreadPool* pool,
                    LinkHub* links)
-      : task_(task), links_(links), channel_(address, task, pool) {}
+      : task_(task),
+        links_(links),
+        collectives_(task, &channel_, links),
+        channel_(address, task, pool) {}
 
   void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
                       Done done) override {
@@ -169,6 +173,8 @@ class GrpcRemoteWorker : public WorkerInterface {
         });
   }
 
+  CollectivePeer* collectives() override { return &collectives_; }
+
  private:
   RefPtr<Link> FindLink() const { return links_ == nullptr ? nullptr : links_->Find(task_); }
 
@@ -246,6 +252,7 @@ class GrpcRemoteWorker : public WorkerInterface {
   const std::string task_;
   LinkHub* const links_;               // null: gRPC for everything
   std::atomic<int64_t> ask_again_{0};  // when, by SteadyNanos, to ask the task for a link
+  RemoteCollectives collectives_;      // used by callbacks that the channel waits for
   RpcChannel channel_;
 };
 

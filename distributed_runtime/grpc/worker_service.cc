@@ -4,10 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/errors.h"
-#include "base/random.h"
+#include "distributed_runtime/grpc/collective_service.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
 #include "distributed_runtime/link/link_hub.h"
@@ -30,8 +29,6 @@ struct WorkerService::Impl {
   const WorkerEnv* env = nullptr;
   WorkerInterface* worker = nullptr;
   RecentIds requests{kRememberedRequests};
-  Mutex mu;
-  absl::flat_hash_map<int64_t, int64_t> next_step_ids ABSL_GUARDED_BY(mu);  // by graph key
 
   void GetStatus(ServerCall* call) {
     auto devices = std::make_shared<std::vector<pb::DeviceAttributes>>();
@@ -161,23 +158,6 @@ struct WorkerService::Impl {
                               call->Finish(std::move(response));
                             });
   }
-
-  void GetStepSequence(ServerCall* call) {
-    pb::GetStepSequenceRequest request;
-    const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
-    pb::GetStepSequenceResponse response;
-    MutexLock lock(&mu);
-    for (const int64_t key : request.graph_key()) {
-      // Step ids have 56 bits, so that a sequence cannot run over.
-      const auto [it, added] =
-          next_step_ids.try_emplace(key, static_cast<int64_t>(RandomId() >> 8));
-      pb::StepSequence* sequence = response.add_step_sequence();
-      sequence->set_graph_key(key);
-      sequence->set_next_step_id(it->second);
-    }
-    call->Finish(response);
-  }
 };
 
 WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker)
@@ -202,7 +182,6 @@ void WorkerService::AddMethods(RpcServer* server, LinkHub* hub) {
   add(methods::kWorkerCleanupGraph, &Impl::CleanupGraph);
   add(methods::kWorkerCleanupAll, &Impl::CleanupAll);
   add(methods::kWorkerRecvTensor, &Impl::RecvTensor);
-  add(methods::kWorkerGetStepSequence, &Impl::GetStepSequence);
   // What a step needs comes over links, too.
   if (hub != nullptr) {
     const auto link = [&](LinkMethod which, void (Impl::*method)(ServerCall*)) {
@@ -217,15 +196,9 @@ void WorkerService::AddMethods(RpcServer* server, LinkHub* hub) {
   for (const char* path : {methods::kWorkerMarkRecvFinished, methods::kWorkerLogging}) {
     server->AddMethod(path, [](ServerCall* call) { call->Finish(OkStatus()); });
   }
-  const std::pair<const char*, const char*> refused[] = {
-      {methods::kWorkerTracing, "Tracing"},
-      {methods::kWorkerRecvBuf, "RecvBuf"},
-      {methods::kWorkerCompleteGroup, "CompleteGroup"},
-      {methods::kWorkerCompleteInstance, "CompleteInstance"}};
-  for (const auto& [path, name] : refused) {
-    server->AddMethod(
-        path, [name = name](ServerCall* call) { call->Finish(errors::Unimplemented(name)); });
-  }
+  server->AddMethod(methods::kWorkerTracing,
+                    [](ServerCall* call) { call->Finish(errors::Unimplemented("Tracing")); });
+  AddCollectiveMethods(impl->worker->collectives(), server, hub);
 }
 
 }  // namespace millrace

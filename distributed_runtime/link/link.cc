@@ -47,6 +47,8 @@ const char* LinkMethodName(LinkMethod method) {
       return "/tensorflow.WorkerService/RecvTensor";
     case LinkMethod::kCleanupGraph:
       return "/tensorflow.WorkerService/CleanupGraph";
+    case LinkMethod::kRecvBuf:
+      return "/tensorflow.WorkerService/RecvBuf";
   }
   return "an unknown method";
 }

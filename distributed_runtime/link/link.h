@@ -23,8 +23,8 @@
 namespace millrace {
 
 // What a step needs of another task; everything else is asked for over gRPC.
-enum class LinkMethod : uint8_t { kRunGraph = 1, kRecvTensor = 2, kCleanupGraph = 3 };
-inline constexpr int kNumLinkMethods = 4;
+enum class LinkMethod : uint8_t { kRunGraph = 1, kRecvTensor = 2, kCleanupGraph = 3, kRecvBuf = 4 };
+inline constexpr int kNumLinkMethods = 5;
 // "/tensorflow.WorkerService/RunGraph" and so on, for errors.
 const char* LinkMethodName(LinkMethod method);
 

@@ -16,6 +16,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import tensorflow.compat.v1 as tf
 spec, job, task, cpus = json.loads(sys.argv[1])
 config = tf.ConfigProto(device_count={"CPU": cpus})
+if "worker" in spec:
+    config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
 tf.train.Server(spec, job, task, protocol="grpc", config=config).join()
 """
 
@@ -49,7 +51,7 @@ class ServerCluster:
         try:
             for job, hosts in self._spec.items():
                 for task in range(len(hosts)):
-                    self._start(job, task)
+                    self._start(job, task, self._command_of(task))
             for hosts in self._spec.values():
                 for host in hosts:
                     self._wait_for(host)
@@ -58,13 +60,16 @@ class ServerCluster:
             raise
         return self
 
-    def _start(self, job, task):
-        if self._command is None:
+    def _command_of(self, task):
+        return self._command
+
+    def _start(self, job, task, command):
+        if command is None:
             argv = [sys.executable, "-c", TF_SERVER,
                     json.dumps([self._spec, job, task, self._cpus])]
         else:
             spec = ",".join(j + "|" + ";".join(hosts) for j, hosts in self._spec.items())
-            argv = shlex.split(self._command) + [
+            argv = shlex.split(command) + [
                 "--cluster_spec=" + spec, "--job_name=" + job, "--task_id=%d" % task,
                 "--cpus=%d" % self._cpus]
         self._processes.append(subprocess.Popen(
@@ -97,3 +102,14 @@ class ServerCluster:
 
     def targets(self):
         return ["grpc://" + host for hosts in self._spec.values() for host in hosts]
+
+
+class MixedCluster(ServerCluster):
+    """One job, whose task i is started by commands[i]; None is TensorFlow's."""
+
+    def __init__(self, job, commands, cpus):
+        super().__init__({job: len(commands)}, cpus)
+        self._commands = commands
+
+    def _command_of(self, task):
+        return self._commands[task]

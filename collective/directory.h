@@ -1,0 +1,73 @@
+// The tables of a leader: who is in which group, and what its members say that they compute.
+#ifndef COLLECTIVE_DIRECTORY_H_
+#define COLLECTIVE_DIRECTORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/cancellation.h"
+#include "base/mutex.h"
+#include "collective/collective_types.h"
+#include "collective/peer.h"
+#include "collective/pending.h"
+
+namespace millrace {
+
+// Thread-safe; never blocks. Requests may be repeated.
+class CollectiveDirectory {
+ public:
+  // Ends when `group_size` different devices have asked. Internal for members that disagree about
+  // size or device type: every member of such a group is told once, and then it is begun anew. So
+  // is the group of a device that comes with another incarnation: its task has restarted.
+  // Internal for a device that a complete group does not have.
+  void JoinGroup(const GroupRequest& request, CancellationManager* cancellation,
+                 CollectivePeer::GroupDone done);
+
+  // The rank of the source of a broadcast, when all members have asked; -1 at once for other
+  // kinds. Internal for kinds and types that differ and for none or two sources, InvalidArgument
+  // for shapes that differ; FailedPrecondition if the group is not known here.
+  void JoinInstance(const InstanceRequest& request, CancellationManager* cancellation,
+                    CollectivePeer::InstanceDone done);
+
+  // Drops what nobody waits for within a step that is over here.
+  void ForgetStep(int64_t step_id);
+
+ private:
+  using GroupWaiter = Pending<StatusOr<std::shared_ptr<const CollectiveGroup>>>;
+  using InstanceWaiter = Pending<StatusOr<int>>;
+  struct Group {
+    int32_t size = 0;
+    std::map<std::string, DeviceAttributes, std::less<>> joined;
+    std::shared_ptr<const CollectiveGroup> complete;
+    Status error;
+    absl::flat_hash_set<std::string> told;  // members that know of the error
+    std::vector<RefPtr<GroupWaiter>> waiters;
+  };
+  using InstanceId = std::tuple<int64_t, int32_t, int32_t>;  // step, group, instance
+  struct Instance {
+    InstanceRequest first;
+    std::vector<bool> joined;  // by rank
+    int num_joined = 0;
+    int source_rank = -1;
+    Status error;
+    std::vector<RefPtr<InstanceWaiter>> waiters;
+  };
+
+  // The error that the request makes, and whether it spoils the group for all.
+  static Status CheckJoin(const Group& group, const GroupRequest& request, bool* spoils);
+  static Status CheckSame(const Instance& instance, const InstanceRequest& request);
+
+  Mutex mu_;
+  absl::flat_hash_map<int32_t, Group> groups_ ABSL_GUARDED_BY(mu_);
+  std::map<InstanceId, Instance> instances_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // COLLECTIVE_DIRECTORY_H_
