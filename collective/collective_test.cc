@@ -393,7 +393,7 @@ TEST(TreeBroadcast, ReachesEveryMemberFromEverySource) {
 TEST(Collectives, NeverCross) {
   constexpr int kInstances = 3;
 #ifdef __SANITIZE_THREAD__
-  constexpr int kSeeds = 500;
+  constexpr int kSeeds = 100;
 #else
   constexpr int kSeeds = 10'000;
 #endif

@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// TensorFlow's: 56 bits.
-constexpr int64_t kStepMask = (int64_t{1} << 56) - 1;
+// TensorFlow's ids have 57 bits, and all masters must count alike.
+constexpr int64_t kStepMask = (int64_t{1} << 57) - 1;
 
-int64_t NewSequence() { return static_cast<int64_t>(RandomId() >> 8) | 1; }
+int64_t NewSequence() { return static_cast<int64_t>(RandomId() >> 7) | 1; }
 
 }  // namespace
 
