@@ -86,7 +86,9 @@ StatusOr<IoGroups> Inspection::LookInto(const DataflowGraph& graph, const Functi
 
 Status Colocation::LookIntoCalls() {
   if (graph_.library() == nullptr) return OkStatus();
-  for (int id = 0; id < graph_.num_node_ids(); ++id) {
+  // The last one first: TensorFlow goes through a hash set of them, into which new ones go in
+  // front.
+  for (int id = graph_.num_node_ids() - 1; id >= 0; --id) {
     const Node* node = graph_.node(id);
     if (node == nullptr || !node->IsOp() || !ReturnsResources(*node)) continue;
     const StatusOr<const IoGroups*> groups = inspection_->Look(graph_, *node);

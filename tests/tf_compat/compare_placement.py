@@ -25,6 +25,7 @@ from random_graph import RandomGraph  # noqa: E402
 JOBS = {"ps": 2, "worker": 2}
 CPUS = 2
 OP_TIMEOUT_MS = 120000
+ASK_AGAIN = 5
 
 
 def session_config(graph):
@@ -64,8 +65,19 @@ def compare(want_cluster, got_cluster, graph):
     tf_graph = tf.Graph()
     with tf_graph.as_default():
         tf.import_graph_def(graph.graph_def, name="")
-    want, want_error = answer(want_cluster, graph, tf_graph)
-    got, got_error = answer(got_cluster, graph, tf_graph)
+    got = answer(got_cluster, graph, tf_graph)
+    want = answer(want_cluster, graph, tf_graph)
+    lines, outcome = differences(graph, want, got)
+    if lines and graph.calls:
+        # TensorFlow takes calls that return handles in the order of their addresses.
+        again = [answer(want_cluster, graph, tf_graph) for _ in range(ASK_AGAIN)]
+        if any(other != want for other in again):
+            return [], "on which TensorFlow differs from itself"
+    return lines, outcome
+
+
+def differences(graph, want_answer, got_answer):
+    (want, want_error), (got, got_error) = want_answer, got_answer
     if want_error or got_error:
         if want_error and got_error and want_error[0] == got_error[0]:
             return [], want_error[0]

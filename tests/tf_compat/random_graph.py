@@ -41,7 +41,7 @@ class RandomGraph:
 
     def __init__(self, seed, min_nodes=20, max_nodes=2000, calls=False):
         self.seed = seed
-        self._calls = calls
+        self.calls = calls
         rng = self._rng = random.Random("placement %d" % seed)
         self.graph_def = graph_pb2.GraphDef()
         self.graph_def.versions.producer = 1882
@@ -244,7 +244,7 @@ class RandomGraph:
         if not self._handles:
             return
         rng = self._rng
-        if self._calls and rng.random() < 0.3:
+        if self.calls and rng.random() < 0.3:
             return self._call()
         handle, x = rng.choice(self._handles), rng.choice(self._values)
         which = rng.random()
