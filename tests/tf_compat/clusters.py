@@ -36,11 +36,13 @@ class ServerCluster:
     """A context: one process for each task of `jobs` ({"ps": 2, ...}), `cpus` devices each.
 
     `command` starts a server when --cluster_spec, --job_name, --task_id and --cpus are
-    appended; None starts TensorFlow's.
+    appended; None starts TensorFlow's. Where it is a dict it has one for each job, or a list
+    with one for each task of it.
     """
 
     def __init__(self, jobs, cpus, command=None):
-        self._jobs, self._cpus, self._command = jobs, cpus, command
+        self._jobs, self._cpus = jobs, cpus
+        self._commands = command if isinstance(command, dict) else dict.fromkeys(jobs, command)
         self._processes = []
 
     def __enter__(self):
@@ -51,7 +53,7 @@ class ServerCluster:
         try:
             for job, hosts in self._spec.items():
                 for task in range(len(hosts)):
-                    self._start(job, task, self._command_of(task))
+                    self._start(job, task)
             for hosts in self._spec.values():
                 for host in hosts:
                     self._wait_for(host)
@@ -60,10 +62,10 @@ class ServerCluster:
             raise
         return self
 
-    def _command_of(self, task):
-        return self._command
-
-    def _start(self, job, task, command):
+    def _start(self, job, task):
+        command = self._commands[job]
+        if isinstance(command, list):
+            command = command[task]
         if command is None:
             argv = [sys.executable, "-c", TF_SERVER,
                     json.dumps([self._spec, job, task, self._cpus])]
@@ -97,19 +99,18 @@ class ServerCluster:
             process.wait()
         self._log.close()
 
+    @property
+    def name(self):
+        """Whose servers they are."""
+        ours = sorted(job for job, command in self._commands.items() if command is not None)
+        return "TensorFlow" if not ours else "Millrace (%s)" % ", ".join(ours)
+
+    @property
+    def spec(self):
+        return self._spec
+
     def target(self, job, task):
         return "grpc://" + self._spec[job][task]
 
     def targets(self):
         return ["grpc://" + host for hosts in self._spec.values() for host in hosts]
-
-
-class MixedCluster(ServerCluster):
-    """One job, whose task i is started by commands[i]; None is TensorFlow's."""
-
-    def __init__(self, job, commands, cpus):
-        super().__init__({job: len(commands)}, cpus)
-        self._commands = commands
-
-    def _command_of(self, task):
-        return self._commands[task]

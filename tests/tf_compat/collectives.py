@@ -237,7 +237,7 @@ def main():
                     continue  # does not work yet: docs/collectives.md
                 commands = [args.server] * 3
                 commands[odd] = None
-                with clusters.MixedCluster("worker", commands, 1) as both:
+                with clusters.ServerCluster({"worker": len(commands)}, 1, {"worker": list(commands)}) as both:
                     check("mixed%d/%s" % (odd, name), lambda: between(name, build, both))
 
     if "errors" in parts:

@@ -44,17 +44,23 @@ def answer(cluster, graph, tf_graph):
     known = {node.name for node in graph.graph_def.node}
     options = tf.RunOptions(output_partition_graphs=True)
     devices = {}
-    with tf.Session(cluster.target(*graph.master), graph=tf_graph,
-                    config=session_config(graph)) as session:
+    session = tf.Session(cluster.target(*graph.master), graph=tf_graph,
+                         config=session_config(graph))
+    try:
+        for names in (graph.init, graph.targets):
+            meta = tf.RunMetadata()
+            session.run([tf_graph.get_operation_by_name(n) for n in names], options=options,
+                        run_metadata=meta)
+            for part in meta.partition_graphs:
+                devices.update((n.name, n.device) for n in part.node if n.name in known)
+    except tf.errors.OpError as error:
+        return {}, (type(error).__name__, error.message)
+    finally:
         try:
-            for names in (graph.init, graph.targets):
-                meta = tf.RunMetadata()
-                session.run([tf_graph.get_operation_by_name(n) for n in names], options=options,
-                            run_metadata=meta)
-                for part in meta.partition_graphs:
-                    devices.update((n.name, n.device) for n in part.node if n.name in known)
+            session.close()
         except tf.errors.OpError as error:
-            return {}, (type(error).__name__, error.message)
+            print("%s: %s did not close its session: %s" %
+                  (graph, cluster.name, error.message), flush=True)
     for target in cluster.targets():
         tf.Session.reset(target)
     return devices, None
@@ -70,9 +76,10 @@ def compare(want_cluster, got_cluster, graph):
     lines, outcome = differences(graph, want, got)
     if lines and graph.calls:
         # TensorFlow takes calls that return handles in the order of their addresses.
-        again = [answer(want_cluster, graph, tf_graph) for _ in range(ASK_AGAIN)]
-        if any(other != want for other in again):
-            return [], "on which TensorFlow differs from itself"
+        for _ in range(ASK_AGAIN):
+            with ServerCluster(JOBS, CPUS) as other:
+                if answer(other, graph, tf_graph) != want:
+                    return [], "on which TensorFlow differs from itself"
     return lines, outcome
 
 
