@@ -86,6 +86,14 @@ struct Div : Division {
 // TensorFlow answers Internal here, clients may look for it.
 struct TruncateDiv : Div {
   static Status Refusal() { return errors::Internal("Integer division by zero"); }
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return Div::Do(a, b);
+    } else {
+      return std::trunc(a / b);
+    }
+  }
 };
 struct FloorDiv : Division {
   template <typename T>
@@ -242,7 +250,7 @@ void RegisterElementwiseBinaryKernels(KernelRegistry& r) {
 void RegisterElementwiseDivisionKernels(KernelRegistry& r) {
   RegisterBinary<Div, NumberTypes>(r, "Div");
   RegisterBinary<Div, FloatOrComplex>(r, "RealDiv");
-  RegisterBinary<TruncateDiv, IntTypes>(r, "TruncateDiv");
+  RegisterBinary<TruncateDiv, RealTypes>(r, "TruncateDiv");
   RegisterBinary<FloorDiv, RealTypes>(r, "FloorDiv");
   RegisterBinary<FloorMod, RealTypes>(r, "FloorMod");
   RegisterBinary<DivNoNan, FloatOrComplex>(r, "DivNoNan");

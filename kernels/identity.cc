@@ -169,6 +169,7 @@ void RegisterIdentityKernels(KernelRegistry& r) {
                          "PlaceholderWithDefault", "Snapshot"}) {
     RegisterCpu<IdentityKernel>(r, op);
   }
+  r.Register(KernelDef("Conj").Types("T", {kVariant}), MakeKernel<IdentityKernel>);
   RegisterCpu<EnsureShapeKernel>(r, "EnsureShape");
   RegisterCpu<ReshapeKernel>(r, "Reshape");
   RegisterCpu<SqueezeKernel>(r, "Squeeze");

@@ -164,7 +164,7 @@ class SparseDenseMatMulKernel : public Kernel {
                                    ",", shape[1], "]");
   }
 
-  using SparseTypes = TypeList<float, double, int32_t, Complex64, Complex128, BFloat16>;
+  using SparseTypes = TypeList<float, double, int32_t, Complex64, Complex128, BFloat16, Half>;
 
  private:
   static int64_t IndexAt(const Tensor& t, int64_t i) {

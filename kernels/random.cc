@@ -6,9 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "absl/base/thread_annotations.h"
 #include "base/errors.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
@@ -16,34 +14,10 @@
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
 #include "kernels/random_distributions.h"
+#include "kernels/shared_philox.h"
 
 namespace millrace {
 namespace {
-
-// Thread-safe.
-class GuardedPhilox {
- public:
-  explicit GuardedPhilox(KernelConstruction& c) {
-    auto seed = static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed", 0));
-    auto seed2 = static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed2", 0));
-    if (seed == 0 && seed2 == 0) {
-      seed = RandomId();
-      seed2 = RandomId();
-    }
-    generator_ = Philox(seed, seed2);
-  }
-  // A generator at the current position; the own one moves on by `blocks` of four words.
-  Philox Reserve(uint64_t blocks) {
-    MutexLock lock(&mu_);
-    const Philox reserved = generator_;
-    generator_.Skip(blocks);
-    return reserved;
-  }
-
- private:
-  Mutex mu_;
-  Philox generator_ ABSL_GUARDED_BY(mu_);
-};
 
 enum class Kind { kUniform, kNormal, kTruncatedNormal };
 
@@ -68,7 +42,7 @@ class RandomKernel : public Kernel {
   }
 
  private:
-  GuardedPhilox generator_;
+  SharedPhilox generator_;
 };
 
 template <typename T>
@@ -97,7 +71,7 @@ class RandomUniformIntKernel : public Kernel {
   }
 
  private:
-  GuardedPhilox generator_;
+  SharedPhilox generator_;
 };
 
 // Rows of the first axis in random order.
@@ -132,7 +106,7 @@ class RandomShuffleKernel : public Kernel {
   }
 
  private:
-  GuardedPhilox generator_;
+  SharedPhilox generator_;
 };
 
 template <Kind kKind, typename... Ts>

@@ -8,40 +8,16 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "kernels/dtype_dispatch.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "kernels/shared_philox.h"
 
 namespace millrace {
 namespace {
-
-// The op's generator. Each call takes a part of its sequence. Thread-safe.
-class SharedPhilox {
- public:
-  explicit SharedPhilox(KernelConstruction& c) {
-    auto seed = static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed", 0));
-    auto seed2 = static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed2", 0));
-    if (seed == 0 && seed2 == 0) {
-      seed = RandomId();
-      seed2 = RandomId();
-    }
-    generator_ = Philox(seed, seed2);
-  }
-  Philox Reserve(uint64_t blocks) {
-    MutexLock lock(&mu_);
-    const Philox reserved = generator_;
-    generator_.Skip(blocks);
-    return reserved;
-  }
-
- private:
-  Mutex mu_;
-  Philox generator_ ABSL_GUARDED_BY(mu_);
-};
 
 // One word, or one number in [0, 1), after the other.
 class Stream {

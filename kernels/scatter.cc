@@ -128,10 +128,11 @@ int64_t FlatIndex(const I* index, int64_t depth, const Shape& shape) {
   return flat;
 }
 
-// Zeros, plus the updates; rows named twice are summed.
+// Zeros, plus the updates; rows named twice are summed: truths by or, strings one behind the other.
 class ScatterNdKernel : public Kernel {
  public:
   using Kernel::Kernel;
+  using Types = JoinTypes<NumberTypes, TypeList<bool, std::string>>;
   Status Compute(KernelContext& ctx) override {
     const Tensor &indices = ctx.input(0), &updates = ctx.input(1);
     MR_ASSIGN_OR_RETURN(const Shape shape, ShapeFromTensor(ctx.input(2), "shape"));
@@ -159,7 +160,7 @@ class ScatterNdKernel : public Kernel {
     FillZero(ctx, out->dtype(), out->raw_data(), shape.num_elements());
     int64_t bad = -1;
     bool known = false;
-    DispatchType(NumberTypes(), updates.dtype(), [&]<typename T>() {
+    DispatchType(Types(), updates.dtype(), [&]<typename T>() {
       known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
         const T* src = updates.data<T>();
         T* dst = out->data<T>();
@@ -170,9 +171,7 @@ class ScatterNdKernel : public Kernel {
             return;
           }
           for (int64_t k = 0; k < run; ++k) {
-            T& x = dst[at * run + k];
-            x = static_cast<T>(static_cast<ComputeType<T>>(x) +
-                               static_cast<ComputeType<T>>(src[i * run + k]));
+            AddTo(src[i * run + k], &dst[at * run + k]);
           }
         }
       });
@@ -183,6 +182,19 @@ class ScatterNdKernel : public Kernel {
                                      shape.DebugString());
     }
     return OkStatus();
+  }
+
+ private:
+  template <typename T>
+  static void AddTo(const T& update, T* sum) {
+    if constexpr (std::is_same_v<T, bool>) {
+      *sum = *sum || update;
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      *sum += update;
+    } else {
+      *sum =
+          static_cast<T>(static_cast<ComputeType<T>>(*sum) + static_cast<ComputeType<T>>(update));
+    }
   }
 };
 
@@ -252,7 +264,7 @@ void RegisterScatterKernels(KernelRegistry& r) {
   RegisterCpu<DynamicStitchKernel>(r, "DynamicStitch");
   RegisterCpu<DynamicStitchKernel>(r, "ParallelDynamicStitch");
   RegisterCpu<DynamicPartitionKernel>(r, "DynamicPartition");
-  r.Register(KernelDef("ScatterNd").Types("T", DataTypesOf(NumberTypes())),
+  r.Register(KernelDef("ScatterNd").Types("T", DataTypesOf(ScatterNdKernel::Types())),
              &MakeKernel<ScatterNdKernel>);
   RegisterCpu<SparseToDenseKernel>(r, "SparseToDense");
 }

@@ -144,10 +144,11 @@ class UniqueKernel : public Kernel {
     const Tensor& in = ctx.input(0);
     if (in.rank() != 1) return errors::InvalidArgument("unique expects a 1D vector.");
     const auto values = in.flat<T>();
-    std::unordered_map<T, int64_t> places;
+    std::unordered_map<ComputeType<T>, int64_t> places;
     std::vector<int64_t> first, place(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto [it, is_new] = places.try_emplace(values[i], static_cast<int64_t>(first.size()));
+      const auto [it, is_new] = places.try_emplace(static_cast<ComputeType<T>>(values[i]),
+                                                   static_cast<int64_t>(first.size()));
       if (is_new) {
         first.push_back(static_cast<int64_t>(i));
       }
@@ -176,7 +177,7 @@ void RegisterSequenceKernels(KernelRegistry& r) {
   RegisterPerType<RangeKernel>(r, "Range", "Tidx", JoinTypes<FloatTypes, IndexTypes>());
   RegisterPerType<LinSpaceKernel>(r, "LinSpace", "T", FloatTypes());
   RegisterCpu<OneHotKernel>(r, "OneHot");
-  using UniqueTypes = JoinTypes<IntTypes, TypeList<float, double, bool, std::string>>;
+  using UniqueTypes = JoinTypes<RealTypes, TypeList<bool, std::string>>;
   RegisterPerType<UniqueKernel>(r, "Unique", "T", UniqueTypes());
 }
 

@@ -30,6 +30,7 @@ constexpr int kMaxScalars = 6;
 // gradient g.
 
 struct GradientDescent {
+  using Types = JoinTypes<FloatTypes, ComplexTypes>;
   static constexpr int kSlots = 0;
   static constexpr std::array kScalars = {"alpha"};
   template <typename C>
@@ -41,6 +42,7 @@ struct GradientDescent {
 };
 
 struct Momentum {
+  using Types = JoinTypes<FloatTypes, ComplexTypes>;
   static constexpr int kSlots = 1;
   static constexpr std::array kScalars = {"lr", "momentum"};
   template <typename C>
@@ -65,6 +67,7 @@ struct KerasMomentum {
 };
 
 struct Adagrad {
+  using Types = JoinTypes<FloatTypes, ComplexTypes>;
   static constexpr int kSlots = 1;
   static constexpr std::array kScalars = {"lr"};
   template <typename C>
@@ -103,6 +106,7 @@ struct Adadelta {
 };
 
 struct RmsProp {
+  using Types = JoinTypes<FloatTypes, ComplexTypes>;
   static constexpr int kSlots = 2;
   static constexpr std::array kScalars = {"lr", "rho", "momentum", "epsilon"};
   template <typename C>
@@ -132,6 +136,7 @@ struct CenteredRmsProp {
 // Kingma and Ba, "Adam" (ICLR 2015), in the form before section 2.1 where epsilon is not
 // corrected; h[0] becomes the corrected learning rate.
 struct Adam {
+  using Types = JoinTypes<FloatTypes, ComplexTypes>;
   static constexpr int kSlots = 2;
   static constexpr std::array kScalars = {"lr",      "beta1",       "beta2",
                                           "epsilon", "beta1_power", "beta2_power"};
@@ -212,6 +217,17 @@ struct FtrlV2 : FtrlBase<true> {
   static constexpr std::array kScalars = {"lr", "l1", "l2", "lr_power", "l2_shrinkage"};
 };
 
+// The element types an algorithm takes: its own list, or the floats.
+template <typename A>
+struct TypesOfT {
+  using type = FloatTypes;
+};
+template <typename A>
+  requires requires { typename A::Types; }
+struct TypesOfT<A> {
+  using type = typename A::Types;
+};
+
 // --- Kernels ---------------------------------------------------------------------------------
 
 // Updates n elements of the variable and its slots, which lie at data[0], data[1] and so on.
@@ -281,7 +297,7 @@ class ApplyKernel : public Kernel {
       MR_RETURN_IF_ERROR(indices_ < 0 ? CheckDense(*variables.value(0), gradient)
                                       : CheckSparse(ctx, *variables.value(0), gradient));
       MR_RETURN_IF_ERROR(variables.MakeExclusive(ctx));
-      DispatchType(FloatTypes(), gradient.dtype(),
+      DispatchType(typename TypesOfT<A>::type(), gradient.dtype(),
                    [&]<typename T>() { Run<T>(ctx, variables, gradient); });
     }
     ForwardFirstRef(ctx);
@@ -362,7 +378,7 @@ class ApplyKernel : public Kernel {
 
 template <typename A>
 void RegisterOne(KernelRegistry& registry, std::string op) {
-  registry.Register(KernelDef(std::move(op)).Types("T", DataTypesOf(FloatTypes())),
+  registry.Register(KernelDef(std::move(op)).Types("T", DataTypesOf(typename TypesOfT<A>::type())),
                     MakeKernel<ApplyKernel<A>>);
 }
 
