@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "bench/executor/chains.h"
 #include "bench/executor/peer.h"
 #include "executor/executor.h"
 #include "executor/test_graph.h"
@@ -51,26 +52,6 @@ struct Row {
   std::function<double()> measure;
 };
 
-// A graph and its session, which live as long as a row's closure.
-struct Workload {
-  Graph graph;
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Callable> callable;
-  std::vector<Tensor> feeds;
-
-  void Prepare(int threads, std::span<const Output> feeds_of, std::span<const Output> fetches,
-               std::span<const Operation> targets) {
-    auto opened = Session::Create(graph, {.inter_op_threads = threads, .intra_op_threads = -1});
-    MR_CHECK(opened.ok());
-    session = std::make_unique<Session>(*std::move(opened));
-    auto made = session->MakeCallable(feeds_of, fetches, targets);
-    MR_CHECK(made.ok());
-    callable = std::make_unique<Callable>(*std::move(made));
-    for (int i = 0; i < 20; ++i) Run();
-  }
-  void Run() { MR_CHECK(callable->Run(feeds).ok()); }
-};
-
 Row NullChain() {
   constexpr int kNodes = 100'000;
   auto w = std::make_shared<Workload>();
@@ -78,56 +59,24 @@ Row NullChain() {
   for (int i = 1; i < kNodes; ++i) {
     last = ops::NoOp(w->graph.root().WithControlDependencies({last}));
   }
-  w->Prepare(-1, {}, {}, {&last, 1});
+  w->Prepare(CallerAlone(), {}, {}, {&last, 1});
   return {"null chain of 100,000 NoOps (no instruction left)", "ns/node", "null", "A.null_chain",
           [w] { return NanosPer(50, [&] { w->Run(); }) / kNodes; }};
 }
 
-// What is left of a node when its kernel does nothing.
 Row NullKernels() {
   constexpr int kNodes = 100'000;
-  struct State {
-    test::TestGraph t;
-    std::unique_ptr<CompiledGraph> compiled;
-  };
-  auto s = std::make_shared<State>();
-  Node* last = nullptr;
-  for (int i = 0; i < kNodes; ++i) {
-    Node* node = s->t.Add("Null");
-    if (last != nullptr) s->t.Control(last, node);
-    last = node;
-  }
-  s->compiled = *s->t.Compile();
+  const auto step = NullKernelChain(kNodes);
   return {"chain of 100,000 kernels that do nothing", "ns/node", "null", "A.null_chain_100k.single",
-          [s] {
-            return NanosPer(20,
-                            [&] {
-                              StepEnv env;
-                              ExecutorArgs args;
-                              args.env = &env;
-                              MR_CHECK(Executor(s->compiled.get()).Run(args).ok());
-                            }) /
-                   kNodes;
-          }};
+          [step] { return NanosPer(20, step) / kNodes; }};
 }
 
-Row AddChain(int64_t elements) {
+Row Adds(int64_t elements) {
   constexpr int kNodes = 1'000;
-  auto w = std::make_shared<Workload>();
-  const PartialShape shape = elements == 1 ? PartialShape({}) : PartialShape({elements});
-  const Output x = Placeholder(w->graph.root(), kFloat, shape);
-  const Output y = Placeholder(w->graph.root(), kFloat, shape);
-  Output sum = x;
-  for (int i = 0; i < kNodes; ++i) sum = ops::Add(w->graph.root(), sum, y);
-  const Tensor one =
-      elements == 1 ? Tensor::Scalar<float>(1)
-                    : Tensor::FromValues<float>(std::vector<float>(elements, 1), Shape({elements}));
-  w->feeds = {one, one};
-  const Output feeds[] = {x, y};
-  w->Prepare(-1, feeds, {&sum, 1}, {});
+  const auto step = AddChain(kNodes, elements, CallerAlone());
   return {StrCat("chain of 1,000 additions, ", elements, " float(s)"), "ns/node", "add",
           elements == 1 ? "A.add_chain_1000_scalar" : "A.add_chain_1000_1KiB",
-          [w] { return NanosPer(500, [&] { w->Run(); }) / kNodes; }};
+          [step] { return NanosPer(500, step) / kNodes; }};
 }
 
 Row Wide(bool adds, int threads) {
@@ -148,7 +97,7 @@ Row Wide(bool adds, int threads) {
     for (const Output& value : values) layer.push_back(value.op());
     w->feeds = {Tensor::Scalar<float>(0)};
     const Operation done = ops::NoOp(root.WithControlDependencies(layer));
-    w->Prepare(threads, {&x, 1}, {}, {&done, 1});
+    w->Prepare({.inter_op_threads = threads, .intra_op_threads = -1}, {&x, 1}, {}, {&done, 1});
   } else {
     for (int d = 0; d < kDeep; ++d) {
       std::vector<Operation> next;
@@ -159,7 +108,7 @@ Row Wide(bool adds, int threads) {
       layer = next;
     }
     const Operation done = ops::NoOp(root.WithControlDependencies(layer));
-    w->Prepare(threads, {}, {}, {&done, 1});
+    w->Prepare({.inter_op_threads = threads, .intra_op_threads = -1}, {}, {}, {&done, 1});
   }
   return {StrCat("100 wide x 1,000 ", adds ? "scalar additions" : "NoOps", ", ",
                  threads < 0 ? "caller alone" : "2 threads"),
@@ -210,7 +159,7 @@ std::shared_ptr<Workload> OneOp(Output* x, Output* y) {
   *x = Placeholder(w->graph.root(), kFloat, PartialShape({}));
   *y = ops::Neg(w->graph.root(), *x);
   w->feeds = {Tensor::Scalar<float>(1)};
-  w->Prepare(-1, {x, 1}, {y, 1}, {});
+  w->Prepare(CallerAlone(), {x, 1}, {y, 1}, {});
   return w;
 }
 
@@ -346,8 +295,8 @@ int Main(int argc, char** argv) {
   const std::pair<const char*, std::function<Row()>> makers[] = {
       {"null", NullChain},
       {"null", NullKernels},
-      {"add", [] { return AddChain(1); }},
-      {"add", [] { return AddChain(256); }},
+      {"add", [] { return Adds(1); }},
+      {"add", [] { return Adds(256); }},
       {"wide", [] { return Wide(false, -1); }},
       {"wide", [] { return Wide(false, 2); }},
       {"wide", [] { return Wide(true, -1); }},
