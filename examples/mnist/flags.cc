@@ -53,6 +53,9 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       ->capture_default_str();
   app.add_option("--dump_graph", f.dump_graph,
                  "Folder for the graphs as text and as pictures, one subfolder per worker");
+  app.add_option(
+      "--trace_dir", f.trace_dir,
+      "Folder for a trace of one step of each worker, for chrome://tracing and Perfetto");
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
   app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")

@@ -31,6 +31,7 @@ struct Flags {
   std::string optimizer = "adam";
   std::string ps_strategy = "balanced";
   std::string dump_graph;  // empty: nowhere
+  std::string trace_dir;   // empty: nothing is traced
   bool quiet = false;
   int num_ps = 1;
   int num_workers = 2;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -60,6 +61,26 @@ TEST(MnistReplica, WritesTheGraphsOfEveryWorkerAndSaysWhere) {
     ASSERT_TRUE(first.contains(folder + "manifest.json")) << worker;
     EXPECT_THAT(first.at(folder + "0002_placed.pbtxt"),
                 HasSubstr("device: \"/job:ps/replica:0/task:0/device:CPU:0\""));
+  }
+}
+
+TEST(MnistReplica, WritesATraceOfEveryWorker) {
+  const std::string folder = ::testing::TempDir() + "/mnist_trace_" + std::to_string(getpid());
+  int code = -1;
+  const std::string text = RunExample(
+      "--train_steps=6 --batch_size=10 --hidden_units=8 --sync_replicas --quiet "
+      "--trace_dir=" +
+          folder,
+      &code);
+  ASSERT_EQ(code, 0) << text;
+  const auto files = ReadTree(folder);
+  EXPECT_EQ(files.size(), 2u);
+  for (const char* worker : {"worker_0.json", "worker_1.json"}) {
+    ASSERT_TRUE(files.contains(worker)) << text;
+    const auto trace = nlohmann::json::parse(files.at(worker));
+    int products = 0;
+    for (const auto& event : trace["traceEvents"]) products += event["name"] == "MatMul";
+    EXPECT_GE(products, 2) << "both layers";
   }
 }
 

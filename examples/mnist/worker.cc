@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
 #include "millrace/server.h"
+#include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
 #include "millrace/training.h"
 
@@ -27,6 +31,7 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kJobEndTimeout{60'000};
 constexpr int64_t kEvaluationBatch = 500;
+constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 
@@ -197,8 +202,14 @@ class Worker {
       BatchSource::Batch batch = batches.Next();
       const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
                             {program_.model.labels, std::move(batch.one_hot)}};
-      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> out,
-                          session_->Run(feeds, fetches, std::span(&program_.train, 1)));
+      std::vector<Tensor> out;
+      const bool traced =
+          !flags_.trace_dir.empty() &&
+          local_steps_ + 1 ==
+              std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
+      if (!traced || !RunTraced(feeds, fetches, &out)) {
+        MR_ASSIGN_OR_RETURN(out, session_->Run(feeds, fetches, std::span(&program_.train, 1)));
+      }
       ++local_steps_;
       global_step = out[1].scalar<int64_t>();
       Report(global_step, out[0].scalar<float>() / static_cast<float>(flags_.batch_size));
@@ -208,6 +219,29 @@ class Worker {
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
     std::fflush(stdout);
     return OkStatus();
+  }
+
+  // False if the step has to be run again, without a trace.
+  bool RunTraced(std::span<const Feed> feeds, std::span<const Output> fetches,
+                 std::vector<Tensor>* out) {
+    RunMetadata metadata;
+    RunOptions options;
+    options.trace = true;
+    StatusOr<std::vector<Tensor>> result =
+        session_->session().Run(feeds, fetches, std::span(&program_.train, 1), options, &metadata);
+    if (!result.ok()) return false;  // the supervised session knows what to do about it
+    *out = *std::move(result);
+    std::error_code ignored;
+    std::filesystem::create_directories(flags_.trace_dir, ignored);
+    const std::string file = StrCat(flags_.trace_dir, "/worker_", flags_.task_index, ".json");
+    Status status = WriteStepTrace(metadata.step_stats, file);
+    if (!status.ok()) {
+      MR_LOG(kWarning, "no trace: ", Message(status));
+    } else {
+      std::printf("Worker %d: trace of a step: %s\n", flags_.task_index, file.c_str());
+      std::fflush(stdout);
+    }
+    return true;
   }
 
   void Report(int64_t global_step, float loss) {
