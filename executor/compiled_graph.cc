@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "executor/sequential_program.h"
+#include "executor/step_arena.h"
 
 namespace millrace {
 namespace {
@@ -78,10 +79,29 @@ class GraphCompiler {
       out_->cost_[i].store(CompiledGraph::kUnknownCycles, std::memory_order_relaxed);
     }
     out_->sequential_ = SequentialProgram::Make(*out_);
+    PlanMemory();
     return std::move(out_);
   }
 
  private:
+  void PlanMemory() {
+    const CompiledGraph* const graph = out_.get();
+    const auto node_of = [graph](const Kernel* kernel) -> int32_t {
+      for (const int32_t node : graph->frames_[0].nodes) {
+        const CompiledNode& n = graph->nodes_[node];
+        if (n.kernel == kernel) return (n.flags & kNodeAsync) != 0 ? -1 : node;
+      }
+      return -1;
+    };
+    for (const bool sequential : {false, true}) {
+      if (sequential ? out_->sequential_ == nullptr : out_->has_frames()) continue;
+      const bool may_change = !sequential && out_->sequential_ != nullptr;
+      out_->memory_[sequential ? 1 : 0] = std::make_unique<ProgramMemory>(
+          static_cast<int>(graph->nodes_.size()), graph->device_->allocator(), node_of,
+          may_change ? CompiledGraph::kLearningSteps + 1 : 1);
+    }
+  }
+
   // Every node belongs to the frame of its inputs; Enter opens a child, Exit returns from it.
   Status AssignFrames() {
     out_->frames_.emplace_back();

@@ -105,6 +105,7 @@ struct StepBlock {
 };
 
 struct SequentialProgram;  // executor/sequential_program.h
+class ProgramMemory;       // executor/step_arena.h
 
 // Thread-safe; immutable but for the measured costs and the idle step blocks.
 class CompiledGraph {
@@ -144,6 +145,9 @@ class CompiledGraph {
 
   // The same graph for a single thread; null if it cannot be run so.
   const SequentialProgram* sequential() const { return sequential_.get(); }
+
+  // Where the memory of steps is planned; one for each way to run. Null where there is no plan.
+  ProgramMemory* memory(bool sequential) const { return memory_[sequential ? 1 : 0].get(); }
 
   // Measured cost in processor cycles; unknown counts as expensive, which is: worth a thread of
   // its own.
@@ -185,6 +189,7 @@ class CompiledGraph {
   int32_t num_held_outputs_ = 0, num_async_ = 0, max_outputs_ = 0;
   bool may_be_dead_ = false, may_be_concurrent_ = false;
   std::unique_ptr<const SequentialProgram> sequential_;
+  std::unique_ptr<ProgramMemory> memory_[2];
   mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
   mutable std::atomic<int32_t> num_expensive_{0};  // known to be
   mutable std::atomic<int32_t> num_steps_{0};      // up to kLearningSteps

@@ -232,8 +232,8 @@ class FlatLoop {
                       {outputs, static_cast<std::size_t>(node.num_outputs)},
                       {node.output_types(), static_cast<std::size_t>(node.num_outputs)});
     if (dead) ctx.set_input_dead(true);
-    if (s_.memory() != nullptr) [[unlikely]] {
-      return RunTracked(id, node, inputs, outputs, dead, times, ctx);
+    if (s_.Provides(id)) [[unlikely]] {
+      return RunProvided(id, node, inputs, outputs, dead, times, ctx);
     }
     Status status;
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
@@ -246,17 +246,15 @@ class FlatLoop {
     FinishNode(node, inputs, outputs, std::move(status), dead, times, nullptr);
   }
 
-  void RunTracked(int32_t id, const CompiledNode& node, EdgeValue* inputs, EdgeValue* outputs,
-                  bool dead, NodeTimes& times, KernelContext& ctx) {
-    NodeAllocator memory(ctx.allocator(), s_.memory(), node.kernel);
-    ctx.set_allocator(&memory);
-    const MemoryTracker::Scope scope(s_.memory());
+  void RunProvided(int32_t id, const CompiledNode& node, EdgeValue* inputs, EdgeValue* outputs,
+                   bool dead, NodeTimes& times, KernelContext& ctx) {
+    NodeMemory memory(s_, id, node.kernel, &ctx);
     const uint64_t start = CycleCount();
     Status status = node.kernel->Compute(ctx);
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
       graph_.RecordCost(id, CycleCount() - start);
     }
-    FinishNode(node, inputs, outputs, std::move(status), dead, times, &memory);
+    FinishNode(node, inputs, outputs, std::move(status), dead, times, memory.tracked());
   }
 
   void StartAsync(const CompiledNode& node, EdgeValue* inputs, bool dead, const NodeTimes& times) {

@@ -160,16 +160,13 @@ class FramedLoop {
       return;
     }
     KernelContext ctx = Context(ready, node, inputs, scratch_.data());
-    std::optional<NodeAllocator> memory;
-    std::optional<MemoryTracker::Scope> scope;
-    if (s_.memory() != nullptr) {
-      ctx.set_allocator(&memory.emplace(ctx.allocator(), s_.memory(), node.kernel));
-      scope.emplace(s_.memory());
-    }
+    std::optional<NodeMemory> memory;
+    if (s_.memory() != nullptr) memory.emplace(s_, ready.node, node.kernel, &ctx);
     const uint64_t start = CycleCount();
     Status status = node.kernel->Compute(ctx);
     if (node.flags & kNodeMaybeExpensive) graph_.RecordCost(ready.node, CycleCount() - start);
-    FinishNode(ready, inputs, scratch_.data(), std::move(status), times, &memory);
+    FinishNode(ready, inputs, scratch_.data(), std::move(status), times,
+               memory ? memory->tracked() : nullptr);
   }
 
   KernelContext Context(const ReadyNode& ready, const CompiledNode& node, EdgeValue* inputs,
@@ -213,17 +210,17 @@ class FramedLoop {
   void FinishAsync(FramedCall* call) {
     std::unique_ptr<FramedCall> owned(call);
     FinishNode(call->ready, call->inputs, call->outputs, std::move(call->status), call->times,
-               &call->memory);
+               call->memory ? &*call->memory : nullptr);
   }
 
   void FinishNode(const ReadyNode& ready, EdgeValue* inputs, EdgeValue* outputs, Status status,
-                  NodeTimes& times, std::optional<NodeAllocator>* memory) {
+                  NodeTimes& times, NodeAllocator* memory) {
     const CompiledNode& node = graph_.nodes()[ready.node];
     const std::span<const EdgeValue> values(outputs, static_cast<std::size_t>(node.num_outputs));
-    if (*memory) (*memory)->Finish(values);
+    if (memory != nullptr) memory->Finish(values);
     if (s_.stats() != nullptr) {
       times.op_end = WallNanos();
-      s_.stats()->Record(*node.kernel, times, values, *memory ? &**memory : nullptr);
+      s_.stats()->Record(*node.kernel, times, values, memory);
     }
     ClearValues(inputs, node.num_inputs);
     if (status.ok()) status = CheckOutputs(node, outputs);

@@ -37,6 +37,8 @@ class TrackedBuffer final : public Buffer {
   Shape shape;
   TrackedBuffer* next = nullptr;
   TrackedBuffer* previous = nullptr;
+  uint64_t log_number = 0;  // 0: of no log
+  std::size_t log_index = 0;
 
  private:
   void Destroy() override {
@@ -97,6 +99,11 @@ RefPtr<Buffer> MemoryTracker::Allocate(NodeAllocator* node, std::size_t size) {
   buffer->next = buffers_;
   if (buffers_ != nullptr) buffers_->previous = buffer;
   buffers_ = buffer;
+  if (log_least_ >= 0 && bytes >= log_least_) {
+    buffer->log_number = log_number_;
+    buffer->log_index = log_.size();
+    log_.push_back({node->kernel_, node->num_logged_++, bytes, ++log_clock_, -1});
+  }
   return RefPtr<Buffer>(buffer);
 }
 
@@ -105,6 +112,9 @@ void MemoryTracker::Forget(TrackedBuffer* buffer) {
   live_ -= buffer->bytes;
   if (buffer->next != nullptr) buffer->next->previous = buffer->previous;
   (buffer->previous != nullptr ? buffer->previous->next : buffers_) = buffer->next;
+  if (log_least_ >= 0 && buffer->log_number == log_number_) {
+    log_[buffer->log_index].end = ++log_clock_;
+  }
   for (NodeAllocator* node : running_) {
     if (node->id_ == buffer->node) node->live_ -= buffer->bytes;
   }
@@ -136,6 +146,20 @@ void MemoryTracker::Refuse(const NodeAllocator& node, int64_t bytes, bool over_l
       StrAppend(&refusal_, DataTypeName(b.dtype), " ", b.shape.DebugString());
     }
   }
+}
+
+bool MemoryTracker::StartLog(int64_t least) {
+  MutexLock lock(&mu_);
+  if (log_least_ >= 0) return false;
+  log_least_ = least;
+  ++log_number_;
+  return true;
+}
+
+std::vector<MemoryTracker::Logged> MemoryTracker::TakeLog() {
+  MutexLock lock(&mu_);
+  log_least_ = -1;
+  return std::exchange(log_, {});
 }
 
 std::string MemoryTracker::TakeRefusal() {

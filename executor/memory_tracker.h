@@ -35,6 +35,18 @@ class MemoryTracker final : public RefCounted {
   // error that followed; "" if nothing was refused since the last call.
   std::string TakeRefusal();
 
+  // One buffer of a log: what took it, the how manieth of its buffers it was, and when it was
+  // there, on a clock that counts what comes and goes.
+  struct Logged {
+    const Kernel* kernel = nullptr;
+    int32_t ordinal = 0;
+    int64_t bytes = 0;
+    int64_t begin = 0, end = -1;  // -1: not gone yet
+  };
+  // Keeps a log of buffers of at least `least` bytes from now on; false if there is one already.
+  bool StartLog(int64_t least);
+  std::vector<Logged> TakeLog();
+
   // The tracker of the step whose kernel runs in this thread; null if there is none.
   static MemoryTracker* Current();
   class Scope {
@@ -66,6 +78,10 @@ class MemoryTracker final : public RefCounted {
   std::vector<NodeAllocator*> running_ ABSL_GUARDED_BY(mu_);
   TrackedBuffer* buffers_ ABSL_GUARDED_BY(mu_) = nullptr;  // those that live
   std::string refusal_ ABSL_GUARDED_BY(mu_);
+  int64_t log_least_ ABSL_GUARDED_BY(mu_) = -1;  // -1: there is no log
+  int64_t log_clock_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t log_number_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<Logged> log_ ABSL_GUARDED_BY(mu_);
 };
 
 // The memory of one run of one kernel, out of `base`. Used by the threads of that kernel.
@@ -104,6 +120,7 @@ class NodeAllocator final : public Allocator {
   const Kernel* const kernel_;
   bool finished_ = false;
   uint64_t id_ = 0;
+  int32_t num_logged_ = 0;
   // Guarded by the tracker's lock until Finish.
   int64_t total_ = 0, live_ = 0, peak_ = 0, step_bytes_ = 0, peak_before_ = 0;
 };

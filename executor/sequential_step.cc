@@ -61,7 +61,7 @@ class SequentialStep final : public StepState {
 
   void Run() {
     measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
-    const bool observes = measures_ || memory() != nullptr;
+    const bool observes = measures_ || memory() != nullptr || has_arena();
     if (!has_constants_) LoadConstants();
     if (program_.may_be_dead) {
       observes ? RunOps<true, true>() : RunOps<true, false>();
@@ -168,7 +168,7 @@ class SequentialStep final : public StepState {
   template <bool kObserves>
   Status Call(const SeqOp& op, KernelContext& ctx) {
     if constexpr (kObserves) {
-      if (memory() != nullptr) return CallTracked(op, ctx);
+      if (Provides(op.node)) return CallProvided(op, ctx);
       return CallMeasured(op, ctx);
     }
     return op.kernel->Compute(ctx);
@@ -182,16 +182,13 @@ class SequentialStep final : public StepState {
     return status;
   }
 
-  Status CallTracked(const SeqOp& op, KernelContext& ctx) {
-    Allocator* const base = ctx.allocator();
-    NodeAllocator node(base, memory(), op.kernel);
-    ctx.set_allocator(&node);
-    const MemoryTracker::Scope scope(memory());
+  Status CallProvided(const SeqOp& op, KernelContext& ctx) {
+    NodeMemory provided(*this, op.node, op.kernel, &ctx);
     Status status = CallMeasured(op, ctx);
-    ctx.set_allocator(base);
+    if (provided.tracked() == nullptr) return status;
     const EdgeValue* const isolated = isolated_.data() + op.num_inputs;
     for (int i = 0; i < op.num_outputs; ++i) {
-      node.Describe(op.kind == SeqOp::Kind::kIsolated ? isolated[i] : Output(op, i));
+      provided.tracked()->Describe(op.kind == SeqOp::Kind::kIsolated ? isolated[i] : Output(op, i));
     }
     return status;
   }

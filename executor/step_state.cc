@@ -94,6 +94,10 @@ void StepState::Begin(const ExecutorArgs& args, DoneCallback done) {
   if (args_.pool != nullptr && args_.pool->num_threads() == 0) args_.pool = nullptr;
   cancellation_ = args.env->cancellation;
   done_ = done;
+  if (ProgramMemory* plans = graph_.memory(sequential_); plans != nullptr && plans->active()) {
+    plans->BeginStep(&arena_, &watch_, args_.memory);
+    if (watch_) args_.memory = watch_.get();
+  }
   stop_.store(false, std::memory_order_relaxed);
   outstanding_.store(1, std::memory_order_relaxed);
 }
@@ -103,6 +107,9 @@ void StepState::End() {
   if (failed()) [[unlikely]] {
     MutexLock lock(&mu_);
     status = std::exchange(status_, OkStatus());
+  }
+  if (arena_ || watch_) {
+    graph_.memory(sequential_)->EndStep(failed(), std::move(arena_), std::move(watch_));
   }
   const DoneCallback done = done_;
   graph_.KeepIdleBlock(this, sequential_);

@@ -12,6 +12,7 @@
 #include "executor/compiled_graph.h"
 #include "executor/executor.h"
 #include "executor/memory_tracker.h"
+#include "executor/step_arena.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 
@@ -74,6 +75,15 @@ class StepState : public StepBlock {
   ThreadPool* pool() const { return args_.pool; }  // null if it has no threads
   StepStatsCollector* stats() const { return args_.stats; }
   MemoryTracker* memory() const { return args_.memory; }
+  // The block with the places of the node's outputs; null if it has none there.
+  StepArena* ArenaOf(int32_t node) const {
+    return arena_ && arena_->plan().first[node] >= 0 ? arena_.get() : nullptr;
+  }
+  bool has_arena() const { return static_cast<bool>(arena_); }
+  // Whether a kernel's memory is more than what the device's allocator gives.
+  bool Provides(int32_t node) const {
+    return args_.memory != nullptr || (arena_ && arena_->plan().first[node] >= 0);
+  }
 
   // True if no further node shall begin.
   bool ShouldStop() {
@@ -107,9 +117,40 @@ class StepState : public StepBlock {
   ExecutorArgs args_;
   CancellationManager* cancellation_ = nullptr;
   DoneCallback done_;
+  RefPtr<StepArena> arena_;
+  RefPtr<MemoryTracker> watch_;
   std::atomic<bool> stop_{false};
   Mutex mu_;
   Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// The memory of one run of a synchronous kernel, while it is in scope.
+class NodeMemory {
+ public:
+  NodeMemory(const StepState& step, int32_t node, Kernel* kernel, KernelContext* ctx)
+      : ctx_(ctx), before_(ctx->allocator()), scope_(step.memory()) {
+    Allocator* allocator = before_;
+    if (StepArena* arena = step.ArenaOf(node)) {
+      allocator = &planned_.emplace(allocator, arena, node);
+    }
+    if (step.memory() != nullptr) {
+      allocator = &tracked_.emplace(allocator, step.memory(), kernel);
+    }
+    ctx_->set_allocator(allocator);
+  }
+  ~NodeMemory() { ctx_->set_allocator(before_); }
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
+
+  // Null if nothing is counted.
+  NodeAllocator* tracked() { return tracked_ ? &*tracked_ : nullptr; }
+
+ private:
+  KernelContext* const ctx_;
+  Allocator* const before_;
+  std::optional<ArenaAllocator> planned_;
+  std::optional<NodeAllocator> tracked_;
+  const MemoryTracker::Scope scope_;
 };
 
 inline void ClearValue(EdgeValue* value) {

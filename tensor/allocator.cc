@@ -102,6 +102,15 @@ class PooledHostAllocator final : public Allocator {
     return stats;
   }
 
+  void FreeIdleLargeBlocks() {
+    for (int c = ClassOf(kLargePayload); c < kNumClasses; ++c) {
+      while (PooledBuffer* buffer = TakeIdle(c)) {
+        idle_large_bytes_.fetch_sub(buffer->size(), std::memory_order_relaxed);
+        FreeBlock(buffer);
+      }
+    }
+  }
+
   void GiveBack(PooledBuffer* buffer) {
     const std::size_t size = buffer->size();
     bytes_in_use_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
@@ -165,15 +174,6 @@ class PooledHostAllocator final : public Allocator {
       munmap(buffer, kHeaderSize + size);
     } else {
       std::free(buffer);
-    }
-  }
-
-  void FreeIdleLargeBlocks() {
-    for (int c = ClassOf(kLargePayload); c < kNumClasses; ++c) {
-      while (PooledBuffer* buffer = TakeIdle(c)) {
-        idle_large_bytes_.fetch_sub(buffer->size(), std::memory_order_relaxed);
-        FreeBlock(buffer);
-      }
     }
   }
 
@@ -243,10 +243,12 @@ class WrappedBuffer final : public Buffer {
 
 }  // namespace
 
-Allocator* HostAllocator() {
+static PooledHostAllocator* ThePool() {
   static auto* const allocator = new PooledHostAllocator;
   return allocator;
 }
+
+Allocator* HostAllocator() { return ThePool(); }
 
 RefPtr<Buffer> AllocateStringBuffer(Allocator* allocator, std::size_t count) {
   return ObjectBuffer<std::string>::Make(allocator, count);
@@ -261,6 +263,11 @@ RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count);
 RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count) {
   return ObjectBuffer<RefPtr<RefCounted>>::Make(allocator, count);
 }
+
+// Used by executor/step_arena.cc alone, which declares it: gives the large blocks that nobody has
+// back to the operating system.
+void FreeIdleHostMemory();
+void FreeIdleHostMemory() { ThePool()->FreeIdleLargeBlocks(); }
 
 RefPtr<Buffer> WrapBuffer(void* data, std::size_t size, void (*release)(void* arg), void* arg,
                           MemorySpace space) {

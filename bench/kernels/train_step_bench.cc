@@ -1,7 +1,9 @@
 // Training steps of two fixed models in an in-process session, to compare builds with each
 // other and to see where a step's time goes (perf record). Prints, for each, the fastest of
 // several blocks and the processor time of a step: on a busy machine the second repeats better.
-//   train_step_bench [mlp|cnn] [steps per block]
+//   train_step_bench [mlp|cnn] [steps per block] [inter-op threads, -1: the caller's]
+// and what memory the step has: the block of its program, the least that the same buffers need,
+// what the process has in all, and its page faults.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,10 +11,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
+#include "executor/step_arena.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
+#include "millrace/step_trace.h"
 
 namespace millrace {
 namespace {
@@ -27,6 +32,18 @@ double Processor() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int64_t MinorFaults() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+double ResidentMiB() {
+  std::ifstream in("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  in >> all >> resident;
+  return static_cast<double>(resident) * 4096 / (1 << 20);
 }
 
 Tensor Uniform(const Shape& shape) {
@@ -74,8 +91,8 @@ Output Cnn(const Scope& s, const Output& x) {
   return Dense(s, "d", ops::Relu(s, Dense(s, "c", flat, 7 * 7 * 64, 1024)), 1024, 10);
 }
 
-Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const Output&),
-           int steps) {
+Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const Output&), int steps,
+           int threads) {
   Graph graph;
   const Scope s = graph.root();
   const Output x = Placeholder(s.WithOpName("x"), kFloat, {batch, 784});
@@ -85,7 +102,7 @@ Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const 
   if (!train.ok()) return train.status();
   const Operation init = InitializeVariables(s);
   if (!graph.status().ok()) return graph.status();
-  StatusOr<Session> session = Session::Create(graph);
+  StatusOr<Session> session = Session::Create(graph, {.inter_op_threads = threads});
   if (!session.ok()) return session.status();
   if (Status status = session->RunTargets({init}); !status.ok()) return status;
   const Output feeds[] = {x, y}, fetches[] = {loss};
@@ -96,26 +113,49 @@ Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const 
   for (int64_t i = 0; i < batch; ++i) labels.data<float>()[i * 10 + i % 10] = 1;
   const Tensor values[] = {Uniform({batch, 784}), labels};
   double best = 1e9, processor = 1e9;
+  int64_t faults = 0;
+  std::vector<Tensor> results;
   for (int block = 0; block < 6; ++block) {
     const double wall = Wall(), spent = Processor();
+    faults = MinorFaults();
     for (int i = 0; i < steps; ++i) {
-      if (auto out = step->Run(values); !out.ok()) return out.status();
+      if (Status status = step->Run(values, &results); !status.ok()) return status;
     }
+    faults = MinorFaults() - faults;
     if (block == 0) continue;  // warms up
     best = std::min(best, (Wall() - wall) / steps);
     processor = std::min(processor, (Processor() - spent) / steps);
   }
   std::printf("%s training step: %.2f ms, processor time %.2f ms\n", name, best * 1e3,
               processor * 1e3);
+  const PlannedMemory memory = TotalPlannedMemory();
+  const double resident = ResidentMiB();
+  const Feed fed[] = {{x, values[0]}, {y, values[1]}};
+  RunMetadata metadata;
+  RunOptions traced;
+  traced.trace = true;
+  if (auto out = session->Run(fed, fetches, std::span(&*train, 1), traced, &metadata); !out.ok()) {
+    return out.status();
+  }
+  StatusOr<int64_t> peak = StepPeakBytes(metadata.step_stats);
+  if (!peak.ok()) return peak.status();
+  std::printf(
+      "  block %.2f MiB, bound %.2f MiB, ratio %.3f; peak of a traced step %.2f MiB; "
+      "process %.1f MiB; %.2f faults a step; %lld steps not as planned\n",
+      memory.arena_bytes / 1048576.0, memory.bound_bytes / 1048576.0,
+      static_cast<double>(memory.arena_bytes) / std::max<int64_t>(1, memory.bound_bytes),
+      *peak / 1048576.0, resident, static_cast<double>(faults) / steps,
+      static_cast<long long>(memory.misses));
   return OkStatus();
 }
 
 int Main(int argc, char** argv) {
   const std::string which = argc > 1 ? argv[1] : "";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 10;
+  const int threads = argc > 3 ? std::atoi(argv[3]) : 0;
   Status status;
-  if (which != "cnn") status = Run("MLP128", 128, Mlp, steps * 10);
-  if (status.ok() && which != "mlp") status = Run("CNN64", 64, Cnn, steps);
+  if (which != "cnn") status = Run("MLP128", 128, Mlp, steps * 10, threads);
+  if (status.ok() && which != "mlp") status = Run("CNN64", 64, Cnn, steps, threads);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }
