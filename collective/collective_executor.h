@@ -31,6 +31,7 @@ struct CollectiveParams {
   FinalOp final = FinalOp::kId;         // of a reduction
   std::vector<int32_t> subdiv_offsets;  // of a reduction; empty: chosen
   int max_subdivs_per_device = 0;       // if they are chosen
+  bool anew_each_step = false;          // the members agree in every step, not once for all
   double timeout_seconds = 0;           // 0: the step's own deadline only
 };
 

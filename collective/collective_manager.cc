@@ -514,7 +514,7 @@ void StepCollectives::ResolveInstance(const std::shared_ptr<Resolution>& r,
   request.group_key = params.group_key;
   request.group_size = params.group_size;
   request.instance_key = params.instance_key;
-  request.step_id = transport_->step_id();
+  request.step_id = params.anew_each_step ? transport_->step_id() : 0;
   request.device_type = r->device.device_type;
   request.subdiv_offsets = params.subdiv_offsets;
   request.device = r->device.name;

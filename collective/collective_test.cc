@@ -198,6 +198,7 @@ class Step {
           &outcomes_[member]);
   }
   CollectiveExecutor& executor(int member) { return *steps_[members_[member].first]; }
+  bool Ended(int member) const { return outcomes_[member].ended.HasBeenNotified(); }
   const Outcome& End(int member) {
     EXPECT_TRUE(outcomes_[member].ended.WaitUntil(DeadlineAfter(std::chrono::seconds(30))))
         << "member " << member << " waits";
@@ -525,6 +526,28 @@ TEST(Disagreement, AboutWhoSendsIsToldToAll) {
        })) {
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(TextOf(status), HasSubstr("already has source"));
+  }
+}
+
+// A member's program may begin again, while the others go on.
+TEST(Agreement, OnASourceHoldsForAMemberThatAsksAgain) {
+  Cluster cluster({1, 1});
+  const Tensor value = Floats(8, 1);
+  for (int64_t id = 1; id <= 3; ++id) {
+    Step step(cluster, id);
+    for (int i = 0; i < 2; ++i) {
+      CollectiveParams params = Reduce(2, value);
+      params.kind = CollectiveKind::kBroadcast;
+      params.is_source = i == (id < 3 ? 0 : 1);  // and changes in the end
+      step.Begin(i, params, params.is_source ? value : Tensor());
+      if (id == 2) {
+        EXPECT_EQ(i == 0, !step.Ended(1));
+      }
+    }
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(step.End(i).status.ok()) << step.End(i).status;
+      EXPECT_TRUE(TensorsEqual(step.End(i).output, value));
+    }
   }
 }
 

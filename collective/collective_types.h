@@ -58,7 +58,7 @@ struct InstanceRequest {
   int32_t group_key = 0;
   int32_t group_size = 0;
   int32_t instance_key = 0;
-  int64_t step_id = 0;
+  int64_t step_id = 0;  // 0: what is agreed holds for all steps
   std::string device_type;
   std::vector<int32_t> subdiv_offsets;
   std::string device;

@@ -79,6 +79,7 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
                               " members was not complete; there were: ", there));
   });
   std::vector<RefPtr<GroupWaiter>> waiters;
+  std::vector<RefPtr<InstanceWaiter>> outdated;
   StatusOr<std::shared_ptr<const CollectiveGroup>> answer = errors::Internal("no answer");
   {
     MutexLock lock(&mu_);
@@ -115,6 +116,14 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
           for (const auto& [member, attributes] : group->joined) members.push_back(attributes);
           auto made = MakeGroup(request.group_key, std::move(members));
           if (made.ok()) group->complete = *made;
+          // Ranks may be others than those of its predecessor.
+          for (auto it = instances_.begin(); it != instances_.end();) {
+            const bool of_group = std::get<1>(it->first) == request.group_key;
+            if (of_group)
+              std::move(it->second.waiters.begin(), it->second.waiters.end(),
+                        std::back_inserter(outdated));
+            it = of_group ? instances_.erase(it) : std::next(it);
+          }
           status = made.status();
           spoils = !status.ok();
         }
@@ -137,6 +146,8 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
       }
     }
   }
+  FinishAll(outdated, StatusOr<int>(errors::Aborted("the collective group ", request.group_key,
+                                                    " was formed anew")));
   if (waiter->Claim()) waiter->Finish(answer);
   FinishAll(waiters, answer);
 }
@@ -213,7 +224,16 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
         instance.first = request;
         instance.joined.resize(group->size());
       }
-      const bool again = rank < static_cast<int>(instance.joined.size()) && instance.joined[rank];
+      bool again = instance.joined[rank];
+      const bool changed = !instance.error.ok() || !CheckSame(instance, request).ok() ||
+                           (instance.source_rank == rank) != request.is_source;
+      if (again && changed && request.step_id == 0) {
+        dropped.swap(instance.waiters);
+        instance = Instance();
+        instance.first = request;
+        instance.joined.resize(group->size());
+        again = false;
+      }
       if (instance.error.ok()) instance.error = CheckSame(instance, request);
       if (instance.error.ok() && request.is_source) {
         if (instance.source_rank >= 0 && instance.source_rank != rank) {
@@ -224,7 +244,7 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
         }
         instance.source_rank = rank;
       }
-      if (!again && rank < static_cast<int>(instance.joined.size())) {
+      if (!again) {
         instance.joined[rank] = true;
         ++instance.num_joined;
       }
@@ -247,13 +267,13 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
         answer = instance.source_rank;
       }
       if (all || !instance.error.ok()) waiters.swap(instance.waiters);
-      if (all) instances_.erase(id);
+      if (all && request.step_id != 0) instances_.erase(id);
     }
   }
   if (waiter->Claim()) waiter->Finish(answer);
   FinishAll(waiters, answer);
-  FinishAll(dropped, StatusOr<int>(errors::ResourceExhausted(
-                         "more than ", kMaxInstances, " collectives wait for their members")));
+  FinishAll(dropped, StatusOr<int>(errors::Aborted("the collective was begun anew, or too many ",
+                                                   "wait for their members")));
 }
 
 void CollectiveDirectory::ForgetStep(int64_t step_id) {

@@ -31,7 +31,9 @@ class CollectiveDirectory {
 
   // The rank of the source of a broadcast, when all members have asked; -1 at once for other
   // kinds. Internal for kinds and types that differ and for none or two sources, InvalidArgument
-  // for shapes that differ; FailedPrecondition if the group is not known here.
+  // for shapes that differ; FailedPrecondition if the group is not known here. What was agreed on
+  // without a step stands until a member that took part comes with something else, or again after
+  // an error.
   void JoinInstance(const InstanceRequest& request, CancellationManager* cancellation,
                     CollectivePeer::InstanceDone done);
 

@@ -31,6 +31,7 @@ class CollectiveKernel : public Kernel {
     constant_.dtype = c.attr<DataType>("T");
     constant_.timeout_seconds = c.attr<float>("timeout_seconds");
     constant_.is_source = role == Role::kSend;
+    constant_.anew_each_step = keys_are_inputs;
     constant_.kind = role == Role::kReduce   ? CollectiveKind::kReduce
                      : role == Role::kGather ? CollectiveKind::kGather
                                              : CollectiveKind::kBroadcast;
