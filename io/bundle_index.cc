@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -58,6 +59,24 @@ Status FromLevelDb(const leveldb::Status& status, const std::string& path) {
   return errors::DataLoss("cannot read the table ", path, ": ", status.ToString());
 }
 
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+StatusOr<Entries> ReadEntries(MemoryFile* file, const std::string& path) {
+  leveldb::Table* opened = nullptr;
+  MR_RETURN_IF_ERROR(
+      FromLevelDb(leveldb::Table::Open(TableOptions(), file, file->size(), &opened), path));
+  const std::unique_ptr<leveldb::Table> table(opened);
+  leveldb::ReadOptions read;
+  read.verify_checksums = true;
+  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(read));
+  Entries values;
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    values.emplace_back(it->key().ToString(), it->value().ToString());
+  }
+  MR_RETURN_IF_ERROR(FromLevelDb(it->status(), path));
+  return values;
+}
+
 }  // namespace
 
 Status WriteTable(FileSystem* fs, const std::string& path,
@@ -75,19 +94,13 @@ StatusOr<std::vector<std::pair<std::string, std::string>>> ReadTable(FileSystem*
                                                                      const std::string& path) {
   MR_ASSIGN_OR_RETURN(std::string content, fs->ReadFile(path));
   MemoryFile file(std::move(content));
-  leveldb::Table* opened = nullptr;
-  MR_RETURN_IF_ERROR(
-      FromLevelDb(leveldb::Table::Open(TableOptions(), &file, file.size(), &opened), path));
-  const std::unique_ptr<leveldb::Table> table(opened);
-  leveldb::ReadOptions read;
-  read.verify_checksums = true;
-  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(read));
-  std::vector<std::pair<std::string, std::string>> values;
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    values.emplace_back(it->key().ToString(), it->value().ToString());
+  // LevelDB believes the sizes of blocks that the file states, and allocates before it reads.
+  try {
+    return ReadEntries(&file, path);
+  } catch (const std::bad_alloc&) {
+    return errors::DataLoss("cannot read the table ", path, " of ", file.size(),
+                            " bytes: it states a block that is larger than memory");
   }
-  MR_RETURN_IF_ERROR(FromLevelDb(it->status(), path));
-  return values;
 }
 
 }  // namespace millrace

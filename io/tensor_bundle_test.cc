@@ -326,6 +326,17 @@ void WriteOne(const std::string& prefix, const std::string& key, float value) {
   ASSERT_TRUE((*writer)->Finish().ok());
 }
 
+// The footer of the index states a block of 2^63 - 1 bytes.
+TEST(BundleReader, CallsAnIndexDamagedThatStatesAnAbsurdSize) {
+  const std::string prefix = StrCat(::testing::TempDir(), "absurd_index");
+  std::string footer("\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 12);
+  footer.resize(40);
+  footer += "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
+  std::ofstream(StrCat(prefix, ".index"), std::ios::binary) << std::string(100, 'x') << footer;
+  const auto reader = BundleReader::Open(PosixFileSystem(), prefix);
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
+}
+
 TEST(MergeBundles, UnitesShardsAndDeletesTheSourceIndexes) {
   FileSystem* fs = PosixFileSystem();
   const std::string base = StrCat(testing::TempDir(), "/merge/");
