@@ -65,6 +65,16 @@ class AddNKernel : public Kernel {
   }
 };
 
+template <typename C>
+C Clip(C x, C low, C high) {
+  if constexpr (kIsComplex<C>) {  // each part by itself
+    return {Clip(x.real(), low.real(), high.real()), Clip(x.imag(), low.imag(), high.imag())};
+  } else {
+    const C below = x > high ? high : x;
+    return below < low ? low : below;
+  }
+}
+
 template <typename T>
 class ClipByValueKernel : public Kernel {
  public:
@@ -91,8 +101,7 @@ class ClipByValueKernel : public Kernel {
       for (int64_t i = begin; i < end; ++i) {
         const C x = static_cast<C>(in[0][i]), low = static_cast<C>(in[1][i * step[1]]),
                 high = static_cast<C>(in[2][i * step[2]]);
-        const C below = x > high ? high : x;
-        dst[i] = static_cast<T>(below < low ? low : below);
+        dst[i] = static_cast<T>(Clip(x, low, high));
       }
     });
     return OkStatus();
@@ -132,7 +141,7 @@ void RegisterPerType(KernelRegistry& r, const char* op, TypeList<Ts...>) {
 
 void RegisterAddNKernels(KernelRegistry& r) {
   RegisterPerType<AddNKernel>(r, "AddN", NumberTypes());
-  RegisterPerType<ClipByValueKernel>(r, "ClipByValue", RealTypes());
+  RegisterPerType<ClipByValueKernel>(r, "ClipByValue", NumberTypes());
   RegisterPerType<CheckNumericsKernel>(r, "CheckNumerics", FloatTypes());
 }
 

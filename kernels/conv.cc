@@ -97,16 +97,49 @@ void GatherPatches(const Geometry& g, int64_t group, int64_t begin, int64_t end,
 }
 
 template <typename C>
+C Sum(C a, C b) {
+  return a + b;
+}
+int32_t Sum(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+template <typename C>
 void ScatterPatches(const Geometry& g, int64_t group, int64_t begin, int64_t end, const C* patches,
                     C* image) {
   const int64_t depth = g.group_channels();
   ForEachTap(g, group, begin, end, [&](int64_t at, int64_t to) {
     if (to < 0) return;
-    for (int64_t i = 0; i < depth; ++i) image[to + i] += patches[at + i];
+    for (int64_t i = 0; i < depth; ++i) image[to + i] = Sum(image[to + i], patches[at + i]);
   });
 }
 
 void RunHere(int64_t n, double, absl::FunctionRef<void(int64_t, int64_t)> body) { body(0, n); }
+
+// A product of integers, which wraps around as TensorFlow's does.
+void Multiply(int64_t m, int64_t n, int64_t k, MatrixView<int32_t> a, MatrixView<int32_t> b,
+              int32_t* c, int64_t c_stride, bool accumulate, ParallelRunner parallel) {
+  parallel(m, 0.5 * static_cast<double>(n * k), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int32_t* row = c + i * c_stride;
+      if (!accumulate) std::fill_n(row, n, 0);
+      for (int64_t p = 0; p < k; ++p) {
+        const auto factor = static_cast<uint32_t>(a.data[i * a.row_stride + p * a.col_stride]);
+        const int32_t* other = b.data + p * b.row_stride;
+        for (int64_t j = 0; j < n; ++j) {
+          const auto term = factor * static_cast<uint32_t>(other[j * b.col_stride]);
+          row[j] = static_cast<int32_t>(static_cast<uint32_t>(row[j]) + term);
+        }
+      }
+    }
+  });
+}
+
+template <typename C>
+void Multiply(int64_t m, int64_t n, int64_t k, MatrixView<C> a, MatrixView<C> b, C* c,
+              int64_t c_stride, bool accumulate, ParallelRunner parallel) {
+  Gemm<C>(m, n, k, a, b, c, c_stride, accumulate, parallel);
+}
 
 // Output rows per patch matrix: about a thousand positions.
 int64_t RowsPerBlock(const Geometry& g) {
@@ -136,11 +169,11 @@ Status Forward(KernelContext& ctx, const Geometry& g, const C* input, const C* f
       const int64_t positions = (last - first) * g.cols.output;
       for (int64_t group = 0; group < g.groups; ++group) {
         GatherPatches(g, group, first, last, input + n * g.image(), patches->data<C>());
-        Gemm<C>(positions, g.group_outputs(), taps, {patches->data<C>(), taps, 1},
-                {filter + group * g.group_outputs(), g.out_channels, 1},
-                out + n * g.out_image() + first * g.cols.output * g.out_channels +
-                    group * g.group_outputs(),
-                g.out_channels, false, RunHere);
+        Multiply(positions, g.group_outputs(), taps, MatrixView<C>{patches->data<C>(), taps, 1},
+                 MatrixView<C>{filter + group * g.group_outputs(), g.out_channels, 1},
+                 out + n * g.out_image() + first * g.cols.output * g.out_channels +
+                     group * g.group_outputs(),
+                 g.out_channels, false, RunHere);
       }
     }
   });
@@ -169,12 +202,13 @@ Status BackwardInput(KernelContext& ctx, const Geometry& g, const C* filter, con
       for (int64_t first = 0; first < g.rows.output; first += step) {
         const int64_t last = std::min(g.rows.output, first + step);
         for (int64_t group = 0; group < g.groups; ++group) {
-          Gemm<C>((last - first) * g.cols.output, taps, g.group_outputs(),
-                  {gradient + n * g.out_image() + first * g.cols.output * g.out_channels +
-                       group * g.group_outputs(),
-                   g.out_channels, 1},
-                  {filter + group * g.group_outputs(), 1, g.out_channels}, patches->data<C>(), taps,
-                  false, RunHere);
+          Multiply(
+              (last - first) * g.cols.output, taps, g.group_outputs(),
+              MatrixView<C>{gradient + n * g.out_image() + first * g.cols.output * g.out_channels +
+                                group * g.group_outputs(),
+                            g.out_channels, 1},
+              MatrixView<C>{filter + group * g.group_outputs(), 1, g.out_channels},
+              patches->data<C>(), taps, false, RunHere);
           ScatterPatches(g, group, first, last, patches->data<C>(), out + n * g.image());
         }
       }
@@ -198,15 +232,16 @@ Status BackwardFilter(KernelContext& ctx, const Geometry& g, const C* input, con
       const int64_t last = std::min(g.rows.output, first + step);
       for (int64_t group = 0; group < g.groups; ++group) {
         GatherPatches(g, group, first, last, input + n * g.image(), patches.data<C>());
-        Gemm<C>(taps, g.group_outputs(), (last - first) * g.cols.output,
-                {patches.data<C>(), 1, taps},
-                {gradient + n * g.out_image() + first * g.cols.output * g.out_channels +
-                     group * g.group_outputs(),
-                 g.out_channels, 1},
-                out + group * g.group_outputs(), g.out_channels, true,
-                [&ctx](int64_t count, double cost, absl::FunctionRef<void(int64_t, int64_t)> f) {
-                  ctx.ParallelFor(count, cost, f);
-                });
+        Multiply(
+            taps, g.group_outputs(), (last - first) * g.cols.output,
+            MatrixView<C>{patches.data<C>(), 1, taps},
+            MatrixView<C>{gradient + n * g.out_image() + first * g.cols.output * g.out_channels +
+                              group * g.group_outputs(),
+                          g.out_channels, 1},
+            out + group * g.group_outputs(), g.out_channels, true,
+            [&ctx](int64_t count, double cost, absl::FunctionRef<void(int64_t, int64_t)> f) {
+              ctx.ParallelFor(count, cost, f);
+            });
       }
     }
   }
@@ -328,9 +363,12 @@ StatusOr<bool> RunCompiled(ConvPass pass, const OneDnnConvCache& cache, KernelCo
 
 // --- Kernels ---------------------------------------------------------------------------------
 
+// What tensors of a type are computed in: 16-bit floats go through float.
+DataType ComputedIn(DataType type) { return type == kHalf || type == kBfloat16 ? kFloat : type; }
+
 // A tensor in the type that is computed in: itself, or a float copy of 16-bit floats.
 StatusOr<Tensor> Widened(KernelContext& ctx, const Tensor& tensor) {
-  if (tensor.dtype() == kFloat || tensor.dtype() == kDouble) return tensor;
+  if (tensor.dtype() == ComputedIn(tensor.dtype())) return tensor;
   MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(kFloat, tensor.shape()));
   DispatchType(TypeList<Half, BFloat16>(), tensor.dtype(), [&]<typename T>() {
     const T* in = tensor.data<T>();
@@ -422,7 +460,7 @@ class ConvKernel : public Kernel {
     if (pass_ != ConvPass::kForward) {
       MR_ASSIGN_OR_RETURN(o.outputs, Operand(ctx, ctx.input(2), moves));
     }
-    const DataType type = out->dtype(), computed = type == kDouble ? kDouble : kFloat;
+    const DataType type = out->dtype(), computed = ComputedIn(type);
     Tensor& result = o.made(pass_);
     if (type == computed && !moves_out) {
       result = *out;
@@ -452,6 +490,7 @@ class ConvKernel : public Kernel {
 
   Status RunPass(KernelContext& ctx, const Geometry& g, Operands& o) const {
     if (o.made(pass_).dtype() == kDouble) return RunProducts<double>(pass_, ctx, g, o);
+    if (o.made(pass_).dtype() == kInt32) return RunProducts<int32_t>(pass_, ctx, g, o);
     MR_ASSIGN_OR_RETURN(const bool done,
                         RunCompiled(pass_, cache_, ctx, g, o.images.data<float>(),
                                     o.filter.data<float>(), o.outputs.data<float>()));
@@ -480,6 +519,9 @@ void RegisterConvKernels(KernelRegistry& registry) {
     registry.Register(KernelDef(op + "BackpropFilter").Types("T", floats),
                       MakeConv<ConvPass::kFilter>);
   }
+  registry.Register(KernelDef("Conv2D").Type<int32_t>("T"), MakeConv<ConvPass::kForward>);
+  registry.Register(KernelDef("Conv2DBackpropInput").Type<int32_t>("T"),
+                    MakeConv<ConvPass::kInput>);
 }
 
 }  // namespace millrace

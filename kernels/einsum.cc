@@ -89,6 +89,8 @@ struct Axis {
   bool in_result = false;
 };
 
+using EinsumTypes = JoinTypes<JoinTypes<FloatTypes, IndexTypes>, ComplexTypes>;
+
 class EinsumKernel : public Kernel {
  public:
   explicit EinsumKernel(KernelConstruction& c) : Kernel(c) {
@@ -105,10 +107,9 @@ class EinsumKernel : public Kernel {
     std::vector<Axis> axes;
     MR_ASSIGN_OR_RETURN(const Shape shape, Resolve(ctx, &axes));
     Status status;
-    using Types = JoinTypes<JoinTypes<FloatTypes, IndexTypes>, ComplexTypes>;
     const DataType dtype = ctx.input(0).dtype();
-    const bool known =
-        DispatchType(Types(), dtype, [&]<typename T>() { status = Run<T>(ctx, axes, shape); });
+    const bool known = DispatchType(EinsumTypes(), dtype,
+                                    [&]<typename T>() { status = Run<T>(ctx, axes, shape); });
     return known ? status : errors::Unimplemented("Einsum of ", DataTypeName(dtype));
   }
 
@@ -271,6 +272,8 @@ class EinsumKernel : public Kernel {
 
 }  // namespace
 
-void RegisterEinsumKernels(KernelRegistry& r) { RegisterCpu<EinsumKernel>(r, "Einsum"); }
+void RegisterEinsumKernels(KernelRegistry& r) {
+  r.Register(KernelDef("Einsum").Types("T", DataTypesOf(EinsumTypes())), MakeKernel<EinsumKernel>);
+}
 
 }  // namespace millrace

@@ -60,10 +60,35 @@ class EqualityKernel : public BinaryKernel {
 
 using Comparable = JoinTypes<NumberTypes, TypeList<bool, std::string>>;
 
+// Quantised numbers are equal when the integers that hold them are.
+DataType HeldAs(DataType type) {
+  switch (type) {
+    case DataType::kQint8:
+      return kInt8;
+    case DataType::kQuint8:
+      return kUint8;
+    case DataType::kQint16:
+      return kInt16;
+    case DataType::kQuint16:
+      return kUint16;
+    case DataType::kQint32:
+      return kInt32;
+    default:
+      return type;
+  }
+}
+
+std::vector<DataType> ComparableTypes() {
+  std::vector<DataType> types = DataTypesOf(Comparable());
+  types.insert(types.end(), {DataType::kQint8, DataType::kQuint8, DataType::kQint16,
+                             DataType::kQuint16, DataType::kQint32});
+  return types;
+}
+
 template <typename Op, bool kAnswerIfIncompatible>
 std::unique_ptr<Kernel> MakeEquality(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
-  DispatchType(Comparable(), BaseType(c.input_types()[0]),
+  DispatchType(Comparable(), HeldAs(BaseType(c.input_types()[0])),
                [&]<typename T>() { loop = LoopFor<BinaryLoop<Op, T>, T>(); });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
   return std::make_unique<EqualityKernel<kAnswerIfIncompatible>>(c, loop);
@@ -76,9 +101,8 @@ void RegisterElementwiseCompareKernels(KernelRegistry& r) {
   RegisterBinary<LessEqual, RealTypes>(r, "LessEqual");
   RegisterBinary<Greater, RealTypes>(r, "Greater");
   RegisterBinary<GreaterEqual, RealTypes>(r, "GreaterEqual");
-  r.Register(KernelDef("Equal").Types("T", DataTypesOf(Comparable())), &MakeEquality<Equal, false>);
-  r.Register(KernelDef("NotEqual").Types("T", DataTypesOf(Comparable())),
-             &MakeEquality<NotEqual, true>);
+  r.Register(KernelDef("Equal").Types("T", ComparableTypes()), &MakeEquality<Equal, false>);
+  r.Register(KernelDef("NotEqual").Types("T", ComparableTypes()), &MakeEquality<NotEqual, true>);
   RegisterBinary<LogicalAnd, TypeList<bool>>(r, "LogicalAnd", "");
   RegisterBinary<LogicalOr, TypeList<bool>>(r, "LogicalOr", "");
   RegisterBinary<BitwiseAnd, IntTypes>(r, "BitwiseAnd");

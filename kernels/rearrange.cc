@@ -432,7 +432,7 @@ class TensorScatterKernel : public Kernel {
       CopyRange(updates, static_cast<int64_t>(i) * slice, out, offsets[i], slice);
     }
     if (!known) {
-      known = DispatchType(RealTypes(), tensor.dtype(), [&]<typename T>() {
+      known = DispatchType(NumberTypes(), tensor.dtype(), [&]<typename T>() {
         const T* by = updates.data<T>();
         for (const int64_t offset : offsets) {
           T* to = out->data<T>() + offset;
@@ -449,10 +449,12 @@ class TensorScatterKernel : public Kernel {
   T Combine(T a, T b) const {
     using C = ComputeType<T>;
     const C x = static_cast<C>(a), y = static_cast<C>(b);
-    return static_cast<T>(what_ == '+'   ? x + y
-                          : what_ == '-' ? x - y
-                          : what_ == '<' ? std::min(x, y)
-                                         : std::max(x, y));
+    if (what_ == '+') return static_cast<T>(x + y);
+    if constexpr (!kIsComplex<T>) {
+      if (what_ == '<') return static_cast<T>(std::min(x, y));
+      if (what_ == '>') return static_cast<T>(std::max(x, y));
+    }
+    return static_cast<T>(x - y);
   }
 
   char what_;
@@ -472,9 +474,13 @@ void RegisterRearrangeKernels(KernelRegistry& r) {
   RegisterCpu<UniqueWithCountsKernel>(r, "UniqueWithCounts");
   RegisterCpu<BroadcastArgsKernel>(r, "BroadcastArgs");
   RegisterCpu<ResourceGatherNdKernel>(r, "ResourceGatherNd");
-  for (const char* op : {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub",
-                         "TensorScatterMin", "TensorScatterMax"}) {
-    RegisterCpu<TensorScatterKernel>(r, op);
+  RegisterCpu<TensorScatterKernel>(r, "TensorScatterUpdate");
+  for (const char* op : {"TensorScatterAdd", "TensorScatterSub"}) {
+    r.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
+               MakeKernel<TensorScatterKernel>);
+  }
+  for (const char* op : {"TensorScatterMin", "TensorScatterMax"}) {
+    r.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())), MakeKernel<TensorScatterKernel>);
   }
 }
 

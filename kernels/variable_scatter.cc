@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -14,6 +15,8 @@
 
 namespace millrace {
 namespace {
+
+using Updatable = JoinTypes<NumberTypes, TypeList<bool>>;
 
 enum class Update { kSet, kAdd, kSub, kMul, kDiv, kMin, kMax };
 
@@ -36,6 +39,12 @@ Update UpdateOf(std::string_view op) {
 template <typename T>
 bool Apply(Update update, T* to, const T* by, int64_t n, int64_t stride) {
   using C = ComputeType<T>;
+  if constexpr (std::is_same_v<T, bool>) {  // added by or; nothing else is registered
+    for (int64_t i = 0; i < n; ++i) {
+      to[i] = by[i * stride] || (update == Update::kAdd && to[i]);
+    }
+    return true;
+  }
   for (int64_t i = 0; i < n; ++i) {
     const C a = static_cast<C>(to[i]), b = static_cast<C>(by[i * stride]);
     switch (update) {
@@ -99,7 +108,7 @@ class ScatterBase : public Kernel {
   Status ApplyTo(Tensor* value, int64_t to, const Tensor& updates, int64_t from, int64_t n,
                  int64_t stride) const {
     Status status;
-    const bool known = DispatchType(NumberTypes(), value->dtype(), [&]<typename T>() {
+    const bool known = DispatchType(Updatable(), value->dtype(), [&]<typename T>() {
       if (!Apply(update_, value->data<T>() + to, updates.data<T>() + from, n, stride)) {
         status = errors::InvalidArgument("Integer division by zero");
       }
@@ -230,13 +239,17 @@ void RegisterVariableScatterKernels(KernelRegistry& registry) {
                             .Types("Tindices", {kInt32, kInt64}),
                         MakeKernel<ScatterKernel>);
     }
-    for (const char* update : {"Update", "Add"}) {
-      registry.Register(
-          KernelDef(StrCat(prefix, "ScatterNd", update)).Types("Tindices", {kInt32, kInt64}),
-          MakeKernel<ScatterNdKernel>);
-    }
+    registry.Register(
+        KernelDef(StrCat(prefix, "ScatterNdUpdate")).Types("Tindices", {kInt32, kInt64}),
+        MakeKernel<ScatterNdKernel>);
+    registry.Register(KernelDef(StrCat(prefix, "ScatterNdAdd"))
+                          .Types("T", DataTypesOf(Updatable()))
+                          .Types("Tindices", {kInt32, kInt64}),
+                      MakeKernel<ScatterNdKernel>);
   }
-  registry.Register(KernelDef("ScatterNdSub").Types("Tindices", {kInt32, kInt64}),
+  registry.Register(KernelDef("ScatterNdSub")
+                        .Types("T", DataTypesOf(NumberTypes()))
+                        .Types("Tindices", {kInt32, kInt64}),
                     MakeKernel<ScatterNdKernel>);
 }
 

@@ -50,6 +50,11 @@ Tensor RunNode(pb::NodeDef node, const std::vector<Tensor>& inputs, int threads)
   }
   node.set_name("node");
   *graph.add_node() = node;
+  return RunGraph(graph, feeds, "node:0", threads);
+}
+
+Tensor RunGraph(const pb::GraphDef& graph, const std::map<std::string, Tensor>& feeds,
+                const std::string& fetch, int threads) {
   ThreadPool pool("kernels", threads);
   ResourceManager resources;
   const auto device =
@@ -57,8 +62,7 @@ Tensor RunNode(pb::NodeDef node, const std::vector<Tensor>& inputs, int threads)
   auto interpreter = GraphInterpreter::Create(graph, Ops(), Kernels(), device.get());
   EXPECT_TRUE(interpreter.ok()) << interpreter.status().ToString();
   if (!interpreter.ok()) return Tensor();
-  const std::string fetch[] = {"node:0"};
-  auto out = (*interpreter)->Run(feeds, fetch, {});
+  auto out = (*interpreter)->Run(feeds, {&fetch, 1}, {});
   EXPECT_TRUE(out.ok()) << out.status().ToString();
   return out.ok() ? (*out)[0] : Tensor();
 }
