@@ -12,6 +12,7 @@
 #include "graph/function_inline.h"
 #include "graph/isolate_calls.h"
 #include "graph/lower_control_flow.h"
+#include "graph/prune.h"
 
 namespace millrace {
 namespace {
@@ -257,24 +258,13 @@ Status LowerBody(FunctionBodies* bodies, FunctionBody* body, const LoweringOptio
   MR_RETURN_IF_ERROR(LowerFunctions(options, bodies, &graph));
   body->effects.clear();
   for (const std::string& name : effects) body->effects.push_back(graph.FindNode(name));
-  std::vector<Node*> stack = body->effects;
-  stack.insert(stack.end(), body->results.begin(), body->results.end());
-  stack.insert(stack.end(), body->args.begin(), body->args.end());
+  std::vector<Node*> kept = body->effects;
+  kept.insert(kept.end(), body->results.begin(), body->results.end());
+  kept.insert(kept.end(), body->args.begin(), body->args.end());
   for (Node* node : graph.OpNodes()) {
-    if (node->is_stateful()) stack.push_back(node);
+    if (node->is_stateful()) kept.push_back(node);
   }
-  std::vector<bool> needed(graph.num_node_ids());
-  while (!stack.empty()) {
-    Node* const node = stack.back();
-    stack.pop_back();
-    if (needed[node->id()]) continue;
-    needed[node->id()] = true;
-    for (const Edge* edge : node->in_edges()) stack.push_back(edge->src);
-  }
-  for (Node* node : graph.OpNodes()) {
-    if (!needed[node->id()]) graph.RemoveNode(node);
-  }
-  graph.FixSourceAndSink();
+  PruneTo(kept, &graph);
   return OkStatus();
 }
 

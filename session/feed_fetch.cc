@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "graph/function_inline.h"
 #include "graph/node_name.h"
+#include "graph/prune.h"
 
 namespace millrace {
 namespace {
@@ -115,19 +116,6 @@ StatusOr<Node*> AddFetch(const std::string& name, const ClientDevice& client,
   return send;
 }
 
-std::vector<bool> Ancestors(const std::vector<Node*>& from, const DataflowGraph& graph) {
-  std::vector<bool> reached(graph.num_node_ids());
-  std::vector<Node*> stack(from);
-  while (!stack.empty()) {
-    Node* const node = stack.back();
-    stack.pop_back();
-    if (reached[node->id()]) continue;
-    reached[node->id()] = true;
-    for (const Edge* edge : node->in_edges()) stack.push_back(edge->src);
-  }
-  return reached;
-}
-
 }  // namespace
 
 std::unique_ptr<DataflowGraph> CopyForRun(const RunSignature& signature,
@@ -208,7 +196,7 @@ Status ConnectTensors(const std::vector<std::pair<std::string, std::string>>& co
     }
     MR_ASSIGN_OR_RETURN(const OutputRef replaced, FindFeed(to, *graph));
     const std::vector<Edge*> edges = Consumers(replaced.node, replaced.index);
-    const std::vector<bool> before = Ancestors({node}, *graph);
+    const std::vector<bool> before = Ancestors({&node, 1}, *graph);
     for (const Edge* edge : edges) {
       if (before[edge->dst->id()]) {
         return errors::InvalidArgument("Tensor connection from ", from, " to ", to,
@@ -242,11 +230,7 @@ Status RewriteForRun(const RunSignature& signature, const ClientDevice& client,
   if (!unknown.empty()) {
     return errors::NotFound("PruneForTargets: Some target nodes not found: ", unknown);
   }
-  const std::vector<bool> needed = Ancestors(wanted, *graph);
-  for (Node* node : graph->OpNodes()) {
-    if (!needed[node->id()]) graph->RemoveNode(node);
-  }
-  graph->FixSourceAndSink();
+  PruneTo(wanted, graph);
   return OkStatus();
 }
 
