@@ -8,6 +8,7 @@ namespace millrace {
 
 void RegisterSourceDatasets(KernelRegistry& registry);
 void RegisterTransformDatasets(KernelRegistry& registry);
+void RegisterShuffleDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
 void RegisterFunctionDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
@@ -15,6 +16,7 @@ void RegisterIteratorKernels(KernelRegistry& registry);
 inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterSourceDatasets(registry);
   RegisterTransformDatasets(registry);
+  RegisterShuffleDatasets(registry);
   RegisterBatchDatasets(registry);
   RegisterFunctionDatasets(registry);
   RegisterIteratorKernels(registry);

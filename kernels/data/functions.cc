@@ -32,6 +32,17 @@ class FunctionDataset : public Dataset {
   const FunctionPtr function_;
 };
 
+// A walk through the input with the function at hand.
+class FunctionIterator : public DatasetIterator {
+ public:
+  FunctionIterator(DatasetIteratorPtr walk, FunctionPtr function)
+      : walk_(std::move(walk)), function_(std::move(function)) {}
+
+ protected:
+  const DatasetIteratorPtr walk_;
+  const FunctionPtr function_;
+};
+
 class MapDataset : public FunctionDataset {
  public:
   using FunctionDataset::FunctionDataset;
@@ -42,20 +53,15 @@ class MapDataset : public FunctionDataset {
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public FunctionIterator {
    public:
-    Iterator(DatasetIteratorPtr walk, FunctionPtr function)
-        : walk_(std::move(walk)), function_(std::move(function)) {}
+    using FunctionIterator::FunctionIterator;
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       DatasetElement args;
       MR_RETURN_IF_ERROR(walk_->Next(call, &args, end));
       if (*end) return OkStatus();
       return function_->Call(call, std::move(args), element);
     }
-
-   private:
-    const DatasetIteratorPtr walk_;
-    const FunctionPtr function_;
   };
 };
 
@@ -68,10 +74,9 @@ class FilterDataset : public FunctionDataset {
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public FunctionIterator {
    public:
-    Iterator(DatasetIteratorPtr walk, FunctionPtr function)
-        : walk_(std::move(walk)), function_(std::move(function)) {}
+    using FunctionIterator::FunctionIterator;
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       for (;;) {
         element->clear();
@@ -85,10 +90,6 @@ class FilterDataset : public FunctionDataset {
         if (results[0].scalar<bool>()) return OkStatus();
       }
     }
-
-   private:
-    const DatasetIteratorPtr walk_;
-    const FunctionPtr function_;
   };
 };
 
