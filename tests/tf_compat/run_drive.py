@@ -35,23 +35,28 @@ ABOUT = {
 class Module:
     """The outcomes of one module's tests, by name."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, passed=(), failed=(), skipped=()):
         self.name = name
-        self.passed, self.failed, self.skipped = [], [], []
+        self.passed, self.failed, self.skipped = list(passed), list(failed), list(skipped)
+
+    @classmethod
+    def read(cls, name, path):
+        """From pytest's report."""
+        module = cls(name)
         for case in ElementTree.parse(path).getroot().iter("testcase"):
             skip = case.find("skipped")
             if case.find("failure") is not None or case.find("error") is not None:
-                self.failed.append(case.get("name"))
+                module.failed.append(case.get("name"))
             elif skip is not None:
-                self.skipped.append((case.get("name"), skip.get("message", "")))
+                module.skipped.append((case.get("name"), skip.get("message", "")))
             else:
-                self.passed.append(case.get("name"))
+                module.passed.append(case.get("name"))
+        return module
 
     def row(self):
         counts = [len(x) for x in (self.passed, self.failed, self.skipped)]
         return "| %s | %s | %s | %d |" % (self.name, ABOUT.get(self.name, ""),
                                           " | ".join(map(str, counts)), sum(counts))
-
 
     def line(self):
         what = "ok" if not self.failed else "FAILED"
@@ -74,7 +79,7 @@ def run(path, server):
             text=True, env=dict(os.environ, TFDRIVE_SERVER=server, PYTHONDONTWRITEBYTECODE="1"))
         if not os.path.exists(report):
             raise RuntimeError("%s did not run:\n%s" % (path, done.stdout[-2000:]))
-        module = Module(name_of(path), report)
+        module = Module.read(name_of(path), report)
         if module.failed:
             print(done.stdout[-6000:])
         return module
@@ -93,10 +98,8 @@ def page(modules, version):
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [m.row() for m in modules]
-    total = Module.__new__(Module)
-    total.name = "all"
-    total.passed, total.failed, total.skipped = (
-        [x for m in modules for x in getattr(m, kind)] for kind in ("passed", "failed", "skipped"))
+    total = Module("all", *([x for m in modules for x in getattr(m, kind)]
+                            for kind in ("passed", "failed", "skipped")))
     lines += [total.row(), ""]
     for m in modules:
         lines += ["Failed: `%s`, `%s`." % (m.name, test) for test in m.failed]
