@@ -10,12 +10,15 @@
 
 #include "base/mutex.h"
 #include "base/strings.h"
+#include "base/work_queue.h"
 
 namespace millrace {
 namespace {
 
 // How often an idle thread looks before it parks: about 10 us, less than a wake-up costs.
 constexpr int kSpinRounds = 200;
+// A worker looks at what came from elsewhere first in every so many turns.
+constexpr uint64_t kTurnsOfOthers = 61;
 // Ranges with less work than this are not worth a second thread.
 constexpr double kMinParallelNanos = 20'000;
 constexpr double kMinBlockNanos = 10'000;
@@ -57,7 +60,12 @@ class TaskRing {
   std::size_t size_ = 0;
 };
 
-thread_local const void* current_pool = nullptr;
+// The worker that this thread is, if it is one.
+struct CurrentWorker {
+  const void* pool = nullptr;
+  WorkQueue* queue = nullptr;
+};
+thread_local CurrentWorker current;
 
 }  // namespace
 
@@ -96,16 +104,19 @@ struct ThreadPool::Impl {
 
   std::string name;
   std::vector<std::thread> threads;
-
+  // What each worker queued itself, and what came from elsewhere or found no room.
+  std::vector<std::unique_ptr<WorkQueue>> queues;
   Mutex mu;
-  CondVar work_cv;
-  TaskRing queue ABSL_GUARDED_BY(mu);
-  std::size_t parked ABSL_GUARDED_BY(mu) = 0;
-  std::size_t spinning ABSL_GUARDED_BY(mu) = 0;
-  bool stopping ABSL_GUARDED_BY(mu) = false;
-  // Size of the queue, for those who spin without the lock.
-  std::atomic<std::size_t> queued{0};
+  TaskRing shared ABSL_GUARDED_BY(mu);
+  std::atomic<std::size_t> num_shared{0};  // its size, for those who look without the lock
+
+  // Workers without work. A thread that says that it is about to stop looking looks once more
+  // afterwards, and whoever queues something looks at these counts afterwards: both in one total
+  // order, so that one of them sees the other.
+  std::atomic<std::size_t> spinning{0}, parked{0};
   std::size_t max_spinning = 0;
+  CondVar work_cv;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
 
   Mutex loops_mu;
   Loop* free_loops ABSL_GUARDED_BY(loops_mu) = nullptr;
@@ -115,55 +126,96 @@ struct ThreadPool::Impl {
   }
 
   void Push(Task task, std::size_t copies) {
-    std::size_t wake = 0;
-    {
-      MutexLock lock(&mu);
-      for (std::size_t i = 0; i < copies; ++i) queue.Push(task);
-      queued.store(queue.size(), std::memory_order_release);
-      // A spinning thread looks at the queue under the lock before it parks, so it is as
-      // good as a woken one.
-      if (queue.size() > spinning) {
-        wake = std::min({copies, parked, queue.size() - spinning});
-      }
+    std::size_t queued = 0;
+    if (current.pool == this) {
+      while (queued < copies && current.queue->Push(task)) ++queued;
     }
-    for (; wake > 0; --wake) work_cv.Signal();
+    if (queued < copies) {
+      MutexLock lock(&mu);
+      for (; queued < copies; ++queued) shared.Push(task);
+      num_shared.store(shared.size(), std::memory_order_seq_cst);
+    }
+    // A spinning thread is as good as a woken one.
+    const std::size_t awake = spinning.load(std::memory_order_seq_cst);
+    if (copies > awake) Wake(copies - awake);
+  }
+
+  void Wake(std::size_t count) {
+    if (parked.load(std::memory_order_seq_cst) == 0) return;
+    MutexLock lock(&mu);
+    for (count = std::min(count, parked.load(std::memory_order_relaxed)); count > 0; --count) {
+      work_cv.Signal();
+    }
+  }
+
+  bool TakeShared(Task* task) {
+    if (num_shared.load(std::memory_order_seq_cst) == 0) return false;
+    MutexLock lock(&mu);
+    if (shared.empty()) return false;
+    *task = shared.Pop();
+    num_shared.store(shared.size(), std::memory_order_seq_cst);
+    return true;
+  }
+
+  // Its own work first, but now and then what came from elsewhere: nobody waits for ever.
+  bool Take(std::size_t worker, uint64_t turn, Task* task) {
+    if (turn % kTurnsOfOthers == 0 && TakeShared(task)) return true;
+    if (queues[worker]->Take(task) || TakeShared(task)) return true;
+    for (std::size_t i = 1; i < queues.size(); ++i) {
+      if (queues[(worker + i) % queues.size()]->Take(task)) return true;
+    }
+    return false;
+  }
+
+  bool AnyWork() const {
+    if (num_shared.load(std::memory_order_seq_cst) > 0) return true;
+    for (const auto& queue : queues) {
+      if (!queue->empty()) return true;
+    }
+    return false;
+  }
+
+  // Looks for a while. True if there is something to take.
+  bool Spin() {
+    if (spinning.fetch_add(1, std::memory_order_seq_cst) >= max_spinning) {
+      spinning.fetch_sub(1, std::memory_order_seq_cst);
+      return AnyWork();
+    }
+    bool found = false;
+    for (int i = 0; i < kSpinRounds && !found; ++i) {
+      found = AnyWork();
+      if (!found) Pause();
+    }
+    const bool was_last = spinning.fetch_sub(1, std::memory_order_seq_cst) == 1;
+    // It was counted on by everybody who queued something meanwhile; there may be more than one.
+    if (found && was_last) Wake(1);
+    return found || AnyWork();
   }
 
   // False when the pool is stopping and nothing is queued.
-  bool Pop(Task* task) {
+  bool WaitForWork() {
+    if (Spin()) return true;
     MutexLock lock(&mu);
-    bool may_spin = true;
-    for (;;) {
-      if (!queue.empty()) {
-        *task = queue.Pop();
-        queued.store(queue.size(), std::memory_order_release);
-        return true;
-      }
-      if (stopping) return false;
-      if (may_spin && spinning < max_spinning) {
-        may_spin = false;
-        ++spinning;
-        mu.Unlock();
-        for (int i = 0; i < kSpinRounds && queued.load(std::memory_order_acquire) == 0; ++i) {
-          Pause();
-        }
-        mu.Lock();
-        --spinning;
-        continue;
-      }
-      ++parked;
-      work_cv.Wait(&mu);
-      --parked;
-    }
+    parked.fetch_add(1, std::memory_order_seq_cst);
+    if (!AnyWork() && !stopping) work_cv.Wait(&mu);
+    parked.fetch_sub(1, std::memory_order_seq_cst);
+    return !stopping || AnyWork();
   }
 
   void ThreadMain(int index) {
     std::string thread_name = StrCat(name, "-", index);
     thread_name.resize(std::min<std::size_t>(thread_name.size(), 15));
     pthread_setname_np(pthread_self(), thread_name.c_str());
-    current_pool = this;
+    const auto worker = static_cast<std::size_t>(index);
+    current = {this, queues[worker].get()};
     Task task;
-    while (Pop(&task)) task.run(task.arg);
+    for (uint64_t turn = 1;; ++turn) {
+      if (Take(worker, turn, &task)) {
+        task.run(task.arg);
+      } else if (!WaitForWork()) {
+        return;
+      }
+    }
   }
 
   Loop* NewLoop() {
@@ -185,6 +237,7 @@ ThreadPool::ThreadPool(std::string name, int num_threads) : impl_(std::make_uniq
   // With one core, spinning only keeps the one who has the work from running.
   impl_->max_spinning = std::min<std::size_t>(std::thread::hardware_concurrency() / 2,
                                               static_cast<std::size_t>(std::max(num_threads, 0)));
+  for (int i = 0; i < num_threads; ++i) impl_->queues.push_back(std::make_unique<WorkQueue>());
   for (int i = 0; i < num_threads; ++i) {
     impl_->threads.emplace_back([impl = impl_.get(), i] { impl->ThreadMain(i); });
   }
@@ -263,6 +316,6 @@ void ThreadPool::ParallelFor(int64_t n, double cost_per_unit,
   impl_->Release(loop);
 }
 
-bool ThreadPool::IsCurrentThread() const { return current_pool == impl_.get(); }
+bool ThreadPool::IsCurrentThread() const { return current.pool == impl_.get(); }
 
 }  // namespace millrace
