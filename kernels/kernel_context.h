@@ -42,9 +42,10 @@ struct StepEnv {
   std::string step_container;  // resources that die with the step
   CollectiveExecutor* collective = nullptr;
   FunctionRunner* functions = nullptr;
-  std::span<const Tensor> call_args;  // for _Arg
-  std::span<Tensor> call_results;     // for _Retval
-  void* session_state = nullptr;      // session/session_state.h, for session handles
+  std::span<const Tensor> call_args;    // for _Arg
+  std::span<Tensor> call_results;       // for _Retval
+  void* session_state = nullptr;        // session/session_state.h, for session handles
+  ThreadPool* inter_op_pool = nullptr;  // where the step's nodes run; null: in its own thread
 };
 
 // Where the values of one execution lie: input i is in[in_index[i]], or in[i] without an index;

@@ -1,19 +1,16 @@
 #include "runtime/local_cluster.h"
 
-#include <algorithm>
-#include <map>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "distributed_runtime/task_server.h"
 #include "runtime/registries.h"
+#include "runtime/session_pools.h"
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
@@ -23,20 +20,8 @@ namespace millrace {
 namespace {
 
 constexpr char kTask[] = "/job:localhost/replica:0/task:0";
-constexpr int kMaxThreads = 4096;
+constexpr int kMaxIntraOpThreads = 4096;
 constexpr int kMaxDevices = 1024;
-
-// Pools of the process by size; never destroyed, so that late callbacks find them.
-ThreadPool* SharedPool(const char* name, int threads) {
-  static auto* const mu = new Mutex;
-  static auto* const pools = new std::map<std::pair<std::string, int>, ThreadPool*>;
-  if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (threads < 0) threads = 0;
-  MutexLock lock(mu);
-  ThreadPool*& pool = (*pools)[{name, threads}];
-  if (pool == nullptr) pool = new ThreadPool(name, threads);
-  return pool;
-}
 
 std::unique_ptr<DeviceSet> MakeDevices(const std::vector<uint64_t>& incarnations,
                                        ThreadPool* intra_op_pool) {
@@ -51,6 +36,7 @@ std::unique_ptr<DeviceSet> MakeDevices(const std::vector<uint64_t>& incarnations
 
 // Destroyed from the last to the first.
 struct LocalCluster {
+  SessionPools pools;
   std::unique_ptr<DeviceSet> devices;
   std::unique_ptr<RendezvousManager> rendezvous;
   FixedWorkerCache workers;
@@ -73,13 +59,14 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
     return errors::InvalidArgument("device_count[\"CPU\"] must be from 1 to ", kMaxDevices,
                                    ", not ", num_cpus);
   }
-  const int inter = config.inter_op_parallelism_threads();
   const int intra = config.intra_op_parallelism_threads();
-  if (inter > kMaxThreads || intra > kMaxThreads) {
-    return errors::InvalidArgument("a session may ask for ", kMaxThreads, " threads, not ",
-                                   std::max(inter, intra));
+  if (intra > kMaxIntraOpThreads) {
+    return errors::InvalidArgument("a session may ask for ", kMaxIntraOpThreads,
+                                   " intra-op threads, not ", intra);
   }
+  MR_ASSIGN_OR_RETURN(SessionPools pools, SessionPools::Make(config));
   auto cluster = std::make_shared<LocalCluster>();
+  cluster->pools = std::move(pools);
   ThreadPool* const intra_op_pool = SharedPool("mr-intra", intra);
   std::vector<uint64_t> incarnations;
   for (int i = 0; i < num_cpus; ++i) incarnations.push_back(RandomId());
@@ -90,7 +77,8 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   for (const auto& device : cluster->devices->devices) env.devices.push_back(device.get());
   env.ops = &AllOps();
   env.kernels = &AllKernels();
-  env.inter_op_pool = SharedPool("mr-inter", inter);
+  env.inter_op_pools = cluster->pools.pools();
+  env.inter_op_pool = env.inter_op_pools[0];
   env.rendezvous = cluster->rendezvous.get();
   env.workers = &cluster->workers;
   env.make_session_devices = [incarnations,

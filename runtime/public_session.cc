@@ -24,6 +24,15 @@ pb::ConfigProto ToConfig(const SessionOptions& options) {
   (*config.mutable_device_count())["CPU"] = options.num_cpu_devices;
   config.set_inter_op_parallelism_threads(options.inter_op_threads);
   config.set_intra_op_parallelism_threads(options.intra_op_threads);
+  for (const InterOpPool& pool : options.inter_op_pools) {
+    pb::ThreadPoolOptionProto* const wanted = config.add_session_inter_op_thread_pool();
+    wanted->set_num_threads(pool.threads);
+    wanted->set_global_name(pool.name);
+  }
+  if (options.step_memory_limit != 0) {
+    config.mutable_gpu_options()->mutable_experimental()->set_gpu_host_mem_limit_in_mb(
+        static_cast<float>(static_cast<double>(options.step_memory_limit) / (1 << 20)));
+  }
   if (!options.rewrite_graph) {
     config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
         pb::OptimizerOptions::L0);
@@ -34,6 +43,7 @@ pb::ConfigProto ToConfig(const SessionOptions& options) {
 pb::RunOptions ToRunOptions(const RunOptions& options) {
   pb::RunOptions result;
   result.set_timeout_in_ms(options.timeout.count());
+  result.set_inter_op_thread_pool(options.inter_op_pool);
   if (options.trace) result.set_trace_level(pb::RunOptions::FULL_TRACE);
   result.set_output_partition_graphs(options.partition_graphs);
   return result;

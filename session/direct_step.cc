@@ -5,16 +5,10 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
+#include "session/inter_op_pools.h"
 #include "session/step_errors.h"
 
 namespace millrace {
-namespace {
-
-// RunOptions.inter_op_thread_pool of a step that is to stay on the thread that runs it.
-constexpr int kCallersThread = -1;
-
-}  // namespace
-
 DirectPlan::~DirectPlan() {
   MutexLock lock(&mu_);
   while (idle_ != nullptr) delete std::exchange(idle_, idle_->next);
@@ -75,7 +69,8 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
   if (options.trace_level() != pb::RunOptions::NO_TRACE) stats_.emplace(part.device->name());
   ExecutorArgs args;
   args.env = &env_;
-  args.pool = options.inter_op_thread_pool() == kCallersThread ? nullptr : plan_->pool_;
+  args.pool = InterOpPool(*plan_->env_, options.inter_op_thread_pool());
+  env_.inter_op_pool = args.pool;
   args.stats = stats_ ? &*stats_ : nullptr;
   const int64_t limit = plan_->graph().memory_limit();
   if (limit > 0 || stats_ || options.report_tensor_allocations_upon_oom()) {

@@ -31,8 +31,8 @@ class DirectStep;
 // The graph and its idle steps. Thread-safe.
 class DirectPlan {
  public:
-  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, ThreadPool* pool)
-      : task_(std::move(task)), graph_(std::move(graph)), pool_(pool) {}
+  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, const WorkerEnv* env)
+      : task_(std::move(task)), graph_(std::move(graph)), env_(env) {}
   ~DirectPlan();
   DirectPlan(const DirectPlan&) = delete;
   DirectPlan& operator=(const DirectPlan&) = delete;
@@ -46,7 +46,7 @@ class DirectPlan {
 
   const std::string task_;
   const std::shared_ptr<WorkerGraph> graph_;
-  ThreadPool* const pool_;
+  const WorkerEnv* const env_;
   Mutex mu_;
   DirectStep* idle_ ABSL_GUARDED_BY(mu_) = nullptr;
 };

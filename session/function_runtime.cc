@@ -203,7 +203,7 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
   frame->done = done;
   frame->pending.store(static_cast<int>(parts.size()), std::memory_order_relaxed);
   if (parts.size() > 1) frame->rendezvous = NewLocalRendezvous();
-  ThreadPool* const pool = env_.inter_op_pool;
+  ThreadPool* const pool = call.caller != nullptr ? call.caller->inter_op_pool : env_.inter_op_pool;
   const bool has_threads = pool != nullptr && pool->num_threads() > 0;
   // Nothing of the frame is touched after the last part was started: the call may have ended.
   const std::size_t num_parts = parts.size();
@@ -215,6 +215,7 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
     env.step_container = call.step_container;
     env.collective = call.collective;
     env.functions = this;
+    env.inter_op_pool = pool;
     env.call_args = args.data() != nullptr ? args : std::span(NoArgs(), 0);
     env.call_results = results;
     env.session_state = call.session_state;

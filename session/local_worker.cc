@@ -12,6 +12,7 @@
 #include "graph/graph_def_io.h"
 #include "kernels/background.h"
 #include "session/deadline_timer.h"
+#include "session/inter_op_pools.h"
 #include "session/worker_graph.h"
 #include "session/worker_step.h"
 
@@ -307,11 +308,12 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   if (Status fed = call->step->Feed(args->sends); !fed.ok()) {
     return call->Finish(call->step->FirstError(std::move(fed)));
   }
-  call->step->Start(env_.inter_op_pool, args->record_timeline, [call](Status status) {
-    if (!status.ok()) return call->Finish(std::move(status));
-    call->step->Receive(call->args->recv_keys, &call->result->recvs,
-                        [call](Status received) { call->Finish(std::move(received)); });
-  });
+  call->step->Start(
+      InterOpPool(env_, args->inter_op_thread_pool), args->record_timeline, [call](Status status) {
+        if (!status.ok()) return call->Finish(std::move(status));
+        call->step->Receive(call->args->recv_keys, &call->result->recvs,
+                            [call](Status received) { call->Finish(std::move(received)); });
+      });
 }
 
 std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,

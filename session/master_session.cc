@@ -36,7 +36,7 @@ MasterSession::~MasterSession() {
 Status MasterSession::Configure(CreateSessionArgs* args) {
   config_ = std::move(args->config);
   config_.MergeFrom(env_.default_config);
-  if (config_.session_inter_op_thread_pool_size() > 0) {
+  if (config_.session_inter_op_thread_pool_size() > 0 && env_.task->inter_op_pools.empty()) {
     return errors::InvalidArgument(
         "Distributed session does not support session thread pool options.");
   }

@@ -10,6 +10,7 @@
 #include "session/async_join.h"
 #include "session/collective_steps.h"
 #include "session/feed_fetch.h"
+#include "session/inter_op_pools.h"
 #include "session/master_session.h"
 
 namespace millrace {
@@ -97,6 +98,7 @@ Status MasterSession::CheckOptions(const pb::RunOptions& run_options) const {
         "RunOptions.output_partition_graphs() is not supported when "
         "disable_output_partition_graphs is true.");
   }
+  MR_RETURN_IF_ERROR(CheckInterOpPool(*env_.task, run_options.inter_op_thread_pool()));
   if (run_options.debug_options().debug_tensor_watch_opts_size() > 0) {
     return errors::Unimplemented("RunOptions.debug_options");
   }
@@ -175,8 +177,7 @@ void MasterSession::FindDirectGraph(Plan* plan) {
   const PlanPart& part = plan->parts[0];
   auto graph = part.worker->FindDirectGraph(handle_, part.graph_handle);
   if (graph == nullptr) return;
-  plan->direct =
-      std::make_shared<DirectPlan>(part.task, std::move(graph), env_.task->inter_op_pool);
+  plan->direct = std::make_shared<DirectPlan>(part.task, std::move(graph), env_.task);
 }
 
 void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
@@ -231,6 +232,7 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
   for (Step::Part& part : step->parts()) {
     part.args.record_timeline = run_options.trace_level() != pb::RunOptions::NO_TRACE;
     part.args.record_partition_graphs = partition_graphs || dump;
+    part.args.inter_op_thread_pool = run_options.inter_op_thread_pool();
   }
   if (!AddStep(step.get())) {
     done(ClosedError());

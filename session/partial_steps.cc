@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "session/inter_op_pools.h"
 
 namespace millrace {
 
@@ -57,11 +58,12 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     }
     entries_.emplace(args.step_id, entry);
   }
-  entry->step->Start(env_.inter_op_pool, args.record_timeline, [entry, session](Status outcome) {
-    WorkerStep* const step = entry->step.get();
-    entry->End(std::move(outcome));
-    session->RemoveStep(step);
-  });
+  entry->step->Start(InterOpPool(env_, args.inter_op_thread_pool), args.record_timeline,
+                     [entry, session](Status outcome) {
+                       WorkerStep* const step = entry->step.get();
+                       entry->End(std::move(outcome));
+                       session->RemoveStep(step);
+                     });
   return entry;
 }
 

@@ -33,6 +33,8 @@ struct WorkerEnv {
   const OpRegistry* ops = nullptr;
   const KernelRegistry* kernels = nullptr;
   ThreadPool* inter_op_pool = nullptr;  // kernels and callbacks run here
+  // What RunOptions.inter_op_thread_pool chooses from, by index; empty: there is only the one.
+  std::vector<ThreadPool*> inter_op_pools;
   RendezvousManager* rendezvous = nullptr;
   WorkerCache* workers = nullptr;            // may be null where no peer exists
   CollectiveManager* collectives = nullptr;  // null: collectives fail

@@ -65,6 +65,7 @@ struct RunGraphArgs {
   bool record_partition_graphs = false;
   bool is_partial = false;
   bool is_last_partial = false;
+  int inter_op_thread_pool = 0;  // session/inter_op_pools.h; for a worker of this process
 };
 
 struct RunGraphResult {

@@ -69,6 +69,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     run.env.collective = collective_.get();
     run.env.session_state = graph_->session_state();
     run.env.functions = graph_->functions();
+    run.env.inter_op_pool = pool;
     run.env.step_container.clear();
     StrAppend(&run.env.step_container, "__per_step_", step_id_);
     if (record_timeline) run.stats.emplace(part.device->name());

@@ -17,6 +17,12 @@
 
 namespace millrace {
 
+// Threads that nodes of steps run on.
+struct InterOpPool {
+  int threads = 0;     // 0: as many as inter_op_threads says; -1: none, the caller's thread
+  std::string name{};  // shared with every session of the process that names it; "": its own
+};
+
 struct SessionOptions {
   std::string target{};  // "" or "grpc://host:port"
   bool allow_soft_placement = false;
@@ -33,6 +39,12 @@ struct SessionOptions {
   int num_cpu_devices = 1;   // in-process sessions
   int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
   int intra_op_threads = 0;
+  // More than one pool, of which a run chooses one, so that long steps do not keep short ones
+  // waiting. Empty: one pool, shared with other sessions of the process. In-process sessions.
+  std::vector<InterOpPool> inter_op_pools{};
+  // The most bytes that the tensors of one step may take on a device, 0: no limit. A step that
+  // would take more ends with ResourceExhausted and a list of its biggest tensors.
+  int64_t step_memory_limit = 0;
   std::chrono::milliseconds start_timeout{60'000};  // creating and extending
   std::chrono::milliseconds step_timeout{300'000};  // a run that names none; 0: none
   // Folds constants, merges equal nodes and takes away what changes nothing before a graph is
@@ -45,8 +57,10 @@ struct SessionOptions {
 
 struct RunOptions {
   std::chrono::milliseconds timeout{0};  // 0: the session's
-  bool trace = false;                    // step statistics in the metadata
-  bool partition_graphs = false;         // partition graphs in the metadata
+  // One of SessionOptions.inter_op_pools; -1: the calling thread, as far as the graph lets it.
+  int inter_op_pool = 0;
+  bool trace = false;             // step statistics in the metadata
+  bool partition_graphs = false;  // partition graphs in the metadata
 };
 
 // Serialized TensorFlow messages, empty if not asked for.

@@ -79,5 +79,79 @@ TEST(ThreadsTest, SessionsOfOneSizeShareTheirThreads) {
   EXPECT_EQ(CountThreads(""), all);
 }
 
+using Pools = std::vector<InterOpPool>;
+
+// A session over a graph wide enough for any number of threads; the run's options choose a pool.
+struct PooledSession {
+  explicit PooledSession(const Pools& pools) {
+    const Scope s = graph.root();
+    x = Placeholder(s, kFloat, {64, 64});
+    std::vector<Input> products;
+    for (int i = 0; i < 8; ++i) products.push_back(ops::MatMul(s, x, x));
+    sum = ops::AddN(s, products);
+    opened = Session::Create(graph, {.inter_op_threads = 1,
+                                     .intra_op_threads = -1,
+                                     .inter_op_pools = pools,
+                                     .rewrite_graph = false});
+  }
+  Status Run(int pool) {
+    const Feed feed{x, Tensor::FromValues<float>(std::vector<float>(64 * 64, 1), Shape({64, 64}))};
+    for (int i = 0; i < 20; ++i) {
+      const auto result = opened->Run({&feed, 1}, {&sum, 1}, {}, {.inter_op_pool = pool});
+      if (!result.ok()) return result.status();
+      if ((*result)[0].data<float>()[0] != 8 * 64) return absl::DataLossError("a wrong sum");
+    }
+    return absl::OkStatus();
+  }
+
+  Graph graph;
+  Output x, sum;
+  StatusOr<Session> opened = absl::UnknownError("not opened");
+};
+
+TEST(ThreadsTest, ARunChoosesOneOfTheSessionsPools) {
+  PooledSession session(Pools{{.threads = 2, .name = "small"}, {.threads = 6, .name = "large"}});
+  ASSERT_TRUE(session.opened.ok()) << session.opened.status();
+  EXPECT_EQ(CountThreadsUpTo("mr-inter-small", 2), 2);
+  EXPECT_EQ(CountThreadsUpTo("mr-inter-large", 6), 6);
+  for (const int pool : {0, 1, -1}) {
+    const Status run = session.Run(pool);
+    EXPECT_TRUE(run.ok()) << run;
+  }
+  const Status refused = session.Run(2);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("Invalid inter_op_thread_pool: 2"), std::string::npos)
+      << refused;
+  EXPECT_EQ(session.Run(-2).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ThreadsTest, ANamedPoolIsSharedAndItsSizeIsSettled) {
+  PooledSession first(Pools{{.threads = 3, .name = "both"}});
+  PooledSession second(Pools{{.threads = 3, .name = "both"}});
+  ASSERT_TRUE(first.opened.ok() && second.opened.ok());
+  EXPECT_TRUE(first.Run(0).ok());
+  EXPECT_TRUE(second.Run(0).ok());
+  EXPECT_EQ(CountThreadsUpTo("mr-inter-both", 3), 3);
+  PooledSession third(Pools{{.threads = 4, .name = "both"}});
+  EXPECT_EQ(third.opened.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(third.opened.status().message().find("'both' exists with 3 threads"), std::string::npos)
+      << third.opened.status();
+}
+
+TEST(ThreadsTest, PoolsOfASessionsOwnAreUsedAgainWhenItIsGone) {
+  const int before = CountThreads("mr-inter");
+  {
+    PooledSession first(Pools{{.threads = 7}}), second(Pools{{.threads = 7}});
+    ASSERT_TRUE(first.opened.ok() && second.opened.ok());
+    EXPECT_TRUE(first.Run(0).ok());
+    EXPECT_TRUE(second.Run(0).ok());
+    EXPECT_EQ(CountThreadsUpTo("mr-inter", before + 14), before + 14);
+  }
+  PooledSession third(Pools{{.threads = 7}});
+  ASSERT_TRUE(third.opened.ok());
+  EXPECT_TRUE(third.Run(0).ok());
+  EXPECT_EQ(CountThreads("mr-inter"), before + 14);
+}
+
 }  // namespace
 }  // namespace millrace
