@@ -40,6 +40,7 @@ class ProgramMaker {
     int32_t reg = -1;
     bool constant = false;
     bool carried = false;  // of a loop's merge: written by Enter and NextIteration
+    bool keeps = false;    // its memory may serve the next scalar in its register
   };
   struct LoopSpan {
     int32_t begin = 0, end = 0, parent = -1;
@@ -357,7 +358,12 @@ class ProgramMaker {
         if (begins) out_->loops[op.registers].begin = static_cast<int32_t>(out_->ops.size());
       }
       op.clears = static_cast<int32_t>(out_->clears.size());
-      for (const int32_t id : clears[p]) out_->clears.push_back(values_[id].reg);
+      std::stable_partition(clears[p].begin(), clears[p].end(),
+                            [&](int32_t id) { return values_[id].keeps; });
+      for (const int32_t id : clears[p]) {
+        out_->clears.push_back(values_[id].reg);
+        if (values_[id].keeps) ++op.num_kept;
+      }
       op.num_clears = static_cast<int32_t>(out_->clears.size()) - op.clears;
       if (!IsNothing(op)) out_->ops.push_back(op);
     }
@@ -384,6 +390,13 @@ class ProgramMaker {
     SetLastReader(&op);
     if (IsConstant(node)) out_->constants.emplace_back(id, values_[Root(ValueOf(id, 0))].reg);
     if (op.kind == SeqOp::Kind::kMove) AddMoves(&op);
+    if (op.kind == SeqOp::Kind::kScalar) {
+      op.moves = static_cast<int32_t>(out_->scalars.size());
+      out_->scalars.push_back(node.kernel->scalar_function());
+    }
+    for (int32_t k = 0; k < node.num_outputs; ++k) {
+      values_[ValueOf(id, k)].keeps = MayBeScalar(op.kind) && IsMemcpyable(node.output_types()[k]);
+    }
     if (op.kind == SeqOp::Kind::kIsolated) {
       out_->max_isolated = std::max(out_->max_isolated, op.num_inputs + op.num_outputs);
     }
@@ -402,7 +415,19 @@ class ProgramMaker {
     for (int32_t k = 0; k < node.num_outputs; ++k) {
       if (IsRefType(node.output_types()[k])) return SeqOp::Kind::kIsolated;
     }
-    return plain ? SeqOp::Kind::kCompute : SeqOp::Kind::kIsolated;
+    if (!plain) return SeqOp::Kind::kIsolated;
+    return HasScalarFunction(node) ? SeqOp::Kind::kScalar : SeqOp::Kind::kCompute;
+  }
+
+  // What makes scalars and what hands them on.
+  static bool MayBeScalar(SeqOp::Kind kind) {
+    return kind == SeqOp::Kind::kScalar || kind == SeqOp::Kind::kSwitch ||
+           kind == SeqOp::Kind::kMove || kind == SeqOp::Kind::kLoopMerge;
+  }
+  bool HasScalarFunction(const CompiledNode& node) const {
+    return graph_.device()->memory_space() == MemorySpace::kHost &&
+           node.kernel->scalar_function() != nullptr && node.num_outputs == 1 &&
+           (node.num_inputs == 1 || node.num_inputs == 2);
   }
 
   int32_t InputValue(int32_t node, int32_t input) {

@@ -14,6 +14,7 @@ namespace millrace {
 struct SeqOp {
   enum class Kind : uint8_t {
     kCompute,   // a kernel, on the registers
+    kScalar,    // a kernel that may find scalars, for which it has a function
     kIsolated,  // a kernel, on values of its own: it may keep or steal them, or wants references
     kMove,      // Enter, Exit, NextIteration: hands its input to other registers
     kMark,      // nothing to compute, but it may be dead
@@ -30,10 +31,11 @@ struct SeqOp {
   int32_t node = 0;          // of loops: the number of nodes
   int32_t registers = 0;     // begin of the inputs', then the outputs' registers; of a loop: which
   int32_t clears = 0;        // begin of the registers that nobody reads after this
-  int32_t moves = 0;         // begin of the registers that a kMove writes
+  int32_t moves = 0;         // begin of the registers that a kMove writes; of a kScalar: which one
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
   int32_t num_clears = 0;
+  int32_t num_kept = 0;  // of the clears, the first ones: their buffers are for the next scalar
   int32_t num_moves = 0;
   Kind kind = Kind::kCompute;
 };
@@ -52,6 +54,7 @@ struct SequentialProgram {
 
   std::vector<SeqOp> ops;
   std::vector<int32_t> registers, clears, moves;  // of all ops
+  std::vector<ScalarFn> scalars;
   std::vector<SeqLoop> loops;
   std::vector<int32_t> loop_of_frame;  // by static frame; -1: the root
   std::vector<int32_t> merge_slots;    // by node: the first slot of a merge, else -1

@@ -17,7 +17,11 @@ namespace {
 // be seen to be.
 constexpr uint64_t kStepsPerMeasurement = 64;
 
-// Invariant between steps: all registers but those of constants are empty, nothing is dead.
+// What a register keeps for the next scalar.
+constexpr std::size_t kKeptBytes = 64;
+
+// Invariant between steps: all registers but those of constants are empty (a buffer may be kept
+// in them), nothing is dead.
 class SequentialStep final : public StepState {
  public:
   static SequentialStep* Acquire(const CompiledGraph& graph) {
@@ -115,6 +119,10 @@ class SequentialStep final : public StepState {
           if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
+        case Kind::kScalar:
+          if (!Scalar<kObserves>(*op) && !Compute<kObserves>(*op, ctx)) [[unlikely]]
+            return;
+          break;
         case Kind::kIsolated:
           if (!ComputeIsolated<kObserves>(*op, ctx)) [[unlikely]]
             return;
@@ -151,8 +159,22 @@ class SequentialStep final : public StepState {
 
   void Clear(const SeqOp& op) {
     const int32_t* reg = program_.clears.data() + op.clears;
-    for (const int32_t* const end = reg + op.num_clears; reg != end; ++reg) {
-      ClearValue(&registers_[*reg]);
+    const int32_t* const end = reg + op.num_clears;
+    for (const int32_t* const kept_end = reg + op.num_kept; reg != kept_end; ++reg) {
+      KeepBuffer(&registers_[*reg]);
+    }
+    for (; reg != end; ++reg) ClearValue(&registers_[*reg]);
+  }
+
+  // The value is gone, but the memory of a scalar stays for the next one in this register. What
+  // is watched has to be given back.
+  void KeepBuffer(EdgeValue* value) {
+    const bool keep = IsScalar(*value) && value->value.OwnsBufferAlone() &&
+                      value->value.buffer()->size() <= kKeptBytes && memory() == nullptr;
+    if (keep) [[likely]] {
+      value->kind = EdgeValue::Kind::kEmpty;
+    } else {
+      ClearValue(value);
     }
   }
 
@@ -191,6 +213,33 @@ class SequentialStep final : public StepState {
       provided.tracked()->Describe(op.kind == SeqOp::Kind::kIsolated ? isolated[i] : Output(op, i));
     }
     return status;
+  }
+
+  static bool IsScalar(const EdgeValue& value) {
+    return value.kind == EdgeValue::Kind::kValue && value.value.rank() == 0;
+  }
+
+  // False if it is not for the scalar function of the kernel.
+  template <bool kObserves>
+  bool Scalar(const SeqOp& op) {
+    if (kObserves && (measures_ || memory() != nullptr)) return false;
+    const int32_t* const registers = program_.registers.data() + op.registers;
+    const EdgeValue& a = registers_[registers[0]];
+    const EdgeValue& b = registers_[registers[op.num_inputs - 1]];
+    if (!IsScalar(a) || !IsScalar(b)) return false;
+    EdgeValue& out = registers_[registers[op.num_inputs]];
+    Tensor& to = out.value;
+    if (to.dtype() != op.output_types[0] || to.rank() != 0 || !to.OwnsBufferAlone()) {
+      StatusOr<Tensor> made =
+          Tensor::Allocate(graph().device()->allocator(), op.output_types[0], Shape());
+      if (!made.ok()) return false;
+      to = *std::move(made);
+    }
+    if (!program_.scalars[op.moves](a.value.raw_data(), b.value.raw_data(), to.raw_data())) {
+      return false;
+    }
+    out.kind = EdgeValue::Kind::kValue;
+    return true;
   }
 
   // These return false when the step has failed.
@@ -266,11 +315,19 @@ class SequentialStep final : public StepState {
     return true;
   }
 
+  // Like HandOver; what the one register kept, the other one keeps from now on.
+  static void HandOn(EdgeValue* from, EdgeValue* to, bool last) {
+    if (!last || from->kind != EdgeValue::Kind::kValue) return HandOver(from, to, last);
+    std::swap(from->value, to->value);
+    to->kind = EdgeValue::Kind::kValue;
+    from->kind = EdgeValue::Kind::kEmpty;
+  }
+
   void Move(const SeqOp& op) {
     EdgeValue& from = Register(op, 0);
     for (int i = 0; i < op.num_moves; ++i) {
       const bool last = i + 1 == op.num_moves && IsLast(op, 0);
-      HandOver(&from, &registers_[program_.moves[op.moves + i]], last);
+      HandOn(&from, &registers_[program_.moves[op.moves + i]], last);
     }
     const uint32_t flags = NodeOf(op).flags;
     if (flags & kNodeNextIteration) {
@@ -286,7 +343,7 @@ class SequentialStep final : public StepState {
       return Compute<false>(op, ctx);  // which says what is wrong
     }
     const int taken = predicate.scalar<bool>() ? 1 : 0;
-    HandOver(&Register(op, 0), &Output(op, taken), IsLast(op, 0));
+    HandOn(&Register(op, 0), &Output(op, taken), IsLast(op, 0));
     PushDead(NodeOf(op), 1 - taken);
     return true;
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,12 +37,15 @@ using BinaryLoopFn = bool (*)(const void* a, int64_t a_stride, const void* b, in
 class UnaryKernel : public Kernel {
  public:
   // `cost`: nanoseconds per element.
-  UnaryKernel(const KernelConstruction& c, UnaryLoopFn loop, double cost)
-      : Kernel(c), loop_(loop), cost_(cost) {}
+  UnaryKernel(const KernelConstruction& c, UnaryLoopFn loop, ScalarFn scalar, double cost)
+      : Kernel(c), loop_(loop), scalar_(scalar), cost_(cost) {}
   Status Compute(KernelContext& ctx) override;
+  ScalarFn scalar_function() const override { return scalar_; }
+  UnaryLoopFn loop() const { return loop_; }
 
  private:
   const UnaryLoopFn loop_;
+  const ScalarFn scalar_;
   const double cost_;
 };
 
@@ -49,17 +53,21 @@ class BinaryKernel : public Kernel {
  public:
   // `refusal` is the error when the loop returns false. If not `broadcasts`, operands of
   // different shapes are an error.
-  BinaryKernel(const KernelConstruction& c, BinaryLoopFn loop, double cost, Status refusal,
-               bool broadcasts)
+  BinaryKernel(const KernelConstruction& c, BinaryLoopFn loop, ScalarFn scalar, double cost,
+               Status refusal, bool broadcasts)
       : Kernel(c),
         loop_(loop),
+        scalar_(scalar),
         cost_(cost),
         refusal_(std::move(refusal)),
         broadcasts_(broadcasts) {}
   Status Compute(KernelContext& ctx) override;
+  ScalarFn scalar_function() const override { return scalar_; }
+  BinaryLoopFn loop() const { return loop_; }
 
  private:
   const BinaryLoopFn loop_;
+  const ScalarFn scalar_;
   const double cost_;
   const Status refusal_;
   const bool broadcasts_;
@@ -155,6 +163,22 @@ auto LoopFor() {
   }
 }
 
+// The loop over one element.
+template <typename Op, typename T>
+bool UnaryScalar(const void* a, const void*, void* out) {
+  UnaryLoop<Op, T>::Run(a, out, 1);
+  return true;
+}
+template <typename Op, typename T>
+bool BinaryScalar(const void* a, const void* b, void* out) {
+  return BinaryLoop<Op, T>::Run(a, 1, b, 1, out, 1);
+}
+// Elements that are objects are left to Compute.
+template <typename T>
+constexpr ScalarFn IfPlain(ScalarFn scalar) {
+  return std::is_trivially_copyable_v<T> ? scalar : nullptr;
+}
+
 template <typename Op>
 Status RefusalOf() {
   if constexpr (requires { Op::Refusal(); }) {
@@ -171,19 +195,25 @@ inline Status NoLoopFor(const KernelConstruction& c) {
 template <typename Op, typename List>
 std::unique_ptr<Kernel> MakeUnary(KernelConstruction& c) {
   UnaryLoopFn loop = nullptr;
-  DispatchType(List(), BaseType(c.input_types()[0]),
-               [&]<typename T>() { loop = LoopFor<UnaryLoop<Op, T>, T>(); });
+  ScalarFn scalar = nullptr;
+  DispatchType(List(), BaseType(c.input_types()[0]), [&]<typename T>() {
+    loop = LoopFor<UnaryLoop<Op, T>, T>();
+    scalar = IfPlain<T>(&UnaryScalar<Op, T>);
+  });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
-  return std::make_unique<UnaryKernel>(c, loop, Op::kCost);
+  return std::make_unique<UnaryKernel>(c, loop, scalar, Op::kCost);
 }
 
 template <typename Op, typename List, bool kBroadcasts = true>
 std::unique_ptr<Kernel> MakeBinary(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
-  DispatchType(List(), BaseType(c.input_types()[0]),
-               [&]<typename T>() { loop = LoopFor<BinaryLoop<Op, T>, T>(); });
+  ScalarFn scalar = nullptr;
+  DispatchType(List(), BaseType(c.input_types()[0]), [&]<typename T>() {
+    loop = LoopFor<BinaryLoop<Op, T>, T>();
+    scalar = IfPlain<T>(&BinaryScalar<Op, T>);
+  });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
-  return std::make_unique<BinaryKernel>(c, loop, Op::kCost, RefusalOf<Op>(), kBroadcasts);
+  return std::make_unique<BinaryKernel>(c, loop, scalar, Op::kCost, RefusalOf<Op>(), kBroadcasts);
 }
 
 // Registers `op` on the CPU for the types of List; `attr` is the name of the type attribute,

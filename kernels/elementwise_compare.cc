@@ -42,8 +42,8 @@ MR_BITWISE(BitwiseXor, ^);
 template <bool kAnswerIfIncompatible>
 class EqualityKernel : public BinaryKernel {
  public:
-  EqualityKernel(const KernelConstruction& c, BinaryLoopFn loop)
-      : BinaryKernel(c, loop, 0.3, OkStatus(), true),
+  EqualityKernel(const KernelConstruction& c, BinaryLoopFn loop, ScalarFn scalar)
+      : BinaryKernel(c, loop, scalar, 0.3, OkStatus(), true),
         shapes_must_fit_(c.attrs().template GetOr<bool>("incompatible_shape_error", true)) {}
 
   Status Compute(KernelContext& ctx) override {
@@ -88,10 +88,13 @@ std::vector<DataType> ComparableTypes() {
 template <typename Op, bool kAnswerIfIncompatible>
 std::unique_ptr<Kernel> MakeEquality(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
-  DispatchType(Comparable(), HeldAs(BaseType(c.input_types()[0])),
-               [&]<typename T>() { loop = LoopFor<BinaryLoop<Op, T>, T>(); });
+  ScalarFn scalar = nullptr;
+  DispatchType(Comparable(), HeldAs(BaseType(c.input_types()[0])), [&]<typename T>() {
+    loop = LoopFor<BinaryLoop<Op, T>, T>();
+    scalar = IfPlain<T>(&BinaryScalar<Op, T>);
+  });
   if (loop == nullptr) c.SetError(NoLoopFor(c));
-  return std::make_unique<EqualityKernel<kAnswerIfIncompatible>>(c, loop);
+  return std::make_unique<EqualityKernel<kAnswerIfIncompatible>>(c, loop, scalar);
 }
 
 }  // namespace

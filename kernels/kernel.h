@@ -68,6 +68,11 @@ struct DoneCallback {
   void operator()(Status status) const { fn(arg, std::move(status)); }
 };
 
+// What a kernel makes of scalars: reads one element at `a` and one at `b` (the same place if it
+// has one input) and writes one to `out`, which is neither. False if it refuses them: then Compute
+// says why.
+using ScalarFn = bool (*)(const void* a, const void* b, void* out);
+
 // Thread-safe after construction: Compute may run for several steps at once.
 class Kernel {
  public:
@@ -83,6 +88,9 @@ class Kernel {
   virtual void ComputeAsync(KernelContext& ctx, DoneCallback done);
   // False for kernels that always cost less than a hand-over to another thread.
   virtual bool IsExpensive() const { return true; }
+  // Of a kernel with one or two inputs and one output, all of plain elements in host memory, that
+  // makes a scalar of scalars: the same bits as Compute gives. Else null.
+  virtual ScalarFn scalar_function() const { return nullptr; }
 
   const std::string& name() const { return name_; }
   const pb::OpDef& def() const { return *def_; }
