@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "jit/fused_layout.h"
 #include "jit/instruction_kernels.h"
 #include "kernels/kernel_context.h"
+#include "kernels/row_reduction.h"
 #include "tensor/allocator.h"
 
 namespace millrace {
@@ -94,6 +96,7 @@ class FusedKernel : public Kernel {
       return;
     }
     program_ = *std::move(program);
+    ReadReduction(c);
     for (const FusedInstruction& in : program_.instructions) {
       StatusOr<InstructionLoop> loop = jit::FindLoop(in);
       if (!loop.ok()) {
@@ -115,10 +118,170 @@ class FusedKernel : public Kernel {
     while (known != nullptr && !Fits(ctx, known->layout)) known = known->next;
     std::unique_ptr<KnownLayout> own;
     if (known == nullptr) known = Learn(ctx, &own);
-    return known->layout.is_one_loop ? ComputeTogether(ctx, *known) : ComputeOneByOne(ctx);
+    if (!reduce_.empty()) return ComputeReduced(ctx, *known);
+    return ComputeMapped(ctx, *known);
   }
 
  private:
+  // One step's work.
+  struct Loop {
+    const Variant* variant;
+    const void* const* in;
+    void* const* out;
+    uint64_t shared;                  // by outputs that take the place of inputs
+    const MrJitCode* code = nullptr;  // null: to be interpreted
+    bool streams = false;
+  };
+
+  // Longer rows are written down before they are reduced.
+  static constexpr int64_t kLongestRow = 4 * kReductionBlock;
+
+  void ReadReduction(KernelConstruction& c) {
+    reduce_ = c.attrs().GetOr<std::string>("reduce", "");
+    if (reduce_.empty()) return;
+    axes_ = c.attrs().GetOr<std::vector<int64_t>>("axes", {});
+    keep_dims_ = c.attrs().GetOr<bool>("keep_dims", false);
+    if (program_.outputs.size() != 1 ||
+        !FindRowReduction(reduce_, c.output_types()[0], &row_reduction_)) {
+      c.SetError(errors::InvalidArgument("a fused node cannot end with ", reduce_, " of ",
+                                         program_.outputs.size(), " output(s)"));
+    }
+  }
+
+  Status ComputeMapped(KernelContext& ctx, const KnownLayout& known) {
+    return known.layout.is_one_loop ? ComputeTogether(ctx, known) : ComputeOneByOne(ctx);
+  }
+
+  Status ComputeReduced(KernelContext& ctx, const KnownLayout& known) {
+    std::optional<jit::FusedRows> rows;
+    if (known.layout.is_one_loop) {
+      rows = jit::FindFusedRows(known.layout.output_shapes[0], axes_, keep_dims_);
+    }
+    if (!rows || (rows->rows > 1 && rows->row > kLongestRow)) return ReduceAfterwards(ctx, known);
+    const void* in[kMaxFusedInputs];
+    for (int i = 0; i < ctx.num_inputs(); ++i) in[i] = ctx.input(i).raw_data();
+    Tensor tiles[kMaxFusedInputs];
+    MR_RETURN_IF_ERROR(MakeTiles(ctx, known, in, tiles));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, rows->out));
+    Loop loop{.variant = known.variant, .in = in, .out = nullptr, .shared = 0};
+    FusedCode* const code = known.variant->code;
+    if (code != nullptr) loop.code = code->ready.load(std::memory_order_acquire);
+    MR_RETURN_IF_ERROR(rows->rows == 1 ? ReduceAll(ctx, loop, known.tile, rows->row, out)
+                                       : ReduceRows(ctx, loop, known.tile, *rows, out));
+    if (row_reduction_.divide != nullptr) {
+      row_reduction_.divide(out->raw_data(), rows->rows, rows->row);
+    }
+    if (code != nullptr && loop.code == nullptr) {
+      known.variant->cache->CountWork(
+          code, known.layout.count * static_cast<int64_t>(program_.instructions.size()));
+    }
+    return OkStatus();
+  }
+
+  // Runs body(begin, end, scratch) over [0, units), with memory for `elements` in each call.
+  Status WithScratch(KernelContext& ctx, int64_t units, double cost, DataType type,
+                     int64_t elements,
+                     absl::FunctionRef<void(int64_t, int64_t, char*)> body) const {
+    Status failed;
+    Mutex mu;
+    ctx.ParallelFor(units, cost, [&](int64_t begin, int64_t end) {
+      StatusOr<Tensor> scratch = ctx.AllocateTemp(type, Shape({elements}));
+      if (scratch.ok()) return body(begin, end, static_cast<char*>(scratch->raw_data()));
+      MutexLock lock(&mu);
+      failed = scratch.status();
+    });
+    return failed;
+  }
+
+  // The same blocks and the same order as the kernel of the reduction.
+  Status ReduceAll(KernelContext& ctx, const Loop& loop, int64_t tile, int64_t count,
+                   Tensor* out) const {
+    const DataType type = out->dtype();
+    const auto size = static_cast<int64_t>(DataTypeSize(type));
+    const int64_t blocks = (count + kReductionBlock - 1) / kReductionBlock;
+    MR_ASSIGN_OR_RETURN(Tensor partial, ctx.AllocateTemp(type, Shape({blocks})));
+    char* const parts = static_cast<char*>(partial.raw_data());
+    MR_RETURN_IF_ERROR(
+        WithScratch(ctx, blocks, cost_ * kReductionBlock, type, std::min(count, kReductionBlock),
+                    [&](int64_t first, int64_t last, char* scratch) {
+                      for (int64_t b = first; b < last; ++b) {
+                        const int64_t n = std::min(kReductionBlock, count - b * kReductionBlock);
+                        RunSpan(loop, tile, b * kReductionBlock, n, scratch, size);
+                        row_reduction_.reduce(scratch, n, parts + b * size);
+                      }
+                    }));
+    if (blocks == 1) {
+      std::memcpy(out->raw_data(), parts, static_cast<std::size_t>(size));
+    } else {
+      row_reduction_.reduce(parts, blocks, out->raw_data());
+    }
+    return OkStatus();
+  }
+
+  Status ReduceRows(KernelContext& ctx, const Loop& loop, int64_t tile, const jit::FusedRows& rows,
+                    Tensor* out) const {
+    const DataType type = out->dtype();
+    const auto size = static_cast<int64_t>(DataTypeSize(type));
+    const int64_t together = std::max<int64_t>(1, kReductionBlock / rows.row);
+    const int64_t units = (rows.rows + together - 1) / together;
+    char* const values = static_cast<char*>(out->raw_data());
+    MR_RETURN_IF_ERROR(WithScratch(
+        ctx, units, cost_ * static_cast<double>(together * rows.row), type,
+        std::min(together, rows.rows) * rows.row, [&](int64_t first, int64_t last, char* scratch) {
+          for (int64_t unit = first; unit < last; ++unit) {
+            const int64_t begin = unit * together, end = std::min(rows.rows, begin + together);
+            RunSpan(loop, tile, begin * rows.row, (end - begin) * rows.row, scratch, size);
+            for (int64_t r = begin; r < end; ++r) {
+              row_reduction_.reduce(scratch + (r - begin) * rows.row * size, rows.row,
+                                    values + r * size);
+            }
+          }
+        }));
+    row_reduction_.finish_rows(values, rows.rows);
+    return OkStatus();
+  }
+
+  // Elements [begin, begin + n) of the output, to `scratch`.
+  void RunSpan(Loop loop, int64_t tile, int64_t begin, int64_t n, char* scratch,
+               int64_t size) const {
+    // Where the whole output would begin.
+    void* out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(scratch) -
+                                        static_cast<std::uintptr_t>(begin * size));
+    loop.out = &out;
+    while (n > 0) {
+      const int64_t row = tile == 0 ? 0 : begin % tile;
+      const int64_t part = std::min({n, kGrain, tile == 0 ? n : tile - row});
+      RunRange(loop, begin, row, part);
+      begin += part;
+      n -= part;
+    }
+  }
+
+  // As if the reduction had not been fused.
+  Status ReduceAfterwards(KernelContext& ctx, const KnownLayout& known) {
+    EdgeValue in[kMaxFusedInputs], mapped[2], result;
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      in[i].value = ctx.input(i);
+      in[i].kind = EdgeValue::Kind::kValue;
+    }
+    const DataType type = program_.instructions[program_.outputs[0]].result;
+    KernelContext inner(this, ctx.device(), &ctx.env(),
+                        {in, static_cast<std::size_t>(ctx.num_inputs())}, {mapped, 1}, {&type, 1});
+    inner.set_allocator(ctx.allocator());
+    MR_RETURN_IF_ERROR(ComputeMapped(inner, known));
+    const auto axes = std::span<const int64_t>(axes_);
+    mapped[1].value = Tensor::FromValues<int64_t>(axes, Shape({static_cast<int64_t>(axes.size())}));
+    mapped[1].kind = EdgeValue::Kind::kValue;
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
+                        jit::MakeReductionKernel(reduce_, type, keep_dims_, name(), ctx.device()));
+    KernelContext last(kernel.get(), ctx.device(), &ctx.env(), {mapped, 2}, {&result, 1},
+                       {&type, 1});
+    last.set_allocator(ctx.allocator());
+    MR_RETURN_IF_ERROR(kernel->Compute(last));
+    ctx.SetOutput(0, std::move(result.value));
+    return OkStatus();
+  }
+
   static bool Fits(const KernelContext& ctx, const FusedLayout& layout) {
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       if (!(ctx.input(i).shape() == layout.inputs[i])) return false;
@@ -191,16 +354,6 @@ class FusedKernel : public Kernel {
     return OkStatus();
   }
 
-  // One step's work.
-  struct Loop {
-    const Variant* variant;
-    const void* const* in;
-    void* const* out;
-    uint64_t shared;                  // by outputs that take the place of inputs
-    const MrJitCode* code = nullptr;  // null: to be interpreted
-    bool streams = false;
-  };
-
   void RunEach(KernelContext& ctx, int64_t count, const Loop& loop) const {
     if (count <= kGrain) return RunRange(loop, 0, 0, count);
     const int64_t grains = (count + kGrain - 1) / kGrain;
@@ -210,12 +363,11 @@ class FusedKernel : public Kernel {
     });
   }
 
-  // Runs along rows, several of which may be written behind one another in a tile.
-  Status RunTiles(KernelContext& ctx, const KnownLayout& known, const void** in,
-                  const Loop& loop) const {
+  // Writes rows several times behind one another where that is worth it.
+  Status MakeTiles(KernelContext& ctx, const KnownLayout& known, const void** in,
+                   Tensor* tiles) const {
     const FusedLayout& layout = known.layout;
     const int64_t tile = known.tile;
-    Tensor tiles[kMaxFusedInputs];
     for (int i = 0; i < ctx.num_inputs() && tile > layout.period; ++i) {
       if (layout.spreads[i] != Spread::kRow) continue;
       MR_ASSIGN_OR_RETURN(tiles[i], ctx.AllocateTemp(input_types_[i], Shape({tile})));
@@ -226,6 +378,16 @@ class FusedKernel : public Kernel {
       }
       in[i] = to;
     }
+    return OkStatus();
+  }
+
+  // Runs along rows, or tiles of them.
+  Status RunTiles(KernelContext& ctx, const KnownLayout& known, const void** in,
+                  const Loop& loop) const {
+    const FusedLayout& layout = known.layout;
+    const int64_t tile = known.tile;
+    Tensor tiles[kMaxFusedInputs];
+    MR_RETURN_IF_ERROR(MakeTiles(ctx, known, in, tiles));
     const int64_t rows = (layout.count + tile - 1) / tile;
     const int64_t pieces = (tile + kGrain - 1) / kGrain;
     const auto run = [&](int64_t first, int64_t last) {
@@ -318,7 +480,11 @@ class FusedKernel : public Kernel {
   const std::vector<DataType> input_types_;
   FusedProgram program_;
   std::vector<InstructionLoop> loops_;
-  double cost_ = 0.3;  // nanoseconds per element
+  double cost_ = 0.3;   // nanoseconds per element
+  std::string reduce_;  // "": the outputs are what was computed
+  std::vector<int64_t> axes_;
+  bool keep_dims_ = false;
+  RowReduction row_reduction_;
   Mutex mu_;
   std::atomic<KnownLayout*> layouts_{nullptr};  // grows only; written under mu_
   int num_layouts_ ABSL_GUARDED_BY(mu_) = 0;

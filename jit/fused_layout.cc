@@ -149,4 +149,31 @@ FusedLayout MakeFusedLayout(const FusedProgram& program, std::span<const Shape> 
   return layout;
 }
 
+std::optional<FusedRows> FindFusedRows(const Shape& shape, std::span<const int64_t> axes,
+                                       bool keep_dims) {
+  const int rank = shape.rank();
+  absl::InlinedVector<bool, 8> reduced(rank, false);
+  for (const int64_t axis : axes) {
+    if (axis < -rank || axis >= rank) return std::nullopt;
+    bool& is_reduced = reduced[axis < 0 ? axis + rank : axis];
+    if (is_reduced) return std::nullopt;
+    is_reduced = true;
+  }
+  FusedRows found;
+  found.rows = found.row = 1;
+  for (int i = 0; i < rank; ++i) {
+    const int64_t size = shape.dim(i);
+    if (!reduced[i]) {
+      if (found.row > 1 && size != 1) return std::nullopt;
+      found.rows *= size;
+      found.out.AddDim(size);
+    } else {
+      found.row *= size;
+      if (keep_dims) found.out.AddDim(1);
+    }
+  }
+  if (found.rows == 0 || found.row < 2) return std::nullopt;
+  return found;
+}
+
 }  // namespace millrace::jit

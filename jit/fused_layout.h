@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,16 @@ std::vector<Spread> SpreadsOfResults(const FusedProgram& program, std::span<cons
 
 // A rough number of nanoseconds for one element of one instruction.
 double CostOf(const FusedInstruction& instruction);
+
+// A value whose last axes are reduced: `rows` of `row` neighbours each become an element of `out`.
+struct FusedRows {
+  int64_t rows = 0, row = 0;
+  Shape out;
+};
+// Nothing if other axes are reduced, if an axis is not there or comes twice, or if there is nothing
+// to reduce.
+std::optional<FusedRows> FindFusedRows(const Shape& shape, std::span<const int64_t> axes,
+                                       bool keep_dims);
 
 }  // namespace millrace::jit
 

@@ -1,5 +1,7 @@
 #include "jit/instruction_kernels.h"
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,17 +12,6 @@
 
 namespace millrace::jit {
 namespace {
-
-// Elementwise kernels hand out their loops to nobody else; naming a private member as the argument
-// of an explicit instantiation is allowed, and leaves a header alone that all kernels include.
-UnaryLoopFn LoopOf(const UnaryKernel& kernel);
-BinaryLoopFn LoopOf(const BinaryKernel& kernel);
-template <typename K, typename Loop, const Loop K::* member>
-struct OpenLoop {
-  friend Loop LoopOf(const K& kernel) { return kernel.*member; }
-};
-template struct OpenLoop<UnaryKernel, UnaryLoopFn, &UnaryKernel::loop_>;
-template struct OpenLoop<BinaryKernel, BinaryLoopFn, &BinaryKernel::loop_>;
 
 const KernelRegistry& Registry() {
   static const KernelRegistry* const registry = [] {
@@ -35,6 +26,7 @@ const KernelRegistry& Registry() {
     RegisterSelectKernels(*r);
     RegisterBiasKernels(*r);
     RegisterActivationKernels(*r);
+    RegisterReductionKernels(*r);
     return r;
   }();
   return *registry;
@@ -89,13 +81,36 @@ StatusOr<InstructionLoop> FindKernelLoop(const FusedInstruction& in) {
                       MakeInstructionKernel(like, "", nullptr));
   InstructionLoop loop;
   if (const auto* unary = dynamic_cast<const UnaryKernel*>(kernel.get())) {
-    loop.unary = LoopOf(*unary);
+    loop.unary = unary->loop();
   } else if (const auto* binary = dynamic_cast<const BinaryKernel*>(kernel.get())) {
-    loop.binary = LoopOf(*binary);
+    loop.binary = binary->loop();
   } else {
     return errors::Unimplemented("no loop for ", NameOf(in.op));
   }
   return loop;
+}
+
+StatusOr<std::unique_ptr<Kernel>> MakeReductionKernel(std::string_view op, DataType type,
+                                                      bool keep_dims, std::string_view node_name,
+                                                      Device* device) {
+  AttrMap attrs;
+  attrs.Set("T", type);
+  attrs.Set("Tidx", kInt64);
+  attrs.Set("keep_dims", keep_dims);
+  static const auto* const infos = new std::map<std::string, OpInfo, std::less<>>([] {
+    std::map<std::string, OpInfo, std::less<>> made;
+    for (const char* name : {"Sum", "Mean", "Max", "Min"}) made[name].def.set_name(name);
+    return made;
+  }());
+  const auto info = infos->find(op);
+  const KernelDef* const def =
+      info == infos->end() ? nullptr : Registry().Find(info->first, "CPU", attrs);
+  if (def == nullptr) return errors::NotFound("no kernel for ", op, " of ", DataTypeName(type));
+  const DataType inputs[] = {type, kInt64};
+  KernelConstruction construction(device, &info->second, node_name, &attrs, inputs, {&type, 1});
+  std::unique_ptr<Kernel> kernel = def->factory(construction);
+  MR_RETURN_IF_ERROR(construction.status());
+  return kernel;
 }
 
 }  // namespace millrace::jit

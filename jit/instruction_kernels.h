@@ -20,6 +20,11 @@ StatusOr<std::unique_ptr<Kernel>> MakeInstructionKernel(const FusedInstruction& 
 // The loop within such a kernel, of an op that is neither a choice nor a conversion.
 StatusOr<InstructionLoop> FindKernelLoop(const FusedInstruction& instruction);
 
+// The kernel of Sum, Mean, Max or Min for elements of `type` and axes of int64.
+StatusOr<std::unique_ptr<Kernel>> MakeReductionKernel(std::string_view op, DataType type,
+                                                      bool keep_dims, std::string_view node_name,
+                                                      Device* device);
+
 }  // namespace millrace::jit
 
 #endif  // JIT_INSTRUCTION_KERNELS_H_

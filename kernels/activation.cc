@@ -3,9 +3,14 @@
 
 #include "base/status_macros.h"
 #include "kernels/elementwise.h"
+#include "kernels/epilogue.h"
+#include "kernels/fast_functions.h"
 
 namespace millrace {
+
 namespace {
+
+using namespace fast_functions;  // NOLINT: what the ops below are made of
 
 // Comparisons are written so that a NaN stays one.
 struct Relu {
@@ -147,6 +152,18 @@ class LeakyReluKernel : public Kernel {
 };
 
 }  // namespace
+
+UnaryLoopFn ActivationLoop(std::string_view op, DataType type) {
+  const auto loop_of = [&]<typename Op>() -> UnaryLoopFn {
+    if (type == kFloat) return LoopFor<UnaryLoop<Op, float>, float>();
+    return type == kDouble ? LoopFor<UnaryLoop<Op, double>, double>() : nullptr;
+  };
+  if (op == "Relu") return loop_of.operator()<Relu>();
+  if (op == "Relu6") return loop_of.operator()<Relu6>();
+  if (op == "Elu") return loop_of.operator()<Elu>();
+  if (op == "Tanh") return loop_of.operator()<Tanh>();
+  return op == "Sigmoid" ? loop_of.operator()<Sigmoid>() : nullptr;
+}
 
 void RegisterActivationKernels(KernelRegistry& r) {
   RegisterUnary<Relu, RealTypes>(r, "Relu");

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/dtype_dispatch.h"
+#include "kernels/epilogue.h"
 #include "kernels/gemm.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
@@ -251,12 +252,14 @@ Status BackwardFilter(KernelContext& ctx, const Geometry& g, const C* input, con
 // --- By oneDNN -------------------------------------------------------------------------------
 
 // Images per execution. One allocates a little within oneDNN and takes a microsecond of
-// overhead: no more of them than threads may want, and enough work in each.
-int64_t ImagesPerCall(const Geometry& g) {
-  constexpr int64_t kMostCalls = 16;
+// overhead: no more of them than threads may want, and enough work in each. Images do not see
+// each other, so that the result does not depend on it.
+int64_t ImagesPerCall(const Geometry& g, int64_t threads) {
+  constexpr int64_t kCallsPerThread = 2, kMostCalls = 16;
+  const int64_t calls = std::min(kMostCalls, threads > 1 ? kCallsPerThread * threads : 1);
   const double flops = 2.0 * static_cast<double>(g.out_image()) * static_cast<double>(g.taps());
   const auto enough = static_cast<int64_t>(std::min(16.0, 4e6 / std::max(flops, 1.0)));
-  return std::min(g.batch, std::max({(g.batch + kMostCalls - 1) / kMostCalls, enough, int64_t{1}}));
+  return std::min(g.batch, std::max({(g.batch + calls - 1) / calls, enough, int64_t{1}}));
 }
 
 // A pass compiled for all parts of a batch: `whole` for most, `rest` for a smaller last one.
@@ -306,16 +309,22 @@ Status ForEachPart(KernelContext& ctx, const Geometry& g, const CompiledParts& p
   return failed;
 }
 
+// Told of outputs that are done: the first image and how many, as floats.
+using PartDone = absl::FunctionRef<void(float* outputs, int64_t images)>;
+
 // The images of one part, whose outputs are independent of other parts.
 Status RunParts(KernelContext& ctx, const Geometry& g, const CompiledParts& parts, float* images,
-                const float* filter, float* outputs) {
+                const float* filter, float* outputs, const PartDone* part_done) {
   MR_ASSIGN_OR_RETURN(Tensor packed,
                       ctx.AllocateTemp(kFloat, Shape({parts.whole->packed_filter_size()})));
   MR_RETURN_IF_ERROR(parts.whole->PackFilter(filter, packed.data<float>()));
   return ForEachPart(ctx, g, parts, [&](int64_t i, float* scratch) {
     const int64_t first = i * parts.size;
-    return parts.part(i).Execute(images + first * g.image(), packed.data<float>(),
-                                 outputs + first * g.out_image(), scratch);
+    float* const made = outputs + first * g.out_image();
+    MR_RETURN_IF_ERROR(
+        parts.part(i).Execute(images + first * g.image(), packed.data<float>(), made, scratch));
+    if (part_done != nullptr) (*part_done)(made, std::min(parts.size, g.batch - first));
+    return OkStatus();
   });
 }
 
@@ -342,12 +351,15 @@ Status SumParts(KernelContext& ctx, const Geometry& g, const CompiledParts& part
 // False if oneDNN is not the better choice. One of the three operands is made from the others.
 StatusOr<bool> RunCompiled(ConvPass pass, const OneDnnConvCache& cache, KernelContext& ctx,
                            const Geometry& g, const float* images, const float* filter,
-                           const float* outputs) {
+                           const float* outputs, const PartDone* part_done) {
   if (g.batch == 0 || g.out_image() == 0 || g.image() == 0) return false;
   // The compiled code works on 8 or 16 channels of the images' gradient.
   if (pass == ConvPass::kInput && g.groups == 1 && g.channels < 8) return false;
   constexpr int64_t kSums = 8;
-  const int64_t size = pass == ConvPass::kFilter ? (g.batch + kSums - 1) / kSums : ImagesPerCall(g);
+  const ThreadPool* const pool = ctx.intra_op_pool();
+  const int64_t threads = pool == nullptr ? 1 : pool->num_threads() + 1;
+  const int64_t size =
+      pass == ConvPass::kFilter ? (g.batch + kSums - 1) / kSums : ImagesPerCall(g, threads);
   const CompiledParts parts = Compile(cache, g, size);
   if (parts.count == 0) return false;
   float* const image_data = const_cast<float*>(images);
@@ -356,7 +368,7 @@ StatusOr<bool> RunCompiled(ConvPass pass, const OneDnnConvCache& cache, KernelCo
     MR_RETURN_IF_ERROR(
         SumParts(ctx, g, parts, image_data, const_cast<float*>(filter), output_data));
   } else {
-    MR_RETURN_IF_ERROR(RunParts(ctx, g, parts, image_data, filter, output_data));
+    MR_RETURN_IF_ERROR(RunParts(ctx, g, parts, image_data, filter, output_data, part_done));
   }
   return true;
 }
@@ -422,6 +434,14 @@ class ConvKernel : public Kernel {
         cache_(pass) {}
 
   Status Compute(KernelContext& ctx) override {
+    Geometry g;
+    MR_ASSIGN_OR_RETURN(Tensor * out, Prepare(ctx, &g));
+    return Run(ctx, g, out);
+  }
+
+ protected:
+  // The geometry, and the output's memory.
+  StatusOr<Tensor*> Prepare(KernelContext& ctx, Geometry* geometry) const {
     Shape image_shape = ctx.input(0).shape(), filter_shape = ctx.input(1).shape();
     if (pass_ == ConvPass::kInput) {
       MR_ASSIGN_OR_RETURN(image_shape, SizesInput(ctx, 0));
@@ -430,8 +450,8 @@ class ConvKernel : public Kernel {
     }
     const bool first = attrs_.channels_first();
     if (first && image_shape.rank() == 4) image_shape = WithChannelsLast(image_shape);
-    MR_ASSIGN_OR_RETURN(const Geometry g,
-                        MakeGeometry(attrs_, depthwise_, image_shape, filter_shape));
+    MR_ASSIGN_OR_RETURN(*geometry, MakeGeometry(attrs_, depthwise_, image_shape, filter_shape));
+    const Geometry& g = *geometry;
     const Shape output_shape = first ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
     if (pass_ != ConvPass::kForward && !(ctx.input(2).shape() == output_shape)) {
       return errors::InvalidArgument("out_backprop must have the shape of the output ",
@@ -441,9 +461,10 @@ class ConvKernel : public Kernel {
     Shape made = output_shape;
     if (pass_ == ConvPass::kFilter) made = filter_shape;
     if (pass_ == ConvPass::kInput) made = first ? WithChannelsFirst(image_shape) : image_shape;
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, made));
-    return Run(ctx, g, out);
+    return ctx.AllocateOutput(0, made);
   }
+
+  const OneDnnConvCache& cache() const { return cache_; }
 
  private:
   // The operands, with channels last and in the type that is computed in.
@@ -493,7 +514,7 @@ class ConvKernel : public Kernel {
     if (o.made(pass_).dtype() == kInt32) return RunProducts<int32_t>(pass_, ctx, g, o);
     MR_ASSIGN_OR_RETURN(const bool done,
                         RunCompiled(pass_, cache_, ctx, g, o.images.data<float>(),
-                                    o.filter.data<float>(), o.outputs.data<float>()));
+                                    o.filter.data<float>(), o.outputs.data<float>(), nullptr));
     return done ? OkStatus() : RunProducts<float>(pass_, ctx, g, o);
   }
 
@@ -501,6 +522,55 @@ class ConvKernel : public Kernel {
   const ConvPass pass_;
   const bool depthwise_;
   const OneDnnConvCache cache_;
+};
+
+// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc); channels last.
+class FusedConvKernel : public ConvKernel {
+ public:
+  explicit FusedConvKernel(KernelConstruction& c)
+      : ConvKernel(c, ConvPass::kForward), epilogue_(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    Geometry g;
+    StatusOr<Tensor*> prepared = Prepare(ctx, &g);
+    if (!prepared.ok()) return epilogue_.OfProduct(std::move(prepared).status());
+    Tensor* const out = *prepared;
+    MR_RETURN_IF_ERROR(epilogue_.Check(ctx.input(2), g.out_channels));
+    if (out->dtype() == kDouble) {
+      MR_RETURN_IF_ERROR(Forward<double>(ctx, g, ctx.input(0).data<double>(),
+                                         ctx.input(1).data<double>(), out->data<double>()));
+      Finish(ctx, g, out);
+      return OkStatus();
+    }
+    const auto finish = [&](float* outputs, int64_t images) {
+      epilogue_.Apply(outputs, images * g.rows.output * g.cols.output, g.out_channels,
+                      g.out_channels, ctx.input(2).data<float>());
+    };
+    const PartDone part_done = finish;
+    const float* const images = ctx.input(0).data<float>();
+    const float* const filter = ctx.input(1).data<float>();
+    float* const outputs = out->data<float>();
+    MR_ASSIGN_OR_RETURN(const bool done, RunCompiled(ConvPass::kForward, cache(), ctx, g, images,
+                                                     filter, outputs, &part_done));
+    if (done) return OkStatus();
+    MR_RETURN_IF_ERROR(Forward<float>(ctx, g, images, filter, outputs));
+    Finish(ctx, g, out);
+    return OkStatus();
+  }
+
+ private:
+  void Finish(KernelContext& ctx, const Geometry& g, Tensor* out) const {
+    const int64_t row = g.out_channels;
+    const int64_t bytes = row * static_cast<int64_t>(DataTypeSize(out->dtype()));
+    if (row == 0) return;
+    ctx.ParallelFor(out->num_elements() / row, 0.5 * static_cast<double>(row),
+                    [&](int64_t begin, int64_t end) {
+                      epilogue_.Apply(static_cast<char*>(out->raw_data()) + begin * bytes,
+                                      end - begin, row, row, ctx.input(2).raw_data());
+                    });
+  }
+
+  const Epilogue epilogue_;
 };
 
 template <ConvPass kPass>
@@ -519,6 +589,8 @@ void RegisterConvKernels(KernelRegistry& registry) {
     registry.Register(KernelDef(op + "BackpropFilter").Types("T", floats),
                       MakeConv<ConvPass::kFilter>);
   }
+  registry.Register(KernelDef("_FusedConv2D").Types("T", {kFloat, kDouble}),
+                    MakeKernel<FusedConvKernel>);
   registry.Register(KernelDef("Conv2D").Type<int32_t>("T"), MakeConv<ConvPass::kForward>);
   registry.Register(KernelDef("Conv2DBackpropInput").Type<int32_t>("T"),
                     MakeConv<ConvPass::kInput>);

@@ -3,10 +3,12 @@
 
 #include "kernels/all_kernels.h"
 #include "kernels/elementwise.h"
-#include "kernels/float_math.h"
+#include "kernels/fast_functions.h"
 
 namespace millrace {
 namespace {
+
+using namespace fast_functions;  // NOLINT: what the ops below are made of
 
 template <typename T>
 T Expm1Of(T x) {
@@ -30,19 +32,6 @@ T Log1pOf(T x) {
   }
 }
 
-// Functions of float have loops that vectorise; for the rest there is the library.
-#define MR_FAST_FUNCTION(Name, fast, expression) \
-  struct Name {                                  \
-    static constexpr double kCost = 1;           \
-    template <typename T>                        \
-    static MR_ALWAYS_INLINE T Do(T x) {          \
-      if constexpr (std::is_same_v<T, float>) {  \
-        return float_math::fast(x);              \
-      } else {                                   \
-        return expression;                       \
-      }                                          \
-    }                                            \
-  }
 #define MR_UNARY_FUNCTION(Name, cost, expression) \
   struct Name {                                   \
     static constexpr double kCost = cost;         \
@@ -52,16 +41,11 @@ T Log1pOf(T x) {
     }                                             \
   }
 
-MR_FAST_FUNCTION(Exp, Exp, std::exp(x));
-MR_FAST_FUNCTION(Log, Log, std::log(x));
-MR_FAST_FUNCTION(Tanh, Tanh, std::tanh(x));
-MR_FAST_FUNCTION(Sigmoid, Sigmoid, T(1) / (T(1) + std::exp(-x)));
 MR_UNARY_FUNCTION(Expm1, 8, Expm1Of(x));
 MR_UNARY_FUNCTION(Log1p, 8, Log1pOf(x));
 MR_UNARY_FUNCTION(Sin, 8, std::sin(x));
 MR_UNARY_FUNCTION(Cos, 8, std::cos(x));
 MR_UNARY_FUNCTION(Erf, 10, std::erf(x));
-#undef MR_FAST_FUNCTION
 #undef MR_UNARY_FUNCTION
 
 using FloatOrComplex = JoinTypes<FloatTypes, ComplexTypes>;

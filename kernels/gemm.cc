@@ -373,13 +373,14 @@ int64_t PartBegin(int64_t i, int64_t parts, int64_t tiles, int64_t tile, int64_t
 
 template <typename T>
 void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, int64_t c_stride,
-          bool accumulate, ParallelRunner parallel) {
+          bool accumulate, ParallelRunner parallel, const GemmEpilogue* epilogue) {
   static const Kernel<T> kernel = Choose<T>();
   if (m <= 0 || n <= 0) return;
   if (k <= 0) {
     if (!accumulate) {
       for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * c_stride, n, T(0));
     }
+    if (epilogue != nullptr) (*epilogue)(0, m, 0, n);
     return;
   }
   const bool wide = n > kernel.lanes;
@@ -410,13 +411,14 @@ void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* 
                                c_stride,
                                accumulate};
       (wide ? kernel.wide : kernel.narrow)(product, memory);
+      if (epilogue != nullptr) (*epilogue)(i, product.m, j, product.n);
     }
   });
 }
 
 template void Gemm<float>(int64_t, int64_t, int64_t, MatrixView<float>, MatrixView<float>, float*,
-                          int64_t, bool, ParallelRunner);
+                          int64_t, bool, ParallelRunner, const GemmEpilogue*);
 template void Gemm<double>(int64_t, int64_t, int64_t, MatrixView<double>, MatrixView<double>,
-                           double*, int64_t, bool, ParallelRunner);
+                           double*, int64_t, bool, ParallelRunner, const GemmEpilogue*);
 
 }  // namespace millrace

@@ -23,18 +23,23 @@ struct MatrixView {
   int64_t col_stride;
 };
 
+// Told of a part of c that is done, by the thread that made it: its first row and column, and how
+// many of them.
+using GemmEpilogue =
+    absl::FunctionRef<void(int64_t row, int64_t rows, int64_t column, int64_t columns)>;
+
 // c[m, n] = a[m, k] * b[k, n], or c += with `accumulate`; rows of c are contiguous and
 // c_stride apart. c must not overlap a or b. The order of summation depends on the sizes
 // alone, never on the number of threads. Takes no memory once a thread has seen its largest
 // problem. T: float, double.
 template <typename T>
 void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, int64_t c_stride,
-          bool accumulate, ParallelRunner parallel);
+          bool accumulate, ParallelRunner parallel, const GemmEpilogue* epilogue = nullptr);
 
 extern template void Gemm<float>(int64_t, int64_t, int64_t, MatrixView<float>, MatrixView<float>,
-                                 float*, int64_t, bool, ParallelRunner);
+                                 float*, int64_t, bool, ParallelRunner, const GemmEpilogue*);
 extern template void Gemm<double>(int64_t, int64_t, int64_t, MatrixView<double>, MatrixView<double>,
-                                  double*, int64_t, bool, ParallelRunner);
+                                  double*, int64_t, bool, ParallelRunner, const GemmEpilogue*);
 
 }  // namespace millrace
 

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "kernels/broadcast.h"
 #include "kernels/dtype_dispatch.h"
+#include "kernels/epilogue.h"
 #include "kernels/gemm.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
@@ -160,6 +161,13 @@ class MatMulKernel : public Kernel {
         transpose_b_(c.attr<bool>("transpose_b")) {}
 
   Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Product product, ReadProduct(ctx));
+    MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, Shape({product.m, product.n})));
+    return RunTyped(ctx, {product, nullptr}, ctx.input(0), ctx.input(1), c);
+  }
+
+ protected:
+  StatusOr<Product> ReadProduct(KernelContext& ctx) const {
     const Tensor& a = ctx.input(0);
     const Tensor& b = ctx.input(1);
     for (int i = 0; i < 2; ++i) {
@@ -173,16 +181,56 @@ class MatMulKernel : public Kernel {
       return errors::InvalidArgument("Matrix size-incompatible: In[0]: ", a.shape().DebugString(),
                                      ", In[1]: ", b.shape().DebugString());
     }
-    const Batch batch{{a.dim(transpose_a_ ? 1 : 0), b.dim(transpose_b_ ? 0 : 1), k, transpose_a_,
-                       transpose_b_, false, false},
-                      nullptr};
-    MR_ASSIGN_OR_RETURN(Tensor * c,
-                        ctx.AllocateOutput(0, Shape({batch.product.m, batch.product.n})));
-    return RunTyped(ctx, batch, a, b, c);
+    return Product{a.dim(transpose_a_ ? 1 : 0),
+                   b.dim(transpose_b_ ? 0 : 1),
+                   k,
+                   transpose_a_,
+                   transpose_b_,
+                   false,
+                   false};
   }
 
  private:
   const bool transpose_a_, transpose_b_;
+};
+
+// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc).
+class FusedMatMulKernel : public MatMulKernel {
+ public:
+  explicit FusedMatMulKernel(KernelConstruction& c) : MatMulKernel(c), epilogue_(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    StatusOr<Product> product = ReadProduct(ctx);
+    if (!product.ok()) return epilogue_.OfProduct(std::move(product).status());
+    MR_RETURN_IF_ERROR(epilogue_.Check(ctx.input(2), product->n));
+    MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, Shape({product->m, product->n})));
+    if (c->dtype() == kFloat) {
+      Run<float>(ctx, *product, c);
+    } else {
+      Run<double>(ctx, *product, c);
+    }
+    return OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Run(KernelContext& ctx, const Product& p, Tensor* to) const {
+    T* const c = to->data<T>();
+    const T* const bias = ctx.input(2).data<T>();
+    const auto finish = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      epilogue_.Apply(c + row * p.n + column, rows, columns, p.n, bias + column);
+    };
+    const GemmEpilogue epilogue = finish;
+    Gemm<T>(
+        p.m, p.n, p.k, p.ViewA(ctx.input(0).data<T>()), p.ViewB(ctx.input(1).data<T>()), c, p.n,
+        false,
+        [&ctx](int64_t n, double cost, absl::FunctionRef<void(int64_t, int64_t)> body) {
+          ctx.ParallelFor(n, cost, body);
+        },
+        &epilogue);
+  }
+
+  const Epilogue epilogue_;
 };
 
 class BatchMatMulKernel : public Kernel {
@@ -234,6 +282,8 @@ class BatchMatMulKernel : public Kernel {
 void RegisterMatMulKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("MatMul").Types("T", DataTypesOf(NumberTypes())),
                     MakeKernel<MatMulKernel>);
+  registry.Register(KernelDef("_FusedMatMul").Types("T", {kFloat, kDouble}),
+                    MakeKernel<FusedMatMulKernel>);
   for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) {
     registry.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
                       MakeKernel<BatchMatMulKernel>);

@@ -14,6 +14,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "kernels/row_reduction.h"
 
 namespace millrace {
 namespace {
@@ -205,11 +206,11 @@ struct RangeReduction {
 };
 
 template <typename Op, typename T>
-struct RowReduction {
+struct RowLoop {
   static MR_ALWAYS_INLINE AccType<T> Run(const T* in, int64_t n) { return ReduceRow<Op>(in, n); }
 };
 
-constexpr int64_t kBlock = 1 << 15;  // inputs per partial result of a full reduction
+constexpr int64_t kBlock = kReductionBlock;  // inputs per partial result
 
 template <typename Op, typename T>
 Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const ReductionPlan& plan) {
@@ -223,7 +224,7 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
     return OkStatus();
   }
   const double cost_per_input = 0.25;
-  const auto reduce_row = LoopFor<RowReduction<Op, T>, T>();
+  const auto reduce_row = LoopFor<RowLoop<Op, T>, T>();
   if (axes.size() == 1 && axes[0].reduced) {
     const int64_t n = axes[0].size, blocks = (n + kBlock - 1) / kBlock;
     if (blocks == 1) {
@@ -406,7 +407,48 @@ void RegisterReduction(KernelRegistry& r, const char* op) {
   r.Register(KernelDef(op).Types("T", DataTypesOf(List())), &MakeReduction<Op, List, kFinish>);
 }
 
+// --- For kernels that have rows at hand ------------------------------------------------------
+
+template <typename Op, typename T>
+struct ReduceRowTo {
+  static MR_ALWAYS_INLINE void Run(const void* in, int64_t n, void* out) {
+    *static_cast<T*>(out) = ReduceRow<Op>(static_cast<const T*>(in), n);
+  }
+};
+
+// As a walk over many rows does, which combines with what an output begins with.
+template <typename Op, typename T>
+void CombineWithIdentity(void* values, int64_t rows) {
+  T* const v = static_cast<T*>(values);
+  for (int64_t i = 0; i < rows; ++i) v[i] = Op::Combine(Op::template Identity<T>(), v[i]);
+}
+
+template <typename T>
+void DivideBy(void* values, int64_t rows, int64_t n) {
+  T* const v = static_cast<T*>(values);
+  for (int64_t i = 0; i < rows; ++i) v[i] = v[i] / static_cast<T>(n);
+}
+
+template <typename T>
+bool FindRowReductionOf(std::string_view op, RowReduction* found) {
+  const auto fill = [&]<typename Op>() {
+    found->reduce = LoopFor<ReduceRowTo<Op, T>, T>();
+    found->finish_rows = &CombineWithIdentity<Op, T>;
+    return true;
+  };
+  if (op == "Mean") found->divide = &DivideBy<T>;
+  if (op == "Sum" || op == "Mean") return fill.template operator()<SumOp>();
+  if (op == "Max") return fill.template operator()<MaxOp>();
+  return op == "Min" && fill.template operator()<MinOp>();
+}
+
 }  // namespace
+
+bool FindRowReduction(std::string_view op, DataType type, RowReduction* found) {
+  *found = RowReduction();
+  if (type == kFloat) return FindRowReductionOf<float>(op, found);
+  return type == kDouble && FindRowReductionOf<double>(op, found);
+}
 
 void RegisterReductionKernels(KernelRegistry& r) {
   RegisterReduction<SumOp, NumberTypes>(r, "Sum");

@@ -81,10 +81,23 @@ constexpr OpSpec kOps[] = {
     {"_DeviceArg", "", "output: T", "T: type; index: int >= 0", UnknownShape, kStateful},
     {"_DeviceRetval", "input: T", "", "T: type; index: int >= 0", NoOutputs, kStateful},
     // Elementwise nodes that a rewrite put together: ops/fused_program.h says what a program is.
-    // `nodes` are the names that the instructions had as nodes.
+    // `nodes` are the names that the instructions had as nodes; `reduce`, unless empty, is the
+    // reduction that the only output goes through, over `axes`.
     {"_Fused", "inputs: Tin", "outputs: Tout",
-     "Tin: list(type) >= 1; Tout: list(type) >= 1; program: string; nodes: list(string) = []",
+     "Tin: list(type) >= 1; Tout: list(type) >= 1; program: string; nodes: list(string) = []; "
+     "reduce: string = ''; axes: list(int) = []; keep_dims: bool = false",
      UnknownShape},
+    // A product with what a rewrite found behind it: a bias, and an activation or "".
+    {"_FusedConv2D", "input: T, filter: T, bias: T", "output: T",
+     "T: {float, double}; strides: list(int); use_cudnn_on_gpu: bool = true; padding: {'SAME', "
+     "'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = "
+     "'NHWC'; dilations: list(int) = [1, 1, 1, 1]; activation: string = ''; nodes: list(string) = "
+     "[]",
+     Conv2DShape},
+    {"_FusedMatMul", "a: T, b: T, bias: T", "product: T",
+     "transpose_a: bool = false; transpose_b: bool = false; T: {float, double}; activation: string "
+     "= ''; nodes: list(string) = []; grad_a: bool = false; grad_b: bool = false",
+     MatMulShape},
     {"_HostRecv", "", "tensor: tensor_type",
      "tensor_type: type; tensor_name: string; send_device: string; send_device_incarnation: int; "
      "recv_device: string; client_terminated: bool = false",

@@ -26,6 +26,7 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   RewriteOptions read;
   if (options.optimizer_options().opt_level() == pb::OptimizerOptions::L0) {
     read.fold_constants = read.merge_equal = read.simplify = read.remove_identities = false;
+    read.fuse_products = false;
     return read;
   }
   const pb::RewriterConfig& config = options.rewrite_options();
@@ -35,6 +36,7 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   read.simplify = is_on(config.arithmetic_optimization()) && !config.disable_meta_optimizer();
   read.remove_identities =
       is_on(config.dependency_optimization()) && !config.disable_meta_optimizer();
+  read.fuse_products = is_on(config.remapping()) && !config.disable_meta_optimizer();
   read.fuse_elementwise = config.remapping() == pb::RewriterConfig::DEFAULT
                               ? FusesByDefault()
                               : is_on(config.remapping()) && !config.disable_meta_optimizer();

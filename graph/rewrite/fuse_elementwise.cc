@@ -161,7 +161,7 @@ class Fuser {
       fusible_[node->id()] = IsRead(*node) && ReadInstruction(*node, &instructions_[node->id()]);
       candidates += fusible_[node->id()] ? 1 : 0;
     }
-    if (candidates < 2) return 0;
+    if (candidates == 0) return 0;
     Level();
     Join();
     int fused = 0;
@@ -216,6 +216,11 @@ class Fuser {
     }
   }
 
+  // One alone is if a reduction will be part of it.
+  static bool IsWorthIt(const std::vector<Node*>& members) {
+    return members.size() > 1 || (members.size() == 1 && ReductionOver(*members[0]) != nullptr);
+  }
+
   // What is worth a node of its own, each in forward order.
   std::vector<std::vector<Node*>> Clusters() {
     std::vector<std::vector<Node*>> whole;
@@ -231,7 +236,7 @@ class Fuser {
     }
     std::vector<std::vector<Node*>> clusters;
     for (const std::vector<Node*>& members : whole) {
-      if (members.size() < 2) continue;
+      if (!IsWorthIt(members)) continue;
       for (const std::vector<Node*>& alike : ByCauses(members)) Cut(alike, &clusters);
     }
     return clusters;
@@ -265,7 +270,7 @@ class Fuser {
     std::vector<Node*> piece;
     std::vector<std::pair<const Node*, int>> inputs;
     const auto close = [&] {
-      if (piece.size() > 1) clusters->push_back(piece);
+      if (IsWorthIt(piece)) clusters->push_back(piece);
       piece.clear();
       inputs.clear();
     };

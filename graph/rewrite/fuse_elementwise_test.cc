@@ -47,6 +47,7 @@ class FuseTest : public testing::Test {
       attrs->Set("T", kFloat);
       if (op == "_Retval") attrs->Set("index", int64_t{0});
       if (op == "Merge" || op == "AddN") attrs->Set("N", int64_t{2});
+      if (op == "Sum" || op == "Mean") attrs->Set("Tidx", kInt32);
       if (op == "Enter") attrs->Set("frame_name", std::string("loop"));
     }
   }
@@ -96,6 +97,13 @@ class FuseTest : public testing::Test {
     }
     std::sort(lines.begin(), lines.end());
     return StrJoin(lines, "\n");
+  }
+
+  void AddAxes(const std::string& name, std::initializer_list<int32_t> axes) {
+    AttrMap attrs;
+    attrs.Set("dtype", kInt32);
+    attrs.Set("value", Tensor::FromValues<int32_t>(axes));
+    ASSERT_TRUE(graph_.AddNode(name, "Const", std::move(attrs)).ok());
   }
 
   int Fuse() {
@@ -316,6 +324,53 @@ TEST_F(FuseTest, RandomGraphsStayAcyclicAndEveryProgramCanBeRead) {
       EXPECT_TRUE(program.ok()) << program.status();
     }
   }
+}
+
+TEST_F(FuseTest, AReductionBecomesPartOfWhatItAloneReads) {
+  AddAxes("rows", {1});
+  AddAxes("all", {0, 1});
+  Read(R"(x Placeholder
+          y Placeholder
+          d Sub x y
+          q Square d
+          s Sum q rows
+          e Exp x
+          m Mean e all
+          out _Retval s
+          two _Retval m)");
+  EXPECT_EQ(Fuse(), 3);
+  const auto reduced = FuseReductions(&graph_);
+  ASSERT_TRUE(reduced.ok()) << reduced.status();
+  EXPECT_EQ(*reduced, 2);
+  EXPECT_EQ(Text(),
+            "m _Fused {Exp:float i0 > t0} x\nout _Retval s\n"
+            "s _Fused {Sub:float i0 i1; Square:float t0 > t1} x y\ntwo _Retval m\n"
+            "x Placeholder\ny Placeholder");
+  const AttrMap& attrs = graph_.FindNode("s")->attrs();
+  EXPECT_EQ(*attrs.Get<std::string>("reduce"), "Sum");
+  EXPECT_EQ(*attrs.Get<std::vector<int64_t>>("axes"), std::vector<int64_t>{1});
+  EXPECT_EQ(*attrs.Get<std::vector<std::string>>("nodes"),
+            (std::vector<std::string>{"d", "q", "s"}));
+}
+
+TEST_F(FuseTest, AReductionStaysOutsideOfWhatOthersRead) {
+  AddAxes("rows", {1});
+  Read(R"(x Placeholder
+          axes Placeholder
+          a Exp x
+          b Neg a
+          s Sum b rows
+          c Square x
+          out _Retval s
+          also _Retval b
+          q Sum c rows
+          more Neg c
+          three _Retval q
+          four _Retval more)");
+  EXPECT_EQ(Fuse(), 4);
+  const auto reduced = FuseReductions(&graph_);
+  ASSERT_TRUE(reduced.ok()) << reduced.status();
+  EXPECT_EQ(*reduced, 0);
 }
 
 }  // namespace

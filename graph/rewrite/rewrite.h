@@ -20,6 +20,8 @@ struct RewriteOptions {
   bool merge_equal = true;        // of nodes that compute the same one stays
   bool simplify = true;           // x * 1, x / 1, x - 0, -(-x), casts and reshapes for nothing
   bool remove_identities = true;  // nodes that hand on what they get
+  // A product or convolution, its bias and its activation become one node (docs/fusion.md).
+  bool fuse_products = true;
   // Elementwise nodes that feed each other become one _Fused (docs/fusion.md), for which whoever
   // runs the graph must have a kernel.
   bool fuse_elementwise = false;
@@ -50,8 +52,13 @@ StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& eval
 StatusOr<int> MergeEqualNodes(DataflowGraph* graph);
 StatusOr<int> SimplifyArithmetic(DataflowGraph* graph);
 StatusOr<int> RemoveIdentities(DataflowGraph* graph);
+// After those above: MatMul and Conv2D become _FusedMatMul and _FusedConv2D, with the name of the
+// last node that was put in.
+StatusOr<int> FuseProducts(DataflowGraph* graph);
 // Last: others do not see what a _Fused computes. A fused node has the name of its last output.
 StatusOr<int> FuseElementwise(DataflowGraph* graph);
+// After it: reductions become part of the _Fused that they alone read.
+StatusOr<int> FuseReductions(DataflowGraph* graph);
 
 }  // namespace millrace
 

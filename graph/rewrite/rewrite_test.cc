@@ -244,16 +244,94 @@ TEST_F(RewriteTest, ANodeThatNobodyReadsMayBeATarget) {
   EXPECT_EQ(Text(), "a Exp x\nb Exp x\nx Placeholder");
 }
 
+TEST_F(RewriteTest, AProductTakesItsBiasAndItsActivation) {
+  Read(R"(x Placeholder
+          w Placeholder
+          b Placeholder
+          first NoOp
+          m MatMul x w ^first
+          biased BiasAdd m b
+          r Relu biased
+          last NoOp ^r
+          also Neg r
+          out _Retval r
+          two _Retval also)");
+  Rewrite();
+  EXPECT_EQ(Text(),
+            "also Neg r\nb Placeholder\nfirst NoOp\nlast NoOp ^r\nout _Retval r\n"
+            "r _FusedMatMul x w b ^first\ntwo _Retval also\nw Placeholder\nx Placeholder");
+  EXPECT_EQ(counts_.fused, 3);
+  const AttrMap& attrs = graph_.FindNode("r")->attrs();
+  EXPECT_EQ(*attrs.Get<std::string>("activation"), "Relu");
+  EXPECT_EQ(*attrs.Get<std::vector<std::string>>("nodes"),
+            (std::vector<std::string>{"m", "biased", "r"}));
+}
+
+TEST_F(RewriteTest, AProductTakesNoMoreThanWhatItAloneFeeds) {
+  // The biased value has two readers: both still read it.
+  Read(R"(x Placeholder
+          w Placeholder
+          b Placeholder
+          m MatMul x w
+          biased BiasAdd m b
+          r Relu biased
+          e Exp biased
+          out _Retval r
+          two _Retval e)");
+  Rewrite();
+  EXPECT_EQ(Text(),
+            "b Placeholder\nbiased _FusedMatMul x w b\ne Exp biased\nout _Retval r\n"
+            "r Relu biased\ntwo _Retval e\nw Placeholder\nx Placeholder");
+  EXPECT_EQ(*graph_.FindNode("biased")->attrs().Get<std::string>("activation"), "");
+}
+
+TEST_F(RewriteTest, AProductThatOthersReadStaysAsItIs) {
+  Read(R"(x Placeholder
+          w Placeholder
+          b Placeholder
+          fetched MatMul x w
+          first BiasAdd fetched b
+          also _Retval fetched
+          awaited MatMul w x
+          second BiasAdd awaited b
+          last NoOp ^awaited
+          shared MatMul x x
+          third BiasAdd shared b
+          more Neg shared
+          out _Retval first
+          two _Retval second
+          three _Retval third
+          four _Retval more)");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(RewriteTest, AProductIsNotABias) {
+  Read(R"(x Placeholder
+          w Placeholder
+          v Placeholder
+          m MatMul x w
+          biased BiasAdd v m
+          t BiasAdd x v
+          out _Retval biased
+          two _Retval t)");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
 TEST_F(RewriteTest, EveryPassCanBeSwitchedOff) {
   const std::string text =
       "x Placeholder\none Const 1\nc Neg one\nm Mul x one\ni Identity m\n"
-      "n Identity m\ns AddV2 i n\nt AddV2 s c\nout _Retval t";
+      "n Identity m\ns AddV2 i n\nt AddV2 s c\np MatMul t t\nb BiasAdd p x\nout _Retval b";
   Read(text);
   const std::string before = Text();
   Rewrite({.fold_constants = false,
            .merge_equal = false,
            .simplify = false,
-           .remove_identities = false});
+           .remove_identities = false,
+           .fuse_products = false});
   EXPECT_EQ(Text(), before);
   EXPECT_EQ(counts_.total(), 0);
 }

@@ -1,7 +1,11 @@
 #include "graph/rewrite/rewrite_util.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
 
 namespace millrace::rewrite {
 namespace {
@@ -99,6 +103,51 @@ std::vector<Node*> InOrder(const DataflowGraph& graph) {
     if (pending[node->id()] > 0) order.push_back(node);
   }
   return order;
+}
+
+Node* OnlyReader(const Node& node) {
+  Node* reader = nullptr;
+  for (const Edge* edge : node.out_edges()) {
+    if (!edge->dst->IsOp()) continue;
+    if (edge->IsControl() || edge->dst_input != 0 || reader != nullptr) return nullptr;
+    reader = edge->dst;
+  }
+  return reader;
+}
+
+Status ReplaceChain(const std::vector<Node*>& members, std::string_view op, AttrMap attrs,
+                    const std::vector<std::pair<Node*, int>>& inputs, DataflowGraph* graph) {
+  const Node* const last = members.back();
+  std::vector<Node*> before;
+  for (const Node* node : members) {
+    for (const Edge* edge : node->in_edges()) {
+      if (edge->IsControl() && edge->src->IsOp()) before.push_back(edge->src);
+    }
+  }
+  std::vector<std::pair<Node*, int>> readers;  // -1: waits for it
+  for (const Edge* edge : last->out_edges()) {
+    if (!edge->dst->IsOp()) continue;
+    readers.emplace_back(edge->dst, edge->IsControl() ? -1 : edge->dst_input);
+  }
+  const std::string name = last->name();
+  const InternedString device = last->shared_assigned_device(), origin(last->origin());
+  for (Node* node : members) graph->RemoveNode(node);
+  MR_ASSIGN_OR_RETURN(Node* const made, graph->AddNode(name, op, std::move(attrs)));
+  made->set_assigned_device(device);
+  made->set_origin(origin);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    MR_RETURN_IF_ERROR(
+        graph->AddEdge(inputs[i].first, inputs[i].second, made, static_cast<int>(i)).status());
+  }
+  for (const auto& [reader, input] : readers) {
+    if (input < 0) {
+      graph->AddControlEdge(made, reader);
+    } else {
+      MR_RETURN_IF_ERROR(graph->AddEdge(made, 0, reader, input).status());
+    }
+  }
+  for (Node* node : before) graph->AddControlEdge(node, made);
+  return OkStatus();
 }
 
 Status MoveConsumers(Node* node, int from, Node* by, int to, DataflowGraph* graph) {

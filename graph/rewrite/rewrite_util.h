@@ -2,6 +2,8 @@
 #ifndef GRAPH_REWRITE_REWRITE_UTIL_H_
 #define GRAPH_REWRITE_REWRITE_UTIL_H_
 
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,6 +35,18 @@ bool HasConsumers(const Node& node);
 
 // Nodes in an order in which each comes after its inputs; those on cycles (of loops) at the end.
 std::vector<Node*> InOrder(const DataflowGraph& graph);
+
+// The one node that reads the output, at its first input; null if others read it or wait for it.
+Node* OnlyReader(const Node& node);
+// The reduction that can become part of a node with this output: the only reader, over constant
+// axes.
+Node* ReductionOver(const Node& node);
+
+// A node of type `op` in the place of `members`, a chain of which only the last one has readers
+// elsewhere: it reads `inputs`, waits for all that a member waited for, and has name, device and
+// origin of the last one.
+Status ReplaceChain(const std::vector<Node*>& members, std::string_view op, AttrMap attrs,
+                    const std::vector<std::pair<Node*, int>>& inputs, DataflowGraph* graph);
 
 // All that read output `from` of `node`, or wait for it, read output `to` of `by`, or wait for it.
 Status MoveConsumers(Node* node, int from, Node* by, int to, DataflowGraph* graph);

@@ -158,8 +158,13 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
     // Nodes were merged in order, and no other pass asks what is equal.
     if (counts.total() - counts.merged == before.total() - before.merged) break;
   }
+  if (options.fuse_products) {
+    MR_ASSIGN_OR_RETURN(counts.fused, FuseProducts(graph));
+  }
   if (options.fuse_elementwise) {
-    MR_ASSIGN_OR_RETURN(counts.fused, FuseElementwise(graph));
+    MR_ASSIGN_OR_RETURN(const int n, FuseElementwise(graph));
+    MR_ASSIGN_OR_RETURN(const int reductions, FuseReductions(graph));
+    counts.fused += n + reductions;
   }
   if (counts.total() > 0) graph->FixSourceAndSink();
   return counts;

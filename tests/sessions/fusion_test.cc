@@ -29,7 +29,17 @@ struct Model {
     const Output back = ops::TanhGrad(s, active, ops::Square(s, y));
     const Output chosen = ops::SelectV2(s, ops::Less(s, y, back), y, ops::Neg(s, back));
     const Output total = ops::AddN(s, std::vector<Input>{chosen, y, gate});
-    fetches = {y, gate, total, ops::MatMul(s, total, ops::Const(s, Ramp({50, 3}, 0.2f), kFloat))};
+    const auto axes = [&](std::initializer_list<int32_t> values) {
+      return ops::Const(s, Tensor::FromValues<int32_t>(values), kInt32);
+    };
+    const Output squared = ops::Square(s, ops::Sub(s, sum, half));
+    fetches = {y, gate, total, ops::MatMul(s, total, ops::Const(s, Ramp({50, 3}, 0.2f), kFloat)),
+               // Reductions over the last axis, over all, over the first one, and of one op alone.
+               ops::Sum(s, squared, axes({1})),
+               ops::Mean(s, ops::Square(s, ops::Sub(s, sum, bias)), axes({0, 1})),
+               ops::Sum(s, ops::Neg(s, ops::Square(s, sum)), axes({0})),
+               ops::Max(s, ops::Exp(s, sum), axes({-1}), {.keep_dims = true}),
+               ops::Min(s, ops::Mul(s, ops::Neg(s, sum), half), axes({}))};
   }
   static Tensor Ramp(std::vector<int64_t> dims, float step) {
     Tensor tensor(kFloat, *MakeShape(dims));
@@ -83,7 +93,7 @@ void ExpectSameBits(const Ran& a, const Ran& b) {
 }
 
 TEST(FusionTest, ValuesAreTheSameBits) {
-  for (const int rows : {1, 3, 200}) {
+  for (const int rows : {1, 3, 200, 2000}) {
     for (const int threads : {-1, 1}) {
       SCOPED_TRACE(StrCat(rows, " rows, ", threads, " threads"));
       const Ran with = RunModel(true, threads, rows, 2),
