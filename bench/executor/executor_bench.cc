@@ -97,7 +97,9 @@ Row Wide(bool adds, int threads) {
     for (const Output& value : values) layer.push_back(value.op());
     w->feeds = {Tensor::Scalar<float>(0)};
     const Operation done = ops::NoOp(root.WithControlDependencies(layer));
-    w->Prepare({.inter_op_threads = threads, .intra_op_threads = -1}, {&x, 1}, {}, {&done, 1});
+    // Nodes of the first layer compute the same: merged, there would be one in every layer.
+    w->Prepare({.inter_op_threads = threads, .intra_op_threads = -1, .rewrite_graph = false},
+               {&x, 1}, {}, {&done, 1});
   } else {
     for (int d = 0; d < kDeep; ++d) {
       std::vector<Operation> next;

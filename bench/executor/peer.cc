@@ -9,9 +9,13 @@
 namespace millrace {
 
 bool Peer::Run(const std::string& item, const std::string& more) {
-  const std::string command = StrCat("PERF_REPS=1 PERF_PATIENCE=0 TF_CPP_MIN_LOG_LEVEL=2 '",
-                                     program_, "' ", item, " '", graphs_, "' ", more);
-  std::FILE* const out = popen(command.c_str(), "r");
+  return RunCommand(StrCat("'", program_, "' ", item, " '", graphs_, "' ", more));
+}
+
+bool Peer::RunCommand(const std::string& command) {
+  const std::string all =
+      StrCat("export PERF_REPS=1 PERF_PATIENCE=0 TF_CPP_MIN_LOG_LEVEL=2; ", command);
+  std::FILE* const out = popen(all.c_str(), "r");
   if (out == nullptr) return false;
   char line[4096];
   while (std::fgets(line, sizeof(line), out) != nullptr) {
@@ -30,6 +34,14 @@ double Peer::Best(std::string_view prefix) const {
     if (best == 0 || median < best) best = median;
   }
   return best;
+}
+
+std::map<std::string, double> Peer::Medians(std::string_view prefix) const {
+  std::map<std::string, double> medians;
+  for (const auto& [name, values] : values_) {
+    if (std::string_view(name).starts_with(prefix)) medians[name] = Median(values);
+  }
+  return medians;
 }
 
 double Median(std::vector<double> values) {

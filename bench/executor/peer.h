@@ -20,6 +20,10 @@ class Peer {
   bool present() const { return !program_.empty(); }
   // Runs one item, with `more` words behind, and keeps what it prints. False if it fails.
   bool Run(const std::string& item, const std::string& more = "");
+  // The same for any shell command that prints such lines.
+  bool RunCommand(const std::string& command);
+  // Of all values whose names begin so: their names and medians.
+  std::map<std::string, double> Medians(std::string_view prefix) const;
   // The best median of all values whose names begin so; 0 if there is none.
   double Best(std::string_view prefix) const;
 
