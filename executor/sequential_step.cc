@@ -10,6 +10,9 @@
 #include "executor/sequential_program.h"
 #include "executor/step_state.h"
 
+#define MR_ALWAYS_INLINE inline __attribute__((always_inline))
+#define MR_NOINLINE __attribute__((noinline))
+
 namespace millrace {
 namespace {
 
@@ -65,6 +68,7 @@ class SequentialStep final : public StepState {
 
   void Run() {
     measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
+    keeps_ = memory() == nullptr;
     const bool observes = measures_ || memory() != nullptr || has_arena();
     if (!has_constants_) LoadConstants();
     if (program_.may_be_dead) {
@@ -157,25 +161,32 @@ class SequentialStep final : public StepState {
     }
   }
 
-  void Clear(const SeqOp& op) {
+  // Mostly there is nothing to clear, or one scalar: that much is in the loop.
+  MR_ALWAYS_INLINE void Clear(const SeqOp& op) {
+    if (op.num_clears == 0) return;
     const int32_t* reg = program_.clears.data() + op.clears;
     const int32_t* const end = reg + op.num_clears;
     for (const int32_t* const kept_end = reg + op.num_kept; reg != kept_end; ++reg) {
       KeepBuffer(&registers_[*reg]);
     }
-    for (; reg != end; ++reg) ClearValue(&registers_[*reg]);
+    if (reg != end) ClearRange(reg, end);
   }
 
   // The value is gone, but the memory of a scalar stays for the next one in this register. What
   // is watched has to be given back.
-  void KeepBuffer(EdgeValue* value) {
+  MR_ALWAYS_INLINE void KeepBuffer(EdgeValue* value) {
     const bool keep = IsScalar(*value) && value->value.OwnsBufferAlone() &&
-                      value->value.buffer()->size() <= kKeptBytes && memory() == nullptr;
+                      value->value.buffer()->size() <= kKeptBytes && keeps_;
     if (keep) [[likely]] {
       value->kind = EdgeValue::Kind::kEmpty;
     } else {
-      ClearValue(value);
+      ClearSlowly(value);
     }
+  }
+
+  MR_NOINLINE static void ClearSlowly(EdgeValue* value) { ClearValue(value); }
+  MR_NOINLINE void ClearRange(const int32_t* begin, const int32_t* end) {
+    for (; begin != end; ++begin) ClearValue(&registers_[*begin]);
   }
 
   EdgeValue& Register(const SeqOp& op, int input) {
@@ -221,20 +232,18 @@ class SequentialStep final : public StepState {
 
   // False if it is not for the scalar function of the kernel.
   template <bool kObserves>
-  bool Scalar(const SeqOp& op) {
-    if (kObserves && (measures_ || memory() != nullptr)) return false;
+  MR_ALWAYS_INLINE bool Scalar(const SeqOp& op) {
+    if (kObserves && (measures_ || !keeps_)) return false;
     const int32_t* const registers = program_.registers.data() + op.registers;
     const EdgeValue& a = registers_[registers[0]];
     const EdgeValue& b = registers_[registers[op.num_inputs - 1]];
     if (!IsScalar(a) || !IsScalar(b)) return false;
     EdgeValue& out = registers_[registers[op.num_inputs]];
     Tensor& to = out.value;
-    if (to.dtype() != op.output_types[0] || to.rank() != 0 || !to.OwnsBufferAlone()) {
-      StatusOr<Tensor> made =
-          Tensor::Allocate(graph().device()->allocator(), op.output_types[0], Shape());
-      if (!made.ok()) return false;
-      to = *std::move(made);
-    }
+    const bool has_place =
+        to.dtype() == op.output_types[0] && to.rank() == 0 && to.OwnsBufferAlone();
+    if (!has_place && !MakePlace(op.output_types[0], &to)) [[unlikely]]
+      return false;
     if (!program_.scalars[op.moves](a.value.raw_data(), b.value.raw_data(), to.raw_data())) {
       return false;
     }
@@ -242,9 +251,17 @@ class SequentialStep final : public StepState {
     return true;
   }
 
+  // False without memory: then Compute says so.
+  MR_NOINLINE bool MakePlace(DataType dtype, Tensor* to) {
+    StatusOr<Tensor> made = Tensor::Allocate(graph().device()->allocator(), dtype, Shape());
+    if (!made.ok()) return false;
+    *to = *std::move(made);
+    return true;
+  }
+
   // These return false when the step has failed.
   template <bool kObserves>
-  bool Compute(const SeqOp& op, KernelContext& ctx) {
+  MR_ALWAYS_INLINE bool Compute(const SeqOp& op, KernelContext& ctx) {
     const int32_t* const registers = program_.registers.data() + op.registers;
     ctx.Bind(op.kernel, {.in = registers_.data(),
                          .out = registers_.data(),
@@ -267,12 +284,12 @@ class SequentialStep final : public StepState {
     return true;
   }
 
-  bool Failed(const SeqOp& op, Status status) {
+  MR_NOINLINE bool Failed(const SeqOp& op, Status status) {
     Fail(NodeOf(op), std::move(status));
     return false;
   }
 
-  Status WrongOutputs(const SeqOp& op) {
+  MR_NOINLINE Status WrongOutputs(const SeqOp& op) {
     std::vector<EdgeValue> outputs(op.num_outputs);
     for (int i = 0; i < op.num_outputs; ++i) outputs[i] = Output(op, i);
     return CheckOutputsSlowly(NodeOf(op), outputs.data());
@@ -457,6 +474,7 @@ class SequentialStep final : public StepState {
   std::vector<EdgeValue> isolated_;  // inputs and outputs of one kernel
   uint64_t num_steps_ = 0;
   bool measures_ = false;  // in this step
+  bool keeps_ = true;      // in this step: nobody watches its memory
   bool has_constants_ = false;
   bool runs_dead_ = false;                       // the next isolated kernel: a transfer
   std::vector<uint8_t> dead_, merge_dead_;       // by node, by merge slot
