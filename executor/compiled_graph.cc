@@ -41,6 +41,7 @@ uint32_t SchedulingFlags(std::string_view op) {
       {"RefNextIteration", kNodeNextIteration},
       {"Const", kNodeConst},
       {"Identity", kNodeIdentity},
+      {"LoopCond", kNodeIdentity},
   };
   for (const Entry& e : kEntries) {
     if (e.op == op) return e.flags;

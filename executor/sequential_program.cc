@@ -1,6 +1,7 @@
 #include "executor/sequential_program.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace millrace {
@@ -38,6 +39,7 @@ class ProgramMaker {
     int32_t end = -1;        // the register is taken until here
     int32_t last_read = -1;  // nothing reads the value after this position
     int32_t reg = -1;
+    DataType type = DataType::kInvalid;
     bool constant = false;
     bool carried = false;  // of a loop's merge: written by Enter and NextIteration
     bool keeps = false;    // its memory may serve the next scalar in its register
@@ -280,6 +282,7 @@ class ProgramMaker {
         if (Root(id) != id) continue;
         Value& value = values_[id];
         home_[id] = HomeOf(i);
+        value.type = nodes_[i].output_types()[k];
         value.begin = value.end = value.last_read = position_[i];
         value.constant = IsConstant(nodes_[i]);
         if (k > 0 || !IsLoopMerge(i)) continue;
@@ -312,7 +315,8 @@ class ProgramMaker {
     v.end = std::max(v.end, position);
   }
 
-  // In the order of positions, freed ones first.
+  // In the order of positions, freed ones first; of one type each, so that what a scalar leaves
+  // in its register serves the next one.
   void AssignRegisters() {
     std::vector<std::vector<int32_t>> begins(order_.size()), ends(order_.size());
     for (int32_t id = 0; id < static_cast<int32_t>(values_.size()); ++id) {
@@ -325,9 +329,10 @@ class ProgramMaker {
       begins[value.begin].push_back(id);
       ends[value.end].push_back(id);
     }
-    std::vector<int32_t> free;
+    std::map<DataType, std::vector<int32_t>> all_free;
     for (std::size_t p = 0; p < order_.size(); ++p) {
       for (const int32_t id : begins[p]) {
+        std::vector<int32_t>& free = all_free[values_[id].type];
         if (free.empty()) {
           values_[id].reg = out_->num_registers++;
         } else {
@@ -335,7 +340,7 @@ class ProgramMaker {
           free.pop_back();
         }
       }
-      for (const int32_t id : ends[p]) free.push_back(values_[id].reg);
+      for (const int32_t id : ends[p]) all_free[values_[id].type].push_back(values_[id].reg);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "millrace/control_flow.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "tensor/allocator.h"
@@ -43,6 +44,34 @@ TEST_F(ScalarsTest, AWarmChainTakesMemoryForItsFetchesOnly) {
   ASSERT_TRUE(callable.Run({&feed, 1}, &fetched).ok());
   EXPECT_LE(HostAllocator()->stats().num_allocations - before, 1);
   EXPECT_EQ(fetched[0].scalar<float>(), 2);
+}
+
+TEST_F(ScalarsTest, AWarmLoopTakesNoMoreForManyRoundsThanForFew) {
+  const Output n = Placeholder(root_, kInt32, PartialShape({}));
+  const Output zero = ops::Const(root_, Tensor::Scalar<int32_t>(0), kInt32);
+  const Output one = ops::Const(root_, Tensor::Scalar<float>(1), kFloat);
+  const auto made = WhileLoop(
+      root_, {zero, one},
+      [&](const Scope& s, std::span<const Output> v) { return ops::Less(s, v[0], n); },
+      [&](const Scope& s, std::span<const Output> v) {
+        return std::vector<Output>{ops::AddV2(s, v[0], 1),
+                                   ops::AddV2(s, ops::Mul(s, v[1], 0.5f), 1.0f)};
+      });
+  ASSERT_EQ(made.size(), 2u) << graph_.status();
+  Open();
+  const Callable callable = Prepare({n}, {made[0], made[1]});
+  const auto allocations_of = [&](int32_t rounds) {
+    const Tensor feed = Tensor::Scalar<int32_t>(rounds);
+    std::vector<Tensor> fetched;
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(callable.Run({&feed, 1}, &fetched).ok());
+    const int64_t before = HostAllocator()->stats().num_allocations;
+    EXPECT_TRUE(callable.Run({&feed, 1}, &fetched).ok());
+    EXPECT_EQ(fetched[0].scalar<int32_t>(), rounds);
+    EXPECT_NEAR(fetched[1].scalar<float>(), 2, 1e-2);
+    return HostAllocator()->stats().num_allocations - before;
+  };
+  const int64_t few = allocations_of(10);
+  EXPECT_EQ(allocations_of(1000), few);
 }
 
 TEST_F(ScalarsTest, WhatWasFetchedOrFedIsNotWrittenAgain) {
