@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -100,6 +101,62 @@ TEST(ThreadPoolInlineTest, WithoutThreadsWorkHasRunWhenScheduleReturns) {
     EXPECT_EQ(order.size(), static_cast<std::size_t>(i + 1));
   }
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(ThreadPoolStealingTest, WhatABusyWorkerQueuedOthersRun) {
+  ThreadPool pool("test", 3);
+  Notification all_done;
+  pool.Schedule([&] {
+    // Two that wait for each other: neither runs on this thread, which waits for both.
+    std::atomic<int> running{0}, done{0};
+    for (int i = 0; i < 2; ++i) {
+      pool.Schedule([&] {
+        ++running;
+        while (running < 2) std::this_thread::yield();
+        ++done;
+      });
+    }
+    while (done < 2) std::this_thread::yield();
+    all_done.Notify();
+  });
+  EXPECT_TRUE(all_done.WaitUntil(DeadlineAfter(std::chrono::seconds(60))));
+}
+
+TEST(ThreadPoolStealingTest, MoreThanAWorkersQueueHoldsIsNotLost) {
+  constexpr int kTasks = 5000;  // many times what a queue has room for
+  std::atomic<int> ran{0};
+  {
+    ThreadPool pool("test", 2);
+    pool.Schedule([&] {
+      for (int i = 0; i < kTasks; ++i) pool.Schedule([&ran] { ++ran; });
+    });
+    pool.Schedule([&] {
+      for (int i = 0; i < kTasks; ++i) pool.Schedule([&ran] { ++ran; });
+    });
+  }
+  EXPECT_EQ(ran, 2 * kTasks);
+}
+
+// A binary tree of tasks, each of which schedules two.
+struct TreeOfTasks {
+  ThreadPool* pool;
+  std::atomic<int> left;
+  Notification done;
+  void Grow(int depth) {
+    if (depth > 0) {
+      for (int i = 0; i < 2; ++i) pool->Schedule([this, depth] { Grow(depth - 1); });
+    }
+    if (left.fetch_sub(1) == 1) done.Notify();
+  }
+};
+
+TEST_P(ThreadPoolTest, NobodySleepsWhileThereIsWork) {
+  ThreadPool pool("test", GetParam());
+  for (int round = 0; round < 20; ++round) {  // pools park in between
+    TreeOfTasks tree{&pool, {(1 << 11) - 1}, {}};
+    pool.Schedule([&tree] { tree.Grow(10); });
+    ASSERT_TRUE(tree.done.WaitUntil(DeadlineAfter(std::chrono::seconds(60))));
+  }
 }
 
 TEST(ThreadPoolOrderTest, OneThreadRunsInTheOrderOfScheduling) {
