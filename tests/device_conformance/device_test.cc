@@ -326,6 +326,7 @@ TEST_P(DeviceTest, SaysWhichCopyFailed) {
 TEST_P(DeviceTest, AGivenUpAccountIsToldWhatWasLeft) {
   machine()->CloseGate("held");
   const Tensor x = ToDevice(Numbers(10));
+  ASSERT_TRUE(WaitForWork().ok());  // else what is left begins with the copy's callback
   Increment(stream(StreamKind::kCompute), x, x, "held");
   const RefPtr<DeviceWork> work = work_;
   std::thread impatient([work] { work->GiveUp(); });
