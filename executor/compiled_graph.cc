@@ -87,6 +87,8 @@ class GraphCompiler {
  private:
   void PlanMemory() {
     const CompiledGraph* const graph = out_.get();
+    // An accelerator's memory is freed in the order of its stream, not when the host lets go.
+    if (graph->device_->memory_space() != MemorySpace::kHost) return;
     const auto node_of = [graph](const Kernel* kernel) -> int32_t {
       for (const int32_t node : graph->frames_[0].nodes) {
         const CompiledNode& n = graph->nodes_[node];

@@ -9,6 +9,7 @@
 #include "base/engine_thread.h"
 #include "executor/sequential_program.h"
 #include "executor/step_state.h"
+#include "tensor/allocator.h"
 
 #define MR_ALWAYS_INLINE inline __attribute__((always_inline))
 #define MR_NOINLINE __attribute__((noinline))
@@ -380,7 +381,7 @@ class SequentialStep final : public StepState {
     }
     HandOver(&Register(op, live), &Output(op, 0), IsLast(op, live));
     EdgeValue& index = Output(op, 1);
-    StatusOr<Tensor> which = Tensor::Allocate(graph().device()->allocator(), kInt32, Shape());
+    StatusOr<Tensor> which = Tensor::Allocate(HostAllocator(), kInt32, Shape());
     if (!which.ok()) return Failed(op, which.status());
     index.value = *std::move(which);
     index.value.data<int32_t>()[0] = live;
