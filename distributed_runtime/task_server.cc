@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/thread_pool.h"
-#include "device/device.h"
 #include "device/device_name.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/grpc/client_pool.h"
@@ -28,6 +27,7 @@
 #include "distributed_runtime/grpc/worker_service.h"
 #include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/remote_rendezvous.h"
+#include "session/device_set.h"
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
@@ -60,7 +60,6 @@ struct TaskServer::Impl {
   std::string configured;  // the address in the cluster
   std::string host;
   int64_t created_nanos = SteadyNanos();
-  std::vector<uint64_t> incarnations;   // of the devices
   std::unique_ptr<GraphDumper> dumper;  // null: no dumps
 
   Mutex start_mu;  // serialises Start and Stop
@@ -73,6 +72,7 @@ struct TaskServer::Impl {
   // Made by Start, gone after Stop; in the order in which they depend on each other.
   struct Running {
     std::unique_ptr<ThreadPool> intra_op_pool, inter_op_pool;
+    std::unique_ptr<TaskDevices> machines;
     DeviceSet devices;
     std::unique_ptr<LinkHub> links;
     std::unique_ptr<GrpcWorkerCache> workers;
@@ -88,23 +88,17 @@ struct TaskServer::Impl {
   };
   std::unique_ptr<Running> running;  // guarded by start_mu
 
-  StatusOr<std::unique_ptr<DeviceSet>> MakeDevices(ThreadPool* intra_op_pool) const {
-    auto set = std::make_unique<DeviceSet>();
-    for (std::size_t i = 0; i < incarnations.size(); ++i) {
-      set->resources.push_back(std::make_unique<ResourceManager>());
-      set->devices.push_back(NewCpuDevice(StrCat(task, "/device:CPU:", i), incarnations[i],
-                                          intra_op_pool, set->resources.back().get()));
-    }
-    return set;
-  }
-
   Status Compose(Running* r) {
     const ServerOptions& server = options.server;
     r->intra_op_pool =
         std::make_unique<ThreadPool>("mr-intra", ThreadsOrCores(server.intra_op_threads));
     r->inter_op_pool =
         std::make_unique<ThreadPool>("mr-inter", ThreadsOrCores(server.inter_op_threads));
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSet> devices, MakeDevices(r->intra_op_pool.get()));
+    std::map<std::string, int> counts = options.device_count;
+    counts["CPU"] = server.num_cpu_devices;
+    MR_ASSIGN_OR_RETURN(r->machines, TaskDevices::Open(options.devices, task, counts));
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSet> devices,
+                        MakeDeviceSet(*r->machines, r->intra_op_pool.get()));
     r->devices = std::move(*devices);
     std::map<std::string, std::string> addresses;
     for (const auto& [job, tasks] : server.cluster.jobs()) {
@@ -121,8 +115,8 @@ struct TaskServer::Impl {
     r->env.inter_op_pool = r->inter_op_pool.get();
     r->env.rendezvous = r->rendezvous.get();
     r->env.workers = r->workers.get();
-    r->env.make_session_devices = [this, pool = r->intra_op_pool.get()] {
-      return MakeDevices(pool);
+    r->env.make_session_devices = [r] {
+      return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
     };
     r->collectives = NewTaskCollectives(
         r->env, options.default_session_config.experimental().collective_group_leader());
@@ -218,7 +212,6 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
     MutexLock lock(&impl->mu);
     impl->address = impl->configured;
   }
-  for (int i = 0; i < server.num_cpu_devices; ++i) impl->incarnations.push_back(RandomId());
   return std::unique_ptr<TaskServer>(new TaskServer(std::move(impl)));
 }
 

@@ -2,10 +2,12 @@
 #ifndef DISTRIBUTED_RUNTIME_TASK_SERVER_H_
 #define DISTRIBUTED_RUNTIME_TASK_SERVER_H_
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "base/notification.h"
+#include "device/device_factory.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/cluster.h"
 #include "millrace/server.h"
@@ -21,8 +23,10 @@ struct TaskServerOptions {
   // What the composer has registered; must outlive the server.
   const OpRegistry* ops = nullptr;
   const KernelRegistry* kernels = nullptr;
-  pb::ConfigProto default_session_config;  // merged over that of every session
-  bool links = true;                       // false: gRPC carries steps too, as between hosts
+  DeviceFactories devices;                  // of what is not a CPU
+  std::map<std::string, int> device_count;  // of those, by type
+  pb::ConfigProto default_session_config;   // merged over that of every session
+  bool links = true;                        // false: gRPC carries steps too, as between hosts
 };
 
 // What millrace::Server is made of; see there for what each function promises. Thread-safe.

@@ -9,6 +9,10 @@
 namespace millrace {
 namespace {
 
+// What Create was asked for in this thread, while it calls a factory.
+thread_local const KernelRegistry* t_registry = nullptr;
+thread_local const OpInfo* t_op = nullptr;
+
 bool Allows(const std::vector<DataType>& allowed, DataType dtype) {
   return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end();
 }
@@ -51,6 +55,12 @@ std::string DescribeAttrs(const AttrMap& attrs) {
 
 }  // namespace
 
+// Used by kernels/kernel_source.h alone, which declares them.
+const KernelRegistry* CurrentKernelRegistry();
+const OpInfo* CurrentKernelOp();
+const KernelRegistry* CurrentKernelRegistry() { return t_registry; }
+const OpInfo* CurrentKernelOp() { return t_op; }
+
 void KernelRegistry::Register(KernelDef def, KernelFactory factory) {
   def.factory = factory;
   auto it = kernels_.try_emplace(def.op).first;
@@ -82,7 +92,11 @@ StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(
                             "\nRegistered kernels:\n", DescribeKernels(op_name));
   }
   KernelConstruction construction(device, op, node_name, &attrs, input_types, output_types);
+  const KernelRegistry* const outer_registry = std::exchange(t_registry, this);
+  const OpInfo* const outer_op = std::exchange(t_op, op);
   std::unique_ptr<Kernel> kernel = def->factory(construction);
+  t_registry = outer_registry;
+  t_op = outer_op;
   if (!construction.status().ok()) {
     return Annotate(construction.status(), StrCat("\n\t [[{{node ", node_name, "}}]]"));
   }

@@ -63,6 +63,11 @@ Status AssignValue(Allocator* allocator, const Tensor& source, Tensor* value) {
     *value = source;
     return OkStatus();
   }
+  // The host cannot copy it, nor does it have to: an update copies what others share.
+  if (source.buffer() != nullptr && source.buffer()->space() == MemorySpace::kDevice) {
+    *value = source;
+    return OkStatus();
+  }
   if (value->dtype() == source.dtype() && value->num_elements() == source.num_elements() &&
       value->OwnsBufferAlone() && IsMemcpyable(source.dtype())) {
     CopyElements(source, value);

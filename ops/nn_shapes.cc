@@ -148,6 +148,10 @@ Status PoolShape(InferenceContext& c) {
   PartialShape out = input;
   MR_RETURN_IF_ERROR(
       PlaceWindows(c, input, layout, window[layout.rows], window[layout.columns], &out));
+  const int64_t depth = window[layout.channels];  // over channels, windows stand side by side
+  if (depth > 1 && input.dim(layout.channels) >= 0) {
+    out.SetDim(layout.channels, input.dim(layout.channels) / depth);
+  }
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, out);
   return OkStatus();
 }

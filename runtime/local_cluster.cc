@@ -4,13 +4,12 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "base/thread_pool.h"
-#include "device/device.h"
 #include "distributed_runtime/task_server.h"
 #include "runtime/registries.h"
 #include "runtime/session_pools.h"
+#include "session/device_set.h"
 #include "session/graph_dump.h"
 #include "session/local_worker.h"
 #include "session/master.h"
@@ -21,22 +20,11 @@ namespace {
 
 constexpr char kTask[] = "/job:localhost/replica:0/task:0";
 constexpr int kMaxIntraOpThreads = 4096;
-constexpr int kMaxDevices = 1024;
-
-std::unique_ptr<DeviceSet> MakeDevices(const std::vector<uint64_t>& incarnations,
-                                       ThreadPool* intra_op_pool) {
-  auto set = std::make_unique<DeviceSet>();
-  for (size_t i = 0; i < incarnations.size(); ++i) {
-    set->resources.push_back(std::make_unique<ResourceManager>());
-    set->devices.push_back(NewCpuDevice(StrCat(kTask, "/device:CPU:", i), incarnations[i],
-                                        intra_op_pool, set->resources.back().get()));
-  }
-  return set;
-}
 
 // Destroyed from the last to the first.
 struct LocalCluster {
   SessionPools pools;
+  std::shared_ptr<const TaskDevices> machines;
   std::unique_ptr<DeviceSet> devices;
   std::unique_ptr<RendezvousManager> rendezvous;
   FixedWorkerCache workers;
@@ -51,14 +39,6 @@ struct LocalCluster {
 
 StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config,
                                                            const std::string& dump_dir) {
-  int num_cpus = 1;
-  if (const auto it = config.device_count().find("CPU"); it != config.device_count().end()) {
-    num_cpus = it->second;
-  }
-  if (num_cpus < 1 || num_cpus > kMaxDevices) {
-    return errors::InvalidArgument("device_count[\"CPU\"] must be from 1 to ", kMaxDevices,
-                                   ", not ", num_cpus);
-  }
   const int intra = config.intra_op_parallelism_threads();
   if (intra > kMaxIntraOpThreads) {
     return errors::InvalidArgument("a session may ask for ", kMaxIntraOpThreads,
@@ -68,9 +48,10 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   auto cluster = std::make_shared<LocalCluster>();
   cluster->pools = std::move(pools);
   ThreadPool* const intra_op_pool = SharedPool("mr-intra", intra);
-  std::vector<uint64_t> incarnations;
-  for (int i = 0; i < num_cpus; ++i) incarnations.push_back(RandomId());
-  cluster->devices = MakeDevices(incarnations, intra_op_pool);
+  MR_ASSIGN_OR_RETURN(cluster->machines, TaskDevices::Open(AllDeviceFactories(), kTask,
+                                                           {config.device_count().begin(),
+                                                            config.device_count().end()}));
+  MR_ASSIGN_OR_RETURN(cluster->devices, MakeDeviceSet(*cluster->machines, intra_op_pool));
   cluster->rendezvous = NewLocalRendezvousManager();
   WorkerEnv& env = cluster->env;
   env.task = kTask;
@@ -81,9 +62,8 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   env.inter_op_pool = env.inter_op_pools[0];
   env.rendezvous = cluster->rendezvous.get();
   env.workers = &cluster->workers;
-  env.make_session_devices = [incarnations,
-                              intra_op_pool]() -> StatusOr<std::unique_ptr<DeviceSet>> {
-    return MakeDevices(incarnations, intra_op_pool);
+  env.make_session_devices = [machines = cluster->machines, intra_op_pool] {
+    return MakeDeviceSet(*machines, intra_op_pool);
   };
   cluster->collectives = NewTaskCollectives(env, "");
   env.collectives = cluster->collectives.get();

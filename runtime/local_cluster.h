@@ -12,13 +12,13 @@
 namespace millrace {
 
 // The master of a new task /job:localhost/replica:0/task:0 with devices and state of its own.
-// Of `config`: device_count["CPU"] (default 1), inter_op_parallelism_threads (0: one per core;
-// negative: everything runs in the caller's thread), intra_op_parallelism_threads (0: one per
-// core), and what runtime/session_pools.h says of pools. Threads are those of the process: clusters
-// that ask for the same number share them, unless they want their own.
-// InvalidArgument for numbers that make no sense. The cluster lives as long as the pointer.
-// Its sessions write their graphs to `dump_dir`, if it is not "" (session/graph_dump.h); the
-// error of the file system if that cannot be made.
+// Of `config`: device_count["CPU"] (default 1) and ["FAKE"] (0), inter_op_parallelism_threads (0:
+// one per core; negative: everything runs in the caller's thread), intra_op_parallelism_threads (0:
+// one per core), and what runtime/session_pools.h says of pools. Threads are those of the process:
+// clusters that ask for the same number share them, unless they want their own. InvalidArgument for
+// numbers that make no sense. The cluster lives as long as the pointer. Its sessions write their
+// graphs to `dump_dir`, if it is not "" (session/graph_dump.h); the error of the file system if
+// that cannot be made.
 StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config,
                                                            const std::string& dump_dir = "");
 

@@ -1,8 +1,10 @@
 #include "runtime/registries.h"
 
+#include "device/fake/fake_device.h"
 #include "graph/graph_builder.h"
 #include "jit/fused_kernel.h"
 #include "kernels/all_kernels.h"
+#include "kernels/fake/fake_kernels.h"
 
 namespace millrace {
 
@@ -13,9 +15,12 @@ const KernelRegistry& AllKernels() {
     auto* registry = new KernelRegistry;
     RegisterAllKernels(*registry);
     RegisterFusedKernels(*registry);
+    RegisterFakeKernels(AllOps(), *registry);  // made of those above
     return registry;
   }();
   return *kernels;
 }
+
+DeviceFactories AllDeviceFactories() { return {FakeDeviceFactory()}; }
 
 }  // namespace millrace

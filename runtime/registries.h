@@ -2,6 +2,7 @@
 #ifndef RUNTIME_REGISTRIES_H_
 #define RUNTIME_REGISTRIES_H_
 
+#include "device/device_factory.h"
 #include "kernels/kernel_registry.h"
 #include "ops/op_registry.h"
 
@@ -11,6 +12,8 @@ namespace millrace {
 // those that graphs are built of, not another copy.
 const OpRegistry& AllOps();
 const KernelRegistry& AllKernels();
+// Of every device that is not a CPU.
+DeviceFactories AllDeviceFactories();
 
 }  // namespace millrace
 

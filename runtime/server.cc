@@ -23,6 +23,7 @@ StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   task.server = options;
   task.ops = &AllOps();
   task.kernels = &AllKernels();
+  task.devices = AllDeviceFactories();
   auto impl = std::make_unique<Impl>();
   MR_ASSIGN_OR_RETURN(impl->server, TaskServer::Create(task));
   return std::unique_ptr<Server>(new Server(std::move(impl)));

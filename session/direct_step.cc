@@ -104,7 +104,6 @@ void DirectStep::Ended(Status status) {
   // callback owns a reference.
   if (caller_ != nullptr) (void)caller_->TryDeregisterCallback(caller_token_);
   const WorkerGraph::Part& part = plan_->graph().parts()[0];
-  if (status.ok()) status = part.device->Sync();
   if (part.has_state) part.device->resource_manager()->Cleanup(env_.step_container);
   if (stats_) stats_->MoveTo(request_.result->metadata.mutable_step_stats());
   owner_->DirectStepEnded(this, Outcome(std::move(status)));

@@ -10,6 +10,7 @@
 #include "graph/lower_functions.h"
 #include "kernels/kernel_registry.h"
 #include "placer/placer.h"
+#include "rendezvous/device_rendezvous.h"
 #include "rendezvous/rendezvous.h"
 
 namespace millrace {
@@ -202,7 +203,14 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
   frame->results = results;
   frame->done = done;
   frame->pending.store(static_cast<int>(parts.size()), std::memory_order_relaxed);
-  if (parts.size() > 1) frame->rendezvous = NewLocalRendezvous();
+  // An accelerator passes values between its own memory and the host's by it, too.
+  DeviceWork* const work = call.caller == nullptr ? nullptr : WorkOf(call.caller->rendezvous);
+  if (work != nullptr) {
+    frame->rendezvous =
+        MakeRef<DeviceRendezvous>(NewLocalRendezvous(), RefPtr<DeviceWork>::Share(work));
+  } else if (parts.size() > 1) {
+    frame->rendezvous = NewLocalRendezvous();
+  }
   ThreadPool* const pool = call.caller != nullptr ? call.caller->inter_op_pool : env_.inter_op_pool;
   const bool has_threads = pool != nullptr && pool->num_threads() > 0;
   // Nothing of the frame is touched after the last part was started: the call may have ended.
@@ -228,8 +236,6 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
     const auto part_done = [](void* arg, Status status) {
       auto* const run = static_cast<Frame::PartRun*>(arg);
       Frame* const owner = run->frame;
-      const WorkerGraph::Part& part = owner->body->parts()[run - owner->runs.data()];
-      if (status.ok()) status = part.device->Sync();
       if (!status.ok()) {
         MutexLock lock(&owner->mu);
         // What follows from the first error says less than it does.

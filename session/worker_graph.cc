@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "device/stream.h"
 #include "kernels/kernel_registry.h"
 #include "partitioner/partition.h"
 #include "session/function_runtime.h"
@@ -18,6 +19,8 @@ namespace {
 bool InHostMemory(const KernelRegistry& kernels, const DeviceName& device, const Node& node,
                   int slot, bool is_input) {
   if (device.type == "CPU") return true;
+  const DataType dtype = BaseType(is_input ? node.input_types()[slot] : node.output_types()[slot]);
+  if (!IsMemcpyable(dtype)) return true;  // objects: no device can hold them
   const KernelDef* kernel = kernels.Find(node.type(), *device.type, node.attrs());
   if (kernel == nullptr) return false;
   for (const std::string& arg : kernel->host_memory_args) {
@@ -128,7 +131,16 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
     };
   }
   MR_ASSIGN_OR_RETURN(std::vector<Partition> partitions, PartitionGraph(graph, cut));
-  if (partitions.size() == 1 && functions_.get() == nullptr) direct_ = std::move(direct);
+  for (const Device* device : session.devices) {
+    const auto on_device = [device](const Partition& p) { return p.location == device->name(); };
+    if (AcceleratorOf(device) == nullptr) continue;
+    // A function may go to any of them.
+    uses_accelerators_ = uses_accelerators_ || functions_.get() != nullptr ||
+                         std::any_of(partitions.begin(), partitions.end(), on_device);
+  }
+  if (partitions.size() == 1 && functions_.get() == nullptr && !uses_accelerators_) {
+    direct_ = std::move(direct);
+  }
   parts_.reserve(partitions.size());
   for (Partition& partition : partitions) {
     Part& part = parts_.emplace_back();

@@ -71,6 +71,9 @@ class WorkerGraph {
   void* session_state() const { return session_state_.get(); }
   void set_session_state(std::shared_ptr<void> state) { session_state_ = std::move(state); }
 
+  // Whether steps may have work on an accelerator.
+  bool uses_accelerators() const { return uses_accelerators_; }
+
   // What the tensors of one step may take on one device, in bytes; 0: no limit.
   int64_t memory_limit() const { return memory_limit_; }
   void set_memory_limit(int64_t bytes) { memory_limit_ = bytes; }  // before the first step
@@ -98,6 +101,7 @@ class WorkerGraph {
   std::optional<DirectIo> direct_;
   RefPtr<FunctionRunner> functions_;
   std::vector<Part> parts_;
+  bool uses_accelerators_ = false;
   int64_t memory_limit_ = 0;
   Mutex mu_;
   std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);

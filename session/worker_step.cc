@@ -4,6 +4,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "rendezvous/device_rendezvous.h"
 #include "session/worker_session.h"
 
 namespace millrace {
@@ -56,7 +58,14 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
   if (runs_.empty()) return done(OkStatus());
   done_ = std::move(done);
   pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
-  Ref();  // dropped by the last PartDone
+  Ref();  // dropped by Ended
+  if (graph_->uses_accelerators()) {
+    MutexLock lock(&mu_);
+    device_work_ = MakeRef<DeviceWork>();
+    device_work_->SetOnError(
+        [self = RefPtr<WorkerStep>::Share(this)](const Status& status) { self->Fail(status); });
+    device_rendezvous_ = MakeRef<DeviceRendezvous>(rendezvous_, device_work_);
+  }
   const bool has_threads = pool != nullptr && pool->num_threads() > 0;
   // Nothing of the step is touched after the last part was started: it may have ended.
   const size_t num_parts = runs_.size();
@@ -64,7 +73,7 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     const WorkerGraph::Part& part = graph_->parts()[i];
     PartRun& run = runs_[i];
     run.env.step_id = step_id_;
-    run.env.rendezvous = rendezvous_.get();
+    run.env.rendezvous = device_rendezvous_ ? device_rendezvous_.get() : rendezvous_.get();
     run.env.cancellation = &*cancellation_;
     run.env.collective = collective_.get();
     run.env.session_state = graph_->session_state();
@@ -91,13 +100,21 @@ void WorkerStep::PartDone(void* arg, Status status) {
   auto* const run = static_cast<PartRun*>(arg);
   WorkerStep* const step = run->step;
   const WorkerGraph::Part& part = step->graph_->parts()[run - step->runs_.data()];
-  if (status.ok()) status = part.device->Sync();
   part.device->resource_manager()->Cleanup(run->env.step_container);
   if (!status.ok()) step->Fail(status);
   if (step->pending_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const Done done = std::exchange(step->done_, nullptr);
-  done(step->FirstError(OkStatus()));
-  step->Unref();
+  if (!step->device_work_) return step->Ended();
+  const RefPtr<DeviceWork> work = step->device_work_;  // the step may go with its end
+  work->WhenIdle([step](const Status& left) {
+    if (!left.ok()) step->Fail(left);
+    step->Ended();
+  });
+}
+
+void WorkerStep::Ended() {
+  const Done done = std::exchange(done_, nullptr);
+  done(FirstError(OkStatus()));
+  Unref();
 }
 
 void WorkerStep::Fail(const Status& status) {
@@ -113,20 +130,28 @@ void WorkerStep::Fail(const Status& status) {
 }
 
 void WorkerStep::Cancel(const Status& reason) {
+  RefPtr<DeviceWork> work;
   {
     MutexLock lock(&mu_);
     if (!cancel_reason_.ok()) return;
     cancel_reason_ = reason;
+    work = device_work_;
+    if (work) left_over_ = work->Pending();
   }
   if (collective_.get() != nullptr) collective_->Abort(reason);
   cancellation_->StartCancel(reason);
   rendezvous_->StartAbort(MarkDerived(reason));
+  if (work) work->GiveUp();
 }
 
 Status WorkerStep::FirstError(Status status) {
   MutexLock lock(&mu_);
   if (!error_.ok()) status = error_;
   if (status.ok() || cancel_reason_.ok()) return status;
+  if (!left_over_.empty()) {
+    status =
+        WithMessage(status, StrCat("the device has not run ", left_over_, "; ", Message(status)));
+  }
   if (errors::IsDeadlineExceeded(cancel_reason_)) {
     return Annotate(cancel_reason_, StrCat("; it was waiting for: ", Message(status)));
   }
@@ -195,6 +220,9 @@ void WorkerStep::Destroy() {
     MutexLock lock(&mu_);
     error_ = OkStatus();
     cancel_reason_ = OkStatus();
+    left_over_.clear();
+    device_work_.reset();
+    device_rendezvous_.reset();
   }
   const std::shared_ptr<WorkerSession> session = std::move(session_);
   std::shared_ptr<WorkerGraph> graph = std::move(graph_);

@@ -15,6 +15,7 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "collective/collective_executor.h"
+#include "device/stream.h"
 #include "executor/executor.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
@@ -68,6 +69,7 @@ class WorkerStep : public RefCounted {
   };
   void Destroy() override;
   static void PartDone(void* arg, Status status);
+  void Ended();
   void Fail(const Status& status);
 
   std::shared_ptr<WorkerGraph> graph_;      // null while idle
@@ -75,13 +77,16 @@ class WorkerStep : public RefCounted {
   int64_t step_id_ = 0;
   RefPtr<Rendezvous> rendezvous_;
   RefPtr<CollectiveExecutor> collective_;  // null: the step has no collectives
+  RefPtr<DeviceWork> device_work_;         // null: none of its devices is an accelerator
+  RefPtr<Rendezvous> device_rendezvous_;   // the same one, with the account; or null
   std::optional<CancellationManager> cancellation_;
   std::vector<PartRun> runs_;
   Done done_;
   std::atomic<int> pending_{0};
   Mutex mu_;
-  Status error_ ABSL_GUARDED_BY(mu_);          // the first one
-  Status cancel_reason_ ABSL_GUARDED_BY(mu_);  // from outside
+  Status error_ ABSL_GUARDED_BY(mu_);           // the first one
+  Status cancel_reason_ ABSL_GUARDED_BY(mu_);   // from outside
+  std::string left_over_ ABSL_GUARDED_BY(mu_);  // what accelerators had to do still, then
 };
 
 }  // namespace millrace

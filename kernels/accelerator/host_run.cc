@@ -1,0 +1,110 @@
+// Kernels of the CPU that run on behalf of an accelerator, and how they are registered.
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_source.h"
+#include "tensor/allocator.h"
+
+namespace millrace {
+namespace {
+
+class HostRunKernel final : public Kernel {
+ public:
+  HostRunKernel(const KernelConstruction& c, std::unique_ptr<Kernel> inner)
+      : Kernel(c), inner_(std::move(inner)) {}
+  bool IsExpensive() const override { return inner_->IsExpensive(); }
+  Status Compute(KernelContext& ctx) override {
+    Allocator* const before = ctx.allocator();
+    ctx.set_allocator(HostAllocator());
+    Status status = inner_->Compute(ctx);
+    ctx.set_allocator(before);
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<Kernel> inner_;
+};
+
+bool IsTypeAttr(const std::string& kind) { return kind == "type" || kind == "list(type)"; }
+
+std::vector<DataType> Common(const std::vector<DataType>& a, const std::vector<DataType>& b) {
+  std::vector<DataType> both;
+  for (const DataType type : a) {
+    if (std::find(b.begin(), b.end(), type) != b.end()) both.push_back(type);
+  }
+  return both;
+}
+
+}  // namespace
+
+std::vector<DataType> DeviceTypes() {
+  std::vector<DataType> types;
+  for (int i = 1; i < 64; ++i) {
+    const auto type = static_cast<DataType>(i);
+    if (DataTypeSize(type) > 0 && IsMemcpyable(type)) types.push_back(type);
+  }
+  return types;
+}
+
+std::unique_ptr<Kernel> MakeCpuKernel(KernelConstruction& c) {
+  const KernelDef* const def = CurrentKernelRegistry()->Find(c.def().name(), "CPU", c.attrs());
+  if (def == nullptr) {
+    c.SetError(errors::NotFound("the CPU has no kernel for ", c.def().name()));
+    return nullptr;
+  }
+  std::unique_ptr<Kernel> kernel = def->factory(c);
+  if (kernel != nullptr && kernel->IsAsync()) {
+    c.SetError(errors::Unimplemented(c.def().name(), " completes only asynchronously"));
+  }
+  return kernel;
+}
+
+std::unique_ptr<Kernel> MakeHostRunKernel(KernelConstruction& c) {
+  std::unique_ptr<Kernel> inner = MakeCpuKernel(c);
+  if (inner == nullptr) return nullptr;
+  return std::make_unique<HostRunKernel>(c, std::move(inner));
+}
+
+CpuKernels FindCpuKernels(const KernelRegistry& registry) {
+  CpuKernels found;
+  for (const KernelDef* def : registry.All()) {
+    if (def->device_type == "CPU") found[def->op].push_back(*def);
+  }
+  return found;
+}
+
+void Adopt(const OpRegistry& ops, const CpuKernels& cpu, const std::string& op,
+           const Adoption& adoption, KernelRegistry& registry) {
+  const OpInfo* const info = ops.Find(op);
+  const auto found = cpu.find(op);
+  if (info == nullptr || found == cpu.end()) return;
+  for (KernelDef def : found->second) {
+    def.device_type = adoption.device_type;
+    def.host_memory_args = adoption.host_args;
+    if (adoption.host_args == std::vector<std::string>{"*"}) {
+      def.host_memory_args.clear();
+      for (const auto& arg : info->def.input_arg()) def.HostMemory(arg.name());
+      for (const auto& arg : info->def.output_arg()) def.HostMemory(arg.name());
+    }
+    bool possible = true;
+    for (const auto& attr : info->def.attr()) {
+      if (!IsTypeAttr(attr.type()) || adoption.types.empty()) continue;
+      if (!adoption.attr.empty() && attr.name() != adoption.attr) continue;
+      const auto known =
+          std::find_if(def.constraints.begin(), def.constraints.end(),
+                       [&](const auto& constraint) { return constraint.first == attr.name(); });
+      if (known == def.constraints.end()) {
+        def.Types(attr.name(), adoption.types);
+        continue;
+      }
+      known->second = Common(known->second, adoption.types);
+      possible = possible && !known->second.empty();
+    }
+    if (possible) registry.Register(def, adoption.factory);
+  }
+}
+
+}  // namespace millrace
