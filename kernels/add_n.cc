@@ -112,13 +112,24 @@ template <typename T>
 class CheckNumericsKernel : public Kernel {
  public:
   explicit CheckNumericsKernel(KernelConstruction& c)
-      : Kernel(c), message_(c.attrs().GetOr<std::string>("message", "")) {}
+      : Kernel(c),
+        message_(c.attrs().GetOr<std::string>("message", "")),
+        tells_signs_(c.def().name() == "CheckNumericsV2") {}
   Status Compute(KernelContext& ctx) override {
-    bool nan = false, inf = false;
+    bool nan = false, inf = false, below = false, above = false;
     for (const T x : ctx.input(0).flat<T>()) {
       const auto v = static_cast<ComputeType<T>>(x);
       nan |= std::isnan(v);
       inf |= std::isinf(v);
+      below |= std::isinf(v) && v < 0;
+      above |= std::isinf(v) && v > 0;
+    }
+    if (tells_signs_ && inf) {
+      const char* signs = below && above ? (nan ? "-Inf, +Inf" : "-Inf and +Inf")
+                          : below        ? "-Inf"
+                                         : "+Inf";
+      const char* more = !nan ? "" : below && above ? ", and NaN" : " and NaN";
+      return errors::InvalidArgument(message_, " : Tensor had ", signs, more, " values");
     }
     if (nan || inf) {
       return errors::InvalidArgument(message_, " : Tensor had ",
@@ -130,6 +141,7 @@ class CheckNumericsKernel : public Kernel {
 
  private:
   const std::string message_;
+  const bool tells_signs_;  // of infinities
 };
 
 template <template <typename> class K, typename... Ts>
@@ -143,6 +155,7 @@ void RegisterAddNKernels(KernelRegistry& r) {
   RegisterPerType<AddNKernel>(r, "AddN", NumberTypes());
   RegisterPerType<ClipByValueKernel>(r, "ClipByValue", NumberTypes());
   RegisterPerType<CheckNumericsKernel>(r, "CheckNumerics", FloatTypes());
+  RegisterPerType<CheckNumericsKernel>(r, "CheckNumericsV2", FloatTypes());
 }
 
 }  // namespace millrace

@@ -3,9 +3,11 @@
 #include <math.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "kernels/elementwise.h"
 
@@ -164,6 +166,32 @@ struct TruncateMod {
   }
 };
 
+struct Mod : TruncateMod {
+  static Status Refusal() { return errors::InvalidArgument("Integer division by zero"); }
+};
+
+struct Xlog1py {
+  static constexpr double kCost = 8;
+  template <typename T>
+  static T Do(T x, T y) {
+    return x == T(0) ? T(0) : x * std::log1p(y);
+  }
+};
+struct PopulationCount {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static uint8_t Do(T x) {
+    return static_cast<uint8_t>(std::popcount(static_cast<std::make_unsigned_t<T>>(x)));
+  }
+};
+struct Angle {
+  static constexpr double kCost = 15;
+  template <typename T>
+  static typename T::value_type Do(T x) {
+    return std::arg(x);
+  }
+};
+
 using FloatOrComplex = JoinTypes<FloatTypes, ComplexTypes>;
 
 }  // namespace
@@ -192,7 +220,11 @@ void RegisterElementwiseSpecialKernels(KernelRegistry& r) {
   RegisterBinary<MulNoNan, FloatOrComplex>(r, "MulNoNan");
   RegisterBinary<LeftShift, IntTypes>(r, "LeftShift");
   RegisterBinary<RightShift, IntTypes>(r, "RightShift");
+  RegisterBinary<Xlog1py, FloatTypes>(r, "Xlog1py");
+  RegisterUnary<PopulationCount, IntTypes>(r, "PopulationCount");
+  RegisterUnary<Angle, ComplexTypes>(r, "Angle");
   RegisterBinary<TruncateMod, JoinTypes<FloatTypes, IndexTypes>>(r, "TruncateMod");
+  RegisterBinary<Mod, JoinTypes<FloatTypes, IndexTypes>>(r, "Mod");
 }
 
 }  // namespace millrace

@@ -22,6 +22,10 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterSummaryKernels(registry);
   RegisterSparseKernels(registry);
   RegisterImageSummaryKernels(registry);
+  RegisterImageColorKernels(registry);
+  RegisterImageRegionKernels(registry);
+  RegisterCountingKernels(registry);
+  RegisterSparseMathKernels(registry);
 }
 
 }  // namespace millrace

@@ -26,6 +26,10 @@ void RegisterFileKernels(KernelRegistry& registry);
 void RegisterSummaryKernels(KernelRegistry& registry);
 void RegisterSparseKernels(KernelRegistry& registry);
 void RegisterImageSummaryKernels(KernelRegistry& registry);
+void RegisterImageColorKernels(KernelRegistry& registry);
+void RegisterImageRegionKernels(KernelRegistry& registry);
+void RegisterCountingKernels(KernelRegistry& registry);
+void RegisterSparseMathKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

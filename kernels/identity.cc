@@ -166,7 +166,7 @@ class BitcastKernel : public Kernel {
 
 void RegisterIdentityKernels(KernelRegistry& r) {
   for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient",
-                         "PlaceholderWithDefault", "Snapshot"}) {
+                         "PlaceholderWithDefault", "Snapshot", "GuaranteeConst"}) {
     RegisterCpu<IdentityKernel>(r, op);
   }
   r.Register(KernelDef("Conj").Types("T", {kVariant}), MakeKernel<IdentityKernel>);

@@ -183,6 +183,15 @@ class VariableShapeKernel : public Kernel {
 };
 
 // Of any kind of resource: the handle says which.
+// Readers share a variable's tensor and writers step aside for them, so nothing is copied for a
+// read anyhow.
+class DisableCopyOnReadKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  bool IsExpensive() const override { return false; }
+  Status Compute(KernelContext& ctx) override { return InputHandle(ctx, 0).status(); }
+};
+
 class DestroyResourceKernel : public Kernel {
  public:
   explicit DestroyResourceKernel(KernelConstruction& c)
@@ -283,6 +292,7 @@ void RegisterResourceVariableKernels(KernelRegistry& registry) {
   }
   registry.Register(KernelDef("VarIsInitializedOp"), MakeKernel<VarIsInitializedKernel>);
   registry.Register(KernelDef("VariableShape"), MakeKernel<VariableShapeKernel>);
+  registry.Register(KernelDef("DisableCopyOnRead"), MakeKernel<DisableCopyOnReadKernel>);
   registry.Register(KernelDef("DestroyResourceOp"), MakeKernel<DestroyResourceKernel>);
   registry.Register(KernelDef("ResourceGather").Types("Tindices", {kInt32, kInt64}),
                     MakeKernel<ResourceGatherKernel>);

@@ -138,6 +138,19 @@ class ShardedFilenameKernel : public Kernel {
   }
 };
 
+// A pattern that the names of all shards match.
+class ShardedFilespecKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    for (int i = 0; i < 2; ++i) MR_RETURN_IF_ERROR(CheckScalar(ctx.input(i), "every input"));
+    char tail[64];
+    std::snprintf(tail, sizeof(tail), "-\?\?\?\?\?-of-%05d", ctx.input(1).scalar<int32_t>());
+    ctx.SetOutput(0, Tensor::Scalar<std::string>(StrCat(ctx.input(0).scalar<std::string>(), tail)));
+    return OkStatus();
+  }
+};
+
 }  // namespace
 
 void RegisterSaveRestoreKernels(KernelRegistry& registry) {
@@ -145,6 +158,7 @@ void RegisterSaveRestoreKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("RestoreV2"), MakeKernel<RestoreKernel>);
   registry.Register(KernelDef("MergeV2Checkpoints"), MakeKernel<MergeCheckpointsKernel>);
   registry.Register(KernelDef("ShardedFilename"), MakeKernel<ShardedFilenameKernel>);
+  registry.Register(KernelDef("ShardedFilespec"), MakeKernel<ShardedFilespecKernel>);
 }
 
 }  // namespace millrace

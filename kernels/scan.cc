@@ -1,4 +1,8 @@
 // Running sums and products along an axis.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
@@ -10,7 +14,17 @@
 namespace millrace {
 namespace {
 
-template <bool kProduct, typename T>
+enum class Scan { kSum, kProduct, kLogSumExp };
+
+// log(exp(a) + exp(b)), which does not overflow where a and b do not.
+template <typename C>
+C LogAddExp(C a, C b) {
+  const C larger = std::max(a, b);
+  if (std::isinf(larger)) return larger;
+  return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
+}
+
+template <Scan kScan, typename T>
 class ScanKernel : public Kernel {
  public:
   explicit ScanKernel(KernelConstruction& c)
@@ -40,16 +54,19 @@ class ScanKernel : public Kernel {
  private:
   void ScanLine(const T* src, T* dst, int64_t at, int64_t size, int64_t step) const {
     using C = ComputeType<T>;
-    C total = C(kProduct ? 1 : 0);
+    C total = C(kScan == Scan::kProduct ? 1 : 0);
+    if constexpr (kScan == Scan::kLogSumExp) total = -std::numeric_limits<C>::infinity();
     for (int64_t k = 0; k < size; ++k) {
       const int64_t i = at + (reverse_ ? size - 1 - k : k) * step;
       const C x = static_cast<C>(src[i]);
       if (exclusive_) dst[i] = static_cast<T>(total);
       if constexpr (std::is_integral_v<C>) {
         const auto a = static_cast<uint64_t>(total), b = static_cast<uint64_t>(x);
-        total = static_cast<C>(kProduct ? a * b : a + b);  // wraps around
+        total = static_cast<C>(kScan == Scan::kProduct ? a * b : a + b);  // wraps around
+      } else if constexpr (kScan == Scan::kLogSumExp) {
+        total = LogAddExp(total, x);
       } else {
-        total = kProduct ? total * x : total + x;
+        total = kScan == Scan::kProduct ? total * x : total + x;
       }
       if (!exclusive_) dst[i] = static_cast<T>(total);
     }
@@ -58,16 +75,17 @@ class ScanKernel : public Kernel {
   const bool exclusive_, reverse_;
 };
 
-template <bool kProduct, typename... Ts>
+template <Scan kScan, typename... Ts>
 void RegisterScan(KernelRegistry& r, const char* op, TypeList<Ts...>) {
-  (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<ScanKernel<kProduct, Ts>>), ...);
+  (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<ScanKernel<kScan, Ts>>), ...);
 }
 
 }  // namespace
 
 void RegisterScanKernels(KernelRegistry& r) {
-  RegisterScan<false>(r, "Cumsum", NumberTypes());
-  RegisterScan<true>(r, "Cumprod", NumberTypes());
+  RegisterScan<Scan::kSum>(r, "Cumsum", NumberTypes());
+  RegisterScan<Scan::kProduct>(r, "Cumprod", NumberTypes());
+  RegisterScan<Scan::kLogSumExp>(r, "CumulativeLogsumexp", FloatTypes());
 }
 
 }  // namespace millrace

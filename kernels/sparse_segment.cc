@@ -60,7 +60,13 @@ class SparseSegmentKernel : public Kernel {
         return errors::InvalidArgument("segment ids are not increasing");
       }
     }
-    const int64_t segments = ids.empty() ? 0 : ids.back() + 1;
+    int64_t segments = ids.empty() ? 0 : ids.back() + 1;
+    if (ctx.num_inputs() == 4) {  // ...WithNumSegments
+      MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(3), "num_segments"));
+      if (given < 0) return errors::InvalidArgument("num_segments must be >= 0, got ", given);
+      if (segments > given) return errors::InvalidArgument("segment ids must be < num_segments");
+      segments = given;
+    }
     Dims dims(shape.dims().begin(), shape.dims().end());
     dims[0] = segments;
     MR_ASSIGN_OR_RETURN(shape, MakeShape({dims.data(), dims.size()}));
@@ -99,6 +105,13 @@ class SparseSegmentGradKernel : public Kernel {
     const auto& [indices, ids] = rows;
     MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(ctx.input(3), "output_dim0"));
     if (count < 0) return errors::InvalidArgument("output_dim0 must be non-negative");
+    // The V2 ops give the rows that have a gradient only, and which they are.
+    Dims touched;
+    if (ctx.num_outputs() == 2) {
+      touched = indices;
+      std::sort(touched.begin(), touched.end());
+      touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    }
     const int64_t segments = gradient.dim(0);
     const int64_t run = segments == 0 ? 0 : gradient.num_elements() / segments;
     std::vector<int64_t> sizes(static_cast<std::size_t>(segments), 0);
@@ -110,7 +123,7 @@ class SparseSegmentGradKernel : public Kernel {
       ++sizes[static_cast<std::size_t>(ids[i])];
     }
     Dims dims(gradient.shape().dims().begin(), gradient.shape().dims().end());
-    dims[0] = count;
+    dims[0] = ctx.num_outputs() == 2 ? static_cast<int64_t>(touched.size()) : count;
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({dims.data(), dims.size()}));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const T* from = gradient.data<T>();
@@ -119,29 +132,44 @@ class SparseSegmentGradKernel : public Kernel {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const C scale = C(1) / Divisor<C>(kWeigh, sizes[static_cast<std::size_t>(ids[i])]);
       const T* row = from + ids[i] * run;
-      T* sum = to + indices[i] * run;
+      int64_t at = indices[i];
+      if (ctx.num_outputs() == 2) {
+        at = std::lower_bound(touched.begin(), touched.end(), at) - touched.begin();
+      }
+      T* sum = to + at * run;
       for (int64_t j = 0; j < run; ++j) {
         sum[j] = static_cast<T>(static_cast<C>(sum[j]) + static_cast<C>(row[j]) * scale);
       }
     }
+    if (ctx.num_outputs() == 2) ctx.SetOutput(1, IndexTensor(ctx.input(1).dtype(), touched));
     return OkStatus();
   }
 };
 
 template <template <Weigh, typename> class K, Weigh kWeigh, typename... Ts>
-void RegisterPerType(KernelRegistry& r, const char* op, TypeList<Ts...>) {
+void RegisterPerType(KernelRegistry& r, const std::string& op, TypeList<Ts...>) {
   (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<K<kWeigh, Ts>>), ...);
 }
 
 }  // namespace
 
 void RegisterSparseSegmentKernels(KernelRegistry& r) {
-  RegisterPerType<SparseSegmentKernel, Weigh::kSum>(r, "SparseSegmentSum", RealTypes());
-  RegisterPerType<SparseSegmentKernel, Weigh::kMean>(r, "SparseSegmentMean", FloatTypes());
-  RegisterPerType<SparseSegmentKernel, Weigh::kSqrtN>(r, "SparseSegmentSqrtN", FloatTypes());
-  RegisterPerType<SparseSegmentGradKernel, Weigh::kMean>(r, "SparseSegmentMeanGrad", FloatTypes());
-  RegisterPerType<SparseSegmentGradKernel, Weigh::kSqrtN>(r, "SparseSegmentSqrtNGrad",
+  for (const char* end : {"", "WithNumSegments"}) {
+    const auto name = [end](const char* op) { return std::string(op) + end; };
+    RegisterPerType<SparseSegmentKernel, Weigh::kSum>(r, name("SparseSegmentSum"), RealTypes());
+    RegisterPerType<SparseSegmentKernel, Weigh::kMean>(r, name("SparseSegmentMean"), FloatTypes());
+    RegisterPerType<SparseSegmentKernel, Weigh::kSqrtN>(r, name("SparseSegmentSqrtN"),
+                                                        FloatTypes());
+  }
+  for (const char* end : {"", "V2"}) {
+    const auto name = [end](const char* op) { return std::string(op) + end; };
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kSum>(r, name("SparseSegmentSumGrad"),
                                                           FloatTypes());
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kMean>(r, name("SparseSegmentMeanGrad"),
+                                                           FloatTypes());
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kSqrtN>(r, name("SparseSegmentSqrtNGrad"),
+                                                            FloatTypes());
+  }
 }
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/kernel_util.h"
 
 namespace millrace {
 namespace {
@@ -76,7 +77,9 @@ class TopKKernel : public Kernel {
 // True where fewer than k predictions are larger than the target's; ties all count as in.
 class InTopKKernel : public Kernel {
  public:
-  explicit InTopKKernel(KernelConstruction& c) : Kernel(c), k_(c.attr<int64_t>("k")) {}
+  // InTopKV2 has k as an input.
+  explicit InTopKKernel(KernelConstruction& c)
+      : Kernel(c), k_(c.input_types().size() == 2 ? c.attr<int64_t>("k") : 0) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& predictions = ctx.input(0);
@@ -85,6 +88,10 @@ class InTopKKernel : public Kernel {
       return errors::InvalidArgument("predictions must be 2-dimensional and targets a vector of ",
                                      "as many rows, got ", predictions.shape().DebugString(),
                                      " and ", targets.shape().DebugString());
+    }
+    int64_t k = k_;
+    if (ctx.num_inputs() == 3) {
+      MR_ASSIGN_OR_RETURN(k, IntScalar(ctx.input(2), "k"));
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, targets.shape()));
     const int64_t classes = predictions.dim(1);
@@ -98,7 +105,7 @@ class InTopKKernel : public Kernel {
         usable = std::isfinite(row[j]);
         larger += row[j] > row[target];
       }
-      out->data<bool>()[r] = usable && larger < k_;
+      out->data<bool>()[r] = usable && larger < k;
     }
     return OkStatus();
   }
@@ -113,6 +120,7 @@ void RegisterTopKKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("TopKV2").Types("T", DataTypesOf(RealTypes())),
                     MakeKernel<TopKKernel>);
   registry.Register(KernelDef("InTopK"), MakeKernel<InTopKKernel>);
+  registry.Register(KernelDef("InTopKV2"), MakeKernel<InTopKKernel>);
 }
 
 }  // namespace millrace

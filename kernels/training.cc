@@ -217,6 +217,54 @@ struct FtrlV2 : FtrlBase<true> {
   static constexpr std::array kScalars = {"lr", "l1", "l2", "lr_power", "l2_shrinkage"};
 };
 
+// Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011): steps along the sum of
+// all gradients, kept sparse by l1.
+struct AdagradDA {
+  using Types = TypeList<float, double>;
+  static constexpr int kSlots = 2;  // sums of the gradients and of their squares
+  static constexpr std::array kScalars = {"lr", "l1", "l2", "global_step"};
+  template <typename C>
+  static void Prepare(C*) {}
+  template <typename C>
+  static void Step(const C* h, const Flags&, C& v, C* s, C g) {
+    s[0] += g;
+    s[1] += g * g;
+    const C scale = h[2] * h[3] * h[0] + std::sqrt(s[1]);
+    const C pull = h[1] > C(0) ? std::max(std::abs(s[0]) - h[1] * h[3], C(0)) : std::abs(s[0]);
+    v = -std::copysign(h[0] * pull, s[0]) / scale;
+  }
+};
+
+// Duchi and Singer, "Efficient Learning using Forward-Backward Splitting" (NIPS 2009): a step,
+// then towards zero.
+template <typename C>
+C Shrink(C v, C lr, C l1, C l2) {
+  const C kept = l1 > C(0) ? std::copysign(std::max(std::abs(v) - lr * l1, C(0)), v) : v;
+  return kept / (C(1) + l2 * lr);
+}
+struct ProximalGradientDescent {
+  static constexpr int kSlots = 0;
+  static constexpr std::array kScalars = {"alpha", "l1", "l2"};
+  template <typename C>
+  static void Prepare(C*) {}
+  template <typename C>
+  static void Step(const C* h, const Flags&, C& v, C*, C g) {
+    v = Shrink(v - h[0] * g, h[0], h[1], h[2]);
+  }
+};
+struct ProximalAdagrad {
+  static constexpr int kSlots = 1;
+  static constexpr std::array kScalars = {"lr", "l1", "l2"};
+  template <typename C>
+  static void Prepare(C*) {}
+  template <typename C>
+  static void Step(const C* h, const Flags&, C& v, C* s, C g) {
+    s[0] += g * g;
+    const C lr = h[0] / std::sqrt(s[0]);
+    v = Shrink(v - lr * g, lr, h[1], h[2]);
+  }
+};
+
 // The element types an algorithm takes: its own list, or the floats.
 template <typename A>
 struct TypesOfT {
@@ -350,7 +398,10 @@ class ApplyKernel : public Kernel {
     using C = ComputeType<T>;
     std::array<C, kMaxScalars> h{};
     for (std::size_t i = 0; i < A::kScalars.size(); ++i) {
-      h[i] = static_cast<C>(ctx.input(scalars_[i]).template scalar<T>());
+      const Tensor& scalar = ctx.input(scalars_[i]);  // of the element type, or a global step
+      h[i] = scalar.dtype() == kInt64 && DataTypeOf<T>() != kInt64
+                 ? static_cast<C>(scalar.scalar<int64_t>())
+                 : static_cast<C>(scalar.template scalar<T>());
     }
     A::Prepare(h.data());
     std::array<T*, kVariables> data;
@@ -410,6 +461,12 @@ void RegisterTrainingKernels(KernelRegistry& registry) {
   RegisterDense<FtrlV2>(registry, "FtrlV2");
   RegisterOne<KerasMomentum>(registry, "ResourceApplyKerasMomentum");
   RegisterOne<AdamWithAmsgrad>(registry, "ResourceApplyAdamWithAmsgrad");
+  RegisterDense<AdagradDA>(registry, "AdagradDA");
+  RegisterDense<ProximalAdagrad>(registry, "ProximalAdagrad");
+  RegisterDense<ProximalGradientDescent>(registry, "ProximalGradientDescent");
+  RegisterSparse<AdagradDA>(registry, "AdagradDA");
+  RegisterSparse<ProximalAdagrad>(registry, "ProximalAdagrad");
+  RegisterSparse<ProximalGradientDescent>(registry, "ProximalGradientDescent");
   RegisterSparse<Momentum>(registry, "Momentum");
   RegisterSparse<Adagrad>(registry, "Adagrad");
   RegisterSparse<Ftrl>(registry, "Ftrl");

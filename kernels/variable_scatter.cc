@@ -242,15 +242,15 @@ void RegisterVariableScatterKernels(KernelRegistry& registry) {
     registry.Register(
         KernelDef(StrCat(prefix, "ScatterNdUpdate")).Types("Tindices", {kInt32, kInt64}),
         MakeKernel<ScatterNdKernel>);
+    registry.Register(KernelDef(StrCat(prefix, "ScatterNdSub"))
+                          .Types("T", DataTypesOf(NumberTypes()))
+                          .Types("Tindices", {kInt32, kInt64}),
+                      MakeKernel<ScatterNdKernel>);
     registry.Register(KernelDef(StrCat(prefix, "ScatterNdAdd"))
                           .Types("T", DataTypesOf(Updatable()))
                           .Types("Tindices", {kInt32, kInt64}),
                       MakeKernel<ScatterNdKernel>);
   }
-  registry.Register(KernelDef("ScatterNdSub")
-                        .Types("T", DataTypesOf(NumberTypes()))
-                        .Types("Tindices", {kInt32, kInt64}),
-                    MakeKernel<ScatterNdKernel>);
 }
 
 }  // namespace millrace

@@ -25,6 +25,7 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterRearrangeOps(registry));
   MR_RETURN_IF_ERROR(RegisterDatasetOps(registry));
   MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
+  MR_RETURN_IF_ERROR(RegisterImageOps(registry));
   MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));
   return OkStatus();
 }

@@ -27,6 +27,7 @@ Status RegisterReaderOps(OpRegistry& registry);
 Status RegisterRearrangeOps(OpRegistry& registry);
 Status RegisterDatasetOps(OpRegistry& registry);
 Status RegisterSparseOps(OpRegistry& registry);
+Status RegisterImageOps(OpRegistry& registry);
 Status RegisterLoggingOps(OpRegistry& registry);
 
 // Every family. AlreadyExists if one of them was registered before.

@@ -1,10 +1,38 @@
 // Constants, placeholders, and ops that rearrange tensors.
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
+
+Status BoundShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(0, 2).status());
+  MR_ASSIGN_OR_RETURN(const PartialShape values, c.WithRank(1, 2));
+  c.set_output(0, values);
+  return OkStatus();
+}
+
+// One row for each dimension.
+Status UnravelIndexShape(InferenceContext& c) {
+  const PartialShape& indices = c.input(0);
+  MR_ASSIGN_OR_RETURN(const PartialShape dims, c.WithRank(1, 1));
+  const int64_t rank = dims.has_rank() ? dims.dim(0) : -1;
+  if (!indices.has_rank()) return UnknownShape(c);
+  if (indices.rank() == 0) {
+    c.set_output(0, PartialShape({rank}));
+  } else {
+    c.set_output(0, PartialShape({rank, indices.rank() == 1 ? indices.dim(0) : -1}));
+  }
+  return OkStatus();
+}
+
+Status UniqueV2Shape(InferenceContext& c) {
+  c.set_output(0, c.input(0).has_rank() ? UnknownDims(c.input(0).rank()) : PartialShape());
+  c.set_output(1, UnknownDims(1));
+  return OkStatus();
+}
 
 constexpr OpSpec kOps[] = {
     {"BatchToSpaceND", "input: T, block_shape: Tblock_shape, crops: Tcrops", "output: T",
@@ -47,10 +75,13 @@ constexpr OpSpec kOps[] = {
     {"GatherV2", "params: Tparams, indices: Tindices, axis: Taxis", "output: Tparams",
      "batch_dims: int = 0; Tparams: type; Tindices: {int16, int32, int64}; Taxis: {int32, int64}",
      GatherV2Shape},
+    {"GuaranteeConst", "input: T", "output: T", "T: type", UnchangedShape, kStateful},
     {"HostConst", "", "output: dtype", "value: tensor; dtype: type", ConstShape},
     {"Identity", "input: T", "output: T", "T: type", UnchangedShape},
     {"IdentityN", "input: T", "output: T", "T: list(type) >= 1", IdentityNShape},
     {"InvertPermutation", "x: T", "y: T", "T: {int32, int64} = int32", UnchangedShape},
+    {"LowerBound", "sorted_inputs: T, values: T", "output: out_type",
+     "T: type; out_type: {int32, int64} = int32", BoundShape},
     {"MatrixBandPart", "input: T, num_lower: Tindex, num_upper: Tindex", "band: T",
      "T: type; Tindex: {int32, int64} = int64", UnchangedShape},
     {"MatrixDiagPartV3", "input: T, k: int32, padding_value: T", "diagonal: T",
@@ -124,7 +155,13 @@ constexpr OpSpec kOps[] = {
      TransposeShape},
     {"Unique", "x: T", "y: T, idx: out_idx", "T: type; out_idx: {int32, int64} = int32",
      UniqueShape},
+    {"UniqueV2", "x: T, axis: Taxis", "y: T, idx: out_idx",
+     "T: type; Taxis: {int32, int64} = int64; out_idx: {int32, int64} = int32", UniqueV2Shape},
     {"Unpack", "value: T", "output: num * T", "num: int >= 0; T: type; axis: int = 0", UnpackShape},
+    {"UnravelIndex", "indices: Tidx, dims: Tidx", "output: Tidx", "Tidx: {int32, int64} = int32",
+     UnravelIndexShape},
+    {"UpperBound", "sorted_inputs: T, values: T", "output: out_type",
+     "T: type; out_type: {int32, int64} = int32", BoundShape},
     {"Where", "input: T", "index: int64",
      "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, "
      "bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool} = bool",

@@ -15,6 +15,7 @@ constexpr OpSpec kOps[] = {
      "", "dtypes: list(type) >= 1", NoOutputs, kStateful},
     {"ShardedFilename", "basename: string, shard: int32, num_shards: int32", "filename: string", "",
      ScalarShape},
+    {"ShardedFilespec", "basename: string, num_shards: int32", "filename: string", "", ScalarShape},
 };
 
 }  // namespace

@@ -9,11 +9,14 @@ namespace {
 constexpr OpSpec kOps[] = {
     {"Assert", "condition: bool, data: T", "", "T: list(type) >= 1; summarize: int = 3", NoOutputs,
      kStateful},
+    {"CheckNumericsV2", "tensor: T", "output: T",
+     "T: {bfloat16, half, float, double}; message: string", UnchangedShape, kStateful},
     {"Print", "input: T, data: U", "output: T",
      "T: type; U: list(type) >= 0; message: string = ''; first_n: int = -1; summarize: int = 3",
      UnchangedShape, kStateful},
     {"PrintV2", "input: string", "", "output_stream: string = 'stderr'; end: string = '\n'",
      NoOutputs, kStateful},
+    {"Timestamp", "", "ts: double", "", ScalarShape, kStateful},
 };
 
 }  // namespace

@@ -1,10 +1,55 @@
 // Arithmetic, comparisons, reductions and matrix products.
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
+
+// How often each number up to a size occurs; the size may be a constant.
+Status CountsShape(InferenceContext& c) {
+  int64_t size;
+  const bool known = c.ConstantInt(1, &size) && size >= 0;
+  c.set_output(0, PartialShape({known ? size : -1}));
+  return OkStatus();
+}
+Status DenseCountsShape(InferenceContext& c) {
+  const PartialShape& input = c.input(0);
+  int64_t size;
+  if (!c.ConstantInt(1, &size) || size < 0) size = -1;
+  if (!input.has_rank()) return UnknownShape(c);
+  if (input.rank() == 2) {
+    c.set_output(0, PartialShape({input.dim(0), size}));
+  } else {
+    c.set_output(0, PartialShape({size}));
+  }
+  return OkStatus();
+}
+Status HistogramShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  int64_t bins;
+  const bool known = c.ConstantInt(2, &bins) && bins > 0;
+  c.set_output(0, PartialShape({known ? bins : -1}));
+  return OkStatus();
+}
+
+// As the ops without a number of segments, which is input 3 here.
+Status NumSegmentsShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(SparseSegmentShape(c));
+  int64_t segments;
+  if (!c.input(0).has_rank() || !c.ConstantInt(3, &segments) || segments < 0) return OkStatus();
+  c.set_output(0, ConcatShapes(PartialShape({segments}), SubShape(c.input(0), 1)));
+  return OkStatus();
+}
+// Rows that have a gradient only, and which they are.
+Status SparseSegmentGradV2Shape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape gradient, c.WithRankAtLeast(0, 1));
+  c.set_output(1, UnknownDims(1));
+  if (!gradient.has_rank()) return UnknownShape(c);
+  c.set_output(0, ConcatShapes(PartialShape({-1}), SubShape(gradient, 1)));
+  return OkStatus();
+}
 
 constexpr OpSpec kOps[] = {
     {"Abs", "x: T", "y: T", "T: {bfloat16, half, float, double, int8, int16, int32, int64}",
@@ -27,6 +72,8 @@ constexpr OpSpec kOps[] = {
      BroadcastShape, kCommutative | kAggregate},
     {"All", "input: bool, reduction_indices: Tidx", "output: bool",
      "keep_dims: bool = false; Tidx: {int32, int64} = int32", ReductionShape},
+    {"Angle", "input: T", "output: Tout",
+     "T: {complex64, complex128} = complex64; Tout: {float, double} = float", UnchangedShape},
     {"Any", "input: bool, reduction_indices: Tidx", "output: bool",
      "keep_dims: bool = false; Tidx: {int32, int64} = int32", ReductionShape},
     {"ArgMax", "input: T, dimension: Tidx", "output: output_type",
@@ -57,12 +104,16 @@ constexpr OpSpec kOps[] = {
      "complex64, complex128}; adj_x: bool = false; adj_y: bool = false; grad_x: bool = false; "
      "grad_y: bool = false",
      BatchMatMulShape},
+    {"Bincount", "arr: int32, size: int32, weights: T", "bins: T",
+     "T: {int32, int64, float, double}", CountsShape},
     {"BitwiseAnd", "x: T, y: T", "z: T",
      "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", BroadcastShape, kCommutative},
     {"BitwiseOr", "x: T, y: T", "z: T",
      "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", BroadcastShape, kCommutative},
     {"BitwiseXor", "x: T, y: T", "z: T",
      "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", BroadcastShape, kCommutative},
+    {"Bucketize", "input: T", "output: int32",
+     "T: {int32, int64, float, double}; boundaries: list(float)", UnchangedShape},
     {"Cast", "x: SrcT", "y: DstT", "SrcT: type; DstT: type; Truncate: bool = false",
      UnchangedShape},
     {"Ceil", "x: T", "y: T", "T: {bfloat16, half, float, double}", UnchangedShape},
@@ -78,12 +129,20 @@ constexpr OpSpec kOps[] = {
      UnchangedShape},
     {"Cosh", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      UnchangedShape},
+    {"Cross", "a: T, b: T", "product: T", "T: reals", MergedInputs},
     {"Cumprod", "x: T, axis: Tidx", "out: T",
      "exclusive: bool = false; reverse: bool = false; T: numbers; Tidx: {int32, int64} = int32",
      UnchangedShape},
     {"Cumsum", "x: T, axis: Tidx", "out: T",
      "exclusive: bool = false; reverse: bool = false; T: numbers; Tidx: {int32, int64} = int32",
      UnchangedShape},
+    {"CumulativeLogsumexp", "x: T, axis: Tidx", "out: T",
+     "exclusive: bool = false; reverse: bool = false; T: {bfloat16, half, float, double}; Tidx: "
+     "{int32, int64} = int32",
+     UnchangedShape},
+    {"DenseBincount", "input: Tidx, size: Tidx, weights: T", "output: T",
+     "Tidx: {int32, int64}; T: {int32, int64, float, double}; binary_output: bool = false",
+     DenseCountsShape},
     {"Digamma", "x: T", "y: T", "T: {bfloat16, half, float, double}", UnchangedShape},
     {"Div", "x: T, y: T", "z: T",
      "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, "
@@ -114,6 +173,8 @@ constexpr OpSpec kOps[] = {
      BroadcastShape},
     {"Greater", "x: T, y: T", "z: bool", "T: reals", BroadcastShape},
     {"GreaterEqual", "x: T, y: T", "z: bool", "T: reals", BroadcastShape},
+    {"HistogramFixedWidth", "values: T, value_range: T, nbins: int32", "out: dtype",
+     "T: {int32, int64, float, double}; dtype: {int32, int64} = int32", HistogramShape},
     {"Inv", "x: T", "y: T",
      "T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}",
      UnchangedShape},
@@ -122,9 +183,13 @@ constexpr OpSpec kOps[] = {
     {"LeftShift", "x: T, y: T", "z: T",
      "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", BroadcastShape},
     {"Lgamma", "x: T", "y: T", "T: {bfloat16, half, float, double}", UnchangedShape},
+    {"Mod", "x: T, y: T", "z: T", "T: {int32, int64, half, half, bfloat16, float, double}",
+     BroadcastShape},
     {"MulNoNan", "x: T, y: T", "z: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      BroadcastShape},
     {"NextAfter", "x1: T, x2: T", "output: T", "T: {double, float} = float", BroadcastShape},
+    {"PopulationCount", "x: T", "y: uint8",
+     "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", UnchangedShape},
     {"RightShift", "x: T, y: T", "z: T",
      "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}", BroadcastShape},
     {"Rint", "x: T", "y: T", "T: {bfloat16, half, float, double}", UnchangedShape},
@@ -143,6 +208,17 @@ constexpr OpSpec kOps[] = {
      "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
      "int64} = int32",
      SparseSegmentGradShape},
+    {"SparseSegmentMeanGradV2",
+     "grad: T, indices: Tidx, segment_ids: Tsegmentids, dense_output_dim0: int32",
+     "output: T, sorted_unique_indices: Tidx",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradV2Shape},
+    {"SparseSegmentMeanWithNumSegments",
+     "data: T, indices: Tidx, segment_ids: Tsegmentids, num_segments: Tnumsegments", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tnumsegments: {int32, "
+     "int64} = int32; Tsegmentids: {int32, int64} = int32; sparse_gradient: bool = false",
+     NumSegmentsShape},
     {"SparseSegmentSqrtN", "data: T, indices: Tidx, segment_ids: Tsegmentids", "output: T",
      "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
      "int64} = int32; sparse_gradient: bool = false",
@@ -152,10 +228,37 @@ constexpr OpSpec kOps[] = {
      "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
      "int64} = int32",
      SparseSegmentGradShape},
+    {"SparseSegmentSqrtNGradV2",
+     "grad: T, indices: Tidx, segment_ids: Tsegmentids, dense_output_dim0: int32",
+     "output: T, sorted_unique_indices: Tidx",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradV2Shape},
+    {"SparseSegmentSqrtNWithNumSegments",
+     "data: T, indices: Tidx, segment_ids: Tsegmentids, num_segments: Tnumsegments", "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tnumsegments: {int32, "
+     "int64} = int32; Tsegmentids: {int32, int64} = int32; sparse_gradient: bool = false",
+     NumSegmentsShape},
     {"SparseSegmentSum", "data: T, indices: Tidx, segment_ids: Tsegmentids", "output: T",
      "T: reals; Tidx: {int32, int64} = int32; Tsegmentids: {int32, int64} = int32; "
      "sparse_gradient: bool = false",
      SparseSegmentShape},
+    {"SparseSegmentSumGrad", "grad: T, indices: Tidx, segment_ids: Tsegmentids, output_dim0: int32",
+     "output: T",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradShape},
+    {"SparseSegmentSumGradV2",
+     "grad: T, indices: Tidx, segment_ids: Tsegmentids, dense_output_dim0: int32",
+     "output: T, sorted_unique_indices: Tidx",
+     "T: {bfloat16, half, float, double}; Tidx: {int32, int64} = int32; Tsegmentids: {int32, "
+     "int64} = int32",
+     SparseSegmentGradV2Shape},
+    {"SparseSegmentSumWithNumSegments",
+     "data: T, indices: Tidx, segment_ids: Tsegmentids, num_segments: Tnumsegments", "output: T",
+     "T: reals; Tidx: {int32, int64} = int32; Tnumsegments: {int32, int64} = int32; Tsegmentids: "
+     "{int32, int64} = int32; sparse_gradient: bool = false",
+     NumSegmentsShape},
     {"Tan", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      UnchangedShape},
     {"TruncateMod", "x: T, y: T", "z: T", "T: {int32, int64, bfloat16, half, float, double}",
@@ -167,6 +270,8 @@ constexpr OpSpec kOps[] = {
      "output: T", "T: numbers; Tindices: {int32, int64}; Tnumsegments: {int32, int64} = int32",
      UnsortedSegmentShape},
     {"Xdivy", "x: T, y: T", "z: T", "T: {half, bfloat16, float, double, complex64, complex128}",
+     BroadcastShape},
+    {"Xlog1py", "x: T, y: T", "z: T", "T: {half, bfloat16, float, double, complex64, complex128}",
      BroadcastShape},
     {"Xlogy", "x: T, y: T", "z: T", "T: {half, bfloat16, float, double, complex64, complex128}",
      BroadcastShape},

@@ -95,6 +95,8 @@ constexpr OpSpec kOps[] = {
      FusedBatchNormShape},
     {"InTopK", "predictions: float, targets: T", "precision: bool",
      "k: int; T: {int32, int64} = int32", InTopKShape},
+    {"InTopKV2", "predictions: float, targets: T, k: T", "precision: bool",
+     "T: {int32, int64} = int32", InTopKShape},
     {"L2Loss", "t: T", "output: T", "T: floats", ScalarShape},
     {"LeakyRelu", "features: T", "activations: T", "alpha: float = 0.200000003; T: floats = float",
      UnchangedShape},

@@ -23,6 +23,39 @@ Status CandidateShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// A number for each matrix of a batch.
+Status DeterminantShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape matrices, c.WithRankAtLeast(0, 2));
+  if (!matrices.has_rank()) return UnknownShape(c);
+  const int rank = matrices.rank();
+  MR_RETURN_IF_ERROR(MergeDim(matrices.dim(rank - 2), matrices.dim(rank - 1)).status());
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, SubShape(matrices, 0, rank - 2));
+  return OkStatus();
+}
+
+// Matrices, and as many right-hand sides.
+Status SolveShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape matrices, c.WithRankAtLeast(0, 2));
+  MR_ASSIGN_OR_RETURN(const PartialShape sides, c.WithRankAtLeast(1, 2));
+  if (matrices.has_rank() && sides.has_rank()) {
+    MR_RETURN_IF_ERROR(
+        MergeDim(matrices.dim(matrices.rank() - 1), sides.dim(sides.rank() - 2)).status());
+  }
+  c.set_output(0, sides);
+  return OkStatus();
+}
+// The dimensions before the last two are broadcast.
+Status TriangularSolveShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(SolveShape(c));
+  const PartialShape &matrices = c.input(0), &sides = c.input(1);
+  if (!matrices.has_rank() || !sides.has_rank()) return UnknownShape(c);
+  MR_ASSIGN_OR_RETURN(const PartialShape batch,
+                      BroadcastShapes(SubShape(matrices, 0, matrices.rank() - 2),
+                                      SubShape(sides, 0, sides.rank() - 2)));
+  c.set_output(0, ConcatShapes(batch, SubShape(sides, sides.rank() - 2)));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"BroadcastArgs", "s0: T, s1: T", "r0: T", "T: {int32, int64} = int32", VectorsShape},
     {"Cholesky", "input: T", "output: T", "T: {double, float, half, complex64, complex128}",
@@ -36,13 +69,23 @@ constexpr OpSpec kOps[] = {
      kStateful},
     {"ListDiff", "x: T, y: T", "out: T, idx: out_idx", "T: type; out_idx: {int32, int64} = int32",
      VectorsShape},
+    {"LogMatrixDeterminant", "input: T", "sign: T, log_abs_determinant: T",
+     "T: {half, float, double, complex64, complex128}", DeterminantShape},
     {"LogUniformCandidateSampler", "true_classes: int64",
      "sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float",
      "num_true: int >= 1; num_sampled: int >= 1; unique: bool; range_max: int >= 1; seed: int = 0; "
      "seed2: int = 0",
      CandidateShape, kStateful},
+    {"MatrixDeterminant", "input: T", "output: T",
+     "T: {half, float, double, complex64, complex128}", DeterminantShape},
     {"MatrixInverse", "input: T", "output: T",
      "adjoint: bool = false; T: {double, float, half, complex64, complex128}", UnchangedShape},
+    {"MatrixSolve", "matrix: T, rhs: T", "output: T",
+     "adjoint: bool = false; T: {double, float, half, complex64, complex128}", SolveShape},
+    {"MatrixTriangularSolve", "matrix: T, rhs: T", "output: T",
+     "lower: bool = true; adjoint: bool = false; T: {bfloat16, double, float, half, complex64, "
+     "complex128}",
+     TriangularSolveShape},
     {"MirrorPad", "input: T, paddings: Tpaddings", "output: T",
      "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", PadShape},
     {"MirrorPadGrad", "input: T, paddings: Tpaddings", "output: T",

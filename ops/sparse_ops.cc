@@ -43,16 +43,99 @@ Status SparseFillEmptyRowsGradShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// Indices, values and the dense shape of a sparse tensor of `rank`, which may be -1.
+void SetSparse(InferenceContext& c, int indices, int values, int shape, int64_t rank) {
+  c.set_output(indices, PartialShape({-1, rank}));
+  c.set_output(values, UnknownDims(1));
+  if (shape >= 0) c.set_output(shape, PartialShape({rank}));
+}
+StatusOr<int64_t> RankOfIndices(InferenceContext& c, int i) {
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(i, 2));
+  return indices.has_rank() ? indices.dim(1) : -1;
+}
+
+Status CombinedShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const int64_t rank, RankOfIndices(c, 0));
+  SetSparse(c, 0, 1, 2, rank);
+  return OkStatus();
+}
+Status UnionShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const int64_t rank, RankOfIndices(c, 0));
+  SetSparse(c, 0, 1, -1, rank);
+  return OkStatus();
+}
+Status SparseSplitShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const int64_t rank, RankOfIndices(c, 1));
+  const int parts = c.num_outputs() / 3;
+  for (int i = 0; i < parts; ++i) SetSparse(c, i, parts + i, 2 * parts + i, rank);
+  return OkStatus();
+}
+Status SparseAddGradShape(InferenceContext& c) {
+  for (int i = 0; i < 2; ++i) {
+    MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(1 + i, 2));
+    c.set_output(i, PartialShape({indices.has_rank() ? indices.dim(0) : -1}));
+  }
+  return OkStatus();
+}
+Status ValuesShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(0, 2));
+  c.set_output(0, PartialShape({indices.has_rank() ? indices.dim(0) : -1}));
+  return OkStatus();
+}
+Status SumWithDenseShape(InferenceContext& c) {
+  c.set_output(0, c.input(3));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
+    {"SparseAdd",
+     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: "
+     "int64, thresh: Treal",
+     "sum_indices: int64, sum_values: T, sum_shape: int64", "T: numbers; Treal: reals",
+     CombinedShape},
+    {"SparseAddGrad",
+     "backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64",
+     "a_val_grad: T, b_val_grad: T", "T: numbers", SparseAddGradShape},
+    {"SparseConcat", "indices: N * int64, values: N * T, shapes: N * int64",
+     "output_indices: int64, output_values: T, output_shape: int64",
+     "concat_dim: int; N: int >= 2; T: type", CombinedShape},
+    {"SparseDenseCwiseAdd", "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T",
+     "output: T", "T: numbers", ValuesShape},
+    {"SparseDenseCwiseDiv", "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T",
+     "output: T", "T: numbers", ValuesShape},
+    {"SparseDenseCwiseMul", "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T",
+     "output: T", "T: numbers", ValuesShape},
     {"SparseFillEmptyRows", "indices: int64, values: T, dense_shape: int64, default_value: T",
      "output_indices: int64, output_values: T, empty_row_indicator: bool, reverse_index_map: int64",
      "T: type", SparseFillEmptyRowsShape},
     {"SparseFillEmptyRowsGrad", "reverse_index_map: int64, grad_values: T",
      "d_values: T, d_default_value: T", "T: type", SparseFillEmptyRowsGradShape},
+    {"SparseReduceMax",
+     "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32",
+     "output: T", "keep_dims: bool = false; T: reals", UnknownShape},
+    {"SparseReduceSum",
+     "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32",
+     "output: T", "keep_dims: bool = false; T: numbers", UnknownShape},
     {"SparseReorder", "input_indices: int64, input_values: T, input_shape: int64",
      "output_indices: int64, output_values: T", "T: type", SparseReorderShape},
     {"SparseReshape", "input_indices: int64, input_shape: int64, new_shape: int64",
      "output_indices: int64, output_shape: int64", "", SparseReshapeShape},
+    {"SparseSlice", "indices: int64, values: T, shape: int64, start: int64, size: int64",
+     "output_indices: int64, output_values: T, output_shape: int64", "T: type", CombinedShape},
+    {"SparseSoftmax", "sp_indices: int64, sp_values: T, sp_shape: int64", "output: T",
+     "T: {half, float, double}", ValuesShape},
+    {"SparseSparseMaximum",
+     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64",
+     "output_indices: int64, output_values: T", "T: reals", UnionShape},
+    {"SparseSparseMinimum",
+     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64",
+     "output_indices: int64, output_values: T", "T: numbers", UnionShape},
+    {"SparseSplit", "split_dim: int64, indices: int64, values: T, shape: int64",
+     "output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * "
+     "int64",
+     "num_split: int >= 1; T: type", SparseSplitShape},
+    {"SparseTensorDenseAdd", "a_indices: Tindices, a_values: T, a_shape: Tindices, b: T",
+     "output: T", "T: numbers; Tindices: {int32, int64}", SumWithDenseShape},
     {"SparseToDense",
      "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T",
      "dense: T", "validate_indices: bool = true; T: type; Tindices: {int32, int64}",
