@@ -106,16 +106,29 @@ Status BundleReader::ReadBytes(const pb::BundleEntryProto& entry, int64_t skip, 
   return OkStatus();
 }
 
+// "bytes 24 to 36 of /a/model.data-00000-of-00001"
+std::string BundleReader::PlaceOf(const pb::BundleEntryProto& entry) const {
+  return StrCat("bytes ", entry.offset(), " to ", entry.offset() + entry.size(), " of ",
+                BundleDataName(prefix_, entry.shard_id(), header_.num_shards()));
+}
+
 StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) const {
   const auto dtype = static_cast<DataType>(entry.dtype());
-  MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(entry));
+  const StatusOr<Shape> known = EntryShape(entry);
+  if (!known.ok()) {
+    return errors::DataLoss(Message(known.status()), ", in ", BundleIndexName(prefix_));
+  }
+  const Shape& shape = *known;
   if (entry.offset() < 0 || entry.size() < 0 || entry.offset() > INT64_MAX - entry.size()) {
-    return errors::DataLoss("a checkpoint entry has a bad offset or size");
+    return errors::DataLoss("the index ", BundleIndexName(prefix_), " has an entry of ",
+                            entry.size(), " bytes at ", entry.offset(),
+                            ": neither may be negative");
   }
   if (dtype == kString) {
     // A length takes a byte at least, so the file bounds what is allocated.
     if (shape.num_elements() > entry.size()) {
-      return errors::DataLoss("a checkpoint entry is too short for its shape");
+      return errors::DataLoss("the entry at ", PlaceOf(entry), " is too short for string",
+                              shape.DebugString(), ": expected a byte at least for each element");
     }
     MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
     MR_RETURN_IF_ERROR(ReadStrings(entry, &tensor));
@@ -127,8 +140,8 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
   }
   if (shape.num_elements() > entry.size() ||
       shape.num_elements() * static_cast<int64_t>(DataTypeSize(dtype)) != entry.size()) {
-    return errors::DataLoss("a checkpoint entry has ", entry.size(), " bytes, which does not fit ",
-                            DataTypeName(dtype), shape.DebugString());
+    return errors::DataLoss("the entry at ", PlaceOf(entry), " has ", entry.size(),
+                            " bytes; expected those of ", DataTypeName(dtype), shape.DebugString());
   }
   MR_ASSIGN_OR_RETURN(
       const uint64_t file_size,
@@ -144,7 +157,8 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
   MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes, data));
   if (MaskCrc(Crc32c({data, bytes})) != entry.crc32c()) {
     return errors::DataLoss("Checksum does not match: stored ", UnmaskCrc(entry.crc32c()),
-                            " vs. calculated on the restored bytes ", Crc32c({data, bytes}));
+                            " vs. calculated on the restored bytes ", Crc32c({data, bytes}), ", ",
+                            PlaceOf(entry));
   }
   if (swap_bytes_) {
     const bool complex = IsComplex(dtype);
@@ -162,14 +176,18 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
   }
   std::string bytes(static_cast<std::size_t>(entry.size()), '\0');
   MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes.size(), bytes.data()));
-  const Status damaged = errors::DataLoss("the strings of a tensor in ", path, " are damaged");
   std::size_t at = 0;
+  const auto damaged = [&](std::string_view expected) {
+    return errors::DataLoss("the strings at ", PlaceOf(entry), " are damaged: at ",
+                            entry.offset() + static_cast<int64_t>(at), " there should be ",
+                            expected);
+  };
   uint32_t crc = 0;
   std::vector<uint64_t> lengths;
   for (int64_t i = 0; i < tensor->num_elements(); ++i) {
     uint64_t length = 0;
     for (int shift = 0;; shift += 7) {
-      if (at == bytes.size() || shift > 63) return damaged;
+      if (at == bytes.size() || shift > 63) return damaged("the length of a string");
       const auto byte = static_cast<unsigned char>(bytes[at++]);
       length |= uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) break;
@@ -184,19 +202,27 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
     }
   }
   uint32_t stored;
-  if (bytes.size() - at < sizeof(stored)) return damaged;
+  if (bytes.size() - at < sizeof(stored)) return damaged("a checksum of the lengths");
   std::memcpy(&stored, bytes.data() + at, sizeof(stored));
-  if (SwapIf(swap_bytes_, stored) != MaskCrc(crc)) return damaged;
+  if (SwapIf(swap_bytes_, stored) != MaskCrc(crc)) {
+    return damaged(StrCat("the checksum of the lengths, ", MaskCrc(crc)));
+  }
   crc = ExtendCrc32c(crc, std::string_view(bytes).substr(at, sizeof(stored)));
   at += sizeof(stored);
   for (int64_t i = 0; i < tensor->num_elements(); ++i) {
-    if (bytes.size() - at < lengths[i]) return damaged;
+    if (bytes.size() - at < lengths[i]) {
+      return damaged(StrCat("a string of ", lengths[i], " bytes"));
+    }
     const std::string_view text = std::string_view(bytes).substr(at, lengths[i]);
     crc = ExtendCrc32c(crc, text);
     tensor->data<std::string>()[i] = text;
     at += lengths[i];
   }
-  if (at != bytes.size() || MaskCrc(crc) != entry.crc32c()) return damaged;
+  if (at != bytes.size()) return damaged("nothing more");
+  if (MaskCrc(crc) != entry.crc32c()) {
+    return damaged(
+        StrCat("the end of bytes with the checksum ", entry.crc32c(), ", not ", MaskCrc(crc)));
+  }
   return OkStatus();
 }
 
@@ -263,13 +289,16 @@ StatusOr<Tensor> BundleReader::ReadSlice(std::string_view key, const TensorSlice
     if (common == 0) continue;
     const pb::BundleEntryProto* data = Find(EncodeSliceKey(key, stored));
     if (data == nullptr) {
-      return errors::DataLoss("slice ", stored.DebugString(), " of ", key, " is missing");
+      return errors::DataLoss("slice ", stored.DebugString(), " of ", key, " is missing in ",
+                              BundleIndexName(prefix_));
     }
     MR_ASSIGN_OR_RETURN(Tensor tensor, ReadEntry(*data));
     MR_ASSIGN_OR_RETURN(const Shape expected, stored.ShapeIn(whole));
     if (tensor.dtype() != dtype || !(tensor.shape() == expected)) {
-      return errors::DataLoss("slice ", stored.DebugString(), " of ", key,
-                              " has another type or shape than it should");
+      return errors::DataLoss("slice ", stored.DebugString(), " of ", key, " in ",
+                              BundleIndexName(prefix_), " is ", DataTypeName(tensor.dtype()),
+                              tensor.shape().DebugString(), "; expected ", DataTypeName(dtype),
+                              expected.DebugString());
     }
     covered += common;
     parts.emplace_back(std::move(from), std::move(tensor));

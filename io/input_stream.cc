@@ -51,9 +51,13 @@ class InflateStream : public InputStream {
         MR_ASSIGN_OR_RETURN(const std::size_t more, packed_->Read(in_.size(), in_.data()));
         z_.next_in = reinterpret_cast<Bytef*>(in_.data());
         z_.avail_in = static_cast<uInt>(more);
+        packed_bytes_ += more;
         if (more == 0) {
           ended_ = true;
-          if (inside_) return errors::DataLoss("packed data ends too early in ", path_);
+          if (inside_) {
+            return errors::DataLoss("packed data ends too early in ", path_, ": at ", packed_bytes_,
+                                    " more of it was expected");
+          }
           break;
         }
       }
@@ -79,7 +83,9 @@ class InflateStream : public InputStream {
       }
     } else if (code != Z_OK && code != Z_BUF_ERROR) {
       return errors::DataLoss("inflate() failed with error ", code, ": ",
-                              z_.msg == nullptr ? "damaged data" : z_.msg, " in ", path_);
+                              z_.msg == nullptr ? "damaged data" : z_.msg, " at ",
+                              packed_bytes_ - z_.avail_in, " in ", path_, "; expected ",
+                              gzip_ ? "GZIP" : "ZLIB");
     }
     return OkStatus();
   }
@@ -89,6 +95,7 @@ class InflateStream : public InputStream {
   const bool gzip_;
   bool ok_ = false, ended_ = false, inside_ = false;
   std::string in_;
+  uint64_t packed_bytes_ = 0;  // packed bytes read so far
   z_stream z_{};
 };
 

@@ -1,6 +1,7 @@
 #include "io/input_stream.h"
 
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -55,13 +56,21 @@ TEST(RecordReaderTest, ReadsWhatTensorFlowWrote) {
   EXPECT_EQ(ReadAll("gzip.tfrecord", "GZIP").read, plain.read);
 }
 
-TEST(RecordReaderTest, SaysWhichRecordIsDamaged) {
-  for (const char* name :
+void ExpectInText(const Status& status, std::initializer_list<std::string> parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(std::string(Message(status)).find(part), std::string::npos) << part << ": " << status;
+  }
+}
+
+TEST(RecordReaderTest, SaysWhichRecordIsDamagedAndWhatWasExpected) {
+  for (const std::string name :
        {"bad_data_crc.tfrecord", "bad_length_crc.tfrecord", "truncated_data.tfrecord"}) {
     const Records records = ReadAll(name);
-    EXPECT_EQ(records.read.size(), 1u) << name;
+    ASSERT_EQ(records.read.size(), 1u) << name;
     EXPECT_EQ(records.end.code(), StatusCode::kDataLoss) << name;
-    EXPECT_NE(std::string(Message(records.end)).find(name), std::string::npos) << records.end;
+    const std::size_t at = 8 + 4 + records.read[0].size() + 4;  // behind the first record
+    ExpectInText(records.end, {"record at " + std::to_string(at) + " in ", name,
+                               name.starts_with("bad") ? "the stored checksum is " : "expected"});
   }
 }
 
@@ -82,7 +91,9 @@ TEST(RecordReaderTest, DoesNotTakeMemoryForALengthThatIsALie) {
 }
 
 TEST(InputStreamTest, ReportsPackedDataThatIsDamagedOrCutOff) {
-  EXPECT_EQ(ReadAll("plain.tfrecord", "GZIP").end.code(), StatusCode::kDataLoss);
+  const Status plain = ReadAll("plain.tfrecord", "GZIP").end;
+  EXPECT_EQ(plain.code(), StatusCode::kDataLoss);
+  ExpectInText(plain, {"plain.tfrecord", " at ", "expected GZIP"});
   std::string packed = *PosixFileSystem()->ReadFile("tests/goldens/records/gzip.tfrecord");
   packed.resize(packed.size() / 2);
   const std::string path = Written("half.gz", packed);
@@ -92,6 +103,7 @@ TEST(InputStreamTest, ReportsPackedDataThatIsDamagedOrCutOff) {
   while ((end = reader.ReadRecord(&record)).ok()) {
   }
   EXPECT_EQ(end.code(), StatusCode::kDataLoss) << end;
+  ExpectInText(end, {"half.gz", "at " + std::to_string(packed.size()), "expected"});
 }
 
 TEST(BufferedInputTest, ReadsLinesAcrossItsBuffer) {

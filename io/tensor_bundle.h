@@ -85,6 +85,7 @@ class BundleReader {
   Status LoadIndex();
   StatusOr<const RandomAccessFile*> DataFile(int shard) const;
   // The tensor of an entry that is not stored in parts.
+  std::string PlaceOf(const pb::BundleEntryProto& entry) const;
   StatusOr<Tensor> ReadEntry(const pb::BundleEntryProto& entry) const;
   Status ReadBytes(const pb::BundleEntryProto& entry, int64_t skip, std::size_t n, char* out) const;
   Status ReadStrings(const pb::BundleEntryProto& entry, Tensor* tensor) const;

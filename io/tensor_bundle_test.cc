@@ -198,6 +198,47 @@ TEST_P(DamagedCheckpoint, FailsWithTensorFlowsCode) {
     status = (*reader)->Restore(expected["reading"].get<std::string>(), "", kFloat).status();
   }
   EXPECT_EQ(static_cast<int>(status.code()), expected["error_code"].get<int>()) << status;
+  EXPECT_NE(std::string(Message(status)).find(GetParam()), std::string::npos)
+      << "the file is not named: " << status;
+}
+
+// Each of these was one entry of strings or floats before it was damaged.
+TEST(DamagedCheckpoint, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
+  const std::string prefix = StrCat(std::getenv("TEST_TMPDIR"), "/damaged");
+  const std::string data = BundleDataName(prefix, 0, 1);
+  {
+    auto writer = BundleWriter::Create(PosixFileSystem(), prefix);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Add("floats", Tensor::FromValues<float>({1, 2, 3})).ok());
+    ASSERT_TRUE((*writer)->Add("texts", Tensor::FromValues<std::string>({"ab", "cde"})).ok());
+    ASSERT_TRUE((*writer)->Finish().ok());
+  }
+  const std::string whole = *PosixFileSystem()->ReadFile(data);
+  ASSERT_EQ(whole.size(), 12u + 2 + 4 + 5);
+  struct Damage {
+    std::size_t at;
+    const char* key;
+    std::vector<std::string> said;
+  };
+  const Damage damages[] = {
+      {3, "floats", {"Checksum does not match: stored ", StrCat("bytes 0 to 12 of ", data)}},
+      {12, "texts", {StrCat("bytes 12 to 23 of ", data), "at 14 there should be the checksum"}},
+      {15, "texts", {StrCat("bytes 12 to 23 of ", data), "at 14 there should be the checksum"}},
+      {20, "texts", {StrCat("bytes 12 to 23 of ", data), "bytes with the checksum "}},
+  };
+  for (const Damage& damage : damages) {
+    std::string bytes = whole;
+    bytes[damage.at] ^= 1;
+    ASSERT_TRUE(PosixFileSystem()->WriteFileAtomically(data, bytes).ok());
+    const auto reader = BundleReader::Open(PosixFileSystem(), prefix);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    const Status status = (*reader)->Read(damage.key).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
+    for (const std::string& part : damage.said) {
+      EXPECT_NE(std::string(Message(status)).find(part), std::string::npos)
+          << part << " is not in: " << status;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedCheckpoint,
