@@ -514,11 +514,15 @@ void StepCollectives::ResolveInstance(const std::shared_ptr<Resolution>& r,
   request.group_key = params.group_key;
   request.group_size = params.group_size;
   request.instance_key = params.instance_key;
-  request.step_id = params.anew_each_step ? transport_->step_id() : 0;
+  const bool by_step = params.anew_each_step && r->result->group->tells_steps;
+  request.step_id = by_step ? transport_->step_id() : 0;
   request.device_type = r->device.device_type;
   request.subdiv_offsets = params.subdiv_offsets;
   request.device = r->device.name;
   request.is_source = params.is_source;
+  if (params.kind == CollectiveKind::kReduce) {
+    request.reduction = ReductionName(params.merge, params.final);
+  }
   r->leader->CompleteInstance(
       request, transport_->cancellation(),
       [self = RefPtr<StepCollectives>::Share(this), r](StatusOr<int> source_rank) {

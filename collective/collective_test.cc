@@ -504,6 +504,22 @@ TEST(Disagreement, AboutTheKindIsToldToAll) {
   }
 }
 
+TEST(Disagreement, AboutWhatIsComputedIsToldToAll) {
+  for (const Status& status : Disagree([](int i, CollectiveParams* params) {
+         if (i == 1) params->merge = MergeOp::kMax;
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_THAT(TextOf(status), AllOf(HasSubstr("Max/Id"), HasSubstr("Add/Id"), HasSubstr("node_1"),
+                                      HasSubstr("task:1/device:CPU:0")));
+  }
+  for (const Status& status : Disagree([](int i, CollectiveParams* params) {
+         if (i == 2) params->final = FinalOp::kDiv;
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_THAT(TextOf(status), AllOf(HasSubstr("Add/Div"), HasSubstr("Add/Id")));
+  }
+}
+
 TEST(Disagreement, AboutTheSizeOfTheGroupIsToldToAll) {
   for (const Status& status : Disagree([](int i, CollectiveParams* params) {
          if (i == 1) params->group_size = 4;

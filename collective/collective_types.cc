@@ -8,6 +8,11 @@
 
 namespace millrace {
 
+std::string ReductionName(MergeOp merge, FinalOp final) {
+  static constexpr const char* kMerge[] = {"Add", "Mul", "Min", "Max"};
+  return StrCat(kMerge[static_cast<int>(merge)], final == FinalOp::kDiv ? "/Div" : "/Id");
+}
+
 std::string CollectiveKindName(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::kReduce:
@@ -28,9 +33,11 @@ int CollectiveGroup::RankOf(std::string_view device) const {
 }
 
 StatusOr<std::shared_ptr<const CollectiveGroup>> MakeGroup(int32_t key,
-                                                           std::vector<DeviceAttributes> members) {
+                                                           std::vector<DeviceAttributes> members,
+                                                           bool tells_steps) {
   auto group = std::make_shared<CollectiveGroup>();
   group->key = key;
+  group->tells_steps = tells_steps;
   if (!members.empty()) group->device_type = members[0].device_type;
   for (const DeviceAttributes& member : members) {
     MR_ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(member.name));

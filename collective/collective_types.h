@@ -22,12 +22,17 @@ enum class FinalOp : uint8_t { kId, kDiv };  // kDiv: by the number of members
 // "reduce", "broadcast", "gather"; "collective of kind 7" for what we do not know.
 std::string CollectiveKindName(CollectiveKind kind);
 
+// "Add/Id": the names of the attributes.
+std::string ReductionName(MergeOp merge, FinalOp final);
+
 // One device that wants to be a member.
 struct GroupRequest {
   int32_t group_key = 0;
   int32_t group_size = 0;
   CollectiveKind kind = CollectiveKind::kReduce;
   DeviceAttributes device;
+  // Whether the member says which step its instances belong to: TensorFlow's do not.
+  bool tells_steps = true;
 };
 
 // Constant once made. A member's rank is its place in `members`; devices of one task are
@@ -39,6 +44,7 @@ struct CollectiveGroup {
   std::vector<std::string> tasks;     // of each member: "/job:J/replica:R/task:T"
   std::vector<int> devices_per_task;  // in the order of the ranks
   std::string communicator_key;       // handed on, not used here
+  bool tells_steps = true;            // all members do; else none may, or they would not meet
 
   int size() const { return static_cast<int>(members.size()); }
   // -1 if the device is no member.
@@ -47,7 +53,8 @@ struct CollectiveGroup {
 
 // Members in the order of `members`. InvalidArgument if a name is not a full device name.
 StatusOr<std::shared_ptr<const CollectiveGroup>> MakeGroup(int32_t key,
-                                                           std::vector<DeviceAttributes> members);
+                                                           std::vector<DeviceAttributes> members,
+                                                           bool tells_steps = true);
 
 // One member's part of one collective, as its group's leader checks it against the others'.
 struct InstanceRequest {
@@ -63,6 +70,9 @@ struct InstanceRequest {
   std::vector<int32_t> subdiv_offsets;
   std::string device;
   bool is_source = false;  // of a broadcast
+  // What a reduction computes, as "Add/Div"; empty if the member does not say: TensorFlow's
+  // servers do not.
+  std::string reduction;
 };
 
 // The bytes that one member has for another.

@@ -95,10 +95,13 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
       // Those that wait go on waiting: with the device as it is now.
       std::vector<RefPtr<GroupWaiter>> waiting = std::move(group->waiters);
       auto joined = std::move(group->joined);
-      const bool was_complete = group->complete != nullptr;
+      const bool was_complete = group->complete != nullptr, told_steps = group->tells_steps;
       begin_anew();
       group->waiters = std::move(waiting);
-      if (!was_complete) group->joined = std::move(joined);
+      if (!was_complete) {
+        group->joined = std::move(joined);
+        group->tells_steps = told_steps;
+      }
       group->joined.erase(name);
     }
     if (group->joined.empty() && group->error.ok()) group->size = request.group_size;
@@ -110,11 +113,12 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
       Status status = group->joined.empty() ? OkStatus() : CheckJoin(*group, request, &spoils);
       if (status.ok()) {
         group->joined.try_emplace(name, request.device);
+        group->tells_steps = group->tells_steps && request.tells_steps;
         if (group->complete == nullptr &&
             static_cast<int32_t>(group->joined.size()) == group->size) {
           std::vector<DeviceAttributes> members;
           for (const auto& [member, attributes] : group->joined) members.push_back(attributes);
-          auto made = MakeGroup(request.group_key, std::move(members));
+          auto made = MakeGroup(request.group_key, std::move(members), group->tells_steps);
           if (made.ok()) group->complete = *made;
           // Ranks may be others than those of its predecessor.
           for (auto it = instances_.begin(); it != instances_.end();) {
@@ -169,6 +173,12 @@ Status CollectiveDirectory::CheckSame(const Instance& instance, const InstanceRe
     return errors::Internal("Collective instance ", request.instance_key, " is of type ",
                             DataTypeName(request.dtype), " for ", request.device, ", but of type ",
                             DataTypeName(first.dtype), " for ", first.device, which());
+  }
+  if (!request.reduction.empty() && !first.reduction.empty() &&
+      request.reduction != first.reduction) {
+    return errors::Internal("Collective instance ", request.instance_key, " computes ",
+                            request.reduction, " (merge_op/final_op) for ", request.device,
+                            ", but ", first.reduction, " for ", first.device, which());
   }
   if (request.shape != first.shape) {
     return errors::InvalidArgument(

@@ -30,10 +30,10 @@ class CollectiveDirectory {
                  CollectivePeer::GroupDone done);
 
   // The rank of the source of a broadcast, when all members have asked; -1 at once for other
-  // kinds. Internal for kinds and types that differ and for none or two sources, InvalidArgument
-  // for shapes that differ; FailedPrecondition if the group is not known here. What was agreed on
-  // without a step stands until a member that took part comes with something else, or again after
-  // an error.
+  // kinds. Internal for kinds, types and reductions that differ and for none or two sources,
+  // InvalidArgument for shapes that differ; FailedPrecondition if the group is not known here. What
+  // was agreed on without a step stands until a member that took part comes with something else, or
+  // again after an error.
   void JoinInstance(const InstanceRequest& request, CancellationManager* cancellation,
                     CollectivePeer::InstanceDone done);
 
@@ -45,6 +45,7 @@ class CollectiveDirectory {
   using InstanceWaiter = Pending<StatusOr<int>>;
   struct Group {
     int32_t size = 0;
+    bool tells_steps = true;  // all that joined
     std::map<std::string, DeviceAttributes, std::less<>> joined;
     std::shared_ptr<const CollectiveGroup> complete;
     Status error;

@@ -59,6 +59,7 @@ void ToProto(const GroupRequest& request, pb::CompleteGroupRequest* proto) {
   proto->set_device_type(request.device.device_type);
   proto->set_collective_type(static_cast<int32_t>(request.kind));
   ToProto(request.device, proto->mutable_device_attributes());
+  proto->set_tells_steps(request.tells_steps);
 }
 
 StatusOr<GroupRequest> FromProto(const pb::CompleteGroupRequest& proto) {
@@ -73,6 +74,7 @@ StatusOr<GroupRequest> FromProto(const pb::CompleteGroupRequest& proto) {
   request.kind = static_cast<CollectiveKind>(proto.collective_type());
   request.device = FromProto(proto.device_attributes());
   if (!proto.device_type().empty()) request.device.device_type = proto.device_type();
+  request.tells_steps = proto.tells_steps();
   return request;
 }
 
@@ -82,6 +84,7 @@ void ToProto(const CollectiveGroup& group, pb::CompleteGroupResponse* proto) {
   proto->set_device_type(group.device_type);
   proto->set_num_tasks(static_cast<int32_t>(group.devices_per_task.size()));
   proto->set_communicator_key(group.communicator_key);
+  proto->set_tells_steps(group.tells_steps);
   for (const DeviceAttributes& member : group.members) {
     ToProto(member, proto->add_device_attributes());
   }
@@ -92,7 +95,7 @@ StatusOr<std::shared_ptr<const CollectiveGroup>> FromProto(const pb::CompleteGro
   for (const pb::DeviceAttributes& member : proto.device_attributes()) {
     members.push_back(FromProto(member));
   }
-  return MakeGroup(proto.group_key(), std::move(members));
+  return MakeGroup(proto.group_key(), std::move(members), proto.tells_steps());
 }
 
 void ToProto(const InstanceRequest& request, pb::CompleteInstanceRequest* proto) {
@@ -108,6 +111,7 @@ void ToProto(const InstanceRequest& request, pb::CompleteInstanceRequest* proto)
   proto->set_device(request.device);
   proto->set_is_source(request.is_source);
   proto->set_step_id(request.step_id);
+  if (!request.reduction.empty()) proto->set_reduction(request.reduction);
 }
 
 StatusOr<InstanceRequest> FromProto(const pb::CompleteInstanceRequest& proto) {
@@ -128,6 +132,7 @@ StatusOr<InstanceRequest> FromProto(const pb::CompleteInstanceRequest& proto) {
   request.subdiv_offsets.assign(proto.subdiv_offset().begin(), proto.subdiv_offset().end());
   request.device = proto.device();
   request.is_source = proto.is_source();
+  request.reduction = proto.reduction();
   return request;
 }
 

@@ -82,6 +82,7 @@ TEST(CollectiveRequests, ComeBackAsTheyWere) {
   EXPECT_EQ(same_group->kind, CollectiveKind::kGather);
   EXPECT_EQ(same_group->device.name, group.device.name);
   EXPECT_EQ(same_group->device.incarnation, group.device.incarnation);
+  EXPECT_TRUE(same_group->tells_steps);
 
   InstanceRequest instance;
   instance.node = "sum";
@@ -91,11 +92,13 @@ TEST(CollectiveRequests, ComeBackAsTheyWere) {
   instance.step_id = 77;
   instance.subdiv_offsets = {0, -1};
   instance.is_source = true;
+  instance.reduction = "Add/Div";
   pb::CompleteInstanceRequest instance_proto;
   ToProto(instance, &instance_proto);
   const auto same = FromProto(instance_proto);
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->node, "sum");
+  EXPECT_EQ(same->reduction, "Add/Div");
   EXPECT_EQ(same->dtype, kBfloat16);
   EXPECT_EQ(same->shape, instance.shape);
   EXPECT_EQ(same->instance_key, -4);

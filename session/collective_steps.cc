@@ -1,7 +1,9 @@
 #include "session/collective_steps.h"
 
 #include <atomic>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -86,6 +88,61 @@ int64_t CollectiveGraphKey(const DataflowGraph& graph) {
     hash = Hash64Combine(static_cast<uint64_t>(static_cast<int64_t>(key)), hash);
   }
   return keys.empty() && !keys_are_inputs ? 0 : static_cast<int64_t>(hash);
+}
+
+namespace {
+
+// An attribute as text; "" if the op does not have it.
+std::string AttrText(const Node& node, std::string_view name) {
+  const AttrMap& attrs = node.attrs();
+  if (const auto text = attrs.Get<std::string>(name); text.ok()) return *text;
+  if (const auto number = attrs.Get<int64_t>(name); number.ok()) return StrCat(*number);
+  if (const auto type = attrs.Get<DataType>(name); type.ok()) return DataTypeName(*type);
+  if (const auto shape = attrs.Get<PartialShape>(name); shape.ok()) return shape->DebugString();
+  return "";
+}
+
+// Sends and receives are the two sides of one kind.
+std::string_view KindOf(const Node& node) {
+  return std::string_view(node.type()).starts_with("CollectiveBcast")
+             ? "CollectiveBcast"
+             : std::string_view(node.type());
+}
+
+Status Differ(const Node& node, const Node& first, std::string_view what, std::string_view a,
+              std::string_view b) {
+  return errors::Internal("collectives with group_key ", AttrText(node, "group_key"),
+                          " and instance_key ", AttrText(node, "instance_key"),
+                          " must agree on their ", what, ", but it is ", a, " for ", "{{node ",
+                          node.name(), "}} at ", node.assigned_device(), " and ", b, " for {{node ",
+                          first.name(), "}} at ", first.assigned_device());
+}
+
+}  // namespace
+
+Status VerifyCollectives(const DataflowGraph& graph) {
+  std::map<std::string, const Node*> groups;
+  std::map<std::pair<std::string, std::string>, const Node*> instances;
+  for (const Node* node : graph.OpNodes()) {
+    if (!IsOneOf(kWithKeys, node->type())) continue;
+    const std::string group = AttrText(*node, "group_key");
+    const Node& of_group = *groups.try_emplace(group, node).first->second;
+    const std::string size = AttrText(*node, "group_size");
+    if (const std::string other = AttrText(of_group, "group_size"); size != other) {
+      return Differ(*node, of_group, "group_size", size, other);
+    }
+    const Node& first =
+        *instances.try_emplace({group, AttrText(*node, "instance_key")}, node).first->second;
+    if (&first == node) continue;
+    if (KindOf(*node) != KindOf(first)) {
+      return Differ(*node, first, "kind", node->type(), first.type());
+    }
+    for (const char* attr : {"T", "merge_op", "final_op", "shape"}) {
+      const std::string mine = AttrText(*node, attr), other = AttrText(first, attr);
+      if (mine != other) return Differ(*node, first, attr, mine, other);
+    }
+  }
+  return OkStatus();
 }
 
 void AgreeOnStepId(CollectiveManager* collectives, const std::string& leader, int64_t graph_key,

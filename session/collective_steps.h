@@ -18,6 +18,11 @@ namespace millrace {
 // TensorFlow makes of the instance keys, so that masters with the same collectives agree.
 int64_t CollectiveGraphKey(const DataflowGraph& graph);
 
+// The members of a collective that are in one graph agree, so that a mistake is told before
+// anything runs: Internal, as at the leader of the group, naming both nodes and what differs.
+// Keys that are inputs are compared in the step.
+Status VerifyCollectives(const DataflowGraph& graph);
+
 // The id of the next step with this key, by the limits of the step: DeadlineExceeded or Cancelled,
 // also if `closing` is. `done` may run before it returns.
 void AgreeOnStepId(CollectiveManager* collectives, const std::string& leader, int64_t graph_key,

@@ -120,6 +120,7 @@ StatusOr<std::shared_ptr<Plan>> BuildPlan(std::unique_ptr<DataflowGraph> graph,
   plan->collective_graph_key = plan->signature.collective_graph_key != 0
                                    ? plan->signature.collective_graph_key
                                    : CollectiveGraphKey(*graph);
+  if (plan->collective_graph_key != 0) MR_RETURN_IF_ERROR(VerifyCollectives(*graph));
   if (plan->collective_graph_key != 0 && plan->signature.partial) {
     return errors::InvalidArgument(
         "PartialRun does not support Collective ops.  collective_graph_key must be "

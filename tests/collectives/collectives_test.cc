@@ -128,6 +128,39 @@ TEST(LocalCollectives, FailTogether) {
   }
 }
 
+TEST(LocalCollectives, ThatDisagreeAreRefusedBeforeTheStepWithBothNodes) {
+  struct Difference {
+    int size;
+    const char *merge, *final;
+    DataType type;
+    std::vector<std::string> said;
+  };
+  const Difference differences[] = {
+      {3, "Add", "Id", kFloat, {"must agree on their group_size", "it is 3 for", "and 2 for"}},
+      {2, "Max", "Id", kFloat, {"must agree on their merge_op", "it is Max for", "and Add for"}},
+      {2, "Add", "Div", kFloat, {"must agree on their final_op", "it is Div for", "and Id for"}},
+      {2, "Add", "Id", kDouble, {"must agree on their T", "it is double for", "and float for"}},
+  };
+  for (const Difference& other : differences) {
+    Graph graph;
+    const Scope first = graph.root().WithDevice("/device:CPU:0").WithOpName("first");
+    const Scope second = graph.root().WithDevice("/device:CPU:1").WithOpName("second");
+    const Output a = Reduce(first, Constant(graph.root(), Counting(5, 0)), 2, 1);
+    const Tensor value = other.type == kFloat ? Counting(5, 0) : Tensor(kDouble, Shape({5}));
+    const Output b =
+        Reduce(second, Constant(graph.root(), value), other.size, 1, other.merge, other.final);
+    // Neither waits for the other until the deadline.
+    auto session = Session::Create(graph, {.num_cpu_devices = 2, .step_timeout = seconds(300)});
+    ASSERT_TRUE(session.ok()) << session.status();
+    const Status status = session->Run({}, std::vector<Output>{a, b}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+    for (const std::string& part : other.said) EXPECT_THAT(TextOf(status), HasSubstr(part));
+    EXPECT_THAT(TextOf(status),
+                AllOf(HasSubstr("group_key 1 and instance_key 1"), HasSubstr("{{node first}}"),
+                      HasSubstr("{{node second}}"), HasSubstr("/device:CPU:1")));
+  }
+}
+
 TEST(CollectivesOfTasks, RunInOneSession) {
   InProcessCluster cluster(0, 3);
   Graph graph;

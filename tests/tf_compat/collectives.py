@@ -233,8 +233,6 @@ def main():
     if "mixed" in parts:
         for odd in (1, 0):  # TensorFlow as a member, and as the leader
             for name, build in cases.items():
-                if name == "broadcast_v2":
-                    continue  # does not work yet: docs/collectives.md
                 commands = [args.server] * 3
                 commands[odd] = None
                 with clusters.ServerCluster({"worker": len(commands)}, 1, {"worker": list(commands)}) as both:
