@@ -22,6 +22,9 @@ Status DeclaredShapes(InferenceContext& c) {
 constexpr OpSpec kOps[] = {
     {"AnonymousIteratorV3", "", "handle: resource",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
+    {"AssertCardinalityDataset", "input_dataset: variant, cardinality: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
     {"BatchDataset", "input_dataset: variant, batch_size: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
@@ -43,6 +46,15 @@ constexpr OpSpec kOps[] = {
      ScalarShape},
     {"DatasetCardinality", "input_dataset: variant", "cardinality: int64",
      "cardinality_options: string = ''", ScalarShape},
+    {"DatasetToSingleElement", "dataset: variant", "components: output_types",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     DeclaredShapes, kStateful},
+    {"DirectedInterleaveDataset",
+     "selector_input_dataset: variant, data_input_datasets: N * variant",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; "
+     "stop_on_empty_dataset: bool = false",
+     ScalarShape},
     {"DummyMemoryCache", "", "handle: resource", "", ScalarShape, kStateful},
     {"DummySeedGenerator", "", "handle: resource", "", ScalarShape, kStateful},
     {"FilterDataset", "input_dataset: variant, other_arguments: Targuments",
@@ -58,6 +70,19 @@ constexpr OpSpec kOps[] = {
      "handle: dataset(output_types)",
      "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
      "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"GroupByWindowDataset",
+     "input_dataset: variant, key_func_other_arguments: Tkey_func_other_arguments, "
+     "reduce_func_other_arguments: Treduce_func_other_arguments, window_size_func_other_arguments: "
+     "Twindow_size_func_other_arguments",
+     "handle: dataset(output_types)",
+     "key_func: func; reduce_func: func; window_size_func: func; Tkey_func_other_arguments: "
+     "list(type) >= 0; Treduce_func_other_arguments: list(type) >= 0; "
+     "Twindow_size_func_other_arguments: list(type) >= 0; output_types: list(type) >= 1; "
+     "output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"IgnoreErrorsDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; log_warning: bool = false",
      ScalarShape},
     {"InterleaveDataset",
      "input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: "
@@ -133,6 +158,12 @@ constexpr OpSpec kOps[] = {
      "parallel_copy: bool = false; Toutput_types: list(type) >= 1; output_shapes: list(shape) >= "
      "1; N: int >= 1; metadata: string = ''",
      ScalarShape},
+    {"ParallelBatchDataset",
+     "input_dataset: variant, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+     "handle: dataset(output_types)",
+     "parallel_copy: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
+     "deterministic: string = 'default'; metadata: string = ''",
+     ScalarShape},
     {"ParallelInterleaveDatasetV2",
      "input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: "
      "int64, num_parallel_calls: int64",
@@ -175,6 +206,12 @@ constexpr OpSpec kOps[] = {
     {"RepeatDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"ScanDataset", "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
+     "handle: dataset(output_types)",
+     "f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; output_types: list(type) >= "
+     "1; output_shapes: list(shape) >= 1; preserve_cardinality: bool = false; use_default_device: "
+     "bool = true; metadata: string = ''",
+     ScalarShape},
     {"ShardDataset", "input_dataset: variant, num_shards: int64, index: int64",
      "handle: dataset(output_types)",
      "require_non_empty: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) "
@@ -209,6 +246,11 @@ constexpr OpSpec kOps[] = {
     {"TakeDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"TakeWhileDataset", "input_dataset: variant, other_arguments: Targuments",
+     "handle: dataset(output_types)",
+     "predicate: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
     {"TensorDataset", "components: Toutput_types", "handle: dataset(Toutput_types)",
      "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape, kStateful},
@@ -219,6 +261,11 @@ constexpr OpSpec kOps[] = {
     {"TextLineDataset", "filenames: string, compression_type: string, buffer_size: int64",
      "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
     {"UnbatchDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"WindowDataset",
+     "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool",
+     "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
     {"ZipDataset", "input_datasets: N * variant", "handle: dataset(output_types)",

@@ -11,6 +11,7 @@ void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterShuffleDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
 void RegisterFunctionDatasets(KernelRegistry& registry);
+void RegisterWindowDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
 
 inline void RegisterDataKernels(KernelRegistry& registry) {
@@ -19,6 +20,7 @@ inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterShuffleDatasets(registry);
   RegisterBatchDatasets(registry);
   RegisterFunctionDatasets(registry);
+  RegisterWindowDatasets(registry);
   RegisterIteratorKernels(registry);
 }
 

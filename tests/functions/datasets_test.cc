@@ -125,6 +125,89 @@ TEST_F(FunctionDatasetTest, PassesCapturedValuesBehindTheElement) {
   EXPECT_THAT(Drain(), ElementsAre(10, 20));
 }
 
+TEST_F(FunctionDatasetTest, TakesElementsWhileThePredicateHolds) {
+  const std::string small =
+      OneResult("small", kFloatArg, "DT_BOOL", "less:z:0",
+                FloatConst("node_def", "three", 3) +
+                    BodyNode("less", "Less", {"x", "three:output:0"}, FloatT()));
+  Open(small + Numbers({1, 2, 5, 1}) +
+       GraphNode("while", "TakeWhileDataset", {"numbers"},
+                 Func("predicate", "small") + NoArguments() + Types()) +
+       Iterate("while"));
+  EXPECT_THAT(Drain(), ElementsAre(1, 2));
+}
+
+TEST_F(FunctionDatasetTest, ScansWithAStateThatItStartsFrom) {
+  const std::string step =
+      "library { function { signature { name: 'step' input_arg { name: 's' type: DT_FLOAT } "
+      "input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'next' type: DT_FLOAT } "
+      "output_arg { name: 'y' type: DT_FLOAT } }\n" +
+      BodyNode("sum", "AddV2", {"s", "x"}, FloatT()) +
+      BodyNode("twice", "AddV2", {"sum:z:0", "sum:z:0"}, FloatT()) +
+      "ret { key: 'next' value: 'sum:z:0' } ret { key: 'y' value: 'twice:z:0' } } }\n";
+  Open(step + Numbers({1, 2, 3}) + FloatConst("node", "first", 10) +
+       GraphNode("scan", "ScanDataset", {"numbers", "first"},
+                 Func("f", "step") + Attr("Tstate", "list { type: DT_FLOAT }") + NoArguments() +
+                     Types()) +
+       Iterate("scan"));
+  EXPECT_THAT(Drain(), ElementsAre(22, 26, 32));
+}
+
+// The elements of all windows, one window after the other.
+std::string WindowsOf(int64_t size, int64_t shift, int64_t stride, bool drop) {
+  return OneResult("inner", "input_arg { name: 'd' type: DT_VARIANT }", "DT_VARIANT", "d", "") +
+         IntConst("size", size) + IntConst("shift", shift) + IntConst("stride", stride) +
+         GraphNode("drop", "Const", {},
+                   Attr("dtype", "type: DT_BOOL") +
+                       Attr("value", StrCat("tensor { dtype: DT_BOOL tensor_shape {} bool_val: ",
+                                            drop ? "true" : "false", " }"))) +
+         GraphNode("windows", "WindowDataset", {"numbers", "size", "shift", "stride", "drop"},
+                   Attr("output_types", "list { type: DT_VARIANT }") +
+                       Attr("output_shapes", "list { shape {} }")) +
+         GraphNode("flat", "FlatMapDataset", {"windows"},
+                   Func("f", "inner") + NoArguments() + Types()) +
+         Iterate("flat");
+}
+
+TEST_F(FunctionDatasetTest, GivesWindowsAsDataSets) {
+  Open(Numbers({1, 2, 3, 4, 5}) + WindowsOf(3, 2, 1, false));
+  EXPECT_THAT(Drain(), ElementsAre(1, 2, 3, 3, 4, 5, 5));
+}
+
+TEST_F(FunctionDatasetTest, GivesWholeWindowsOnly) {
+  Open(Numbers({1, 2, 3, 4, 5, 6, 7}) + WindowsOf(2, 3, 2, true));
+  EXPECT_THAT(Drain(), ElementsAre(1, 3, 4, 6));
+}
+
+TEST_F(FunctionDatasetTest, ChoosesAmongDataSetsUntilAllHaveEnded) {
+  const std::string choices =
+      GraphNode("choices", "Const", {},
+                Attr("dtype", "type: DT_INT64") +
+                    Attr("value",
+                         "tensor { dtype: DT_INT64 tensor_shape { dim { size: 6 } } "
+                         "int64_val: [1, 0, 1, 1, 0, 0] }")) +
+      GraphNode("selector", "TensorSliceDataset", {"choices"},
+                Attr("Toutput_types", "list { type: DT_INT64 }") +
+                    Attr("output_shapes", "list { shape {} }"));
+  Open(choices + Numbers({1, 2, 3}) + FloatsConst("tens", {10, 20}) +
+       GraphNode("more", "TensorSliceDataset", {"tens"}, Types("Toutput_types")) +
+       GraphNode("directed", "DirectedInterleaveDataset", {"selector", "numbers", "more"},
+                 Types() + Attr("N", "i: 2") + Attr("stop_on_empty_dataset", "b: false")) +
+       Iterate("directed"));
+  EXPECT_THAT(Drain(), ElementsAre(10, 1, 20, 2, 3));
+}
+
+TEST_F(FunctionDatasetTest, HasAsManyElementsAsWerePromised) {
+  Open(Numbers({1, 2, 3}) + IntConst("two", 2) +
+       GraphNode("checked", "AssertCardinalityDataset", {"numbers", "two"}, Types()) +
+       Iterate("checked"));
+  EXPECT_TRUE(Next().ok());
+  EXPECT_TRUE(Next().ok());
+  const Status status = Next().status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("expected to contain 2 elements"));
+}
+
 TEST_F(FunctionDatasetTest, KeepsTheOrderWhateverRunsAhead) {
   std::vector<float> values, twice;
   for (int i = 0; i < 50; ++i) {
