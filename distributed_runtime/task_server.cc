@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "base/thread_pool.h"
 #include "device/device_name.h"
 #include "distributed_runtime/gated_master.h"
@@ -47,6 +50,18 @@ int ThreadsOrCores(int asked) {
 std::string ListeningHost(const std::string& host) {
   if (host == "localhost") return "127.0.0.1";
   return host.find(':') != std::string::npos ? StrCat("[", host, "]") : host;
+}
+
+// Seconds after which sessions that nobody calls are closed; not set: never.
+StatusOr<std::chrono::milliseconds> SessionIdleLimit() {
+  const char* const text = std::getenv("MILLRACE_SESSION_IDLE_LIMIT");
+  if (text == nullptr || *text == '\0') return std::chrono::milliseconds(0);
+  double seconds = 0;
+  if (!ParseDouble(text, &seconds) || !(seconds >= 0 && seconds < 1e9)) {
+    return errors::InvalidArgument("MILLRACE_SESSION_IDLE_LIMIT is not a number of seconds: ",
+                                   text);
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 }  // namespace
@@ -123,8 +138,12 @@ struct TaskServer::Impl {
     r->env.collectives = r->collectives.get();
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->workers->SetOwnWorker(r->worker.get());
-    r->master =
-        std::make_unique<Master>(MasterEnv{&r->env, options.default_session_config, dumper.get()});
+    MasterEnv master;
+    master.task = &r->env;
+    master.default_config = options.default_session_config;
+    master.graph_dumper = dumper.get();
+    MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
+    r->master = std::make_unique<Master>(std::move(master));
     return OkStatus();
   }
 

@@ -414,6 +414,42 @@ TEST_F(WireTest, WorkerSessionsNeedAHandleAndMayBeDeletedTwice) {
   EXPECT_TRUE(Call(methods::kWorkerDeleteWorkerSession, remove, &removed).ok());
 }
 
+TEST_F(WireTest, AMasterThatRestartedLosesTheSessionsItHad) {
+  const auto create = [&](const char* handle, const char* master, int64_t incarnation) {
+    pb::CreateWorkerSessionRequest request;
+    request.set_session_handle(handle);
+    request.set_master_task(master);
+    request.set_master_incarnation(incarnation);
+    pb::CreateWorkerSessionResponse response;
+    const Status status = Call(methods::kWorkerCreateWorkerSession, request, &response);
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  // What is wrong with a graph of the session tells whether there is a session.
+  const auto is_there = [&](const char* handle) {
+    pb::RunGraphRequest run;
+    run.set_create_worker_session_called(true);
+    run.set_session_handle(handle);
+    run.set_graph_handle("00000000000000ff");
+    pb::RunGraphResponse response;
+    const Status status = Call(methods::kWorkerRunGraph, run, &response);
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
+    return Message(status).find("Graph handle is not found") != std::string_view::npos;
+  };
+  create("first", "/job:chief/replica:0/task:0", 1);
+  create("second", "/job:chief/replica:0/task:0", 1);
+  create("of another", "/job:chief/replica:0/task:1", 1);
+  create("of nobody", "", 0);
+  for (const char* handle : {"first", "second", "of another", "of nobody"}) {
+    EXPECT_TRUE(is_there(handle)) << handle;
+  }
+  create("new", "/job:chief/replica:0/task:0", 2);
+  EXPECT_FALSE(is_there("first"));
+  EXPECT_FALSE(is_there("second"));
+  for (const char* handle : {"of another", "of nobody", "new"}) {
+    EXPECT_TRUE(is_there(handle)) << handle;
+  }
+}
+
 TEST_F(WireTest, RequestsThatComeTwiceAreAborted) {
   pb::RunGraphRequest run;
   run.set_graph_handle("00000000000000ff");
@@ -512,6 +548,12 @@ TEST_F(WireTest, AGroupOfOneIsCompleteAtOnce) {
   EXPECT_EQ(group.num_tasks(), 1);
   ASSERT_EQ(group.device_attributes_size(), 1);
   EXPECT_EQ(group.device_attributes(0).incarnation(), 11);
+  // TensorFlow's servers do not say which step they are in: then nobody in the group may.
+  EXPECT_FALSE(group.tells_steps());
+  request.set_group_key(5);
+  request.set_tells_steps(true);
+  ASSERT_TRUE(Call(methods::kWorkerCompleteGroup, request, &group).ok());
+  EXPECT_TRUE(group.tells_steps());
   device->set_name("not a device");
   request.set_group_key(4);
   EXPECT_EQ(Call(methods::kWorkerCompleteGroup, request, &group).code(),

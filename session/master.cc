@@ -1,11 +1,14 @@
 #include "session/master.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "session/async_join.h"
 #include "session/cluster_devices.h"
+#include "session/deadline_timer.h"
 #include "session/master_session.h"
 
 namespace millrace {
@@ -15,11 +18,58 @@ Status NotFound(std::string_view handle) {
   return errors::Aborted("Session ", handle, " is not found.");
 }
 
+// How many looks fall into the limit: a session goes between one limit and 1 + 1/4 of it.
+constexpr int kLooksPerLimit = 4;
+
 }  // namespace
 
-Master::Master(MasterEnv env) : env_(std::move(env)) {}
+// Outlives the master by the callback that may be running.
+class Master::Watch : public std::enable_shared_from_this<Watch> {
+ public:
+  explicit Watch(Master* master) : master_(master) {}
+
+  void Start() {
+    MutexLock lock(&mu_);
+    Next();
+  }
+  // The master is not looked at any more.
+  void Stop() {
+    MutexLock lock(&mu_);
+    master_ = nullptr;
+    DeadlineTimer::Global().Cancel(timer_);
+  }
+
+ private:
+  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto pause = master_->env_.session_idle_limit / kLooksPerLimit;
+    timer_ = DeadlineTimer::Global().Schedule(
+        DeadlineAfter(std::max<std::chrono::milliseconds>(pause, std::chrono::milliseconds(1))),
+        [self = shared_from_this()] { self->Look(); });
+  }
+  void Look() {
+    MutexLock lock(&mu_);
+    if (master_ == nullptr) return;
+    master_->CloseIdle();
+    Next();
+  }
+
+  Mutex mu_;
+  Master* master_ ABSL_GUARDED_BY(mu_);
+  DeadlineTimer::Token timer_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
+};
+
+Master::Master(MasterEnv env) : env_(std::move(env)) {
+  if (env_.session_idle_limit <= std::chrono::milliseconds(0)) return;
+  watch_ = std::make_shared<Watch>(this);
+  watch_->Start();
+}
 
 Master::~Master() {
+  if (watch_ != nullptr) watch_->Stop();
+  {
+    MutexLock lock(&mu_);
+    while (closing_ > 0) none_closing_.Wait(&mu_);
+  }
   for (const auto& session : TakeAll()) {
     (void)Await([&](auto done) { session->Close(done); });
   }
@@ -28,15 +78,45 @@ Master::~Master() {
 std::shared_ptr<MasterSession> Master::Find(std::string_view handle) const {
   MutexLock lock(&mu_);
   const auto it = sessions_.find(handle);
-  return it == sessions_.end() ? nullptr : it->second;
+  if (it == sessions_.end()) return nullptr;
+  it->second.used = looks_;
+  return it->second.session;
 }
 
 std::vector<std::shared_ptr<MasterSession>> Master::TakeAll() {
   std::vector<std::shared_ptr<MasterSession>> all;
   MutexLock lock(&mu_);
-  for (auto& [handle, session] : sessions_) all.push_back(std::move(session));
+  for (auto& [handle, entry] : sessions_) all.push_back(std::move(entry.session));
   sessions_.clear();
   return all;
+}
+
+void Master::CloseIdle() {
+  std::vector<std::shared_ptr<MasterSession>> idle;
+  {
+    MutexLock lock(&mu_);
+    ++looks_;
+    for (auto it = sessions_.begin(); it != sessions_.end();) {
+      const auto here = it++;
+      Entry& entry = here->second;
+      // Whoever runs a call keeps a share of its session.
+      if (entry.session.use_count() > 1) entry.used = looks_;
+      if (looks_ - entry.used <= kLooksPerLimit) continue;
+      idle.push_back(std::move(entry.session));
+      sessions_.erase(here);
+    }
+    closing_ += static_cast<int>(idle.size());
+  }
+  if (idle.empty()) return;
+  MR_LOG(kInfo, "closing ", idle.size(), idle.size() == 1 ? " session" : " sessions",
+         " that nobody has called for ", env_.session_idle_limit.count() / 1000.0,
+         " s: ", idle.front()->handle(), idle.size() == 1 ? "" : " and others");
+  for (const auto& session : idle) {
+    session->Close([this, session](const Status&) {
+      MutexLock lock(&mu_);
+      if (--closing_ == 0) none_closing_.SignalAll();
+    });
+  }
 }
 
 void Master::CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
@@ -48,7 +128,7 @@ void Master::CreateSessionAsync(const CallOptions& options, CreateSessionArgs ar
                       result->session_handle = session->handle();
                       result->graph_version = session->graph_version();
                       MutexLock lock(&mu_);
-                      sessions_[session->handle()] = session;
+                      sessions_[session->handle()] = {session, looks_};
                     }
                     done(std::move(status));
                   });
@@ -102,7 +182,7 @@ void Master::CloseSessionAsync(const CallOptions& options, const std::string& se
     MutexLock lock(&mu_);
     const auto it = sessions_.find(session_handle);
     if (it != sessions_.end()) {
-      session = std::move(it->second);
+      session = std::move(it->second.session);
       sessions_.erase(it);
     }
   }

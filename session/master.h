@@ -53,9 +53,23 @@ class Master : public MasterInterface {
   std::shared_ptr<MasterSession> Find(std::string_view handle) const;
   std::vector<std::shared_ptr<MasterSession>> TakeAll();
 
+  // Looks from time to time for sessions that nobody has called for longer than the limit. Time
+  // is counted in looks: a call only notes the number of the last one.
+  class Watch;
+  void CloseIdle();
+
+  struct Entry {
+    std::shared_ptr<MasterSession> session;
+    mutable int64_t used = 0;  // the look before its last call
+  };
+
   const MasterEnv env_;
+  std::shared_ptr<Watch> watch_;  // null if sessions are kept
   mutable Mutex mu_;
-  StringMap<std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  CondVar none_closing_;
+  StringMap<Entry> sessions_ ABSL_GUARDED_BY(mu_);
+  int64_t looks_ ABSL_GUARDED_BY(mu_) = 0;
+  int closing_ ABSL_GUARDED_BY(mu_) = 0;  // idle sessions
 };
 
 }  // namespace millrace

@@ -2,6 +2,8 @@
 #ifndef SESSION_MASTER_ENV_H_
 #define SESSION_MASTER_ENV_H_
 
+#include <chrono>
+
 #include "proto/config.pb.h"
 #include "session/worker_env.h"
 
@@ -17,6 +19,9 @@ struct MasterEnv {
   // Where the sessions write their graphs, if whoever runs this task wants that; outlives the
   // master. A client cannot ask for it: it would choose files of another machine.
   GraphDumper* graph_dumper = nullptr;
+  // Sessions that no client calls for this long are closed: their clients may have vanished. A
+  // call that runs keeps its session, a partial run between its calls does not. 0: never.
+  std::chrono::milliseconds session_idle_limit{0};
 };
 
 }  // namespace millrace

@@ -80,6 +80,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
 
   void GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
   void BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
+  // Makes the step one that tells what it costs; the callback to end it with.
+  Done WithCosts(RunStepArgs* args, RunStepResult* result, Done done);
   // `feed(i)` is the value of the i-th feed of the request.
   template <typename Feed>
   void StartStep(std::shared_ptr<const Binding> binding, const Step::Limits& limits,
@@ -118,6 +120,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   PlanContext plan_context_;
   PlanCache plans_;
   std::atomic<int64_t> next_name_{0};
+  std::atomic<int64_t> num_runs_{0};  // of a session that tells costs
   std::atomic<uint64_t> next_step_;
   CancellationManager closing_;  // of what is not a step: registrations
   Mutex report_mu_;              // one extension and its report at a time; taken before all others

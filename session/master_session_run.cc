@@ -9,6 +9,7 @@
 #include "graph/graph_def_io.h"
 #include "session/async_join.h"
 #include "session/collective_steps.h"
+#include "session/cost_graph.h"
 #include "session/feed_fetch.h"
 #include "session/inter_op_pools.h"
 #include "session/master_session.h"
@@ -180,10 +181,28 @@ void MasterSession::FindDirectGraph(Plan* plan) {
   plan->direct = std::make_shared<DirectPlan>(part.task, std::move(graph), env_.task);
 }
 
+MasterSession::Done MasterSession::WithCosts(RunStepArgs* args, RunStepResult* result, Done done) {
+  pb::RunOptions& options = args->options;
+  const bool traces = options.trace_level() != pb::RunOptions::NO_TRACE;
+  const bool gives_graphs = options.output_partition_graphs();
+  if (!traces) options.set_trace_level(pb::RunOptions::SOFTWARE_TRACE);
+  options.set_output_partition_graphs(true);
+  return [result, traces, gives_graphs, done = std::move(done)](Status status) {
+    AddCostGraph(&result->metadata);
+    if (!traces) result->metadata.clear_step_stats();
+    if (!gives_graphs) result->metadata.clear_partition_graphs();
+    done(std::move(status));
+  };
+}
+
 void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                         Done done) {
   if (!args->partial_run_handle.empty()) return RunPart(options, args, result, std::move(done));
   if (Status status = CheckOptions(args->options); !status.ok()) return done(std::move(status));
+  if (config_.graph_options().build_cost_model() > 0 &&
+      WantsCosts(config_.graph_options(), num_runs_.fetch_add(1, std::memory_order_relaxed))) {
+    done = WithCosts(args, result, std::move(done));
+  }
   if (!Enter()) return done(ClosedError());
   const Step::Limits limits = LimitsOf(options, args->options);
   const auto feed = [args](int i) -> const Tensor& { return args->feeds[i].second; };

@@ -1,6 +1,7 @@
 // What a session does, as its client sees it.
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -463,6 +464,38 @@ TEST_F(SessionTest, ReportsPartitionGraphsAndTimesOnlyIfAsked) {
   EXPECT_EQ(metadata.step_stats().dev_stats(0).device(),
             "/job:worker/replica:0/task:0/device:CPU:0");
   EXPECT_GE(metadata.step_stats().dev_stats(0).node_stats_size(), 3);
+}
+
+TEST_F(SessionTest, TellsCostsOfEveryThirdStepAfterTwoIfAsked) {
+  ClientSession::Options options;
+  options.config.mutable_graph_options()->set_build_cost_model(3);
+  options.config.mutable_graph_options()->set_build_cost_model_after(2);
+  auto session = cluster_.NewSession(SmallGraph().def(), options);
+  ClientSession::RunRequest request;
+  request.feeds = {{"x", F(1)}};
+  request.fetches = {"y"};
+  for (int step = 0; step < 9; ++step) {
+    pb::RunMetadata metadata;
+    ASSERT_TRUE(session->Run(request, &metadata).ok());
+    EXPECT_EQ(metadata.has_cost_graph(), step == 4 || step == 7) << step;
+    EXPECT_FALSE(metadata.has_step_stats());
+    EXPECT_EQ(metadata.partition_graphs_size(), 0);
+    if (!metadata.has_cost_graph()) continue;
+    std::map<std::string, pb::CostGraphDef::Node> nodes;
+    for (const auto& node : metadata.cost_graph().node()) nodes[node.name()] = node;
+    ASSERT_EQ(nodes.size(), 6u);  // _SOURCE, _SINK, one, y, _recv_x_0, _send_y_0
+    const pb::CostGraphDef::Node& y = nodes["y"];
+    EXPECT_EQ(y.device(), "/job:worker/replica:0/task:0/device:CPU:0");
+    ASSERT_EQ(y.input_info_size(), 2);
+    EXPECT_EQ(y.input_info(0).preceding_node(), nodes["_recv_x_0"].id());
+    EXPECT_EQ(y.input_info(1).preceding_node(), nodes["one"].id());
+    ASSERT_EQ(y.output_info_size(), 1);
+    EXPECT_EQ(y.output_info(0).size(), 4);
+    EXPECT_EQ(y.output_info(0).dtype(), pb::DT_FLOAT);
+    EXPECT_GE(y.compute_cost(), 0);
+    EXPECT_TRUE(nodes["_send_y_0"].is_final());
+    EXPECT_FALSE(y.is_final());
+  }
 }
 
 TEST(TwoDevicesTest, ValuesAndControlCrossDevices) {

@@ -27,6 +27,7 @@ struct Flags {
   bool insecure = false;
   std::string dump_dir;
   int64_t step_memory_limit = 0;
+  double session_idle_limit = 24 * 3600;  // seconds
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -88,6 +89,8 @@ Status Serve(const Flags& flags) {
   if (flags.step_memory_limit > 0) {
     setenv("MILLRACE_STEP_MEMORY_LIMIT", StrCat(flags.step_memory_limit).c_str(), /*overwrite=*/1);
   }
+  setenv("MILLRACE_SESSION_IDLE_LIMIT", StrCat(flags.session_idle_limit).c_str(),
+         /*overwrite=*/1);
   SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
@@ -144,6 +147,12 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
       ->add_option("--step_memory_limit", flags->step_memory_limit,
                    "what the tensors of one step may take on one device: bytes, or 100MB, 2GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  command
+      ->add_option("--session_idle_limit", flags->session_idle_limit,
+                   "seconds after which a session that nobody calls is closed; 0: never")
+      ->envname("MILLRACE_SESSION_IDLE_LIMIT")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {
