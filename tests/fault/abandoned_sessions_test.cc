@@ -67,7 +67,7 @@ const pb::GraphDef& Graph() {
   return *graph;
 }
 
-Status Run(MasterInterface& master, const std::string& handle) {
+Status RunOnce(MasterInterface& master, const std::string& handle) {
   RunStepArgs args;
   args.session_handle = handle;
   args.feeds = {{"x:0", Tensor::Scalar<float>(1)}};
@@ -81,7 +81,7 @@ StatusOr<std::string> OpenAndUse(MasterInterface& master, int how) {
   if (!handle.ok()) return handle;
   Status status;
   if (how % 3 == 0) {
-    status = Run(master, *handle);
+    status = RunOnce(master, *handle);
   } else if (how % 3 == 1) {  // a partial run that is never ended
     PartialRunSetupArgs setup;
     setup.session_handle = *handle;
@@ -182,11 +182,11 @@ TEST(AbandonedSessions, ASessionThatIsCalledIsKept) {
   // Three limits long, at a fifth of the limit: a machine would have to stop for a second.
   for (int i = 0; i < 15; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    const Status status = Run(*master, *handle);
+    const Status status = RunOnce(*master, *handle);
     ASSERT_TRUE(status.ok()) << status;
   }
   ASSERT_TRUE(WaitUntilForgotten(*master, *handle));
-  EXPECT_EQ(Run(*master, *handle).code(), StatusCode::kAborted);
+  EXPECT_EQ(RunOnce(*master, *handle).code(), StatusCode::kAborted);
 }
 
 }  // namespace

@@ -63,7 +63,9 @@ Status Fill(MasterInterface& master, const std::string& session, bool at_ps, int
   args.feeds = {{at_ps ? "n:0" : "m:0", Count(n)}};
   args.fetches = {at_ps ? "sum:0" : "less:0"};
   const auto values = RunStep(master, std::move(args));
-  if (values.ok()) EXPECT_EQ((*values)[0].scalar<float>(), at_ps ? n : 2 * n);
+  if (values.ok()) {
+    EXPECT_EQ((*values)[0].scalar<float>(), at_ps ? n : 2 * n);
+  }
   return values.status();
 }
 
