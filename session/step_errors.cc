@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMaxText = 8 * 1024;
+// Long errors arrive whole; what tasks say of each other has an end all the same.
+constexpr size_t kMaxText = size_t{16} << 20;
 
 std::string Located(const TaskError& error) {
   return StrCat("From ", error.task, ":\n", Message(error.status));

@@ -18,7 +18,7 @@ struct TaskError {
 // One status for errors in order of arrival, OK for none. Derived errors count only if there
 // is no other; then the first one stands. A single root keeps its code and payloads and says
 // "From <task>:\n<message>"; several different ones are listed under the code and payloads of
-// the first. Of several Unavailable ones the first stands for all. The text ends after 8 KiB.
+// the first. Of several Unavailable ones the first stands for all. The text ends after 16 MiB.
 Status SummarizeErrors(std::span<const TaskError> errors);
 
 // DeadlineExceeded for a step that was cancelled by its deadline, with what its parts say

@@ -276,13 +276,7 @@ class GroupByWindowDataset : public Dataset {
       MR_ASSIGN_OR_RETURN(const int64_t key, Number(results, "`key_func`"));
       Group& group = groups_[key];
       if (group.window == 0) {
-        const Status status = f.window_size->Call(call, {Tensor::Scalar<int64_t>(key)}, &results);
-        StatusOr<int64_t> size = status;
-        if (status.ok()) size = Number(results, "`window_size_func`");
-        if (size.ok() && *size <= 0) {
-          size = errors::InvalidArgument("Window size must be greater than zero, but got ", *size,
-                                         ".");
-        }
+        const StatusOr<int64_t> size = WindowSize(call, key);
         if (!size.ok()) {
           groups_.erase(key);
           return size.status();
@@ -292,6 +286,14 @@ class GroupByWindowDataset : public Dataset {
       group.elements.push_back(std::move(next));
       if (static_cast<int64_t>(group.elements.size()) < group.window) return OkStatus();
       return Open(call, key);
+    }
+    StatusOr<int64_t> WindowSize(const DatasetCall& call, int64_t key) const {
+      DatasetElement results;
+      MR_RETURN_IF_ERROR(
+          dataset_->functions_.window_size->Call(call, {Tensor::Scalar<int64_t>(key)}, &results));
+      MR_ASSIGN_OR_RETURN(const int64_t size, Number(results, "`window_size_func`"));
+      if (size > 0) return size;
+      return errors::InvalidArgument("Window size must be greater than zero, but got ", size, ".");
     }
     Status Open(const DatasetCall& call, int64_t key) {
       const auto group = groups_.find(key);
