@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "jit/object_store.h"
+#include "jit/translated_program.h"
 
 namespace millrace::jit {
 namespace {
@@ -38,8 +39,6 @@ std::string FolderOfProgram() {
   return text.substr(0, text.rfind('/'));
 }
 
-int32_t TypeCode(DataType dtype) { return dtype == kFloat ? 0 : dtype == kDouble ? 1 : 2; }
-
 std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
                   std::span<const Spread> spreads) {
   std::string key = FormatFusedProgram(program);
@@ -48,31 +47,6 @@ std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
   }
   return key;
 }
-
-// The program in the component's terms.
-struct Translation {
-  explicit Translation(const FusedCode& code) {
-    for (const FusedInstruction& in : code.program.instructions) {
-      instructions.push_back({.op = static_cast<int32_t>(in.op),
-                              .type = TypeCode(in.type),
-                              .result = TypeCode(in.result),
-                              .num_args = static_cast<int32_t>(in.args.size()),
-                              .args = in.args.data()});
-    }
-    for (const DataType type : code.input_types) types.push_back(TypeCode(type));
-    for (const Spread spread : code.spreads) spreads.push_back(static_cast<int32_t>(spread));
-    program = {.instructions = instructions.data(),
-               .input_types = types.data(),
-               .input_spreads = spreads.data(),
-               .outputs = code.program.outputs.data(),
-               .num_instructions = static_cast<int32_t>(instructions.size()),
-               .num_inputs = static_cast<int32_t>(types.size()),
-               .num_outputs = static_cast<int32_t>(code.program.outputs.size())};
-  }
-  std::vector<MrJitInstruction> instructions;
-  std::vector<int32_t> types, spreads;
-  MrJitProgram program;
-};
 
 }  // namespace
 
@@ -177,8 +151,8 @@ void CodeCache::Make(FusedCode* code) {
       const auto take = [](void* arg, const char* data, std::size_t size) {
         static_cast<std::string*>(arg)->assign(data, size);
       };
-      const Translation translation(*code);
-      error = api->compile(&translation.program, take, &object);
+      const TranslatedProgram translated(code->program, code->input_types, code->spreads);
+      error = api->compile(&translated.program(), take, &object);
       if (error == nullptr) error = api->load(object.data(), object.size(), &code->code);
       if (error == nullptr && !options_.cache_dir.empty()) {
         WriteObject(options_.cache_dir, key, object);

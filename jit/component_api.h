@@ -9,7 +9,7 @@
 extern "C" {
 
 // Changes with every change below or in the meaning of FusedOp's numbers.
-inline constexpr int32_t kMrJitVersion = 1;
+inline constexpr int32_t kMrJitVersion = 2;
 // The name of the one function that the library exports: MrJitGetApi.
 inline constexpr char kMrJitEntry[] = "millrace_jit_api";
 
@@ -37,6 +37,15 @@ struct MrJitCode {
   MrJitFunction streaming;
 };
 
+// Code for grids of threads is one function of this name (jit/emit_grid.h), to be launched with at
+// most so many threads in a block.
+inline constexpr char kMrJitGridEntry[] = "mr_fused_grid";
+inline constexpr int32_t kMrJitGridBlock = 256;
+// What thread `thread` of `threads` does; what repeats has `period` elements, not 0 if there is
+// any.
+typedef void (*MrJitGridFunction)(const void* const* in, void* const* out, int64_t n,
+                                  int64_t period, int64_t thread, int64_t threads);
+
 // Functions that can fail return null, or the reason, which is constant or stays until the next
 // call of the same thread. Thread-safe.
 struct MrJitApi {
@@ -47,9 +56,29 @@ struct MrJitApi {
                          void (*take)(void* arg, const char* data, size_t size), void* arg);
   // Code is never unloaded.
   const char* (*load)(const char* object, size_t size, MrJitCode* code);
+  // Hands PTX to `take`, made for `arch` ("sm_75" or later; "sm_90") and what comes after it. Says
+  // why not for programs that need the C library (exp, log, tanh, sigmoid of doubles).
+  const char* (*compile_ptx)(const MrJitProgram* program, const char* arch,
+                             void (*take)(void* arg, const char* data, size_t size), void* arg);
+  // The very code of which compile_ptx makes PTX, for this processor.
+  const char* (*make_host_grid)(const MrJitProgram* program, MrJitGridFunction* function);
 };
 
 typedef const MrJitApi* (*MrJitGetApi)(int32_t version);  // null: another version
 }
+
+namespace millrace::jit {
+
+// How many neighbours a thread of a grid works on at once: 16 bytes of the largest type.
+inline int32_t GridLanes(const MrJitProgram& program) {
+  bool wide = false;
+  for (int32_t i = 0; i < program.num_inputs; ++i) wide |= program.input_types[i] == 1;
+  for (int32_t k = 0; k < program.num_outputs; ++k) {
+    wide |= program.instructions[program.outputs[k]].result == 1;
+  }
+  return wide ? 2 : 4;
+}
+
+}  // namespace millrace::jit
 
 #endif  // JIT_COMPONENT_API_H_

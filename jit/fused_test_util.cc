@@ -136,6 +136,16 @@ StatusOr<std::vector<Tensor>> FusedRunner::RunUnfused(const FusedProgram& progra
   return outputs;
 }
 
+Tensor RandomTensor(std::mt19937& random, DataType type, const Shape& shape) {
+  Tensor tensor(type, shape);
+  if (type == kFloat) Fill<float>(random, &tensor);
+  if (type == kDouble) Fill<double>(random, &tensor);
+  if (type == kBool) {
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.data<bool>()[i] = random() % 2;
+  }
+  return tensor;
+}
+
 RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
   const auto below = [&](std::size_t n) { return static_cast<int32_t>(random() % n); };
   RandomCase made;
@@ -151,12 +161,7 @@ RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
   };
   std::vector<Readable> readable;
   const auto add_input = [&](DataType type, const Shape& of) {
-    Tensor tensor(type, of);
-    if (type == kFloat) Fill<float>(random, &tensor);
-    if (type == kDouble) Fill<double>(random, &tensor);
-    if (type == kBool) {
-      for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.data<bool>()[i] = random() % 2;
-    }
+    Tensor tensor = RandomTensor(random, type, of);
     readable.push_back({static_cast<int32_t>(made.inputs.size()), type, of == shape});
     made.inputs.push_back(std::move(tensor));
   };

@@ -50,6 +50,9 @@ struct RandomCase {
 // ordinary numbers, zeros of both signs, denormals, infinities and NaN.
 RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape);
 
+// Of such values.
+Tensor RandomTensor(std::mt19937& random, DataType type, const Shape& shape);
+
 // "" if all bits are the same (any NaN equals any other), else where the first difference is.
 std::string Difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 

@@ -17,7 +17,10 @@
 #include <string>
 
 #include "jit/component_api.h"
+#include "jit/emit_grid.h"
 #include "jit/emit_ir.h"
+#include "jit/emit_ops.h"
+#include "jit/make_ptx.h"
 #include "ops/fused_op.h"
 
 namespace millrace::jit {
@@ -134,7 +137,41 @@ const char* Load(const char* object, size_t size, MrJitCode* code) {
   return nullptr;
 }
 
-constexpr MrJitApi kApi = {&Target, &Compile, &Load};
+// Object code of what EmitGrid makes for the host is not worth keeping: it serves machines that
+// are simulated, and tests.
+const char* MakeHostGrid(const MrJitProgram* program, MrJitGridFunction* function) {
+  Host& host = GetHost();
+  if (!host.error.empty()) return host.error.c_str();
+  if (NeedsLibrary(*program)) return kNoLibrary;
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto module = std::make_unique<llvm::Module>("grid", *context);
+  module->setDataLayout(host.jit->getDataLayout());
+  module->setTargetTriple(host.jit->getTargetTriple().str());
+  EmitGrid(*program, GridTarget::kHost, module.get());
+  std::string problem;
+  llvm::raw_string_ostream problems(problem);
+  if (llvm::verifyModule(*module, &problems)) return Fail("not valid code: " + problem);
+  auto library = host.jit->createJITDylib("grid" + std::to_string(host.loaded.fetch_add(1)));
+  if (!library) return Fail(llvm::toString(library.takeError()));
+  if (auto error = host.jit->addIRModule(
+          *library, llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))) {
+    return Fail(llvm::toString(std::move(error)));
+  }
+  auto found = host.jit->lookup(*library, kMrJitGridEntry);
+  if (!found) return Fail(llvm::toString(found.takeError()));
+  *function = found->toPtr<MrJitGridFunction>();
+  return nullptr;
+}
+
+const char* CompilePtx(const MrJitProgram* program, const char* arch,
+                       void (*take)(void*, const char*, size_t), void* arg) {
+  std::string text, error;
+  if (!MakePtx(*program, arch, &text, &error)) return Fail(std::move(error));
+  take(arg, text.data(), text.size());
+  return nullptr;
+}
+
+constexpr MrJitApi kApi = {&Target, &Compile, &Load, &CompilePtx, &MakeHostGrid};
 
 }  // namespace
 }  // namespace millrace::jit

@@ -1,0 +1,262 @@
+#include "jit/emit_grid.h"
+
+#include <vector>
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include "jit/emit_ops.h"
+
+namespace millrace::jit {
+namespace {
+
+using llvm::Type;
+using llvm::Value;
+
+// Addresses of NVPTX's global memory; for x86 an address as any other.
+constexpr unsigned kGlobal = 1;
+
+class GridEmitter {
+ public:
+  GridEmitter(const MrJitProgram& program, GridTarget target, llvm::Module* module)
+      : program_(program), target_(target), module_(module), b_(module->getContext()) {}
+
+  void Emit() {
+    if (target_ == GridTarget::kNvptx) {
+      BeginKernel();
+    } else {
+      BeginHostFunction();
+    }
+    for (int32_t i = 0; i < program_.num_inputs; ++i) has_rows_ |= program_.input_spreads[i] == 1;
+    EmitOnce();
+    const int lanes = GridLanes(program_);
+    Value* const whole =
+        b_.CreateSelect(MayGroup(lanes), b_.CreateAnd(n_, b_.getInt64(~uint64_t(lanes - 1))),
+                        b_.getInt64(0), "whole");
+    Value* const wide = b_.getInt64(static_cast<uint64_t>(lanes));
+    Loop(b_.CreateMul(thread_, wide), whole, b_.CreateMul(threads_, wide), lanes);
+    Loop(b_.CreateAdd(whole, thread_), n_, threads_, 1);
+    b_.CreateRetVoid();
+  }
+
+ private:
+  void Begin(llvm::ArrayRef<Type*> parameters) {
+    function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
+                                       llvm::Function::ExternalLinkage, kMrJitGridEntry, module_);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    b_.SetInsertPoint(llvm::BasicBlock::Create(module_->getContext(), "entry", function_));
+  }
+
+  void BeginKernel() {
+    std::vector<Type*> parameters(program_.num_inputs + program_.num_outputs, b_.getPtrTy(kGlobal));
+    parameters.insert(parameters.end(), 2, b_.getInt64Ty());
+    Begin(parameters);
+    Annotate("kernel", 1);
+    Annotate("maxntidx", kMrJitGridBlock);
+    unsigned next = 0;
+    for (int32_t i = 0; i < program_.num_inputs; ++i) in_.push_back(function_->getArg(next++));
+    for (int32_t k = 0; k < program_.num_outputs; ++k) out_.push_back(function_->getArg(next++));
+    n_ = function_->getArg(next++);
+    period_ = function_->getArg(next);
+    Value* const block = Special(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x);
+    thread_ =
+        b_.CreateAdd(b_.CreateMul(Special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), block),
+                     Special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), "thread");
+    threads_ =
+        b_.CreateMul(Special(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x), block, "threads");
+  }
+
+  Value* Special(llvm::Intrinsic::ID id) {
+    return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+  }
+
+  void Annotate(const char* what, int value) {
+    llvm::LLVMContext& context = module_->getContext();
+    module_->getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context, {llvm::ValueAsMetadata::get(function_), llvm::MDString::get(context, what),
+                      llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
+  }
+
+  void BeginHostFunction() {
+    Type* const pointer = b_.getPtrTy();
+    Type* const number = b_.getInt64Ty();
+    Begin({pointer, pointer, number, number, number, number});
+    LoadAddresses(function_->getArg(0), program_.num_inputs, &in_);
+    LoadAddresses(function_->getArg(1), program_.num_outputs, &out_);
+    n_ = function_->getArg(2);
+    period_ = function_->getArg(3);
+    thread_ = function_->getArg(4);
+    threads_ = function_->getArg(5);
+  }
+
+  void LoadAddresses(Value* from, int32_t count, std::vector<Value*>* to) {
+    Type* const address = b_.getPtrTy(kGlobal);
+    for (int32_t i = 0; i < count; ++i) {
+      to->push_back(b_.CreateLoad(address, b_.CreateConstGEP1_64(address, from, i)));
+    }
+  }
+
+  int32_t OutputType(int32_t k) const { return program_.instructions[program_.outputs[k]].result; }
+
+  // Whether each group lies in one piece everywhere.
+  Value* MayGroup(int lanes) {
+    Value* odd = b_.getInt64(0);
+    const auto add = [&](Value* address, int32_t type) {
+      const auto bytes = static_cast<uint64_t>(lanes * ElementSize(type));
+      odd = b_.CreateOr(
+          odd, b_.CreateAnd(b_.CreatePtrToInt(address, b_.getInt64Ty()), b_.getInt64(bytes - 1)));
+    };
+    for (int32_t i = 0; i < program_.num_inputs; ++i) {
+      if (program_.input_spreads[i] != 0) add(in_[i], program_.input_types[i]);
+    }
+    for (int32_t k = 0; k < program_.num_outputs; ++k) add(out_[k], OutputType(k));
+    if (has_rows_) {
+      odd = b_.CreateOr(odd, b_.CreateAnd(period_, b_.getInt64(static_cast<uint64_t>(lanes - 1))));
+    }
+    return b_.CreateICmpEQ(odd, b_.getInt64(0));
+  }
+
+  // What does not change from element to element.
+  void EmitOnce() {
+    once_inputs_.resize(program_.num_inputs);
+    once_.resize(program_.num_instructions);
+    for (int32_t i = 0; i < program_.num_inputs; ++i) {
+      if (program_.input_spreads[i] == 0) once_inputs_[i] = Load(i, b_.getInt64(0), 1)[0];
+    }
+    for (int32_t i = 0; i < program_.num_instructions; ++i) {
+      const MrJitInstruction& in = program_.instructions[i];
+      std::vector<Value*> args;
+      for (int32_t k = 0; k < in.num_args; ++k) {
+        const int32_t arg = in.args[k];
+        Value* const value = arg >= 0 ? once_inputs_[arg] : once_[~arg];
+        if (value == nullptr) break;
+        args.push_back(value);
+      }
+      if (static_cast<int32_t>(args.size()) == in.num_args) {
+        once_[i] = EmitInstruction(b_, 1, in, args);
+      }
+    }
+  }
+
+  // Elements [at, at + lanes) of an input.
+  std::vector<Value*> Load(int32_t input, Value* at, int lanes) {
+    const int32_t type = program_.input_types[input];
+    Type* const element = ElementType(b_, type);
+    Value* const address = b_.CreateGEP(element, in_[input], at);
+    const llvm::Align align(static_cast<uint64_t>(ElementSize(type) * lanes));
+    std::vector<Value*> values;
+    if (type == 2) {  // the bytes of a group as one number
+      Value* const bytes =
+          b_.CreateAlignedLoad(b_.getIntNTy(static_cast<unsigned>(8 * lanes)), address, align);
+      for (int lane = 0; lane < lanes; ++lane) {
+        Value* const byte =
+            b_.CreateTrunc(b_.CreateLShr(bytes, static_cast<uint64_t>(8 * lane)), b_.getInt8Ty());
+        values.push_back(b_.CreateICmpNE(byte, b_.getInt8(0)));
+      }
+      return values;
+    }
+    if (lanes == 1) return {b_.CreateAlignedLoad(element, address, align)};
+    Value* const group =
+        b_.CreateAlignedLoad(llvm::FixedVectorType::get(element, lanes), address, align);
+    for (int lane = 0; lane < lanes; ++lane) {
+      values.push_back(b_.CreateExtractElement(group, static_cast<uint64_t>(lane)));
+    }
+    return values;
+  }
+
+  void Store(int32_t output, const std::vector<Value*>& values, Value* at) {
+    const int32_t type = OutputType(output);
+    Type* const element = ElementType(b_, type);
+    const auto lanes = static_cast<int>(values.size());
+    Value* group = nullptr;
+    if (type == 2) {
+      Type* const bytes = b_.getIntNTy(static_cast<unsigned>(8 * lanes));
+      group = llvm::ConstantInt::get(bytes, 0);
+      for (int lane = 0; lane < lanes; ++lane) {
+        group = b_.CreateOr(group, b_.CreateShl(b_.CreateZExt(values[lane], bytes),
+                                                static_cast<uint64_t>(8 * lane)));
+      }
+    } else if (lanes == 1) {
+      group = values[0];
+    } else {
+      group = llvm::PoisonValue::get(llvm::FixedVectorType::get(element, lanes));
+      for (int lane = 0; lane < lanes; ++lane) {
+        group = b_.CreateInsertElement(group, values[lane], static_cast<uint64_t>(lane));
+      }
+    }
+    b_.CreateAlignedStore(group, b_.CreateGEP(element, out_[output], at),
+                          llvm::Align(static_cast<uint64_t>(ElementSize(type) * lanes)));
+  }
+
+  // All inputs are read before anything is written, and nobody else touches these elements: an
+  // output may lie where an input does that changes with each element.
+  void Body(Value* at, Value* row, int lanes) {
+    std::vector<std::vector<Value*>> inputs(program_.num_inputs),
+        results(program_.num_instructions);
+    for (int32_t i = 0; i < program_.num_inputs; ++i) {
+      const int32_t spread = program_.input_spreads[i];
+      inputs[i] = spread == 0 ? std::vector<Value*>(lanes, once_inputs_[i])
+                              : Load(i, spread == 1 ? row : at, lanes);
+    }
+    for (int32_t i = 0; i < program_.num_instructions; ++i) {
+      const MrJitInstruction& in = program_.instructions[i];
+      for (int lane = 0; lane < lanes; ++lane) {
+        std::vector<Value*> args;
+        for (int32_t k = 0; k < in.num_args; ++k) {
+          const int32_t arg = in.args[k];
+          args.push_back(arg >= 0 ? inputs[arg][lane] : results[~arg][lane]);
+        }
+        results[i].push_back(once_[i] ? once_[i] : EmitInstruction(b_, 1, in, args));
+      }
+    }
+    for (int32_t k = 0; k < program_.num_outputs; ++k) Store(k, results[program_.outputs[k]], at);
+  }
+
+  // A place in the row goes along with the place in the whole: no division in the loop.
+  void Loop(Value* from, Value* to, Value* step, int lanes) {
+    llvm::LLVMContext& context = module_->getContext();
+    auto* before = llvm::BasicBlock::Create(context, "before", function_);
+    auto* body = llvm::BasicBlock::Create(context, "body", function_);
+    auto* after = llvm::BasicBlock::Create(context, "after", function_);
+    b_.CreateCondBr(b_.CreateICmpSLT(from, to), before, after);
+    b_.SetInsertPoint(before);
+    Value* const first_row = has_rows_ ? b_.CreateURem(from, period_) : nullptr;
+    Value* const row_step = has_rows_ ? b_.CreateURem(step, period_) : nullptr;
+    b_.CreateBr(body);
+    b_.SetInsertPoint(body);
+    llvm::PHINode* const at = b_.CreatePHI(b_.getInt64Ty(), 2, "at");
+    llvm::PHINode* const row = has_rows_ ? b_.CreatePHI(b_.getInt64Ty(), 2, "row") : nullptr;
+    Body(at, row, lanes);
+    Value* const next = b_.CreateAdd(at, step);
+    at->addIncoming(from, before);
+    at->addIncoming(next, b_.GetInsertBlock());
+    if (row != nullptr) {
+      Value* const beyond = b_.CreateAdd(row, row_step);
+      Value* const less = b_.CreateSub(beyond, period_);
+      row->addIncoming(first_row, before);
+      row->addIncoming(b_.CreateSelect(b_.CreateICmpUGE(beyond, period_), less, beyond),
+                       b_.GetInsertBlock());
+    }
+    b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+    b_.SetInsertPoint(after);
+  }
+
+  const MrJitProgram& program_;
+  const GridTarget target_;
+  llvm::Module* const module_;
+  llvm::IRBuilder<> b_;
+  llvm::Function* function_ = nullptr;
+  bool has_rows_ = false;
+  std::vector<Value*> in_, out_;
+  Value *n_ = nullptr, *period_ = nullptr, *thread_ = nullptr, *threads_ = nullptr;
+  std::vector<Value*> once_inputs_, once_;  // null: changes
+};
+
+}  // namespace
+
+void EmitGrid(const MrJitProgram& program, GridTarget target, llvm::Module* module) {
+  GridEmitter(program, target, module).Emit();
+}
+
+}  // namespace millrace::jit

@@ -1,0 +1,31 @@
+// What each op of a fused program computes, as LLVM's intermediate code: the one place that says it
+// for all targets. Loops around it are those of a CPU (emit_ir.h) or of a grid of threads
+// (emit_grid.h).
+#ifndef JIT_EMIT_OPS_H_
+#define JIT_EMIT_OPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include <llvm/IR/IRBuilder.h>
+#include "jit/component_api.h"
+#include "ops/fused_op.h"
+
+namespace millrace::jit {
+
+// The result of one instruction for `lanes` elements (1: plain scalars), where the builder stands.
+// No operation is reordered, joined or approximated: every target that rounds each of them as IEEE
+// 754 asks gives the same bits. A bool is an i1.
+llvm::Value* EmitInstruction(llvm::IRBuilder<>& builder, int lanes, const MrJitInstruction& in,
+                             const std::vector<llvm::Value*>& args);
+
+// True if code for it calls functions of the C library (exp, log and tanh of doubles).
+bool NeedsLibrary(const MrJitProgram& program);
+
+// Of an element in memory, where a bool is a byte.
+llvm::Type* ElementType(llvm::IRBuilder<>& builder, int32_t type);
+inline int64_t ElementSize(int32_t type) { return type == 0 ? 4 : type == 1 ? 8 : 1; }
+
+}  // namespace millrace::jit
+
+#endif  // JIT_EMIT_OPS_H_

@@ -1,0 +1,320 @@
+// What PTX is made of fused programs, and that the code it is made of gives the bits of the CPU's
+// kernels. What is left unproven without a GPU is the choice of instructions by LLVM and the
+// driver; that these are the exact ones can be read in the text.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "base/strings.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "jit/fused_test_util.h"
+#include "jit/ptx_test_util.h"
+
+namespace millrace::jit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// How often each instruction of PTX is there, by its name with all modifiers.
+std::map<std::string, int> Instructions(const std::string& ptx) {
+  std::map<std::string, int> counts;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    static const std::regex kForm(R"(^\s*(@!?%p\d+\s+)?([a-z][a-z0-9_.]*)\s.*;.*$)");
+    std::smatch match;
+    if (std::regex_match(line, match, kForm)) ++counts[match[2]];
+  }
+  return counts;
+}
+
+PtxCase FloatCase(const std::string& text, int inputs, std::vector<Spread> spreads = {}) {
+  PtxCase c{"case", text, std::vector<DataType>(inputs, kFloat), {kFloat}, std::move(spreads)};
+  if (c.spreads.empty()) c.spreads.assign(inputs, Spread::kEach);
+  return c;
+}
+
+TEST(PtxTest, AKernelIsAnEntryForTheArchitectureAndLater) {
+  const std::string ptx = PtxOf(FloatCase("Mul:float i0 i1 > t0", 2), "sm_75");
+  EXPECT_THAT(ptx, HasSubstr(".visible .entry mr_fused_grid("));
+  EXPECT_THAT(ptx, HasSubstr(".target sm_75"));
+  EXPECT_THAT(ptx, HasSubstr(".version 6.3"));
+  EXPECT_THAT(ptx, HasSubstr(".maxntid 256"));
+  EXPECT_THAT(ptx, HasSubstr(".address_size 64"));
+  EXPECT_THAT(ptx, Not(HasSubstr(".extern")));
+  // Two inputs, an output, the number of elements, the period.
+  std::set<std::string> params;
+  const std::regex param(R"(\.param \.[a-z0-9]+ (\S*mr_fused_grid_param_\d+))");
+  for (std::sregex_iterator i(ptx.begin(), ptx.end(), param), end; i != end; ++i) {
+    params.insert((*i)[1]);
+  }
+  EXPECT_EQ(params.size(), 5u) << ptx;
+  EXPECT_THAT(PtxOf(FloatCase("Mul:float i0 i1 > t0", 2), "sm_90a"), HasSubstr(".target sm_90a"));
+}
+
+TEST(PtxTest, AnUnknownArchitectureIsRefusedByName) {
+  std::string error;
+  const PtxCase c = FloatCase("Neg:float i0 > t0", 1);
+  EXPECT_EQ(MakePtx(ParseCase(c), c.inputs, c.spreads, "sm_12", &error), "");
+  EXPECT_THAT(error, HasSubstr("no PTX is made for sm_12, but for sm_75"));
+}
+
+TEST(PtxTest, WhatNeedsTheCLibraryIsRefused) {
+  for (const char* text : {"Exp:double i0 > t0", "Log:double i0 > t0", "Tanh:double i0 > t0",
+                           "Sigmoid:double i0 > t0"}) {
+    const PtxCase c{"library", text, {kDouble}, {kDouble}, {Spread::kEach}};
+    std::string error;
+    EXPECT_EQ(MakePtx(ParseCase(c), c.inputs, c.spreads, "sm_75", &error), "");
+    EXPECT_THAT(error, HasSubstr("functions of the C library")) << text;
+  }
+}
+
+TEST(PtxTest, ElementsAreMovedSixteenBytesAtATime) {
+  auto counts = Instructions(PtxOf(FloatCase("Mul:float i0 i1 > t0", 2), "sm_75"));
+  EXPECT_EQ(counts["ld.global.v4.f32"], 2);
+  EXPECT_EQ(counts["st.global.v4.f32"], 1);
+  EXPECT_EQ(counts["ld.global.f32"], 2) << "one by one where that may not be";
+  EXPECT_EQ(counts["st.global.f32"], 1);
+  EXPECT_EQ(counts["mul.rn.f32"], 4 + 1);
+  const PtxCase wide{
+      "", "Add:double i0 i1 > t0", {kDouble, kDouble}, {kDouble}, {Spread::kEach, Spread::kEach}};
+  counts = Instructions(PtxOf(wide, "sm_75"));
+  EXPECT_EQ(counts["ld.global.v2.f64"], 2);
+  EXPECT_EQ(counts["st.global.v2.f64"], 1);
+  const PtxCase bools{"", "LogicalNot:bool i0 > t0", {kBool}, {kBool}, {Spread::kEach}};
+  counts = Instructions(PtxOf(bools, "sm_75"));
+  EXPECT_EQ(counts["ld.global.u32"], 1) << "four bools at once";
+  EXPECT_EQ(counts["st.global.u32"], 1);
+}
+
+TEST(PtxTest, WhatDoesNotChangeIsReadAndComputedOnce) {
+  const auto counts = Instructions(PtxOf(FloatCase("Div:float i1 i2; Mul:float i0 t0 > t1", 3,
+                                                   {Spread::kEach, Spread::kOnce, Spread::kOnce}),
+                                         "sm_75"));
+  EXPECT_EQ(counts.at("div.rn.f32"), 1);
+  EXPECT_EQ(counts.at("ld.global.f32"), 2 + 1);
+}
+
+TEST(PtxTest, RowsAreFollowedWithoutDivisionsInTheLoop) {
+  const std::string ptx =
+      PtxOf(FloatCase("BiasAdd:float i0 i1 > t0", 2, {Spread::kEach, Spread::kRow}), "sm_75");
+  const auto counts = Instructions(ptx);
+  EXPECT_EQ(counts.at("rem.u64"), 4) << "two before each loop";
+  EXPECT_EQ(counts.at("ld.global.v4.f32"), 2);
+  int loops = 0;
+  const std::regex branch(R"(bra\s+(\$L__BB\d+_\d+);)");
+  for (std::sregex_iterator i(ptx.begin(), ptx.end(), branch), end; i != end; ++i) {
+    const std::size_t label = ptx.find(StrCat("\n", (*i)[1].str(), ":"));
+    const auto at = static_cast<std::size_t>(i->position());
+    if (label > at) continue;
+    EXPECT_THAT(ptx.substr(label, at - label), Not(HasSubstr("rem.")));
+    ++loops;
+  }
+  EXPECT_EQ(loops, 2) << ptx;
+}
+
+TEST(PtxTest, EveryOperationRoundsAsIeee754Asks) {
+  const std::set<std::string> kNever = {"fma", "mad.f32", "mad.f64", "ex2",   "lg2",
+                                        "sin", "cos",     "tanh",    "rsqrt", "call"};
+  for (const PtxCase& c : PtxCases()) {
+    const std::string ptx = PtxOf(c, "sm_75");
+    for (const auto& [name, count] : Instructions(ptx)) {
+      SCOPED_TRACE(c.name + ": " + name);
+      EXPECT_THAT(name, Not(HasSubstr("approx")));
+      EXPECT_THAT(name, Not(HasSubstr("ftz")));
+      EXPECT_THAT(name, Not(HasSubstr("full")));
+      EXPECT_EQ(kNever.count(name.substr(0, name.find('.'))), 0u);
+      const bool floating = name.ends_with(".f32") || name.ends_with(".f64");
+      const std::string head = name.substr(0, name.find('.'));
+      if (floating && (head == "add" || head == "sub" || head == "mul" || head == "div" ||
+                       head == "sqrt" || head == "rcp")) {
+        // Without it the assembler may join a product and a sum.
+        EXPECT_THAT(name, HasSubstr(".rn."));
+      }
+    }
+  }
+}
+
+struct Expected {
+  const char* text;
+  DataType in, out;
+  std::map<std::string, int> per_element;
+};
+
+TEST(PtxTest, OpsBecomeTheInstructionsThatTheyAre) {
+  const std::vector<Expected> table = {
+      {"Abs:float i0 > t0", kFloat, kFloat, {{"abs.f32", 1}}},
+      {"Abs:double i0 > t0", kDouble, kDouble, {{"abs.f64", 1}}},
+      {"Neg:float i0 > t0", kFloat, kFloat, {{"neg.f32", 1}}},
+      {"Sqrt:float i0 > t0", kFloat, kFloat, {{"sqrt.rn.f32", 1}}},
+      {"Sqrt:double i0 > t0", kDouble, kDouble, {{"sqrt.rn.f64", 1}}},
+      {"Rsqrt:float i0 > t0", kFloat, kFloat, {{"sqrt.rn.f32", 1}, {"rcp.rn.f32", 1}}},
+      {"Reciprocal:double i0 > t0", kDouble, kDouble, {{"rcp.rn.f64", 1}}},
+      {"Square:float i0 > t0", kFloat, kFloat, {{"mul.rn.f32", 1}}},
+      {"Cast:float>double i0 > t0", kFloat, kDouble, {{"cvt.f64.f32", 1}}},
+      {"Cast:double>float i0 > t0", kDouble, kFloat, {{"cvt.rn.f32.f64", 1}}},
+      {"Div:float i0 i0 > t0", kFloat, kFloat, {{"div.rn.f32", 1}}},
+      {"Div:double i0 i0 > t0", kDouble, kDouble, {{"div.rn.f64", 1}}},
+      {"Exp:float i0 > t0", kFloat, kFloat, {{"cvt.rzi.s32.f32", 1}}},
+      {"TanhGrad:float i0 i0 > t0", kFloat, kFloat, {{"mul.rn.f32", 2}, {"sub.rn.f32", 1}}},
+  };
+  for (const Expected& row : table) {
+    const PtxCase c{row.text, row.text, {row.in}, {row.out}, {Spread::kEach}};
+    const auto counts = Instructions(PtxOf(c, "sm_75"));
+    const int lanes = row.in == kDouble || row.out == kDouble ? 2 : 4;
+    for (const auto& [name, count] : row.per_element) {
+      const auto found = counts.find(name);
+      ASSERT_NE(found, counts.end()) << row.text << " without " << name;
+      EXPECT_EQ(found->second, count * (lanes + 1)) << row.text << ": " << name;
+    }
+  }
+}
+
+TEST(PtxTest, EqualProgramsGiveEqualText) {
+  for (const PtxCase& c : PtxCases()) EXPECT_EQ(PtxOf(c, "sm_80"), PtxOf(c, "sm_80"));
+}
+
+// Runs the code that PTX is made of as a grid on this processor. Addresses are moved by `shift`
+// elements from where memory is aligned.
+class HostGrid {
+ public:
+  HostGrid(const FusedProgram& program, const std::vector<DataType>& types,
+           const FusedLayout& layout)
+      : program_(program), layout_(layout) {
+    const TranslatedProgram translated(program, types, layout.spreads);
+    const char* const error = Compiler()->make_host_grid(&translated.program(), &function_);
+    if (error != nullptr) error_ = error;
+  }
+  const std::string& error() const { return error_; }
+
+  std::vector<Tensor> Run(const std::vector<Tensor>& inputs, int64_t threads, int shift,
+                          bool in_place) {
+    std::vector<std::vector<char>> memory;
+    std::vector<char*> in, out;
+    for (const Tensor& input : inputs) {
+      in.push_back(Place(input.num_bytes(), DataTypeSize(input.dtype()), shift, &memory));
+      if (input.num_bytes() > 0) std::memcpy(in.back(), input.raw_data(), input.num_bytes());
+    }
+    std::vector<bool> taken(inputs.size());
+    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
+      const DataType type = program_.instructions[program_.outputs[k]].result;
+      char* to = nullptr;
+      for (std::size_t i = 0; in_place && i < inputs.size() && to == nullptr; ++i) {
+        if (taken[i] || layout_.spreads[i] != Spread::kEach) continue;
+        if (DataTypeSize(inputs[i].dtype()) != DataTypeSize(type)) continue;
+        taken[i] = true;
+        to = in[i];
+      }
+      if (to == nullptr) {
+        const std::size_t size = DataTypeSize(type);
+        to = Place(static_cast<std::size_t>(layout_.count) * size, size, shift, &memory);
+      }
+      out.push_back(to);
+    }
+    const std::vector<const void*> from(in.begin(), in.end());
+    const std::vector<void*> to(out.begin(), out.end());
+    for (int64_t thread = threads - 1; thread >= 0; --thread) {
+      function_(from.data(), to.data(), layout_.count, layout_.period, thread, threads);
+    }
+    std::vector<Tensor> results;
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      Tensor result(program_.instructions[program_.outputs[k]].result, layout_.output_shapes[k]);
+      if (result.num_bytes() > 0) std::memcpy(result.raw_data(), out[k], result.num_bytes());
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+
+ private:
+  static char* Place(std::size_t bytes, std::size_t size, int shift,
+                     std::vector<std::vector<char>>* memory) {
+    std::vector<char>& block = memory->emplace_back(bytes + 64 + 16 * size);
+    const auto at = reinterpret_cast<std::uintptr_t>(block.data());
+    return block.data() + (64 - at % 64) + static_cast<std::size_t>(shift) * size;
+  }
+
+  const FusedProgram& program_;
+  const FusedLayout& layout_;
+  MrJitGridFunction function_ = nullptr;
+  std::string error_;
+};
+
+TEST(GridTest, RandomProgramsGiveTheBitsOfTheCpuKernels) {
+  const std::vector<Shape> shapes = {Shape({}),      Shape({1}),      Shape({7}),
+                                     Shape({64}),    Shape({3, 5}),   Shape({17, 33}),
+                                     Shape({30, 8}), Shape({9, 12}),  Shape({2, 3, 4, 5}),
+                                     Shape({1000}),  Shape({130, 10})};
+  FusedRunner runner(0);
+  int ran = 0, grouped = 0, rows = 0, refused = 0;
+  for (int seed = 0; seed < 160; ++seed) {
+    std::mt19937 random(5000 + seed);
+    const RandomCase c = MakeRandomCase(random, shapes[seed % shapes.size()]);
+    SCOPED_TRACE(StrCat("seed ", seed, ": ", FormatFusedProgram(c.program)));
+    std::vector<Shape> input_shapes;
+    std::vector<DataType> types;
+    for (const Tensor& input : c.inputs) {
+      input_shapes.push_back(input.shape());
+      types.push_back(input.dtype());
+    }
+    const FusedLayout layout = MakeFusedLayout(c.program, input_shapes);
+    if (!layout.is_one_loop) continue;
+    HostGrid grid(c.program, types, layout);
+    if (!grid.error().empty()) {
+      EXPECT_THAT(grid.error(), HasSubstr("functions of the C library"));
+      ++refused;
+      continue;
+    }
+    const auto expected = runner.RunUnfused(c.program, c.inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const int shift : {0, 1}) {
+      for (const int64_t threads : {1, 3, 64}) {
+        for (const bool in_place : {false, true}) {
+          ASSERT_EQ(Difference(grid.Run(c.inputs, threads, shift, in_place), *expected), "")
+              << threads << " threads, moved by " << shift << (in_place ? ", in place" : "");
+        }
+      }
+    }
+    ++ran;
+    grouped += layout.count >= 4 && (layout.period % 4 == 0);
+    rows += layout.period != 0;
+  }
+  EXPECT_GT(ran, 60);
+  EXPECT_GT(grouped, 30);
+  EXPECT_GT(rows, 5);
+  EXPECT_GT(refused, 0);
+}
+
+TEST(GridTest, EachOpGivesTheBitsOfItsKernel) {
+  FusedRunner runner(0);
+  for (const PtxCase& c : PtxCases()) {
+    SCOPED_TRACE(c.name);
+    const FusedProgram program = ParseCase(c);
+    std::mt19937 random(7);
+    std::vector<Tensor> inputs;
+    std::vector<Shape> input_shapes;
+    for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+      const Shape shape = c.spreads[i] == Spread::kOnce  ? Shape({})
+                          : c.spreads[i] == Spread::kRow ? Shape({8})
+                                                         : Shape({250, 8});
+      inputs.push_back(RandomTensor(random, c.inputs[i], shape));
+      input_shapes.push_back(shape);
+    }
+    // Of a choice all shapes agree; a bias has two axes beside it: both hold here.
+    const FusedLayout layout = MakeFusedLayout(program, input_shapes);
+    const bool is_bias = FormOf(program.instructions[0].op) == FusedForm::kBias;
+    if (is_bias && c.spreads[1] != Spread::kRow) continue;  // the case bias_relu has it
+    ASSERT_TRUE(layout.is_one_loop);
+    HostGrid grid(program, c.inputs, layout);
+    ASSERT_EQ(grid.error(), "");
+    const auto expected = runner.RunUnfused(program, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(Difference(grid.Run(inputs, 32, 0, false), *expected), "");
+  }
+}
+
+}  // namespace
+}  // namespace millrace::jit

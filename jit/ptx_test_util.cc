@@ -1,0 +1,131 @@
+#include "jit/ptx_test_util.h"
+
+#include <dlfcn.h>
+
+#include "base/strings.h"
+#include "gtest/gtest.h"
+
+namespace millrace::jit {
+namespace {
+
+bool IsLibraryOp(FusedOp op) {
+  return op == FusedOp::kExp || op == FusedOp::kLog || op == FusedOp::kTanh ||
+         op == FusedOp::kSigmoid;
+}
+
+// One instruction, whose operands are all inputs.
+PtxCase OneOp(FusedOp op, DataType type, DataType result) {
+  FusedProgram program;
+  FusedInstruction in{.op = op, .type = type, .result = result, .args = {}};
+  const FusedForm form = FormOf(op);
+  const bool one = form == FusedForm::kUnary || form == FusedForm::kNot || form == FusedForm::kCast;
+  const bool three =
+      form == FusedForm::kChoice || form == FusedForm::kBroadcastChoice || form == FusedForm::kSum;
+  PtxCase c;
+  for (int i = 0; i < (one ? 1 : three ? 3 : 2); ++i) {
+    in.args.push_back(i);
+    c.inputs.push_back(OperandType(in, i));
+  }
+  program.instructions = {in};
+  program.outputs = {0};
+  c.name = StrCat(NameOf(op), "_", DataTypeName(type), "_", DataTypeName(result));
+  c.text = FormatFusedProgram(program);
+  c.outputs = {result};
+  return c;
+}
+
+}  // namespace
+
+const MrJitApi* Compiler() {
+  static const MrJitApi* const api = []() -> const MrJitApi* {
+    void* const library = dlopen("jit/libmillrace_jit.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      ADD_FAILURE() << dlerror();
+      std::exit(1);
+    }
+    return reinterpret_cast<MrJitGetApi>(dlsym(library, kMrJitEntry))(kMrJitVersion);
+  }();
+  return api;
+}
+
+std::vector<PtxCase> PtxCases() {
+  std::vector<PtxCase> cases;
+  for (int32_t i = 0; i < kNumFusedOps; ++i) {
+    const auto op = static_cast<FusedOp>(i);
+    const FusedForm form = FormOf(op);
+    if (form == FusedForm::kNot || form == FusedForm::kLogic) {
+      cases.push_back(OneOp(op, kBool, kBool));
+    } else if (form == FusedForm::kCast) {
+      for (const DataType from : {kFloat, kDouble, kBool}) {
+        for (const DataType to : {kFloat, kDouble, kBool}) cases.push_back(OneOp(op, from, to));
+      }
+    } else {
+      for (const DataType type : {kFloat, kDouble}) {
+        if (type == kDouble && IsLibraryOp(op)) continue;
+        cases.push_back(OneOp(op, type, form == FusedForm::kCompare ? kBool : type));
+      }
+    }
+  }
+  cases.push_back({"gelu_like",
+                   "Mul:float i0 i0; Mul:float t0 i0; Mul:float t1 i1; Add:float i0 t2; "
+                   "Tanh:float t3; Mul:float t4 i0 > t5",
+                   {kFloat, kFloat},
+                   {kFloat},
+                   {Spread::kEach, Spread::kOnce}});
+  cases.push_back({"bias_relu",
+                   "BiasAdd:float i0 i1; Relu:float t0 > t1",
+                   {kFloat, kFloat},
+                   {kFloat},
+                   {Spread::kEach, Spread::kRow}});
+  cases.push_back({"once_is_computed_once",
+                   "Exp:float i1; Mul:float i0 t0 > t1",
+                   {kFloat, kFloat},
+                   {kFloat},
+                   {Spread::kEach, Spread::kOnce}});
+  cases.push_back({"three_types",
+                   "Greater:float i0 i1; Cast:float>double i0; Mul:double t1 i2; "
+                   "SelectV2:double t0 t2 i2; Cast:double>float t3 > t0 t3 t4",
+                   {kFloat, kFloat, kDouble},
+                   {kBool, kDouble, kFloat},
+                   {}});
+  cases.push_back({"adam_like",
+                   "Mul:float i0 i3; Square:float i1; Mul:float t1 i4; Mul:float i2 i5; "
+                   "Add:float t2 t3; Sqrt:float t4; Add:float t5 i6; Div:float t0 t6 > t4 t7",
+                   {kFloat, kFloat, kFloat, kFloat, kFloat, kFloat, kFloat},
+                   {kFloat, kFloat},
+                   {Spread::kEach, Spread::kEach, Spread::kEach, Spread::kOnce, Spread::kOnce,
+                    Spread::kOnce, Spread::kOnce}});
+  for (PtxCase& c : cases) {
+    if (c.spreads.empty()) c.spreads.assign(c.inputs.size(), Spread::kEach);
+  }
+  return cases;
+}
+
+FusedProgram ParseCase(const PtxCase& c) {
+  const auto program = ParseFusedProgram(c.text, c.inputs, c.outputs);
+  EXPECT_TRUE(program.ok()) << c.name << ": " << program.status();
+  return program.ok() ? *program : FusedProgram();
+}
+
+std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& inputs,
+                    const std::vector<Spread>& spreads, const std::string& arch,
+                    std::string* error) {
+  const TranslatedProgram translated(program, inputs, spreads);
+  std::string text;
+  const auto take = [](void* arg, const char* data, std::size_t size) {
+    static_cast<std::string*>(arg)->assign(data, size);
+  };
+  const char* const problem =
+      Compiler()->compile_ptx(&translated.program(), arch.c_str(), take, &text);
+  if (problem != nullptr) *error = problem;
+  return text;
+}
+
+std::string PtxOf(const PtxCase& c, const std::string& arch) {
+  std::string error;
+  std::string text = MakePtx(ParseCase(c), c.inputs, c.spreads, arch, &error);
+  EXPECT_EQ(error, "") << c.name;
+  return text;
+}
+
+}  // namespace millrace::jit

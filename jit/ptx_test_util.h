@@ -1,0 +1,38 @@
+// Programs for grids of threads, and what the compiler makes of them.
+#ifndef JIT_PTX_TEST_UTIL_H_
+#define JIT_PTX_TEST_UTIL_H_
+
+#include <string>
+#include <vector>
+
+#include "jit/component_api.h"
+#include "jit/fused_layout.h"
+#include "jit/translated_program.h"
+#include "ops/fused_program.h"
+
+namespace millrace::jit {
+
+// Of the library that was built; never null (the test fails otherwise).
+const MrJitApi* Compiler();
+
+struct PtxCase {
+  std::string name;
+  std::string text;  // as in the attribute "program"
+  std::vector<DataType> inputs, outputs;
+  std::vector<Spread> spreads;  // empty: all inputs change with each element
+};
+
+// Each op, for each type that it has, and longer chains.
+std::vector<PtxCase> PtxCases();
+
+FusedProgram ParseCase(const PtxCase& c);
+// The PTX, or "" and why there is none.
+std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& inputs,
+                    const std::vector<Spread>& spreads, const std::string& arch,
+                    std::string* error);
+// Of a case that must have one.
+std::string PtxOf(const PtxCase& c, const std::string& arch);
+
+}  // namespace millrace::jit
+
+#endif  // JIT_PTX_TEST_UTIL_H_
