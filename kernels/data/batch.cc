@@ -157,7 +157,8 @@ class BatchKernel : public DatasetKernel {
   explicit BatchKernel(KernelConstruction& c)
       : DatasetKernel(c),
         padded_(c.def().name().starts_with("Padded")),
-        v2_(c.def().name().ends_with("V2")),
+        // What is copied at a time by ParallelBatchDataset does not show.
+        v2_(c.def().name().ends_with("V2") || c.def().name() == "ParallelBatchDataset"),
         components_(static_cast<int>(c.attrs().GetOr<int64_t>("N", 0))) {}
 
  protected:
@@ -265,8 +266,8 @@ RefPtr<Dataset> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remain
 }
 
 void RegisterBatchDatasets(KernelRegistry& r) {
-  for (const char* op :
-       {"BatchDataset", "BatchDatasetV2", "PaddedBatchDataset", "PaddedBatchDatasetV2"}) {
+  for (const char* op : {"BatchDataset", "BatchDatasetV2", "PaddedBatchDataset",
+                         "PaddedBatchDatasetV2", "ParallelBatchDataset"}) {
     RegisterCpu<BatchKernel>(r, op);
   }
   RegisterCpu<UnbatchKernel>(r, "UnbatchDataset");

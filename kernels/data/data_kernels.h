@@ -11,6 +11,7 @@ void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterShuffleDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
 void RegisterFunctionDatasets(KernelRegistry& registry);
+void RegisterDatasetChecks(KernelRegistry& registry);
 void RegisterWindowDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
 
@@ -20,6 +21,7 @@ inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterShuffleDatasets(registry);
   RegisterBatchDatasets(registry);
   RegisterFunctionDatasets(registry);
+  RegisterDatasetChecks(registry);
   RegisterWindowDatasets(registry);
   RegisterIteratorKernels(registry);
 }

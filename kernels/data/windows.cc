@@ -9,8 +9,6 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/background.h"
-#include "kernels/data/batch.h"
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
@@ -19,7 +17,6 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kInfinite = Dataset::kInfinite, kUnknown = Dataset::kUnknown;
 // What may be kept at a time, where a function or an input says how much.
 constexpr int64_t kMostKept = int64_t{1} << 31;
 
@@ -387,58 +384,6 @@ class DirectedInterleaveDataset : public Dataset {
   const bool stops_on_empty_;
 };
 
-// Without the elements that failed, and as many as were promised.
-class CheckedDataset : public Dataset {
- public:
-  CheckedDataset(DatasetPtr input, bool ignores_errors, int64_t promised)
-      : Dataset(input->types(), input->blocks()),
-        input_(std::move(input)),
-        ignores_errors_(ignores_errors),
-        promised_(promised) {}
-  int64_t cardinality() const override { return ignores_errors_ ? kUnknown : promised_; }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), ignores_errors_, promised_));
-  }
-
- private:
-  class Iterator : public DatasetIterator {
-   public:
-    Iterator(DatasetIteratorPtr walk, bool ignores_errors, int64_t promised)
-        : walk_(std::move(walk)), ignores_errors_(ignores_errors), promised_(promised) {}
-    Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      for (;;) {
-        element->clear();
-        const Status status = walk_->Next(call, element, end);
-        if (ignores_errors_ && !status.ok() && !errors::IsCancelled(status)) continue;
-        MR_RETURN_IF_ERROR(status);
-        break;
-      }
-      if (promised_ == kUnknown) return OkStatus();
-      if (!*end) ++given_;
-      if (*end ? promised_ == kInfinite || given_ < promised_
-               : promised_ != kInfinite && given_ > promised_) {
-        return errors::FailedPrecondition(
-            "Input dataset was expected to contain ",
-            promised_ == kInfinite ? std::string("an infinite number of")
-                                   : std::to_string(promised_),
-            " elements but contained ", *end ? "only " : "at least ", given_, " elements.");
-      }
-      return OkStatus();
-    }
-
-   private:
-    const DatasetIteratorPtr walk_;
-    const bool ignores_errors_;
-    const int64_t promised_;
-    int64_t given_ = 0;
-  };
-
-  const DatasetPtr input_;
-  const bool ignores_errors_;
-  const int64_t promised_;
-};
-
 // --- Kernels ----------------------------------------------------------------------------------
 
 int CountOf(KernelConstruction& c, const char* types) {
@@ -578,74 +523,6 @@ class DirectedInterleaveKernel : public DatasetKernel {
   const bool stops_;
 };
 
-// IgnoreErrorsDataset and AssertCardinalityDataset.
-class CheckedKernel : public DatasetKernel {
- public:
-  using DatasetKernel::DatasetKernel;
-
- protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    int64_t promised = kUnknown;
-    const bool asserts = ctx.num_inputs() == 2;
-    if (asserts) {
-      MR_ASSIGN_OR_RETURN(promised, IntScalar(ctx.input(1), "cardinality"));
-    }
-    return RefPtr<Dataset>(MakeRef<CheckedDataset>(std::move(input), !asserts, promised));
-  }
-};
-
-// As BatchDatasetV2: what is copied at a time does not show.
-class ParallelBatchKernel : public DatasetKernel {
- public:
-  using DatasetKernel::DatasetKernel;
-
- protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    MR_ASSIGN_OR_RETURN(const int64_t size, IntScalar(ctx.input(1), "batch_size"));
-    if (size <= 0) return errors::InvalidArgument("Batch size must be greater than zero.");
-    if (ctx.input(3).num_elements() != 1) {
-      return errors::InvalidArgument("drop_remainder must be a bool scalar");
-    }
-    return NewBatchDataset(std::move(input), size, ctx.input(3).scalar<bool>());
-  }
-};
-
-// The one element that a data set has.
-class SingleElementKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  bool IsAsync() const override { return true; }
-  Status Compute(KernelContext&) override {
-    return errors::Internal(def().name(), " is asynchronous");
-  }
-  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
-    StatusOr<DatasetPtr> input = InputDataset(ctx, 0);
-    if (!input.ok()) return done(input.status());
-    RunInBackground(ctx.device(),
-                    [this, &ctx, done, input = *std::move(input)] { done(Give(ctx, *input)); });
-  }
-
- private:
-  Status Give(KernelContext& ctx, const Dataset& input) const {
-    MR_ASSIGN_OR_RETURN(const DatasetIteratorPtr walk, input.NewIterator());
-    const DatasetCall call{ctx.allocator(), ctx.cancellation()};
-    DatasetElement element, more;
-    bool end = false;
-    MR_RETURN_IF_ERROR(walk->Next(call, &element, &end));
-    if (end) return errors::InvalidArgument("Dataset was empty.");
-    MR_RETURN_IF_ERROR(walk->Next(call, &more, &end));
-    if (!end) return errors::InvalidArgument("Dataset had more than one element.");
-    if (static_cast<int>(element.size()) != ctx.num_outputs()) {
-      return errors::InvalidArgument(name(), " has ", ctx.num_outputs(),
-                                     " outputs, but its data set ", element.size(), " components");
-    }
-    for (int i = 0; i < ctx.num_outputs(); ++i) ctx.SetOutput(i, std::move(element[i]));
-    return OkStatus();
-  }
-};
-
 }  // namespace
 
 void RegisterWindowDatasets(KernelRegistry& r) {
@@ -654,10 +531,6 @@ void RegisterWindowDatasets(KernelRegistry& r) {
   RegisterCpu<WindowKernel>(r, "WindowDataset");
   RegisterCpu<GroupByWindowKernel>(r, "GroupByWindowDataset");
   RegisterCpu<DirectedInterleaveKernel>(r, "DirectedInterleaveDataset");
-  RegisterCpu<CheckedKernel>(r, "IgnoreErrorsDataset");
-  RegisterCpu<CheckedKernel>(r, "AssertCardinalityDataset");
-  RegisterCpu<ParallelBatchKernel>(r, "ParallelBatchDataset");
-  RegisterCpu<SingleElementKernel>(r, "DatasetToSingleElement");
 }
 
 }  // namespace millrace
