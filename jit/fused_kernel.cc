@@ -272,12 +272,11 @@ class FusedKernel : public Kernel {
     const auto axes = std::span<const int64_t>(axes_);
     mapped[1].value = Tensor::FromValues<int64_t>(axes, Shape({static_cast<int64_t>(axes.size())}));
     mapped[1].kind = EdgeValue::Kind::kValue;
-    MR_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
-                        jit::MakeReductionKernel(reduce_, type, keep_dims_, name(), ctx.device()));
-    KernelContext last(kernel.get(), ctx.device(), &ctx.env(), {mapped, 2}, {&result, 1},
+    MR_RETURN_IF_ERROR(MakeReduction(type, ctx.device()));
+    KernelContext last(reduction_.get(), ctx.device(), &ctx.env(), {mapped, 2}, {&result, 1},
                        {&type, 1});
     last.set_allocator(ctx.allocator());
-    MR_RETURN_IF_ERROR(kernel->Compute(last));
+    MR_RETURN_IF_ERROR(reduction_->Compute(last));
     ctx.SetOutput(0, std::move(result.value));
     return OkStatus();
   }
@@ -452,6 +451,16 @@ class FusedKernel : public Kernel {
     return OkStatus();
   }
 
+  Status MakeReduction(DataType type, Device* device) {
+    if (reduction_made_.load(std::memory_order_acquire)) return OkStatus();
+    MutexLock lock(&mu_);
+    if (reduction_made_.load(std::memory_order_relaxed)) return OkStatus();
+    MR_ASSIGN_OR_RETURN(reduction_,
+                        jit::MakeReductionKernel(reduce_, type, keep_dims_, name(), device));
+    reduction_made_.store(true, std::memory_order_release);
+    return OkStatus();
+  }
+
   Status MakeKernels(Device* device) {
     if (kernels_made_.load(std::memory_order_acquire)) return OkStatus();
     MutexLock lock(&mu_);
@@ -490,7 +499,8 @@ class FusedKernel : public Kernel {
   int num_layouts_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::unique_ptr<Variant>> variants_ ABSL_GUARDED_BY(mu_);
   // Made when they are first needed, constant from then on.
-  std::atomic<bool> kernels_made_{false};
+  std::atomic<bool> kernels_made_{false}, reduction_made_{false};
+  std::unique_ptr<Kernel> reduction_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<int> last_use_;
 };
