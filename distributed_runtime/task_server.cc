@@ -32,6 +32,7 @@
 #include "distributed_runtime/remote_rendezvous.h"
 #include "session/device_set.h"
 #include "session/graph_dump.h"
+#include "session/inter_op_pools.h"
 #include "session/local_worker.h"
 #include "session/master.h"
 #include "session/task_collectives.h"
@@ -41,10 +42,6 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kScheme = "grpc://";
-
-int ThreadsOrCores(int asked) {
-  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 // "localhost" is two addresses, of which one may be taken without the other: the usual one.
 std::string ListeningHost(const std::string& host) {
@@ -105,10 +102,10 @@ struct TaskServer::Impl {
 
   Status Compose(Running* r) {
     const ServerOptions& server = options.server;
-    r->intra_op_pool =
-        std::make_unique<ThreadPool>("mr-intra", ThreadsOrCores(server.intra_op_threads));
-    r->inter_op_pool =
-        std::make_unique<ThreadPool>("mr-inter", ThreadsOrCores(server.inter_op_threads));
+    r->intra_op_pool = std::make_unique<ThreadPool>(
+        "mr-intra", ThreadsOrCores(std::max(0, server.intra_op_threads)));
+    r->inter_op_pool = std::make_unique<ThreadPool>(
+        "mr-inter", ThreadsOrCores(std::max(0, server.inter_op_threads)));
     std::map<std::string, int> counts = options.device_count;
     counts["CPU"] = server.num_cpu_devices;
     MR_ASSIGN_OR_RETURN(r->machines, TaskDevices::Open(options.devices, task, counts));

@@ -1,15 +1,14 @@
 #include "runtime/session_pools.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "session/inter_op_pools.h"
 
 namespace millrace {
 namespace {
@@ -55,11 +54,6 @@ ThreadPool* TakeOwnPool(int threads) {
 }
 
 }  // namespace
-
-int ThreadsOrCores(int threads) {
-  if (threads == 0) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::max(threads, 0);
-}
 
 ThreadPool* SharedPool(const char* name, int threads) {
   threads = ThreadsOrCores(threads);

@@ -10,9 +10,6 @@
 
 namespace millrace {
 
-// `threads` of a configuration: 0 is one per core, a negative number none.
-int ThreadsOrCores(int threads);
-
 // The pool of that name and so many threads that everybody shares. Never destroyed, as none of
 // the pools here: a late callback finds its threads.
 ThreadPool* SharedPool(const char* name, int threads);

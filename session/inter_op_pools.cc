@@ -1,8 +1,16 @@
 #include "session/inter_op_pools.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/errors.h"
 
 namespace millrace {
+
+int ThreadsOrCores(int asked) {
+  if (asked == 0) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(asked, 0);
+}
 
 Status CheckInterOpPool(const WorkerEnv& env, int index) {
   const int count = static_cast<int>(env.inter_op_pools.size());

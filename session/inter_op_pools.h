@@ -10,6 +10,9 @@ namespace millrace {
 // The step stays on the thread that runs it, as far as its nodes let it.
 inline constexpr int kCallersThread = -1;
 
+// `asked` threads; of 0 one per core, of a negative number none.
+int ThreadsOrCores(int asked);
+
 // InvalidArgument if there is no such pool. A server has one pool, and takes any number for it.
 Status CheckInterOpPool(const WorkerEnv& env, int index);
 
