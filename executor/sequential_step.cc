@@ -9,9 +9,9 @@
 #include "base/engine_thread.h"
 #include "executor/sequential_program.h"
 #include "executor/step_state.h"
+#include "kernels/isa.h"
 #include "tensor/allocator.h"
 
-#define MR_ALWAYS_INLINE inline __attribute__((always_inline))
 #define MR_NOINLINE __attribute__((noinline))
 
 namespace millrace {
