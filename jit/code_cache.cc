@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "jit/object_store.h"
@@ -100,11 +101,11 @@ FusedCode* CodeCache::Find(const FusedProgram& program, std::span<const DataType
   return codes_.emplace(std::move(key), std::move(code)).first->second.get();
 }
 
-void CodeCache::Request(FusedCode* code) {
+void CodeCache::Request(std::function<void()> job) {
   MutexLock lock(&mu_);
   if (stopping_) return;
   ++counts_.requested;
-  queue_.push_back(code);
+  queue_.push_back(std::move(job));
   if (running_) return;
   // The last one has said that it ends: it takes no time to wait for it.
   if (thread_.joinable()) thread_.join();
@@ -118,7 +119,7 @@ void CodeCache::RunThread() {
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), options_.nice);
   }
   for (;;) {
-    FusedCode* code = nullptr;
+    std::function<void()> job;
     {
       MutexLock lock(&mu_);
       if (queue_.empty()) {
@@ -126,10 +127,10 @@ void CodeCache::RunThread() {
         idle_.SignalAll();
         return;
       }
-      code = queue_.front();
+      job = std::move(queue_.front());
       queue_.erase(queue_.begin());
     }
-    Make(code);
+    job();
   }
 }
 
@@ -163,6 +164,82 @@ void CodeCache::Make(FusedCode* code) {
   if (error == nullptr) code->ready.store(&code->code, std::memory_order_release);
   MutexLock lock(&mu_);
   ++(error != nullptr ? counts_.failed : from_disk ? counts_.read_from_disk : counts_.compiled);
+}
+
+struct CodeCache::GridJob {
+  std::string key;
+  FusedProgram program;
+  std::vector<DataType> input_types;
+  std::vector<Spread> spreads;
+  std::shared_ptr<GridSlot> slot;
+};
+
+void CodeCache::RequestGrid(const FusedProgram& program, std::span<const DataType> types,
+                            std::span<const Spread> spreads, std::shared_ptr<GridSlot> slot) {
+  if (!options_.enabled) return;
+  auto job = std::make_shared<GridJob>();
+  job->key = KeyOf(program, types, spreads);
+  job->program = program;
+  job->input_types.assign(types.begin(), types.end());
+  job->spreads.assign(spreads.begin(), spreads.end());
+  job->slot = std::move(slot);
+  Request([this, job = std::move(job)] { MakeGrid(*job); });
+}
+
+void CodeCache::MakeGrid(const GridJob& job) {
+  if (options_.before_compile) options_.before_compile();
+  GridImage image;
+  bool from_disk = false;
+  const StatusOr<std::string> arch = job.slot->backend().ArchOf(job.slot->machine());
+  Status status = arch.ok() ? MakeImage(job, *arch, &image, &from_disk) : arch.status();
+  if (status.ok()) status = job.slot->Load(image);
+  if (!status.ok()) {
+    MR_LOG(kInfo, "a fused loop is run op by op on an accelerator: ", status.ToString());
+  }
+  MutexLock lock(&mu_);
+  ++(!status.ok() ? counts_.failed : from_disk ? counts_.read_from_disk : counts_.compiled);
+}
+
+Status CodeCache::MakeImage(const GridJob& job, const std::string& arch, GridImage* image,
+                            bool* from_disk) {
+  const MrJitApi* const api = LoadComponent();
+  if (api == nullptr) return errors::Unavailable("there is no compiler");
+  const TranslatedProgram translated(job.program, job.input_types, job.spreads);
+  image->lanes = GridLanes(translated.program());
+  image->num_inputs = translated.program().num_inputs;
+  image->num_outputs = translated.program().num_outputs;
+  if (!arch.empty()) {
+    return MakeText(job, translated.program(), arch, &image->ptx, from_disk);
+  }
+  const char* const error = api->make_host_grid(&translated.program(), &image->function);
+  return error == nullptr ? OkStatus() : errors::Unimplemented(error);
+}
+
+Status CodeCache::MakeText(const GridJob& job, const MrJitProgram& program, const std::string& arch,
+                           std::string* ptx, bool* from_disk) {
+  const std::string key =
+      StrCat(kMrJitVersion, "\n", api_->target(), "\nptx ", arch, "\n", job.key);
+  if (const auto known = ptx_.find(key); known != ptx_.end()) {
+    *ptx = known->second;
+    return OkStatus();
+  }
+  if (!options_.cache_dir.empty()) {
+    if (std::optional<std::string> kept = ReadObject(options_.cache_dir, key)) {
+      *ptx = *std::move(kept);
+      *from_disk = true;
+    }
+  }
+  if (!*from_disk) {
+    const auto take = [](void* arg, const char* data, std::size_t size) {
+      static_cast<std::string*>(arg)->assign(data, size);
+    };
+    if (const char* const error = api_->compile_ptx(&program, arch.c_str(), take, ptx)) {
+      return errors::Unimplemented(error);
+    }
+    if (!options_.cache_dir.empty()) WriteObject(options_.cache_dir, key, *ptx);
+  }
+  if (ptx_.size() < kMostCodes) ptx_[key] = *ptx;
+  return OkStatus();
 }
 
 const MrJitApi* CodeCache::LoadComponent() {

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "jit/component_api.h"
 #include "jit/fused_layout.h"
+#include "jit/grid_loop.h"
 #include "millrace/dtype.h"
 #include "ops/fused_program.h"
 
@@ -72,8 +73,15 @@ class CodeCache {
   // waits for the compiler.
   void CountWork(FusedCode* code, int64_t work) {
     const int64_t before = code->work.fetch_add(work, std::memory_order_relaxed);
-    if (before < options_.least_work && before + work >= options_.least_work) Request(code);
+    if (before < options_.least_work && before + work >= options_.least_work) {
+      Request([this, code] { Make(code); });
+    }
   }
+
+  // Has the same loop compiled for the slot's machine, which others run unfused meanwhile. What was
+  // compiled before is only loaded.
+  void RequestGrid(const FusedProgram& program, std::span<const DataType> input_types,
+                   std::span<const Spread> spreads, std::shared_ptr<GridSlot> slot);
 
   // Until all that was asked for is there, or has failed; false after 60 seconds.
   bool WaitUntilIdle();
@@ -81,21 +89,27 @@ class CodeCache {
 
  private:
   void Stop();  // ends the thread; nothing is compiled from then on
-  void Request(FusedCode* code);
+  void Request(std::function<void()> job);
   void RunThread();
   void Make(FusedCode* code);
+  struct GridJob;
+  void MakeGrid(const GridJob& job);
+  Status MakeImage(const GridJob& job, const std::string& arch, GridImage* image, bool* from_disk);
+  Status MakeText(const GridJob& job, const MrJitProgram& program, const std::string& arch,
+                  std::string* ptx, bool* from_disk);
   const MrJitApi* LoadComponent();  // null, told once, if there is none
 
   const JitOptions options_;
   Mutex mu_;
   CondVar idle_;
   std::map<std::string, std::unique_ptr<FusedCode>> codes_ ABSL_GUARDED_BY(mu_);
-  std::vector<FusedCode*> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
   bool running_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   JitCounts counts_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
   // Of the thread only.
+  std::map<std::string, std::string> ptx_;  // by architecture and program
   bool looked_for_component_ = false;
   const MrJitApi* api_ = nullptr;
 };

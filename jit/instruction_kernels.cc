@@ -46,9 +46,7 @@ const OpInfo* InfoOf(FusedOp op) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Kernel>> MakeInstructionKernel(const FusedInstruction& in,
-                                                        std::string_view node_name,
-                                                        Device* device) {
+AttrMap AttrsOf(const FusedInstruction& in) {
   AttrMap attrs;
   if (FormOf(in.op) == FusedForm::kCast) {
     attrs.Set("SrcT", in.type);
@@ -56,6 +54,13 @@ StatusOr<std::unique_ptr<Kernel>> MakeInstructionKernel(const FusedInstruction& 
   } else {
     attrs.Set("T", in.type);
   }
+  return attrs;
+}
+
+StatusOr<std::unique_ptr<Kernel>> MakeInstructionKernel(const FusedInstruction& in,
+                                                        std::string_view node_name,
+                                                        Device* device) {
+  const AttrMap attrs = AttrsOf(in);
   std::vector<DataType> inputs;
   for (std::size_t i = 0; i < in.args.size(); ++i) {
     inputs.push_back(OperandType(in, static_cast<int>(i)));

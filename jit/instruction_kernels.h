@@ -13,7 +13,10 @@
 
 namespace millrace::jit {
 
-// NotFound if the op has no kernel for these types.
+// The attributes that the node had which the instruction was made of.
+AttrMap AttrsOf(const FusedInstruction& instruction);
+
+// Of the CPU. NotFound if the op has no kernel for these types.
 StatusOr<std::unique_ptr<Kernel>> MakeInstructionKernel(const FusedInstruction& instruction,
                                                         std::string_view node_name, Device* device);
 

@@ -2,6 +2,7 @@
 
 #include "device/fake/fake_device.h"
 #include "graph/graph_builder.h"
+#include "jit/accelerator_fused_kernel.h"
 #include "jit/fused_kernel.h"
 #include "kernels/all_kernels.h"
 #include "kernels/fake/fake_kernels.h"
@@ -16,6 +17,7 @@ const KernelRegistry& AllKernels() {
     RegisterAllKernels(*registry);
     RegisterFusedKernels(*registry);
     RegisterFakeKernels(AllOps(), *registry);  // made of those above
+    RegisterFakeFusedKernels(AllOps(), *registry);
     return registry;
   }();
   return *kernels;

@@ -77,9 +77,21 @@ StatusOr<std::vector<Tensor>> Compute(const WorkerEnv& env, Device* device, cons
 
 Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device* device,
                    DataflowGraph* graph) {
-  if (device->memory_space() != MemorySpace::kHost) return OkStatus();  // constants lie in messages
+  RewriteOptions rewrites = ReadOptions(options);
+  if (device->memory_space() != MemorySpace::kHost) {
+    // Constants lie in messages; what is in host memory is none of the other passes' knowledge.
+    // Elementwise ops have all operands on the device.
+    if (env.kernels->Find("_Fused", device->type(), AttrMap()) == nullptr) return OkStatus();
+    rewrites = {.fold_constants = false,
+                .merge_equal = false,
+                .simplify = false,
+                .remove_identities = false,
+                .fuse_products = false,
+                .fuse_elementwise = rewrites.fuse_elementwise,
+                .fuse_reductions = false};
+  }
   return RewriteGraph(
-             ReadOptions(options),
+             rewrites,
              [&](const Node& node, std::span<const Tensor> inputs) {
                return Compute(env, device, node, inputs);
              },

@@ -25,6 +25,7 @@ struct RewriteOptions {
   // Elementwise nodes that feed each other become one _Fused (docs/fusion.md), for which whoever
   // runs the graph must have a kernel.
   bool fuse_elementwise = false;
+  bool fuse_reductions = true;                   // into such nodes
   int64_t max_folded_bytes = int64_t{10} << 20;  // no constant larger than this is made
 };
 

@@ -163,8 +163,11 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
   }
   if (options.fuse_elementwise) {
     MR_ASSIGN_OR_RETURN(const int n, FuseElementwise(graph));
-    MR_ASSIGN_OR_RETURN(const int reductions, FuseReductions(graph));
-    counts.fused += n + reductions;
+    counts.fused += n;
+  }
+  if (options.fuse_elementwise && options.fuse_reductions) {
+    MR_ASSIGN_OR_RETURN(const int n, FuseReductions(graph));
+    counts.fused += n;
   }
   if (counts.total() > 0) graph->FixSourceAndSink();
   return counts;

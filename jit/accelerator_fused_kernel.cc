@@ -1,0 +1,240 @@
+#include "jit/accelerator_fused_kernel.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "device/copy.h"
+#include "jit/code_cache.h"
+#include "jit/fused_layout.h"
+#include "jit/instruction_kernels.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_source.h"
+#include "rendezvous/device_rendezvous.h"
+
+namespace millrace {
+namespace {
+
+using jit::CodeCache;
+using jit::FusedLayout;
+using jit::GridLoop;
+using jit::GridSlot;
+using jit::Spread;
+
+// Layouts that are remembered; when there are more, the first one makes room.
+constexpr std::size_t kMostLayouts = 16;
+
+class AcceleratorFusedKernel final : public Kernel {
+ public:
+  AcceleratorFusedKernel(KernelConstruction& c, const OpRegistry& ops,
+                         const jit::GridBackend& backend)
+      : Kernel(c),
+        ops_(ops),
+        backend_(backend),
+        registry_(CurrentKernelRegistry()),
+        nodes_(c.attrs().GetOr<std::vector<std::string>>("nodes", {})),
+        input_types_(c.input_types().begin(), c.input_types().end()) {
+    if (!c.attrs().GetOr<std::string>("reduce", "").empty()) {
+      c.SetError(errors::Unimplemented("accelerators reduce nothing in a fused node"));
+      return;
+    }
+    StatusOr<FusedProgram> program =
+        ParseFusedProgram(c.attr<std::string>("program"), c.input_types(), c.output_types());
+    if (!program.ok()) {
+      c.SetError(program.status());
+      return;
+    }
+    program_ = *std::move(program);
+  }
+  ~AcceleratorFusedKernel() override {
+    for (const Variant& variant : variants_) variant.slot->Close();
+  }
+  bool IsExpensive() const override { return false; }
+
+  Status Compute(KernelContext& ctx) override {
+    const std::shared_ptr<const Known> known = FindLayout(ctx);
+    std::shared_ptr<const GridLoop> loop;
+    if (known->slot != nullptr) loop = known->slot->loop();
+    const bool nothing = known->layout.is_one_loop && known->layout.count == 0;
+    return loop != nullptr || nothing ? Launch(ctx, known->layout, std::move(loop))
+                                      : ComputeOneByOne(ctx);
+  }
+
+ private:
+  struct Variant {
+    std::vector<Spread> spreads;
+    std::shared_ptr<GridSlot> slot;
+  };
+  struct Known {
+    FusedLayout layout;
+    std::shared_ptr<GridSlot> slot;  // null: never one loop
+  };
+  // What an operation of the stream owns.
+  struct Call {
+    std::shared_ptr<const GridLoop> loop;
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    int64_t count = 0, period = 0;
+  };
+
+  static bool Fits(const KernelContext& ctx, const FusedLayout& layout) {
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      if (!(ctx.input(i).shape() == layout.inputs[i])) return false;
+    }
+    return true;
+  }
+
+  // Asks for the loop when its layout is first met: every step until it is there costs as many
+  // launches as there are parts.
+  std::shared_ptr<const Known> FindLayout(const KernelContext& ctx) {
+    MutexLock lock(&mu_);
+    for (const auto& known : layouts_) {
+      if (Fits(ctx, known->layout)) return known;
+    }
+    std::vector<Shape> shapes;
+    for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
+    auto known = std::make_shared<Known>();
+    known->layout = jit::MakeFusedLayout(program_, shapes);
+    if (known->layout.is_one_loop && known->layout.count > 0) {
+      known->slot = FindSlot(ctx, known->layout.spreads);
+    }
+    if (layouts_.size() == kMostLayouts) layouts_.erase(layouts_.begin());
+    layouts_.push_back(known);
+    return known;
+  }
+
+  std::shared_ptr<GridSlot> FindSlot(const KernelContext& ctx, const std::vector<Spread>& spreads)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const Variant& variant : variants_) {
+      if (variant.spreads == spreads) return variant.slot;
+    }
+    auto slot = std::make_shared<GridSlot>(&backend_, AcceleratorOf(ctx.device()));
+    variants_.push_back({spreads, slot});
+    CodeCache::Global()->RequestGrid(program_, input_types_, spreads, slot);
+    return slot;
+  }
+
+  Status Launch(KernelContext& ctx, const FusedLayout& layout,
+                std::shared_ptr<const GridLoop> loop) {
+    if (layout.count == 0) {
+      for (int k = 0; k < ctx.num_outputs(); ++k) {
+        MR_RETURN_IF_ERROR(ctx.AllocateOutput(k, layout.output_shapes[k]).status());
+      }
+      return OkStatus();
+    }
+    DeviceWork* const work = WorkOf(ctx.rendezvous());
+    if (work == nullptr) return errors::Internal("the step keeps no account of its device's work");
+    auto call = std::make_shared<Call>();
+    call->loop = std::move(loop);
+    call->count = layout.count;
+    call->period = layout.period;
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      if (!InDeviceMemory(ctx.input(i))) {
+        return errors::Internal("input ", i, " of a fused node lies in host memory");
+      }
+      call->in.push_back(ctx.input(i).raw_data());
+    }
+    for (int k = 0; k < ctx.num_outputs(); ++k) {
+      const auto& from = layout.candidates[k];
+      MR_ASSIGN_OR_RETURN(Tensor * out, from[0] < 0 ? ctx.AllocateOutput(k, layout.output_shapes[k])
+                                                    : ctx.ForwardOrAllocateOutput(
+                                                          {from[0], from[1], from[2], from[3]}, k,
+                                                          layout.output_shapes[k]));
+      call->out.push_back(out->raw_data());
+    }
+    AcceleratorOf(ctx.device())
+        ->stream(StreamKind::kCompute)
+        ->Enqueue({RefPtr<DeviceWork>::Share(work), name(), [call] {
+                     return call->loop->Launch(call->in.data(), call->out.data(), call->count,
+                                               call->period);
+                   }});
+    return OkStatus();
+  }
+
+  // As if nothing had been fused.
+  Status ComputeOneByOne(KernelContext& ctx) {
+    MR_RETURN_IF_ERROR(MakeKernels(ctx.device()));
+    const std::size_t count = program_.instructions.size();
+    std::vector<EdgeValue> results(count), in;
+    for (std::size_t i = 0; i < count; ++i) {
+      const FusedInstruction& instruction = program_.instructions[i];
+      in.clear();
+      for (const int32_t arg : instruction.args) {
+        EdgeValue& value = in.emplace_back();
+        value.kind = EdgeValue::Kind::kValue;
+        const bool is_last = arg < 0 && last_use_[~arg] == static_cast<int>(i) &&
+                             std::count(instruction.args.begin(), instruction.args.end(), arg) == 1;
+        value.value = arg >= 0  ? ctx.input(arg)
+                      : is_last ? std::move(results[~arg].value)
+                                : results[~arg].value;
+      }
+      KernelContext each(kernels_[i].get(), ctx.device(), &ctx.env(), in, {&results[i], 1},
+                         {&instruction.result, 1});
+      each.set_allocator(ctx.allocator());
+      if (Status status = kernels_[i]->Compute(each); !status.ok()) {
+        if (kernels_[i]->name() == name()) return status;
+        return Annotate(status, StrCat("\n\t [[{{node ", kernels_[i]->name(), "}}]]"));
+      }
+    }
+    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
+      ctx.SetOutput(static_cast<int>(k), std::move(results[program_.outputs[k]].value));
+    }
+    return OkStatus();
+  }
+
+  Status MakeKernels(Device* device) {
+    MutexLock lock(&mu_);
+    if (!kernels_.empty()) return OkStatus();
+    const std::size_t count = program_.instructions.size();
+    std::vector<int> last_use(count, -1);
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    for (std::size_t i = 0; i < count; ++i) {
+      const FusedInstruction& in = program_.instructions[i];
+      std::vector<DataType> inputs;
+      for (std::size_t k = 0; k < in.args.size(); ++k) {
+        inputs.push_back(OperandType(in, static_cast<int>(k)));
+        if (in.args[k] < 0) last_use[~in.args[k]] = static_cast<int>(i);
+      }
+      AttrMap attrs = jit::AttrsOf(in);
+      if (FormOf(in.op) == FusedForm::kSum) attrs.Set("N", static_cast<int64_t>(in.args.size()));
+      MR_ASSIGN_OR_RETURN(const OpInfo* op, ops_.Lookup(NameOf(in.op)));
+      AddDefaultAttrs(op->def, &attrs);
+      MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                          registry_->Create(device, op, i < nodes_.size() ? nodes_[i] : name(),
+                                            attrs, inputs, {&in.result, 1}));
+      kernels.push_back(std::move(kernel));
+    }
+    for (const int32_t output : program_.outputs) last_use[output] = -1;
+    last_use_ = std::move(last_use);
+    kernels_ = std::move(kernels);
+    return OkStatus();
+  }
+
+  const OpRegistry& ops_;
+  const jit::GridBackend& backend_;
+  const KernelRegistry* const registry_;
+  const std::vector<std::string> nodes_;
+  const std::vector<DataType> input_types_;
+  FusedProgram program_;
+  Mutex mu_;
+  std::vector<std::shared_ptr<const Known>> layouts_ ABSL_GUARDED_BY(mu_);
+  std::vector<Variant> variants_ ABSL_GUARDED_BY(mu_);
+  // Made when they are first needed, under mu_; constant from then on.
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<int> last_use_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeAcceleratorFusedKernel(KernelConstruction& c, const OpRegistry& ops,
+                                                   const jit::GridBackend& backend) {
+  return std::make_unique<AcceleratorFusedKernel>(c, ops, backend);
+}
+
+}  // namespace millrace

@@ -1,0 +1,227 @@
+// Elementwise nodes on an accelerator become one launch once that is compiled, and give the same
+// bits before and after.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/errors.h"
+#include "base/notification.h"
+#include "jit/code_cache.h"
+#include "millrace/millrace.h"
+#include "millrace/ops.h"
+#include "tests/device_conformance/program.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Tensor Noise(const Shape& shape, int seed) {
+  std::mt19937 random(static_cast<unsigned>(seed));
+  std::normal_distribution<float> normal(0, 2);
+  Tensor t(kFloat, shape);
+  for (float& x : t.flat<float>()) x = normal(random);
+  return t;
+}
+
+class FusionTest : public ::testing::Test {
+ protected:
+  explicit FusionTest(const std::string& type = "FAKE") : p(type) {
+    jit::CodeCache::ReplaceGlobalForTest(&cache);
+  }
+  ~FusionTest() override {
+    p.session.reset();
+    if (p.simulated() && p.master != nullptr) {
+      const std::shared_ptr<FakeMachine> machine = p.machine();
+      EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
+      p.master.reset();
+      EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0);
+    }
+    p.master.reset();
+    jit::CodeCache::ReplaceGlobalForTest(nullptr);
+  }
+  void Open() {
+    p.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+        pb::RewriterConfig::ON);
+    p.Open();
+  }
+  // Runs once and says how many operations that took.
+  int64_t OperationsOf(const std::vector<std::pair<Output, Tensor>>& feeds, const Output& fetch,
+                       Tensor* value) {
+    const int64_t before = p.machine()->num_operations();
+    *value = p.Eval(fetch, feeds);
+    return p.machine()->num_operations() - before;
+  }
+
+  jit::JitOptions options{.library = "jit/libmillrace_jit.so", .nice = 0, .before_compile = [this] {
+                            if (waits) may_compile.Wait();
+                          }};
+  bool waits = false;
+  Notification may_compile;
+  jit::CodeCache cache{options};
+  Program p;
+};
+
+TEST_F(FusionTest, AChainIsOneLaunchOnceThatIsCompiled) {
+  waits = true;
+  const Output x = Placeholder(p.root, kFloat, {3, 40});
+  const Output bias = Placeholder(p.root, kFloat, {40});
+  const Output biased = ops::BiasAdd(p.device, x, bias);
+  const Output y = ops::Tanh(p.device, ops::Mul(p.device, biased, biased));
+  const Output last = ops::Sub(p.device.WithOpName("last"), y, ops::Exp(p.device, biased));
+  Open();
+  Program reference("CPU");
+  const Tensor in = Noise({3, 40}, 1), b = Noise({40}, 2);
+  Tensor before, after;
+  const std::vector<std::pair<Output, Tensor>> feeds = {{x, in}, {bias, b}};
+  EXPECT_EQ(OperationsOf(feeds, last, &before), 5) << "nobody waits for the compiler";
+  may_compile.Notify();
+  ASSERT_TRUE(cache.WaitUntilIdle());
+  EXPECT_EQ(cache.counts().compiled, 1);
+  EXPECT_EQ(OperationsOf(feeds, last, &after), 1);
+  EXPECT_TRUE(TensorsEqual(before, after));
+
+  const Output rx = Placeholder(reference.root, kFloat, {3, 40});
+  const Output rb = ops::BiasAdd(reference.root, rx, Constant(reference.root, b));
+  const Output ry =
+      ops::Sub(reference.root, ops::Tanh(reference.root, ops::Mul(reference.root, rb, rb)),
+               ops::Exp(reference.root, rb));
+  reference.Open();
+  EXPECT_TRUE(TensorsEqual(after, reference.Eval(ry, {{rx, in}})));
+}
+
+TEST_F(FusionTest, WhatRepeatsInOtherWaysRunsOpByOp) {
+  const Output x = Placeholder(p.root, kFloat, {3, 4});
+  const Output column = Placeholder(p.root, kFloat, {3, 1});
+  const Output y = ops::Neg(p.device, ops::Mul(p.device, x, column));
+  Open();
+  Tensor value;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(OperationsOf({{x, Noise({3, 4}, 1)}, {column, Noise({3, 1}, 2)}}, y, &value), 2);
+    ASSERT_TRUE(cache.WaitUntilIdle());
+  }
+  EXPECT_EQ(cache.counts().requested, 0);
+}
+
+TEST_F(FusionTest, FunctionsOfDoublesRunOpByOp) {
+  const Output x = Placeholder(p.root, kDouble, {5});
+  const Output y = ops::Neg(p.device, ops::Exp(p.device, x));
+  Open();
+  Tensor in(kDouble, {5}), value;
+  for (double& d : in.flat<double>()) d = 0;
+  EXPECT_EQ(OperationsOf({{x, in}}, y, &value), 2);
+  ASSERT_TRUE(cache.WaitUntilIdle());
+  EXPECT_EQ(cache.counts().failed, 1);
+  EXPECT_EQ(OperationsOf({{x, in}}, y, &value), 2);
+  EXPECT_EQ(value.data<double>()[4], -1);
+}
+
+TEST_F(FusionTest, EqualProgramsAreCompiledForEachSessionAndShapesShareTheirLoop) {
+  const Output x = Placeholder(p.root, kFloat, PartialShape());
+  const Output y = ops::Neg(p.device, ops::Square(p.device, x));
+  Open();
+  Tensor value;
+  for (const int64_t n : {5, 9, 1}) OperationsOf({{x, Noise({n}, 3)}}, y, &value);
+  ASSERT_TRUE(cache.WaitUntilIdle());
+  EXPECT_EQ(cache.counts().requested, 1);
+  for (const int64_t n : {5, 9, 12}) {
+    EXPECT_EQ(OperationsOf({{x, Noise({n}, 3)}}, y, &value), 1) << n << " elements";
+  }
+  EXPECT_EQ(OperationsOf({{x, Tensor(kFloat, {0})}}, y, &value), 0);
+  EXPECT_EQ(value.num_elements(), 0);
+}
+
+TEST_F(FusionTest, AWrongShapeIsTheErrorOfTheNodeThatItBelongsTo) {
+  const Output x = Placeholder(p.root, kFloat, PartialShape());
+  const Output z = Placeholder(p.root, kFloat, PartialShape());
+  const Output sum = ops::AddV2(p.device.WithOpName("sum"), x, z);
+  const Output y = ops::Neg(p.device.WithOpName("last"), sum);
+  Open();
+  const auto values = p.Run({{x, Noise({3}, 1)}, {z, Noise({4}, 1)}}, {y});
+  EXPECT_TRUE(errors::IsInvalidArgument(values.status())) << values.status();
+  EXPECT_THAT(values.status().ToString(), HasSubstr("{{node sum}}"));
+}
+
+TEST_F(FusionTest, ALaunchThatFailsNamesTheFusedNodeAndItsDevice) {
+  const Output x = Placeholder(p.root, kFloat, {4});
+  const Output y = ops::Neg(p.device.WithOpName("last"), ops::Square(p.device, x));
+  Open();
+  p.Eval(y, {{x, Noise({4}, 1)}});
+  ASSERT_TRUE(cache.WaitUntilIdle());
+  p.machine()->FailNext("last", errors::DataLoss("cosmic ray"));
+  const auto values = p.Run({{x, Noise({4}, 1)}}, {y});
+  EXPECT_THAT(values.status().ToString(),
+              AllOf(HasSubstr("cosmic ray"), HasSubstr("{{node last}}"), HasSubstr("FAKE:0")));
+  EXPECT_TRUE(p.Run({{x, Noise({4}, 1)}}, {y}).ok());
+}
+
+TEST_F(FusionTest, ASessionMayEndWhileItsLoopIsCompiled) {
+  waits = true;
+  const Output x = Placeholder(p.root, kFloat, {4});
+  const Output y = ops::Neg(p.device, ops::Square(p.device, x));
+  Open();
+  p.Eval(y, {{x, Noise({4}, 1)}});
+  p.session.reset();
+  p.master.reset();  // and the machine with it
+  may_compile.Notify();
+  ASSERT_TRUE(cache.WaitUntilIdle());
+  EXPECT_EQ(cache.counts().failed, 0);
+}
+
+// Elementwise all the way: an update rule written out, its state in variables.
+std::vector<Tensor> Train(Program* p, jit::CodeCache* cache) {
+  const Scope& d = p->device;
+  const Output x = Placeholder(p->root, kFloat, {8, 32});
+  const Variable w = MakeVariable(d, "w", Constant(d, Noise({32}, 5)), {.use_resource = true});
+  const Variable m = MakeVariable(d, "m", Constant(d, Noise({32}, 6)), {.use_resource = true});
+  const Output h = ops::Relu(d, ops::Mul(d, x, w.read));
+  const Output g =
+      ops::Tanh(d, ops::AddV2(d, h, ops::Mul(d, m.read, Constant(d, Tensor::Scalar<float>(0.9f)))));
+  const Output loss = ops::Sigmoid(d, ops::Sub(d, g, ops::Square(d, h)));
+  const Output step = ops::Mul(d, ops::Sum(d, loss, Constant(d, Tensor::FromValues<int32_t>({0}))),
+                               Constant(d, Tensor::Scalar<float>(0.01f)));
+  const Operation keep =
+      AssignAdd(d, m, ops::Neg(d, ops::Mul(d, step, Constant(d, Tensor::Scalar<float>(0.5f)))));
+  const Operation update = AssignAdd(d, w, step);
+  const Operation init = InitializeVariables(p->root);
+  p->config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+      pb::RewriterConfig::ON);
+  p->Open();
+  p->RunTargets({init});
+  std::vector<Tensor> all;
+  for (int i = 0; i < 12; ++i) {
+    const auto values = p->Run({{x, Noise({8, 32}, 100 + i)}}, {loss}, {update, keep});
+    EXPECT_TRUE(values.ok()) << values.status();
+    if (!values.ok()) return all;
+    all.push_back((*values)[0]);
+    if (i % 4 != 3) continue;
+    EXPECT_TRUE(cache->WaitUntilIdle());
+  }
+  all.push_back(p->Eval(w.read));
+  all.push_back(p->Eval(m.read));
+  return all;
+}
+
+class FusedTrainingTest : public FusionTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, FusedTrainingTest, ::testing::Values(0, 3, 4));
+
+TEST_P(FusedTrainingTest, GivesTheBitsOfTheCpu) {
+  Program reference("CPU");
+  const std::vector<Tensor> expected = Train(&reference, &cache);
+  const int compiled = cache.counts().requested;
+  SetFakeDeviceOptions({.jitter_seed = static_cast<uint64_t>(GetParam())});
+  const std::vector<Tensor> found = Train(&p, &cache);
+  SetFakeDeviceOptions({});
+  EXPECT_GT(cache.counts().requested, compiled) << "nothing was fused on the device";
+  EXPECT_EQ(cache.counts().failed, 0);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(TensorsEqual(found[i], expected[i])) << "value " << i;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing
