@@ -1,5 +1,6 @@
 #include "runtime/local_cluster.h"
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/thread_pool.h"
 #include "distributed_runtime/task_server.h"
+#include "runtime/gpu.h"
 #include "runtime/registries.h"
 #include "runtime/session_pools.h"
 #include "session/device_set.h"
@@ -48,9 +50,10 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   auto cluster = std::make_shared<LocalCluster>();
   cluster->pools = std::move(pools);
   ThreadPool* const intra_op_pool = SharedPool("mr-intra", intra);
-  MR_ASSIGN_OR_RETURN(cluster->machines, TaskDevices::Open(AllDeviceFactories(), kTask,
-                                                           {config.device_count().begin(),
-                                                            config.device_count().end()}));
+  DeviceFactories factories = AllDeviceFactories();
+  std::map<std::string, int> counts(config.device_count().begin(), config.device_count().end());
+  MR_RETURN_IF_ERROR(AddGpus(config, &factories, &counts));
+  MR_ASSIGN_OR_RETURN(cluster->machines, TaskDevices::Open(factories, kTask, counts));
   MR_ASSIGN_OR_RETURN(cluster->devices, MakeDeviceSet(*cluster->machines, intra_op_pool));
   cluster->rendezvous = NewLocalRendezvousManager();
   WorkerEnv& env = cluster->env;

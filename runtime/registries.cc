@@ -6,6 +6,7 @@
 #include "jit/fused_kernel.h"
 #include "kernels/all_kernels.h"
 #include "kernels/fake/fake_kernels.h"
+#include "runtime/gpu.h"
 
 namespace millrace {
 
@@ -18,6 +19,7 @@ const KernelRegistry& AllKernels() {
     RegisterFusedKernels(*registry);
     RegisterFakeKernels(AllOps(), *registry);  // made of those above
     RegisterFakeFusedKernels(AllOps(), *registry);
+    RegisterGpuKernels(AllOps(), *registry);
     return registry;
   }();
   return *kernels;

@@ -12,7 +12,7 @@ namespace millrace {
 // those that graphs are built of, not another copy.
 const OpRegistry& AllOps();
 const KernelRegistry& AllKernels();
-// Of every device that is not a CPU.
+// Of every device that is not a CPU, nor a GPU (runtime/gpu.h).
 DeviceFactories AllDeviceFactories();
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "distributed_runtime/grpc/control_service.h"
 #include "distributed_runtime/task_server.h"
+#include "runtime/gpu.h"
 #include "runtime/registries.h"
 
 namespace millrace {
@@ -24,6 +25,7 @@ StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   task.ops = &AllOps();
   task.kernels = &AllKernels();
   task.devices = AllDeviceFactories();
+  MR_RETURN_IF_ERROR(AddGpus(task.default_session_config, &task.devices, &task.device_count));
   auto impl = std::make_unique<Impl>();
   MR_ASSIGN_OR_RETURN(impl->server, TaskServer::Create(task));
   return std::unique_ptr<Server>(new Server(std::move(impl)));

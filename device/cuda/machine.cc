@@ -1,0 +1,724 @@
+#include "device/cuda/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "device/cuda/context.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMaxHostThreads = 64;
+constexpr std::size_t kStagingBlock = std::size_t{32} << 20;  // bytes of a copy that are staged
+constexpr int64_t kReserve = int64_t{512} << 20;              // for libraries' own memory and code
+constexpr int kSpins = 200;
+constexpr std::chrono::microseconds kNap(20);
+constexpr std::chrono::microseconds kLongestNap(100);
+constexpr std::chrono::milliseconds kWaitForMemory(500);
+constexpr std::size_t kNamedSuspects = 8;
+
+// What is in a stream.
+struct Item {
+  RefPtr<DeviceWork> work;  // may be null
+  int64_t id = 0;           // in the work
+  std::string node;
+  std::function<Status()> run;  // was called; what it owns is in use until the item has ended
+  std::function<void(const Status&)> callback;
+  std::vector<RefPtr<Buffer>> staging;
+};
+
+class Machine;
+
+class CudaStream final : public Stream {
+ public:
+  void Enqueue(Operation operation) override;
+  void EnqueueCopy(RefPtr<DeviceWork> work, std::string_view node, void* to, const void* from,
+                   std::size_t bytes, bool even_after_error) override;
+  RefPtr<Event> Record() override;
+  void Wait(RefPtr<Event> event) override;
+  void EnqueueCallback(RefPtr<DeviceWork> work, std::string_view node,
+                       std::function<void(const Status&)> fn) override;
+
+  Machine* machine = nullptr;
+  int index = 0;
+};
+
+// Pinned memory while there is some, then the host's.
+class StagingAllocator final : public Allocator {
+ public:
+  explicit StagingAllocator(std::shared_ptr<RegionAllocator> pinned) : pinned_(std::move(pinned)) {}
+  std::string_view name() const override { return pinned_->name(); }
+  RefPtr<Buffer> Allocate(std::size_t bytes) override {
+    RefPtr<Buffer> block = pinned_->Allocate(bytes);
+    return block ? block : HostAllocator()->Allocate(bytes);
+  }
+  AllocatorStats stats() const override { return pinned_->stats(); }
+
+ private:
+  const std::shared_ptr<RegionAllocator> pinned_;
+};
+
+// What the operation that this thread issues has borrowed.
+struct Scope {
+  explicit Scope(Machine* of);
+  ~Scope();
+  Machine* const machine;
+  Scope* const before;
+  std::array<void*, CudaHandles::kNumKinds> handles{};
+  std::vector<RefPtr<Buffer>> scratch;
+};
+thread_local Scope* current_scope = nullptr;
+// Whether this thread belongs to a machine, and may not wait for one.
+thread_local bool is_machine_thread = false;
+
+// Threads share it; whoever made it calls Stop.
+class Machine final : public CudaMachineImpl, public std::enable_shared_from_this<Machine> {
+ public:
+  Machine(CudaMachineOptions options, std::shared_ptr<CudaContext> context,
+          CudaProperties properties)
+      : options_(std::move(options)),
+        context_(std::move(context)),
+        driver_(options_.driver),
+        properties_(std::move(properties)),
+        events_(std::make_shared<CudaEventPool>(context_)) {
+    for (int i = 0; i < kNumStreamKinds; ++i) {
+      streams_[i].machine = this;
+      streams_[i].index = i;
+    }
+  }
+
+  // Tensors that outlive it lie in nobody's memory.
+  ~Machine() override {
+    for (void* const region : regions_) RemoveDeviceMemory(region);
+  }
+
+  Status Open() {
+    MR_RETURN_IF_ERROR(MakeCurrent());
+    MR_ASSIGN_OR_RETURN(const CudaDriver::MemoryInfo info, driver_->Memory());
+    int64_t limit = options_.memory_limit;
+    if (limit <= 0 && options_.memory_fraction > 0) {
+      limit = static_cast<int64_t>(static_cast<double>(info.total) * options_.memory_fraction);
+    }
+    if (limit <= 0) limit = info.free - std::max(kReserve, info.total / 20);
+    if (limit < (1 << 20)) {
+      return errors::ResourceExhausted("GPU ", options_.ordinal, " (", properties_.name, ") has ",
+                                       HumanBytes(info.free), " of ", HumanBytes(info.total),
+                                       " free: too little to compute with");
+    }
+    RegionOptions memory;
+    memory.name = StrCat("GPU_", options_.ordinal, "_memory");
+    memory.limit = limit;
+    memory.grows = options_.allow_growth;
+    memory_ = RegionAllocator::New(memory, NewCudaMemory(context_, /*pinned=*/false));
+    memory_->SetOnRegion([this](void* region, std::size_t bytes, bool taken) {
+      if (!taken) return RemoveDeviceMemory(region);
+      AddDeviceMemory(region, bytes, this);
+      MutexLock lock(&mu_);
+      regions_.push_back(region);
+    });
+    memory_->SetOnFull([this] { WaitForMemory(); });
+    RegionOptions pinned;
+    pinned.name = StrCat("GPU_", options_.ordinal, "_pinned_memory");
+    pinned.space = MemorySpace::kHost;
+    pinned.limit = options_.pinned_limit;
+    pinned_ = RegionAllocator::New(pinned, NewCudaMemory(context_, /*pinned=*/true));
+    staging_ = std::make_unique<StagingAllocator>(pinned_);
+    for (int i = 0; i < kNumStreamKinds; ++i) {
+      // Copies go before kernels, which wait for them.
+      const bool is_copy = i != static_cast<int>(StreamKind::kCompute);
+      MR_ASSIGN_OR_RETURN(handles_[i], driver_->NewStream(/*high_priority=*/is_copy));
+    }
+    MutexLock lock(&mu_);
+    threads_.emplace_back([self = shared_from_this()] { self->Watch(); });
+    return OkStatus();
+  }
+
+  // Waits for what runs. Afterwards nothing does.
+  void Stop() {
+    const Status idle = Synchronize(options_.stop_limit);
+    if (!idle.ok()) {
+      Fail(errors::Cancelled(name(), " has gone away before its work was done"), std::nullopt)
+          .IgnoreError();
+    }
+    std::vector<std::thread> threads;
+    {
+      MutexLock lock(&mu_);
+      stopping_ = true;
+      changed_.SignalAll();
+      threads.swap(threads_);
+    }
+    for (std::thread& thread : threads) {
+      thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
+    }
+    if (!MakeCurrent().ok()) return;
+    for (int kind = 0; kind < CudaHandles::kNumKinds; ++kind) {
+      for (void* const handle : idle_handles_[kind]) {
+        options_.handles.destroy(static_cast<CudaHandles::Kind>(kind), handle);
+      }
+      idle_handles_[kind].clear();
+    }
+    for (void*& stream : handles_) {
+      if (stream != nullptr) driver_->DeleteStream(std::exchange(stream, nullptr));
+    }
+  }
+
+  // ---- Accelerator, CudaMachine ----
+
+  const std::string& name() const override { return options_.name; }
+  Stream* stream(StreamKind kind) override { return &streams_[static_cast<int>(kind)]; }
+  Allocator* allocator() override { return memory_.get(); }
+  Allocator* staging_allocator() override { return staging_.get(); }
+  const CudaProperties& properties() const override { return properties_; }
+  const CudaMathOptions& math() const override { return options_.math; }
+  CudaDriver* driver() override { return driver_; }
+  void* compute_stream() override { return handles_[static_cast<int>(StreamKind::kCompute)]; }
+  Status MakeCurrent() override { return context_->MakeCurrent(); }
+  StatusOr<void*> cublaslt() override { return Lease(CudaHandles::kCublasLt); }
+  StatusOr<void*> cublas() override { return Lease(CudaHandles::kCublas); }
+  StatusOr<void*> cudnn() override { return Lease(CudaHandles::kCudnn); }
+  void* context() const override { return context_->handle(); }
+  const std::shared_ptr<RegionAllocator>& memory() const override { return memory_; }
+  const std::shared_ptr<RegionAllocator>& pinned() const override { return pinned_; }
+
+  StatusOr<void*> Workspace(std::size_t bytes) override {
+    if (current_scope == nullptr || current_scope->machine != this) return OutsideOfRun();
+    RefPtr<Buffer> block = memory_->Allocate(bytes);
+    if (!block) {
+      return errors::ResourceExhausted("no room for a workspace of ",
+                                       HumanBytes(static_cast<int64_t>(bytes)), ": ",
+                                       memory_->Report());
+    }
+    current_scope->scratch.push_back(block);
+    return block->data();
+  }
+
+  void Post(std::function<void()> fn) override {
+    {
+      MutexLock lock(&mu_);
+      if (!stopping_) {
+        posts_.push_back(std::move(fn));
+        if (idle_hosts_ < posts_.size() && num_hosts_ < kMaxHostThreads) {
+          ++num_hosts_;
+          threads_.emplace_back([self = shared_from_this()] { self->RunHost(); });
+        }
+        changed_.SignalAll();
+        return;
+      }
+    }
+    fn();
+  }
+
+  Status Synchronize(std::chrono::milliseconds limit) override {
+    const Clock::time_point deadline = Clock::now() + limit;
+    // A thread of the machine cannot wait for itself.
+    const int busy = is_machine_thread ? 1 : 0;
+    MutexLock lock(&mu_);
+    while (!IsIdle(busy)) {
+      if (!changed_.WaitUntil(&mu_, deadline) && !IsIdle(busy)) {
+        return errors::DeadlineExceeded(name(), " has work after ", limit.count(), " ms");
+      }
+    }
+    return failure_;
+  }
+  Status failure() const override {
+    MutexLock lock(&mu_);
+    return failure_;
+  }
+
+  // ---- for streams ----
+
+  void Run(int s, Stream::Operation operation) {
+    if (IsSkipped(operation.work.get(), operation.even_after_error)) return;
+    Item item;
+    Status status = Begin(std::move(operation.work), operation.node, &item);
+    if (status.ok() || operation.even_after_error) {
+      const Scope scope(this);
+      status.Update(operation.run());
+    }
+    item.run = std::move(operation.run);
+    Add(s, std::move(item), std::move(status));
+  }
+
+  void Copy(int s, RefPtr<DeviceWork> work, std::string_view node, void* to, const void* from,
+            std::size_t bytes, bool even_after_error) {
+    if (IsSkipped(work.get(), even_after_error)) return;
+    Item item;
+    Status status = Begin(std::move(work), node, &item);
+    if (status.ok()) status = IssueCopy(s, to, from, bytes, &item);
+    Add(s, std::move(item), std::move(status));
+  }
+
+  void CallBackLater(int s, RefPtr<DeviceWork> work, std::string_view node,
+                     std::function<void(const Status&)> fn) {
+    Item item;
+    Status status = Begin(std::move(work), node, &item);
+    NoLongerIssuing(item.node);
+    item.callback = std::move(fn);
+    if (status.ok()) {
+      MutexLock lock(&mu_);
+      if (failure_.ok() && !stopping_) {
+        Queue& queue = queues_[s];
+        queue.items.push_back(std::move(item));
+        status = Mark(s);
+        if (status.ok()) {
+          WakeWatcher();
+          return;
+        }
+        item = std::move(queue.items.back());
+        queue.items.pop_back();
+      } else {
+        status = failure_.ok() ? Gone() : failure_;
+      }
+    }
+    const Status lost = Diagnose(std::move(status), item.node);
+    CallBack(std::move(item), lost);
+  }
+
+  RefPtr<Event> RecordEvent(int s) {
+    void* event = nullptr;
+    Status status = MakeCurrent();
+    if (status.ok()) {
+      StatusOr<void*> made = events_->Get();
+      status = made.status();
+      if (status.ok()) {
+        event = *made;
+        status = driver_->Record(event, handles_[s]);
+      }
+    }
+    if (!status.ok()) {
+      if (event != nullptr) events_->Put(std::exchange(event, nullptr));
+      Diagnose(std::move(status), "").IgnoreError();
+    }
+    return RefPtr<Event>(new CudaEvent(events_, event));
+  }
+
+  void WaitFor(int s, const CudaEvent& event) {
+    if (event.handle() == nullptr) return;
+    Status status = MakeCurrent();
+    status.Update(driver_->Wait(handles_[s], event.handle()));
+    if (!status.ok()) Diagnose(std::move(status), "").IgnoreError();
+  }
+
+  void TakeBack(CudaHandles::Kind kind, void* handle) {
+    MutexLock lock(&mu_);
+    idle_handles_[kind].push_back(handle);
+  }
+
+ private:
+  struct Queue {
+    std::deque<Item> items;
+    int64_t first = 0;  // number of the first item
+    struct Marker {
+      int64_t item;  // it and all before it have run when
+      void* event;   // has happened
+    };
+    std::deque<Marker> markers;
+  };
+
+  static Status OutsideOfRun() {
+    return errors::Internal("handles and workspaces are for operations that are being issued");
+  }
+  Status Gone() const { return errors::Cancelled(name(), " has gone away"); }
+  static bool IsSkipped(const DeviceWork* work, bool even_after_error) {
+    return work != nullptr && work->failed() && !even_after_error;
+  }
+
+  // On the account; the error if nothing can be issued.
+  Status Begin(RefPtr<DeviceWork> work, std::string_view node, Item* item) {
+    item->work = std::move(work);
+    item->node = std::string(node);
+    if (item->work) item->id = item->work->Begin(this, item->node);
+    if (options_.blocking) {
+      MutexLock lock(&mu_);
+      issuing_.insert(item->node);
+    }
+    if (has_failed_.load(std::memory_order_acquire)) return failure();
+    return MakeCurrent();
+  }
+
+  Status IssueCopy(int s, void* to, const void* from, std::size_t bytes, Item* item) {
+    void* const stream = handles_[s];
+    const bool stages =
+        AcceleratorOf(to) != nullptr && AcceleratorOf(from) == nullptr && !pinned_->Contains(from);
+    if (!stages) return bytes == 0 ? OkStatus() : driver_->Copy(to, from, bytes, stream);
+    // Through pinned memory: a copy out of other memory would keep this thread waiting for the
+    // stream.
+    for (std::size_t at = 0; at < bytes; at += kStagingBlock) {
+      const std::size_t size = std::min(kStagingBlock, bytes - at);
+      const char* source = static_cast<const char*>(from) + at;
+      if (RefPtr<Buffer> block = pinned_->Allocate(size); block) {
+        std::memcpy(block->data(), source, size);
+        source = static_cast<const char*>(block->data());
+        item->staging.push_back(std::move(block));
+      }
+      MR_RETURN_IF_ERROR(driver_->Copy(static_cast<char*>(to) + at, source, size, stream));
+    }
+    return OkStatus();
+  }
+
+  // What was issued, with what came of it.
+  void Add(int s, Item item, Status status) {
+    const std::string node = item.node;
+    if (status.ok() && options_.blocking) {
+      status = driver_->Synchronize(handles_[s]);
+      if (status.ok()) {
+        NoLongerIssuing(node);
+        return End(std::move(item), OkStatus());
+      }
+    }
+    RefPtr<DeviceWork> work;
+    const int64_t id = item.id;
+    if (!status.ok()) {
+      status = Diagnose(std::move(status), item.node);
+      work = std::move(item.work);  // fails now; what was issued of it may still run
+      item.work = nullptr;
+    }
+    bool lost = false;
+    {
+      MutexLock lock(&mu_);
+      lost = !failure_.ok();
+      if (!lost) {
+        queues_[s].items.push_back(std::move(item));
+        WakeWatcher();
+      }
+    }
+    if (lost && item.work) {
+      work = std::move(item.work);
+      status = failure();
+    }
+    NoLongerIssuing(node);
+    if (lost) End(std::move(item), OkStatus());
+    if (work) work->End(id, this, status);
+  }
+
+  void NoLongerIssuing(const std::string& node) {
+    if (!options_.blocking) return;
+    MutexLock lock(&mu_);
+    if (const auto found = issuing_.find(node); found != issuing_.end()) issuing_.erase(found);
+  }
+
+  // If the context is lost, so is the machine: the error with all who may have caused it.
+  Status Diagnose(Status status, std::string_view node) {
+    {
+      MutexLock lock(&mu_);
+      if (!failure_.ok()) return failure_;
+    }
+    if (!errors::IsInternal(status) || !IsContextLost()) return status;
+    return Fail(status, node);
+  }
+
+  // Asks for something that works in any context that does.
+  bool IsContextLost() {
+    if (!MakeCurrent().ok()) return true;
+    StatusOr<void*> event = events_->Get();
+    if (!event.ok()) return true;
+    const bool lost =
+        !driver_->Record(*event, handles_[static_cast<int>(StreamKind::kPeer)]).ok() ||
+        !driver_->Query(*event).ok();
+    events_->Put(*event);
+    return lost;
+  }
+
+  // Ends everything with the error. `node` is that of the call that reported it, if any.
+  Status Fail(const Status& cause, std::optional<std::string_view> node) {
+    std::vector<Item> items;
+    Status failure;
+    {
+      MutexLock lock(&mu_);
+      if (!failure_.ok()) return failure_;
+      std::vector<std::string> suspects;
+      for (Queue& queue : queues_) {
+        for (Item& item : queue.items) {
+          const bool ran = options_.blocking || item.callback != nullptr;
+          if (!ran && !item.node.empty()) suspects.push_back(item.node);
+          items.push_back(std::move(item));
+        }
+        queue.first += static_cast<int64_t>(queue.items.size());
+        queue.items.clear();
+        for (const Queue::Marker& marker : queue.markers) events_->Put(marker.event);
+        queue.markers.clear();
+      }
+      suspects.insert(suspects.end(), issuing_.begin(), issuing_.end());
+      if (!options_.blocking && node.has_value() && !node->empty()) {
+        suspects.push_back(std::string(*node));
+      }
+      failure_ = failure = Describe(cause, suspects);
+      has_failed_.store(true, std::memory_order_release);
+    }
+    MR_LOG(kError, Message(failure));
+    for (Item& item : items) End(std::move(item), failure);
+    MutexLock lock(&mu_);
+    changed_.SignalAll();
+    return failure;
+  }
+
+  Status Describe(const Status& cause, const std::vector<std::string>& suspects) const {
+    if (errors::IsCancelled(cause)) return cause;
+    std::string text = StrCat(Message(cause), ". ", name(), " (", properties_.name,
+                              ") is lost until the process is started again");
+    if (suspects.size() == 1) {
+      StrAppend(&text, "; the operation was {{node ", suspects[0], "}}");
+    } else if (!suspects.empty()) {
+      StrAppend(&text, "; it was one of ", suspects.size(), " operations: ");
+      for (std::size_t i = 0; i < suspects.size() && i < kNamedSuspects; ++i) {
+        StrAppend(&text, i == 0 ? "" : ", ", "{{node ", suspects[i], "}}");
+      }
+      if (suspects.size() > kNamedSuspects) StrAppend(&text, ", ...");
+      if (!options_.blocking) StrAppend(&text, "; MILLRACE_CUDA_BLOCKING=1 tells which");
+    }
+    return errors::Internal(text);
+  }
+
+  void End(Item item, const Status& status) {
+    if (item.callback != nullptr) return CallBack(std::move(item), status);
+    item.run = nullptr;  // what it owns is gone before the work knows
+    item.staging.clear();
+    if (item.work) item.work->End(item.id, this, status);
+  }
+
+  void CallBack(Item item, const Status& lost) {
+    Post([self = shared_from_this(), item = std::make_shared<Item>(std::move(item)), lost] {
+      Status status = lost;
+      if (status.ok() && item->work) status = item->work->error();
+      item->callback(status);
+      item->callback = nullptr;
+      if (item->work) item->work->End(item->id, self.get(), OkStatus());
+    });
+  }
+
+  StatusOr<void*> Lease(CudaHandles::Kind kind) {
+    Scope* const scope = current_scope;
+    if (scope == nullptr || scope->machine != this) return OutsideOfRun();
+    void*& handle = scope->handles[kind];
+    if (handle != nullptr) return handle;
+    {
+      MutexLock lock(&mu_);
+      if (!idle_handles_[kind].empty()) {
+        handle = idle_handles_[kind].back();
+        idle_handles_[kind].pop_back();
+        return handle;
+      }
+    }
+    if (options_.handles.make == nullptr) {
+      return errors::Unimplemented("this build has no libraries for GPUs");
+    }
+    MR_ASSIGN_OR_RETURN(handle, options_.handles.make(kind, compute_stream()));
+    return handle;
+  }
+
+  // What runs may hold memory until it ends, as copies to the host do.
+  void WaitForMemory() {
+    if (is_machine_thread) return;
+    Synchronize(kWaitForMemory).IgnoreError();
+  }
+
+  // But for `busy` threads.
+  bool IsIdle(int busy) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const Queue& queue : queues_) {
+      if (!queue.items.empty()) return false;
+    }
+    return posts_.empty() && busy_hosts_ + (ending_ ? 1 : 0) <= busy;
+  }
+
+  // ---- the watcher ----
+
+  void WakeWatcher() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (watcher_sleeps_) changed_.SignalAll();
+  }
+
+  // An event behind the last item.
+  Status Mark(int s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    MR_ASSIGN_OR_RETURN(void* const event, events_->Get());
+    const Status status = driver_->Record(event, handles_[s]);
+    if (!status.ok()) {
+      events_->Put(event);
+      return status;
+    }
+    Queue& queue = queues_[s];
+    queue.markers.push_back({queue.first + static_cast<int64_t>(queue.items.size()) - 1, event});
+    return OkStatus();
+  }
+
+  // Moves what has run to `ended`.
+  Status Collect(std::vector<Item>* ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (int s = 0; s < kNumStreamKinds; ++s) {
+      Queue& queue = queues_[s];
+      if (queue.items.empty()) continue;
+      if (queue.markers.empty()) MR_RETURN_IF_ERROR(Mark(s));
+      while (!queue.markers.empty()) {
+        const Queue::Marker marker = queue.markers.front();
+        MR_ASSIGN_OR_RETURN(const bool happened, driver_->Query(marker.event));
+        if (!happened) break;
+        queue.markers.pop_front();
+        events_->Put(marker.event);
+        for (; queue.first <= marker.item; ++queue.first) {
+          ended->push_back(std::move(queue.items.front()));
+          queue.items.pop_front();
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+  void Watch() {
+    is_machine_thread = true;
+    Status status = MakeCurrent();
+    int fruitless = 0;
+    std::vector<Item> ended;
+    mu_.Lock();
+    while (!stopping_) {
+      const bool nothing = std::all_of(queues_.begin(), queues_.end(),
+                                       [](const Queue& q) { return q.items.empty(); });
+      if (nothing) {
+        watcher_sleeps_ = true;
+        changed_.Wait(&mu_);
+        watcher_sleeps_ = false;
+        fruitless = 0;
+        continue;
+      }
+      status.Update(Collect(&ended));
+      if (ended.empty() && status.ok()) {
+        mu_.Unlock();
+        Nap(fruitless++);
+        mu_.Lock();
+        continue;
+      }
+      ending_ = true;  // not idle until the works know
+      mu_.Unlock();
+      for (Item& item : ended) End(std::move(item), OkStatus());
+      ended.clear();
+      if (!status.ok()) Fail(status, std::nullopt).IgnoreError();
+      status = OkStatus();
+      fruitless = 0;
+      mu_.Lock();
+      ending_ = false;
+      changed_.SignalAll();
+    }
+    mu_.Unlock();
+  }
+
+  static void Nap(int fruitless) {
+    if (fruitless < kSpins) return std::this_thread::yield();
+    std::this_thread::sleep_for(std::min<std::chrono::microseconds>(
+        kNap + std::chrono::microseconds(fruitless - kSpins), kLongestNap));
+  }
+
+  // ---- host threads ----
+
+  void RunHost() {
+    is_machine_thread = true;
+    mu_.Lock();
+    while (true) {
+      while (posts_.empty() && !stopping_) {
+        ++idle_hosts_;
+        changed_.Wait(&mu_);
+        --idle_hosts_;
+      }
+      if (posts_.empty()) break;
+      std::function<void()> fn = std::move(posts_.front());
+      posts_.pop_front();
+      ++busy_hosts_;
+      mu_.Unlock();
+      fn();
+      fn = nullptr;
+      mu_.Lock();
+      --busy_hosts_;
+      changed_.SignalAll();
+    }
+    mu_.Unlock();
+  }
+
+  const CudaMachineOptions options_;
+  const std::shared_ptr<CudaContext> context_;
+  CudaDriver* const driver_;
+  const CudaProperties properties_;
+  const std::shared_ptr<CudaEventPool> events_;
+  std::shared_ptr<RegionAllocator> memory_, pinned_;  // constant after Open
+  std::unique_ptr<StagingAllocator> staging_;         // likewise
+  std::array<CudaStream, kNumStreamKinds> streams_;
+  std::array<void*, kNumStreamKinds> handles_{};  // CUstream; constant until Stop
+  std::atomic<bool> has_failed_{false};
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  Status failure_ ABSL_GUARDED_BY(mu_);
+  std::array<Queue, kNumStreamKinds> queues_ ABSL_GUARDED_BY(mu_);
+  std::multiset<std::string> issuing_ ABSL_GUARDED_BY(mu_);  // nodes; in blocking mode only
+  bool watcher_sleeps_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::array<std::vector<void*>, CudaHandles::kNumKinds> idle_handles_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::function<void()>> posts_ ABSL_GUARDED_BY(mu_);
+  std::size_t num_hosts_ ABSL_GUARDED_BY(mu_) = 0;
+  std::size_t idle_hosts_ ABSL_GUARDED_BY(mu_) = 0;
+  int busy_hosts_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  std::vector<void*> regions_ ABSL_GUARDED_BY(mu_);  // all that there ever were
+};
+
+Scope::Scope(Machine* of) : machine(of), before(std::exchange(current_scope, this)) {}
+
+Scope::~Scope() {
+  current_scope = before;
+  for (int kind = 0; kind < CudaHandles::kNumKinds; ++kind) {
+    if (handles[kind] != nullptr) {
+      machine->TakeBack(static_cast<CudaHandles::Kind>(kind), handles[kind]);
+    }
+  }
+}
+
+void CudaStream::Enqueue(Operation operation) { machine->Run(index, std::move(operation)); }
+
+void CudaStream::EnqueueCopy(RefPtr<DeviceWork> work, std::string_view node, void* to,
+                             const void* from, std::size_t bytes, bool even_after_error) {
+  machine->Copy(index, std::move(work), node, to, from, bytes, even_after_error);
+}
+
+RefPtr<Event> CudaStream::Record() { return machine->RecordEvent(index); }
+
+void CudaStream::Wait(RefPtr<Event> event) {
+  machine->WaitFor(index, static_cast<const CudaEvent&>(*event));
+}
+
+void CudaStream::EnqueueCallback(RefPtr<DeviceWork> work, std::string_view node,
+                                 std::function<void(const Status&)> fn) {
+  machine->CallBackLater(index, std::move(work), node, std::move(fn));
+}
+
+// Stops the machine with the last share that is not a thread's.
+struct Owner {
+  explicit Owner(std::shared_ptr<Machine> owned) : machine(std::move(owned)) {}
+  ~Owner() { machine->Stop(); }
+  const std::shared_ptr<Machine> machine;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<CudaMachineImpl>> CudaMachineImpl::Start(CudaMachineOptions options) {
+  CudaDriver* const driver = options.driver;
+  MR_ASSIGN_OR_RETURN(CudaProperties properties, driver->Properties(options.ordinal));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context,
+                      CudaContext::Retain(driver, options.ordinal));
+  auto machine =
+      std::make_shared<Machine>(std::move(options), std::move(context), std::move(properties));
+  auto owner = std::make_shared<Owner>(machine);
+  MR_RETURN_IF_ERROR(machine->Open());
+  return std::shared_ptr<CudaMachineImpl>(std::move(owner), machine.get());
+}
+
+}  // namespace millrace

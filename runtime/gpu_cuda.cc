@@ -1,0 +1,45 @@
+// A build with CUDA; the machine it runs on may have none.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_handles.h"
+#include "kernels/accelerator/accelerator_kernels.h"
+#include "runtime/gpu.h"
+
+namespace millrace {
+namespace {
+
+StatusOr<CudaDevices*> Devices() {
+  static const auto* const devices = new StatusOr<CudaDevices*>([]() -> StatusOr<CudaDevices*> {
+    MR_ASSIGN_OR_RETURN(CudaDriver* const driver, LoadedCudaDriver());
+    return new CudaDevices(driver, LoadedCudaHandles());
+  }());
+  return *devices;
+}
+
+}  // namespace
+
+StatusOr<std::vector<GpuInfo>> FindGpus() {
+  MR_ASSIGN_OR_RETURN(CudaDriver* const driver, LoadedCudaDriver());
+  MR_ASSIGN_OR_RETURN(const std::vector<CudaProperties> gpus, FindGpus(driver));
+  if (gpus.empty()) return errors::NotFound("NVIDIA's driver knows no GPU");
+  std::vector<GpuInfo> found;
+  for (const CudaProperties& gpu : gpus) found.push_back({Describe(gpu), gpu.memory});
+  return found;
+}
+
+StatusOr<int> CountGpus(const AcceleratorOptions& options) {
+  MR_ASSIGN_OR_RETURN(CudaDevices* const devices, Devices());
+  return devices->Count(options);
+}
+
+const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions& options) {
+  const StatusOr<CudaDevices*> devices = Devices();
+  return devices.ok() ? (*devices)->Factory(options) : nullptr;
+}
+
+void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry) {
+  RegisterAcceleratorKernels(ops, FindCpuKernels(registry), "GPU", registry);
+}
+
+}  // namespace millrace
