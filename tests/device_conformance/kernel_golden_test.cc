@@ -11,6 +11,7 @@
 #include "proto/graph.pb.h"
 #include "runtime/registries.h"
 #include "tensor/tensor_proto.h"
+#include "tests/device_conformance/golden_device.h"
 #include "tests/device_conformance/program.h"
 #include "tests/goldens/compare.h"
 #include "tests/goldens/kernels/golden.pb.h"
@@ -50,13 +51,20 @@ Tensor ReadTensor(const std::string& bytes) {
 // One cluster for all cases; a session for each.
 Program& Cluster() {
   static auto* const cluster = [] {
-    auto* program = new Program("FAKE");
+    auto* program = new Program(GoldenDeviceType());
+    program->devices = 1;
     program->config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
         pb::OptimizerOptions::L0);  // a constant that is folded runs nowhere
     program->Open();
     return program;
   }();
   return *cluster;
+}
+
+// Why no case can run; "" if they can.
+const std::string& Obstacle() {
+  static const auto* const obstacle = new std::string(PrepareGoldenDevice());
+  return *obstacle;
 }
 
 class Totals : public ::testing::Environment {
@@ -71,11 +79,14 @@ class Totals : public ::testing::Environment {
   }
   void TearDown() override {
     std::string missing;
-    for (const std::string& op : OpsOf("FAKE")) {
+    for (const std::string& op : OpsOf(GoldenDeviceType())) {
       if (!ops_.contains(op)) missing += " " + op;
     }
     std::printf("[ device   ] %d cases passed, %zu ops; without a case:%s\n", passed_, ops_.size(),
                 missing.c_str());
+    const auto& tests = *::testing::UnitTest::GetInstance();
+    if (tests.test_to_run_count() != tests.total_test_count()) return;
+    for (const std::string& op : OpsWithoutACase(ops_)) ADD_FAILURE() << "no case has " << op;
   }
 
  private:
@@ -87,7 +98,19 @@ class Totals : public ::testing::Environment {
 
 class DeviceGolden : public ::testing::TestWithParam<int> {};
 
-void CheckStep(ClientSession& session, const golden::Step& step, const Tolerance& tolerance) {
+// Errors that are seen in data only.
+bool MayOverlook(const golden::Case& golden) {
+  static const auto* const names =
+      new std::set<std::string>{"GatherNd_err",           "GatherV2_err",
+                                "GatherV2_err_neg",       "ScatterNd_err",
+                                "SparseXent_err_label",   "UnsortedSegmentMax_err",
+                                "UnsortedSegmentMin_err", "UnsortedSegmentProd_err",
+                                "UnsortedSegmentSum_err"};
+  return OverlooksErrorsInData() && names->contains(golden.name());
+}
+
+void CheckStep(ClientSession& session, const golden::Case& golden, const golden::Step& step,
+               const Tolerance& tolerance) {
   ClientSession::RunRequest request;
   for (const golden::Feed& feed : step.feed()) {
     request.feeds.emplace_back(feed.name(), ReadTensor(feed.tensor()));
@@ -97,7 +120,8 @@ void CheckStep(ClientSession& session, const golden::Step& step, const Tolerance
   const auto results = session.Run(std::move(request));
   if (step.error_code() != 0) {
     // Shapes are checked before a kernel is asked: the text may be another one.
-    EXPECT_FALSE(results.ok()) << "an error was expected: " << step.error_contains();
+    EXPECT_TRUE(!results.ok() || MayOverlook(golden))
+        << "an error was expected: " << step.error_contains();
     return;
   }
   ASSERT_TRUE(results.ok()) << results.status();
@@ -109,13 +133,14 @@ void CheckStep(ClientSession& session, const golden::Step& step, const Tolerance
 
 TEST_P(DeviceGolden, AnswersAsTensorFlowDoes) {
   const golden::Case& golden = Cases().case_(GetParam());
+  ASSERT_EQ(Obstacle(), "");
   pb::GraphDef def;
   ASSERT_TRUE(def.ParseFromString(golden.graph_def()));
   std::set<std::string> on_device;
   for (pb::NodeDef& node : *def.mutable_node()) {
     if (!OpsOf("CPU").contains(node.op())) GTEST_SKIP() << "no kernel for " << node.op();
-    if (!OpsOf("FAKE").contains(node.op())) continue;
-    node.set_device("/device:FAKE:0");
+    if (!OpsOf(GoldenDeviceType()).contains(node.op())) continue;
+    node.set_device("/device:" + GoldenDeviceType() + ":0");
     if (node.op() != "Const" && node.op() != "Placeholder") on_device.insert(node.op());
   }
   if (on_device.empty()) GTEST_SKIP() << "nothing in it has a kernel for the device";
@@ -136,7 +161,7 @@ TEST_P(DeviceGolden, AnswersAsTensorFlowDoes) {
   }
   for (int i = 0; i < golden.step_size(); ++i) {
     SCOPED_TRACE("step " + std::to_string(i));
-    CheckStep(**session, golden.step(i), tolerance);
+    CheckStep(**session, golden, golden.step(i), tolerance);
   }
   if (!HasFailure()) Totals::Get().Add(on_device);
 }

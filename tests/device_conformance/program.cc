@@ -25,7 +25,7 @@ std::shared_ptr<FakeMachine> Program::machine(int index) const {
 
 void Program::Open(int threads) {
   config.set_allow_soft_placement(true);
-  (*config.mutable_device_count())[type] = 2;
+  (*config.mutable_device_count())[type] = devices;
   config.set_inter_op_parallelism_threads(threads);
   auto made = NewLocalCluster(config);
   ASSERT_TRUE(made.ok()) << made.status();

@@ -41,6 +41,7 @@ struct Program {
   std::shared_ptr<FakeMachine> machine(int index = 0) const;
 
   const std::string type;
+  int devices = 2;
   Graph graph;
   Scope root, device;  // anywhere; on device 0
   pb::ConfigProto config;

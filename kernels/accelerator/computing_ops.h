@@ -1,0 +1,24 @@
+// The ops that an accelerator may compute.
+#ifndef KERNELS_ACCELERATOR_COMPUTING_OPS_H_
+#define KERNELS_ACCELERATOR_COMPUTING_OPS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+// Operands that shapes, axes and indices are read from lie in host memory, as they do for
+// TensorFlow's GPU kernels.
+struct ComputingOp {
+  std::string_view op;
+  std::vector<std::string> host_args;
+};
+
+// Those whose outputs have shapes that are known before they are computed, and that keep no
+// state other than variables behind handles. Constant.
+const std::vector<ComputingOp>& ComputingOps();
+
+}  // namespace millrace
+
+#endif  // KERNELS_ACCELERATOR_COMPUTING_OPS_H_

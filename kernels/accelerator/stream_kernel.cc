@@ -1,0 +1,120 @@
+#include "kernels/accelerator/stream_kernel.h"
+
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "device/copy.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_source.h"
+#include "kernels/variable.h"
+#include "ops/shape_inference.h"
+#include "rendezvous/device_rendezvous.h"
+
+namespace millrace {
+namespace {
+
+// Device memory by address, host memory by a share.
+Tensor Operand(const Tensor& value) {
+  if (!InDeviceMemory(value)) return value;
+  return Tensor(value.dtype(), value.shape(), nullptr, value.raw_data());
+}
+
+class StreamKernel final : public Kernel {
+ public:
+  StreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body)
+      : Kernel(c), op_(*CurrentKernelOp()), attrs_(c.attrs()), body_(std::move(body)) {
+    for (const DataType type : c.input_types()) {
+      if (type != kResource) break;
+      ++num_variables_;
+    }
+    variable_type_ = attrs_.GetOr<DataType>("T", attrs_.GetOr<DataType>("dtype", kFloat));
+    updates_ = num_variables_ > 0 && c.output_types().empty();
+  }
+  bool IsExpensive() const override { return false; }
+
+  Status Compute(KernelContext& ctx) override {
+    DeviceWork* const work = WorkOf(ctx.rendezvous());
+    if (work == nullptr) return errors::Internal("the step keeps no account of its device's work");
+    auto call = std::make_shared<StreamCall>();
+    call->machine = AcceleratorOf(ctx.device());
+    LockedVariables locked;  // until it is enqueued: the streams see updates in this order
+    if (num_variables_ > 0) {
+      MR_RETURN_IF_ERROR(locked.Lock(ctx, num_variables_, variable_type_));
+      MR_RETURN_IF_ERROR(TakeVariables(ctx, work, locked, call.get()));
+    }
+    MR_RETURN_IF_ERROR(TakeOutputs(ctx, locked, call.get()));
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      call->inputs.push_back(Operand(ctx.input(i)));
+      call->input_on_device.push_back(InDeviceMemory(ctx.input(i)));
+    }
+    Tensor scratch;  // until it is enqueued
+    if (const int64_t bytes = body_->ScratchBytes(*call); bytes > 0) {
+      MR_ASSIGN_OR_RETURN(scratch, ctx.AllocateTemp(kUint8, Shape({bytes})));
+      call->scratch = Operand(scratch);
+    }
+    call->machine->stream(StreamKind::kCompute)
+        ->Enqueue({RefPtr<DeviceWork>::Share(work), name(),
+                   [call, body = body_] { return body->Run(*call); }});
+    return OkStatus();
+  }
+
+ private:
+  Status TakeVariables(KernelContext& ctx, DeviceWork* work, const LockedVariables& locked,
+                       StreamCall* call) {
+    for (int i = 0; i < num_variables_; ++i) {
+      Tensor* const value = locked.value(i);
+      if (updates_ && value->num_elements() > 0 && !value->OwnsBufferAlone()) {
+        MR_ASSIGN_OR_RETURN(
+            *value, CopyOnDevice(call->machine, call->machine->allocator(), *value, work, name()));
+      }
+      MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, InputHandle(ctx, i));
+      call->variables.push_back({*handle, Operand(*value)});
+    }
+    return OkStatus();
+  }
+
+  Status TakeOutputs(KernelContext& ctx, const LockedVariables& locked, StreamCall* call) {
+    std::vector<InferenceContext::Input> inputs(ctx.num_inputs());
+    std::vector<HandleShape> handles(num_variables_);
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      const Tensor& value = ctx.input(i);
+      inputs[i].shape = PartialShape(value.shape());
+      if (!InDeviceMemory(value)) inputs[i].constant = &value;
+      if (i >= num_variables_) continue;
+      handles[i] = {locked.value(i)->dtype(), PartialShape(locked.value(i)->shape())};
+      inputs[i].handle = &handles[i];
+    }
+    InferenceContext shapes(op_.def, attrs_, inputs, ctx.num_outputs());
+    if (op_.shape_fn != nullptr) MR_RETURN_IF_ERROR(op_.shape_fn(shapes));
+    for (int i = 0; i < ctx.num_outputs(); ++i) {
+      auto shape = shapes.output(i).AsShape();
+      // What batch normalization keeps for the gradient of some libraries; none of ours.
+      if (!shape && i == 5 && def().name() == "FusedBatchNormV3") shape = Shape();
+      if (!shape) {
+        return errors::Unimplemented(
+            "the shape of output ", i, " of ", def().name(),
+            " is not known before it is computed: ", shapes.output(i).DebugString());
+      }
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, *shape));
+      call->outputs.push_back(Operand(*out));
+    }
+    return OkStatus();
+  }
+
+  const OpInfo& op_;
+  const AttrMap attrs_;
+  const std::shared_ptr<StreamBody> body_;
+  int num_variables_ = 0;
+  DataType variable_type_ = kFloat;
+  bool updates_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body) {
+  return std::make_unique<StreamKernel>(c, std::move(body));
+}
+
+}  // namespace millrace

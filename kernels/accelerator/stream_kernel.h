@@ -1,0 +1,49 @@
+// The host's side of a kernel that computes on an accelerator, whatever its machine is.
+#ifndef KERNELS_ACCELERATOR_STREAM_KERNEL_H_
+#define KERNELS_ACCELERATOR_STREAM_KERNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/stream.h"
+#include "kernels/kernel.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+// What an enqueued computation works on. Tensors in device memory have an address, a type and a
+// shape, and no share, as memory is freed in the order of the stream; those in host memory have
+// their share. Outlives the step.
+struct StreamCall {
+  struct Variable {
+    ResourceHandle handle;
+    Tensor value;  // in device memory; the one to update in place
+  };
+
+  Accelerator* machine = nullptr;
+  std::vector<Tensor> inputs, outputs;  // as many as the op has
+  std::vector<bool> input_on_device;
+  std::vector<Variable> variables;  // behind the leading inputs that are handles
+  Tensor scratch;                   // bytes in device memory; not initialised for 0
+};
+
+// What is computed. One body serves many calls at a time. Thread-safe.
+class StreamBody {
+ public:
+  virtual ~StreamBody() = default;
+  // Device memory that a call needs besides its outputs, by shapes and host values alone.
+  virtual int64_t ScratchBytes(const StreamCall&) const { return 0; }
+  // In the call's turn in the compute stream: see Stream::Operation.
+  virtual Status Run(const StreamCall& call) const = 0;
+};
+
+// A kernel that takes the memory of the outputs, whose shapes the op's shape function knows, and
+// enqueues the body. Leading inputs that are handles of variables are locked and updated in
+// place, or, if others share their value, in a copy; those of an op that only reads them are left
+// alone. Unimplemented, at run time, where a shape depends on data in device memory.
+std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body);
+
+}  // namespace millrace
+
+#endif  // KERNELS_ACCELERATOR_STREAM_KERNEL_H_

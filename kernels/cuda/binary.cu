@@ -1,0 +1,10 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/binary_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunBinary<CudaLauncher>(Queue, const BinaryParams&);
+template Outcome RunCompare<CudaLauncher>(Queue, const BinaryParams&);
+template Outcome RunBinaryGrad<CudaLauncher>(Queue, const BinaryParams&);
+
+}  // namespace millrace::gpu

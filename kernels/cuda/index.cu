@@ -1,0 +1,11 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/index_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunGather<CudaLauncher>(Queue, const GatherParams&);
+template Outcome RunGatherNd<CudaLauncher>(Queue, const GatherNdParams&);
+template Outcome RunScatter<CudaLauncher>(Queue, const ScatterParams&);
+template int64_t ScatterScratchBytes<CudaLauncher>(int64_t);
+
+}  // namespace millrace::gpu

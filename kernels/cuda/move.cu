@@ -1,0 +1,15 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/move_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunSelect<CudaLauncher>(Queue, const SelectParams&);
+template Outcome RunCopy<CudaLauncher>(Queue, const CopyParams&);
+template Outcome RunFill<CudaLauncher>(Queue, const FillParams&);
+template Outcome RunSumOf<CudaLauncher>(Queue, const SumOfParams&);
+template Outcome RunClip<CudaLauncher>(Queue, const ClipParams&);
+template Outcome RunLinSpace<CudaLauncher>(Queue, const LinSpaceParams&);
+template Outcome RunOneHot<CudaLauncher>(Queue, const OneHotParams&);
+template Outcome RunBand<CudaLauncher>(Queue, const BandParams&);
+
+}  // namespace millrace::gpu

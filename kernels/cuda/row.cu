@@ -1,0 +1,12 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/row_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunSoftmax<CudaLauncher>(Queue, const SoftmaxParams&);
+template Outcome RunCrossEntropy<CudaLauncher>(Queue, const CrossEntropyParams&);
+template Outcome RunInTopK<CudaLauncher>(Queue, const InTopKParams&);
+template Outcome RunBatchNorm<CudaLauncher>(Queue, const BatchNormParams&);
+template Outcome RunBatchNormGrad<CudaLauncher>(Queue, const BatchNormParams&);
+
+}  // namespace millrace::gpu

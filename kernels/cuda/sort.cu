@@ -1,0 +1,25 @@
+// The stable sort under scatters.
+#include <cub/device/device_radix_sort.cuh>
+
+#include "kernels/cuda/cuda_launcher.h"
+
+namespace millrace::gpu {
+
+int64_t CudaLauncher::SortScratchBytes(int64_t n) {
+  std::size_t bytes = 0;
+  cub::DeviceRadixSort::SortPairs<int64_t, int32_t>(nullptr, bytes, nullptr, nullptr, nullptr,
+                                                    nullptr, n);
+  return static_cast<int64_t>(bytes);
+}
+
+Outcome CudaLauncher::SortPairs(int64_t n, const int64_t* keys, int64_t* sorted_keys,
+                                const int32_t* values, int32_t* sorted_values, void* scratch,
+                                int64_t scratch_bytes, int64_t) const {
+  if (n <= 0) return nullptr;
+  auto bytes = static_cast<std::size_t>(scratch_bytes);
+  const cudaError_t error = cub::DeviceRadixSort::SortPairs(
+      scratch, bytes, keys, sorted_keys, values, sorted_values, n, 0, 64, stream_);
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+}  // namespace millrace::gpu

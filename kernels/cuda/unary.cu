@@ -1,0 +1,8 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/unary_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunUnary<CudaLauncher>(Queue, const UnaryParams&);
+
+}  // namespace millrace::gpu

@@ -1,0 +1,8 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/update_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunUpdate<CudaLauncher>(Queue, const UpdateParams&);
+
+}  // namespace millrace::gpu

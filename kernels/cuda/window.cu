@@ -1,0 +1,10 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/window_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunPool<CudaLauncher>(Queue, const PoolParams&);
+template Outcome RunConv<CudaLauncher>(Queue, const ConvParams&);
+template Outcome RunMatMul<CudaLauncher>(Queue, const MatMulParams&);
+
+}  // namespace millrace::gpu

@@ -1,0 +1,18 @@
+// A kernel of the CPU whose work is enqueued.
+#ifndef KERNELS_FAKE_CPU_BODY_H_
+#define KERNELS_FAKE_CPU_BODY_H_
+
+#include <memory>
+
+#include "kernels/accelerator/stream_kernel.h"
+#include "kernels/kernel.h"
+
+namespace millrace {
+
+// Runs the CPU's kernel for the node on the machine's twin and copies what it made. Null with an
+// error recorded if the CPU has none.
+std::shared_ptr<StreamBody> MakeCpuBody(KernelConstruction& c);
+
+}  // namespace millrace
+
+#endif  // KERNELS_FAKE_CPU_BODY_H_

@@ -1,0 +1,78 @@
+#include "kernels/gpu/body.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/string_map.h"
+#include "kernels/accelerator/accelerator_kernels.h"
+
+namespace millrace::gpu {
+
+const std::vector<BodyDef>& AllBodies() {
+  static const auto* const all = [] {
+    auto* bodies = new std::vector<BodyDef>;
+    AddElementwiseBodies(bodies);
+    AddMoveBodies(bodies);
+    AddReduceBodies(bodies);
+    AddIndexBodies(bodies);
+    AddRandomBodies(bodies);
+    AddNetworkBodies(bodies);
+    AddWindowBodies(bodies);
+    AddVariableBodies(bodies);
+    return bodies;
+  }();
+  return *all;
+}
+
+const BodyDef* FindBody(const KernelConstruction& c) {
+  static const auto* const by_op = [] {
+    auto* map = new StringMap<const BodyDef*>;
+    for (const BodyDef& body : AllBodies()) (*map)[body.op] = &body;
+    return map;
+  }();
+  const auto found = by_op->find(c.def().name());
+  if (found == by_op->end()) return nullptr;
+  for (const auto& [attr, types] : found->second->types) {
+    const auto type = c.attrs().Get<DataType>(attr);
+    if (!type.ok() || std::find(types.begin(), types.end(), *type) == types.end()) return nullptr;
+  }
+  return found->second;
+}
+
+std::vector<DataType> MovableTypes() { return DeviceTypes(); }
+
+Status ToStatus(Outcome outcome) {
+  return outcome == nullptr ? OkStatus() : errors::Internal(outcome);
+}
+
+Status TooManyAxes() {
+  return errors::Unimplemented("more than ", kMaxAxes, " axes that cannot be joined");
+}
+
+Status Move(const Loops& loops, Queue queue, int size, const void* from, void* to,
+            const std::vector<MoveAxis>& axes) {
+  CopyParams p;
+  p.size = size;
+  p.from = from;
+  p.to = to;
+  for (const MoveAxis& axis : axes) {
+    if (!p.map.Add(axis.size, {axis.from_stride, axis.to_stride})) return TooManyAxes();
+  }
+  p.map.Finish();
+  return ToStatus(loops.Copy(queue, p));
+}
+
+Status MoveAll(const Loops& loops, Queue queue, const Tensor& from, const Tensor& to) {
+  return Move(loops, queue, SizeOf(from), from.raw_data(), to.raw_data(),
+              {{from.num_elements(), 1, 1}});
+}
+
+Status FillZeros(const Loops& loops, Queue queue, const Tensor& to) {
+  FillParams p;
+  p.size = SizeOf(to);
+  p.to = to.raw_data();
+  p.n = to.num_elements();
+  return ToStatus(loops.Fill(queue, p));
+}
+
+}  // namespace millrace::gpu

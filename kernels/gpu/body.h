@@ -1,0 +1,85 @@
+// What a GPU's kernels do with the operands they are given: sizes and options are worked out on
+// the host, loops (loops.h) do the rest, wherever they run.
+#ifndef KERNELS_GPU_BODY_H_
+#define KERNELS_GPU_BODY_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/accelerator/stream_kernel.h"
+#include "kernels/gpu/loops.h"
+#include "kernels/kernel.h"
+#include "millrace/status.h"
+
+namespace millrace::gpu {
+
+// Thread-safe. Addresses in a call are those that the loops use.
+class Body {
+ public:
+  virtual ~Body() = default;
+  // By shapes and host values alone.
+  virtual int64_t ScratchBytes(const StreamCall&, const Loops&) const { return 0; }
+  virtual Status Run(const StreamCall& call, const Loops& loops, Queue queue) const = 0;
+};
+
+// Null with an error recorded, or without one where the attributes ask for what it does not do.
+using BodyMaker = std::unique_ptr<Body> (*)(KernelConstruction& c);
+
+struct BodyDef {
+  std::string op;
+  // What attributes may be; those that are not named may be anything.
+  std::vector<std::pair<std::string, std::vector<DataType>>> types;
+  BodyMaker make = nullptr;
+};
+
+// All of them. Constant.
+const std::vector<BodyDef>& AllBodies();
+// The one for the node; null if its op or types have none.
+const BodyDef* FindBody(const KernelConstruction& c);
+
+// --- For bodies ------------------------------------------------------------------------------
+
+void AddElementwiseBodies(std::vector<BodyDef>* bodies);
+void AddMoveBodies(std::vector<BodyDef>* bodies);
+void AddReduceBodies(std::vector<BodyDef>* bodies);
+void AddIndexBodies(std::vector<BodyDef>* bodies);
+void AddRandomBodies(std::vector<BodyDef>* bodies);
+void AddNetworkBodies(std::vector<BodyDef>* bodies);
+void AddWindowBodies(std::vector<BodyDef>* bodies);
+void AddVariableBodies(std::vector<BodyDef>* bodies);
+
+inline std::vector<DataType> FloatTypes() { return {kFloat, kDouble, kHalf, kBfloat16}; }
+inline std::vector<DataType> FloatAndInt64Types() {
+  return {kFloat, kDouble, kHalf, kBfloat16, kInt64};
+}
+std::vector<DataType> MovableTypes();
+
+Status ToStatus(Outcome outcome);
+Status TooManyAxes();
+inline int SizeOf(const Tensor& t) { return static_cast<int>(DataTypeSize(t.dtype())); }
+// The address of element `index`.
+inline void* At(const Tensor& t, int64_t index) {
+  return static_cast<char*>(t.raw_data()) + index * SizeOf(t);
+}
+
+// dst[sum i_k * dst_stride_k] = src[sum i_k * src_stride_k] over a box.
+struct MoveAxis {
+  int64_t size, from_stride, to_stride;
+};
+Status Move(const Loops& loops, Queue queue, int size, const void* from, void* to,
+            const std::vector<MoveAxis>& axes);
+// As many elements, one behind the other.
+Status MoveAll(const Loops& loops, Queue queue, const Tensor& from, const Tensor& to);
+Status FillZeros(const Loops& loops, Queue queue, const Tensor& to);
+
+template <typename B>
+std::unique_ptr<Body> MakeBody(KernelConstruction& c) {
+  return std::make_unique<B>(c);
+}
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_BODY_H_

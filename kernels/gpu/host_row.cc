@@ -1,0 +1,12 @@
+#include "kernels/gpu/host_launcher.h"
+#include "kernels/gpu/row_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunSoftmax<HostLauncher>(Queue, const SoftmaxParams&);
+template Outcome RunCrossEntropy<HostLauncher>(Queue, const CrossEntropyParams&);
+template Outcome RunInTopK<HostLauncher>(Queue, const InTopKParams&);
+template Outcome RunBatchNorm<HostLauncher>(Queue, const BatchNormParams&);
+template Outcome RunBatchNormGrad<HostLauncher>(Queue, const BatchNormParams&);
+
+}  // namespace millrace::gpu

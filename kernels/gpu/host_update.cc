@@ -1,0 +1,8 @@
+#include "kernels/gpu/host_launcher.h"
+#include "kernels/gpu/update_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunUpdate<HostLauncher>(Queue, const UpdateParams&);
+
+}  // namespace millrace::gpu

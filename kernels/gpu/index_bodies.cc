@@ -1,0 +1,224 @@
+// Gathers, scatters and unsorted segments.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/dtype_dispatch.h"
+#include "kernels/gpu/body.h"
+#include "kernels/gpu/scatter_call.h"
+#include "kernels/kernel_util.h"
+
+namespace millrace::gpu {
+
+Status GatherRows(const Loops& loops, Queue queue, const Tensor& params, const Tensor& indices,
+                  int axis, int64_t batch_dims, const Tensor& out) {
+  const int64_t batch = batch_dims < 0 ? batch_dims + indices.rank() : batch_dims;
+  if (axis >= params.rank() || batch < 0 || batch > indices.rank() || batch > axis) {
+    return errors::InvalidArgument("batch_dims (", batch_dims, ") must be at most rank(indices) (",
+                                   indices.rank(), ") and axis (", axis, ")");
+  }
+  GatherParams p;
+  p.size = SizeOf(params);
+  p.index_type = indices.dtype();
+  p.in = params.raw_data();
+  p.indices = indices.raw_data();
+  p.out = out.raw_data();
+  p.per_batch = 1;
+  for (int i = 0; i < axis; ++i) {
+    if (i < batch && params.dim(i) != indices.dim(i)) {
+      return errors::InvalidArgument("params.shape[", i, "]: ", params.dim(i),
+                                     " should be equal to indices.shape[", i,
+                                     "]: ", indices.dim(i));
+    }
+    (i < batch ? p.batches : p.outer) *= params.dim(i);
+  }
+  for (int i = static_cast<int>(batch); i < indices.rank(); ++i) p.per_batch *= indices.dim(i);
+  for (int i = axis + 1; i < params.rank(); ++i) p.inner *= params.dim(i);
+  p.limit = params.dim(axis);
+  return ToStatus(loops.Gather(queue, p));
+}
+
+Status ScatterRows(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
+                   const Tensor& indices, int depth, const Tensor& updates, const Tensor& out) {
+  ScatterParams p;
+  p.op = op;
+  p.type = out.dtype();
+  p.index_type = indices.dtype();
+  p.indices = indices.raw_data();
+  p.updates = updates.raw_data();
+  p.out = out.raw_data();
+  p.depth = depth;
+  if (depth > kMaxAxes || depth > out.rank()) return TooManyAxes();
+  for (int i = 0; i < depth; ++i) p.dims[i] = out.dim(i);
+  for (int i = depth; i < out.rank(); ++i) p.inner *= out.dim(i);
+  p.count = depth == 0 ? updates.num_elements() / std::max<int64_t>(1, p.inner)
+                       : indices.num_elements() / depth;
+  p.update_step = updates.rank() == 0 && p.count * p.inner != 1 ? 0 : 1;
+  if (p.update_step == 1 && updates.num_elements() != p.count * p.inner) {
+    return errors::InvalidArgument("updates of shape ", updates.shape().DebugString(),
+                                   " do not fit ", p.count, " rows of ", p.inner);
+  }
+  if (p.count * p.inner == 0) return OkStatus();
+  p.scratch = call.scratch.raw_data();
+  p.scratch_bytes = call.scratch.num_elements();
+  return ToStatus(loops.Scatter(queue, p));
+}
+
+namespace {
+
+class GatherBody final : public Body {
+ public:
+  explicit GatherBody(KernelConstruction& c)
+      : batch_dims_(c.attrs().GetOr<int64_t>("batch_dims", 0)) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& params = call.inputs[0];
+    int64_t given = 0;
+    if (call.inputs.size() == 3) {
+      MR_ASSIGN_OR_RETURN(given, IntScalar(call.inputs[2], "axis"));
+    }
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, params.rank(), "Expected axis"));
+    return GatherRows(loops, queue, params, call.inputs[1], axis, batch_dims_, call.outputs[0]);
+  }
+
+ private:
+  const int64_t batch_dims_;
+};
+
+class GatherNdBody final : public Body {
+ public:
+  explicit GatherNdBody(KernelConstruction&) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &params = call.inputs[0], &indices = call.inputs[1], &out = call.outputs[0];
+    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
+    const int64_t depth = indices.dim(indices.rank() - 1);
+    if (depth > params.rank()) {
+      return errors::InvalidArgument(
+          "index innermost dimension length must be <= params rank; saw: ", depth, " vs. ",
+          params.rank());
+    }
+    if (depth > kMaxAxes) return TooManyAxes();
+    GatherNdParams p;
+    p.size = SizeOf(params);
+    p.index_type = indices.dtype();
+    p.in = params.raw_data();
+    p.indices = indices.raw_data();
+    p.out = out.raw_data();
+    p.depth = static_cast<int>(depth);
+    for (int i = 0; i < p.depth; ++i) p.dims[i] = params.dim(i);
+    for (int i = p.depth; i < params.rank(); ++i) p.inner *= params.dim(i);
+    p.count = p.inner == 0 ? 0 : out.num_elements() / p.inner;
+    return ToStatus(loops.GatherNd(queue, p));
+  }
+};
+
+// Zeros, plus the updates.
+class ScatterNdBody final : public Body {
+ public:
+  explicit ScatterNdBody(KernelConstruction&) {}
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    const Tensor& indices = call.inputs[0];
+    if (indices.rank() < 1) return 0;
+    const int64_t depth = std::max<int64_t>(1, indices.dim(indices.rank() - 1));
+    return loops.scatter_scratch_bytes(
+        std::max(indices.num_elements() / depth, call.inputs[1].num_elements()));
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &indices = call.inputs[0], &updates = call.inputs[1], &out = call.outputs[0];
+    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
+    const int64_t depth = indices.dim(indices.rank() - 1);
+    if (depth > out.rank()) {
+      return errors::InvalidArgument("indices.shape[-1] (", depth,
+                                     ") must be at most the rank of the output, ", out.rank());
+    }
+    Shape want(indices.shape().dims().first(indices.rank() - 1));
+    for (int i = static_cast<int>(depth); i < out.rank(); ++i) want.AddDim(out.dim(i));
+    if (!(updates.shape() == want)) {
+      return errors::InvalidArgument("updates must be of shape ", want.DebugString(), ", got ",
+                                     updates.shape().DebugString());
+    }
+    MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
+    return ScatterRows(call, loops, queue, ScatterOp::kAdd, indices, static_cast<int>(depth),
+                       updates, out);
+  }
+};
+
+// What a segment without rows holds.
+template <typename T>
+T EmptyValue(ScatterOp op) {
+  using C = millrace::ComputeType<T>;
+  if (op == ScatterOp::kAdd) return static_cast<T>(C(0));
+  if (op == ScatterOp::kMul) return static_cast<T>(C(1));
+  const bool lowest = op == ScatterOp::kMax;
+  if constexpr (std::is_same_v<T, Half>) {
+    return Half(lowest ? -65504.0f : 65504.0f);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16::FromBits(lowest ? 0xff7f : 0x7f7f);
+  } else {
+    return lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
+  }
+}
+
+class UnsortedSegmentBody final : public Body {
+ public:
+  explicit UnsortedSegmentBody(KernelConstruction& c) {
+    const std::string& op = c.def().name();
+    op_ = op.ends_with("Sum")    ? ScatterOp::kAdd
+          : op.ends_with("Prod") ? ScatterOp::kMul
+          : op.ends_with("Max")  ? ScatterOp::kMax
+                                 : ScatterOp::kMin;
+  }
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    return loops.scatter_scratch_bytes(call.inputs[1].num_elements());
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &data = call.inputs[0], &ids = call.inputs[1], &out = call.outputs[0];
+    bool fits = data.rank() >= ids.rank();
+    for (int i = 0; fits && i < ids.rank(); ++i) fits = data.dim(i) == ids.dim(i);
+    if (!fits) {
+      return errors::InvalidArgument(
+          "data.shape = ", data.shape().DebugString(),
+          " does not start with segment_ids.shape = ", ids.shape().DebugString());
+    }
+    FillParams fill;
+    fill.size = SizeOf(out);
+    fill.to = out.raw_data();
+    fill.n = out.num_elements();
+    DispatchType(TypeList<float, double, Half, BFloat16, int64_t, int32_t>(), out.dtype(),
+                 [&]<typename T>() {
+                   const T empty = EmptyValue<T>(op_);
+                   std::memcpy(fill.value, &empty, sizeof(empty));
+                 });
+    MR_RETURN_IF_ERROR(ToStatus(loops.Fill(queue, fill)));
+    if (out.num_elements() == 0 || data.num_elements() == 0) return OkStatus();
+    return ScatterRows(call, loops, queue, op_, ids, 1, data, out);
+  }
+
+ private:
+  ScatterOp op_{};
+};
+
+}  // namespace
+
+void AddIndexBodies(std::vector<BodyDef>* bodies) {
+  const std::vector<DataType> indices = {kInt32, kInt64};
+  const std::vector<DataType> numbers = {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32};
+  for (const char* op : {"Gather", "GatherV2"}) {
+    bodies->push_back(
+        {op, {{"Tparams", MovableTypes()}, {"Tindices", indices}}, &MakeBody<GatherBody>});
+  }
+  bodies->push_back(
+      {"GatherNd", {{"Tparams", MovableTypes()}, {"Tindices", indices}}, &MakeBody<GatherNdBody>});
+  std::vector<DataType> summed = numbers;
+  summed.push_back(kBool);
+  bodies->push_back(
+      {"ScatterNd", {{"T", summed}, {"Tindices", indices}}, &MakeBody<ScatterNdBody>});
+  for (const char* op :
+       {"UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"}) {
+    bodies->push_back(
+        {op, {{"T", numbers}, {"Tindices", indices}}, &MakeBody<UnsortedSegmentBody>});
+  }
+}
+
+}  // namespace millrace::gpu

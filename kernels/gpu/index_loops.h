@@ -1,0 +1,206 @@
+// Rows by index: gathered, and scattered in an order that does not depend on threads.
+#ifndef KERNELS_GPU_INDEX_LOOPS_H_
+#define KERNELS_GPU_INDEX_LOOPS_H_
+
+#include <utility>
+
+#include "kernels/gpu/loops.h"
+
+namespace millrace::gpu {
+
+template <typename T, typename I>
+struct GatherEach {
+  const T* in;
+  const I* indices;
+  T* out;
+  int64_t outer, per_batch, limit, inner;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t row = i / inner, k = i - row * inner;
+    const int64_t block = row / per_batch;  // over batches and outer
+    const int64_t at = block / outer * per_batch + (row - block * per_batch);
+    const auto from = static_cast<int64_t>(indices[at]);
+    out[i] = from >= 0 && from < limit ? in[(block * limit + from) * inner + k] : T{};
+  }
+};
+
+template <typename Launcher>
+Outcome RunGather(Queue queue, const GatherParams& p) {
+  return DispatchSize(p.size, [&]<typename T>() {
+    return Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
+      return Launcher(queue).ForEach(
+          p.batches * p.outer * p.per_batch * p.inner,
+          GatherEach<T, I>{static_cast<const T*>(p.in), static_cast<const I*>(p.indices),
+                           static_cast<T*>(p.out), p.outer, p.per_batch, p.limit, p.inner});
+    });
+  });
+}
+
+// Indices into the leading axes of a tensor as the number of a row; -1 if there is none.
+template <typename I>
+struct RowFinder {
+  const I* indices;
+  int depth;
+  int64_t dims[kMaxAxes];
+  MR_HD int64_t Row(int64_t i) const {
+    int64_t row = 0;
+    for (int k = 0; k < depth; ++k) {
+      const auto x = static_cast<int64_t>(indices[i * depth + k]);
+      if (x < 0 || x >= dims[k]) return -1;
+      row = row * dims[k] + x;
+    }
+    return row;
+  }
+};
+template <typename I>
+RowFinder<I> MakeRowFinder(const void* indices, int depth, const int64_t (&dims)[kMaxAxes]) {
+  RowFinder<I> finder{static_cast<const I*>(indices), depth, {}};
+  for (int k = 0; k < depth; ++k) finder.dims[k] = dims[k];
+  return finder;
+}
+
+template <typename T, typename I>
+struct GatherNdEach {
+  const T* in;
+  T* out;
+  int64_t inner;
+  RowFinder<I> finder;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t row = i / inner, k = i - row * inner, from = finder.Row(row);
+    out[i] = from >= 0 ? in[from * inner + k] : T{};
+  }
+};
+
+template <typename Launcher>
+Outcome RunGatherNd(Queue queue, const GatherNdParams& p) {
+  return DispatchSize(p.size, [&]<typename T>() {
+    return Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
+      return Launcher(queue).ForEach(
+          p.count * p.inner,
+          GatherNdEach<T, I>{static_cast<const T*>(p.in), static_cast<T*>(p.out), p.inner,
+                             MakeRowFinder<I>(p.indices, p.depth, p.dims)});
+    });
+  });
+}
+
+// --- Scatter ---------------------------------------------------------------------------------
+// Updates are sorted by the row they go to, stably; then one thread for each row and element
+// takes all of the row's updates one after the other. A row with very many updates is slow, but
+// the sums are those of the CPU, whatever the threads do.
+
+inline constexpr int64_t kNoRow = std::numeric_limits<int64_t>::max();
+
+template <typename I>
+struct KeyEach {
+  RowFinder<I> finder;
+  int64_t* keys;
+  int32_t* order;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t row = finder.Row(i);
+    keys[i] = row < 0 ? kNoRow : row;
+    order[i] = static_cast<int32_t>(i);
+  }
+};
+
+template <ScatterOp kOp, typename T>
+MR_HD ComputeType<T> Combined(ComputeType<T> a, ComputeType<T> b) {
+  using C = ComputeType<T>;
+  if constexpr (kOp == ScatterOp::kSet) {
+    return b;
+  } else if constexpr (kOp == ScatterOp::kMin) {
+    return b < a ? b : a;
+  } else if constexpr (kOp == ScatterOp::kMax) {
+    return a < b ? b : a;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return a || b;
+  } else if constexpr (std::is_integral_v<T>) {
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    return static_cast<C>(kOp == ScatterOp::kMul ? x * y
+                                                 : (kOp == ScatterOp::kSub ? x - y : x + y));
+  } else if constexpr (kOp == ScatterOp::kMul) {
+    return a * b;
+  } else if constexpr (kOp == ScatterOp::kSub) {
+    return a - b;
+  } else {
+    return a + b;
+  }
+}
+
+template <ScatterOp kOp, typename T>
+struct ScatterEach {
+  const int64_t* keys;   // sorted
+  const int32_t* order;  // the updates in that order
+  const T* updates;
+  T* out;
+  int64_t count, inner;
+  int update_step;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t first = i / inner, k = i - first * inner, row = keys[first];
+    if (row == kNoRow || (first > 0 && keys[first - 1] == row)) return;
+    auto value = Widen(out[row * inner + k]);
+    for (int64_t at = first; at < count && keys[at] == row; ++at) {
+      const int64_t from = static_cast<int64_t>(order[at]) * inner + k;
+      value = Combined<kOp, T>(value, Widen(updates[from * update_step]));
+    }
+    out[row * inner + k] = Narrow<T>(value);
+  }
+};
+
+inline int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <typename Launcher>
+int64_t ScatterScratchBytes(int64_t count) {
+  return 2 * RoundUp(count * 8) + 2 * RoundUp(count * 4) +
+         RoundUp(Launcher::SortScratchBytes(count));
+}
+
+template <typename Launcher, ScatterOp kOp, typename T>
+Outcome ScatterOf(Queue queue, const ScatterParams& p) {
+  if (p.count >= (int64_t{1} << 31)) return "more than 2^31 updates in one scatter";
+  char* at = static_cast<char*>(p.scratch);
+  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + RoundUp(bytes)); };
+  auto* const keys = reinterpret_cast<int64_t*>(take(p.count * 8));
+  auto* const sorted = reinterpret_cast<int64_t*>(take(p.count * 8));
+  auto* const order = reinterpret_cast<int32_t*>(take(p.count * 4));
+  auto* const sorted_order = reinterpret_cast<int32_t*>(take(p.count * 4));
+  int64_t rows = 1;
+  for (int k = 0; k < p.depth; ++k) rows *= p.dims[k];
+  const Launcher launcher(queue);
+  Outcome outcome = Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
+    return launcher.ForEach(p.count,
+                            KeyEach<I>{MakeRowFinder<I>(p.indices, p.depth, p.dims), keys, order});
+  });
+  if (outcome != nullptr) return outcome;
+  outcome = launcher.SortPairs(p.count, keys, sorted, order, sorted_order, at,
+                               p.scratch_bytes - (at - static_cast<char*>(p.scratch)), rows);
+  if (outcome != nullptr) return outcome;
+  return launcher.ForEach(
+      p.count * p.inner,
+      ScatterEach<kOp, T>{sorted, sorted_order, static_cast<const T*>(p.updates),
+                          static_cast<T*>(p.out), p.count, p.inner, p.update_step});
+}
+
+template <typename Launcher>
+Outcome RunScatter(Queue queue, const ScatterParams& p) {
+  using Numbers = Types<float, double, Half, BFloat16, int64_t, int32_t>;
+  if (p.type == DataType::kBool) return ScatterOf<Launcher, ScatterOp::kOr, bool>(queue, p);
+  switch (p.op) {
+#define MR_GPU_CASE(op)                                       \
+  case ScatterOp::op:                                         \
+    return Dispatch(Numbers(), p.type, [&]<typename T>() {    \
+      return ScatterOf<Launcher, ScatterOp::op, T>(queue, p); \
+    });
+    MR_GPU_CASE(kSet)
+    MR_GPU_CASE(kAdd)
+    MR_GPU_CASE(kSub)
+    MR_GPU_CASE(kMul)
+    MR_GPU_CASE(kMin)
+    MR_GPU_CASE(kMax)
+#undef MR_GPU_CASE
+    default:
+      return kNoLoop;
+  }
+}
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_INDEX_LOOPS_H_

@@ -1,0 +1,212 @@
+// Softmax and cross entropies, batch normalization, InTopK.
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/gpu/body.h"
+#include "kernels/kernel_util.h"
+
+namespace millrace::gpu {
+namespace {
+
+class SoftmaxBody final : public Body {
+ public:
+  explicit SoftmaxBody(KernelConstruction& c) : log_(c.def().name() == "LogSoftmax") {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& in = call.inputs[0];
+    if (in.rank() < 1) {
+      return errors::InvalidArgument("logits must have >= 1 dimension, got ",
+                                     in.shape().DebugString());
+    }
+    if (in.num_elements() == 0) return OkStatus();
+    const int64_t n = in.dim(in.rank() - 1);
+    return ToStatus(loops.Softmax(queue, {log_, in.dtype(), in.raw_data(),
+                                          call.outputs[0].raw_data(), in.num_elements() / n, n}));
+  }
+
+ private:
+  const bool log_;
+};
+
+class CrossEntropyBody final : public Body {
+ public:
+  explicit CrossEntropyBody(KernelConstruction& c)
+      : sparse_(c.def().name() == "SparseSoftmaxCrossEntropyWithLogits") {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &logits = call.inputs[0], &labels = call.inputs[1];
+    const Tensor &loss = call.outputs[0], &backprop = call.outputs[1];
+    CrossEntropyParams p;
+    p.type = logits.dtype();
+    p.logits = logits.raw_data();
+    p.labels = labels.raw_data();
+    p.loss = loss.raw_data();
+    p.backprop = backprop.raw_data();
+    if (logits.rank() != 2 || backprop.rank() != 2) {
+      return errors::InvalidArgument("logits must be 2-D, but got shape ",
+                                     logits.shape().DebugString());
+    }
+    p.rows = backprop.dim(0);
+    p.n = backprop.dim(1);
+    if (sparse_) {
+      if (labels.rank() != 1 || labels.dim(0) != p.rows || !(logits.shape() == backprop.shape())) {
+        return errors::InvalidArgument("logits and labels must have the same first dimension, ",
+                                       "got logits shape ", logits.shape().DebugString(),
+                                       " and labels shape ", labels.shape().DebugString());
+      }
+      if (p.n == 0 && p.rows > 0) {
+        return errors::InvalidArgument("Must have at least one class, but got logits shape ",
+                                       logits.shape().DebugString());
+      }
+      p.label_type = labels.dtype();
+      return ToStatus(loops.CrossEntropy(queue, p));
+    }
+    if (labels.rank() != 2 || !Repeats(logits, p) || !Repeats(labels, p)) {
+      return errors::InvalidArgument(
+          "logits and labels must be broadcastable 2-D matrices: logits_size=",
+          logits.shape().DebugString(), " labels_size=", labels.shape().DebugString());
+    }
+    p.x_row = logits.dim(0) == 1 ? 0 : logits.dim(1);
+    p.x_column = logits.dim(1) == 1 ? 0 : 1;
+    p.y_row = labels.dim(0) == 1 ? 0 : labels.dim(1);
+    p.y_column = labels.dim(1) == 1 ? 0 : 1;
+    return ToStatus(loops.CrossEntropy(queue, p));
+  }
+
+ private:
+  static bool Repeats(const Tensor& t, const CrossEntropyParams& p) {
+    return (t.dim(0) == p.rows || t.dim(0) == 1) && (t.dim(1) == p.n || t.dim(1) == 1);
+  }
+
+  const bool sparse_;
+};
+
+class InTopKBody final : public Body {
+ public:
+  explicit InTopKBody(KernelConstruction& c) : k_(c.attrs().GetOr<int64_t>("k", 0)) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &predictions = call.inputs[0], &targets = call.inputs[1];
+    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
+      return errors::InvalidArgument("predictions must be 2-dimensional and targets a vector of ",
+                                     "as many rows, got ", predictions.shape().DebugString(),
+                                     " and ", targets.shape().DebugString());
+    }
+    return ToStatus(
+        loops.InTopK(queue, {targets.dtype(), predictions.data<float>(), targets.raw_data(),
+                             static_cast<bool*>(call.outputs[0].raw_data()), predictions.dim(0),
+                             predictions.dim(1), k_}));
+  }
+
+ private:
+  const int64_t k_;
+};
+
+// --- Batch normalization ---------------------------------------------------------------------
+
+class BatchNormBase : public Body {
+ public:
+  explicit BatchNormBase(KernelConstruction& c)
+      : epsilon_(c.attrs().GetOr<float>("epsilon", 0.0001f)),
+        factor_(c.attrs().GetOr<float>("exponential_avg_factor", 1.0f)),
+        training_(c.attrs().GetOr<bool>("is_training", true)) {
+    const auto format = c.attrs().GetOr<std::string>("data_format", "NHWC");
+    channels_first_ = format.size() > 1 && format[1] == 'C';
+  }
+
+ protected:
+  Status Begin(const Tensor& x, BatchNormParams* p) const {
+    if (x.rank() != 4 && x.rank() != 5) {
+      return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
+    }
+    const int axis = channels_first_ ? 1 : x.rank() - 1;
+    p->type = x.dtype();
+    p->outer = p->inner = 1;
+    p->channels = x.dim(axis);
+    for (int i = 0; i < axis; ++i) p->outer *= x.dim(i);
+    for (int i = axis + 1; i < x.rank(); ++i) p->inner *= x.dim(i);
+    p->training = training_;
+    p->epsilon = epsilon_;
+    p->factor = factor_;
+    p->x = x.raw_data();
+    return OkStatus();
+  }
+  static Status CheckVector(const Tensor& t, int64_t channels) {
+    if (t.rank() == 1 && t.dim(0) == channels) return OkStatus();
+    return errors::InvalidArgument("a vector of ", channels, " channels was expected, got shape ",
+                                   t.shape().DebugString());
+  }
+  static float* Floats(const Tensor& t) { return static_cast<float*>(t.raw_data()); }
+
+  const float epsilon_, factor_;
+  const bool training_;
+  bool channels_first_ = false;
+};
+
+class BatchNormBody final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    BatchNormParams p;
+    MR_RETURN_IF_ERROR(Begin(call.inputs[0], &p));
+    for (int i = 1; i < 5; ++i) {
+      if (i > 2 && training_ && factor_ == 1.0f) continue;  // needs no estimates
+      MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
+    }
+    p.scale = Floats(call.inputs[1]);
+    p.offset = Floats(call.inputs[2]);
+    p.old_mean = Floats(call.inputs[3]);
+    p.old_variance = Floats(call.inputs[4]);
+    p.y = call.outputs[0].raw_data();
+    p.mean = Floats(call.outputs[1]);
+    p.variance = Floats(call.outputs[2]);
+    p.batch_mean = Floats(call.outputs[3]);
+    p.batch_variance = Floats(call.outputs[4]);
+    if (call.outputs.size() > 5) MR_RETURN_IF_ERROR(FillZeros(loops, queue, call.outputs[5]));
+    return ToStatus(loops.BatchNorm(queue, p));
+  }
+};
+
+class BatchNormGradBody final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    BatchNormParams p;
+    const Tensor &dy = call.inputs[0], &x = call.inputs[1];
+    MR_RETURN_IF_ERROR(Begin(x, &p));
+    if (!(dy.shape() == x.shape())) {
+      return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
+                                     x.shape().DebugString(), " and ", dy.shape().DebugString());
+    }
+    for (int i = 2; i < 5; ++i) MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
+    p.dy = dy.raw_data();
+    p.scale = Floats(call.inputs[2]);
+    p.old_mean = Floats(call.inputs[3]);
+    p.old_variance = Floats(call.inputs[4]);
+    p.dx = call.outputs[0].raw_data();
+    p.d_scale = Floats(call.outputs[1]);
+    p.d_offset = Floats(call.outputs[2]);
+    return ToStatus(loops.BatchNormGrad(queue, p));
+  }
+};
+
+}  // namespace
+
+void AddNetworkBodies(std::vector<BodyDef>* bodies) {
+  for (const char* op : {"Softmax", "LogSoftmax"}) {
+    bodies->push_back({op, {{"T", FloatTypes()}}, &MakeBody<SoftmaxBody>});
+  }
+  bodies->push_back(
+      {"SoftmaxCrossEntropyWithLogits", {{"T", FloatTypes()}}, &MakeBody<CrossEntropyBody>});
+  bodies->push_back({"SparseSoftmaxCrossEntropyWithLogits",
+                     {{"T", FloatTypes()}, {"Tlabels", {kInt32, kInt64}}},
+                     &MakeBody<CrossEntropyBody>});
+  bodies->push_back({"InTopK", {{"T", {kInt32, kInt64}}}, &MakeBody<InTopKBody>});
+  const std::vector<DataType> images = {kFloat, kHalf, kBfloat16};
+  bodies->push_back({"FusedBatchNorm", {{"T", {kFloat}}}, &MakeBody<BatchNormBody>});
+  bodies->push_back(
+      {"FusedBatchNormV3", {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormBody>});
+  bodies->push_back({"FusedBatchNormGrad", {{"T", {kFloat}}}, &MakeBody<BatchNormGradBody>});
+  bodies->push_back(
+      {"FusedBatchNormGradV3", {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormGradBody>});
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,126 @@
+// Random numbers: the CPU's own generators and their bits.
+#include "absl/base/thread_annotations.h"
+#include "base/errors.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "kernels/gpu/body.h"
+#include "kernels/kernel_util.h"
+
+namespace millrace::gpu {
+namespace {
+
+// Blocks of four words that a call of a stateful op takes per output.
+constexpr uint64_t kReservedPerOutput = 256;
+
+// Where a generator stands: Philox(seed_lo, seed_hi) after `skipped` blocks.
+void SetGenerator(uint64_t seed_lo, uint64_t seed_hi, uint64_t skipped, RandomParams* p) {
+  p->key[0] = static_cast<uint32_t>(seed_lo);
+  p->key[1] = static_cast<uint32_t>(seed_lo >> 32);
+  p->counter[0] = static_cast<uint32_t>(skipped);
+  p->counter[1] = static_cast<uint32_t>(skipped >> 32);
+  p->counter[2] = static_cast<uint32_t>(seed_hi);
+  p->counter[3] = static_cast<uint32_t>(seed_hi >> 32);
+}
+
+RandomKind KindOf(std::string_view op) {
+  if (op.ends_with("TruncatedNormal")) return RandomKind::kTruncatedNormal;
+  if (op.ends_with("Normal")) return RandomKind::kNormal;
+  return op.ends_with("Int") ? RandomKind::kUniformInt : RandomKind::kUniform;
+}
+
+Status Draw(const Tensor& out, const Loops& loops, Queue queue, RandomParams* p) {
+  p->type = out.dtype();
+  p->out = out.raw_data();
+  p->n = out.num_elements();
+  return ToStatus(loops.Random(queue, *p));
+}
+
+// An op with a generator of its own; each call takes the next part of its sequence.
+class StatefulBody final : public Body {
+ public:
+  explicit StatefulBody(KernelConstruction& c)
+      : kind_(KindOf(c.def().name())),
+        seed_(static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed", 0))),
+        seed2_(static_cast<uint64_t>(c.attrs().GetOr<int64_t>("seed2", 0))) {
+    if (seed_ == 0 && seed2_ == 0) {
+      seed_ = RandomId();
+      seed2_ = RandomId();
+    }
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& out = call.outputs[0];
+    RandomParams p;
+    p.kind = kind_;
+    if (kind_ == RandomKind::kUniformInt) {
+      if (out.num_elements() == 0) return OkStatus();
+      if (call.inputs[1].rank() != 0 || call.inputs[2].rank() != 0) {
+        return errors::InvalidArgument("minval and maxval must be 0-D");
+      }
+      MR_ASSIGN_OR_RETURN(p.low, IntScalar(call.inputs[1], "minval"));
+      MR_ASSIGN_OR_RETURN(const int64_t high, IntScalar(call.inputs[2], "maxval"));
+      if (p.low >= high) {
+        return errors::InvalidArgument("Need minval < maxval, got ", p.low, " >= ", high);
+      }
+      p.range = static_cast<uint64_t>(high) - static_cast<uint64_t>(p.low);
+    }
+    SetGenerator(seed_, seed2_, Reserve(out.num_elements()), &p);
+    return Draw(out, loops, queue, &p);
+  }
+
+ private:
+  uint64_t Reserve(int64_t outputs) const {
+    MutexLock lock(&mu_);
+    const uint64_t at = skipped_;
+    skipped_ += static_cast<uint64_t>(outputs) * kReservedPerOutput;
+    return at;
+  }
+
+  const RandomKind kind_;
+  uint64_t seed_, seed2_;
+  mutable Mutex mu_;
+  mutable uint64_t skipped_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// A function of a seed.
+class StatelessBody final : public Body {
+ public:
+  explicit StatelessBody(KernelConstruction& c) : kind_(KindOf(c.def().name())) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    MR_ASSIGN_OR_RETURN(const Dims seeds, IntVector(call.inputs[1], "seed", true));
+    if (seeds.size() != 2) {
+      return errors::InvalidArgument("seed must have shape [2], not ",
+                                     call.inputs[1].shape().DebugString());
+    }
+    // Stirred into a key and a counter, as the CPU does.
+    constexpr uint64_t kStirringKey = 0x02461e293ec8f720u;
+    Philox stirring(kStirringKey, static_cast<uint64_t>(seeds[1]));
+    stirring.Skip(static_cast<uint64_t>(seeds[0]));
+    const Philox::Result mix = stirring();
+    const auto join = [](uint32_t low, uint32_t high) {
+      return low | (static_cast<uint64_t>(high) << 32);
+    };
+    RandomParams p;
+    p.kind = kind_;
+    SetGenerator(join(mix[0], mix[1]), join(mix[2], mix[3]), 0, &p);
+    return Draw(call.outputs[0], loops, queue, &p);
+  }
+
+ private:
+  const RandomKind kind_;
+};
+
+}  // namespace
+
+void AddRandomBodies(std::vector<BodyDef>* bodies) {
+  for (const char* op : {"RandomUniform", "RandomStandardNormal", "TruncatedNormal"}) {
+    bodies->push_back({op, {{"dtype", FloatTypes()}}, &MakeBody<StatefulBody>});
+  }
+  bodies->push_back({"RandomUniformInt", {{"Tout", {kInt32, kInt64}}}, &MakeBody<StatefulBody>});
+  for (const char* op :
+       {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"}) {
+    bodies->push_back({op, {{"dtype", FloatTypes()}}, &MakeBody<StatelessBody>});
+  }
+}
+
+}  // namespace millrace::gpu

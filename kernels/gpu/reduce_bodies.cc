@@ -1,0 +1,232 @@
+// Reductions over axes, positions of extremes, scans, segments' kin in index_bodies.cc.
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/gpu/body.h"
+#include "kernels/gpu/reduce_plan.h"
+#include "kernels/kernel_util.h"
+#include "kernels/strided_copy.h"
+
+namespace millrace::gpu {
+namespace {
+
+int64_t Chunks(const ReduceParams& p) {
+  return PlanChunks(p.by_column, p.kept.count(), p.reduced.count());
+}
+
+// Accumulators are as wide as this at most.
+constexpr int64_t kWidestPart = 8;
+
+class ReduceBody : public Body {
+ public:
+  ReduceBody(ReduceOp op, ReduceFinish finish) : op_(op), finish_(finish) {}
+
+  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
+    ReduceParams p;
+    if (!Plan(call, &p).ok()) return 0;  // Run will say so
+    p.chunks = Chunks(p);
+    return p.chunks > 1 ? p.chunks * p.kept.count() * kWidestPart : 0;
+  }
+
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    ReduceParams p;
+    MR_RETURN_IF_ERROR(Plan(call, &p));
+    if (p.kept.count() != call.outputs[0].num_elements()) {
+      return errors::Internal("a reduction to ", p.kept.count(), " elements was given room for ",
+                              call.outputs[0].num_elements());
+    }
+    p.chunks = Chunks(p);
+    p.op = op_;
+    p.finish = finish_;
+    p.type = call.inputs[0].dtype();
+    p.in = call.inputs[0].raw_data();
+    p.out = call.outputs[0].raw_data();
+    p.scratch = call.scratch.raw_data();
+    return ToStatus(loops.Reduce(queue, p));
+  }
+
+ protected:
+  // Which axes are reduced.
+  virtual Status Axes(const StreamCall& call, std::vector<bool>* reduced) const = 0;
+
+ private:
+  Status Plan(const StreamCall& call, ReduceParams* p) const {
+    const Shape& in = call.inputs[0].shape();
+    std::vector<bool> reduced(in.rank(), false);
+    MR_RETURN_IF_ERROR(Axes(call, &reduced));
+    return PlanReduction(in, reduced, p) ? OkStatus() : TooManyAxes();
+  }
+
+  const ReduceOp op_;
+  const ReduceFinish finish_;
+};
+
+// Over the axes that input 1 lists.
+class AxesBody final : public ReduceBody {
+ public:
+  using ReduceBody::ReduceBody;
+
+ protected:
+  Status Axes(const StreamCall& call, std::vector<bool>* reduced) const override {
+    const int rank = call.inputs[0].rank();
+    MR_ASSIGN_OR_RETURN(const Dims given, IntVector(call.inputs[1], "reduction_indices"));
+    for (const int64_t axis : given) {
+      if (axis < -rank || axis >= rank) {
+        return errors::InvalidArgument("Invalid reduction dimension (", axis, " for input with ",
+                                       rank, " dimension(s)");
+      }
+      const auto i = static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+      if ((*reduced)[i]) {
+        return errors::InvalidArgument(
+            "Invalid reduction arguments: Axes contains duplicate dimension: ", axis);
+      }
+      (*reduced)[i] = true;
+    }
+    return OkStatus();
+  }
+};
+
+class AllAxesBody final : public ReduceBody {
+ public:
+  using ReduceBody::ReduceBody;
+
+ protected:
+  Status Axes(const StreamCall&, std::vector<bool>* reduced) const override {
+    std::fill(reduced->begin(), reduced->end(), true);
+    return OkStatus();
+  }
+};
+
+// All but the channels.
+class BiasGradBody final : public ReduceBody {
+ public:
+  explicit BiasGradBody(KernelConstruction& c) : ReduceBody(ReduceOp::kSum, ReduceFinish::kNone) {
+    const auto format = c.attrs().GetOr<std::string>("data_format", "NHWC");
+    channels_first_ = format.size() > 1 && format[1] == 'C';
+  }
+
+ protected:
+  Status Axes(const StreamCall& call, std::vector<bool>* reduced) const override {
+    if (reduced->size() < 2) {
+      return errors::InvalidArgument("Input tensor must be at least 2D: ",
+                                     call.inputs[0].shape().DebugString());
+    }
+    std::fill(reduced->begin(), reduced->end(), true);
+    (*reduced)[channels_first_ ? 1 : reduced->size() - 1] = false;
+    return OkStatus();
+  }
+
+ private:
+  bool channels_first_ = false;
+};
+
+template <ReduceOp kOp, ReduceFinish kFinish>
+std::unique_ptr<Body> MakeAxes(KernelConstruction&) {
+  return std::make_unique<AxesBody>(kOp, kFinish);
+}
+std::unique_ptr<Body> MakeL2Loss(KernelConstruction&) {
+  return std::make_unique<AllAxesBody>(ReduceOp::kSquares, ReduceFinish::kHalf);
+}
+
+// [outer, size, inner] around an axis.
+struct AxisView {
+  int64_t outer = 1, size = 1, inner = 1;
+  AxisView(const Shape& shape, int axis) : size(shape.dim(axis)) {
+    for (int i = 0; i < axis; ++i) outer *= shape.dim(i);
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape.dim(i);
+  }
+};
+
+class ArgBody final : public Body {
+ public:
+  explicit ArgBody(KernelConstruction& c) : largest_(c.def().name() == "ArgMax") {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &in = call.inputs[0], &out = call.outputs[0];
+    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "dimension"));
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected dimension"));
+    const AxisView view(in.shape(), axis);
+    if (view.size == 0 && out.num_elements() > 0) {
+      return errors::InvalidArgument("Reduction axis ", given, " is empty in shape ",
+                                     in.shape().DebugString());
+    }
+    return ToStatus(loops.Arg(queue, {largest_, in.dtype(), out.dtype(), in.raw_data(),
+                                      out.raw_data(), view.outer, view.size, view.inner}));
+  }
+
+ private:
+  const bool largest_;
+};
+
+class ScanBody final : public Body {
+ public:
+  explicit ScanBody(KernelConstruction& c)
+      : product_(c.def().name() == "Cumprod"),
+        exclusive_(c.attrs().GetOr<bool>("exclusive", false)),
+        reverse_(c.attrs().GetOr<bool>("reverse", false)) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& in = call.inputs[0];
+    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "axis"));
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected scan axis"));
+    const AxisView view(in.shape(), axis);
+    return ToStatus(
+        loops.Scan(queue, {product_, exclusive_, reverse_, in.dtype(), in.raw_data(),
+                           call.outputs[0].raw_data(), view.outer, view.size, view.inner}));
+  }
+
+ private:
+  const bool product_, exclusive_, reverse_;
+};
+
+}  // namespace
+
+bool PlanReduction(const Shape& in, const std::vector<bool>& reduced, ReduceParams* p) {
+  const Dims strides = RowMajorStrides(in.dims());
+  for (int i = 0; i < in.rank(); ++i) {
+    if (!(reduced[i] ? p->reduced : p->kept).Add(in.dim(i), {strides[i]})) return false;
+  }
+  p->reduced.Finish();
+  p->kept.Finish();
+  p->by_column = p->reduced.rank() == 0 || (p->kept.rank() > 0 && p->kept.inner_stride(0) == 1);
+  return true;
+}
+
+int64_t PlanChunks(bool by_column, int64_t outputs, int64_t count) {
+  if (outputs <= 0) return 1;
+  if (by_column) {  // a thread for each chunk: many, but each of 32 elements or more
+    constexpr int64_t kThreads = 65536, kLeast = 32;
+    return std::clamp<int64_t>(std::min(kThreads / outputs, count / kLeast), 1, 4096);
+  }
+  constexpr int64_t kTeams = 1024, kLeast = 4096;
+  return std::clamp<int64_t>(std::min(kTeams / outputs, count / kLeast), 1, kTeams);
+}
+
+void AddReduceBodies(std::vector<BodyDef>* bodies) {
+  using F = ReduceFinish;
+  const auto add = [bodies](const char* op, BodyMaker make) {
+    bodies->push_back({op, {{"T", FloatAndInt64Types()}}, make});
+  };
+  add("Sum", &MakeAxes<ReduceOp::kSum, F::kNone>);
+  add("Mean", &MakeAxes<ReduceOp::kSum, F::kMean>);
+  add("Prod", &MakeAxes<ReduceOp::kProd, F::kNone>);
+  add("Max", &MakeAxes<ReduceOp::kMax, F::kNone>);
+  add("Min", &MakeAxes<ReduceOp::kMin, F::kNone>);
+  bodies->push_back({"All", {}, &MakeAxes<ReduceOp::kAll, F::kNone>});
+  bodies->push_back({"Any", {}, &MakeAxes<ReduceOp::kAny, F::kNone>});
+  bodies->push_back(
+      {"EuclideanNorm", {{"T", FloatTypes()}}, &MakeAxes<ReduceOp::kSquares, F::kRoot>});
+  bodies->push_back({"L2Loss", {{"T", FloatTypes()}}, &MakeL2Loss});
+  add("BiasAddGrad", &MakeBody<BiasGradBody>);
+  const std::vector<DataType> comparable = {kFloat, kDouble, kHalf, kBfloat16,
+                                            kInt64, kInt32,  kUint8};
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    bodies->push_back(
+        {op, {{"T", comparable}, {"output_type", {kInt32, kInt64}}}, &MakeBody<ArgBody>});
+  }
+  for (const char* op : {"Cumsum", "Cumprod"}) {
+    bodies->push_back(
+        {op, {{"T", {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32}}}, &MakeBody<ScanBody>});
+  }
+}
+
+}  // namespace millrace::gpu

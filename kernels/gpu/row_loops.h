@@ -1,0 +1,287 @@
+// Rows that a team of threads works on together: softmax and what is made of it, and channels
+// of batch normalization.
+#ifndef KERNELS_GPU_ROW_LOOPS_H_
+#define KERNELS_GPU_ROW_LOOPS_H_
+
+#include "kernels/gpu/loops.h"
+#include "kernels/gpu/reduce_loops.h"
+
+namespace millrace::gpu {
+
+struct PlainMax {
+  template <typename A>
+  MR_HD A operator()(A a, A b) const {
+    return a < b ? b : a;
+  }
+};
+
+template <typename T>
+struct SoftmaxRow {
+  using C = ComputeType<T>;
+  const T* in;
+  T* out;
+  int64_t n;
+  bool log;
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const T* x = in + row * n;
+    T* y = out + row * n;
+    constexpr C kLeast = -std::numeric_limits<C>::infinity();
+    C max = kLeast;
+    for (int64_t j = team.rank(); j < n; j += team.size()) max = PlainMax()(max, Widen(x[j]));
+    max = team.Reduce(max, kLeast, PlainMax());
+    C sum = 0;
+    for (int64_t j = team.rank(); j < n; j += team.size()) sum += std::exp(Widen(x[j]) - max);
+    sum = team.Reduce(sum, C(0), SumCombine());
+    const C log_sum = log ? std::log(sum) : C(0), scale = C(1) / sum;
+    for (int64_t j = team.rank(); j < n; j += team.size()) {
+      const C shifted = Widen(x[j]) - max;
+      y[j] = Narrow<T>(log ? shifted - log_sum : std::exp(shifted) * scale);
+    }
+  }
+};
+
+template <typename Launcher>
+Outcome RunSoftmax(Queue queue, const SoftmaxParams& p) {
+  return Dispatch(Floats(), p.type, [&]<typename T>() {
+    return Launcher(queue).ForTeams(
+        p.rows, p.n,
+        SoftmaxRow<T>{static_cast<const T*>(p.in), static_cast<T*>(p.out), p.n, p.log});
+  });
+}
+
+// Labels are probabilities.
+template <typename T>
+struct CrossEntropyRow {
+  using C = ComputeType<T>;
+  const T *logits, *labels;
+  int64_t x_row, x_column, y_row, y_column;
+  T *loss, *backprop;
+  int64_t n;
+
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const T* x = logits + row * x_row;
+    const T* y = labels + row * y_row;
+    constexpr C kLeast = -std::numeric_limits<C>::infinity();
+    C max = kLeast;
+    for (int64_t j = team.rank(); j < n; j += team.size()) {
+      max = PlainMax()(max, Widen(x[j * x_column]));
+    }
+    max = team.Reduce(max, kLeast, PlainMax());
+    C sum = 0;
+    for (int64_t j = team.rank(); j < n; j += team.size()) {
+      sum += std::exp(Widen(x[j * x_column]) - max);
+    }
+    sum = team.Reduce(sum, C(0), SumCombine());
+    const C log_sum = std::log(sum), scale = C(1) / sum;
+    C total = 0;
+    for (int64_t j = team.rank(); j < n; j += team.size()) {
+      const C shifted = Widen(x[j * x_column]) - max, label = Widen(y[j * y_column]);
+      // A label of 0 adds nothing even where the logit is -infinity.
+      if (label != C(0)) total += label * (log_sum - shifted);
+      backprop[row * n + j] = Narrow<T>(std::exp(shifted) * scale - label);
+    }
+    total = team.Reduce(total, C(0), SumCombine());
+    if (team.rank() == 0) loss[row] = Narrow<T>(total);
+  }
+};
+
+// Labels are numbers of classes.
+template <typename T, typename I>
+struct SparseCrossEntropyRow {
+  using C = ComputeType<T>;
+  const T* logits;
+  const I* labels;
+  T *loss, *backprop;
+  int64_t n;
+
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const T* x = logits + row * n;
+    const auto label = static_cast<int64_t>(labels[row]);
+    const bool valid = label >= 0 && label < n;
+    constexpr C kLeast = -std::numeric_limits<C>::infinity();
+    constexpr C kNan = std::numeric_limits<C>::quiet_NaN();
+    C max = kLeast;
+    for (int64_t j = team.rank(); j < n; j += team.size()) max = PlainMax()(max, Widen(x[j]));
+    max = team.Reduce(max, kLeast, PlainMax());
+    C sum = 0;
+    for (int64_t j = team.rank(); j < n; j += team.size()) sum += std::exp(Widen(x[j]) - max);
+    sum = team.Reduce(sum, C(0), SumCombine());
+    const C scale = C(1) / sum;
+    // Before anything is written: backprop may be the logits.
+    const C picked = valid ? Widen(x[label]) - max : kNan;
+    if (team.rank() == 0) loss[row] = Narrow<T>(std::log(sum) - picked);
+    for (int64_t j = team.rank(); j < n; j += team.size()) {
+      const C p = std::exp(Widen(x[j]) - max) * scale;
+      backprop[row * n + j] = Narrow<T>(valid ? (j == label ? p - C(1) : p) : kNan);
+    }
+  }
+};
+
+template <typename Launcher>
+Outcome RunCrossEntropy(Queue queue, const CrossEntropyParams& p) {
+  return Dispatch(Floats(), p.type, [&]<typename T>() {
+    const Launcher launcher(queue);
+    const T* logits = static_cast<const T*>(p.logits);
+    T* loss = static_cast<T*>(p.loss);
+    T* backprop = static_cast<T*>(p.backprop);
+    if (p.label_type == DataType::kInvalid) {
+      return launcher.ForTeams(
+          p.rows, p.n,
+          CrossEntropyRow<T>{logits, static_cast<const T*>(p.labels), p.x_row, p.x_column, p.y_row,
+                             p.y_column, loss, backprop, p.n});
+    }
+    return Dispatch(Types<int32_t, int64_t>(), p.label_type, [&]<typename I>() {
+      return launcher.ForTeams(p.rows, p.n,
+                               SparseCrossEntropyRow<T, I>{logits, static_cast<const I*>(p.labels),
+                                                           loss, backprop, p.n});
+    });
+  });
+}
+
+template <typename I>
+struct InTopKRow {
+  const float* predictions;
+  const I* targets;
+  bool* out;
+  int64_t classes, k;
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const float* x = predictions + row * classes;
+    const auto target = static_cast<int64_t>(targets[row]);
+    const bool known = target >= 0 && target < classes;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float value = known ? x[target] : kInfinity;
+    int64_t larger = std::fabs(value) < kInfinity ? 0 : classes + k;  // as many are not enough
+    larger = team.rank() == 0 ? larger : 0;
+    for (int64_t j = team.rank(); j < classes; j += team.size()) {
+      larger += !(std::fabs(x[j]) < kInfinity) ? classes + k : (x[j] > value ? 1 : 0);
+    }
+    larger = team.Reduce(larger, int64_t{0}, SumCombine());
+    if (team.rank() == 0) out[row] = larger < k;
+  }
+};
+
+template <typename Launcher>
+Outcome RunInTopK(Queue queue, const InTopKParams& p) {
+  return Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
+    return Launcher(queue).ForTeams(
+        p.rows, p.classes,
+        InTopKRow<I>{p.predictions, static_cast<const I*>(p.targets), p.out, p.classes, p.k});
+  });
+}
+
+// --- Batch normalization ---------------------------------------------------------------------
+
+// Element i of a channel of images [outer, channels, inner].
+struct ChannelView {
+  int64_t outer, channels, inner;
+  MR_HD int64_t count() const { return outer * inner; }
+  MR_HD int64_t At(int64_t channel, int64_t i) const {
+    if (inner == 1) return i * channels + channel;
+    const int64_t o = i / inner;
+    return (o * channels + channel) * inner + (i - o * inner);
+  }
+};
+
+template <typename T>
+struct BatchNormChannel {
+  ChannelView view;
+  BatchNormParams p;
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t c) const {
+    const T* x = static_cast<const T*>(p.x);
+    T* y = static_cast<T*>(p.y);
+    const int64_t n = view.count();
+    float mean, variance;
+    if (p.training) {
+      const double count = static_cast<double>(n > 1 ? n : 1);
+      double sum = 0;
+      for (int64_t i = team.rank(); i < n; i += team.size()) {
+        sum += static_cast<double>(Widen(x[view.At(c, i)]));
+      }
+      mean = static_cast<float>(team.Reduce(sum, 0.0, SumCombine()) / count);
+      double squares = 0;
+      for (int64_t i = team.rank(); i < n; i += team.size()) {
+        const float d = Widen(x[view.At(c, i)]) - mean;
+        squares += static_cast<double>(d * d);
+      }
+      variance = static_cast<float>(team.Reduce(squares, 0.0, SumCombine()) / count);
+    } else {
+      mean = p.old_mean[c];
+      variance = p.old_variance[c];
+    }
+    const float scale = p.scale[c] / std::sqrt(variance + p.epsilon), offset = p.offset[c];
+    for (int64_t i = team.rank(); i < n; i += team.size()) {
+      const int64_t at = view.At(c, i);
+      y[at] = Narrow<T>((Widen(x[at]) - mean) * scale + offset);
+    }
+    if (team.rank() != 0) return;
+    const auto all = static_cast<float>(n);
+    const float unbiased = variance * (p.training && n > 1 ? all / (all - 1) : 1.0f);
+    const bool mixes = p.training && p.factor != 1.0f;
+    p.mean[c] = mixes ? (1.0f - p.factor) * p.old_mean[c] + p.factor * mean : mean;
+    p.variance[c] = mixes ? (1.0f - p.factor) * p.old_variance[c] + p.factor * unbiased : unbiased;
+    p.batch_mean[c] = mean;
+    p.batch_variance[c] = variance;
+  }
+};
+
+template <typename T>
+struct BatchNormGradChannel {
+  ChannelView view;
+  BatchNormParams p;
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t c) const {
+    const T* x = static_cast<const T*>(p.x);
+    const T* dy = static_cast<const T*>(p.dy);
+    T* dx = static_cast<T*>(p.dx);
+    const int64_t n = view.count();
+    const float mean = p.old_mean[c];
+    double sum = 0, product = 0;
+    for (int64_t i = team.rank(); i < n; i += team.size()) {
+      const int64_t at = view.At(c, i);
+      const float g = Widen(dy[at]);
+      sum += static_cast<double>(g);
+      product += static_cast<double>(g * (Widen(x[at]) - mean));
+    }
+    sum = team.Reduce(sum, 0.0, SumCombine());
+    product = team.Reduce(product, 0.0, SumCombine());
+    const double count = static_cast<double>(n > 1 ? n : 1);
+    const double spread = static_cast<double>(p.old_variance[c]) + static_cast<double>(p.epsilon);
+    const double inverse = 1 / std::sqrt(spread);
+    // Statistics that were given do not depend on x.
+    const float shift = p.training ? static_cast<float>(sum / count) : 0.0f;
+    const float slope = p.training ? static_cast<float>(product / count / spread) : 0.0f;
+    const auto scale = static_cast<float>(static_cast<double>(p.scale[c]) * inverse);
+    for (int64_t i = team.rank(); i < n; i += team.size()) {
+      const int64_t at = view.At(c, i);
+      const float centred = Widen(x[at]) - mean;
+      dx[at] = Narrow<T>((Widen(dy[at]) - shift - centred * slope) * scale);
+    }
+    if (team.rank() != 0) return;
+    p.d_scale[c] = static_cast<float>(product * inverse);
+    p.d_offset[c] = static_cast<float>(sum);
+  }
+};
+
+template <typename Launcher>
+Outcome RunBatchNorm(Queue queue, const BatchNormParams& p) {
+  const ChannelView view{p.outer, p.channels, p.inner};
+  return Dispatch(Types<float, Half, BFloat16>(), p.type, [&]<typename T>() {
+    return Launcher(queue).ForTeams(p.channels, view.count(), BatchNormChannel<T>{view, p});
+  });
+}
+template <typename Launcher>
+Outcome RunBatchNormGrad(Queue queue, const BatchNormParams& p) {
+  const ChannelView view{p.outer, p.channels, p.inner};
+  return Dispatch(Types<float, Half, BFloat16>(), p.type, [&]<typename T>() {
+    return Launcher(queue).ForTeams(p.channels, view.count(), BatchNormGradChannel<T>{view, p});
+  });
+}
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_ROW_LOOPS_H_

@@ -1,0 +1,20 @@
+// Gathers and scatters of rows, for tensors and for variables.
+#ifndef KERNELS_GPU_SCATTER_CALL_H_
+#define KERNELS_GPU_SCATTER_CALL_H_
+
+#include "kernels/gpu/body.h"
+
+namespace millrace::gpu {
+
+// out = params[..., indices, ...] along `axis`; rows out of range become zeros.
+Status GatherRows(const Loops& loops, Queue queue, const Tensor& params, const Tensor& indices,
+                  int axis, int64_t batch_dims, const Tensor& out);
+
+// Applies updates to the rows of `out` that rows of `depth` indices name, with the call's scratch,
+// which must be as large as Loops::scatter_scratch_bytes says. Rows out of range are left out.
+Status ScatterRows(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
+                   const Tensor& indices, int depth, const Tensor& updates, const Tensor& out);
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_SCATTER_CALL_H_

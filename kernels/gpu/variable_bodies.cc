@@ -1,0 +1,192 @@
+// Updates of variables, in place.
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/string_map.h"
+#include "kernels/gpu/body.h"
+#include "kernels/gpu/scatter_call.h"
+
+namespace millrace::gpu {
+namespace {
+
+// --- Whole -----------------------------------------------------------------------------------
+
+class AssignAddBody final : public Body {
+ public:
+  explicit AssignAddBody(KernelConstruction& c)
+      : op_(c.def().name() == "AssignAddVariableOp" ? BinaryOp::kAdd : BinaryOp::kSub) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &variable = call.variables[0].value, &value = call.inputs[1];
+    if (!(variable.shape() == value.shape())) {
+      return errors::InvalidArgument("Cannot update variable with shape ",
+                                     variable.shape().DebugString(), " using a Tensor with shape ",
+                                     value.shape().DebugString(), ", shapes must be equal.");
+    }
+    BinaryParams p;
+    p.op = op_;
+    p.type = variable.dtype();
+    p.a = variable.raw_data();
+    p.b = value.raw_data();
+    p.out = variable.raw_data();
+    p.n = variable.num_elements();
+    return ToStatus(loops.Binary(queue, p));
+  }
+
+ private:
+  const BinaryOp op_;
+};
+
+struct RuleEntry {
+  UpdateRule rule;
+  int slots;
+  std::vector<const char*> scalars;  // the names of the op's inputs
+};
+
+const StringMap<RuleEntry>& Rules() {
+  static const auto* const rules = new StringMap<RuleEntry>{
+      {"ResourceApplyGradientDescent", {UpdateRule::kGradientDescent, 0, {"alpha"}}},
+      {"ResourceApplyMomentum", {UpdateRule::kMomentum, 1, {"lr", "momentum"}}},
+      {"ResourceApplyKerasMomentum", {UpdateRule::kKerasMomentum, 1, {"lr", "momentum"}}},
+      {"ResourceApplyAdagrad", {UpdateRule::kAdagrad, 1, {"lr"}}},
+      {"ResourceApplyAdagradV2", {UpdateRule::kAdagradV2, 1, {"lr", "epsilon"}}},
+      {"ResourceApplyAdadelta", {UpdateRule::kAdadelta, 2, {"lr", "rho", "epsilon"}}},
+      {"ResourceApplyRMSProp", {UpdateRule::kRmsProp, 2, {"lr", "rho", "momentum", "epsilon"}}},
+      {"ResourceApplyCenteredRMSProp",
+       {UpdateRule::kCenteredRmsProp, 3, {"lr", "rho", "momentum", "epsilon"}}},
+      {"ResourceApplyAdam",
+       {UpdateRule::kAdam, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"}}},
+      {"ResourceApplyAdaMax",
+       {UpdateRule::kAdaMax, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power"}}},
+  };
+  return *rules;
+}
+
+class UpdateBody final : public Body {
+ public:
+  explicit UpdateBody(KernelConstruction& c)
+      : rule_(Rules().find(c.def().name())->second),
+        use_nesterov_(c.attrs().GetOr<bool>("use_nesterov", false)),
+        update_slots_(c.attrs().GetOr<bool>("update_slots", true)) {
+    for (const char* name : rule_.scalars) scalars_.push_back(Find(c, name));
+    gradient_ = std::max(Find(c, "grad"), Find(c, "delta"));
+    if (gradient_ < 0 || std::count(scalars_.begin(), scalars_.end(), -1) > 0) {
+      c.SetError(errors::Internal(c.def().name(), " lacks an input of the rule"));
+    }
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &var = call.variables[0].value, &gradient = call.inputs[gradient_];
+    UpdateParams p;
+    for (int i = 0; i < rule_.slots; ++i) {
+      const Tensor& slot = call.variables[1 + i].value;
+      MR_RETURN_IF_ERROR(CheckShape(var, slot));
+      p.slots[i] = slot.raw_data();
+    }
+    MR_RETURN_IF_ERROR(CheckShape(var, gradient));
+    for (std::size_t i = 0; i < scalars_.size(); ++i) {
+      const Tensor& scalar = call.inputs[scalars_[i]];
+      if (scalar.rank() != 0) {
+        return errors::InvalidArgument(rule_.scalars[i],
+                                       " is not a scalar: ", scalar.shape().DebugString());
+      }
+      p.scalars[i] = scalar.raw_data();
+    }
+    p.rule = rule_.rule;
+    p.type = var.dtype();
+    p.var = var.raw_data();
+    p.gradient = gradient.raw_data();
+    p.n = var.num_elements();
+    p.use_nesterov = use_nesterov_;
+    p.update_slots = update_slots_;
+    return ToStatus(loops.Update(queue, p));
+  }
+
+ private:
+  static int Find(const KernelConstruction& c, const char* name) {
+    for (int i = 0; i < c.def().input_arg_size(); ++i) {
+      if (c.def().input_arg(i).name() == name) return i;
+    }
+    return -1;
+  }
+  static Status CheckShape(const Tensor& var, const Tensor& other) {
+    if (var.shape() == other.shape()) return OkStatus();
+    return errors::InvalidArgument("var and its operands do not have the same shape",
+                                   var.shape().DebugString(), " ", other.shape().DebugString());
+  }
+
+  const RuleEntry& rule_;
+  const bool use_nesterov_, update_slots_;
+  std::vector<int> scalars_;
+  int gradient_ = -1;
+};
+
+// --- Rows ------------------------------------------------------------------------------------
+
+class ResourceGatherBody final : public Body {
+ public:
+  explicit ResourceGatherBody(KernelConstruction& c)
+      : batch_dims_(c.attrs().GetOr<int64_t>("batch_dims", 0)) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &params = call.variables[0].value, &indices = call.inputs[1];
+    const int64_t batch = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
+    return GatherRows(loops, queue, params, indices, static_cast<int>(batch), batch_dims_,
+                      call.outputs[0]);
+  }
+
+ private:
+  const int64_t batch_dims_;
+};
+
+class ResourceScatterBody final : public Body {
+ public:
+  explicit ResourceScatterBody(KernelConstruction& c) {
+    const std::string& op = c.def().name();
+    op_ = op.ends_with("Add")   ? ScatterOp::kAdd
+          : op.ends_with("Sub") ? ScatterOp::kSub
+                                : ScatterOp::kSet;
+  }
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    return loops.scatter_scratch_bytes(call.inputs[1].num_elements());
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &value = call.variables[0].value, &indices = call.inputs[1];
+    const Tensor& updates = call.inputs[2];
+    Shape expected = indices.shape();
+    for (int i = 1; i < value.rank(); ++i) expected.AddDim(value.dim(i));
+    if (value.rank() < 1 || (updates.rank() != 0 && !(updates.shape() == expected))) {
+      return errors::InvalidArgument(
+          "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got "
+          "updates.shape ",
+          updates.shape().DebugString(), ", indices.shape ", indices.shape().DebugString(),
+          ", params.shape ", value.shape().DebugString());
+    }
+    if (value.num_elements() == 0) return OkStatus();
+    return ScatterRows(call, loops, queue, op_, indices, 1, updates, value);
+  }
+
+ private:
+  ScatterOp op_{};
+};
+
+}  // namespace
+
+void AddVariableBodies(std::vector<BodyDef>* bodies) {
+  for (const char* op : {"AssignAddVariableOp", "AssignSubVariableOp"}) {
+    bodies->push_back({op, {{"dtype", FloatAndInt64Types()}}, &MakeBody<AssignAddBody>});
+  }
+  for (const auto& [name, rule] : Rules()) {
+    bodies->push_back({name, {{"T", FloatTypes()}}, &MakeBody<UpdateBody>});
+  }
+  const std::vector<DataType> indices = {kInt32, kInt64};
+  bodies->push_back({"ResourceGather",
+                     {{"dtype", MovableTypes()}, {"Tindices", indices}},
+                     &MakeBody<ResourceGatherBody>});
+  for (const char* op : {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterUpdate"}) {
+    bodies->push_back(
+        {op,
+         {{"dtype", {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32}}, {"Tindices", indices}},
+         &MakeBody<ResourceScatterBody>});
+  }
+}
+
+}  // namespace millrace::gpu
