@@ -3,6 +3,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_handles.h"
+#include "jit/cuda_grid.h"
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "runtime/gpu.h"
 
@@ -40,6 +41,7 @@ const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions& options) {
 
 void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry) {
   RegisterAcceleratorKernels(ops, FindCpuKernels(registry), "GPU", registry);
+  RegisterGpuFusedKernels(ops, registry);
 }
 
 }  // namespace millrace

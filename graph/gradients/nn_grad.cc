@@ -134,6 +134,21 @@ Status AvgPoolGrad(GradContext& c) {
   return OkStatus();
 }
 
+// By the statistics that were used: those of the batch, or those that were given.
+Status FusedBatchNormV3Grad(GradContext& c) {
+  const bool training = AttrOr<bool>(c.op(), "is_training", true);
+  const auto grad = ops::FusedBatchNormGradV3(
+      c.scope(), c.dy(0), c.x(0), c.x(1), training ? c.op().output(3) : c.x(3),
+      training ? c.op().output(4) : c.x(4), c.op().output(5),
+      {.epsilon = AttrOr<float>(c.op(), "epsilon", 1e-4f),
+       .data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC"),
+       .is_training = training});
+  c.set_dx(0, grad.x_backprop);
+  c.set_dx(1, grad.scale_backprop);
+  c.set_dx(2, grad.offset_backprop);
+  return OkStatus();
+}
+
 }  // namespace
 
 void RegisterNnGradients(GradientRegistry& r) {
@@ -152,6 +167,7 @@ void RegisterNnGradients(GradientRegistry& r) {
   r.Register("Conv2D", Conv2DGrad);
   r.Register("MaxPool", MaxPoolGrad);
   r.Register("AvgPool", AvgPoolGrad);
+  r.Register("FusedBatchNormV3", FusedBatchNormV3Grad);
 }
 
 }  // namespace millrace

@@ -40,8 +40,6 @@ const std::map<std::string, std::string>& WithoutGradient() {
       {"Digamma", "has no gradient"},
       {"Einsum", "has no gradient"},
       {"EuclideanNorm", "has no gradient"},
-      {"FusedBatchNormV3_infer", "has no gradient"},
-      {"FusedBatchNormV3_train", "has no gradient"},
       {"LRN", "has no gradient"},
       {"MatrixBandPart", "has no gradient"},
       {"MatrixDeterminant", "has no gradient"},
