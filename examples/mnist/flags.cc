@@ -19,8 +19,8 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
   app.add_option("--task_index", f.task_index, "Index of this task within its job");
   app.add_option(
          "--num_gpus", f.num_gpus,
-         "GPUs per machine; a worker asks for GPU task_index % num_gpus, and takes its CPU where "
-         "there is none (this version has no GPU device yet)")
+         "GPUs per machine; a worker asks for GPU task_index % num_gpus, and says why and takes "
+         "its CPU where there is none")
       ->capture_default_str();
   app.add_option("--replicas_to_aggregate", f.replicas_to_aggregate,
                  "Gradients per synchronous update (default: the number of workers)");

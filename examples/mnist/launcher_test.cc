@@ -84,6 +84,17 @@ TEST(MnistReplica, WritesATraceOfEveryWorker) {
   }
 }
 
+TEST(MnistReplica, SaysWhyItHasNoGpuAndTrainsOnTheCpu) {
+  int code = -1;
+  const std::string text = RunExample(
+      "--train_steps=3 --batch_size=10 --hidden_units=8 --num_workers=1 --num_gpus=1", &code);
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("validation cross entropy"));
+  if (text.find("GPU:0") != std::string::npos) return;  // there is one: tests/gpu
+  EXPECT_THAT(text, HasSubstr("No GPU, using the CPU: "));
+  EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("--config=cuda"), HasSubstr("driver")));
+}
+
 TEST(MnistReplica, RefusesDumpsFromServersThatAreNotItsOwn) {
   int code = -1;
   const std::string text =

@@ -20,6 +20,7 @@
 #include "examples/mnist/model.h"
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
+#include "millrace/gpu.h"
 #include "millrace/server.h"
 #include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
@@ -84,10 +85,27 @@ class Worker {
     if (!flags_.dump_graph.empty()) {
       options.dump_dir = StrCat(flags_.dump_graph, "/worker_", flags_.task_index);
     }
+    MR_RETURN_IF_ERROR(TakeGpus());
     MR_ASSIGN_OR_RETURN(server_, Server::Create(options));
     MR_RETURN_IF_ERROR(server_->Start());
     target_ = server_->target();
     return OkStatus();
+  }
+
+  // Several workers of a machine share its GPUs.
+  Status TakeGpus() {
+    GpuOptions options;
+    options.count = flags_.num_gpus > 0 ? -1 : 0;
+    options.allow_growth = true;
+    if (flags_.num_gpus > 0) {
+      const StatusOr<std::vector<GpuInfo>> gpus = FindGpus();
+      if (!gpus.ok()) {
+        std::printf("No GPU, using the CPU: %s\n", std::string(Message(gpus.status())).c_str());
+      } else if (static_cast<int>(gpus->size()) < flags_.num_gpus) {
+        std::printf("%zu GPUs, not %d: some workers use the CPU\n", gpus->size(), flags_.num_gpus);
+      }
+    }
+    return SetGpuOptions(options);
   }
 
   std::string WorkerDevice() const {
@@ -341,6 +359,9 @@ Status RunParameterServer(const Flags& flags) {
   options.accept_shutdown = true;
   std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
   std::fflush(stdout);
+  GpuOptions none;
+  none.count = 0;
+  MR_RETURN_IF_ERROR(SetGpuOptions(none));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
   while (StopSignal() == 0 && !server->WaitForShutdown(milliseconds(200))) {

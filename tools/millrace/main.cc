@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "tools/millrace/devices_command.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/server_command.h"
 
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::function<int()> chosen;
   millrace::AddServerCommand(&app, &chosen);
+  millrace::AddDevicesCommand(&app, &chosen);
   millrace::AddPlaceCommand(&app, &chosen);
   millrace::AddWhyCommand(&app, &chosen);
   millrace::AddPartitionCommand(&app, &chosen);

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "jit/code_cache.h"
+#include "millrace/gpu.h"
 #include "millrace/server.h"
 #include "tools/millrace/tf_config.h"
 
@@ -24,6 +25,7 @@ struct Flags {
   std::string job_name;
   int task_id = -1;
   int cpus = 1;
+  GpuOptions gpus;
   bool insecure = false;
   std::string dump_dir;
   int64_t step_memory_limit = 0;
@@ -92,6 +94,7 @@ Status Serve(const Flags& flags) {
   setenv("MILLRACE_SESSION_IDLE_LIMIT", StrCat(flags.session_idle_limit).c_str(),
          /*overwrite=*/1);
   SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
+  MR_RETURN_IF_ERROR(SetGpuOptions(flags.gpus));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
   if (options.insecure) {
@@ -122,6 +125,11 @@ std::string EnvironmentHelp() {
       "  MILLRACE_JIT                off: what is run together is interpreted, never compiled\n"
       "  MILLRACE_JIT_LIBRARY        the compiler's library\n"
       "  MILLRACE_JIT_CACHE          folder for compiled loops\n"
+      "  MILLRACE_CUDA_BLOCKING      1: wait for every operation on a GPU, to find the one that "
+      "fails\n"
+      "  MILLRACE_CUDA_TF32          1: float32 products on GPUs in TensorFloat-32\n"
+      "  MILLRACE_DETERMINISTIC      1: only algorithms that give the same bits every time\n"
+      "  MILLRACE_CUDA_LIBRARY_PATH  folders to look for CUDA's libraries in first\n"
       "Compiler of fused loops: ",
       compiler.empty() ? "none here, they are interpreted" : compiler);
 }
@@ -139,6 +147,19 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
                    "number of this task in its job (default: from TF_CONFIG)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--cpus", flags->cpus, "CPU devices of this task")->capture_default_str();
+  command
+      ->add_option("--gpus", flags->gpus.count,
+                   "GPUs of this task; it does not start with fewer (default: all there are)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--gpu_memory_fraction", flags->gpus.memory_fraction,
+                   "of each GPU's memory, what this task may take; 0: what is free")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_flag("--gpu_allow_growth", flags->gpus.allow_growth,
+                    "take GPU memory as it is needed, not all at once");
+  command->add_option("--visible_gpus", flags->gpus.visible,
+                      "which GPUs, in which order: '1,0' (default: all)");
   command->add_flag("--insecure", flags->insecure,
                     "allow an address that is not loopback: not encrypted, open to every client");
   command->add_option("--dump_dir", flags->dump_dir,

@@ -103,6 +103,26 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
                 "/dev/null/dumps");
 }
 
+// One task that asks for more GPUs than any machine has.
+TEST(ServerCommand, NamesWhatIsMissingForItsGpus) {
+  int code = 0;
+  const std::string devices = Finish(Spawn({"devices"}), &code);
+  EXPECT_EQ(code, 0) << devices;
+  EXPECT_NE(devices.find("CPU:0"), std::string::npos) << devices;
+  Finish(Spawn({"devices", "--require_gpu"}), &code);
+  const bool has_gpu = code == 0;
+  EXPECT_EQ(has_gpu, devices.find("no GPU: ") == std::string::npos) << devices;
+  std::string why = "not 999";
+  if (!has_gpu) {
+    const size_t start = devices.find("no GPU: ") + 8;
+    why = devices.substr(start, devices.find('\n', start) - start);
+    EXPECT_TRUE(why.find("--config=cuda") != std::string::npos ||
+                why.find("driver") != std::string::npos)
+        << why;
+  }
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--gpus=999"}, 1, why);
+}
+
 TEST(ServerCommand, NamesAPortThatIsTaken) {
   const Listener taken;
   const std::string address = StrCat("127.0.0.1:", taken.port);
