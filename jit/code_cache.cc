@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
@@ -154,6 +155,7 @@ void CodeCache::Make(FusedCode* code) {
       };
       const TranslatedProgram translated(code->program, code->input_types, code->spreads);
       error = api->compile(&translated.program(), take, &object);
+      StopAtExit(Kind::kCompiled);
       if (error == nullptr) error = api->load(object.data(), object.size(), &code->code);
       if (error == nullptr && !options_.cache_dir.empty()) {
         WriteObject(options_.cache_dir, key, object);
@@ -212,6 +214,7 @@ Status CodeCache::MakeImage(const GridJob& job, const std::string& arch, GridIma
     return MakeText(job, translated.program(), arch, &image->ptx, from_disk);
   }
   const char* const error = api->make_host_grid(&translated.program(), &image->function);
+  StopAtExit(Kind::kGrid);
   return error == nullptr ? OkStatus() : errors::Unimplemented(error);
 }
 
@@ -233,7 +236,9 @@ Status CodeCache::MakeText(const GridJob& job, const MrJitProgram& program, cons
     const auto take = [](void* arg, const char* data, std::size_t size) {
       static_cast<std::string*>(arg)->assign(data, size);
     };
-    if (const char* const error = api_->compile_ptx(&program, arch.c_str(), take, ptx)) {
+    const char* const error = api_->compile_ptx(&program, arch.c_str(), take, ptx);
+    StopAtExit(Kind::kPtx);
+    if (error != nullptr) {
       return errors::Unimplemented(error);
     }
     if (!options_.cache_dir.empty()) WriteObject(options_.cache_dir, key, *ptx);
@@ -261,14 +266,18 @@ const MrJitApi* CodeCache::LoadComponent() {
     MR_LOG(kWarning, "fused loops are interpreted: ", path, " is of another version");
     return nullptr;
   }
-  // The library's own destructors must not run under the thread that is in it. Registered after
-  // they are, this runs before them.
   static_cast<void>(api_->target());
-  static std::atomic<bool> at_exit{false};
-  if (this == Global() && !at_exit.exchange(true)) {
-    std::atexit([] { Global()->Stop(); });
-  }
+  StopAtExit(Kind::kLoaded);
   return api_;
+}
+
+// What LLVM destroys when the process ends must not be destroyed under the thread that is in it.
+// That runs in the reverse order of its making, and LLVM makes a part when it first compiles for a
+// target: what is registered after that runs before.
+void CodeCache::StopAtExit(Kind kind) {
+  static std::array<std::atomic<bool>, 4> registered{};
+  if (this != Global() || registered[static_cast<std::size_t>(kind)].exchange(true)) return;
+  std::atexit([] { Global()->Stop(); });
 }
 
 void CodeCache::Stop() {

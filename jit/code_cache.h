@@ -89,6 +89,8 @@ class CodeCache {
 
  private:
   void Stop();  // ends the thread; nothing is compiled from then on
+  enum class Kind { kLoaded, kCompiled, kGrid, kPtx };
+  void StopAtExit(Kind kind);
   void Request(std::function<void()> job);
   void RunThread();
   void Make(FusedCode* code);
