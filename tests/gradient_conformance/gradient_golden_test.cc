@@ -33,26 +33,16 @@ const std::set<std::string>& UndefinedOps() {
 // Cases whose ops all exist, but whose gradient cannot be built: what the refusal says.
 const std::map<std::string, std::string>& WithoutGradient() {
   static const auto* const cases = new std::map<std::string, std::string>{
-      {"Cholesky", "has no gradient"},
-      {"Depthwise_0", "has no gradient"},
-      {"Depthwise_1", "has no gradient"},
-      {"DiagPart", "has no gradient"},
-      {"Digamma", "has no gradient"},
-      {"Einsum", "has no gradient"},
-      {"EuclideanNorm", "has no gradient"},
-      {"LRN", "has no gradient"},
-      {"MatrixBandPart", "has no gradient"},
-      {"MatrixDeterminant", "has no gradient"},
-      {"MatrixDiagPart", "has no gradient"},
-      {"MatrixInverse", "has no gradient"},
-      {"MatrixSolve", "has no gradient"},
-      {"MirrorPad", "has no gradient"},
-      {"ResizeBilinear", "has no gradient"},
-      {"ResizeNearest", "has no gradient"},
-      {"ReverseSequence", "has no gradient"},
-      {"SpaceToBatchND", "has no gradient"},
-      {"SparseSegmentMean", "has no gradient"},
-      {"TensorScatterUpdate", "has no gradient"},
+      {"Cholesky", "has no gradient"},          {"Depthwise_0", "has no gradient"},
+      {"Depthwise_1", "has no gradient"},       {"DiagPart", "has no gradient"},
+      {"Digamma", "has no gradient"},           {"Einsum", "has no gradient"},
+      {"EuclideanNorm", "has no gradient"},     {"LRN", "has no gradient"},
+      {"MatrixBandPart", "has no gradient"},    {"MatrixDeterminant", "has no gradient"},
+      {"MatrixDiagPart", "has no gradient"},    {"MatrixInverse", "has no gradient"},
+      {"MatrixSolve", "has no gradient"},       {"MirrorPad", "has no gradient"},
+      {"ResizeBilinear", "has no gradient"},    {"ResizeNearest", "has no gradient"},
+      {"ReverseSequence", "has no gradient"},   {"SpaceToBatchND", "has no gradient"},
+      {"SparseSegmentMean", "has no gradient"}, {"TensorScatterUpdate", "has no gradient"},
   };
   return *cases;
 }
