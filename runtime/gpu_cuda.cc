@@ -4,7 +4,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_handles.h"
 #include "jit/cuda_grid.h"
-#include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/cuda/cuda_kernels.h"
 #include "runtime/gpu.h"
 
 namespace millrace {
@@ -40,7 +40,7 @@ const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions& options) {
 }
 
 void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry) {
-  RegisterAcceleratorKernels(ops, FindCpuKernels(registry), "GPU", registry);
+  RegisterCudaKernels(ops, registry);
   RegisterGpuFusedKernels(ops, registry);
 }
 

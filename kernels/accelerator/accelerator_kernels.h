@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/string_map.h"
@@ -22,6 +23,8 @@ struct Adoption {
   // What the attributes that are types may be; those that `attr` is not are left as they are.
   std::vector<DataType> types;
   std::string attr;  // "": every attribute that is a type
+  // For some attributes; the others of them, unless `types` says something, are left as they are.
+  std::vector<std::pair<std::string, std::vector<DataType>>> types_of = {};
 };
 
 // The CPU's registrations, by op.

@@ -38,6 +38,15 @@ std::vector<DataType> Common(const std::vector<DataType>& a, const std::vector<D
   return both;
 }
 
+// Null: the attribute is left as it is.
+const std::vector<DataType>* TypesFor(const Adoption& adoption, const std::string& attr) {
+  for (const auto& [name, types] : adoption.types_of) {
+    if (name == attr) return &types;
+  }
+  if (adoption.types.empty()) return nullptr;
+  return adoption.attr.empty() || adoption.attr == attr ? &adoption.types : nullptr;
+}
+
 }  // namespace
 
 std::vector<DataType> DeviceTypes() {
@@ -91,16 +100,17 @@ void Adopt(const OpRegistry& ops, const CpuKernels& cpu, const std::string& op,
     }
     bool possible = true;
     for (const auto& attr : info->def.attr()) {
-      if (!IsTypeAttr(attr.type()) || adoption.types.empty()) continue;
-      if (!adoption.attr.empty() && attr.name() != adoption.attr) continue;
+      if (!IsTypeAttr(attr.type())) continue;
+      const std::vector<DataType>* const types = TypesFor(adoption, attr.name());
+      if (types == nullptr) continue;
       const auto known =
           std::find_if(def.constraints.begin(), def.constraints.end(),
                        [&](const auto& constraint) { return constraint.first == attr.name(); });
       if (known == def.constraints.end()) {
-        def.Types(attr.name(), adoption.types);
+        def.Types(attr.name(), *types);
         continue;
       }
-      known->second = Common(known->second, adoption.types);
+      known->second = Common(known->second, *types);
       possible = possible && !known->second.empty();
     }
     if (possible) registry.Register(def, adoption.factory);

@@ -16,32 +16,22 @@ struct Queue {
   void* stream = nullptr;
 };
 
-#define MR_GPU_UNARY_OPS(X)                                                                        \
-  X(Abs)                                                                                           \
-  X(Neg)                                                                                           \
-  X(Sign)                                                                                          \
-  X(Square)                                                                                        \
-  X(Exp)                                                                                           \
-  X(Expm1)                                                                                         \
-  X(Log)                                                                                           \
-  X(Log1p) X(Sqrt) X(Rsqrt) X(Reciprocal) X(Tanh) X(Sigmoid) X(Sin) X(Cos) X(Tan) X(Asin) X(Acos)  \
-      X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh) X(Erf) X(Erfc) X(Floor) X(Ceil) X(Round)  \
-          X(IsNan) X(IsInf) X(IsFinite) X(LogicalNot) X(Relu) X(Relu6) X(Elu) X(Selu) X(LeakyRelu) \
-              X(Softplus) X(Softsign)
+// clang-format off
+#define MR_GPU_UNARY_OPS(X) \
+  X(Abs) X(Neg) X(Sign) X(Square) X(Exp) X(Expm1) X(Log) X(Log1p) X(Sqrt) X(Rsqrt) \
+  X(Reciprocal) X(Tanh) X(Sigmoid) X(Sin) X(Cos) X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) \
+  X(Cosh) X(Asinh) X(Acosh) X(Atanh) X(Erf) X(Erfc) X(Floor) X(Ceil) X(Round) X(IsNan) \
+  X(IsInf) X(IsFinite) X(LogicalNot) X(Relu) X(Relu6) X(Elu) X(Selu) X(LeakyRelu) \
+  X(Softplus) X(Softsign)
 
-#define MR_GPU_BINARY_OPS(X)                                                                     \
-  X(Add)                                                                                         \
-  X(Sub)                                                                                         \
-  X(Mul)                                                                                         \
-  X(Div)                                                                                         \
-  X(DivNoNan)                                                                                    \
-  X(MulNoNan)                                                                                    \
-  X(FloorDiv)                                                                                    \
-  X(FloorMod) X(TruncateMod) X(Maximum) X(Minimum) X(Pow) X(SquaredDifference) X(Atan2) X(Xdivy) \
-      X(Xlogy) X(Xlog1py) X(Less) X(LessEqual) X(Greater) X(GreaterEqual) X(Equal) X(NotEqual)   \
-          X(LogicalAnd) X(LogicalOr) X(SigmoidGrad) X(TanhGrad) X(SqrtGrad) X(RsqrtGrad)         \
-              X(ReciprocalGrad) X(ReluGrad) X(Relu6Grad) X(EluGrad) X(SeluGrad) X(LeakyReluGrad) \
-                  X(SoftplusGrad) X(SoftsignGrad)
+#define MR_GPU_BINARY_OPS(X) \
+  X(Add) X(Sub) X(Mul) X(Div) X(DivNoNan) X(MulNoNan) X(FloorDiv) X(FloorMod) \
+  X(TruncateMod) X(Maximum) X(Minimum) X(Pow) X(SquaredDifference) X(Atan2) X(Xdivy) \
+  X(Xlogy) X(Xlog1py) X(Less) X(LessEqual) X(Greater) X(GreaterEqual) X(Equal) X(NotEqual) \
+  X(LogicalAnd) X(LogicalOr) X(SigmoidGrad) X(TanhGrad) X(SqrtGrad) X(RsqrtGrad) \
+  X(ReciprocalGrad) X(ReluGrad) X(Relu6Grad) X(EluGrad) X(SeluGrad) X(LeakyReluGrad) \
+  X(SoftplusGrad) X(SoftsignGrad)
+// clang-format on
 
 #define MR_GPU_ENUMERATOR(Name) k##Name,
 enum class UnaryOp { MR_GPU_UNARY_OPS(MR_GPU_ENUMERATOR) };

@@ -1,0 +1,73 @@
+#include "kernels/cuda/cuda_kernels.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/string_map.h"
+#include "device/cuda/cuda_machine.h"
+#include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/accelerator/computing_ops.h"
+#include "kernels/accelerator/stream_kernel.h"
+#include "kernels/cuda/library_body.h"
+#include "kernels/gpu/body.h"
+
+namespace millrace {
+namespace {
+
+class CudaBody final : public StreamBody {
+ public:
+  CudaBody(std::unique_ptr<gpu::Body> loops, std::unique_ptr<LibraryBody> library)
+      : loops_(std::move(loops)), library_(std::move(library)) {}
+  int64_t ScratchBytes(const StreamCall& call) const override {
+    return loops_->ScratchBytes(call, gpu::CudaLoops());
+  }
+  Status Run(const StreamCall& call) const override {
+    auto* const machine = static_cast<CudaMachine*>(call.machine);
+    if (library_ != nullptr) {
+      MR_ASSIGN_OR_RETURN(const bool done, library_->Run(call, machine, gpu::CudaLoops()));
+      if (done) return OkStatus();
+    }
+    return loops_->Run(call, gpu::CudaLoops(), {machine->compute_stream()});
+  }
+
+ private:
+  const std::unique_ptr<gpu::Body> loops_;
+  const std::unique_ptr<LibraryBody> library_;
+};
+
+std::unique_ptr<Kernel> MakeCudaKernel(KernelConstruction& c) {
+  // Knows what attributes may be, and says it as for the CPU.
+  if (MakeCpuKernel(c) == nullptr || !c.status().ok()) return nullptr;
+  const gpu::BodyDef* const def = gpu::FindBody(c);
+  std::unique_ptr<gpu::Body> loops = def == nullptr ? nullptr : def->make(c);
+  if (loops == nullptr) {
+    c.SetError(errors::Unimplemented(c.def().name(), " with these attributes is not computed on ",
+                                     "GPUs"));
+    return nullptr;
+  }
+  std::unique_ptr<LibraryBody> library = MakeMatMulLibraryBody(c);
+  if (library == nullptr) library = MakeConvLibraryBody(c);
+  return MakeStreamKernel(c, std::make_shared<CudaBody>(std::move(loops), std::move(library)));
+}
+
+}  // namespace
+
+void RegisterCudaKernels(const OpRegistry& ops, KernelRegistry& registry) {
+  const CpuKernels cpu = FindCpuKernels(registry);
+  RegisterAcceleratorKernels(ops, cpu, "GPU", registry);
+  StringMap<const ComputingOp*> rows;
+  for (const ComputingOp& row : ComputingOps()) rows[row.op] = &row;
+  for (const gpu::BodyDef& body : gpu::AllBodies()) {
+    const auto row = rows.find(body.op);
+    if (row == rows.end()) continue;
+    // After those above: of two that fit, as for int32, the first one is taken.
+    Adoption adoption{"GPU", &MakeCudaKernel, row->second->host_args, {}, ""};
+    adoption.types_of = body.types;
+    Adopt(ops, cpu, body.op, adoption, registry);
+  }
+}
+
+}  // namespace millrace

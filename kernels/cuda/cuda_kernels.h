@@ -1,0 +1,23 @@
+// Kernels of CUDA devices. Only builds with --config=cuda have them.
+#ifndef KERNELS_CUDA_CUDA_KERNELS_H_
+#define KERNELS_CUDA_CUDA_KERNELS_H_
+
+#include "kernels/gpu/loops.h"
+#include "kernels/kernel_registry.h"
+#include "ops/op_registry.h"
+
+namespace millrace {
+
+// For devices of type "GPU": the kernels of every accelerator, and what computes, by our own loops
+// (kernels/gpu) and by NVIDIA's libraries. After all kernels of the CPU.
+void RegisterCudaKernels(const OpRegistry& ops, KernelRegistry& registry);
+
+namespace gpu {
+
+// Launches on the GPU whose context is current, in the queue's stream.
+const Loops& CudaLoops();
+
+}  // namespace gpu
+}  // namespace millrace
+
+#endif  // KERNELS_CUDA_CUDA_KERNELS_H_

@@ -1,0 +1,301 @@
+// Products through a cuBLASLt that computes on the host what its descriptors say: how row-major
+// matrices become column-major ones, batches, biases and activations. The reference are our own
+// loops, which goldens check.
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/host_machine.h"
+#include "kernels/cuda/library_body.h"
+#include "kernels/cuda/matmul_plan.h"
+#include "kernels/gpu/body.h"
+#include "ops/op_registry.h"
+
+namespace millrace {
+namespace {
+
+struct FakeOperation {
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cublasComputeType_t compute{};
+  const float* bias = nullptr;
+};
+struct FakeLayout {
+  cudaDataType type{};
+  uint64_t rows = 0, columns = 0;
+  int64_t ld = 0, stride = 0;
+  int32_t batch = 1;
+};
+
+// Of the last calls.
+struct Seen {
+  int heuristics = 0, multiplications = 0;
+  cublasComputeType_t compute{};
+  uint32_t alignment_a = 0;
+  uint64_t workspace_limit = 0;
+  bool knows_nothing = false;
+} seen;
+
+template <typename T>
+T* As(void* p) {
+  return static_cast<T*>(p);
+}
+
+CublasLtLibrary HostCublasLt() {
+  CublasLtLibrary lib;
+  lib.cublasLtMatmulDescCreate = [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
+                                    cudaDataType_t) {
+    auto* const op = new FakeOperation;
+    op->compute = compute;
+    *made = reinterpret_cast<cublasLtMatmulDesc_t>(op);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulDescDestroy = [](cublasLtMatmulDesc_t op) {
+    delete reinterpret_cast<FakeOperation*>(op);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulDescSetAttribute = [](cublasLtMatmulDesc_t desc,
+                                          cublasLtMatmulDescAttributes_t attribute,
+                                          const void* value, std::size_t size) {
+    auto* const op = reinterpret_cast<FakeOperation*>(desc);
+    switch (attribute) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        std::memcpy(&op->a, value, size);
+        break;
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        std::memcpy(&op->b, value, size);
+        break;
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        std::memcpy(&op->epilogue, value, size);
+        break;
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        std::memcpy(&op->bias, value, size);
+        break;
+      default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatrixLayoutCreate = [](cublasLtMatrixLayout_t* made, cudaDataType type,
+                                      uint64_t rows, uint64_t columns, int64_t ld) {
+    *made = reinterpret_cast<cublasLtMatrixLayout_t>(new FakeLayout{type, rows, columns, ld});
+    return ld < static_cast<int64_t>(rows) ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatrixLayoutDestroy = [](cublasLtMatrixLayout_t layout) {
+    delete reinterpret_cast<FakeLayout*>(layout);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatrixLayoutSetAttribute = [](cublasLtMatrixLayout_t desc,
+                                            cublasLtMatrixLayoutAttribute_t attribute,
+                                            const void* value, std::size_t size) {
+    auto* const layout = reinterpret_cast<FakeLayout*>(desc);
+    if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) {
+      std::memcpy(&layout->batch, value, size);
+    } else if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) {
+      std::memcpy(&layout->stride, value, size);
+    } else {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulPreferenceCreate = [](cublasLtMatmulPreference_t* made) {
+    *made = nullptr;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulPreferenceDestroy = [](cublasLtMatmulPreference_t) {
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulPreferenceSetAttribute = [](cublasLtMatmulPreference_t,
+                                                cublasLtMatmulPreferenceAttributes_t attribute,
+                                                const void* value, std::size_t size) {
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+      std::memcpy(&seen.workspace_limit, value, size);
+    } else if (attribute == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) {
+      std::memcpy(&seen.alignment_a, value, size);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lib.cublasLtMatmulAlgoGetHeuristic =
+      [](cublasLtHandle_t, cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+         cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
+         cublasLtMatmulHeuristicResult_t* found, int* count) {
+        ++seen.heuristics;
+        seen.compute = reinterpret_cast<FakeOperation*>(op)->compute;
+        *count = seen.knows_nothing ? 0 : 1;
+        found->workspaceSize = 64;
+        return CUBLAS_STATUS_SUCCESS;
+      };
+  lib.cublasLtMatmul = [](cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha,
+                          const void* a_data, cublasLtMatrixLayout_t a_desc, const void* b_data,
+                          cublasLtMatrixLayout_t b_desc, const void* beta, const void* c,
+                          cublasLtMatrixLayout_t, void* d_data, cublasLtMatrixLayout_t d_desc,
+                          const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_size,
+                          cudaStream_t) {
+    ++seen.multiplications;
+    const auto& op = *reinterpret_cast<FakeOperation*>(desc);
+    const auto& la = *reinterpret_cast<FakeLayout*>(a_desc);
+    const auto& lb = *reinterpret_cast<FakeLayout*>(b_desc);
+    const auto& ld = *reinterpret_cast<FakeLayout*>(d_desc);
+    if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0 ||
+        c != d_data || workspace == nullptr || workspace_size != 64) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const uint64_t depth = op.a == CUBLAS_OP_N ? la.columns : la.rows;
+    if ((op.a == CUBLAS_OP_N ? la.rows : la.columns) != ld.rows ||
+        (op.b == CUBLAS_OP_N ? lb.columns : lb.rows) != ld.columns ||
+        (op.b == CUBLAS_OP_N ? lb.rows : lb.columns) != depth) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    for (int64_t n = 0; n < ld.batch; ++n) {
+      const float* a = static_cast<const float*>(a_data) + n * la.stride;
+      const float* b = static_cast<const float*>(b_data) + n * lb.stride;
+      float* d = static_cast<float*>(d_data) + n * ld.stride;
+      for (uint64_t i = 0; i < ld.rows; ++i) {
+        for (uint64_t j = 0; j < ld.columns; ++j) {
+          float sum = 0;
+          for (uint64_t q = 0; q < depth; ++q) {
+            sum += (op.a == CUBLAS_OP_N ? a[i + q * la.ld] : a[q + i * la.ld]) *
+                   (op.b == CUBLAS_OP_N ? b[q + j * lb.ld] : b[j + q * lb.ld]);
+          }
+          if (op.epilogue != CUBLASLT_EPILOGUE_DEFAULT) sum += op.bias[i];
+          if (op.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum = sum < 0 ? 0 : sum;
+          d[i + j * ld.ld] = sum;
+        }
+      }
+    }
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  return lib;
+}
+
+StatusOr<const CublasLtLibrary*> FakeSource() {
+  static const auto* const lib = new CublasLtLibrary(HostCublasLt());
+  return lib;
+}
+
+Tensor Numbered(const Shape& shape, int first) {
+  Tensor t(kFloat, shape);
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    t.data<float>()[i] = static_cast<float>((i * 7 + first) % 11 - 5);
+  }
+  return t;
+}
+
+class MatMulLibraryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    seen = Seen();
+    // Plans of other tests are not found again.
+    static int ordinal = 0;
+    machine_.properties_.ordinal = ++ordinal;
+  }
+
+  // By the library, and by our loops.
+  void Check(const std::string& op, AttrMap attrs, std::vector<Tensor> inputs, const Shape& shape,
+             bool expect_done = true) {
+    attrs.Set("T", AttrValue(kFloat));
+    const OpInfo* const info = BuiltinOps().Find(op);
+    ASSERT_NE(info, nullptr);
+    const std::vector<DataType> types(inputs.size(), kFloat), made = {kFloat};
+    KernelConstruction c(nullptr, info, "node", &attrs, types, made);
+    StreamCall call;
+    call.inputs = std::move(inputs);
+    call.outputs = {Tensor(kFloat, shape)};
+    const auto body = MakeMatMulLibraryBody(c, &FakeSource);
+    ASSERT_NE(body, nullptr);
+    const auto done = body->Run(call, &machine_, gpu::HostLoops());
+    ASSERT_TRUE(done.ok()) << done.status();
+    ASSERT_EQ(*done, expect_done);
+    if (!expect_done) return;
+    const Tensor result = call.outputs[0];
+    call.outputs = {Tensor(kFloat, shape)};
+    const auto loops = gpu::FindBody(c)->make(c);
+    ASSERT_TRUE(loops->Run(call, gpu::HostLoops(), {}).ok());
+    EXPECT_TRUE(TensorsEqual(result, call.outputs[0]))
+        << result.DebugString(20) << " instead of " << call.outputs[0].DebugString(20);
+  }
+
+  testing::HostMachine machine_;
+};
+
+AttrMap Attrs(std::initializer_list<std::pair<const char*, AttrValue>> values) {
+  AttrMap attrs;
+  for (const auto& [name, value] : values) attrs.Set(name, value);
+  return attrs;
+}
+
+TEST_F(MatMulLibraryTest, MultipliesRowMajorMatricesInEveryTransposition) {
+  constexpr int64_t kM = 3, kN = 4, kK = 5;
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      SCOPED_TRACE(ta * 2 + tb);
+      Check("MatMul", Attrs({{"transpose_a", ta}, {"transpose_b", tb}}),
+            {Numbered(ta ? Shape({kK, kM}) : Shape({kM, kK}), 1),
+             Numbered(tb ? Shape({kN, kK}) : Shape({kK, kN}), 2)},
+            {kM, kN});
+    }
+  }
+  EXPECT_EQ(seen.multiplications, 4);
+}
+
+TEST_F(MatMulLibraryTest, MultipliesBatchesInOneCallWhereStridesAllowIt) {
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      SCOPED_TRACE(ta * 2 + tb);
+      Check("BatchMatMulV2", Attrs({{"adj_x", ta}, {"adj_y", tb}}),
+            {Numbered(ta ? Shape({2, 3, 5, 4}) : Shape({2, 3, 4, 5}), 1),
+             Numbered(tb ? Shape({2, 3, 6, 5}) : Shape({2, 3, 5, 6}), 3)},
+            {2, 3, 4, 6});
+    }
+  }
+  EXPECT_EQ(seen.multiplications, 4);
+  // One matrix for all of a batch: a stride of 0.
+  Check("BatchMatMulV2", Attrs({{"adj_x", false}, {"adj_y", false}}),
+        {Numbered({3, 2, 5}, 1), Numbered({5, 4}, 2)}, {3, 2, 4});
+  EXPECT_EQ(seen.multiplications, 5);
+}
+
+TEST_F(MatMulLibraryTest, MultipliesBatchesThatAreBroadcastBothWays) {
+  Check("BatchMatMulV2", Attrs({{"adj_x", false}, {"adj_y", false}}),
+        {Numbered({3, 1, 2, 5}, 1), Numbered({4, 5, 2}, 2)}, {3, 4, 2, 2});
+  EXPECT_EQ(seen.multiplications, 3);
+}
+
+TEST_F(MatMulLibraryTest, AddsABiasPerColumnAndActivates) {
+  for (const char* activation : {"", "Relu", "Relu6", "Tanh"}) {
+    SCOPED_TRACE(activation);
+    Check("_FusedMatMul",
+          Attrs({{"transpose_a", false},
+                 {"transpose_b", false},
+                 {"activation", std::string(activation)}}),
+          {Numbered({3, 5}, 1), Numbered({5, 4}, 2), Numbered({4}, 3)}, {3, 4});
+  }
+}
+
+TEST_F(MatMulLibraryTest, AsksForAnAlgorithmOncePerShapeAndMath) {
+  const auto multiply = [&] {
+    Check("MatMul", Attrs({{"transpose_a", false}, {"transpose_b", false}}),
+          {Numbered({3, 5}, 1), Numbered({5, 4}, 2)}, {3, 4});
+  };
+  multiply();
+  const int once = seen.heuristics;
+  EXPECT_EQ(seen.compute, CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(seen.workspace_limit, uint64_t{32} << 20);
+  machine_.math_.tf32 = true;
+  multiply();
+  EXPECT_GT(seen.heuristics, once);
+  EXPECT_EQ(seen.compute, CUBLAS_COMPUTE_32F_FAST_TF32);
+}
+
+TEST_F(MatMulLibraryTest, LeavesToOurLoopsWhatTheLibraryDoesNotKnow) {
+  seen.knows_nothing = true;
+  Check("MatMul", Attrs({{"transpose_a", false}, {"transpose_b", false}}),
+        {Numbered({3, 5}, 1), Numbered({5, 4}, 2)}, {3, 4}, /*expect_done=*/false);
+}
+
+TEST(AlignmentOf, IsThePowerOfTwoThatDividesTheAddress) {
+  EXPECT_EQ(AlignmentOf(reinterpret_cast<void*>(0x1000)), 256u);
+  EXPECT_EQ(AlignmentOf(reinterpret_cast<void*>(0x1080)), 128u);
+  EXPECT_EQ(AlignmentOf(reinterpret_cast<void*>(0x1004)), 4u);
+}
+
+}  // namespace
+}  // namespace millrace
