@@ -3,6 +3,7 @@
 // yet is listed here by name with its reason, and the test fails when the list is out of date.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -59,9 +60,24 @@ const golden::CaseSet& Cases() {
   return *cases;
 }
 
+// MILLRACE_TEST_DEVICE, "/device:GPU:0": where nodes are put that have a kernel there; "": nowhere.
+const std::string& TestDevice() {
+  static const auto* const device = new std::string([] {
+    const char* const value = std::getenv("MILLRACE_TEST_DEVICE");
+    return std::string(value == nullptr ? "" : value);
+  }());
+  return *device;
+}
+
+void PutOnTestDevice(pb::GraphDef* def) {
+  if (TestDevice().empty()) return;
+  for (pb::NodeDef& node : *def->mutable_node()) node.set_device(TestDevice());
+}
+
 pb::GraphDef GraphOf(const golden::Case& golden) {
   pb::GraphDef def;
   EXPECT_TRUE(def.ParseFromString(golden.graph_def()));
+  PutOnTestDevice(&def);
   return def;
 }
 
@@ -107,7 +123,8 @@ Tensor ReadTensor(const std::string& bytes) {
 }
 
 StatusOr<std::vector<Tensor>> Evaluate(Graph& graph, const std::vector<Output>& fetches) {
-  MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph));
+  MR_ASSIGN_OR_RETURN(Session session,
+                      Session::Create(graph, {.allow_soft_placement = !TestDevice().empty()}));
   return session.Run({}, fetches);
 }
 
@@ -149,8 +166,9 @@ StatusOr<LossAndGradients> BuildAndRun(const pb::GraphDef& forward) {
   const Output loss = graph.FindOperation("loss").output(0);
   const std::vector<Output> xs = FloatingInputs(graph);
   if (xs.empty()) return errors::Internal("the case has no inputs");
-  MR_ASSIGN_OR_RETURN(const std::vector<Output> gradients,
-                      Gradients(graph.root(), std::vector<Output>{loss}, xs));
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<Output> gradients,
+      Gradients(graph.root().WithDevice(TestDevice()), std::vector<Output>{loss}, xs));
   std::vector<Output> fetches = {loss};
   for (const Output& gradient : gradients) {
     if (gradient.valid()) fetches.push_back(gradient);
