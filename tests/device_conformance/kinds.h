@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/config.pb.h"
+
 namespace millrace::testing {
 
 struct Kind {
@@ -20,6 +22,8 @@ inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 std::vector<Kind> SessionKinds();
 std::vector<Kind> TrainingKinds();
+// What a session needs to have two of them.
+void Prepare(const Kind& kind, pb::ConfigProto* config);
 // "", or why there are no such devices: then all tests fail.
 std::string Obstacle();
 

@@ -14,6 +14,8 @@ std::vector<Kind> TrainingKinds() {
   return {{"fake", "FAKE", 0, 2}, {"fake_with_jitter", "FAKE", 11, 2}};
 }
 
+void Prepare(const Kind&, pb::ConfigProto*) {}
+
 std::string Obstacle() { return ""; }
 
 }  // namespace millrace::testing

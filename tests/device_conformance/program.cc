@@ -26,12 +26,6 @@ std::shared_ptr<FakeMachine> Program::machine(int index) const {
 void Program::Open(int threads) {
   config.set_allow_soft_placement(true);
   (*config.mutable_device_count())[type] = devices;
-  if (type == "GPU" && !config.has_gpu_options()) {
-    // A machine may have one GPU only: it is divided.
-    config.mutable_gpu_options()->set_visible_device_list("0");
-    auto* const parts = config.mutable_gpu_options()->mutable_experimental()->add_virtual_devices();
-    for (int i = 0; i < devices; ++i) parts->add_memory_limit_mb(4096);
-  }
   config.set_inter_op_parallelism_threads(threads);
   auto made = NewLocalCluster(config);
   ASSERT_TRUE(made.ok()) << made.status();

@@ -45,6 +45,7 @@ void ExpectNothingLeft(Program& p) {
 class SessionsTest : public ::testing::TestWithParam<Kind> {
  protected:
   SessionsTest() : p(GetParam().type) {
+    Prepare(GetParam(), &p.config);
     SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
   }
   ~SessionsTest() override { SetFakeDeviceOptions({}); }
@@ -415,6 +416,7 @@ void ExpectSameTraining(const Kind& kind, Model model, const std::string& optimi
   const std::vector<Tensor> expected = Train(reference, model, optimizer, 2);
   SetFakeDeviceOptions({.jitter_seed = kind.jitter_seed});
   Program p(kind.type);
+  Prepare(kind, &p.config);
   const std::vector<Tensor> found = Train(p, model, optimizer, kind.threads);
   SetFakeDeviceOptions({});
   ASSERT_EQ(found.size(), expected.size());
