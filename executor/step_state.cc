@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "device/memory_report.h"
 #include "rendezvous/rendezvous.h"
 
 namespace millrace {
@@ -138,6 +139,10 @@ void StepState::Fail(const CompiledNode& node, Status status) {
   if (out_of_memory && memory() != nullptr) {
     const std::string refusal = memory()->TakeRefusal();
     if (!refusal.empty()) status = Annotate(status, StrCat("\n", refusal));
+  }
+  if (out_of_memory) {
+    const std::string report = MemoryReport(graph_.device()->allocator());
+    if (!report.empty()) status = Annotate(status, StrCat("\n", report));
   }
   const bool first = SetStatus(status);
   stop_.store(true, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "runtime/gpu.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
@@ -22,11 +23,26 @@ Defaults& TheDefaults() {
   return *defaults;
 }
 
+std::atomic<const GpuSupport*> for_test{nullptr};
+
+const GpuSupport& Support() {
+  const GpuSupport* const support = for_test.load(std::memory_order_acquire);
+  return support == nullptr ? BuiltInGpuSupport() : *support;
+}
+
 AcceleratorOptions FromDefaults(const GpuOptions& options) {
   return {options.memory_fraction, options.allow_growth, options.visible, {}};
 }
 
 }  // namespace
+
+void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry) {
+  Support().register_kernels(ops, registry);
+}
+
+void SetGpuSupportForTest(const GpuSupport* support) {
+  for_test.store(support, std::memory_order_release);
+}
 
 Status SetGpuOptions(const GpuOptions& options) {
   if (options.count < -1) {
@@ -38,7 +54,7 @@ Status SetGpuOptions(const GpuOptions& options) {
                                    options.memory_fraction);
   }
   if (options.count > 0) {
-    MR_ASSIGN_OR_RETURN(const int there, CountGpus(FromDefaults(options)));
+    MR_ASSIGN_OR_RETURN(const int there, Support().count(FromDefaults(options)));
     if (there < options.count) {
       return errors::NotFound("there are ", there, " GPUs, not ", options.count);
     }
@@ -66,14 +82,14 @@ Status AddGpus(const pb::ConfigProto& config, DeviceFactories* factories,
   AcceleratorOptions options;
   MR_ASSIGN_OR_RETURN(options, AcceleratorOptionsFrom(config.gpu_options()));
   if (options == AcceleratorOptions()) options = FromDefaults(defaults);
-  const StatusOr<int> there = CountGpus(options);
+  const StatusOr<int> there = Support().count(options);
   if (!there.ok()) {
     return errors::IsInvalidArgument(there.status()) ? there.status() : OkStatus();
   }
   const int count = wanted < 0 ? *there : std::min(wanted, *there);
   if (count == 0) return OkStatus();
   (*counts)[kType] = count;
-  factories->push_back(GpuDeviceFactory(options));
+  factories->push_back(Support().factory(options));
   return OkStatus();
 }
 

@@ -22,14 +22,20 @@ namespace millrace {
 Status AddGpus(const pb::ConfigProto& config, DeviceFactories* factories,
                std::map<std::string, int>* counts);
 
-// ---- what differs ----
-
-// How many GPUs there are with these options; the error says what is missing.
-StatusOr<int> CountGpus(const AcceleratorOptions& options);
-// Null in a build without CUDA. After CountGpus was OK.
-const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions& options);
-// Their kernels; after those of the CPU. Nothing in a build without CUDA.
+// The kernels of GPUs; after those of the CPU. Nothing in a build without CUDA.
 void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry);
+
+// What builds differ in.
+struct GpuSupport {
+  // How many GPUs there are with these options; the error says what is missing.
+  StatusOr<int> (*count)(const AcceleratorOptions& options);
+  // After `count` was OK.
+  const DeviceFactory* (*factory)(const AcceleratorOptions& options);
+  void (*register_kernels)(const OpRegistry& ops, KernelRegistry& registry);
+};
+const GpuSupport& BuiltInGpuSupport();
+// Instead of what is built in, from now on; null: again that. Kernels are registered once.
+void SetGpuSupportForTest(const GpuSupport* support);
 
 }  // namespace millrace
 

@@ -18,6 +18,21 @@ StatusOr<CudaDevices*> Devices() {
   return *devices;
 }
 
+StatusOr<int> Count(const AcceleratorOptions& options) {
+  MR_ASSIGN_OR_RETURN(CudaDevices* const devices, Devices());
+  return devices->Count(options);
+}
+
+const DeviceFactory* Factory(const AcceleratorOptions& options) {
+  const StatusOr<CudaDevices*> devices = Devices();
+  return devices.ok() ? (*devices)->Factory(options) : nullptr;
+}
+
+void RegisterKernels(const OpRegistry& ops, KernelRegistry& registry) {
+  RegisterCudaKernels(ops, registry);
+  RegisterGpuFusedKernels(ops, registry);
+}
+
 }  // namespace
 
 StatusOr<std::vector<GpuInfo>> FindGpus() {
@@ -29,19 +44,9 @@ StatusOr<std::vector<GpuInfo>> FindGpus() {
   return found;
 }
 
-StatusOr<int> CountGpus(const AcceleratorOptions& options) {
-  MR_ASSIGN_OR_RETURN(CudaDevices* const devices, Devices());
-  return devices->Count(options);
-}
-
-const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions& options) {
-  const StatusOr<CudaDevices*> devices = Devices();
-  return devices.ok() ? (*devices)->Factory(options) : nullptr;
-}
-
-void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry) {
-  RegisterCudaKernels(ops, registry);
-  RegisterGpuFusedKernels(ops, registry);
+const GpuSupport& BuiltInGpuSupport() {
+  static constexpr GpuSupport kCuda = {&Count, &Factory, &RegisterKernels};
+  return kCuda;
 }
 
 }  // namespace millrace

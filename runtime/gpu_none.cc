@@ -12,8 +12,13 @@ Status NoCuda() {
 }  // namespace
 
 StatusOr<std::vector<GpuInfo>> FindGpus() { return NoCuda(); }
-StatusOr<int> CountGpus(const AcceleratorOptions&) { return NoCuda(); }
-const DeviceFactory* GpuDeviceFactory(const AcceleratorOptions&) { return nullptr; }
-void RegisterGpuKernels(const OpRegistry&, KernelRegistry&) {}
+
+const GpuSupport& BuiltInGpuSupport() {
+  static constexpr GpuSupport kNone = {
+      [](const AcceleratorOptions&) -> StatusOr<int> { return NoCuda(); },
+      [](const AcceleratorOptions&) -> const DeviceFactory* { return nullptr; },
+      [](const OpRegistry&, KernelRegistry&) {}};
+  return kNone;
+}
 
 }  // namespace millrace

@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/cuda/context.h"
+#include "device/memory_report.h"
 
 namespace millrace {
 namespace {
@@ -105,6 +106,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   // Tensors that outlive it lie in nobody's memory.
   ~Machine() override {
     for (void* const region : regions_) RemoveDeviceMemory(region);
+    ClearMemoryReport(memory_.get());
   }
 
   Status Open() {
@@ -132,6 +134,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       regions_.push_back(region);
     });
     memory_->SetOnFull([this] { WaitForMemory(); });
+    SetMemoryReport(memory_.get(), [memory = memory_.get()] { return memory->Report(); });
     RegionOptions pinned;
     pinned.name = StrCat("GPU_", options_.ordinal, "_pinned_memory");
     pinned.space = MemorySpace::kHost;
@@ -343,6 +346,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     item->work = std::move(work);
     item->node = std::string(node);
     if (item->work) item->id = item->work->Begin(this, item->node);
+    memory_->NameRecent(item->node);
     if (options_.blocking) {
       MutexLock lock(&mu_);
       issuing_.insert(item->node);

@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "device/copy.h"
 #include "device/cuda/simulated_driver.h"
+#include "device/memory_report.h"
 
 namespace millrace {
 namespace {
@@ -461,6 +462,19 @@ TEST_P(MachineTest, AFullDeviceWaitsForCopiesThatHoldMemory) {
   later.join();
   EXPECT_TRUE(Await(work.get()).ok());
   EXPECT_TRUE(fetched);
+}
+
+TEST_P(MachineTest, AFullDeviceSaysWhoHoldsItsMemory) {
+  CudaMachineOptions options;
+  options.memory_limit = 4 << 20;
+  CudaMachineImpl* const gpu = Start(options);
+  const auto work = MakeRef<DeviceWork>();
+  const auto output = gpu->allocator()->Allocate(3 << 20);
+  Launch(gpu, work.get(), "fc1/MatMul", [] {});
+  EXPECT_TRUE(Await(work.get()).ok());
+  EXPECT_FALSE(gpu->allocator()->Allocate(2 << 20));
+  const std::string report = MemoryReport(gpu->allocator());
+  EXPECT_NE(report.find("3.0 MiB {{node fc1/MatMul}}"), std::string::npos) << report;
 }
 
 TEST_P(MachineTest, TheEndOfTheMachineWaitsForWhatRuns) {

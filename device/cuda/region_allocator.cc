@@ -1,6 +1,8 @@
 #include "device/cuda/region_allocator.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <utility>
 
@@ -19,14 +21,29 @@ std::size_t RoundUp(std::size_t bytes, std::size_t unit) {
   return std::max<std::size_t>(1, (bytes + unit - 1) / unit) * unit;
 }
 
-thread_local std::string_view current_label;
+std::atomic<uint64_t> next_id{1};
 
 }  // namespace
 
-AllocationLabel::AllocationLabel(std::string_view label)
-    : before_(std::exchange(current_label, label)) {}
-AllocationLabel::~AllocationLabel() { current_label = before_; }
-std::string_view AllocationLabel::Current() { return current_label; }
+// What a thread took last. Chunks live as long as their allocator, and its id says whether it is
+// still the same.
+struct RegionAllocator::Recent {
+  static constexpr std::size_t kMost = 16;
+  struct Taken {
+    uint64_t allocator = 0;
+    Chunk* chunk = nullptr;
+    uint64_t serial = 0;
+  };
+  std::array<Taken, kMost> taken;
+  std::size_t count = 0;
+
+  void Add(const Taken& one) { taken[count++ % kMost] = one; }
+};
+
+RegionAllocator::Recent& RegionAllocator::ThreadsRecent() {
+  static thread_local Recent recent;
+  return recent;
+}
 
 std::string HumanBytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -62,6 +79,7 @@ std::shared_ptr<RegionAllocator> RegionAllocator::New(RegionOptions options,
 RegionAllocator::RegionAllocator(RegionOptions options, std::shared_ptr<RawMemory> raw)
     : options_(std::move(options)),
       raw_(std::move(raw)),
+      id_(next_id.fetch_add(1)),
       next_region_(options_.first_region),
       grows_(options_.grows) {
   stats_.bytes_limit = options_.limit;
@@ -120,7 +138,9 @@ RegionAllocator::Chunk* RegionAllocator::TakeChunk(std::size_t size, std::size_t
   }
   chunk->used = true;
   chunk->wanted = wanted;
-  chunk->label.assign(current_label);
+  chunk->node.clear();
+  chunk->serial = next_serial_++;
+  ThreadsRecent().Add({id_, chunk, chunk->serial});
   stats_.bytes_in_use += static_cast<int64_t>(size);
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   ++stats_.num_allocations;
@@ -222,6 +242,19 @@ void RegionAllocator::Free(Chunk* chunk) {
   free_.insert(chunk);
 }
 
+void RegionAllocator::NameRecent(std::string_view node) {
+  Recent& recent = ThreadsRecent();
+  if (recent.count == 0) return;
+  const std::size_t count = std::min(recent.count, Recent::kMost);
+  MutexLock lock(&mu_);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Recent::Taken& taken = recent.taken[i];
+    if (taken.allocator != id_ || taken.chunk->serial != taken.serial) continue;
+    if (taken.chunk->used && taken.chunk->node.empty()) taken.chunk->node.assign(node);
+  }
+  recent.count = 0;
+}
+
 int64_t RegionAllocator::Trim() {
   MutexLock lock(&mu_);
   int64_t given = 0;
@@ -268,7 +301,7 @@ std::string RegionAllocator::Report(int blocks) const {
   StrAppend(&text, ". Largest of ", live.size(), " live blocks: ");
   for (std::size_t i = 0; i < live.size() && i < static_cast<std::size_t>(blocks); ++i) {
     StrAppend(&text, i == 0 ? "" : ", ", HumanBytes(static_cast<int64_t>(live[i]->wanted)), " ",
-              live[i]->label.empty() ? "(no node)" : StrCat("{{node ", live[i]->label, "}}"));
+              live[i]->node.empty() ? "(no node)" : StrCat("{{node ", live[i]->node, "}}"));
   }
   return text;
 }

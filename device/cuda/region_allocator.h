@@ -37,20 +37,6 @@ struct RegionOptions {
   int64_t first_region = int64_t{2} << 20;
 };
 
-// Names the allocations that this thread makes, for reports of who holds memory; the text must
-// outlive the scope. Nests.
-class AllocationLabel {
- public:
-  explicit AllocationLabel(std::string_view label);
-  ~AllocationLabel();
-  AllocationLabel(const AllocationLabel&) = delete;
-  AllocationLabel& operator=(const AllocationLabel&) = delete;
-  static std::string_view Current();
-
- private:
-  const std::string_view before_;
-};
-
 // Best fit, smallest address first; blocks are split, and joined with their neighbours when they
 // are freed. Sizes are multiples of 256 bytes. A block that is freed may be handed out at once:
 // see docs/adding_a_device.md. Lives until its last buffer is gone. Thread-safe.
@@ -74,6 +60,10 @@ class RegionAllocator final : public Allocator,
     on_region_ = std::move(on_region);
   }
 
+  // For reports: the blocks that this thread took last (up to 16), and that nobody has named, are
+  // those of this node. A kernel takes its outputs' memory first, and then says its name.
+  void NameRecent(std::string_view node);
+
   // Gives regions in which nothing is allocated back. Bytes.
   int64_t Trim();
 
@@ -93,7 +83,8 @@ class RegionAllocator final : public Allocator,
     Chunk* after = nullptr;
     int region = 0;
     bool used = false;
-    std::string label;
+    std::string node;
+    uint64_t serial = 0;  // of the allocation
   };
   struct BySize {
     bool operator()(const Chunk* a, const Chunk* b) const {
@@ -106,6 +97,8 @@ class RegionAllocator final : public Allocator,
     Chunk* first = nullptr;
   };
   class Block;
+  struct Recent;
+  static Recent& ThreadsRecent();
 
   RegionAllocator(RegionOptions options, std::shared_ptr<RawMemory> raw);
   Chunk* TakeChunk(std::size_t size, std::size_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -119,6 +112,7 @@ class RegionAllocator final : public Allocator,
 
   const RegionOptions options_;
   const std::shared_ptr<RawMemory> raw_;
+  const uint64_t id_;                                        // of this allocator alone
   std::function<void()> on_full_;                            // constant once set
   std::function<void(void*, std::size_t, bool)> on_region_;  // constant once set
 
@@ -129,6 +123,7 @@ class RegionAllocator final : public Allocator,
   int64_t in_regions_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t next_region_ ABSL_GUARDED_BY(mu_);
   bool grows_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_serial_ ABSL_GUARDED_BY(mu_) = 1;
   AllocatorStats stats_ ABSL_GUARDED_BY(mu_);
 };
 

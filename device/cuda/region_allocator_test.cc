@@ -171,15 +171,12 @@ TEST(RegionAllocatorTest, TheReportNamesTheBiggestFirst) {
   auto raw = std::make_shared<HostRaw>();
   const auto memory = Growing(16 * kMiB, raw);
   std::vector<RefPtr<Buffer>> blocks;
-  {
-    const AllocationLabel outer("fc/MatMul");
-    blocks.push_back(memory->Allocate(3 * kMiB));
-    {
-      const AllocationLabel inner("conv/Conv2D");
-      blocks.push_back(memory->Allocate(5 * kMiB));
-    }
-    blocks.push_back(memory->Allocate(kMiB));
-  }
+  blocks.push_back(memory->Allocate(3 * kMiB));
+  blocks.push_back(memory->Allocate(kMiB));
+  memory->Allocate(64);  // is gone before anybody says whose it was
+  memory->NameRecent("fc/MatMul");
+  blocks.push_back(memory->Allocate(5 * kMiB));
+  memory->NameRecent("conv/Conv2D");
   blocks.push_back(memory->Allocate(512));
   const std::string report = memory->Report(3);
   EXPECT_NE(report.find("Largest of 4 live blocks: 5.0 MiB {{node conv/Conv2D}}, "
@@ -188,6 +185,21 @@ TEST(RegionAllocatorTest, TheReportNamesTheBiggestFirst) {
       << report;
   EXPECT_EQ(report.find("512 B"), std::string::npos) << report;
   EXPECT_NE(memory->Report().find("512 B (no node)"), std::string::npos);
+}
+
+TEST(RegionAllocatorTest, ANameIsForWhatItsOwnThreadTook) {
+  auto raw = std::make_shared<HostRaw>();
+  const auto memory = Growing(16 * kMiB, raw);
+  RefPtr<Buffer> others;
+  std::thread([&] { others = memory->Allocate(2 * kMiB); }).join();
+  const RefPtr<Buffer> own = memory->Allocate(kMiB);
+  const auto elsewhere = Growing(16 * kMiB, raw);
+  elsewhere->NameRecent("of/another");
+  const RefPtr<Buffer> later = memory->Allocate(256 << 10);
+  memory->NameRecent("mine");
+  EXPECT_NE(memory->Report().find("2.0 MiB (no node), 1.0 MiB (no node), 256.0 KiB {{node mine}}"),
+            std::string::npos)
+      << memory->Report();
 }
 
 TEST(RegionAllocatorTest, BeforeItGivesUpItAsksForWhatIsAboutToBeFreed) {

@@ -24,22 +24,21 @@ struct Context {
   bool lost = false;
 };
 
-struct EventState {
-  int64_t recorded = 0;  // how often
-  int64_t happened = 0;
+// One recording of an event. Who waits for it is not concerned with later ones.
+struct Recording {
+  bool happened = false;
 };
 
 struct SimEvent {
   Context* context = nullptr;
-  std::shared_ptr<EventState> state = std::make_shared<EventState>();
+  std::shared_ptr<Recording> latest;  // null: never recorded
 };
 
 struct Op {
   enum class Kind { kRun, kFault, kRecord, kWait };
   Kind kind = Kind::kRun;
   std::function<void()> run;
-  std::shared_ptr<EventState> event;
-  int64_t number = 0;  // of the event's recordings
+  std::shared_ptr<Recording> recording;  // null: of nothing
 };
 
 struct SimGraph {
@@ -179,8 +178,7 @@ class Driver final : public SimulatedDriver {
     auto* const one = static_cast<SimEvent*>(event);
     Op op;
     op.kind = Op::Kind::kRecord;
-    op.event = one->state;
-    op.number = ++one->state->recorded;
+    op.recording = one->latest = std::make_shared<Recording>();
     Push(stream, std::move(op));
     return OkStatus();
   }
@@ -189,7 +187,7 @@ class Driver final : public SimulatedDriver {
     MR_RETURN_IF_ERROR(Called("cuEventQuery"));
     const auto* const one = static_cast<SimEvent*>(event);
     if (one->context->lost) return Lost();
-    return one->state->happened >= one->state->recorded;
+    return one->latest == nullptr || one->latest->happened;
   }
   Status Wait(void* stream, void* event) override {
     MutexLock lock(&mu_);
@@ -197,8 +195,7 @@ class Driver final : public SimulatedDriver {
     const auto* const one = static_cast<SimEvent*>(event);
     Op op;
     op.kind = Op::Kind::kWait;
-    op.event = one->state;
-    op.number = one->state->recorded;
+    op.recording = one->latest;
     Push(stream, std::move(op));
     return OkStatus();
   }
@@ -366,7 +363,8 @@ class Driver final : public SimulatedDriver {
     for (const auto& stream : streams_) {
       if (stream->ops.empty()) continue;
       const Op& op = stream->ops.front();
-      const bool waits = op.kind == Op::Kind::kWait && op.event->happened < op.number;
+      const bool waits =
+          op.kind == Op::Kind::kWait && op.recording != nullptr && !op.recording->happened;
       if (!waits || stream->context->lost) ready.push_back(stream.get());
     }
     if (ready.empty()) return nullptr;
@@ -389,9 +387,7 @@ class Driver final : public SimulatedDriver {
         continue;  // nothing runs, and no event happens
       }
       if (op.kind == Op::Kind::kFault) stream->context->lost = true;
-      if (op.kind == Op::Kind::kRecord) {
-        op.event->happened = std::max(op.event->happened, op.number);
-      }
+      if (op.kind == Op::Kind::kRecord) op.recording->happened = true;
       if (op.kind == Op::Kind::kRun) {
         stream->running = true;
         mu_.Unlock();

@@ -62,8 +62,8 @@ Status KeepVariables(const Variables& variables, ResourceManager* scratch) {
 
 class CpuBody final : public StreamBody {
  public:
-  CpuBody(const KernelConstruction& c, std::unique_ptr<Kernel> kernel)
-      : kernel_(std::move(kernel)) {
+  CpuBody(const KernelConstruction& c, std::unique_ptr<Kernel> kernel, TwinOf twin)
+      : kernel_(std::move(kernel)), twin_(twin) {
     for (const DataType type : c.output_types()) output_types_.push_back(BaseType(type));
   }
 
@@ -73,7 +73,7 @@ class CpuBody final : public StreamBody {
       in[i].value = call.input_on_device[i] ? AliasOf(call.inputs[i]) : call.inputs[i];
       in[i].kind = EdgeValue::Kind::kValue;
     }
-    Device* const twin = static_cast<FakeMachine*>(call.machine)->twin();
+    Device* const twin = twin_(call.machine);
     ResourceManager* const scratch = twin->resource_manager();
     MR_RETURN_IF_ERROR(AddVariables(call.variables, scratch));
     CancellationManager cancellation;
@@ -103,15 +103,18 @@ class CpuBody final : public StreamBody {
   }
 
   const std::unique_ptr<Kernel> kernel_;
+  const TwinOf twin_;
   std::vector<DataType> output_types_;
 };
 
 }  // namespace
 
-std::shared_ptr<StreamBody> MakeCpuBody(KernelConstruction& c) {
+Device* FakeTwin(Accelerator* machine) { return static_cast<FakeMachine*>(machine)->twin(); }
+
+std::shared_ptr<StreamBody> MakeCpuBody(KernelConstruction& c, TwinOf twin) {
   std::unique_ptr<Kernel> kernel = MakeCpuKernel(c);
   if (kernel == nullptr || !c.status().ok()) return nullptr;
-  return std::make_shared<CpuBody>(c, std::move(kernel));
+  return std::make_shared<CpuBody>(c, std::move(kernel), twin);
 }
 
 }  // namespace millrace

@@ -9,9 +9,13 @@
 
 namespace millrace {
 
+// A CPU device whose resources are nobody's, for the kernels that operations of a machine run.
+using TwinOf = Device* (*)(Accelerator* machine);
+Device* FakeTwin(Accelerator* machine);
+
 // Runs the CPU's kernel for the node on the machine's twin and copies what it made. Null with an
 // error recorded if the CPU has none.
-std::shared_ptr<StreamBody> MakeCpuBody(KernelConstruction& c);
+std::shared_ptr<StreamBody> MakeCpuBody(KernelConstruction& c, TwinOf twin = &FakeTwin);
 
 }  // namespace millrace
 

@@ -1,0 +1,93 @@
+#include "tests/device_conformance/simulated_gpus.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "device/cuda/cuda_device.h"
+#include "gtest/gtest.h"
+#include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/accelerator/computing_ops.h"
+#include "kernels/fake/cpu_body.h"
+#include "runtime/gpu.h"
+
+namespace millrace::testing {
+namespace {
+
+// For the kernels that "kernels" run; what they keep is nobody's.
+Device* Twin(Accelerator* machine) {
+  struct Twins {
+    struct One {
+      std::unique_ptr<ResourceManager> resources;
+      std::unique_ptr<Device> device;
+    };
+    Mutex mu;
+    std::map<Accelerator*, One> by_machine ABSL_GUARDED_BY(mu);
+  };
+  static auto* const twins = new Twins;
+  static auto* const pool = new ThreadPool("twin", 0);
+  MutexLock lock(&twins->mu);
+  Twins::One& one = twins->by_machine[machine];
+  if (one.device == nullptr) {
+    one.resources = std::make_unique<ResourceManager>();
+    one.device =
+        NewCpuDevice("/job:twin/replica:0/task:0/device:CPU:0", 1, pool, one.resources.get());
+  }
+  return one.device.get();
+}
+
+// Enqueues one "kernel", which computes when the simulated device comes to it.
+class LaunchedBody final : public StreamBody {
+ public:
+  explicit LaunchedBody(std::shared_ptr<StreamBody> inner) : inner_(std::move(inner)) {}
+  Status Run(const StreamCall& call) const override {
+    auto* const machine = static_cast<CudaMachine*>(call.machine);
+    // The call lives until the operation has run.
+    return TheSimulatedDriver()->LaunchFunction(machine->compute_stream(), [inner = inner_, &call] {
+      const Status status = inner->Run(call);
+      if (!status.ok()) ADD_FAILURE() << status;
+    });
+  }
+
+ private:
+  const std::shared_ptr<StreamBody> inner_;
+};
+
+std::unique_ptr<Kernel> MakeLaunchedKernel(KernelConstruction& c) {
+  std::shared_ptr<StreamBody> body = MakeCpuBody(c, &Twin);
+  if (body == nullptr || !c.status().ok()) return nullptr;
+  return MakeStreamKernel(c, std::make_shared<LaunchedBody>(std::move(body)));
+}
+
+CudaDevices* TheDevices() {
+  static auto* const devices = new CudaDevices(TheSimulatedDriver(), {});
+  return devices;
+}
+
+void RegisterKernels(const OpRegistry& ops, KernelRegistry& registry) {
+  const CpuKernels cpu = FindCpuKernels(registry);
+  RegisterAcceleratorKernels(ops, cpu, "GPU", registry);
+  for (const ComputingOp& row : ComputingOps()) {
+    Adopt(ops, cpu, std::string(row.op),
+          {"GPU", &MakeLaunchedKernel, row.host_args, DeviceTypes(), ""}, registry);
+  }
+}
+
+}  // namespace
+
+SimulatedDriver* TheSimulatedDriver() {
+  static SimulatedDriver* const driver =
+      SimulatedDriver::New({.num_devices = 2, .memory = int64_t{1} << 30, .seed = 5}).release();
+  return driver;
+}
+
+void UseSimulatedGpus() {
+  static const GpuSupport support = {
+      [](const AcceleratorOptions& options) { return TheDevices()->Count(options); },
+      [](const AcceleratorOptions& options) { return TheDevices()->Factory(options); },
+      &RegisterKernels};
+  SetGpuSupportForTest(&support);
+}
+
+}  // namespace millrace::testing
