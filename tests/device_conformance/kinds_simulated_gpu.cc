@@ -39,6 +39,8 @@ std::vector<Kind> SessionKinds() {
 
 std::vector<Kind> TrainingKinds() { return {{"simulated_gpu", "GPU", 0, 2}}; }
 
+void Prepare(const Kind&, pb::ConfigProto*) {}  // there are two
+
 std::string Obstacle() { return ""; }
 
 }  // namespace millrace::testing
