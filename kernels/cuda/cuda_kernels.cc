@@ -22,6 +22,8 @@ class CudaBody final : public StreamBody {
   CudaBody(std::unique_ptr<gpu::Body> loops, std::unique_ptr<LibraryBody> library)
       : loops_(std::move(loops)), library_(std::move(library)) {}
   int64_t ScratchBytes(const StreamCall& call) const override {
+    // Sizes are asked of the device.
+    if (!static_cast<CudaMachine*>(call.machine)->MakeCurrent().ok()) return 0;
     return loops_->ScratchBytes(call, gpu::CudaLoops());
   }
   Status Run(const StreamCall& call) const override {

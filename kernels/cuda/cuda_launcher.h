@@ -115,7 +115,7 @@ class CudaLauncher {
     return Check();
   }
 
-  // In sort.cu: of CUB, which takes its time to compile. Keys lie in [0, rows) or are kNoRow.
+  // In sort.cu: of CUB, which takes its time to compile. Keys lie in [0, rows].
   static int64_t SortScratchBytes(int64_t n);
   Outcome SortPairs(int64_t n, const int64_t* keys, int64_t* sorted_keys, const int32_t* values,
                     int32_t* sorted_values, void* scratch, int64_t scratch_bytes,

@@ -14,11 +14,13 @@ int64_t CudaLauncher::SortScratchBytes(int64_t n) {
 
 Outcome CudaLauncher::SortPairs(int64_t n, const int64_t* keys, int64_t* sorted_keys,
                                 const int32_t* values, int32_t* sorted_values, void* scratch,
-                                int64_t scratch_bytes, int64_t) const {
+                                int64_t scratch_bytes, int64_t rows) const {
   if (n <= 0) return nullptr;
+  int bits = 1;  // of keys up to `rows`
+  while (bits < 63 && (rows >> bits) != 0) ++bits;
   auto bytes = static_cast<std::size_t>(scratch_bytes);
   const cudaError_t error = cub::DeviceRadixSort::SortPairs(
-      scratch, bytes, keys, sorted_keys, values, sorted_values, n, 0, 64, stream_);
+      scratch, bytes, keys, sorted_keys, values, sorted_values, n, 0, bits, stream_);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 

@@ -87,16 +87,15 @@ Outcome RunGatherNd(Queue queue, const GatherNdParams& p) {
 // takes all of the row's updates one after the other. A row with very many updates is slow, but
 // the sums are those of the CPU, whatever the threads do.
 
-inline constexpr int64_t kNoRow = std::numeric_limits<int64_t>::max();
-
 template <typename I>
 struct KeyEach {
   RowFinder<I> finder;
   int64_t* keys;
   int32_t* order;
+  int64_t rows;
   MR_HD void operator()(int64_t i) const {
     const int64_t row = finder.Row(i);
-    keys[i] = row < 0 ? kNoRow : row;
+    keys[i] = row < 0 ? rows : row;  // those that go nowhere come last
     order[i] = static_cast<int32_t>(i);
   }
 };
@@ -131,11 +130,11 @@ struct ScatterEach {
   const int32_t* order;  // the updates in that order
   const T* updates;
   T* out;
-  int64_t count, inner;
+  int64_t count, inner, rows;
   int update_step;
   MR_HD void operator()(int64_t i) const {
     const int64_t first = i / inner, k = i - first * inner, row = keys[first];
-    if (row == kNoRow || (first > 0 && keys[first - 1] == row)) return;
+    if (row == rows || (first > 0 && keys[first - 1] == row)) return;
     auto value = Widen(out[row * inner + k]);
     for (int64_t at = first; at < count && keys[at] == row; ++at) {
       const int64_t from = static_cast<int64_t>(order[at]) * inner + k;
@@ -166,8 +165,8 @@ Outcome ScatterOf(Queue queue, const ScatterParams& p) {
   for (int k = 0; k < p.depth; ++k) rows *= p.dims[k];
   const Launcher launcher(queue);
   Outcome outcome = Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
-    return launcher.ForEach(p.count,
-                            KeyEach<I>{MakeRowFinder<I>(p.indices, p.depth, p.dims), keys, order});
+    return launcher.ForEach(
+        p.count, KeyEach<I>{MakeRowFinder<I>(p.indices, p.depth, p.dims), keys, order, rows});
   });
   if (outcome != nullptr) return outcome;
   outcome = launcher.SortPairs(p.count, keys, sorted, order, sorted_order, at,
@@ -176,7 +175,7 @@ Outcome ScatterOf(Queue queue, const ScatterParams& p) {
   return launcher.ForEach(
       p.count * p.inner,
       ScatterEach<kOp, T>{sorted, sorted_order, static_cast<const T*>(p.updates),
-                          static_cast<T*>(p.out), p.count, p.inner, p.update_step});
+                          static_cast<T*>(p.out), p.count, p.inner, rows, p.update_step});
 }
 
 template <typename Launcher>

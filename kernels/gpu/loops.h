@@ -345,6 +345,10 @@ struct BatchNormParams {
   const void* dy = nullptr;
   void* dx = nullptr;
   float *d_scale = nullptr, *d_offset = nullptr;
+  // Where inner is 1: parts of a channel that are summed up apart, and (2 * chunks + 3) * channels
+  // floats for them.
+  int64_t chunks = 1;
+  void* scratch = nullptr;
 };
 
 #define MR_GPU_LOOPS(X)               \

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
+#include "kernels/gpu/reduce_plan.h"
 #include "kernels/kernel_util.h"
 
 namespace millrace::gpu {
@@ -113,7 +114,14 @@ class BatchNormBase : public Body {
   }
 
  protected:
-  Status Begin(const Tensor& x, BatchNormParams* p) const {
+  // `x` is input `input`.
+  int64_t Scratch(const StreamCall& call, int input) const {
+    BatchNormParams p;
+    if (!Begin(call, input, &p).ok() || p.inner != 1) return 0;  // Run will say so
+    return (2 * p.chunks + 3) * p.channels * static_cast<int64_t>(sizeof(float));
+  }
+  Status Begin(const StreamCall& call, int input, BatchNormParams* p) const {
+    const Tensor& x = call.inputs[input];
     if (x.rank() != 4 && x.rank() != 5) {
       return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
     }
@@ -127,6 +135,8 @@ class BatchNormBase : public Body {
     p->epsilon = epsilon_;
     p->factor = factor_;
     p->x = x.raw_data();
+    p->chunks = PlanChunks(true, p->channels, p->outer);
+    p->scratch = call.scratch.raw_data();
     return OkStatus();
   }
   static Status CheckVector(const Tensor& t, int64_t channels) {
@@ -144,9 +154,12 @@ class BatchNormBase : public Body {
 class BatchNormBody final : public BatchNormBase {
  public:
   using BatchNormBase::BatchNormBase;
+  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
+    return Scratch(call, 0);
+  }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     BatchNormParams p;
-    MR_RETURN_IF_ERROR(Begin(call.inputs[0], &p));
+    MR_RETURN_IF_ERROR(Begin(call, 0, &p));
     for (int i = 1; i < 5; ++i) {
       if (i > 2 && training_ && factor_ == 1.0f) continue;  // needs no estimates
       MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
@@ -168,10 +181,13 @@ class BatchNormBody final : public BatchNormBase {
 class BatchNormGradBody final : public BatchNormBase {
  public:
   using BatchNormBase::BatchNormBase;
+  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
+    return Scratch(call, 1);
+  }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     BatchNormParams p;
     const Tensor &dy = call.inputs[0], &x = call.inputs[1];
-    MR_RETURN_IF_ERROR(Begin(x, &p));
+    MR_RETURN_IF_ERROR(Begin(call, 1, &p));
     if (!(dy.shape() == x.shape())) {
       return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
                                      x.shape().DebugString(), " and ", dy.shape().DebugString());

@@ -3,6 +3,7 @@
 #ifndef KERNELS_GPU_ROW_LOOPS_H_
 #define KERNELS_GPU_ROW_LOOPS_H_
 
+#include "kernels/gpu/elementwise_loops.h"
 #include "kernels/gpu/loops.h"
 #include "kernels/gpu/reduce_loops.h"
 
@@ -267,18 +268,251 @@ struct BatchNormGradChannel {
   }
 };
 
+// --- With channels last ------------------------------------------------------------------------
+// Neighbouring threads take neighbouring channels. Each takes a chunk of its channel's elements;
+// one thread for each channel puts the chunks together; then come the elements, in groups.
+
+struct BatchNormScratch {
+  float *first, *second;         // [chunks, channels]
+  float *shift, *slope, *scale;  // [channels]
+  int64_t chunks;
+
+  MR_HD static int64_t Floats(int64_t chunks, int64_t channels) {
+    return (2 * chunks + 3) * channels;
+  }
+};
+inline BatchNormScratch MakeScratch(const BatchNormParams& p) {
+  float* at = static_cast<float*>(p.scratch);
+  const int64_t parts = p.chunks * p.channels;
+  return {at,
+          at + parts,
+          at + 2 * parts,
+          at + 2 * parts + p.channels,
+          at + 2 * parts + 2 * p.channels,
+          p.chunks};
+}
+
+// The mean of a chunk and the sum of the squares of what differs from it.
+template <typename T>
+struct ChunkMoments {
+  const T* x;
+  int64_t channels;
+  ChunkRange range;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t chunk = i / channels, c = i - chunk * channels;
+    const int64_t begin = range.begin(chunk), end = range.begin(chunk + 1);
+    float sum = 0, squares = 0;
+    for (int64_t row = begin; row < end; ++row) sum += Widen(x[row * channels + c]);
+    const float mean = end > begin ? sum / static_cast<float>(end - begin) : 0.0f;
+    for (int64_t row = begin; row < end; ++row) {
+      const float d = Widen(x[row * channels + c]) - mean;
+      squares += d * d;
+    }
+    scratch.first[i] = mean;
+    scratch.second[i] = squares;
+  }
+};
+
+// Puts moments together (Chan, Golub and LeVeque, 1979).
+struct JoinMoments {
+  BatchNormParams p;
+  ChunkRange range;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t c) const {
+    double count = 0, mean = 0, squares = 0;
+    for (int64_t chunk = 0; p.training && chunk < scratch.chunks; ++chunk) {
+      const auto more = static_cast<double>(range.begin(chunk + 1) - range.begin(chunk));
+      if (more == 0) continue;
+      const double d = static_cast<double>(scratch.first[chunk * p.channels + c]) - mean;
+      squares += static_cast<double>(scratch.second[chunk * p.channels + c]) +
+                 d * d * count * more / (count + more);
+      mean += d * more / (count + more);
+      count += more;
+    }
+    const float used_mean = p.training ? static_cast<float>(mean) : p.old_mean[c];
+    const float used_variance =
+        p.training ? static_cast<float>(squares / (count > 1 ? count : 1)) : p.old_variance[c];
+    scratch.shift[c] = used_mean;
+    scratch.scale[c] = p.scale[c] / std::sqrt(used_variance + p.epsilon);
+    const auto all = static_cast<float>(count);
+    const float unbiased = used_variance * (p.training && count > 1 ? all / (all - 1) : 1.0f);
+    const bool mixes = p.training && p.factor != 1.0f;
+    const float keep = 1.0f - p.factor;
+    p.mean[c] = mixes ? keep * p.old_mean[c] + p.factor * used_mean : used_mean;
+    p.variance[c] = mixes ? keep * p.old_variance[c] + p.factor * unbiased : unbiased;
+    p.batch_mean[c] = used_mean;
+    p.batch_variance[c] = used_variance;
+  }
+};
+
+// Groups of neighbouring channels; f(element, channel) makes each output.
+template <typename T>
+struct ChannelGroups {
+  static constexpr int kGroup = kPackSize<T>;
+  int64_t n, channels;
+  bool packs;  // addresses are aligned, and groups are of one row
+  template <typename F>
+  MR_HD void ForEach(int64_t group, F&& f) const {
+    const int64_t first = group * kGroup;
+    int64_t c = n < (int64_t{1} << 31)
+                    ? static_cast<uint32_t>(first) % static_cast<uint32_t>(channels)
+                    : first % channels;
+    for (int i = 0; i < kGroup && first + i < n; ++i) {
+      f(i, first + i, c);
+      if (++c == channels) c = 0;
+    }
+  }
+};
+
+template <typename T>
+struct NormalizeEach : ChannelGroups<T> {
+  BatchNormParams p;
+  BatchNormScratch scratch;
+  static constexpr int kGroup = ChannelGroups<T>::kGroup;
+  MR_HD void operator()(int64_t group) const {
+    const T* x = static_cast<const T*>(p.x);
+    T* y = static_cast<T*>(p.y);
+    const auto one = [&](T value, int64_t c) {
+      return Narrow<T>((Widen(value) - scratch.shift[c]) * scratch.scale[c] + p.offset[c]);
+    };
+    if (!this->packs) {
+      this->ForEach(group, [&](int, int64_t at, int64_t c) { y[at] = one(x[at], c); });
+      return;
+    }
+    Pack<T, kGroup> from, to;
+    LoadPack(x + group * kGroup, &from);
+    this->ForEach(group, [&](int i, int64_t, int64_t c) { to.v[i] = one(from.v[i], c); });
+    StorePack(to, y + group * kGroup);
+  }
+};
+
+// Of a chunk: the sum of the gradients, and of their products with centred values.
+template <typename T>
+struct ChunkProducts {
+  BatchNormParams p;
+  ChunkRange range;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t i) const {
+    const T* x = static_cast<const T*>(p.x);
+    const T* dy = static_cast<const T*>(p.dy);
+    const int64_t chunk = i / p.channels, c = i - chunk * p.channels;
+    const float mean = p.old_mean[c];
+    float sum = 0, product = 0;
+    for (int64_t row = range.begin(chunk); row < range.begin(chunk + 1); ++row) {
+      const float g = Widen(dy[row * p.channels + c]);
+      sum += g;
+      product += g * (Widen(x[row * p.channels + c]) - mean);
+    }
+    scratch.first[i] = sum;
+    scratch.second[i] = product;
+  }
+};
+
+struct JoinProducts {
+  BatchNormParams p;
+  int64_t count;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t c) const {
+    double sum = 0, product = 0;
+    for (int64_t chunk = 0; chunk < scratch.chunks; ++chunk) {
+      sum += static_cast<double>(scratch.first[chunk * p.channels + c]);
+      product += static_cast<double>(scratch.second[chunk * p.channels + c]);
+    }
+    const double all = static_cast<double>(count > 1 ? count : 1);
+    const double spread = static_cast<double>(p.old_variance[c]) + static_cast<double>(p.epsilon);
+    const double inverse = 1 / std::sqrt(spread);
+    p.d_scale[c] = static_cast<float>(product * inverse);
+    p.d_offset[c] = static_cast<float>(sum);
+    // Statistics that were given do not depend on x.
+    scratch.shift[c] = p.training ? static_cast<float>(sum / all) : 0.0f;
+    scratch.slope[c] = p.training ? static_cast<float>(product / all / spread) : 0.0f;
+    scratch.scale[c] = static_cast<float>(static_cast<double>(p.scale[c]) * inverse);
+  }
+};
+
+template <typename T>
+struct BackwardEach : ChannelGroups<T> {
+  BatchNormParams p;
+  BatchNormScratch scratch;
+  static constexpr int kGroup = ChannelGroups<T>::kGroup;
+  MR_HD void operator()(int64_t group) const {
+    const T* x = static_cast<const T*>(p.x);
+    const T* dy = static_cast<const T*>(p.dy);
+    T* dx = static_cast<T*>(p.dx);
+    const auto one = [&](T value, T gradient, int64_t c) {
+      const float centred = Widen(value) - p.old_mean[c];
+      return Narrow<T>((Widen(gradient) - scratch.shift[c] - centred * scratch.slope[c]) *
+                       scratch.scale[c]);
+    };
+    if (!this->packs) {
+      this->ForEach(group, [&](int, int64_t at, int64_t c) { dx[at] = one(x[at], dy[at], c); });
+      return;
+    }
+    Pack<T, kGroup> from, gradient, to;
+    LoadPack(x + group * kGroup, &from);
+    LoadPack(dy + group * kGroup, &gradient);
+    this->ForEach(group,
+                  [&](int i, int64_t, int64_t c) { to.v[i] = one(from.v[i], gradient.v[i], c); });
+    StorePack(to, dx + group * kGroup);
+  }
+};
+
+template <typename T>
+ChannelGroups<T> MakeGroups(const BatchNormParams& p, const void* out) {
+  constexpr int kGroup = ChannelGroups<T>::kGroup;
+  const int64_t n = p.outer * p.channels;
+  return {n, p.channels,
+          p.channels % kGroup == 0 && IsAligned(p.x, 16) && IsAligned(out, 16) &&
+              (p.dy == nullptr || IsAligned(p.dy, 16))};
+}
+
+template <typename Launcher, typename T>
+Outcome NormalizeLast(const Launcher& launcher, const BatchNormParams& p) {
+  const BatchNormScratch scratch = MakeScratch(p);
+  const ChunkRange range{p.outer, p.chunks};
+  Outcome outcome = nullptr;
+  if (p.training) {
+    outcome = launcher.ForEach(p.chunks * p.channels, ChunkMoments<T>{static_cast<const T*>(p.x),
+                                                                      p.channels, range, scratch});
+    if (outcome != nullptr) return outcome;
+  }
+  outcome = launcher.ForEach(p.channels, JoinMoments{p, range, scratch});
+  if (outcome != nullptr) return outcome;
+  const ChannelGroups<T> groups = MakeGroups<T>(p, p.y);
+  return launcher.ForEach((groups.n + groups.kGroup - 1) / groups.kGroup,
+                          NormalizeEach<T>{groups, p, scratch});
+}
+
+template <typename Launcher, typename T>
+Outcome BackwardLast(const Launcher& launcher, const BatchNormParams& p) {
+  const BatchNormScratch scratch = MakeScratch(p);
+  Outcome outcome =
+      launcher.ForEach(p.chunks * p.channels, ChunkProducts<T>{p, {p.outer, p.chunks}, scratch});
+  if (outcome != nullptr) return outcome;
+  outcome = launcher.ForEach(p.channels, JoinProducts{p, p.outer, scratch});
+  if (outcome != nullptr) return outcome;
+  const ChannelGroups<T> groups = MakeGroups<T>(p, p.dx);
+  return launcher.ForEach((groups.n + groups.kGroup - 1) / groups.kGroup,
+                          BackwardEach<T>{groups, p, scratch});
+}
+
 template <typename Launcher>
 Outcome RunBatchNorm(Queue queue, const BatchNormParams& p) {
   const ChannelView view{p.outer, p.channels, p.inner};
+  const Launcher launcher(queue);
   return Dispatch(Types<float, Half, BFloat16>(), p.type, [&]<typename T>() {
-    return Launcher(queue).ForTeams(p.channels, view.count(), BatchNormChannel<T>{view, p});
+    if (p.inner == 1) return NormalizeLast<Launcher, T>(launcher, p);
+    return launcher.ForTeams(p.channels, view.count(), BatchNormChannel<T>{view, p});
   });
 }
 template <typename Launcher>
 Outcome RunBatchNormGrad(Queue queue, const BatchNormParams& p) {
   const ChannelView view{p.outer, p.channels, p.inner};
+  const Launcher launcher(queue);
   return Dispatch(Types<float, Half, BFloat16>(), p.type, [&]<typename T>() {
-    return Launcher(queue).ForTeams(p.channels, view.count(), BatchNormGradChannel<T>{view, p});
+    if (p.inner == 1) return BackwardLast<Launcher, T>(launcher, p);
+    return launcher.ForTeams(p.channels, view.count(), BatchNormGradChannel<T>{view, p});
   });
 }
 

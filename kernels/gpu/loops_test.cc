@@ -1,0 +1,391 @@
+// What the goldens, which are small, do not reach: groups of elements and their rests, sums in
+// chunks, teams of several threads, scatters of many updates.
+#include "kernels/gpu/loops.h"
+
+#include <barrier>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/gpu/host_launcher.h"
+#include "kernels/gpu/reduce_loops.h"
+#include "kernels/gpu/reduce_plan.h"
+#include "kernels/gpu/row_loops.h"
+
+namespace millrace::gpu {
+namespace {
+
+std::vector<float> Numbers(int64_t n, uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  std::vector<float> values(n);
+  for (float& v : values) v = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+  return values;
+}
+
+TEST(Divider, DividesAsTheProcessorDoes) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200000; ++i) {
+    const uint32_t d = std::max<uint32_t>(1, (random() >> 1) >> (random() % 31));
+    const uint32_t n = (random() >> 1) >> (random() % 31);
+    ASSERT_EQ(Divider(d).Quotient(n), n / d) << n << " / " << d;
+  }
+  for (const uint32_t d : {1u, 2u, 3u, 0x7ffffffeu, 0x7fffffffu}) {
+    for (const uint32_t n : {0u, 1u, 0x7ffffffeu, 0x7fffffffu}) {
+      EXPECT_EQ(Divider(d).Quotient(n), n / d) << n << " / " << d;
+    }
+  }
+}
+
+TEST(IndexMap, JoinsAxesAndFindsEveryPlace) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const int rank = static_cast<int>(random() % 6);
+    std::vector<int64_t> sizes(rank);
+    for (int64_t& size : sizes) size = 1 + random() % 4;
+    std::vector<int64_t> dense(rank), repeated(rank);
+    int64_t step = 1;
+    for (int k = rank - 1; k >= 0; --k) {
+      dense[k] = step;
+      repeated[k] = random() % 2 == 0 ? 0 : step;
+      step *= sizes[k];
+    }
+    IndexMap<2> map;
+    for (int k = 0; k < rank; ++k) ASSERT_TRUE(map.Add(sizes[k], {dense[k], repeated[k]}));
+    map.Finish();
+    ASSERT_EQ(map.count(), step);
+    for (int64_t i = 0; i < step; ++i) {
+      int64_t rest = i, want = 0;
+      for (int k = rank - 1; k >= 0; --k) {
+        want += rest % sizes[k] * repeated[k];
+        rest /= sizes[k];
+      }
+      const auto at = map.At(i);
+      ASSERT_EQ(at.offset[0], i);
+      ASSERT_EQ(at.offset[1], want);
+    }
+  }
+}
+
+TEST(Elementwise, TakesGroupsAndRestsAtAnyAddress) {
+  const std::vector<float> in = Numbers(64);
+  for (int from = 0; from < 5; ++from) {
+    for (int to = 0; to < 5; ++to) {
+      for (int64_t n = 0; n < 40; ++n) {
+        std::vector<float> out(64, 77.0f);
+        ASSERT_EQ(
+            HostLoops().Unary({}, {UnaryOp::kNeg, kFloat, in.data() + from, out.data() + to, n, 0}),
+            nullptr);
+        for (int64_t i = 0; i < 64; ++i) {
+          const bool inside = i >= to && i < to + n;
+          ASSERT_EQ(out[i], inside ? -in[i - to + from] : 77.0f) << from << " " << to << " " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Elementwise, RepeatsOneOperandOrTheOther) {
+  const std::vector<float> in = Numbers(64);
+  for (int64_t n = 1; n < 40; ++n) {
+    for (const bool left : {false, true}) {
+      std::vector<float> out(n);
+      BinaryParams p;
+      p.op = BinaryOp::kSub;
+      p.type = kFloat;
+      p.a = p.b = in.data();
+      p.out = out.data();
+      p.n = n;
+      p.a_step = left ? 0 : 1;
+      p.b_step = left ? 1 : 0;
+      ASSERT_EQ(HostLoops().Binary({}, p), nullptr);
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(out[i], left ? in[0] - in[i] : in[i] - in[0]);
+      }
+    }
+  }
+}
+
+// --- Teams -----------------------------------------------------------------------------------
+
+// Teams of several threads, as a GPU's: members share a row.
+class ThreadsLauncher {
+ public:
+  static constexpr int kThreads = 3;
+  explicit ThreadsLauncher(Queue) {}
+
+  struct Shared {
+    std::barrier<> barrier{kThreads};
+    double slots[kThreads];
+  };
+  class Team {
+   public:
+    Team(Shared* shared, int rank) : shared_(shared), rank_(rank) {}
+    int64_t rank() const { return rank_; }
+    static constexpr int64_t size() { return kThreads; }
+    template <typename T, typename Op>
+    T Reduce(T value, T identity, Op op) const {
+      std::memcpy(&shared_->slots[rank_], &value, sizeof(value));
+      shared_->barrier.arrive_and_wait();
+      T total = identity;
+      for (const double& slot : shared_->slots) {
+        T other;
+        std::memcpy(&other, &slot, sizeof(other));
+        total = op(total, other);
+      }
+      shared_->barrier.arrive_and_wait();
+      return total;
+    }
+
+   private:
+    Shared* const shared_;
+    const int rank_;
+  };
+
+  template <typename F>
+  Outcome ForEach(int64_t n, const F& f) const {
+    for (int64_t i = n; i-- > 0;) f(i);  // in another order
+    return nullptr;
+  }
+  template <typename F>
+  Outcome ForTeams(int64_t rows, int64_t, const F& f) const {
+    Shared shared;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kThreads; ++rank) {
+      threads.emplace_back([&, rank] {
+        const Team team(&shared, rank);
+        for (int64_t row = 0; row < rows; ++row) f(team, row);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return nullptr;
+  }
+};
+
+void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+TEST(Teams, ShareRowsOfSoftmax) {
+  constexpr int64_t kRows = 7, kN = 11;
+  const std::vector<float> in = Numbers(kRows * kN);
+  for (const bool log : {false, true}) {
+    std::vector<float> one(in.size()), several(in.size());
+    ASSERT_EQ(HostLoops().Softmax({}, {log, kFloat, in.data(), one.data(), kRows, kN}), nullptr);
+    ASSERT_EQ(RunSoftmax<ThreadsLauncher>({}, {log, kFloat, in.data(), several.data(), kRows, kN}),
+              nullptr);
+    ExpectNear(one, several, 1e-6f);
+  }
+}
+
+TEST(Teams, ShareRowsOfCrossEntropies) {
+  constexpr int64_t kRows = 5, kN = 8;
+  const std::vector<float> in = Numbers(kRows * kN), probabilities = Numbers(kRows * kN, 2);
+  const std::vector<int32_t> classes = {0, 7, 3, 9, 4};  // the fourth is none
+  for (const bool sparse : {false, true}) {
+    std::vector<float> loss[2], backprop[2];
+    for (int k = 0; k < 2; ++k) {
+      loss[k].resize(kRows);
+      backprop[k].resize(in.size());
+      CrossEntropyParams p;
+      p.type = kFloat;
+      p.label_type = sparse ? kInt32 : DataType::kInvalid;
+      p.logits = in.data();
+      p.labels = sparse ? static_cast<const void*>(classes.data()) : probabilities.data();
+      p.x_row = p.y_row = kN;
+      p.loss = loss[k].data();
+      p.backprop = backprop[k].data();
+      p.rows = kRows;
+      p.n = kN;
+      ASSERT_EQ(k == 0 ? HostLoops().CrossEntropy({}, p) : RunCrossEntropy<ThreadsLauncher>({}, p),
+                nullptr);
+    }
+    if (sparse) {
+      EXPECT_TRUE(std::isnan(loss[0][3]) && std::isnan(loss[1][3]));
+      for (int k = 0; k < 2; ++k) {
+        loss[k][3] = 0;
+        for (int64_t j = 0; j < kN; ++j) {
+          EXPECT_TRUE(std::isnan(backprop[k][3 * kN + j]));
+          backprop[k][3 * kN + j] = 0;
+        }
+      }
+    }
+    ExpectNear(loss[0], loss[1], 1e-5f);
+    ExpectNear(backprop[0], backprop[1], 1e-6f);
+  }
+}
+
+// --- Reductions ------------------------------------------------------------------------------
+
+// Sums in double, one after the other.
+std::vector<double> PlainSums(const std::vector<float>& in, const Shape& shape,
+                              const std::vector<bool>& reduced, int64_t outputs) {
+  std::vector<double> sums(outputs, 0);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    auto rest = static_cast<int64_t>(i);
+    int64_t at = 0, step = 1;
+    for (int k = shape.rank() - 1; k >= 0; --k) {
+      if (!reduced[k]) {
+        at += rest % shape.dim(k) * step;
+        step *= shape.dim(k);
+      }
+      rest /= shape.dim(k);
+    }
+    sums[at] += static_cast<double>(in[i]);
+  }
+  return sums;
+}
+
+struct Case {
+  Shape shape;
+  std::vector<bool> reduced;
+  bool chunked;
+};
+
+class ReductionTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ReductionTest, SumsInChunksAndTeamsWhatOneLoopSums) {
+  const Case cases[] = {
+      {{100000}, {true}, true},
+      {{3, 70000}, {false, true}, true},
+      {{70000, 5}, {true, false}, true},
+      {{40, 30, 20}, {false, true, false}, false},
+      {{50, 4, 300}, {true, false, true}, true},
+      {{6, 5, 4, 3}, {false, true, false, true}, false},
+      {{7, 9}, {false, false}, false},
+  };
+  const Case& c = cases[GetParam()];
+  const std::vector<float> in = Numbers(c.shape.num_elements());
+  ReduceParams p;
+  ASSERT_TRUE(PlanReduction(c.shape, c.reduced, &p));
+  const int64_t outputs = p.kept.count();
+  p.chunks = PlanChunks(p.by_column, outputs, p.reduced.count());
+  EXPECT_EQ(p.chunks > 1, c.chunked);
+  std::vector<float> scratch(p.chunks * outputs), out(outputs), by_threads(outputs);
+  p.type = kFloat;
+  p.in = in.data();
+  p.out = out.data();
+  p.scratch = scratch.data();
+  ASSERT_EQ(HostLoops().Reduce({}, p), nullptr);
+  p.out = by_threads.data();
+  ASSERT_EQ(RunReduce<ThreadsLauncher>({}, p), nullptr);
+  const std::vector<double> want = PlainSums(in, c.shape, c.reduced, outputs);
+  for (int64_t i = 0; i < outputs; ++i) {
+    ASSERT_NEAR(out[i], want[i], 2e-2) << i;
+    ASSERT_NEAR(by_threads[i], want[i], 2e-2) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ReductionTest, ::testing::Range(0, 7));
+
+// --- Batch normalization ---------------------------------------------------------------------
+
+// The same images with channels last and first give the same, in chunks or by teams, for groups
+// of channels that fill 16 bytes and for others.
+TEST(BatchNorm, GivesTheSameInBothLayouts) {
+  constexpr int64_t kImages = 3, kPixels = 700;
+  for (const int64_t channels : {5, 8}) {
+    const int64_t n = kImages * kPixels * channels;
+    const std::vector<float> last = Numbers(n), gradient_last = Numbers(n, 2);
+    std::vector<float> first(n), gradient_first(n);
+    const auto at_first = [&](int64_t i) {
+      const int64_t c = i % channels, pixel = i / channels % kPixels,
+                    image = i / channels / kPixels;
+      return (image * channels + c) * kPixels + pixel;
+    };
+    for (int64_t i = 0; i < n; ++i) {
+      first[at_first(i)] = last[i];
+      gradient_first[at_first(i)] = gradient_last[i];
+    }
+    const std::vector<float> scale = Numbers(channels, 3), offset = Numbers(channels, 4);
+    const std::vector<float> old_mean = Numbers(channels, 5);
+    const std::vector<float> old_variance(channels, 0.7f);
+    for (const bool training : {true, false}) {
+      SCOPED_TRACE(std::to_string(channels) + (training ? " training" : ""));
+      std::vector<float> y[2], dx[2], stats[2], slopes[2];
+      for (int k = 0; k < 2; ++k) {
+        y[k].resize(n);
+        dx[k].resize(n);
+        stats[k].resize(4 * channels);
+        slopes[k].resize(2 * channels);
+        BatchNormParams p;
+        p.type = kFloat;
+        p.outer = k == 0 ? kImages * kPixels : kImages;
+        p.channels = channels;
+        p.inner = k == 0 ? 1 : kPixels;
+        p.training = training;
+        p.epsilon = 0.001f;
+        p.factor = 0.25f;
+        p.x = k == 0 ? last.data() : first.data();
+        p.scale = scale.data();
+        p.offset = offset.data();
+        p.old_mean = old_mean.data();
+        p.old_variance = old_variance.data();
+        p.y = y[k].data();
+        p.mean = stats[k].data();
+        p.variance = p.mean + channels;
+        p.batch_mean = p.variance + channels;
+        p.batch_variance = p.batch_mean + channels;
+        p.chunks = PlanChunks(true, channels, p.outer);
+        std::vector<float> scratch((2 * p.chunks + 3) * channels);
+        p.scratch = scratch.data();
+        if (k == 0) {
+          EXPECT_GT(p.chunks, 1);
+        }
+        ASSERT_EQ(k == 0 ? HostLoops().BatchNorm({}, p) : RunBatchNorm<ThreadsLauncher>({}, p),
+                  nullptr);
+        p.dy = k == 0 ? gradient_last.data() : gradient_first.data();
+        p.dx = dx[k].data();
+        p.d_scale = slopes[k].data();
+        p.d_offset = p.d_scale + channels;
+        p.old_mean = p.batch_mean;
+        p.old_variance = p.batch_variance;
+        ASSERT_EQ(
+            k == 0 ? HostLoops().BatchNormGrad({}, p) : RunBatchNormGrad<ThreadsLauncher>({}, p),
+            nullptr);
+      }
+      ExpectNear(stats[0], stats[1], 1e-5f);
+      ExpectNear(slopes[0], slopes[1], 1e-2f);
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(y[0][i], y[1][at_first(i)], 1e-4f) << i;
+        ASSERT_NEAR(dx[0][i], dx[1][at_first(i)], 1e-4f) << i;
+      }
+    }
+  }
+}
+
+// --- Scatter ---------------------------------------------------------------------------------
+
+TEST(Scatter, AddsUpdatesOfARowInTheirOrder) {
+  constexpr int64_t kRows = 13, kInner = 3, kCount = 5000;
+  std::mt19937 random(5);
+  std::vector<int32_t> indices(kCount);
+  for (int32_t& i : indices) i = static_cast<int32_t>(random() % (kRows + 2)) - 1;  // two are none
+  const std::vector<float> updates = Numbers(kCount * kInner);
+  std::vector<float> out(kRows * kInner, 0.5f), want = out;
+  for (int64_t i = 0; i < kCount; ++i) {
+    if (indices[i] < 0 || indices[i] >= kRows) continue;
+    for (int64_t k = 0; k < kInner; ++k) {
+      want[indices[i] * kInner + k] += updates[i * kInner + k];
+    }
+  }
+  ScatterParams p;
+  p.op = ScatterOp::kAdd;
+  p.type = kFloat;
+  p.index_type = kInt32;
+  p.indices = indices.data();
+  p.updates = updates.data();
+  p.out = out.data();
+  p.count = kCount;
+  p.inner = kInner;
+  p.dims[0] = kRows;
+  p.scratch_bytes = HostLoops().scatter_scratch_bytes(kCount);
+  std::vector<char> scratch(p.scratch_bytes);
+  p.scratch = scratch.data();
+  ASSERT_EQ(HostLoops().Scatter({}, p), nullptr);
+  EXPECT_EQ(out, want);  // bit for bit
+}
+
+}  // namespace
+}  // namespace millrace::gpu
