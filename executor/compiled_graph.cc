@@ -312,11 +312,7 @@ StatusOr<std::unique_ptr<CompiledGraph>> CompiledGraph::Compile(const DataflowGr
   return GraphCompiler(graph, device, kernels).Run();
 }
 
-CompiledGraph::~CompiledGraph() {
-  for (const bool sequential : {false, true}) {
-    while (StepBlock* block = TakeIdleBlock(sequential)) delete block;
-  }
-}
+CompiledGraph::~CompiledGraph() = default;
 
 // A first run is slow for reasons of its own, so costs fall fast; they rise slowly, so that a
 // thread that lost its processor for a while makes nothing expensive for long.
@@ -337,21 +333,6 @@ std::string_view CompiledGraph::input_name(int32_t node, int input) const {
   auto it = std::lower_bound(ref_names_.begin(), ref_names_.end(), key,
                              [](const auto& entry, int64_t k) { return entry.first < k; });
   return it != ref_names_.end() && it->first == key ? std::string_view(it->second) : "";
-}
-
-StepBlock* CompiledGraph::TakeIdleBlock(bool sequential) const {
-  MutexLock lock(&idle_mu_);
-  StepBlock*& idle = idle_[sequential ? 1 : 0];
-  StepBlock* block = idle;
-  if (block != nullptr) idle = block->next_idle;
-  return block;
-}
-
-void CompiledGraph::KeepIdleBlock(StepBlock* block, bool sequential) const {
-  MutexLock lock(&idle_mu_);
-  StepBlock*& idle = idle_[sequential ? 1 : 0];
-  block->next_idle = idle;
-  idle = block;
 }
 
 }  // namespace millrace

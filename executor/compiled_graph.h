@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/idle_list.h"
 #include "device/device.h"
 #include "graph/dataflow_graph.h"
 #include "kernels/kernel.h"
@@ -168,8 +168,10 @@ class CompiledGraph {
 
   // Blocks of finished steps, most recent first; null if there is none. One list for each way
   // to run.
-  StepBlock* TakeIdleBlock(bool sequential) const;
-  void KeepIdleBlock(StepBlock* block, bool sequential) const;
+  StepBlock* TakeIdleBlock(bool sequential) const { return idle_[sequential ? 1 : 0].Take(); }
+  void KeepIdleBlock(StepBlock* block, bool sequential) const {
+    idle_[sequential ? 1 : 0].Keep(block);
+  }
 
  private:
   static constexpr uint64_t kExpensiveCycles = 15'000;
@@ -191,10 +193,9 @@ class CompiledGraph {
   std::unique_ptr<const SequentialProgram> sequential_;
   std::unique_ptr<ProgramMemory> memory_[2];
   mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
-  mutable std::atomic<int32_t> num_expensive_{0};  // known to be
-  mutable std::atomic<int32_t> num_steps_{0};      // up to kLearningSteps
-  mutable Mutex idle_mu_;
-  mutable StepBlock* idle_[2] ABSL_GUARDED_BY(idle_mu_) = {nullptr, nullptr};
+  mutable std::atomic<int32_t> num_expensive_{0};               // known to be
+  mutable std::atomic<int32_t> num_steps_{0};                   // up to kLearningSteps
+  mutable IdleList<StepBlock, &StepBlock::next_idle> idle_[2];  // the second: sequential
 };
 
 }  // namespace millrace

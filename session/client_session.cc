@@ -191,6 +191,10 @@ Status ClientSession::RunCallable(int64_t callable, std::span<const Tensor> feed
   return status;
 }
 
+std::shared_ptr<PreparedRun> ClientSession::Prepare(int64_t callable) {
+  return master_->Prepare(handle_, callable);
+}
+
 Status ClientSession::ReleaseCallable(int64_t callable) {
   return Await(
       [&](auto done) { master_->ReleaseCallableAsync(StartLimit(), handle_, callable, done); });

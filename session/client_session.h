@@ -71,6 +71,10 @@ class ClientSession {
   Status RunCallable(int64_t callable, std::span<const Tensor> feeds, std::vector<Tensor>* fetches,
                      pb::RunMetadata* metadata = nullptr,
                      std::chrono::milliseconds timeout = std::chrono::milliseconds(0));
+  bool PreparesRuns() const { return master_->PreparesRuns(); }
+  // The callable as its master runs it on the caller's thread; null if it does not. Destroyed
+  // before the session.
+  std::shared_ptr<PreparedRun> Prepare(int64_t callable);
   Status ReleaseCallable(int64_t callable);
 
   StatusOr<ListDevicesResult> ListDevices();

@@ -9,27 +9,12 @@
 #include "session/step_errors.h"
 
 namespace millrace {
-DirectPlan::~DirectPlan() {
-  MutexLock lock(&mu_);
-  while (idle_ != nullptr) delete std::exchange(idle_, idle_->next);
-}
 
 RefPtr<DirectStep> DirectPlan::NewStep(const std::shared_ptr<DirectPlan>& self) {
-  DirectStep* step = nullptr;
-  {
-    MutexLock lock(&self->mu_);
-    step = self->idle_;
-    if (step != nullptr) self->idle_ = step->next;
-  }
+  DirectStep* step = self->idle_.Take();
   if (step == nullptr) step = new DirectStep(*self);
   step->plan_ = self;
   return RefPtr<DirectStep>(step);
-}
-
-void DirectPlan::Recycle(DirectStep* step) {
-  MutexLock lock(&mu_);
-  step->next = idle_;
-  idle_ = step;
 }
 
 DirectStep::DirectStep(const DirectPlan& plan)
@@ -150,7 +135,7 @@ void DirectStep::Destroy() {
   // The plan may go with this reference, and its idle steps with it.
   const std::shared_ptr<DirectPlan> plan = std::move(plan_);
   ResetRefCount();
-  plan->Recycle(this);
+  plan->idle_.Keep(this);
 }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/cancellation.h"
+#include "base/idle_list.h"
 #include "base/mutex.h"
 #include "base/notification.h"
 #include "executor/executor.h"
@@ -26,30 +27,7 @@
 namespace millrace {
 
 struct Binding;  // session/plan_cache.h
-class DirectStep;
-
-// The graph and its idle steps. Thread-safe.
-class DirectPlan {
- public:
-  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, const WorkerEnv* env)
-      : task_(std::move(task)), graph_(std::move(graph)), env_(env) {}
-  ~DirectPlan();
-  DirectPlan(const DirectPlan&) = delete;
-  DirectPlan& operator=(const DirectPlan&) = delete;
-
-  const WorkerGraph& graph() const { return *graph_; }
-  static RefPtr<DirectStep> NewStep(const std::shared_ptr<DirectPlan>& self);
-
- private:
-  friend class DirectStep;
-  void Recycle(DirectStep* step);
-
-  const std::string task_;
-  const std::shared_ptr<WorkerGraph> graph_;
-  const WorkerEnv* const env_;
-  Mutex mu_;
-  DirectStep* idle_ ABSL_GUARDED_BY(mu_) = nullptr;
-};
+class DirectPlan;
 
 // Recycled with its last reference; a warm one allocates nothing. Set up by one thread; Abort
 // from any.
@@ -112,6 +90,26 @@ class DirectStep : public RefCounted {
   int64_t timeout_ms_ = 0;
   Mutex mu_;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
+};
+
+// The graph and its idle steps. Thread-safe.
+class DirectPlan {
+ public:
+  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, const WorkerEnv* env)
+      : task_(std::move(task)), graph_(std::move(graph)), env_(env) {}
+  DirectPlan(const DirectPlan&) = delete;
+  DirectPlan& operator=(const DirectPlan&) = delete;
+
+  const WorkerGraph& graph() const { return *graph_; }
+  static RefPtr<DirectStep> NewStep(const std::shared_ptr<DirectPlan>& self);
+
+ private:
+  friend class DirectStep;
+
+  const std::string task_;
+  const std::shared_ptr<WorkerGraph> graph_;
+  const WorkerEnv* const env_;
+  IdleList<DirectStep, &DirectStep::next> idle_;
 };
 
 }  // namespace millrace

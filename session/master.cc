@@ -169,6 +169,11 @@ void Master::RunCallableAsync(const CallOptions& options, RunCallableArgs* args,
   session->RunCallable(options, args, result, std::move(done));
 }
 
+std::shared_ptr<PreparedRun> Master::Prepare(const std::string& session_handle, int64_t callable) {
+  const auto session = Find(session_handle);
+  return session == nullptr ? nullptr : session->Prepare(callable);
+}
+
 void Master::ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
                                   int64_t callable, Done done) {
   const auto session = Find(session_handle);

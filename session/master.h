@@ -35,6 +35,9 @@ class Master : public MasterInterface {
                          Done done) override;
   void RunCallableAsync(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
                         Done done) override;
+  bool PreparesRuns() const override { return true; }
+  std::shared_ptr<PreparedRun> Prepare(const std::string& session_handle,
+                                       int64_t callable) override;
   void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
                             int64_t callable, Done done) override;
   void CloseSessionAsync(const CallOptions& options, const std::string& session_handle,

@@ -3,8 +3,12 @@
 #ifndef SESSION_MASTER_INTERFACE_H_
 #define SESSION_MASTER_INTERFACE_H_
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +71,35 @@ struct ListDevicesResult {
   std::vector<pb::DeviceAttributes> local_devices, remote_devices;
 };
 
+// Tensors at equal distances in memory: an array of them, or a member of the elements of one.
+class TensorSpan {
+ public:
+  TensorSpan(std::span<const Tensor> tensors)  // NOLINT: implicit on purpose
+      : TensorSpan(tensors.data(), sizeof(Tensor), tensors.size()) {}
+  TensorSpan(const Tensor* first, std::size_t distance, std::size_t size)
+      : first_(reinterpret_cast<const char*>(first)), distance_(distance), size_(size) {}
+  std::size_t size() const { return size_; }
+  const Tensor& operator[](std::size_t i) const {
+    return *reinterpret_cast<const Tensor*>(first_ + i * distance_);
+  }
+
+ private:
+  const char* first_;
+  std::size_t distance_;  // bytes
+  std::size_t size_;
+};
+
+// A callable that its master runs on the caller's thread, without lookups and messages. Keeps
+// the session's memory, but does not keep it open. Thread-safe.
+class PreparedRun {
+ public:
+  virtual ~PreparedRun() = default;
+  // As RunCallableAsync, waited for; a timeout of 0 is the callable's own. The fetches replace
+  // what `fetches` holds, which stays as it is after an error.
+  virtual Status Run(std::chrono::milliseconds timeout, TensorSpan feeds,
+                     std::vector<Tensor>* fetches) = 0;
+};
+
 // Thread-safe. Every call ends by exactly one call of `done`, on an engine thread or before
 // the call returns; by its deadline with DeadlineExceeded and by its cancellation with
 // Cancelled. Arguments passed by pointer, and results, must stay valid until `done`.
@@ -93,6 +126,13 @@ class MasterInterface {
                                  int64_t* callable, Done done) = 0;
   virtual void RunCallableAsync(const CallOptions& options, RunCallableArgs* args,
                                 RunStepResult* result, Done done) = 0;
+  // Whether Prepare is worth a try.
+  virtual bool PreparesRuns() const { return false; }
+  // Null if that callable can only be called by RunCallableAsync, which gives the same results.
+  virtual std::shared_ptr<PreparedRun> Prepare(const std::string& session_handle,
+                                               int64_t callable) {
+    return nullptr;
+  }
   virtual void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
                                     int64_t callable, Done done) = 0;
   // Cancels the session's running steps ("Session::Close()") and waits for them.

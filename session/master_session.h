@@ -3,6 +3,7 @@
 #define SESSION_MASTER_SESSION_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,6 +48,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
                     Done done);
   void RunCallable(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
                    Done done);
+  // As MasterInterface::Prepare.
+  std::shared_ptr<PreparedRun> Prepare(int64_t callable);
   Status ReleaseCallable(int64_t callable);
   void ListDevices(ListDevicesResult* result) const;
   // Cancels what runs, waits for it, and closes the session at the workers, whose errors do
@@ -64,6 +67,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
     Binding binding;
     pb::RunOptions options;
   };
+  class PreparedCall;  // prepared_call.cc
 
   Status Configure(CreateSessionArgs* args);
   // After the graph was placed: writes and logs what was asked for.
@@ -93,7 +97,12 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
                    const pb::RunOptions& run_options, const Feed& feed, RunStepResult* result,
                    Done done);
   void DirectStepEnded(DirectStep* step, Status status) override;
-  bool AddDirect(DirectStep* step);
+  static Status WrongNumberOfFeeds(const Binding& binding, std::size_t given);
+  // Enter, and the step among those that end by their deadline or by Close; the reverse.
+  bool EnterDirect(DirectStep* step);
+  void LeaveDirect(DirectStep* step);
+  void AddDirect(DirectStep* step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RemoveDirect(DirectStep* step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sees to it that ExpireDirect runs when the first of the direct steps has to end.
   void WatchDirect(Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ExpireDirect();

@@ -311,7 +311,13 @@ void MasterSession::StartDirect(std::shared_ptr<const Binding> binding, const St
     step->feeds()[binding->feeds[i]] = feed(static_cast<int>(i));
   }
   step->SetLimits(limits);
-  if (!AddDirect(step.get())) {
+  bool closed;
+  {
+    MutexLock lock(&mu_);
+    closed = closed_;
+    if (!closed) AddDirect(step.get());
+  }
+  if (closed) {
     done(ClosedError());
     return Leave();
   }
@@ -334,23 +340,24 @@ void MasterSession::DirectStepEnded(DirectStep* step, Status status) {
   }
   {
     MutexLock lock(&mu_);
-    if (step->next != nullptr) step->next->previous = step->previous;
-    (step->previous != nullptr ? step->previous->next : direct_steps_) = step->next;
+    RemoveDirect(step);
   }
   const Done done = std::move(step->request().done);
   done(std::move(status));
   Leave();
 }
 
-bool MasterSession::AddDirect(DirectStep* step) {
-  MutexLock lock(&mu_);
-  if (closed_) return false;
+void MasterSession::AddDirect(DirectStep* step) {
   step->previous = nullptr;
   step->next = direct_steps_;
   if (direct_steps_ != nullptr) direct_steps_->previous = step;
   direct_steps_ = step;
   if (step->deadline() < direct_watch_) WatchDirect(step->deadline());
-  return true;
+}
+
+void MasterSession::RemoveDirect(DirectStep* step) {
+  if (step->next != nullptr) step->next->previous = step->previous;
+  (step->previous != nullptr ? step->previous->next : direct_steps_) = step->next;
 }
 
 void MasterSession::WatchDirect(Deadline deadline) {
@@ -442,8 +449,7 @@ void MasterSession::RunCallable(const CallOptions& options, RunCallableArgs* arg
     ++running_;
   }
   if (args->feeds.size() != callable->binding.feeds.size()) {
-    done(errors::InvalidArgument("Expected ", callable->binding.feeds.size(),
-                                 " feed tensors, but got ", args->feeds.size()));
+    done(WrongNumberOfFeeds(callable->binding, args->feeds.size()));
     return Leave();
   }
   StartStep(
