@@ -11,51 +11,17 @@
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "kernels/sparse_input.h"
 
 namespace millrace {
 namespace {
-
-// Inputs that were checked against each other; indices need not lie within the shape.
-struct Sparse {
-  Tensor indices, values;
-  Dims shape;
-  int64_t count = 0;
-  int rank = 0;
-
-  const int64_t* row(int64_t i) const { return indices.data<int64_t>() + i * rank; }
-};
-
-// Inputs `indices` and `shape`, and `values` unless it is negative.
-StatusOr<Sparse> ReadSparse(const KernelContext& ctx, int indices, int values, int shape) {
-  Sparse sparse;
-  sparse.indices = ctx.input(indices);
-  if (sparse.indices.rank() != 2) {
-    return errors::InvalidArgument("Input indices should be a matrix but received shape ",
-                                   sparse.indices.shape().DebugString());
-  }
-  MR_ASSIGN_OR_RETURN(sparse.shape, IntVector(ctx.input(shape), "dense_shape", true));
-  sparse.count = sparse.indices.dim(0);
-  sparse.rank = static_cast<int>(sparse.indices.dim(1));
-  if (static_cast<int>(sparse.shape.size()) != sparse.rank) {
-    return errors::InvalidArgument("Input shape should have ", sparse.rank,
-                                   " elements, as indices have columns, got ", sparse.shape.size());
-  }
-  if (values < 0) return sparse;
-  sparse.values = ctx.input(values);
-  if (sparse.values.rank() != 1 || sparse.values.dim(0) != sparse.count) {
-    return errors::InvalidArgument("Input values should be a vector of ", sparse.count,
-                                   " elements, as indices have rows, got shape ",
-                                   sparse.values.shape().DebugString());
-  }
-  return sparse;
-}
 
 // In the order of the indices; equal ones stay as they were.
 class SparseReorderKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparse(ctx, 0, 1, 2));
     std::vector<int64_t> order(static_cast<std::size_t>(in.count));
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&in](int64_t a, int64_t b) {
@@ -77,7 +43,7 @@ class SparseReshapeKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, -1, 1));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparse(ctx, 0, -1, 1));
     MR_ASSIGN_OR_RETURN(Dims target, IntVector(ctx.input(2), "new_shape", true));
     MR_ASSIGN_OR_RETURN(const Shape dense, ShapeFromTensor(ctx.input(1), "input_shape"));
     MR_RETURN_IF_ERROR(Complete(dense.num_elements(), &target));
@@ -138,7 +104,7 @@ class SparseFillEmptyRowsKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparse(ctx, 0, 1, 2));
     const Tensor& filler = ctx.input(3);
     if (filler.rank() != 0) {
       return errors::InvalidArgument("default_value must be a scalar, saw: ",

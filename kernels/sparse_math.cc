@@ -18,60 +18,10 @@
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "kernels/sparse_input.h"
 
 namespace millrace {
 namespace {
-
-// Inputs that were checked against each other, and indices against the shape.
-struct Sparse {
-  Tensor indices, values;
-  Dims shape;
-  int64_t count = 0;
-  int rank = 0;
-
-  const int64_t* row(int64_t i) const { return indices.data<int64_t>() + i * rank; }
-};
-
-// Input `indices` may be int32 for the op that adds to a dense tensor.
-StatusOr<Sparse> ReadSparse(const KernelContext& ctx, int indices, int values, int shape) {
-  Sparse sparse;
-  sparse.indices = ctx.input(indices);
-  sparse.values = ctx.input(values);
-  if (sparse.indices.rank() != 2) {
-    return errors::InvalidArgument("Input indices should be a matrix but received shape ",
-                                   sparse.indices.shape().DebugString());
-  }
-  if (sparse.indices.dtype() == kInt32) {
-    Tensor wide(kInt64, sparse.indices.shape());
-    std::copy_n(sparse.indices.data<int32_t>(), wide.num_elements(), wide.data<int64_t>());
-    sparse.indices = wide;
-  }
-  MR_ASSIGN_OR_RETURN(sparse.shape, IntVector(ctx.input(shape), "shape", true));
-  // Their product may be larger than any tensor: nothing dense is made of them here.
-  for (const int64_t size : sparse.shape) {
-    if (size < 0) return errors::InvalidArgument("shape must not be negative, got ", size);
-  }
-  sparse.count = sparse.indices.dim(0);
-  sparse.rank = static_cast<int>(sparse.indices.dim(1));
-  if (static_cast<int>(sparse.shape.size()) != sparse.rank) {
-    return errors::InvalidArgument("Input shape should have ", sparse.rank,
-                                   " elements, as indices have columns, got ", sparse.shape.size());
-  }
-  if (sparse.values.rank() != 1 || sparse.values.dim(0) != sparse.count) {
-    return errors::InvalidArgument("Input values should be a vector of ", sparse.count,
-                                   " elements, as indices have rows, got shape ",
-                                   sparse.values.shape().DebugString());
-  }
-  for (int64_t i = 0; i < sparse.count; ++i) {
-    for (int k = 0; k < sparse.rank; ++k) {
-      if (sparse.row(i)[k] < 0 || sparse.row(i)[k] >= sparse.shape[k]) {
-        return errors::InvalidArgument("indices[", i, ",", k, "] = ", sparse.row(i)[k],
-                                       " is out of bounds: need 0 <= index < ", sparse.shape[k]);
-      }
-    }
-  }
-  return sparse;
-}
 
 std::string Text(const Dims& dims) { return StrCat("[", StrJoin(dims, ","), "]"); }
 
@@ -79,7 +29,7 @@ std::strong_ordering CompareRows(const int64_t* a, const int64_t* b, int rank) {
   return std::lexicographical_compare_three_way(a, a + rank, b, b + rank);
 }
 
-Status CheckSameShape(const Sparse& a, const Sparse& b) {
+Status CheckSameShape(const SparseInput& a, const SparseInput& b) {
   if (a.shape == b.shape) return OkStatus();
   return errors::InvalidArgument("operands' shapes do not match: ", Text(a.shape), " and ",
                                  Text(b.shape));
@@ -87,7 +37,7 @@ Status CheckSameShape(const Sparse& a, const Sparse& b) {
 
 // Calls f(row of a or -1, row of b or -1) for every index that either has, in order.
 template <typename F>
-void ForEachOfEither(const Sparse& a, const Sparse& b, F&& f) {
+void ForEachOfEither(const SparseInput& a, const SparseInput& b, F&& f) {
   int64_t i = 0, j = 0;
   while (i < a.count || j < b.count) {
     auto order = std::strong_ordering::equal;
@@ -123,8 +73,8 @@ class SparseAddKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse a, ReadSparse(ctx, 0, 1, 2));
-    MR_ASSIGN_OR_RETURN(const Sparse b, ReadSparse(ctx, 3, 4, 5));
+    MR_ASSIGN_OR_RETURN(const SparseInput a, ReadSparseWithin(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput b, ReadSparseWithin(ctx, 3, 4, 5));
     MR_RETURN_IF_ERROR(CheckSameShape(a, b));
     const Tensor& threshold = ctx.input(6);
     if (threshold.rank() != 0) {
@@ -208,8 +158,8 @@ class SparseExtremeKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse a, ReadSparse(ctx, 0, 1, 2));
-    MR_ASSIGN_OR_RETURN(const Sparse b, ReadSparse(ctx, 3, 4, 5));
+    MR_ASSIGN_OR_RETURN(const SparseInput a, ReadSparseWithin(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput b, ReadSparseWithin(ctx, 3, 4, 5));
     MR_RETURN_IF_ERROR(CheckSameShape(a, b));
     Status status;
     DispatchType(RealTypes(), a.values.dtype(), [&]<typename T>() {
@@ -248,9 +198,9 @@ class SparseConcatKernel : public Kernel {
         axis_(c.attr<int64_t>("concat_dim")),
         n_(static_cast<int>(c.attr<int64_t>("N"))) {}
   Status Compute(KernelContext& ctx) override {
-    std::vector<Sparse> parts;
+    std::vector<SparseInput> parts;
     for (int i = 0; i < n_; ++i) {
-      MR_ASSIGN_OR_RETURN(Sparse part, ReadSparse(ctx, i, n_ + i, 2 * n_ + i));
+      MR_ASSIGN_OR_RETURN(SparseInput part, ReadSparseWithin(ctx, i, n_ + i, 2 * n_ + i));
       parts.push_back(std::move(part));
     }
     const int rank = parts[0].rank;
@@ -264,7 +214,7 @@ class SparseConcatKernel : public Kernel {
     std::vector<Row> rows;
     int64_t offset = 0;
     for (int p = 0; p < n_; ++p) {
-      const Sparse& part = parts[p];
+      const SparseInput& part = parts[p];
       for (int k = 0; k < rank; ++k) {
         if (part.rank != rank || (k != axis && part.shape[k] != shape[k])) {
           return errors::InvalidArgument(
@@ -299,7 +249,7 @@ class SparseConcatKernel : public Kernel {
 };
 
 // The rows within [start, start + size), counted from start, as outputs of one part.
-Status GivePart(KernelContext& ctx, const Sparse& in, const Dims& start, const Dims& size,
+Status GivePart(KernelContext& ctx, const SparseInput& in, const Dims& start, const Dims& size,
                 int indices_at, int values_at, int shape_at) {
   std::vector<int64_t> indices, from;
   for (int64_t i = 0; i < in.count; ++i) {
@@ -320,7 +270,7 @@ class SparseSliceKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 0, 1, 2));
     MR_ASSIGN_OR_RETURN(const Dims start, IntVector(ctx.input(3), "start", true));
     MR_ASSIGN_OR_RETURN(Dims size, IntVector(ctx.input(4), "size", true));
     if (static_cast<int>(start.size()) != in.rank || static_cast<int>(size.size()) != in.rank) {
@@ -344,7 +294,7 @@ class SparseSplitKernel : public Kernel {
   explicit SparseSplitKernel(KernelConstruction& c)
       : Kernel(c), parts_(static_cast<int>(c.attr<int64_t>("num_split"))) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 1, 2, 3));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 1, 2, 3));
     MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(0), "axis"));
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank, "Input axis"));
     if (parts_ < 1 || parts_ > in.shape[axis]) {
@@ -370,7 +320,7 @@ class SparseSoftmaxKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 0, 1, 2));
     if (in.rank < 2) {
       return errors::InvalidArgument("Input should have rank >= 2, but received shape of ", in.rank,
                                      " dimensions");
@@ -403,7 +353,7 @@ class SparseReduceKernel : public Kernel {
   explicit SparseReduceKernel(KernelConstruction& c)
       : Kernel(c), keeps_(c.attr<bool>("keep_dims")) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 0, 1, 2));
     MR_ASSIGN_OR_RETURN(const Dims axes, IntVector(ctx.input(3), "reduction_axes"));
     std::vector<bool> goes(static_cast<std::size_t>(in.rank), false);
     for (const int64_t given : axes) {
@@ -460,7 +410,7 @@ class SparseDenseKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse in, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 0, 1, 2));
     const Tensor& dense = ctx.input(3);
     const int missing = in.rank - dense.rank();
     std::vector<int64_t> strides(static_cast<std::size_t>(in.rank), 0);
@@ -505,7 +455,7 @@ class SparseTensorDenseAddKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Sparse a, ReadSparse(ctx, 0, 1, 2));
+    MR_ASSIGN_OR_RETURN(const SparseInput a, ReadSparseWithin(ctx, 0, 1, 2));
     const Tensor& b = ctx.input(3);
     if (!std::ranges::equal(a.shape, b.shape().dims())) {
       return errors::InvalidArgument("Dimensions of a and b must match: ", Text(a.shape), " vs ",
