@@ -206,6 +206,9 @@ constexpr OpSpec kOps[] = {
     {"RepeatDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"RewriteDataset", "input_dataset: variant, rewrite_name: string",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
     {"ScanDataset", "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
      "handle: dataset(output_types)",
      "f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; output_types: list(type) >= "

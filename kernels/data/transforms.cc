@@ -434,6 +434,23 @@ class SameDatasetKernel : public Kernel {
   }
 };
 
+// Marks how a data set is split among workers. One that is not split gives the same elements.
+class RewriteKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_RETURN_IF_ERROR(InputDataset(ctx, 0).status());
+    const Tensor& name = ctx.input(1);
+    if (name.num_elements() != 1 || name.data<std::string>()[0] != "replicate_on_split") {
+      return errors::Unimplemented(
+          "RewriteDataset of ", name.num_elements() == 1 ? name.data<std::string>()[0] : "several",
+          ": the one rewrite that is known is replicate_on_split");
+    }
+    ctx.SetOutput(0, ctx.input(0));
+    return OkStatus();
+  }
+};
+
 // Handles that V2 and V3 ops want beside what they need: they name nothing.
 class DummyHandleKernel : public Kernel {
  public:
@@ -473,6 +490,7 @@ void RegisterTransformDatasets(KernelRegistry& r) {
   for (const char* op : {"OptionsDataset", "ModelDataset", "OptimizeDatasetV2"}) {
     RegisterCpu<SameDatasetKernel>(r, op);
   }
+  RegisterCpu<RewriteKernel>(r, "RewriteDataset");
   RegisterCpu<CardinalityKernel>(r, "DatasetCardinality");
 }
 
