@@ -32,7 +32,7 @@ bool WorkerSession::AddStep(const std::shared_ptr<WorkerSession>& self, WorkerSt
   if (closed_) return false;
   steps_.insert(step);
   step->session_ = self;
-  ++num_steps_;
+  step_count_->Enter();
   return true;
 }
 
@@ -41,9 +41,10 @@ void WorkerSession::RemoveStep(WorkerStep* step) {
   steps_.erase(step);
 }
 
-void WorkerSession::StepIsGone() {
-  MutexLock lock(&mu_);
-  if (--num_steps_ == 0) idle_.SignalAll();
+void WorkerSession::Forget(std::shared_ptr<WorkerSession> session) {
+  const std::shared_ptr<StepCount> count = session->step_count_;
+  session.reset();
+  count->Leave();
 }
 
 void WorkerSession::Close(const Status& reason) {
@@ -59,14 +60,8 @@ void WorkerSession::Close(const Status& reason) {
   tensors_->ForgetPrivate();
 }
 
-bool WorkerSession::HasSteps() const {
-  MutexLock lock(&mu_);
-  return num_steps_ > 0;
-}
+bool WorkerSession::HasSteps() const { return step_count_->any(); }
 
-void WorkerSession::WaitForSteps() {
-  MutexLock lock(&mu_);
-  while (num_steps_ > 0) idle_.Wait(&mu_);
-}
+void WorkerSession::WaitForSteps() { step_count_->WaitForNone(); }
 
 }  // namespace millrace

@@ -42,21 +42,48 @@ class WorkerSession {
   // Forgets the graphs and cancels the steps.
   void Close(const Status& reason);
   bool HasSteps() const;
-  // Until the last reference to the last step is gone; every step must be ending.
+  // Until the last reference to the last step is gone, and its share of the session; every step
+  // must be ending.
   void WaitForSteps();
 
  private:
   friend class WorkerStep;
-  void StepIsGone();
+  // How many steps are referenced. Outlives the session: its last share may be that of a step,
+  // which is gone only once what the session had is freed.
+  class StepCount {
+   public:
+    void Enter() {
+      MutexLock lock(&mu_);
+      ++count_;
+    }
+    void Leave() {
+      MutexLock lock(&mu_);
+      if (--count_ == 0) idle_.SignalAll();
+    }
+    bool any() const {
+      MutexLock lock(&mu_);
+      return count_ > 0;
+    }
+    void WaitForNone() {
+      MutexLock lock(&mu_);
+      while (count_ > 0) idle_.Wait(&mu_);
+    }
+
+   private:
+    mutable Mutex mu_;
+    CondVar idle_;
+    int count_ ABSL_GUARDED_BY(mu_) = 0;
+  };
+  // For a step that drops its share of the session, which may go with it.
+  static void Forget(std::shared_ptr<WorkerSession> session);
 
   const WorkerSessionOptions options_;
   const std::shared_ptr<SessionResources> resources_;
   // Gone with the session and its graphs.
   const std::shared_ptr<SessionTensors> tensors_ = std::make_shared<SessionTensors>();
+  const std::shared_ptr<StepCount> step_count_ = std::make_shared<StepCount>();
   mutable Mutex mu_;
-  CondVar idle_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  int num_steps_ ABSL_GUARDED_BY(mu_) = 0;  // referenced ones
   StringMap<std::shared_ptr<WorkerGraph>> graphs_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<WorkerStep*> steps_ ABSL_GUARDED_BY(mu_);
 };

@@ -224,12 +224,12 @@ void WorkerStep::Destroy() {
     device_work_.reset();
     device_rendezvous_.reset();
   }
-  const std::shared_ptr<WorkerSession> session = std::move(session_);
+  std::shared_ptr<WorkerSession> session = std::move(session_);
   std::shared_ptr<WorkerGraph> graph = std::move(graph_);
   ResetRefCount();
   graph->Recycle(this);
   graph.reset();  // the graph may go with this reference, and its idle steps with it
-  if (session != nullptr) session->StepIsGone();
+  if (session != nullptr) WorkerSession::Forget(std::move(session));
 }
 
 }  // namespace millrace
