@@ -6,9 +6,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/conv_plan.h"
-#include "kernels/cuda/host_machine.h"
-#include "kernels/cuda/library_body.h"
-#include "kernels/gpu/body.h"
+#include "kernels/cuda/library_test.h"
 #include "ops/op_registry.h"
 
 namespace millrace {
@@ -199,14 +197,7 @@ StatusOr<const CudnnLibrary*> FakeSource() {
   return lib;
 }
 
-// Small whole numbers: sums are exact in any order.
-Tensor Numbered(const Shape& shape, int first) {
-  Tensor t(kFloat, shape);
-  for (int64_t i = 0; i < t.num_elements(); ++i) {
-    t.data<float>()[i] = static_cast<float>((i * 7 + first) % 11 - 5);
-  }
-  return t;
-}
+using testing::Numbered;
 
 struct Geometry {
   int64_t height, width, rows, columns, stride, dilation, groups;
@@ -214,13 +205,9 @@ struct Geometry {
   std::vector<int64_t> explicit_paddings = {};
 };
 
-class ConvLibraryTest : public ::testing::Test {
+class ConvLibraryTest : public testing::LibraryTest {
  protected:
-  void SetUp() override {
-    seen = Seen();
-    static int ordinal = 0;  // plans of other tests are not found again
-    machine_.properties_.ordinal = ++ordinal;
-  }
+  void SetUp() override { seen = Seen(); }
 
   void Check(const std::string& op, const Geometry& g, bool channels_first,
              bool expect_done = true) {
@@ -250,25 +237,14 @@ class ConvLibraryTest : public ::testing::Test {
     ASSERT_TRUE(c.status().ok()) << c.status();
     const auto geometry = gpu::PlanConvolution(window, false, images, filter);
     ASSERT_TRUE(geometry.ok()) << geometry.status();
-    StreamCall call;
     const gpu::ConvKind kind = gpu::ConvKindOf(op);
-    call.inputs = {Numbered(images, 1), Numbered(filter, 2), Numbered(geometry->output_shape, 3)};
     Shape shape = geometry->output_shape;
     if (kind == gpu::ConvKind::kInput) shape = images;
     if (kind == gpu::ConvKind::kFilter) shape = filter;
-    call.outputs = {Tensor(kFloat, shape)};
-    const auto body = MakeConvLibraryBody(c, &FakeSource);
-    ASSERT_NE(body, nullptr);
-    const auto done = body->Run(call, &machine_, gpu::HostLoops());
-    ASSERT_TRUE(done.ok()) << done.status();
-    ASSERT_EQ(*done, expect_done);
-    if (!expect_done) return;
-    const Tensor result = call.outputs[0];
-    call.outputs = {Tensor(kFloat, shape)};
-    const auto loops = gpu::FindBody(c)->make(c);
-    ASSERT_TRUE(loops->Run(call, gpu::HostLoops(), {}).ok());
-    EXPECT_TRUE(TensorsEqual(result, call.outputs[0]))
-        << result.DebugString(20) << " instead of " << call.outputs[0].DebugString(20);
+    CheckAgainstLoops(
+        c, MakeConvLibraryBody(c, &FakeSource).get(),
+        {Numbered(images, 1), Numbered(filter, 2), Numbered(geometry->output_shape, 3)}, shape,
+        expect_done);
   }
 
   // All passes and both layouts.
@@ -281,8 +257,6 @@ class ConvLibraryTest : public ::testing::Test {
       }
     }
   }
-
-  testing::HostMachine machine_;
 };
 
 const Geometry kGeometries[] = {

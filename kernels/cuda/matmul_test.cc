@@ -3,10 +3,8 @@
 // loops, which goldens check.
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/host_machine.h"
-#include "kernels/cuda/library_body.h"
+#include "kernels/cuda/library_test.h"
 #include "kernels/cuda/matmul_plan.h"
-#include "kernels/gpu/body.h"
 #include "ops/op_registry.h"
 
 namespace millrace {
@@ -171,22 +169,11 @@ StatusOr<const CublasLtLibrary*> FakeSource() {
   return lib;
 }
 
-Tensor Numbered(const Shape& shape, int first) {
-  Tensor t(kFloat, shape);
-  for (int64_t i = 0; i < t.num_elements(); ++i) {
-    t.data<float>()[i] = static_cast<float>((i * 7 + first) % 11 - 5);
-  }
-  return t;
-}
+using testing::Numbered;
 
-class MatMulLibraryTest : public ::testing::Test {
+class MatMulLibraryTest : public testing::LibraryTest {
  protected:
-  void SetUp() override {
-    seen = Seen();
-    // Plans of other tests are not found again.
-    static int ordinal = 0;
-    machine_.properties_.ordinal = ++ordinal;
-  }
+  void SetUp() override { seen = Seen(); }
 
   // By the library, and by our loops.
   void Check(const std::string& op, AttrMap attrs, std::vector<Tensor> inputs, const Shape& shape,
@@ -196,24 +183,9 @@ class MatMulLibraryTest : public ::testing::Test {
     ASSERT_NE(info, nullptr);
     const std::vector<DataType> types(inputs.size(), kFloat), made = {kFloat};
     KernelConstruction c(nullptr, info, "node", &attrs, types, made);
-    StreamCall call;
-    call.inputs = std::move(inputs);
-    call.outputs = {Tensor(kFloat, shape)};
-    const auto body = MakeMatMulLibraryBody(c, &FakeSource);
-    ASSERT_NE(body, nullptr);
-    const auto done = body->Run(call, &machine_, gpu::HostLoops());
-    ASSERT_TRUE(done.ok()) << done.status();
-    ASSERT_EQ(*done, expect_done);
-    if (!expect_done) return;
-    const Tensor result = call.outputs[0];
-    call.outputs = {Tensor(kFloat, shape)};
-    const auto loops = gpu::FindBody(c)->make(c);
-    ASSERT_TRUE(loops->Run(call, gpu::HostLoops(), {}).ok());
-    EXPECT_TRUE(TensorsEqual(result, call.outputs[0]))
-        << result.DebugString(20) << " instead of " << call.outputs[0].DebugString(20);
+    CheckAgainstLoops(c, MakeMatMulLibraryBody(c, &FakeSource).get(), std::move(inputs), shape,
+                      expect_done);
   }
-
-  testing::HostMachine machine_;
 };
 
 AttrMap Attrs(std::initializer_list<std::pair<const char*, AttrValue>> values) {

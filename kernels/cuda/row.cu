@@ -1,4 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/batch_norm_loops.h"
 #include "kernels/gpu/row_loops.h"
 
 namespace millrace::gpu {

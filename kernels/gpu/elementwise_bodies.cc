@@ -156,6 +156,15 @@ class BiasAddBody final : public Body {
   bool channels_first_ = false;
 };
 
+template <typename P>
+P ParamsFor(const Tensor& out) {
+  P p;
+  p.type = out.dtype();
+  p.out = out.raw_data();
+  p.n = out.num_elements();
+  return p;
+}
+
 // --- Several operands ------------------------------------------------------------------------
 
 class AddNBody final : public Body {
@@ -163,10 +172,7 @@ class AddNBody final : public Body {
   explicit AddNBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& out = call.outputs[0];
-    SumOfParams p;
-    p.type = out.dtype();
-    p.n = out.num_elements();
-    p.out = out.raw_data();
+    auto p = ParamsFor<SumOfParams>(out);
     for (const Tensor& in : call.inputs) {
       if (!(in.shape() == out.shape())) {
         return errors::InvalidArgument("Inputs to operation AddN must have the same size and ",
@@ -302,10 +308,7 @@ class LinSpaceBody final : public Body {
   explicit LinSpaceBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& out = call.outputs[0];
-    LinSpaceParams p;
-    p.type = out.dtype();
-    p.out = out.raw_data();
-    p.n = out.num_elements();
+    auto p = ParamsFor<LinSpaceParams>(out);
     DispatchType(TypeList<float, double, Half, BFloat16>(), out.dtype(), [&]<typename T>() {
       p.start =
           static_cast<double>(static_cast<millrace::ComputeType<T>>(call.inputs[0].scalar<T>()));

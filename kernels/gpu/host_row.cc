@@ -1,3 +1,4 @@
+#include "kernels/gpu/batch_norm_loops.h"
 #include "kernels/gpu/host_launcher.h"
 #include "kernels/gpu/row_loops.h"
 

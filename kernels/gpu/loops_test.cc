@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/gpu/batch_norm_loops.h"
 #include "kernels/gpu/host_launcher.h"
 #include "kernels/gpu/reduce_loops.h"
 #include "kernels/gpu/reduce_plan.h"
