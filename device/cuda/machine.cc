@@ -17,6 +17,9 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/cuda/context.h"
+#include "device/cuda/in_flight.h"
+#include "device/cuda/issue_scope.h"
+#include "device/host_threads.h"
 #include "device/memory_report.h"
 
 namespace millrace {
@@ -24,7 +27,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMaxHostThreads = 64;
 constexpr std::size_t kStagingBlock = std::size_t{32} << 20;  // bytes of a copy that are staged
 constexpr int64_t kReserve = int64_t{512} << 20;              // for libraries' own memory and code
 constexpr int kSpins = 200;
@@ -32,16 +34,6 @@ constexpr std::chrono::microseconds kNap(20);
 constexpr std::chrono::microseconds kLongestNap(100);
 constexpr std::chrono::milliseconds kWaitForMemory(500);
 constexpr std::size_t kNamedSuspects = 8;
-
-// What is in a stream.
-struct Item {
-  RefPtr<DeviceWork> work;  // may be null
-  int64_t id = 0;           // in the work
-  std::string node;
-  std::function<Status()> run;  // was called; what it owns is in use until the item has ended
-  std::function<void(const Status&)> callback;
-  std::vector<RefPtr<Buffer>> staging;
-};
 
 class Machine;
 
@@ -74,18 +66,9 @@ class StagingAllocator final : public Allocator {
   const std::shared_ptr<RegionAllocator> pinned_;
 };
 
-// What the operation that this thread issues has borrowed.
-struct Scope {
-  explicit Scope(Machine* of);
-  ~Scope();
-  Machine* const machine;
-  Scope* const before;
-  std::array<void*, CudaHandles::kNumKinds> handles{};
-  std::vector<RefPtr<Buffer>> scratch;
-};
-thread_local Scope* current_scope = nullptr;
+thread_local bool is_watcher = false;
 // Whether this thread belongs to a machine, and may not wait for one.
-thread_local bool is_machine_thread = false;
+bool IsMachineThread() { return is_watcher || HostThreads::IsCurrent(); }
 
 // Threads share it; whoever made it calls Stop.
 class Machine final : public CudaMachineImpl, public std::enable_shared_from_this<Machine> {
@@ -96,7 +79,10 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
         context_(std::move(context)),
         driver_(options_.driver),
         properties_(std::move(properties)),
-        events_(std::make_shared<CudaEventPool>(context_)) {
+        events_(std::make_shared<CudaEventPool>(context_)),
+        library_handles_(options_.handles),
+        hosts_([this] { Changed(); }),
+        in_flight_(driver_, events_) {
     for (int i = 0; i < kNumStreamKinds; ++i) {
       streams_[i].machine = this;
       streams_[i].index = i;
@@ -147,7 +133,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       MR_ASSIGN_OR_RETURN(handles_[i], driver_->NewStream(/*high_priority=*/is_copy));
     }
     MutexLock lock(&mu_);
-    threads_.emplace_back([self = shared_from_this()] { self->Watch(); });
+    watcher_ = std::thread([self = shared_from_this()] { self->Watch(); });
     return OkStatus();
   }
 
@@ -158,23 +144,19 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       Fail(errors::Cancelled(name(), " has gone away before its work was done"), std::nullopt)
           .IgnoreError();
     }
-    std::vector<std::thread> threads;
+    std::thread watcher;
     {
       MutexLock lock(&mu_);
       stopping_ = true;
       changed_.SignalAll();
-      threads.swap(threads_);
+      watcher.swap(watcher_);
     }
-    for (std::thread& thread : threads) {
-      thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
+    if (watcher.joinable()) {
+      watcher.get_id() == std::this_thread::get_id() ? watcher.detach() : watcher.join();
     }
+    hosts_.Stop();
     if (!MakeCurrent().ok()) return;
-    for (int kind = 0; kind < CudaHandles::kNumKinds; ++kind) {
-      for (void* const handle : idle_handles_[kind]) {
-        options_.handles.destroy(static_cast<CudaHandles::Kind>(kind), handle);
-      }
-      idle_handles_[kind].clear();
-    }
+    library_handles_.Clear(nullptr);
     for (void*& stream : handles_) {
       if (stream != nullptr) driver_->DeleteStream(std::exchange(stream, nullptr));
     }
@@ -199,37 +181,16 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   const std::shared_ptr<RegionAllocator>& pinned() const override { return pinned_; }
 
   StatusOr<void*> Workspace(std::size_t bytes) override {
-    if (current_scope == nullptr || current_scope->machine != this) return OutsideOfRun();
-    RefPtr<Buffer> block = memory_->Allocate(bytes);
-    if (!block) {
-      return errors::ResourceExhausted("no room for a workspace of ",
-                                       HumanBytes(static_cast<int64_t>(bytes)), ": ",
-                                       memory_->Report());
-    }
-    current_scope->scratch.push_back(block);
-    return block->data();
+    IssueScope* const scope = IssueScope::Current(this);
+    return scope == nullptr ? OutsideOfRun() : scope->Workspace(memory_.get(), bytes);
   }
 
-  void Post(std::function<void()> fn) override {
-    {
-      MutexLock lock(&mu_);
-      if (!stopping_) {
-        posts_.push_back(std::move(fn));
-        if (idle_hosts_ < posts_.size() && num_hosts_ < kMaxHostThreads) {
-          ++num_hosts_;
-          threads_.emplace_back([self = shared_from_this()] { self->RunHost(); });
-        }
-        changed_.SignalAll();
-        return;
-      }
-    }
-    fn();
-  }
+  void Post(std::function<void()> fn) override { hosts_.Post(std::move(fn), shared_from_this()); }
 
   Status Synchronize(std::chrono::milliseconds limit) override {
     const Clock::time_point deadline = Clock::now() + limit;
     // A thread of the machine cannot wait for itself.
-    const int busy = is_machine_thread ? 1 : 0;
+    const int busy = IsMachineThread() ? 1 : 0;
     MutexLock lock(&mu_);
     while (!IsIdle(busy)) {
       if (!changed_.WaitUntil(&mu_, deadline) && !IsIdle(busy)) {
@@ -247,10 +208,10 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
 
   void Run(int s, Stream::Operation operation) {
     if (IsSkipped(operation.work.get(), operation.even_after_error)) return;
-    Item item;
+    InFlightItem item;
     Status status = Begin(std::move(operation.work), operation.node, &item);
     if (status.ok() || operation.even_after_error) {
-      const Scope scope(this);
+      const IssueScope scope(this, &library_handles_, handles_[s]);
       status.Update(operation.run());
     }
     item.run = std::move(operation.run);
@@ -260,7 +221,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   void Copy(int s, RefPtr<DeviceWork> work, std::string_view node, void* to, const void* from,
             std::size_t bytes, bool even_after_error) {
     if (IsSkipped(work.get(), even_after_error)) return;
-    Item item;
+    InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
     if (status.ok()) status = IssueCopy(s, to, from, bytes, &item);
     Add(s, std::move(item), std::move(status));
@@ -268,22 +229,18 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
 
   void CallBackLater(int s, RefPtr<DeviceWork> work, std::string_view node,
                      std::function<void(const Status&)> fn) {
-    Item item;
+    InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
     NoLongerIssuing(item.node);
     item.callback = std::move(fn);
     if (status.ok()) {
       MutexLock lock(&mu_);
       if (failure_.ok() && !stopping_) {
-        Queue& queue = queues_[s];
-        queue.items.push_back(std::move(item));
-        status = Mark(s);
+        status = in_flight_.AddMarked(s, handles_[s], &item);
         if (status.ok()) {
           WakeWatcher();
           return;
         }
-        item = std::move(queue.items.back());
-        queue.items.pop_back();
       } else {
         status = failure_.ok() ? Gone() : failure_;
       }
@@ -317,22 +274,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     if (!status.ok()) Diagnose(std::move(status), "").IgnoreError();
   }
 
-  void TakeBack(CudaHandles::Kind kind, void* handle) {
-    MutexLock lock(&mu_);
-    idle_handles_[kind].push_back(handle);
-  }
-
  private:
-  struct Queue {
-    std::deque<Item> items;
-    int64_t first = 0;  // number of the first item
-    struct Marker {
-      int64_t item;  // it and all before it have run when
-      void* event;   // has happened
-    };
-    std::deque<Marker> markers;
-  };
-
   static Status OutsideOfRun() {
     return errors::Internal("handles and workspaces are for operations that are being issued");
   }
@@ -342,7 +284,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   }
 
   // On the account; the error if nothing can be issued.
-  Status Begin(RefPtr<DeviceWork> work, std::string_view node, Item* item) {
+  Status Begin(RefPtr<DeviceWork> work, std::string_view node, InFlightItem* item) {
     item->work = std::move(work);
     item->node = std::string(node);
     if (item->work) item->id = item->work->Begin(this, item->node);
@@ -355,7 +297,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     return MakeCurrent();
   }
 
-  Status IssueCopy(int s, void* to, const void* from, std::size_t bytes, Item* item) {
+  Status IssueCopy(int s, void* to, const void* from, std::size_t bytes, InFlightItem* item) {
     void* const stream = handles_[s];
     const bool stages =
         AcceleratorOf(to) != nullptr && AcceleratorOf(from) == nullptr && !pinned_->Contains(from);
@@ -376,7 +318,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   }
 
   // What was issued, with what came of it.
-  void Add(int s, Item item, Status status) {
+  void Add(int s, InFlightItem item, Status status) {
     const std::string node = item.node;
     if (status.ok() && options_.blocking) {
       status = driver_->Synchronize(handles_[s]);
@@ -397,7 +339,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       MutexLock lock(&mu_);
       lost = !failure_.ok();
       if (!lost) {
-        queues_[s].items.push_back(std::move(item));
+        in_flight_.Add(s, std::move(item));
         WakeWatcher();
       }
     }
@@ -440,22 +382,16 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
 
   // Ends everything with the error. `node` is that of the call that reported it, if any.
   Status Fail(const Status& cause, std::optional<std::string_view> node) {
-    std::vector<Item> items;
+    std::vector<InFlightItem> items;
     Status failure;
     {
       MutexLock lock(&mu_);
       if (!failure_.ok()) return failure_;
       std::vector<std::string> suspects;
-      for (Queue& queue : queues_) {
-        for (Item& item : queue.items) {
-          const bool ran = options_.blocking || item.callback != nullptr;
-          if (!ran && !item.node.empty()) suspects.push_back(item.node);
-          items.push_back(std::move(item));
-        }
-        queue.first += static_cast<int64_t>(queue.items.size());
-        queue.items.clear();
-        for (const Queue::Marker& marker : queue.markers) events_->Put(marker.event);
-        queue.markers.clear();
+      items = in_flight_.TakeAll();
+      for (const InFlightItem& item : items) {
+        const bool ran = options_.blocking || item.callback != nullptr;
+        if (!ran && !item.node.empty()) suspects.push_back(item.node);
       }
       suspects.insert(suspects.end(), issuing_.begin(), issuing_.end());
       if (!options_.blocking && node.has_value() && !node->empty()) {
@@ -465,9 +401,8 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       has_failed_.store(true, std::memory_order_release);
     }
     MR_LOG(kError, Message(failure));
-    for (Item& item : items) End(std::move(item), failure);
-    MutexLock lock(&mu_);
-    changed_.SignalAll();
+    for (InFlightItem& item : items) End(std::move(item), failure);
+    Changed();
     return failure;
   }
 
@@ -488,15 +423,15 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     return errors::Internal(text);
   }
 
-  void End(Item item, const Status& status) {
+  void End(InFlightItem item, const Status& status) {
     if (item.callback != nullptr) return CallBack(std::move(item), status);
     item.run = nullptr;  // what it owns is gone before the work knows
     item.staging.clear();
     if (item.work) item.work->End(item.id, this, status);
   }
 
-  void CallBack(Item item, const Status& lost) {
-    Post([self = shared_from_this(), item = std::make_shared<Item>(std::move(item)), lost] {
+  void CallBack(InFlightItem item, const Status& lost) {
+    Post([self = shared_from_this(), item = std::make_shared<InFlightItem>(std::move(item)), lost] {
       Status status = lost;
       if (status.ok() && item->work) status = item->work->error();
       item->callback(status);
@@ -506,37 +441,24 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   }
 
   StatusOr<void*> Lease(CudaHandles::Kind kind) {
-    Scope* const scope = current_scope;
-    if (scope == nullptr || scope->machine != this) return OutsideOfRun();
-    void*& handle = scope->handles[kind];
-    if (handle != nullptr) return handle;
-    {
-      MutexLock lock(&mu_);
-      if (!idle_handles_[kind].empty()) {
-        handle = idle_handles_[kind].back();
-        idle_handles_[kind].pop_back();
-        return handle;
-      }
-    }
-    if (options_.handles.make == nullptr) {
-      return errors::Unimplemented("this build has no libraries for GPUs");
-    }
-    MR_ASSIGN_OR_RETURN(handle, options_.handles.make(kind, compute_stream()));
-    return handle;
+    IssueScope* const scope = IssueScope::Current(this);
+    return scope == nullptr ? OutsideOfRun() : scope->Handle(kind);
   }
 
   // What runs may hold memory until it ends, as copies to the host do.
   void WaitForMemory() {
-    if (is_machine_thread) return;
+    if (IsMachineThread()) return;
     Synchronize(kWaitForMemory).IgnoreError();
   }
 
   // But for `busy` threads.
   bool IsIdle(int busy) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (const Queue& queue : queues_) {
-      if (!queue.items.empty()) return false;
-    }
-    return posts_.empty() && busy_hosts_ + (ending_ ? 1 : 0) <= busy;
+    return in_flight_.empty() && hosts_.num_pending() + (ending_ ? 1 : 0) <= busy;
+  }
+
+  void Changed() {
+    MutexLock lock(&mu_);
+    changed_.SignalAll();
   }
 
   // ---- the watcher ----
@@ -545,57 +467,21 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     if (watcher_sleeps_) changed_.SignalAll();
   }
 
-  // An event behind the last item.
-  Status Mark(int s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    MR_ASSIGN_OR_RETURN(void* const event, events_->Get());
-    const Status status = driver_->Record(event, handles_[s]);
-    if (!status.ok()) {
-      events_->Put(event);
-      return status;
-    }
-    Queue& queue = queues_[s];
-    queue.markers.push_back({queue.first + static_cast<int64_t>(queue.items.size()) - 1, event});
-    return OkStatus();
-  }
-
-  // Moves what has run to `ended`.
-  Status Collect(std::vector<Item>* ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (int s = 0; s < kNumStreamKinds; ++s) {
-      Queue& queue = queues_[s];
-      if (queue.items.empty()) continue;
-      if (queue.markers.empty()) MR_RETURN_IF_ERROR(Mark(s));
-      while (!queue.markers.empty()) {
-        const Queue::Marker marker = queue.markers.front();
-        MR_ASSIGN_OR_RETURN(const bool happened, driver_->Query(marker.event));
-        if (!happened) break;
-        queue.markers.pop_front();
-        events_->Put(marker.event);
-        for (; queue.first <= marker.item; ++queue.first) {
-          ended->push_back(std::move(queue.items.front()));
-          queue.items.pop_front();
-        }
-      }
-    }
-    return OkStatus();
-  }
-
   void Watch() {
-    is_machine_thread = true;
+    is_watcher = true;
     Status status = MakeCurrent();
     int fruitless = 0;
-    std::vector<Item> ended;
+    std::vector<InFlightItem> ended;
     mu_.Lock();
     while (!stopping_) {
-      const bool nothing = std::all_of(queues_.begin(), queues_.end(),
-                                       [](const Queue& q) { return q.items.empty(); });
-      if (nothing) {
+      if (in_flight_.empty()) {
         watcher_sleeps_ = true;
         changed_.Wait(&mu_);
         watcher_sleeps_ = false;
         fruitless = 0;
         continue;
       }
-      status.Update(Collect(&ended));
+      status.Update(in_flight_.Collect(handles_, &ended));
       if (ended.empty() && status.ok()) {
         mu_.Unlock();
         Nap(fruitless++);
@@ -604,7 +490,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
       }
       ending_ = true;  // not idle until the works know
       mu_.Unlock();
-      for (Item& item : ended) End(std::move(item), OkStatus());
+      for (InFlightItem& item : ended) End(std::move(item), OkStatus());
       ended.clear();
       if (!status.ok()) Fail(status, std::nullopt).IgnoreError();
       status = OkStatus();
@@ -622,36 +508,13 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
         kNap + std::chrono::microseconds(fruitless - kSpins), kLongestNap));
   }
 
-  // ---- host threads ----
-
-  void RunHost() {
-    is_machine_thread = true;
-    mu_.Lock();
-    while (true) {
-      while (posts_.empty() && !stopping_) {
-        ++idle_hosts_;
-        changed_.Wait(&mu_);
-        --idle_hosts_;
-      }
-      if (posts_.empty()) break;
-      std::function<void()> fn = std::move(posts_.front());
-      posts_.pop_front();
-      ++busy_hosts_;
-      mu_.Unlock();
-      fn();
-      fn = nullptr;
-      mu_.Lock();
-      --busy_hosts_;
-      changed_.SignalAll();
-    }
-    mu_.Unlock();
-  }
-
   const CudaMachineOptions options_;
   const std::shared_ptr<CudaContext> context_;
   CudaDriver* const driver_;
   const CudaProperties properties_;
   const std::shared_ptr<CudaEventPool> events_;
+  CudaHandlePool library_handles_;
+  HostThreads hosts_;
   std::shared_ptr<RegionAllocator> memory_, pinned_;  // constant after Open
   std::unique_ptr<StagingAllocator> staging_;         // likewise
   std::array<CudaStream, kNumStreamKinds> streams_;
@@ -662,29 +525,13 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   Status failure_ ABSL_GUARDED_BY(mu_);
-  std::array<Queue, kNumStreamKinds> queues_ ABSL_GUARDED_BY(mu_);
+  InFlight in_flight_ ABSL_GUARDED_BY(mu_);
   std::multiset<std::string> issuing_ ABSL_GUARDED_BY(mu_);  // nodes; in blocking mode only
   bool watcher_sleeps_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::array<std::vector<void*>, CudaHandles::kNumKinds> idle_handles_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::function<void()>> posts_ ABSL_GUARDED_BY(mu_);
-  std::size_t num_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  std::size_t idle_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  int busy_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  std::thread watcher_ ABSL_GUARDED_BY(mu_);
   std::vector<void*> regions_ ABSL_GUARDED_BY(mu_);  // all that there ever were
 };
-
-Scope::Scope(Machine* of) : machine(of), before(std::exchange(current_scope, this)) {}
-
-Scope::~Scope() {
-  current_scope = before;
-  for (int kind = 0; kind < CudaHandles::kNumKinds; ++kind) {
-    if (handles[kind] != nullptr) {
-      machine->TakeBack(static_cast<CudaHandles::Kind>(kind), handles[kind]);
-    }
-  }
-}
 
 void CudaStream::Enqueue(Operation operation) { machine->Run(index, std::move(operation)); }
 

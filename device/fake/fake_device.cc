@@ -15,13 +15,13 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/fake/fake_memory.h"
+#include "device/host_threads.h"
 
 namespace millrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMaxHostThreads = 64;
 constexpr std::chrono::seconds kStandLimit(30);
 constexpr std::chrono::minutes kSyncLimit(1);
 
@@ -95,6 +95,7 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
       : name_(std::move(name)),
         options_(options),
         memory_(std::move(memory)),
+        hosts_([this] { Wake(); }),
         random_(options.jitter_seed) {
     for (int i = 0; i < kNumStreamKinds; ++i) {
       streams_[i].machine = this;
@@ -109,25 +110,22 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
 
   void Start() {
     MutexLock lock(&mu_);
-    threads_.emplace_back([self = shared_from_this()] { self->RunDevice(); });
+    thread_ = std::thread([self = shared_from_this()] { self->RunDevice(); });
   }
 
   // What is queued is dropped; what runs, ends.
   void Stop() {
-    std::vector<std::thread> threads;
+    std::thread thread;
     {
       MutexLock lock(&mu_);
       stopping_ = true;
       changed_.SignalAll();
-      threads.swap(threads_);
+      thread.swap(thread_);
     }
-    for (std::thread& thread : threads) {
-      if (thread.get_id() == std::this_thread::get_id()) {
-        thread.detach();
-      } else {
-        thread.join();
-      }
+    if (thread.joinable()) {
+      thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
     }
+    hosts_.Stop();
   }
 
   const std::string& name() const override { return name_; }
@@ -135,21 +133,7 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
   Allocator* allocator() override { return memory_.get(); }
   Allocator* staging_allocator() override { return HostAllocator(); }
 
-  void Post(std::function<void()> fn) override {
-    {
-      MutexLock lock(&mu_);
-      if (!stopping_) {
-        posts_.push_back(std::move(fn));
-        if (idle_hosts_ == 0 && num_hosts_ < kMaxHostThreads) {
-          ++num_hosts_;
-          threads_.emplace_back([self = shared_from_this()] { self->RunHost(); });
-        }
-        changed_.SignalAll();
-        return;
-      }
-    }
-    fn();
-  }
+  void Post(std::function<void()> fn) override { hosts_.Post(std::move(fn), shared_from_this()); }
 
   void CloseGate(std::string_view node) override {
     MutexLock lock(&mu_);
@@ -244,7 +228,7 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
     for (const auto& queue : queues_) {
       if (!queue.empty()) return false;
     }
-    return !running_ && posts_.empty() && busy_hosts_ == 0;
+    return !running_ && hosts_.IsIdle();
   }
 
   bool IsShut(const Item& item) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -378,31 +362,10 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
     }
   }
 
-  void RunHost() {
-    mu_.Lock();
-    while (true) {
-      while (posts_.empty() && !stopping_) {
-        ++idle_hosts_;
-        changed_.Wait(&mu_);
-        --idle_hosts_;
-      }
-      if (posts_.empty()) break;
-      std::function<void()> fn = std::move(posts_.front());
-      posts_.pop_front();
-      ++busy_hosts_;
-      mu_.Unlock();
-      fn();
-      fn = nullptr;
-      mu_.Lock();
-      --busy_hosts_;
-      changed_.SignalAll();
-    }
-    mu_.Unlock();
-  }
-
   const std::string name_;
   const FakeDeviceOptions options_;
   const std::shared_ptr<FakeMemory> memory_;
+  HostThreads hosts_;
   std::array<FakeStream, kNumStreamKinds> streams_;
   ResourceManager twin_resources_;
   std::unique_ptr<Device> twin_;  // constant once made
@@ -420,11 +383,7 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
   std::set<std::string> gates_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Fault> faults_ ABSL_GUARDED_BY(mu_);
   Fault copy_fault_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::function<void()>> posts_ ABSL_GUARDED_BY(mu_);
-  std::size_t num_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  int idle_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  int busy_hosts_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
 };
 
 void FakeStream::Enqueue(Operation operation) {
