@@ -23,26 +23,58 @@
 namespace millrace {
 namespace {
 
+// Counts the handlers that have not returned. A call may be answered, and then be over for gRPC
+// and for its caller, while the handler that answered it is still on its way out.
+class HandlerCount {
+ public:
+  void Enter() {
+    MutexLock lock(&mu_);
+    ++count_;
+  }
+  void Leave() {
+    MutexLock lock(&mu_);
+    if (--count_ == 0) none_.SignalAll();
+  }
+  void WaitForNone() {
+    MutexLock lock(&mu_);
+    while (count_ > 0) none_.Wait(&mu_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar none_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// What the calls of one server share.
+struct Serving {
+  ThreadPool* pool = nullptr;
+  HandlerCount handlers;
+};
+
 // A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
 // runs any more.
 class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor {
  public:
-  GrpcServerCall(const RpcServer::Handler* handler, ThreadPool* pool,
+  GrpcServerCall(const RpcServer::Handler* handler, Serving* serving,
                  grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                  grpc::ByteBuffer* response)
       : handler_(handler),
-        pool_(pool),
+        serving_(serving),
         context_(context),
         request_(request),
         response_(response),
         deadline_(FromSystemTime(context->deadline())) {}
 
   void Post() {
-    pool_->Schedule(ThreadPool::Task{[](void* arg) {
-                                       auto* call = static_cast<GrpcServerCall*>(arg);
-                                       (*call->handler_)(call);
-                                     },
-                                     this});
+    serving_->handlers.Enter();
+    serving_->pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                                auto* call = static_cast<GrpcServerCall*>(arg);
+                                                Serving* const serving = call->serving_;
+                                                (*call->handler_)(call);  // the call may be gone
+                                                serving->handlers.Leave();
+                                              },
+                                              this});
   }
 
   std::span<const WirePiece> request() override {
@@ -64,13 +96,16 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   // Cancelling runs callbacks of the engine: not on this thread.
   void OnCancel() override {
     references_.fetch_add(1, std::memory_order_relaxed);
-    pool_->Schedule(ThreadPool::Task{[](void* arg) {
-                                       auto* call = static_cast<GrpcServerCall*>(arg);
-                                       call->cancellation_.StartCancel(errors::Cancelled(
-                                           "the caller cancelled the call or went away"));
-                                       call->Unref();
-                                     },
-                                     this});
+    serving_->handlers.Enter();
+    serving_->pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                                auto* call = static_cast<GrpcServerCall*>(arg);
+                                                Serving* const serving = call->serving_;
+                                                call->cancellation_.StartCancel(errors::Cancelled(
+                                                    "the caller cancelled the call or went away"));
+                                                call->Unref();
+                                                serving->handlers.Leave();
+                                              },
+                                              this});
   }
   void OnDone() override { Unref(); }
   // Both only post or free: no need for another of gRPC's threads.
@@ -81,7 +116,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   }
 
   const RpcServer::Handler* const handler_;
-  ThreadPool* const pool_;
+  Serving* const serving_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_;
   std::optional<ReceivedBytes> received_;  // the request, once it was looked at
@@ -99,15 +134,16 @@ struct Method {
 class RawService final : public grpc::Service {
  public:
   // `method` must outlive the service: gRPC keeps its name.
-  void Add(const Method* method, ThreadPool* pool) {
+  void Add(const Method* method, Serving* serving) {
     AddMethod(new grpc::internal::RpcServiceMethod(method->path.c_str(),
                                                    grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
     MarkMethodRawCallback(
         next_++,
         new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-            [method, pool](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                           grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
-              auto* call = new GrpcServerCall(&method->handler, pool, context, request, response);
+            [method, serving](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                              grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
+              auto* call =
+                  new GrpcServerCall(&method->handler, serving, context, request, response);
               call->Post();
               return call;
             }));
@@ -144,7 +180,7 @@ std::string WhyNotListening(const std::string& address) {
 }  // namespace
 
 struct RpcServer::Impl {
-  ThreadPool* pool = nullptr;
+  Serving serving;
   std::vector<std::unique_ptr<Method>> methods;
   RawService service;
   Mutex mu;  // held through Shutdown: a second caller waits for the first
@@ -153,14 +189,14 @@ struct RpcServer::Impl {
 
 RpcServer::RpcServer(ThreadPool* pool) : impl_(std::make_unique<Impl>()) {
   InitGrpc();
-  impl_->pool = pool;
+  impl_->serving.pool = pool;
 }
 
 RpcServer::~RpcServer() { Shutdown(SteadyClock::now()); }
 
 void RpcServer::AddMethod(std::string path, Handler handler) {
   impl_->methods.push_back(std::make_unique<Method>(Method{std::move(path), std::move(handler)}));
-  impl_->service.Add(impl_->methods.back().get(), impl_->pool);
+  impl_->service.Add(impl_->methods.back().get(), &impl_->serving);
 }
 
 StatusOr<int> RpcServer::Start(const std::string& address) {
@@ -186,6 +222,7 @@ void RpcServer::Shutdown(Deadline grace) {
   if (impl_->server == nullptr) return;
   impl_->server->Shutdown(ToSystemTime(grace));
   impl_->server->Wait();
+  impl_->serving.handlers.WaitForNone();
   impl_->server = nullptr;
 }
 

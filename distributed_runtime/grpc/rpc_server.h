@@ -32,7 +32,8 @@ class RpcServer {
   // shared: Unavailable, naming it and what the system says, if it is taken.
   StatusOr<int> Start(const std::string& address);
   // Refuses new calls, gives those that run until `grace`, cancels the rest and waits until
-  // all have finished. The port is free then. Idempotent, not to be called on `pool`.
+  // all have finished and their handlers have returned: what handlers use may go then. The port
+  // is free. Idempotent, not to be called on `pool`.
   void Shutdown(Deadline grace);
 
  private:

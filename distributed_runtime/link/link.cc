@@ -272,10 +272,18 @@ void Link::HandleRequest(std::unique_ptr<InFrame> frame) {
     call->key = ++last_key_;
     served_.emplace(call->key, call);
     serves = serving_;
+    ++num_handling_;
   }
-  if (handler == nullptr) return call->Finish(errors::Unimplemented("method ", header.method));
-  if (!serves) return call->Finish(errors::Unavailable("the server is stopping"));
-  (*handler)(call);
+  const RefPtr<Link> self = RefPtr<Link>::Share(this);  // the call may be gone when it is answered
+  if (handler == nullptr) {
+    call->Finish(errors::Unimplemented("method ", header.method));
+  } else if (!serves) {
+    call->Finish(errors::Unavailable("the server is stopping"));
+  } else {
+    (*handler)(call);
+  }
+  MutexLock lock(&mu_);
+  --num_handling_;
 }
 
 void Link::HandleAnswer(std::unique_ptr<InFrame> frame) {
@@ -357,7 +365,7 @@ void Link::Flush() {
 
 int Link::num_served() const {
   MutexLock lock(&mu_);
-  return static_cast<int>(served_.size());
+  return static_cast<int>(served_.size()) + num_handling_;
 }
 
 void Link::StopServing() {

@@ -75,7 +75,8 @@ class Link : public RefCounted {
   void Flush();
   std::function<void()> want_write;
 
-  // Calls of the peer that have not finished; none begins after StopServing.
+  // Calls of the peer that have not finished or whose handlers have not returned; none begins
+  // after StopServing.
   int num_served() const;
   void StopServing();
   void CancelServed();
@@ -119,6 +120,7 @@ class Link : public RefCounted {
   int active_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Served*> served_ ABSL_GUARDED_BY(mu_);  // by key
+  int num_handling_ ABSL_GUARDED_BY(mu_) = 0;  // handlers that have not returned
   uint64_t last_key_ ABSL_GUARDED_BY(mu_) = 0;
 
   // Lock order: mu_ is never taken with out_mu_ held.
