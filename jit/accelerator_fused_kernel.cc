@@ -1,7 +1,6 @@
 #include "jit/accelerator_fused_kernel.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +8,10 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "base/strings.h"
 #include "device/copy.h"
 #include "jit/code_cache.h"
 #include "jit/fused_layout.h"
+#include "jit/fused_parts.h"
 #include "jit/instruction_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
@@ -38,8 +37,8 @@ class AcceleratorFusedKernel final : public Kernel {
         ops_(ops),
         backend_(backend),
         registry_(CurrentKernelRegistry()),
-        nodes_(c.attrs().GetOr<std::vector<std::string>>("nodes", {})),
-        input_types_(c.input_types().begin(), c.input_types().end()) {
+        input_types_(c.input_types().begin(), c.input_types().end()),
+        parts_(&program_, c.attrs().GetOr<std::vector<std::string>>("nodes", {})) {
     if (!c.attrs().GetOr<std::string>("reduce", "").empty()) {
       c.SetError(errors::Unimplemented("accelerators reduce nothing in a fused node"));
       return;
@@ -157,77 +156,34 @@ class AcceleratorFusedKernel final : public Kernel {
     return OkStatus();
   }
 
-  // As if nothing had been fused.
   Status ComputeOneByOne(KernelContext& ctx) {
-    MR_RETURN_IF_ERROR(MakeKernels(ctx.device()));
-    const std::size_t count = program_.instructions.size();
-    std::vector<EdgeValue> results(count), in;
-    for (std::size_t i = 0; i < count; ++i) {
-      const FusedInstruction& instruction = program_.instructions[i];
-      in.clear();
-      for (const int32_t arg : instruction.args) {
-        EdgeValue& value = in.emplace_back();
-        value.kind = EdgeValue::Kind::kValue;
-        const bool is_last = arg < 0 && last_use_[~arg] == static_cast<int>(i) &&
-                             std::count(instruction.args.begin(), instruction.args.end(), arg) == 1;
-        value.value = arg >= 0  ? ctx.input(arg)
-                      : is_last ? std::move(results[~arg].value)
-                                : results[~arg].value;
-      }
-      KernelContext each(kernels_[i].get(), ctx.device(), &ctx.env(), in, {&results[i], 1},
-                         {&instruction.result, 1});
-      each.set_allocator(ctx.allocator());
-      if (Status status = kernels_[i]->Compute(each); !status.ok()) {
-        if (kernels_[i]->name() == name()) return status;
-        return Annotate(status, StrCat("\n\t [[{{node ", kernels_[i]->name(), "}}]]"));
-      }
-    }
-    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
-      ctx.SetOutput(static_cast<int>(k), std::move(results[program_.outputs[k]].value));
-    }
-    return OkStatus();
+    return parts_.Compute(ctx, name(), [&](const FusedInstruction& part, const std::string& node) {
+      return MakePart(ctx.device(), part, node);
+    });
   }
 
-  Status MakeKernels(Device* device) {
-    MutexLock lock(&mu_);
-    if (!kernels_.empty()) return OkStatus();
-    const std::size_t count = program_.instructions.size();
-    std::vector<int> last_use(count, -1);
-    std::vector<std::unique_ptr<Kernel>> kernels;
-    for (std::size_t i = 0; i < count; ++i) {
-      const FusedInstruction& in = program_.instructions[i];
-      std::vector<DataType> inputs;
-      for (std::size_t k = 0; k < in.args.size(); ++k) {
-        inputs.push_back(OperandType(in, static_cast<int>(k)));
-        if (in.args[k] < 0) last_use[~in.args[k]] = static_cast<int>(i);
-      }
-      AttrMap attrs = jit::AttrsOf(in);
-      if (FormOf(in.op) == FusedForm::kSum) attrs.Set("N", static_cast<int64_t>(in.args.size()));
-      MR_ASSIGN_OR_RETURN(const OpInfo* op, ops_.Lookup(NameOf(in.op)));
-      AddDefaultAttrs(op->def, &attrs);
-      MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
-                          registry_->Create(device, op, i < nodes_.size() ? nodes_[i] : name(),
-                                            attrs, inputs, {&in.result, 1}));
-      kernels.push_back(std::move(kernel));
+  StatusOr<std::unique_ptr<Kernel>> MakePart(Device* device, const FusedInstruction& part,
+                                             const std::string& node) const {
+    std::vector<DataType> inputs;
+    for (std::size_t k = 0; k < part.args.size(); ++k) {
+      inputs.push_back(OperandType(part, static_cast<int>(k)));
     }
-    for (const int32_t output : program_.outputs) last_use[output] = -1;
-    last_use_ = std::move(last_use);
-    kernels_ = std::move(kernels);
-    return OkStatus();
+    AttrMap attrs = jit::AttrsOf(part);
+    if (FormOf(part.op) == FusedForm::kSum) attrs.Set("N", static_cast<int64_t>(inputs.size()));
+    MR_ASSIGN_OR_RETURN(const OpInfo* op, ops_.Lookup(NameOf(part.op)));
+    AddDefaultAttrs(op->def, &attrs);
+    return registry_->Create(device, op, node, attrs, inputs, {&part.result, 1});
   }
 
   const OpRegistry& ops_;
   const jit::GridBackend& backend_;
   const KernelRegistry* const registry_;
-  const std::vector<std::string> nodes_;
   const std::vector<DataType> input_types_;
   FusedProgram program_;
+  FusedParts parts_;
   Mutex mu_;
   std::vector<std::shared_ptr<const Known>> layouts_ ABSL_GUARDED_BY(mu_);
   std::vector<Variant> variants_ ABSL_GUARDED_BY(mu_);
-  // Made when they are first needed, under mu_; constant from then on.
-  std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<int> last_use_;
 };
 
 }  // namespace

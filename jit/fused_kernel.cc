@@ -18,6 +18,7 @@
 #include "jit/code_cache.h"
 #include "jit/fused_interpreter.h"
 #include "jit/fused_layout.h"
+#include "jit/fused_parts.h"
 #include "jit/instruction_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/row_reduction.h"
@@ -87,8 +88,8 @@ class FusedKernel : public Kernel {
  public:
   explicit FusedKernel(KernelConstruction& c)
       : Kernel(c),
-        nodes_(c.attrs().GetOr<std::vector<std::string>>("nodes", {})),
-        input_types_(c.input_types().begin(), c.input_types().end()) {
+        input_types_(c.input_types().begin(), c.input_types().end()),
+        parts_(&program_, c.attrs().GetOr<std::vector<std::string>>("nodes", {})) {
     StatusOr<FusedProgram> program =
         ParseFusedProgram(c.attr<std::string>("program"), c.input_types(), c.output_types());
     if (!program.ok()) {
@@ -420,35 +421,11 @@ class FusedKernel : public Kernel {
     return true;
   }
 
-  // As if nothing had been fused: the kernels of the nodes, which also know what is wrong.
   Status ComputeOneByOne(KernelContext& ctx) {
-    MR_RETURN_IF_ERROR(MakeKernels(ctx.device()));
-    const std::size_t count = program_.instructions.size();
-    std::vector<EdgeValue> results(count), in;
-    for (std::size_t i = 0; i < count; ++i) {
-      const FusedInstruction& instruction = program_.instructions[i];
-      in.clear();
-      for (const int32_t arg : instruction.args) {
-        EdgeValue& value = in.emplace_back();
-        value.kind = EdgeValue::Kind::kValue;
-        const bool is_last = arg < 0 && last_use_[~arg] == static_cast<int>(i) &&
-                             std::count(instruction.args.begin(), instruction.args.end(), arg) == 1;
-        value.value = arg >= 0  ? ctx.input(arg)
-                      : is_last ? std::move(results[~arg].value)
-                                : results[~arg].value;
-      }
-      KernelContext each(kernels_[i].get(), ctx.device(), &ctx.env(), in, {&results[i], 1},
-                         {&instruction.result, 1});
-      each.set_allocator(ctx.allocator());
-      if (Status status = kernels_[i]->Compute(each); !status.ok()) {
-        if (kernels_[i]->name() == name()) return status;
-        return Annotate(status, StrCat("\n\t [[{{node ", kernels_[i]->name(), "}}]]"));
-      }
-    }
-    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
-      ctx.SetOutput(static_cast<int>(k), std::move(results[program_.outputs[k]].value));
-    }
-    return OkStatus();
+    return parts_.Compute(ctx, name(),
+                          [&ctx](const FusedInstruction& part, const std::string& node) {
+                            return jit::MakeInstructionKernel(part, node, ctx.device());
+                          });
   }
 
   Status MakeReduction(DataType type, Device* device) {
@@ -461,33 +438,9 @@ class FusedKernel : public Kernel {
     return OkStatus();
   }
 
-  Status MakeKernels(Device* device) {
-    if (kernels_made_.load(std::memory_order_acquire)) return OkStatus();
-    MutexLock lock(&mu_);
-    if (kernels_made_.load(std::memory_order_relaxed)) return OkStatus();
-    const std::size_t count = program_.instructions.size();
-    std::vector<int> last_use(count, -1);
-    std::vector<std::unique_ptr<Kernel>> kernels;
-    for (std::size_t i = 0; i < count; ++i) {
-      const FusedInstruction& in = program_.instructions[i];
-      for (const int32_t arg : in.args) {
-        if (arg < 0) last_use[~arg] = static_cast<int>(i);
-      }
-      MR_ASSIGN_OR_RETURN(
-          std::unique_ptr<Kernel> kernel,
-          jit::MakeInstructionKernel(in, i < nodes_.size() ? nodes_[i] : name(), device));
-      kernels.push_back(std::move(kernel));
-    }
-    for (const int32_t output : program_.outputs) last_use[output] = -1;
-    kernels_ = std::move(kernels);
-    last_use_ = std::move(last_use);
-    kernels_made_.store(true, std::memory_order_release);
-    return OkStatus();
-  }
-
-  const std::vector<std::string> nodes_;
   const std::vector<DataType> input_types_;
   FusedProgram program_;
+  FusedParts parts_;
   std::vector<InstructionLoop> loops_;
   double cost_ = 0.3;   // nanoseconds per element
   std::string reduce_;  // "": the outputs are what was computed
@@ -498,11 +451,9 @@ class FusedKernel : public Kernel {
   std::atomic<KnownLayout*> layouts_{nullptr};  // grows only; written under mu_
   int num_layouts_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::unique_ptr<Variant>> variants_ ABSL_GUARDED_BY(mu_);
-  // Made when they are first needed, constant from then on.
-  std::atomic<bool> kernels_made_{false}, reduction_made_{false};
+  // Made when it is first needed, constant from then on.
+  std::atomic<bool> reduction_made_{false};
   std::unique_ptr<Kernel> reduction_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<int> last_use_;
 };
 
 }  // namespace
