@@ -6,7 +6,10 @@
 Needs a Python with TensorFlow (tried with 2.21). A ps and a worker of each engine run at the same
 time, on loopback; the same client drives them in turns, so that what else the machine does
 meets both. Each line gives the median time of a step on either side and the median of the ratios
-of the rounds, in brackets the lowest and the highest. The client's own time is in all of them.
+of the rounds, in brackets the lowest and the highest. The client's own time is in all of them:
+each line ends with the processor time that the client's process took for a step of ours, and what
+part that is of TensorFlow's whole step. With little of it side by side, no server can get the ratio
+below that part.
 """
 import argparse
 import os
@@ -55,12 +58,12 @@ class Side:
             self._step(*self._values)
 
     def time(self, steps):
-        """Seconds of one step."""
+        """Seconds of one step, and processor seconds of this process in it."""
         step, values = self._step, self._values
-        begin = time.perf_counter()
+        begin, begin_cpu = time.perf_counter(), time.process_time()
         for _ in range(steps):
             step(*values)
-        return (time.perf_counter() - begin) / steps
+        return ((time.perf_counter() - begin) / steps, (time.process_time() - begin_cpu) / steps)
 
     def close(self):
         self._session.close()
@@ -143,16 +146,17 @@ def main():
             if args.only not in case.name:
                 continue
             a, b = Side(ours, case), Side(theirs, case)
-            times = [(a.time(case.steps), b.time(case.steps)) for _ in range(args.rounds)]
-            ratios = [x / y for x, y in times]
-            mine, peer = (statistics.median(side) for side in zip(*times))
+            rounds = [(a.time(case.steps), b.time(case.steps)) for _ in range(args.rounds)]
+            ratios = [x[0] / y[0] for x, y in rounds]
+            mine, peer = (statistics.median(t[0] for t in side) for side in zip(*rounds))
+            client = statistics.median(x[1] for x, _ in rounds)
             rate = ''
             if case.num_bytes >= MIB:
                 rate = '; %.2f GB/s against %.2f' % (case.num_bytes / mine / 1e9,
                                                      case.num_bytes / peer / 1e9)
-            print('%s: %s, TensorFlow %s; ratio %.3f [%.3f, %.3f]%s' % (
+            print('%s: %s, TensorFlow %s; ratio %.3f [%.3f, %.3f]%s; client %s, %.2f' % (
                 case.name, duration(mine), duration(peer), statistics.median(ratios), min(ratios),
-                max(ratios), rate), flush=True)
+                max(ratios), rate, duration(client), client / peer), flush=True)
             a.close()
             b.close()
     return 0
