@@ -250,10 +250,67 @@ class TreeBroadcast : public Work {
   BroadcastPlan plan_;
 };
 
+// Everybody tells the member of rank 0, which decides and tells everybody.
+class Agreement : public Work {
+ public:
+  Agreement(CollectiveRun run, DecideBytes decide)
+      : Work(std::move(run)), decide_(std::move(decide)) {}
+
+  void Start() {
+    const int rank = collective().rank, size = collective().group->size();
+    if (rank != 0) {
+      Send(Key("note", rank), run().input);
+      Receive(Key("answer", rank), static_cast<int64_t>(run().output.num_bytes()), 0,
+              [self = Self<Agreement>()](const Tensor& answer) {
+                CopyBytes(answer, self->run().output);
+                self->End(OkStatus());
+              });
+      return;
+    }
+    notes_.resize(size);
+    notes_[0] = run().input;
+    missing_.store(size, std::memory_order_relaxed);
+    for (int other = 1; other < size; ++other) {
+      Begin();
+      Receive(Key("note", other), static_cast<int64_t>(run().output.num_bytes()), other,
+              [self = Self<Agreement>(), other](const Tensor& note) {
+                self->notes_[other] = note;
+                self->Arrived();
+                self->End(OkStatus());
+              });
+    }
+    Arrived();
+    End(OkStatus());
+  }
+
+ private:
+  std::string Key(std::string_view what, int rank) const {
+    return StrCat(run().key, ":", what, ":", rank);
+  }
+  void Arrived() {
+    if (missing_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    decide_(notes_, run().output);
+    for (int other = 1; other < static_cast<int>(notes_.size()); ++other) {
+      Send(Key("answer", other), run().output);
+    }
+  }
+  void Release() override {
+    notes_.clear();
+    decide_ = nullptr;
+  }
+
+  DecideBytes decide_;
+  std::atomic<int> missing_{0};
+  std::vector<Tensor> notes_;
+};
+
 }  // namespace
 
 void RunRingReduce(CollectiveRun run) { MakeRef<RingReduce>(std::move(run))->Start(); }
 void RunRingGather(CollectiveRun run) { MakeRef<RingGather>(std::move(run))->Start(); }
 void RunTreeBroadcast(CollectiveRun run) { MakeRef<TreeBroadcast>(std::move(run))->Start(); }
+void RunAgreement(CollectiveRun run, DecideBytes decide) {
+  MakeRef<Agreement>(std::move(run), std::move(decide))->Start();
+}
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "collective/collective_executor.h"
@@ -42,6 +43,9 @@ void RunRingReduce(CollectiveRun run);
 // Every member's part goes around once.
 void RunRingGather(CollectiveRun run);
 void RunTreeBroadcast(CollectiveRun run);
+// See CollectiveExecutor::AgreeAsync. Input and output are bytes, of the same size at all members.
+using DecideBytes = std::function<void(const std::vector<Tensor>& inputs, const Tensor& output)>;
+void RunAgreement(CollectiveRun run, DecideBytes decide);
 
 }  // namespace millrace
 

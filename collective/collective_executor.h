@@ -66,6 +66,31 @@ class CollectiveExecutor : public RefCounted {
   // `input` itself. Ends when no member needs anything of this one any more.
   virtual void RunAsync(std::shared_ptr<const ResolvedCollective> resolved, const std::string& key,
                         const Tensor& input, const Tensor& output, Done done) = 0;
+
+  // For runs that take another way than this executor, such as links between devices.
+
+  // All members say something, and get one answer: at the member of rank 0, `decide` makes it of
+  // what they said, in the order of their ranks. Ends when all have come. Texts without zeros, of
+  // at most kMaxNote bytes. `key` as for RunAsync, of which a run may follow.
+  static constexpr std::size_t kMaxNote = 1023;
+  using Decide = std::function<std::string(const std::vector<std::string>& notes)>;
+  using Agreed = std::function<void(StatusOr<std::string>)>;
+  virtual void AgreeAsync(std::shared_ptr<const ResolvedCollective> resolved,
+                          const std::string& key, std::string note, Decide decide,
+                          Agreed agreed) = 0;
+
+  class Guard {
+   public:
+    virtual ~Guard() = default;
+    // Not needed after `stop`. An error ends the step's collectives. Gives what the member ends
+    // with.
+    virtual Status End(const Status& status) = 0;
+  };
+  // Looks after such a run: `stop` is called at most once, and not after End, when the step's
+  // collectives end for an error: this op's timeout, a member whose task is gone, any other. It
+  // gets what the member ends with, on any thread, before this returns too, and must not wait.
+  virtual std::shared_ptr<Guard> GuardRun(std::shared_ptr<const ResolvedCollective> resolved,
+                                          std::function<void(const Status&)> stop) = 0;
   // Ends the step's collectives. The first reason counts.
   virtual void Abort(const Status& reason) = 0;
 };

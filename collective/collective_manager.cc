@@ -1,6 +1,7 @@
 #include "collective/collective_manager.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <utility>
@@ -97,12 +98,21 @@ class StepCollectives final : public CollectiveExecutor {
   bool IsCurrent(const ResolvedCollective& resolved) const override;
   void RunAsync(std::shared_ptr<const ResolvedCollective> resolved, const std::string& key,
                 const Tensor& input, const Tensor& output, Done done) override;
+  void AgreeAsync(std::shared_ptr<const ResolvedCollective> resolved, const std::string& key,
+                  std::string note, Decide decide, Agreed agreed) override;
+  std::shared_ptr<Guard> GuardRun(std::shared_ptr<const ResolvedCollective> resolved,
+                                  std::function<void(const Status&)> stop) override;
   void Abort(const Status& reason) override { transport_->Abort(reason); }
 
  private:
   struct Resolution;
   struct Timers;
+  class RunGuard;
   std::shared_ptr<Timers> StartTimers(const CollectiveParams& params, const char* doing);
+  std::shared_ptr<Timers> StartRunTimers(const std::shared_ptr<const ResolvedCollective>& resolved);
+  // What moves pieces, and ends with `done`.
+  CollectiveRun NewRun(std::shared_ptr<const ResolvedCollective> resolved, std::string key,
+                       const Tensor& input, const Tensor& output, Done done);
   void ResolveInstance(const std::shared_ptr<Resolution>& r,
                        std::shared_ptr<const CollectiveGroup> group);
   void FinishResolution(const std::shared_ptr<Resolution>& r, Status status);
@@ -577,17 +587,37 @@ bool StepCollectives::IsCurrent(const ResolvedCollective& resolved) const {
 void StepCollectives::RunAsync(std::shared_ptr<const ResolvedCollective> resolved,
                                const std::string& key, const Tensor& input, const Tensor& output,
                                Done done) {
-  const CollectiveParams& params = resolved->params;
-  auto timers = StartTimers(params, "during execution");
+  const CollectiveKind kind = resolved->params.kind;
+  CollectiveRun run = NewRun(std::move(resolved), key, input, output, std::move(done));
+  switch (kind) {
+    case CollectiveKind::kReduce:
+      return RunRingReduce(std::move(run));
+    case CollectiveKind::kGather:
+      return RunRingGather(std::move(run));
+    case CollectiveKind::kBroadcast:
+      return RunTreeBroadcast(std::move(run));
+  }
+}
+
+std::shared_ptr<StepCollectives::Timers> StepCollectives::StartRunTimers(
+    const std::shared_ptr<const ResolvedCollective>& resolved) {
+  auto timers = StartTimers(resolved->params, "during execution");
   if (resolved->group->devices_per_task.size() > 1) {
     timers->cancel_watch = manager_->At(DeadlineAfter(manager_->options().patience),
                                         [transport = transport_, resolved] {
                                           transport->Watch(*resolved->group, resolved->device);
                                         });
   }
+  return timers;
+}
+
+CollectiveRun StepCollectives::NewRun(std::shared_ptr<const ResolvedCollective> resolved,
+                                      std::string key, const Tensor& input, const Tensor& output,
+                                      Done done) {
+  auto timers = StartRunTimers(resolved);
   CollectiveRun run;
   run.collective = resolved;
-  run.key = key;
+  run.key = std::move(key);
   run.input = input;
   run.output = output;
   run.transport = transport_;
@@ -598,14 +628,100 @@ void StepCollectives::RunAsync(std::shared_ptr<const ResolvedCollective> resolve
     if (!ended.ok()) self->manager_->ForgetGroup(self->leader_, resolved->params.group_key);
     done(ended);
   };
-  switch (params.kind) {
-    case CollectiveKind::kReduce:
-      return RunRingReduce(std::move(run));
-    case CollectiveKind::kGather:
-      return RunRingGather(std::move(run));
-    case CollectiveKind::kBroadcast:
-      return RunTreeBroadcast(std::move(run));
+  return run;
+}
+
+// Notes are padded with zeros.
+Tensor NoteOf(std::string_view text) {
+  Tensor note(kUint8, Shape({static_cast<int64_t>(CollectiveExecutor::kMaxNote) + 1}));
+  std::memset(note.raw_data(), 0, note.num_bytes());
+  std::memcpy(note.raw_data(), text.data(), std::min(text.size(), CollectiveExecutor::kMaxNote));
+  return note;
+}
+std::string TextOf(const Tensor& note) {
+  const auto* const text = static_cast<const char*>(note.raw_data());
+  return std::string(text, strnlen(text, note.num_bytes()));
+}
+
+void StepCollectives::AgreeAsync(std::shared_ptr<const ResolvedCollective> resolved,
+                                 const std::string& key, std::string note, Decide decide,
+                                 Agreed agreed) {
+  const Tensor input = NoteOf(note), output = NoteOf("");
+  auto ended = [output, agreed = std::move(agreed)](const Status& status) {
+    if (!status.ok()) return agreed(status);
+    agreed(TextOf(output));
+  };
+  RunAgreement(NewRun(std::move(resolved), StrCat(key, ":agree"), input, output, std::move(ended)),
+               [decide = std::move(decide)](const std::vector<Tensor>& notes, const Tensor& to) {
+                 std::vector<std::string> texts;
+                 for (const Tensor& one : notes) texts.push_back(TextOf(one));
+                 const Tensor answer = NoteOf(decide(texts));
+                 std::memcpy(to.raw_data(), answer.raw_data(), to.num_bytes());
+               });
+}
+
+class StepCollectives::RunGuard final : public Guard,
+                                        public std::enable_shared_from_this<RunGuard> {
+ public:
+  RunGuard(RefPtr<StepCollectives> step, std::shared_ptr<const ResolvedCollective> resolved,
+           std::function<void(const Status&)> stop)
+      : step_(std::move(step)), resolved_(std::move(resolved)), stop_(std::move(stop)) {}
+
+  ~RunGuard() override { (void)timers_->End(OkStatus()); }
+
+  void Start() {
+    timers_ = step_->StartRunTimers(resolved_);
+    CancellationManager* const cancellation = step_->transport_->cancellation();
+    token_ = cancellation->NextToken();
+    const auto stop = [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Stop();
+    };
+    if (!cancellation->RegisterCallback(token_, stop)) stop();
   }
+
+  Status End(const Status& status) override {
+    {
+      MutexLock lock(&mu_);
+      stop_ = nullptr;
+    }
+    (void)step_->transport_->cancellation()->TryDeregisterCallback(token_);
+    if (status.ok()) return timers_->End(status);
+    const Status said = Annotate(status, StrCat("; ", Describe(*resolved_)));
+    const Status before = step_->transport_->aborted();
+    step_->transport_->Abort(said);
+    // Why everything has ended says more than that this did.
+    return Failed(before.ok() ? said : before);
+  }
+
+ private:
+  void Stop() {
+    std::function<void(const Status&)> stop;
+    {
+      MutexLock lock(&mu_);
+      stop.swap(stop_);
+    }
+    if (stop == nullptr) return;
+    stop(Failed(Annotate(step_->transport_->aborted(), StrCat("; ", Describe(*resolved_)))));
+  }
+  Status Failed(const Status& why) {
+    step_->manager_->ForgetGroup(step_->leader_, resolved_->params.group_key);
+    return timers_->End(why);
+  }
+
+  const RefPtr<StepCollectives> step_;
+  const std::shared_ptr<const ResolvedCollective> resolved_;
+  std::shared_ptr<Timers> timers_;
+  CancellationManager::Token token_ = 0;
+  Mutex mu_;
+  std::function<void(const Status&)> stop_ ABSL_GUARDED_BY(mu_);
+};
+
+std::shared_ptr<CollectiveExecutor::Guard> StepCollectives::GuardRun(
+    std::shared_ptr<const ResolvedCollective> resolved, std::function<void(const Status&)> stop) {
+  auto guard = std::make_shared<RunGuard>(RefPtr<StepCollectives>::Share(this), std::move(resolved),
+                                          std::move(stop));
+  guard->Start();
+  return guard;
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ namespace millrace {
   F(ncclCommDestroy)         \
   F(ncclCommGetAsyncError)   \
   F(ncclCommInitAll)         \
-  F(ncclCommInitRank)        \
+  F(ncclCommInitRankConfig)  \
   F(ncclGetErrorString)      \
   F(ncclGetUniqueId)         \
   F(ncclGetVersion)          \

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "device/copy.h"
+#include "kernels/accelerator/collectives.h"
 #include "kernels/accelerator/transfer.h"
 #include "kernels/kernel_context.h"
 #include "kernels/variable.h"
@@ -151,6 +152,7 @@ constexpr std::string_view kHostInt32[] = {
 void RegisterAcceleratorKernels(const OpRegistry& ops, const CpuKernels& cpu,
                                 const std::string& device_type, KernelRegistry& registry) {
   RegisterAcceleratorTransfers(device_type, registry);
+  RegisterAcceleratorCollectives(ops, cpu, device_type, nullptr, registry);
   const auto adopt = [&](std::string_view op, Adoption adoption) {
     adoption.device_type = device_type;
     Adopt(ops, cpu, std::string(op), adoption, registry);

@@ -9,9 +9,11 @@
 #include "base/string_map.h"
 #include "device/cuda/cuda_machine.h"
 #include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/accelerator/collectives.h"
 #include "kernels/accelerator/computing_ops.h"
 #include "kernels/accelerator/stream_kernel.h"
 #include "kernels/cuda/library_body.h"
+#include "kernels/cuda/nccl_link.h"
 #include "kernels/gpu/body.h"
 
 namespace millrace {
@@ -59,6 +61,8 @@ std::unique_ptr<Kernel> MakeCudaKernel(KernelConstruction& c) {
 
 void RegisterCudaKernels(const OpRegistry& ops, KernelRegistry& registry) {
   const CpuKernels cpu = FindCpuKernels(registry);
+  RegisterAcceleratorCollectives(ops, cpu, "GPU", &MakeAcceleratorCollective<&OpenNcclLink>,
+                                 registry);
   RegisterAcceleratorKernels(ops, cpu, "GPU", registry);
   StringMap<const ComputingOp*> rows;
   for (const ComputingOp& row : ComputingOps()) rows[row.op] = &row;
