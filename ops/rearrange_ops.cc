@@ -23,6 +23,34 @@ Status CandidateShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// What is left of the input without its padding.
+Status MirrorPadGradShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape paddings, c.WithRank(1, 2));
+  MR_RETURN_IF_ERROR(MergeDim(paddings.dim(1), 2).status());
+  if (!c.input(0).has_rank()) return UnknownShape(c);
+  PartialShape out = c.input(0);
+  MR_RETURN_IF_ERROR(MergeDim(paddings.dim(0), out.rank()).status());
+  Dims amounts;
+  if (!ConstantInts(c, 1, &amounts)) {
+    c.set_output(0, UnknownDims(out.rank()));
+    return OkStatus();
+  }
+  for (int i = 0; i < out.rank(); ++i) {
+    const int64_t before = amounts[2 * i], after = amounts[2 * i + 1];
+    if (before < 0 || after < 0) {
+      return errors::InvalidArgument("Paddings must be non-negative: ", before, " ", after);
+    }
+    if (out.dim(i) < 0) continue;
+    if (before > out.dim(i) || after > out.dim(i) - before) {
+      return errors::InvalidArgument("Paddings must be no greater than the output's size: ", before,
+                                     ", ", after);
+    }
+    out.SetDim(i, out.dim(i) - before - after);
+  }
+  c.set_output(0, out);
+  return OkStatus();
+}
+
 // A number for each matrix of a batch.
 Status DeterminantShape(InferenceContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape matrices, c.WithRankAtLeast(0, 2));
@@ -89,7 +117,8 @@ constexpr OpSpec kOps[] = {
     {"MirrorPad", "input: T, paddings: Tpaddings", "output: T",
      "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", PadShape},
     {"MirrorPadGrad", "input: T, paddings: Tpaddings", "output: T",
-     "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}", UnknownShape},
+     "T: type; Tpaddings: {int32, int64} = int32; mode: {'REFLECT', 'SYMMETRIC'}",
+     MirrorPadGradShape},
     {"Multinomial", "logits: T, num_samples: int32", "output: output_dtype",
      "seed: int = 0; seed2: int = 0; T: reals; output_dtype: {int32, int64} = int64", UnknownShape,
      kStateful},

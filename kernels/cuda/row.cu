@@ -7,6 +7,7 @@ namespace millrace::gpu {
 template Outcome RunSoftmax<CudaLauncher>(Queue, const SoftmaxParams&);
 template Outcome RunCrossEntropy<CudaLauncher>(Queue, const CrossEntropyParams&);
 template Outcome RunInTopK<CudaLauncher>(Queue, const InTopKParams&);
+template Outcome RunTopK<CudaLauncher>(Queue, const TopKParams&);
 template Outcome RunBatchNorm<CudaLauncher>(Queue, const BatchNormParams&);
 template Outcome RunBatchNormGrad<CudaLauncher>(Queue, const BatchNormParams&);
 

@@ -4,5 +4,6 @@
 namespace millrace::gpu {
 
 template Outcome RunUpdate<CudaLauncher>(Queue, const UpdateParams&);
+template Outcome RunSparseUpdate<CudaLauncher>(Queue, const UpdateParams&);
 
 }  // namespace millrace::gpu

@@ -7,6 +7,7 @@ namespace millrace::gpu {
 template Outcome RunSoftmax<HostLauncher>(Queue, const SoftmaxParams&);
 template Outcome RunCrossEntropy<HostLauncher>(Queue, const CrossEntropyParams&);
 template Outcome RunInTopK<HostLauncher>(Queue, const InTopKParams&);
+template Outcome RunTopK<HostLauncher>(Queue, const TopKParams&);
 template Outcome RunBatchNorm<HostLauncher>(Queue, const BatchNormParams&);
 template Outcome RunBatchNormGrad<HostLauncher>(Queue, const BatchNormParams&);
 

@@ -4,5 +4,6 @@
 namespace millrace::gpu {
 
 template Outcome RunUpdate<HostLauncher>(Queue, const UpdateParams&);
+template Outcome RunSparseUpdate<HostLauncher>(Queue, const UpdateParams&);
 
 }  // namespace millrace::gpu

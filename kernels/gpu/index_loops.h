@@ -152,29 +152,46 @@ int64_t ScatterScratchBytes(int64_t count) {
          RoundUp(Launcher::SortScratchBytes(count));
 }
 
+// Updates by the rows that they go to.
+struct SortedUpdates {
+  const int64_t* rows;   // those that go nowhere have a row too large
+  const int32_t* order;  // which updates they are
+};
+
+// `scratch` as ScatterScratchBytes says.
+template <typename Launcher>
+Outcome SortUpdates(const Launcher& launcher, DataType index_type, const void* indices,
+                    int64_t count, int depth, const int64_t (&dims)[kMaxAxes], int64_t rows,
+                    void* scratch, int64_t scratch_bytes, SortedUpdates* updates) {
+  if (count >= (int64_t{1} << 31)) return "more than 2^31 updates in one scatter";
+  char* at = static_cast<char*>(scratch);
+  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + RoundUp(bytes)); };
+  auto* const keys = reinterpret_cast<int64_t*>(take(count * 8));
+  auto* const sorted = reinterpret_cast<int64_t*>(take(count * 8));
+  auto* const order = reinterpret_cast<int32_t*>(take(count * 4));
+  auto* const sorted_order = reinterpret_cast<int32_t*>(take(count * 4));
+  const Outcome outcome = Dispatch(Types<int32_t, int64_t>(), index_type, [&]<typename I>() {
+    return launcher.ForEach(count,
+                            KeyEach<I>{MakeRowFinder<I>(indices, depth, dims), keys, order, rows});
+  });
+  if (outcome != nullptr) return outcome;
+  *updates = {sorted, sorted_order};
+  return launcher.SortPairs(count, keys, sorted, order, sorted_order, at,
+                            scratch_bytes - (at - static_cast<char*>(scratch)), rows);
+}
+
 template <typename Launcher, ScatterOp kOp, typename T>
 Outcome ScatterOf(Queue queue, const ScatterParams& p) {
-  if (p.count >= (int64_t{1} << 31)) return "more than 2^31 updates in one scatter";
-  char* at = static_cast<char*>(p.scratch);
-  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + RoundUp(bytes)); };
-  auto* const keys = reinterpret_cast<int64_t*>(take(p.count * 8));
-  auto* const sorted = reinterpret_cast<int64_t*>(take(p.count * 8));
-  auto* const order = reinterpret_cast<int32_t*>(take(p.count * 4));
-  auto* const sorted_order = reinterpret_cast<int32_t*>(take(p.count * 4));
   int64_t rows = 1;
   for (int k = 0; k < p.depth; ++k) rows *= p.dims[k];
   const Launcher launcher(queue);
-  Outcome outcome = Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
-    return launcher.ForEach(
-        p.count, KeyEach<I>{MakeRowFinder<I>(p.indices, p.depth, p.dims), keys, order, rows});
-  });
-  if (outcome != nullptr) return outcome;
-  outcome = launcher.SortPairs(p.count, keys, sorted, order, sorted_order, at,
-                               p.scratch_bytes - (at - static_cast<char*>(p.scratch)), rows);
+  SortedUpdates sorted{};
+  const Outcome outcome = SortUpdates(launcher, p.index_type, p.indices, p.count, p.depth, p.dims,
+                                      rows, p.scratch, p.scratch_bytes, &sorted);
   if (outcome != nullptr) return outcome;
   return launcher.ForEach(
       p.count * p.inner,
-      ScatterEach<kOp, T>{sorted, sorted_order, static_cast<const T*>(p.updates),
+      ScatterEach<kOp, T>{sorted.rows, sorted.order, static_cast<const T*>(p.updates),
                           static_cast<T*>(p.out), p.count, p.inner, rows, p.update_step});
 }
 

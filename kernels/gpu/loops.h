@@ -241,6 +241,39 @@ struct InTopKParams {
   int64_t rows = 0, classes = 0, k = 0;
 };
 
+// The k largest of each row, the largest first, of equal ones the first; NaN is the largest.
+struct TopKParams {
+  DataType type = DataType::kInvalid, index_type = DataType::kInvalid;
+  const void* in = nullptr;
+  void *values = nullptr, *indices = nullptr;
+  int64_t rows = 0, n = 0, k = 0;
+};
+
+// Pads by reflection: out[i] = in[i - before], past an edge counted back from it. `skip` is 1
+// where the element at the edge is not repeated. The gradient adds up what was copied: then `in`
+// is of the padded size, and `out` is not.
+struct MirrorParams {
+  DataType type = DataType::kInvalid;  // of the gradient
+  int size = 0;                        // of elements that are copied
+  const void* in = nullptr;
+  void* out = nullptr;
+  int rank = 0;
+  int64_t dims[kMaxAxes] = {};  // without the padding
+  int64_t before[kMaxAxes] = {};
+  int64_t padded[kMaxAxes] = {};  // dims with it
+  int64_t n = 0;                  // outputs
+  int skip = 0;
+};
+
+// Local response normalization of pixels of `depth` channels, or its gradient `dx`.
+struct LrnParams {
+  DataType type = DataType::kInvalid;
+  const void *in = nullptr, *out_image = nullptr, *gradient = nullptr;
+  void* out = nullptr;
+  int64_t pixels = 0, depth = 0, radius = 0;
+  float bias = 0, alpha = 0, beta = 0;
+};
+
 enum class RandomKind { kUniform, kNormal, kTruncatedNormal, kUniformInt };
 
 // TensorFlow's bits, from a Philox generator at `counter` under `key`.
@@ -265,6 +298,11 @@ enum class UpdateRule {
   kCenteredRmsProp,
   kAdam,
   kAdaMax,
+  kAmsgrad,
+  kFtrl,
+  kFtrlV2,
+  kProximalGradientDescent,
+  kProximalAdagrad,
 };
 
 // One step of an optimizer, in place; scalars lie in the launcher's memory.
@@ -277,7 +315,14 @@ struct UpdateParams {
   const void* scalars[kMostScalars] = {};
   const void* gradient = nullptr;
   int64_t n = 0;
-  bool use_nesterov = false, update_slots = true;
+  bool use_nesterov = false, update_slots = true, multiply_linear_by_lr = false;
+  // SparseUpdate: of rows of `inner` elements, those that indices name, in their order for each
+  // row; indices that are out of range are left out. n is the number of gradients' elements.
+  DataType index_type = DataType::kInvalid;
+  const void* indices = nullptr;
+  int64_t count = 0, inner = 1, rows = 0;
+  void* scratch = nullptr;
+  int64_t scratch_bytes = 0;  // as for scatters
 };
 
 // A spatial axis: output o sees inputs o * stride - pad + t * dilation for t in [0, size).
@@ -374,8 +419,14 @@ struct BatchNormParams {
   X(OneHot, OneHotParams)             \
   X(Band, BandParams)                 \
   X(InTopK, InTopKParams)             \
+  X(TopK, TopKParams)                 \
+  X(MirrorPad, MirrorParams)          \
+  X(MirrorPadGrad, MirrorParams)      \
+  X(Lrn, LrnParams)                   \
+  X(LrnGrad, LrnParams)               \
   X(Random, RandomParams)             \
   X(Update, UpdateParams)             \
+  X(SparseUpdate, UpdateParams)       \
   X(Pool, PoolParams)                 \
   X(Conv, ConvParams)                 \
   X(MatMul, MatMulParams)             \

@@ -2,7 +2,9 @@
 // chunks, teams of several threads, scatters of many updates.
 #include "kernels/gpu/loops.h"
 
+#include <algorithm>
 #include <barrier>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -386,6 +388,117 @@ TEST(Scatter, AddsUpdatesOfARowInTheirOrder) {
   p.scratch = scratch.data();
   ASSERT_EQ(HostLoops().Scatter({}, p), nullptr);
   EXPECT_EQ(out, want);  // bit for bit
+}
+
+// Rows that are updated several times, in the order of the gradients, bit for bit.
+TEST(SparseUpdate, TakesTheStepsOfARowInTheirOrder) {
+  constexpr int64_t kRows = 7, kInner = 5, kCount = 300;
+  std::mt19937 random(6);
+  std::vector<int64_t> indices(kCount);
+  for (int64_t& i : indices) i = static_cast<int64_t>(random() % (kRows + 2)) - 1;  // two are none
+  const std::vector<float> gradient = Numbers(kCount * kInner);
+  std::vector<float> var = Numbers(kRows * kInner, 2), want = var;
+  std::vector<float> accum(kRows * kInner, 0.1f), want_accum = accum;
+  const float lr = 0.1f;
+  for (int64_t i = 0; i < kCount; ++i) {
+    if (indices[i] < 0 || indices[i] >= kRows) continue;
+    for (int64_t k = 0; k < kInner; ++k) {
+      const float g = gradient[i * kInner + k];
+      float& sum = want_accum[indices[i] * kInner + k];
+      sum += g * g;
+      want[indices[i] * kInner + k] -= lr * g / std::sqrt(sum);
+    }
+  }
+  UpdateParams p;
+  p.rule = UpdateRule::kAdagrad;
+  p.type = kFloat;
+  p.var = var.data();
+  p.slots[0] = accum.data();
+  p.scalars[0] = &lr;
+  p.gradient = gradient.data();
+  p.index_type = kInt64;
+  p.indices = indices.data();
+  p.count = kCount;
+  p.inner = kInner;
+  p.rows = kRows;
+  p.n = kCount * kInner;
+  p.scratch_bytes = HostLoops().scatter_scratch_bytes(kCount);
+  std::vector<char> scratch(p.scratch_bytes);
+  p.scratch = scratch.data();
+  ASSERT_EQ(HostLoops().SparseUpdate({}, p), nullptr);
+  EXPECT_EQ(accum, want_accum);
+  for (std::size_t i = 0; i < var.size(); ++i) ASSERT_NEAR(var[i], want[i], 1e-5f);
+  p.rule = UpdateRule::kAdam;
+  EXPECT_NE(HostLoops().SparseUpdate({}, p), nullptr);
+}
+
+// --- Neighbours --------------------------------------------------------------------------------
+
+// Small whole numbers, so that both products are exact.
+TEST(MirrorPad, HasTheGradientThatIsItsTranspose) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 100; ++round) {
+    MirrorParams p;
+    p.type = kFloat;
+    p.size = 4;
+    p.skip = static_cast<int>(random() % 2);
+    p.rank = 1 + static_cast<int>(random() % 3);
+    int64_t inner = 1, outer = 1;
+    for (int i = 0; i < p.rank; ++i) {
+      p.dims[i] = 1 + random() % 4;
+      const auto most = static_cast<uint32_t>(p.dims[i] - p.skip + 1);
+      p.before[i] = random() % most;
+      p.padded[i] = p.before[i] + p.dims[i] + random() % most;
+      inner *= p.dims[i];
+      outer *= p.padded[i];
+    }
+    std::vector<float> x(inner), padded(outer, 77), gradient(outer), dx(inner, 77);
+    for (float& v : x) v = static_cast<float>(random() % 9);
+    for (float& v : gradient) v = static_cast<float>(random() % 9);
+    p.in = x.data();
+    p.out = padded.data();
+    p.n = outer;
+    ASSERT_EQ(HostLoops().MirrorPad({}, p), nullptr);
+    p.in = gradient.data();
+    p.out = dx.data();
+    p.n = inner;
+    ASSERT_EQ(HostLoops().MirrorPadGrad({}, p), nullptr);
+    float forward = 0, backward = 0;
+    for (int64_t i = 0; i < outer; ++i) forward += padded[i] * gradient[i];
+    for (int64_t i = 0; i < inner; ++i) backward += x[i] * dx[i];
+    ASSERT_EQ(forward, backward) << "round " << round;
+  }
+}
+
+// --- The largest ---------------------------------------------------------------------------------
+
+TEST(TopK, FindsTheSameInRoundsAndByPlaces) {
+  constexpr int64_t kRows = 3, kColumns = 200;
+  std::vector<float> in = Numbers(kRows * kColumns);
+  for (int64_t i = 0; i < kRows * kColumns; i += 3) in[i] = in[0];  // equal ones
+  in[7] = in[205] = in[230] = std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t k : {1, 5, 64, 65, 200}) {
+    std::vector<float> values[2];
+    std::vector<int32_t> indices[2];
+    for (int way = 0; way < 2; ++way) {
+      values[way].resize(kRows * k);
+      indices[way].resize(kRows * k);
+      const TopKParams p{kFloat, kInt32,   in.data(), values[way].data(), indices[way].data(),
+                         kRows,  kColumns, k};
+      ASSERT_EQ(way == 0 ? HostLoops().TopK({}, p) : RunTopK<ThreadsLauncher>({}, p), nullptr);
+    }
+    ASSERT_EQ(indices[0], indices[1]) << k;
+    for (int64_t row = 0; row < kRows; ++row) {
+      std::vector<int32_t> order(kColumns);
+      std::iota(order.begin(), order.end(), 0);
+      const float* x = in.data() + row * kColumns;
+      std::stable_sort(order.begin(), order.end(), [x](int32_t a, int32_t b) {
+        if (std::isnan(x[a]) != std::isnan(x[b])) return std::isnan(x[a]);
+        return x[a] > x[b];
+      });
+      for (int64_t i = 0; i < k; ++i) ASSERT_EQ(indices[0][row * k + i], order[i]) << k << " " << i;
+    }
+  }
 }
 
 }  // namespace

@@ -160,6 +160,56 @@ class PadBody final : public Body {
   }
 };
 
+// Of MirrorPad and MirrorPadGrad.
+class MirrorPadBody final : public Body {
+ public:
+  explicit MirrorPadBody(KernelConstruction& c)
+      : is_gradient_(c.def().name() == "MirrorPadGrad"),
+        skip_(c.attrs().GetOr<std::string>("mode", "") == "REFLECT" ? 1 : 0) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &in = call.inputs[0], &paddings = call.inputs[1], &out = call.outputs[0];
+    const Shape &inner = is_gradient_ ? out.shape() : in.shape(),
+                &outer = is_gradient_ ? in.shape() : out.shape();
+    const int rank = in.rank();
+    if (rank > kMaxAxes) return TooManyAxes();
+    if (paddings.rank() != 2 || paddings.dim(0) != rank || paddings.dim(1) != 2 ||
+        out.rank() != rank) {
+      return errors::InvalidArgument(
+          "paddings must be a matrix with 2 columns and as many rows ",
+          "as the input has dimensions: ", paddings.shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(const Tensor flat, paddings.Reshaped(Shape({2 * rank})));
+    MR_ASSIGN_OR_RETURN(const Dims pad, IntVector(flat, "paddings"));
+    MirrorParams p;
+    p.type = in.dtype();
+    p.size = SizeOf(in);
+    p.in = in.raw_data();
+    p.out = out.raw_data();
+    p.rank = rank;
+    p.n = out.num_elements();
+    p.skip = skip_;
+    for (int i = 0; i < rank; ++i) {
+      const int64_t front = pad[2 * i], back = pad[2 * i + 1];
+      const int64_t most = std::max<int64_t>(inner.dim(i) - skip_, 0);
+      if (front < 0 || back < 0 || front > most || back > most ||
+          outer.dim(i) != inner.dim(i) + front + back) {
+        return errors::InvalidArgument("paddings must be no greater than the dimension size",
+                                       skip_ != 0 ? " minus one" : "", ": ", front, ", ", back,
+                                       " greater than ", inner.dim(i));
+      }
+      p.dims[i] = inner.dim(i);
+      p.before[i] = front;
+      p.padded[i] = outer.dim(i);
+    }
+    if (p.n == 0) return OkStatus();
+    return ToStatus(is_gradient_ ? loops.MirrorPadGrad(queue, p) : loops.MirrorPad(queue, p));
+  }
+
+ private:
+  const bool is_gradient_;
+  const int skip_;
+};
+
 class BroadcastToBody final : public Body {
  public:
   explicit BroadcastToBody(KernelConstruction&) {}
@@ -386,6 +436,8 @@ void AddMoveBodies(std::vector<BodyDef>* bodies) {
     add(op, &MakeBody<DiagonalBody>);
   }
   add("MatrixBandPart", &MakeBody<BandBody>);
+  bodies->push_back({"MirrorPad", {{"T", MovableTypes()}}, &MakeBody<MirrorPadBody>});
+  bodies->push_back({"MirrorPadGrad", {{"T", FloatAndInt64Types()}}, &MakeBody<MirrorPadBody>});
   bodies->push_back(
       {"OneHot", {{"T", MovableTypes()}, {"TI", {kUint8, kInt32, kInt64}}}, &MakeBody<OneHotBody>});
 }

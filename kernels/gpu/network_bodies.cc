@@ -1,4 +1,4 @@
-// Softmax and cross entropies, batch normalization, InTopK.
+// Softmax and cross entropies, batch and local normalization, the largest of rows.
 #include <algorithm>
 
 #include "base/errors.h"
@@ -99,6 +99,62 @@ class InTopKBody final : public Body {
 
  private:
   const int64_t k_;
+};
+
+class TopKBody final : public Body {
+ public:
+  explicit TopKBody(KernelConstruction&) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &in = call.inputs[0], &values = call.outputs[0], &indices = call.outputs[1];
+    if (in.rank() < 1) return errors::InvalidArgument("input must be >= 1-D, got a scalar");
+    const int64_t n = in.dim(in.rank() - 1), k = values.dim(values.rank() - 1);
+    if (k > n) {
+      return errors::InvalidArgument("input must have at least k columns. Had ", n, ", needed ", k);
+    }
+    if (values.num_elements() == 0) return OkStatus();
+    return ToStatus(
+        loops.TopK(queue, {in.dtype(), indices.dtype(), in.raw_data(), values.raw_data(),
+                           indices.raw_data(), in.num_elements() / n, n, k}));
+  }
+};
+
+// Of LRN and LRNGrad.
+class LrnBody final : public Body {
+ public:
+  explicit LrnBody(KernelConstruction& c) : is_gradient_(c.def().name() == "LRNGrad") {
+    p_.radius = c.attrs().GetOr<int64_t>("depth_radius", 5);
+    p_.bias = c.attrs().GetOr<float>("bias", 1);
+    p_.alpha = c.attrs().GetOr<float>("alpha", 1);
+    p_.beta = c.attrs().GetOr<float>("beta", 0.5f);
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& images = call.inputs[is_gradient_ ? 1 : 0];
+    if (images.rank() != 4) {
+      return errors::InvalidArgument("in must be 4-dimensional, got ",
+                                     images.shape().DebugString());
+    }
+    for (const Tensor& input : call.inputs) {
+      if (input.shape() == images.shape()) continue;
+      return errors::InvalidArgument("input_grads, input_image, and out_image should have the ",
+                                     "same shape, got ", input.shape().DebugString(), " and ",
+                                     images.shape().DebugString());
+    }
+    if (images.num_elements() == 0) return OkStatus();
+    LrnParams p = p_;
+    p.type = images.dtype();
+    p.in = images.raw_data();
+    p.out = call.outputs[0].raw_data();
+    p.depth = images.dim(3);
+    p.pixels = images.num_elements() / p.depth;
+    if (!is_gradient_) return ToStatus(loops.Lrn(queue, p));
+    p.gradient = call.inputs[0].raw_data();
+    p.out_image = call.inputs[2].raw_data();
+    return ToStatus(loops.LrnGrad(queue, p));
+  }
+
+ private:
+  const bool is_gradient_;
+  LrnParams p_;
 };
 
 // --- Batch normalization ---------------------------------------------------------------------
@@ -216,7 +272,13 @@ void AddNetworkBodies(std::vector<BodyDef>* bodies) {
                      {{"T", FloatTypes()}, {"Tlabels", {kInt32, kInt64}}},
                      &MakeBody<CrossEntropyBody>});
   bodies->push_back({"InTopK", {{"T", {kInt32, kInt64}}}, &MakeBody<InTopKBody>});
+  std::vector<DataType> sortable = FloatAndInt64Types();
+  sortable.push_back(kInt32);
+  bodies->push_back({"TopKV2", {{"T", sortable}}, &MakeBody<TopKBody>});
   const std::vector<DataType> images = {kFloat, kHalf, kBfloat16};
+  for (const char* op : {"LRN", "LRNGrad"}) {
+    bodies->push_back({op, {{"T", images}}, &MakeBody<LrnBody>});
+  }
   bodies->push_back({"FusedBatchNorm", {{"T", {kFloat}}}, &MakeBody<BatchNormBody>});
   bodies->push_back(
       {"FusedBatchNormV3", {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormBody>});

@@ -173,6 +173,84 @@ Outcome RunInTopK(Queue queue, const InTopKParams& p) {
   });
 }
 
+// Whether element a goes before b: larger ones first, NaN before all, then the first.
+template <typename T>
+MR_HD bool GoesBefore(T x, int64_t a, T y, int64_t b) {
+  const auto u = Widen(x), v = Widen(y);
+  const bool u_nan = u != u, v_nan = v != v;
+  if (u_nan != v_nan) return u_nan;
+  if (!u_nan && u != v) return v < u;
+  return a < b;
+}
+
+// Rounds: the first of those that come after what the last round found. For a small k.
+template <typename T, typename I>
+struct TopKRow {
+  const T* in;
+  T* values;
+  I* indices;
+  int64_t n, k;
+  struct First {
+    const T* x;
+    MR_HD int64_t operator()(int64_t a, int64_t b) const {
+      if (a < 0 || b < 0) return a < 0 ? b : a;
+      return GoesBefore(x[a], a, x[b], b) ? a : b;
+    }
+  };
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const T* x = in + row * n;
+    const First first{x};
+    int64_t last = -1;
+    for (int64_t i = 0; i < k; ++i) {
+      int64_t found = -1;
+      for (int64_t j = team.rank(); j < n; j += team.size()) {
+        if (last < 0 || GoesBefore(x[last], last, x[j], j)) found = first(found, j);
+      }
+      last = team.Reduce(found, int64_t{-1}, first);
+      if (team.rank() != 0) continue;
+      values[row * k + i] = x[last];
+      indices[row * k + i] = static_cast<I>(last);
+    }
+  }
+};
+
+// Every element finds its own place by comparing itself with all others of its row.
+template <typename T, typename I>
+struct TopKEach {
+  const T* in;
+  T* values;
+  I* indices;
+  int64_t n, k;
+  MR_HD void operator()(int64_t at) const {
+    const int64_t row = at / n, i = at - row * n;
+    const T* x = in + row * n;
+    int64_t place = 0;
+    for (int64_t j = 0; j < n && place < k; ++j) place += GoesBefore(x[j], j, x[i], i) ? 1 : 0;
+    if (place >= k) return;
+    values[row * k + place] = x[i];
+    indices[row * k + place] = static_cast<I>(i);
+  }
+};
+
+template <typename Launcher>
+Outcome RunTopK(Queue queue, const TopKParams& p) {
+  constexpr int64_t kFewRounds = 64;
+  const Launcher launcher(queue);
+  return Dispatch(
+      Types<float, double, Half, BFloat16, int64_t, int32_t>(), p.type, [&]<typename T>() {
+        return Dispatch(Types<int16_t, int32_t, int64_t>(), p.index_type, [&]<typename I>() {
+          const auto* const in = static_cast<const T*>(p.in);
+          auto* const values = static_cast<T*>(p.values);
+          auto* const indices = static_cast<I*>(p.indices);
+          if (p.k > kFewRounds) {
+            return launcher.ForEach(p.rows * p.n, TopKEach<T, I>{in, values, indices, p.n, p.k});
+          }
+          return launcher.ForTeams(p.rows, p.n, TopKRow<T, I>{in, values, indices, p.n, p.k});
+        });
+      });
+}
+
 }  // namespace millrace::gpu
 
 #endif  // KERNELS_GPU_ROW_LOOPS_H_

@@ -2,12 +2,13 @@
 #ifndef KERNELS_GPU_UPDATE_LOOPS_H_
 #define KERNELS_GPU_UPDATE_LOOPS_H_
 
+#include "kernels/gpu/index_loops.h"
 #include "kernels/gpu/loops.h"
 
 namespace millrace::gpu {
 
 struct UpdateFlags {
-  bool use_nesterov, update_slots;
+  bool use_nesterov, update_slots, multiply_linear_by_lr;
 };
 
 // kSlots and kScalars say how many there are. Prepare replaces h by what does not depend on the
@@ -125,44 +126,200 @@ struct AdaMaxRule {
   }
 };
 
+struct AmsgradRule {
+  static constexpr int kSlots = 3, kScalars = 6;  // as Adam
+  template <typename C>
+  static MR_HD void Prepare(C* h) {
+    AdamRule::Prepare(h);
+  }
+  template <typename C>
+  static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
+    s[0] += (g - s[0]) * (C(1) - h[1]);
+    s[1] += (g * g - s[1]) * (C(1) - h[2]);
+    s[2] = Larger(s[2], s[1]);
+    v -= s[0] * h[0] / (std::sqrt(s[2]) + h[3]);
+  }
+};
+// McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013).
+template <bool kShrinks>
+struct FtrlRule {
+  static constexpr int kSlots = 2;                   // accum, linear
+  static constexpr int kScalars = kShrinks ? 5 : 4;  // lr, l1, l2, lr_power, l2_shrinkage
+  template <typename C>
+  static MR_HD void Prepare(C*) {}
+  template <typename C>
+  static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
+    const C lr = h[0], l1 = h[1], l2 = h[2], power = -h[3];
+    const C accum = s[0] + g * g;
+    const C grown = std::pow(accum, power), before = std::pow(s[0], power);
+    const C pull = kShrinks ? g + C(2) * h[kScalars - 1] * v : g;
+    C quadratic, threshold;
+    if (flags.multiply_linear_by_lr) {
+      s[1] += pull * lr - (grown - before) * v;
+      quadratic = grown + C(2) * l2 * lr;
+      threshold = l1 * lr;
+    } else {
+      s[1] += pull - (grown - before) / lr * v;
+      quadratic = grown / lr + C(2) * l2;
+      threshold = l1;
+    }
+    v = std::fabs(s[1]) > threshold ? (std::copysign(threshold, s[1]) - s[1]) / quadratic : C(0);
+    s[0] = accum;
+  }
+};
+// Duchi and Singer, "Efficient Learning using Forward-Backward Splitting" (NIPS 2009): a step,
+// then towards zero.
+template <typename C>
+MR_HD C Shrink(C v, C lr, C l1, C l2) {
+  const C left = static_cast<C>(std::fabs(v)) - lr * l1;
+  const C kept = l1 > C(0) ? static_cast<C>(std::copysign(Larger(left, C(0)), v)) : v;
+  return kept / (C(1) + l2 * lr);
+}
+struct ProximalGradientDescentRule {
+  static constexpr int kSlots = 0, kScalars = 3;  // alpha, l1, l2
+  template <typename C>
+  static MR_HD void Prepare(C*) {}
+  template <typename C>
+  static MR_HD void Step(const C* h, UpdateFlags, C& v, C*, C g) {
+    v = Shrink(v - h[0] * g, h[0], h[1], h[2]);
+  }
+};
+struct ProximalAdagradRule {
+  static constexpr int kSlots = 1, kScalars = 3;  // lr, l1, l2
+  template <typename C>
+  static MR_HD void Prepare(C*) {}
+  template <typename C>
+  static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
+    s[0] += g * g;
+    const C lr = h[0] / static_cast<C>(std::sqrt(s[0]));
+    v = Shrink(v - lr * g, lr, h[1], h[2]);
+  }
+};
+
+// Elements of a variable and its slots, and the steps that gradients make.
 template <typename Rule, typename T>
-struct UpdateEach {
+struct Updater {
+  using C = ComputeType<T>;
   T* var;
   T* slots[Rule::kSlots + 1];
   const T* scalars[Rule::kScalars];
   const T* gradient;
   UpdateFlags flags;
-  MR_HD void operator()(int64_t i) const {
-    using C = ComputeType<T>;
-    C h[Rule::kScalars];
+
+  explicit Updater(const UpdateParams& p)
+      : var(static_cast<T*>(p.var)),
+        slots{},
+        scalars{},
+        gradient(static_cast<const T*>(p.gradient)),
+        flags{p.use_nesterov, p.update_slots, p.multiply_linear_by_lr} {
+    for (int k = 0; k < Rule::kSlots; ++k) slots[k] = static_cast<T*>(p.slots[k]);
+    for (int k = 0; k < Rule::kScalars; ++k) scalars[k] = static_cast<const T*>(p.scalars[k]);
+  }
+  MR_HD void Read(C* h) const {
     for (int k = 0; k < Rule::kScalars; ++k) h[k] = Widen(scalars[k][0]);
     Rule::Prepare(h);
-    C value = Widen(var[i]);
+  }
+  // Every step is rounded to T, as if it were the last.
+  MR_HD void Step(const C* h, int64_t at, int64_t from) const {
+    C value = Widen(var[at]);
     C s[Rule::kSlots + 1] = {};
-    for (int k = 0; k < Rule::kSlots; ++k) s[k] = Widen(slots[k][i]);
-    Rule::Step(h, flags, value, s, Widen(gradient[i]));
-    for (int k = 0; k < Rule::kSlots; ++k) slots[k][i] = Narrow<T>(s[k]);
-    var[i] = Narrow<T>(value);
+    for (int k = 0; k < Rule::kSlots; ++k) s[k] = Widen(slots[k][at]);
+    Rule::Step(h, flags, value, s, Widen(gradient[from]));
+    for (int k = 0; k < Rule::kSlots; ++k) slots[k][at] = Narrow<T>(s[k]);
+    var[at] = Narrow<T>(value);
+  }
+};
+
+template <typename Rule, typename T>
+struct UpdateEach {
+  Updater<Rule, T> updater;
+  MR_HD void operator()(int64_t i) const {
+    ComputeType<T> h[Rule::kScalars];
+    updater.Read(h);
+    updater.Step(h, i, i);
+  }
+};
+
+// One thread for each row and element that is updated, as for scatters.
+template <typename Rule, typename T>
+struct SparseUpdateEach {
+  Updater<Rule, T> updater;
+  SortedUpdates sorted;
+  int64_t count, inner, rows;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t first = i / inner, k = i - first * inner, row = sorted.rows[first];
+    if (row == rows || (first > 0 && sorted.rows[first - 1] == row)) return;
+    ComputeType<T> h[Rule::kScalars];
+    updater.Read(h);
+    for (int64_t at = first; at < count && sorted.rows[at] == row; ++at) {
+      updater.Step(h, row * inner + k, static_cast<int64_t>(sorted.order[at]) * inner + k);
+    }
   }
 };
 
 template <typename Launcher, typename Rule>
 Outcome UpdateBy(Queue queue, const UpdateParams& p) {
   return Dispatch(Floats(), p.type, [&]<typename T>() {
-    UpdateEach<Rule, T> each{static_cast<T*>(p.var),
-                             {},
-                             {},
-                             static_cast<const T*>(p.gradient),
-                             {p.use_nesterov, p.update_slots}};
-    for (int k = 0; k < Rule::kSlots; ++k) each.slots[k] = static_cast<T*>(p.slots[k]);
-    for (int k = 0; k < Rule::kScalars; ++k) each.scalars[k] = static_cast<const T*>(p.scalars[k]);
-    return Launcher(queue).ForEach(p.n, each);
+    return Launcher(queue).ForEach(p.n, UpdateEach<Rule, T>{Updater<Rule, T>(p)});
   });
+}
+
+template <typename Launcher, typename Rule>
+Outcome SparseUpdateBy(Queue queue, const UpdateParams& p) {
+  const Launcher launcher(queue);
+  const int64_t dims[kMaxAxes] = {p.rows};
+  SortedUpdates sorted{};
+  const Outcome outcome = SortUpdates(launcher, p.index_type, p.indices, p.count, 1, dims, p.rows,
+                                      p.scratch, p.scratch_bytes, &sorted);
+  if (outcome != nullptr) return outcome;
+  return Dispatch(Floats(), p.type, [&]<typename T>() {
+    return launcher.ForEach(
+        p.n, SparseUpdateEach<Rule, T>{Updater<Rule, T>(p), sorted, p.count, p.inner, p.rows});
+  });
+}
+
+// The rules that rows have ops for.
+template <typename Launcher>
+Outcome RunSparseUpdate(Queue queue, const UpdateParams& p) {
+  switch (p.rule) {
+    case UpdateRule::kMomentum:
+      return SparseUpdateBy<Launcher, MomentumRule>(queue, p);
+    case UpdateRule::kKerasMomentum:
+      return SparseUpdateBy<Launcher, KerasMomentumRule>(queue, p);
+    case UpdateRule::kAdagrad:
+      return SparseUpdateBy<Launcher, AdagradRule>(queue, p);
+    case UpdateRule::kAdagradV2:
+      return SparseUpdateBy<Launcher, AdagradV2Rule>(queue, p);
+    case UpdateRule::kAdadelta:
+      return SparseUpdateBy<Launcher, AdadeltaRule>(queue, p);
+    case UpdateRule::kRmsProp:
+      return SparseUpdateBy<Launcher, RmsPropRule>(queue, p);
+    case UpdateRule::kCenteredRmsProp:
+      return SparseUpdateBy<Launcher, CenteredRmsPropRule>(queue, p);
+    case UpdateRule::kFtrl:
+      return SparseUpdateBy<Launcher, FtrlRule<false>>(queue, p);
+    case UpdateRule::kProximalGradientDescent:
+      return SparseUpdateBy<Launcher, ProximalGradientDescentRule>(queue, p);
+    case UpdateRule::kProximalAdagrad:
+      return SparseUpdateBy<Launcher, ProximalAdagradRule>(queue, p);
+    default:
+      return "there is no update of rows by this rule";
+  }
 }
 
 template <typename Launcher>
 Outcome RunUpdate(Queue queue, const UpdateParams& p) {
   switch (p.rule) {
+    case UpdateRule::kAmsgrad:
+      return UpdateBy<Launcher, AmsgradRule>(queue, p);
+    case UpdateRule::kFtrl:
+      return UpdateBy<Launcher, FtrlRule<false>>(queue, p);
+    case UpdateRule::kFtrlV2:
+      return UpdateBy<Launcher, FtrlRule<true>>(queue, p);
+    case UpdateRule::kProximalGradientDescent:
+      return UpdateBy<Launcher, ProximalGradientDescentRule>(queue, p);
+    case UpdateRule::kProximalAdagrad:
+      return UpdateBy<Launcher, ProximalAdagradRule>(queue, p);
     case UpdateRule::kGradientDescent:
       return UpdateBy<Launcher, GradientDescentRule>(queue, p);
     case UpdateRule::kMomentum:

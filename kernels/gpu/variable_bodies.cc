@@ -58,21 +58,47 @@ const StringMap<RuleEntry>& Rules() {
        {UpdateRule::kAdam, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"}}},
       {"ResourceApplyAdaMax",
        {UpdateRule::kAdaMax, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power"}}},
+      {"ResourceApplyAdamWithAmsgrad",
+       {UpdateRule::kAmsgrad,
+        3,
+        {"lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"}}},
+      {"ResourceApplyFtrl", {UpdateRule::kFtrl, 2, {"lr", "l1", "l2", "lr_power"}}},
+      {"ResourceApplyFtrlV2",
+       {UpdateRule::kFtrlV2, 2, {"lr", "l1", "l2", "lr_power", "l2_shrinkage"}}},
+      {"ResourceApplyProximalGradientDescent",
+       {UpdateRule::kProximalGradientDescent, 0, {"alpha", "l1", "l2"}}},
+      {"ResourceApplyProximalAdagrad", {UpdateRule::kProximalAdagrad, 1, {"lr", "l1", "l2"}}},
   };
   return *rules;
+}
+
+// Of the rows that an input "indices" names: ResourceSparseApplyX for these ResourceApplyX.
+constexpr std::string_view kSparse[] = {
+    "Momentum", "KerasMomentum",   "Adagrad", "AdagradV2",       "Adadelta",
+    "RMSProp",  "CenteredRMSProp", "Ftrl",    "ProximalAdagrad", "ProximalGradientDescent"};
+
+const RuleEntry& RuleOf(std::string_view op) {
+  std::string dense(op);
+  if (const auto at = dense.find("Sparse"); at != std::string::npos) dense.erase(at, 6);
+  return Rules().find(dense)->second;
 }
 
 class UpdateBody final : public Body {
  public:
   explicit UpdateBody(KernelConstruction& c)
-      : rule_(Rules().find(c.def().name())->second),
+      : rule_(RuleOf(c.def().name())),
         use_nesterov_(c.attrs().GetOr<bool>("use_nesterov", false)),
-        update_slots_(c.attrs().GetOr<bool>("update_slots", true)) {
+        update_slots_(c.attrs().GetOr<bool>("update_slots", true)),
+        multiply_linear_by_lr_(c.attrs().GetOr<bool>("multiply_linear_by_lr", false)),
+        indices_(Find(c, "indices")) {
     for (const char* name : rule_.scalars) scalars_.push_back(Find(c, name));
     gradient_ = std::max(Find(c, "grad"), Find(c, "delta"));
     if (gradient_ < 0 || std::count(scalars_.begin(), scalars_.end(), -1) > 0) {
       c.SetError(errors::Internal(c.def().name(), " lacks an input of the rule"));
     }
+  }
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    return indices_ < 0 ? 0 : loops.scatter_scratch_bytes(call.inputs[indices_].num_elements());
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &var = call.variables[0].value, &gradient = call.inputs[gradient_];
@@ -82,7 +108,11 @@ class UpdateBody final : public Body {
       MR_RETURN_IF_ERROR(CheckShape(var, slot));
       p.slots[i] = slot.raw_data();
     }
-    MR_RETURN_IF_ERROR(CheckShape(var, gradient));
+    if (indices_ < 0) {
+      MR_RETURN_IF_ERROR(CheckShape(var, gradient));
+    } else {
+      MR_RETURN_IF_ERROR(TakeRows(call, var, gradient, &p));
+    }
     for (std::size_t i = 0; i < scalars_.size(); ++i) {
       const Tensor& scalar = call.inputs[scalars_[i]];
       if (scalar.rank() != 0) {
@@ -95,10 +125,12 @@ class UpdateBody final : public Body {
     p.type = var.dtype();
     p.var = var.raw_data();
     p.gradient = gradient.raw_data();
-    p.n = var.num_elements();
+    p.n = gradient.num_elements();
     p.use_nesterov = use_nesterov_;
     p.update_slots = update_slots_;
-    return ToStatus(loops.Update(queue, p));
+    p.multiply_linear_by_lr = multiply_linear_by_lr_;
+    if (p.n == 0) return OkStatus();
+    return ToStatus(indices_ < 0 ? loops.Update(queue, p) : loops.SparseUpdate(queue, p));
   }
 
  private:
@@ -114,8 +146,31 @@ class UpdateBody final : public Body {
                                    var.shape().DebugString(), " ", other.shape().DebugString());
   }
 
+  Status TakeRows(const StreamCall& call, const Tensor& var, const Tensor& gradient,
+                  UpdateParams* p) const {
+    const Tensor& indices = call.inputs[indices_];
+    if (var.rank() < 1) return errors::InvalidArgument("var must be at least 1 dimensional");
+    if (indices.rank() != 1) return errors::InvalidArgument("indices must be one-dimensional");
+    bool fits = gradient.rank() == var.rank() && gradient.dim(0) == indices.dim(0);
+    for (int i = 1; fits && i < var.rank(); ++i) fits = var.dim(i) == gradient.dim(i);
+    if (!fits) {
+      return errors::InvalidArgument("grad of shape ", gradient.shape().DebugString(), " with ",
+                                     indices.dim(0), " indices does not match var of shape ",
+                                     var.shape().DebugString());
+    }
+    p->index_type = indices.dtype();
+    p->indices = indices.raw_data();
+    p->count = indices.dim(0);
+    p->rows = var.dim(0);
+    for (int i = 1; i < var.rank(); ++i) p->inner *= var.dim(i);
+    p->scratch = call.scratch.raw_data();
+    p->scratch_bytes = call.scratch.num_elements();
+    return OkStatus();
+  }
+
   const RuleEntry& rule_;
-  const bool use_nesterov_, update_slots_;
+  const bool use_nesterov_, update_slots_, multiply_linear_by_lr_;
+  const int indices_;
   std::vector<int> scalars_;
   int gradient_ = -1;
 };
@@ -178,6 +233,11 @@ void AddVariableBodies(std::vector<BodyDef>* bodies) {
     bodies->push_back({name, {{"T", FloatTypes()}}, &MakeBody<UpdateBody>});
   }
   const std::vector<DataType> indices = {kInt32, kInt64};
+  for (const std::string_view name : kSparse) {
+    bodies->push_back({StrCat("ResourceSparseApply", name),
+                       {{"T", FloatTypes()}, {"Tindices", indices}},
+                       &MakeBody<UpdateBody>});
+  }
   bodies->push_back({"ResourceGather",
                      {{"dtype", MovableTypes()}, {"Tindices", indices}},
                      &MakeBody<ResourceGatherBody>});

@@ -88,6 +88,36 @@ class Recorder:
             case.dtype = first.name if first else ""
             print(case.name, op, case.dtype, error or case.compare)
 
+    def add_update(self, op, variables, inputs, **attrs):
+        """Two steps of an optimizer; inputs and variables by the names of the op's definition."""
+        with tf.Graph().as_default() as graph:
+            handles, made = {}, []
+            for name, value in variables.items():
+                handles[name] = tf.raw_ops.VarHandleOp(
+                    dtype=value.dtype, shape=value.shape, shared_name=name, name=name)
+                made.append(tf.raw_ops.AssignVariableOp(
+                    resource=handles[name], value=tf.constant(value), name="init_" + name))
+            update = getattr(tf.raw_ops, op)(
+                name="u", **handles, **{k: tf.constant(v) for k, v in inputs.items()}, **attrs)
+            reads = [tf.raw_ops.ReadVariableOp(resource=h, dtype=variables[name].dtype)
+                     for name, h in handles.items()]
+            n = self.names[op] = self.names.get(op, 0) + 1
+            case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=2, compare="close",
+                                     dtype=reads[0].dtype.name, rtol=2e-5, atol=2e-6,
+                                     graph_def=graph.as_graph_def().SerializeToString())
+            with v1.Session(graph=graph) as session:
+                session.run(made)
+                case.step.add().target.extend(m.name for m in made)
+                for _ in range(2):
+                    session.run(update)
+                    case.step.add().target.append(update.name)
+                    step = case.step.add()
+                    step.fetch.extend(t.name for t in reads)
+                    step.expected.extend(
+                        tf.make_tensor_proto(v, t.dtype).SerializeToString()
+                        for t, v in zip(reads, session.run(reads)))
+            print(case.name, op, case.dtype)
+
     def write(self):
         with open(os.path.join(GOLDENS, "cases_later.pb"), "wb") as f:
             f.write(self.set.SerializeToString(deterministic=True))
@@ -328,9 +358,47 @@ def record_sparse(r, rng):
           error="shapes do not match")
 
 
+def record_updates(r, rng):
+    def some(*shape):
+        return rng.uniform(0.1, 1, shape).astype(np.float32)
+
+    f = np.float32
+    rules = {
+        "Adadelta": (("accum", "accum_update"), dict(lr=f(.3), rho=f(.9), epsilon=f(1e-2))),
+        "AdagradV2": (("accum",), dict(lr=f(.3), epsilon=f(1e-2))),
+        "KerasMomentum": (("accum",), dict(lr=f(.3), momentum=f(.8))),
+        "ProximalAdagrad": (("accum",), dict(lr=f(.3), l1=f(.05), l2=f(.1))),
+        "ProximalGradientDescent": ((), dict(alpha=f(.3), l1=f(.05), l2=f(.1))),
+        "RMSProp": (("ms", "mom"), dict(lr=f(.3), rho=f(.9), momentum=f(.5), epsilon=f(1e-2))),
+        "CenteredRMSProp": (("mg", "ms", "mom"),
+                            dict(lr=f(.1), rho=f(.9), momentum=f(.5), epsilon=f(1))),
+        "AdamWithAmsgrad": (("m", "v", "vhat"),
+                            dict(beta1_power=f(.9), beta2_power=f(.99), lr=f(.3), beta1=f(.9),
+                                 beta2=f(.99), epsilon=f(1e-2))),
+    }
+    for name, (slots, scalars) in rules.items():
+        variables = {slot: some(4, 3) for slot in ("var",) + slots}
+        if name in ("AdamWithAmsgrad", "KerasMomentum", "ProximalAdagrad",
+                    "ProximalGradientDescent"):
+            gradient = {"delta" if name == "ProximalGradientDescent" else "grad": some(4, 3) - f(.5)}
+            r.add_update(f"ResourceApply{name}", variables, {**scalars, **gradient})
+        if name == "AdamWithAmsgrad":
+            continue
+        for index in (np.int32, np.int64):  # one row twice
+            r.add_update(f"ResourceSparseApply{name}", variables,
+                         {**scalars, "grad": some(4, 3) - f(.5),
+                          "indices": np.array([2, 0, 2, 3], index)})
+    for mode in ("REFLECT", "SYMMETRIC"):
+        for dtype in (np.float32, np.float64, np.float16):
+            r.add("MirrorPadGrad", {"input": some(7, 7).astype(dtype),
+                                    "paddings": np.int32([[1, 2], [0, 3]])},
+                  rtol=1e-2 if dtype == np.float16 else 1e-5, mode=mode)
+
+
 def main():
     recorder, rng = Recorder(), np.random.default_rng(5)
-    for record in (record_images, record_math, record_segments, record_matrices, record_sparse):
+    for record in (record_images, record_math, record_segments, record_matrices, record_sparse,
+                   record_updates):
         record(recorder, rng)
     recorder.write()
 
