@@ -1,10 +1,15 @@
-// Text and bytes to numbers: DecodeRaw, DecodeCSV, StringToNumber, Base64, serialised tensors.
+// Text and bytes to numbers: DecodeRaw, DecodeCSV, StringToNumber, Base64, serialised tensors,
+// JSON.
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/type_resolver_util.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,11 +17,13 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/dtype_dispatch.h"
 #include "kernels/element_copy.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "proto/example.pb.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
@@ -359,6 +366,37 @@ class Base64Kernel : public Kernel {
   const bool encode_, pad_;
 };
 
+// --- Messages as JSON ---------------------------------------------------------------------------
+
+class DecodeJsonExampleKernel : public Kernel {
+ public:
+  explicit DecodeJsonExampleKernel(KernelConstruction& c)
+      : Kernel(c),
+        resolver_(google::protobuf::util::NewTypeResolverForDescriptorPool(
+            kTypes, pb::Example::descriptor()->file()->pool())),
+        type_(StrCat(kTypes, "/", pb::Example::descriptor()->full_name())) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    for (int64_t i = 0; i < in.num_elements(); ++i) {
+      const auto status = google::protobuf::util::JsonToBinaryString(
+          resolver_.get(), type_, in.data<std::string>()[i], &out->data<std::string>()[i]);
+      if (!status.ok()) {
+        return errors::InvalidArgument(
+            "Error while parsing JSON: ",
+            std::string(status.message().data(), status.message().size()), " (element ", i, ")");
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  static constexpr char kTypes[] = "type.googleapis.com";
+
+  const std::unique_ptr<google::protobuf::util::TypeResolver> resolver_;
+  const std::string type_;
+};
+
 // --- Tensors as messages ------------------------------------------------------------------------
 
 class ParseTensorKernel : public Kernel {
@@ -414,6 +452,7 @@ void RegisterParseKernels(KernelRegistry& r) {
   RegisterCpu<DecodeCsvKernel>(r, "DecodeCSV");
   RegisterCpu<Base64Kernel>(r, "EncodeBase64");
   RegisterCpu<Base64Kernel>(r, "DecodeBase64");
+  RegisterCpu<DecodeJsonExampleKernel>(r, "DecodeJSONExample");
   RegisterCpu<ParseTensorKernel>(r, "ParseTensor");
   RegisterCpu<SerializeTensorKernel>(r, "SerializeTensor");
 }

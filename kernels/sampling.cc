@@ -15,6 +15,7 @@
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
 #include "kernels/shared_philox.h"
+#include "kernels/stateless_seed.h"
 
 namespace millrace {
 namespace {
@@ -41,9 +42,11 @@ class Stream {
   int used_ = 4;
 };
 
+// Multinomial, and StatelessMultinomial, whose generator begins where its third input says.
 class MultinomialKernel : public Kernel {
  public:
-  explicit MultinomialKernel(KernelConstruction& c) : Kernel(c), generator_(c) {}
+  explicit MultinomialKernel(KernelConstruction& c)
+      : Kernel(c), generator_(c), has_seed_(c.def().name() == "StatelessMultinomial") {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& logits = ctx.input(0);
     if (logits.rank() != 2) {
@@ -59,7 +62,14 @@ class MultinomialKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(Dims{rows, samples}));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const int64_t rounded = (samples + 3) / 4 * 4 * 2;  // two words make a number
-    Stream random(generator_.Reserve(rows * rounded * 256));
+    Philox generator;
+    if (has_seed_) {
+      MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(2)));
+      generator = PhiloxAt(at.key, 0, at.counter_high);
+    } else {
+      generator = generator_.Reserve(rows * rounded * 256);
+    }
+    Stream random(generator);
     std::vector<double> below(classes);
     for (int64_t r = 0; r < rows; ++r) {
       DispatchType(RealTypes(), logits.dtype(),
@@ -95,6 +105,7 @@ class MultinomialKernel : public Kernel {
   }
 
   SharedPhilox generator_;
+  const bool has_seed_;
 };
 
 // UniformCandidateSampler and LogUniformCandidateSampler.
@@ -209,8 +220,9 @@ class AccidentalHitsKernel : public Kernel {
 }  // namespace
 
 void RegisterSamplingKernels(KernelRegistry& r) {
-  r.Register(KernelDef("Multinomial").Types("T", DataTypesOf(RealTypes())),
-             MakeKernel<MultinomialKernel>);
+  for (const char* op : {"Multinomial", "StatelessMultinomial"}) {
+    r.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())), MakeKernel<MultinomialKernel>);
+  }
   RegisterCpu<CandidateSamplerKernel>(r, "UniformCandidateSampler");
   RegisterCpu<CandidateSamplerKernel>(r, "LogUniformCandidateSampler");
   RegisterCpu<AccidentalHitsKernel>(r, "ComputeAccidentalHits");

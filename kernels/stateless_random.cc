@@ -4,38 +4,13 @@
 #include "kernels/all_kernels.h"
 #include "kernels/kernel_util.h"
 #include "kernels/random_distributions.h"
+#include "kernels/stateless_seed.h"
 
 namespace millrace {
 namespace {
 
 constexpr int32_t kPhiloxAlgorithm = 1;
 constexpr int32_t kAutoAlgorithm = 3;
-
-uint64_t Join(uint32_t low, uint32_t high) { return low | (static_cast<uint64_t>(high) << 32); }
-
-// A generator at `counter` (low and high half) under `key`.
-Philox PhiloxAt(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
-  Philox philox(key, counter_high);
-  philox.Skip(counter_low);
-  return philox;
-}
-
-struct KeyCounter {
-  uint64_t key = 0;
-  uint64_t counter_high = 0;  // the low half is 0
-};
-
-// Two seeds stirred into a key and a counter, so that weak seeds do as well as strong ones.
-StatusOr<KeyCounter> KeyFromSeed(const Tensor& seed) {
-  MR_ASSIGN_OR_RETURN(const Dims seeds, IntVector(seed, "seed", /*vector_only=*/true));
-  if (seeds.size() != 2) {
-    return errors::InvalidArgument("seed must have shape [2], not ", seed.shape().DebugString());
-  }
-  constexpr uint64_t kStirringKey = 0x02461e293ec8f720u;
-  const Philox::Result mix =
-      PhiloxAt(kStirringKey, static_cast<uint64_t>(seeds[0]), static_cast<uint64_t>(seeds[1]))();
-  return KeyCounter{Join(mix[0], mix[1]), Join(mix[2], mix[3])};
-}
 
 // Inputs of the first form: shape, seed, ...; of the second: shape, key, counter, alg, ...
 StatusOr<Philox> GeneratorFromInputs(const KernelContext& ctx, bool has_key) {

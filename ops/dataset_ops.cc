@@ -199,6 +199,9 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; slack_period: int = 0; "
      "legacy_autotune: bool = true; buffer_size_min: int = 0; metadata: string = ''",
      ScalarShape},
+    {"RandomDataset", "seed: int64, seed2: int64", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"RangeDataset", "start: int64, stop: int64, step: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''; "
      "replicate_on_split: bool = false",

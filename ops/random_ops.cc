@@ -16,6 +16,8 @@ constexpr OpSpec kOps[] = {
     {"RandomUniformInt", "shape: T, minval: Tout, maxval: Tout", "output: Tout",
      "seed: int = 0; seed2: int = 0; Tout: {int32, int64}; T: {int32, int64}", ShapeFromInput0,
      kStateful},
+    {"StatelessMultinomial", "logits: T, num_samples: int32, seed: Tseed", "output: output_dtype",
+     "T: reals; Tseed: {int32, int64} = int64; output_dtype: {int32, int64} = int64", UnknownShape},
     {"StatelessRandomGetAlg", "", "alg: int32", "", ScalarShape, kStateful},
     {"StatelessRandomGetKeyCounter", "seed: Tseed", "key: uint64, counter: uint64",
      "Tseed: {int32, int64} = int64", KeyCounterShape},

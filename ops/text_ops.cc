@@ -38,6 +38,7 @@ constexpr OpSpec kOps[] = {
      "OUT_TYPE: list({float, double, int32, int64, string}) >= 1; field_delim: string = ','; "
      "use_quote_delim: bool = true; na_value: string = ''; select_cols: list(int) = []",
      CsvShape},
+    {"DecodeJSONExample", "json_examples: string", "binary_examples: string", "", UnchangedShape},
     {"DecodePaddedRaw", "input_bytes: string, fixed_length: int32", "output: out_type",
      "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, bfloat16}; "
      "little_endian: bool = true",

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "io/input_stream.h"
 #include "kernels/data/data_kernels.h"
@@ -150,6 +152,53 @@ class RangeDatasetKernel : public DatasetKernel {
 
  private:
   DataType dtype_ = kInt64;
+};
+
+// Numbers below 2^32 without end; every iterator begins anew.
+class RandomDataset : public Dataset {
+ public:
+  RandomDataset(uint64_t seed, uint64_t seed2) : Dataset({kInt64}), generator_(seed, seed2) {}
+  int64_t cardinality() const override { return kInfinite; }
+  StatusOr<DatasetIteratorPtr> NewIterator() const override {
+    return DatasetIteratorPtr(new Iterator(generator_));
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    explicit Iterator(const Philox& generator) : generator_(generator) {}
+    Status Next(const DatasetCall&, DatasetElement* element, bool*) override {
+      if (used_ == words_.size()) {
+        words_ = generator_();
+        used_ = 0;
+      }
+      element->push_back(Tensor::Scalar<int64_t>(words_[used_++]));
+      return OkStatus();
+    }
+
+   private:
+    Philox generator_;
+    Philox::Result words_{};
+    std::size_t used_ = std::tuple_size_v<Philox::Result>;
+  };
+
+  const Philox generator_;
+};
+
+class RandomDatasetKernel : public DatasetKernel {
+ public:
+  using DatasetKernel::DatasetKernel;
+
+ protected:
+  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(0), "seed"));
+    MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(1), "seed2"));
+    if (seed == 0 && seed2 == 0) {
+      return RefPtr<Dataset>(MakeRef<RandomDataset>(RandomId(), RandomId()));
+    }
+    return RefPtr<Dataset>(
+        MakeRef<RandomDataset>(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2)));
+  }
 };
 
 // --- Files ------------------------------------------------------------------------------------
@@ -382,6 +431,7 @@ void RegisterSourceDatasets(KernelRegistry& r) {
   RegisterCpu<TensorsDatasetKernel>(r, "TensorDataset");
   RegisterCpu<TensorsDatasetKernel>(r, "TensorSliceDataset");
   RegisterCpu<RangeDatasetKernel>(r, "RangeDataset");
+  RegisterCpu<RandomDatasetKernel>(r, "RandomDataset");
   for (const char* op :
        {"TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset", "FixedLengthRecordDatasetV2"}) {
     RegisterCpu<FilesDatasetKernel>(r, op);
