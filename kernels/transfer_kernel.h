@@ -26,6 +26,9 @@ class TransferKernel : public Kernel {
   }
   bool IsExpensive() const override { return false; }
 
+  // The key outside of loops.
+  const std::string& root_key() const { return root_key_; }
+
  protected:
   // The key of this execution; `buffer` holds it if it had to be written.
   std::string_view Key(const KernelContext& ctx, std::string* buffer) const {

@@ -2,7 +2,6 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/strings.h"
 
 namespace millrace {
 namespace {
@@ -24,7 +23,25 @@ StatusOr<void*> CudaHandlePool::Take(CudaHandles::Kind kind, void* stream) {
   if (handles_.make == nullptr) {
     return errors::Unimplemented("this build has no libraries for GPUs");
   }
-  return handles_.make(kind, stream);
+  MR_ASSIGN_OR_RETURN(void* const handle, handles_.make(kind, stream));
+  MutexLock lock(&mu_);
+  made_.emplace(kind, stream);
+  return handle;
+}
+
+Status CudaHandlePool::Match(void* like, void* stream) {
+  std::vector<CudaHandles::Kind> missing;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [kind, of] : made_) {
+      if (of == like && !made_.contains({kind, stream})) missing.push_back(kind);
+    }
+  }
+  for (const CudaHandles::Kind kind : missing) {
+    MR_ASSIGN_OR_RETURN(void* const handle, Take(kind, stream));
+    Put(kind, stream, handle);
+  }
+  return OkStatus();
 }
 
 void CudaHandlePool::Put(CudaHandles::Kind kind, void* stream, void* handle) {
@@ -69,16 +86,6 @@ StatusOr<void*> IssueScope::Handle(CudaHandles::Kind kind) {
     MR_ASSIGN_OR_RETURN(handle, pool_->Take(kind, stream_));
   }
   return handle;
-}
-
-StatusOr<void*> IssueScope::Workspace(RegionAllocator* from, std::size_t bytes) {
-  RefPtr<Buffer> block = from->Allocate(bytes);
-  if (!block) {
-    return errors::ResourceExhausted("no room for a workspace of ",
-                                     HumanBytes(static_cast<int64_t>(bytes)), ": ", from->Report());
-  }
-  scratch_.push_back(block);
-  return block->data();
 }
 
 }  // namespace millrace

@@ -4,13 +4,12 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "device/cuda/machine.h"
-#include "device/cuda/region_allocator.h"
 #include "tensor/allocator.h"
 
 namespace millrace {
@@ -22,6 +21,8 @@ class CudaHandlePool {
   // In the current context. The error says what is missing.
   StatusOr<void*> Take(CudaHandles::Kind kind, void* stream);
   void Put(CudaHandles::Kind kind, void* stream, void* handle);
+  // Makes sure that `stream` has one of each kind that `like` has had.
+  Status Match(void* like, void* stream);
   // Destroys those of the stream that are here; of all streams for null. In the current context.
   void Clear(void* stream);
 
@@ -34,6 +35,7 @@ class CudaHandlePool {
   const CudaHandles handles_;
   Mutex mu_;
   std::vector<Idle> idle_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<CudaHandles::Kind, void*>> made_ ABSL_GUARDED_BY(mu_);  // kind, stream
 };
 
 // While it is in scope, this thread issues one operation of the device into `stream`. Scopes of
@@ -50,8 +52,8 @@ class IssueScope {
 
   // The same one for the whole operation.
   StatusOr<void*> Handle(CudaHandles::Kind kind);
-  // Memory of `from` until the scope ends. ResourceExhausted with its report.
-  StatusOr<void*> Workspace(RegionAllocator* from, std::size_t bytes);
+  // Until the scope ends.
+  void Keep(RefPtr<Buffer> block) { scratch_.push_back(std::move(block)); }
 
  private:
   const Accelerator* const device_;

@@ -27,7 +27,7 @@ constexpr int kOptionErrorLogSize = 6;
 constexpr unsigned kPortable = 1;     // pinned memory of every context
 constexpr unsigned kNonBlocking = 1;  // a stream that does not wait for the default one
 constexpr unsigned kNoTiming = 2;
-constexpr int kCaptureThreadLocal = 1;
+constexpr int kCaptureRelaxed = 2;    // other calls of the thread are no part of it
 constexpr int kOldestDriver = 13000;  // CUDA 13.0, that of the run time that is linked
 
 DriverAddress Address(const void* pointer) { return reinterpret_cast<DriverAddress>(pointer); }
@@ -179,8 +179,7 @@ class LoadedDriver final : public CudaDriver {
   }
 
   Status BeginCapture(void* stream) override {
-    return Check(calls_.cuStreamBeginCapture_v2(stream, kCaptureThreadLocal),
-                 "cuStreamBeginCapture");
+    return Check(calls_.cuStreamBeginCapture_v2(stream, kCaptureRelaxed), "cuStreamBeginCapture");
   }
   StatusOr<void*> EndCapture(void* stream) override {
     void* graph = nullptr;

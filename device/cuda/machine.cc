@@ -19,8 +19,9 @@
 #include "device/cuda/context.h"
 #include "device/cuda/in_flight.h"
 #include "device/cuda/issue_scope.h"
+#include "device/cuda/machine_memory.h"
+#include "device/cuda/recorder.h"
 #include "device/host_threads.h"
-#include "device/memory_report.h"
 
 namespace millrace {
 namespace {
@@ -28,12 +29,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kStagingBlock = std::size_t{32} << 20;  // bytes of a copy that are staged
-constexpr int64_t kReserve = int64_t{512} << 20;              // for libraries' own memory and code
 constexpr int kSpins = 200;
 constexpr std::chrono::microseconds kNap(20);
 constexpr std::chrono::microseconds kLongestNap(100);
 constexpr std::chrono::milliseconds kWaitForMemory(500);
 constexpr std::size_t kNamedSuspects = 8;
+constexpr int kComputeIndex = static_cast<int>(StreamKind::kCompute);
 
 class Machine;
 
@@ -51,27 +52,14 @@ class CudaStream final : public Stream {
   int index = 0;
 };
 
-// Pinned memory while there is some, then the host's.
-class StagingAllocator final : public Allocator {
- public:
-  explicit StagingAllocator(std::shared_ptr<RegionAllocator> pinned) : pinned_(std::move(pinned)) {}
-  std::string_view name() const override { return pinned_->name(); }
-  RefPtr<Buffer> Allocate(std::size_t bytes) override {
-    RefPtr<Buffer> block = pinned_->Allocate(bytes);
-    return block ? block : HostAllocator()->Allocate(bytes);
-  }
-  AllocatorStats stats() const override { return pinned_->stats(); }
-
- private:
-  const std::shared_ptr<RegionAllocator> pinned_;
-};
-
 thread_local bool is_watcher = false;
 // Whether this thread belongs to a machine, and may not wait for one.
 bool IsMachineThread() { return is_watcher || HostThreads::IsCurrent(); }
 
 // Threads share it; whoever made it calls Stop.
-class Machine final : public CudaMachineImpl, public std::enable_shared_from_this<Machine> {
+class Machine final : public CudaMachineImpl,
+                      public RecordingAccelerator,
+                      public std::enable_shared_from_this<Machine> {
  public:
   Machine(CudaMachineOptions options, std::shared_ptr<CudaContext> context,
           CudaProperties properties)
@@ -89,44 +77,10 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     }
   }
 
-  // Tensors that outlive it lie in nobody's memory.
-  ~Machine() override {
-    for (void* const region : regions_) RemoveDeviceMemory(region);
-    ClearMemoryReport(memory_.get());
-  }
-
   Status Open() {
     MR_RETURN_IF_ERROR(MakeCurrent());
-    MR_ASSIGN_OR_RETURN(const CudaDriver::MemoryInfo info, driver_->Memory());
-    int64_t limit = options_.memory_limit;
-    if (limit <= 0 && options_.memory_fraction > 0) {
-      limit = static_cast<int64_t>(static_cast<double>(info.total) * options_.memory_fraction);
-    }
-    if (limit <= 0) limit = info.free - std::max(kReserve, info.total / 20);
-    if (limit < (1 << 20)) {
-      return errors::ResourceExhausted("GPU ", options_.ordinal, " (", properties_.name, ") has ",
-                                       HumanBytes(info.free), " of ", HumanBytes(info.total),
-                                       " free: too little to compute with");
-    }
-    RegionOptions memory;
-    memory.name = StrCat("GPU_", options_.ordinal, "_memory");
-    memory.limit = limit;
-    memory.grows = options_.allow_growth;
-    memory_ = RegionAllocator::New(memory, NewCudaMemory(context_, /*pinned=*/false));
-    memory_->SetOnRegion([this](void* region, std::size_t bytes, bool taken) {
-      if (!taken) return RemoveDeviceMemory(region);
-      AddDeviceMemory(region, bytes, this);
-      MutexLock lock(&mu_);
-      regions_.push_back(region);
-    });
-    memory_->SetOnFull([this] { WaitForMemory(); });
-    SetMemoryReport(memory_.get(), [memory = memory_.get()] { return memory->Report(); });
-    RegionOptions pinned;
-    pinned.name = StrCat("GPU_", options_.ordinal, "_pinned_memory");
-    pinned.space = MemorySpace::kHost;
-    pinned.limit = options_.pinned_limit;
-    pinned_ = RegionAllocator::New(pinned, NewCudaMemory(context_, /*pinned=*/true));
-    staging_ = std::make_unique<StagingAllocator>(pinned_);
+    MR_ASSIGN_OR_RETURN(memory_, CudaMachineMemory::New(options_, properties_, context_, this,
+                                                        [this] { WaitForMemory(); }));
     for (int i = 0; i < kNumStreamKinds; ++i) {
       // Copies go before kernels, which wait for them.
       const bool is_copy = i != static_cast<int>(StreamKind::kCompute);
@@ -160,30 +114,74 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     for (void*& stream : handles_) {
       if (stream != nullptr) driver_->DeleteStream(std::exchange(stream, nullptr));
     }
+    MutexLock lock(&mu_);
+    if (capture_stream_ != nullptr) {
+      driver_->DeleteStream(std::exchange(capture_stream_, nullptr));
+    }
   }
 
   // ---- Accelerator, CudaMachine ----
 
   const std::string& name() const override { return options_.name; }
   Stream* stream(StreamKind kind) override { return &streams_[static_cast<int>(kind)]; }
-  Allocator* allocator() override { return memory_.get(); }
-  Allocator* staging_allocator() override { return staging_.get(); }
+  Allocator* allocator() override { return memory_->device().get(); }
+  Allocator* staging_allocator() override { return memory_->staging(); }
   const CudaProperties& properties() const override { return properties_; }
   const CudaMathOptions& math() const override { return options_.math; }
   CudaDriver* driver() override { return driver_; }
-  void* compute_stream() override { return handles_[static_cast<int>(StreamKind::kCompute)]; }
+  void* compute_stream() override {
+    if (const CudaRecorder* const recorder = CudaRecorder::Current(this)) return recorder->stream();
+    return handles_[kComputeIndex];
+  }
   Status MakeCurrent() override { return context_->MakeCurrent(); }
   StatusOr<void*> cublaslt() override { return Lease(CudaHandles::kCublasLt); }
   StatusOr<void*> cublas() override { return Lease(CudaHandles::kCublas); }
   StatusOr<void*> cudnn() override { return Lease(CudaHandles::kCudnn); }
   void* context() const override { return context_->handle(); }
-  const std::shared_ptr<RegionAllocator>& memory() const override { return memory_; }
-  const std::shared_ptr<RegionAllocator>& pinned() const override { return pinned_; }
+  const std::shared_ptr<RegionAllocator>& memory() const override { return memory_->device(); }
+  const std::shared_ptr<RegionAllocator>& pinned() const override { return memory_->pinned(); }
 
   StatusOr<void*> Workspace(std::size_t bytes) override {
     IssueScope* const scope = IssueScope::Current(this);
-    return scope == nullptr ? OutsideOfRun() : scope->Workspace(memory_.get(), bytes);
+    if (scope == nullptr) return OutsideOfRun();
+    const CudaRecorder* const recorder = CudaRecorder::Current(this);
+    Allocator* const from = recorder != nullptr ? recorder->scratch() : memory().get();
+    RefPtr<Buffer> block = from->Allocate(bytes);
+    if (!block) {
+      return errors::ResourceExhausted("no room for a workspace of ",
+                                       HumanBytes(static_cast<int64_t>(bytes)), ": ",
+                                       memory()->Report());
+    }
+    void* const data = block->data();
+    scope->Keep(std::move(block));
+    return data;
   }
+
+  StatusOr<std::unique_ptr<OperationRecorder>> NewRecorder(Allocator* scratch) override {
+    if (options_.blocking) {
+      return errors::FailedPrecondition("nothing is recorded where each operation is waited for");
+    }
+    MR_RETURN_IF_ERROR(MakeCurrent());
+    void* stream = nullptr;
+    {
+      MutexLock lock(&mu_);
+      if (stopping_ || !failure_.ok()) return failure_.ok() ? Gone() : failure_;
+      if (records_) return errors::Unavailable("somebody else records at ", name());
+      if (capture_stream_ == nullptr) {
+        MR_ASSIGN_OR_RETURN(capture_stream_, driver_->NewStream(/*high_priority=*/false));
+      }
+      records_ = true;
+      stream = capture_stream_;
+    }
+    const auto gone = [this] {
+      MutexLock lock(&mu_);
+      records_ = false;
+    };
+    return CudaRecorder::New(
+        {this, context_, &library_handles_, stream, handles_[kComputeIndex], scratch, gone});
+  }
+
+  bool IsRecording() const override { return CudaRecorder::Current(this) != nullptr; }
 
   void Post(std::function<void()> fn) override { hosts_.Post(std::move(fn), shared_from_this()); }
 
@@ -207,6 +205,9 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   // ---- for streams ----
 
   void Run(int s, Stream::Operation operation) {
+    if (CudaRecorder* const recorder = Recorder(s, "")) {
+      return recorder->Record(std::move(operation));
+    }
     if (IsSkipped(operation.work.get(), operation.even_after_error)) return;
     InFlightItem item;
     Status status = Begin(std::move(operation.work), operation.node, &item);
@@ -220,6 +221,9 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
 
   void Copy(int s, RefPtr<DeviceWork> work, std::string_view node, void* to, const void* from,
             std::size_t bytes, bool even_after_error) {
+    if (CudaRecorder* const recorder = Recorder(s, "")) {
+      return recorder->RecordCopy(to, from, bytes);
+    }
     if (IsSkipped(work.get(), even_after_error)) return;
     InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
@@ -229,6 +233,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
 
   void CallBackLater(int s, RefPtr<DeviceWork> work, std::string_view node,
                      std::function<void(const Status&)> fn) {
+    Recorder(s, "a callback");
     InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
     NoLongerIssuing(item.node);
@@ -250,6 +255,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   }
 
   RefPtr<Event> RecordEvent(int s) {
+    Recorder(s, "an event");
     void* event = nullptr;
     Status status = MakeCurrent();
     if (status.ok()) {
@@ -268,6 +274,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   }
 
   void WaitFor(int s, const CudaEvent& event) {
+    Recorder(s, "a wait for an event");
     if (event.handle() == nullptr) return;
     Status status = MakeCurrent();
     status.Update(driver_->Wait(handles_[s], event.handle()));
@@ -283,12 +290,21 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
     return work != nullptr && work->failed() && !even_after_error;
   }
 
+  // What records in this thread; it is told of `obstacle`, unless that is "".
+  CudaRecorder* Recorder(int s, const char* obstacle) const {
+    CudaRecorder* const recorder = CudaRecorder::Current(this);
+    if (recorder == nullptr) return nullptr;
+    if (s != kComputeIndex) obstacle = "what another stream does";
+    if (*obstacle != '\0') recorder->Refuse(obstacle);
+    return s == kComputeIndex ? recorder : nullptr;
+  }
+
   // On the account; the error if nothing can be issued.
   Status Begin(RefPtr<DeviceWork> work, std::string_view node, InFlightItem* item) {
     item->work = std::move(work);
     item->node = std::string(node);
     if (item->work) item->id = item->work->Begin(this, item->node);
-    memory_->NameRecent(item->node);
+    memory()->NameRecent(item->node);
     if (options_.blocking) {
       MutexLock lock(&mu_);
       issuing_.insert(item->node);
@@ -300,14 +316,14 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   Status IssueCopy(int s, void* to, const void* from, std::size_t bytes, InFlightItem* item) {
     void* const stream = handles_[s];
     const bool stages =
-        AcceleratorOf(to) != nullptr && AcceleratorOf(from) == nullptr && !pinned_->Contains(from);
+        AcceleratorOf(to) != nullptr && AcceleratorOf(from) == nullptr && !pinned()->Contains(from);
     if (!stages) return bytes == 0 ? OkStatus() : driver_->Copy(to, from, bytes, stream);
     // Through pinned memory: a copy out of other memory would keep this thread waiting for the
     // stream.
     for (std::size_t at = 0; at < bytes; at += kStagingBlock) {
       const std::size_t size = std::min(kStagingBlock, bytes - at);
       const char* source = static_cast<const char*>(from) + at;
-      if (RefPtr<Buffer> block = pinned_->Allocate(size); block) {
+      if (RefPtr<Buffer> block = pinned()->Allocate(size); block) {
         std::memcpy(block->data(), source, size);
         source = static_cast<const char*>(block->data());
         item->staging.push_back(std::move(block));
@@ -515,8 +531,7 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   const std::shared_ptr<CudaEventPool> events_;
   CudaHandlePool library_handles_;
   HostThreads hosts_;
-  std::shared_ptr<RegionAllocator> memory_, pinned_;  // constant after Open
-  std::unique_ptr<StagingAllocator> staging_;         // likewise
+  std::unique_ptr<CudaMachineMemory> memory_;  // constant after Open
   std::array<CudaStream, kNumStreamKinds> streams_;
   std::array<void*, kNumStreamKinds> handles_{};  // CUstream; constant until Stop
   std::atomic<bool> has_failed_{false};
@@ -527,10 +542,11 @@ class Machine final : public CudaMachineImpl, public std::enable_shared_from_thi
   Status failure_ ABSL_GUARDED_BY(mu_);
   InFlight in_flight_ ABSL_GUARDED_BY(mu_);
   std::multiset<std::string> issuing_ ABSL_GUARDED_BY(mu_);  // nodes; in blocking mode only
+  void* capture_stream_ ABSL_GUARDED_BY(mu_) = nullptr;      // made for the first recording
+  bool records_ ABSL_GUARDED_BY(mu_) = false;
   bool watcher_sleeps_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread watcher_ ABSL_GUARDED_BY(mu_);
-  std::vector<void*> regions_ ABSL_GUARDED_BY(mu_);  // all that there ever were
 };
 
 void CudaStream::Enqueue(Operation operation) { machine->Run(index, std::move(operation)); }

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/fake/fake_memory.h"
+#include "device/fake/fake_recorder.h"
 #include "device/host_threads.h"
 
 namespace millrace {
@@ -84,12 +85,17 @@ class FakeStream final : public Stream {
   void EnqueueCallback(RefPtr<DeviceWork> work, std::string_view node,
                        std::function<void(const Status&)> fn) override;
 
+  // What records in this thread; it is told of `obstacle`, unless that is "".
+  FakeRecorder* Recorder(const char* obstacle) const;
+
   Machine* machine = nullptr;
   int index = 0;
 };
 
 // Threads share it; whoever made it calls Stop.
-class Machine final : public FakeMachine, public std::enable_shared_from_this<Machine> {
+class Machine final : public FakeMachine,
+                      public RecordingAccelerator,
+                      public std::enable_shared_from_this<Machine> {
  public:
   Machine(std::string name, const FakeDeviceOptions& options, std::shared_ptr<FakeMemory> memory)
       : name_(std::move(name)),
@@ -134,6 +140,11 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
   Allocator* staging_allocator() override { return HostAllocator(); }
 
   void Post(std::function<void()> fn) override { hosts_.Post(std::move(fn), shared_from_this()); }
+
+  StatusOr<std::unique_ptr<OperationRecorder>> NewRecorder(Allocator*) override {
+    return std::make_unique<FakeRecorder>(this);
+  }
+  bool IsRecording() const override { return FakeRecorder::Current(this) != nullptr; }
 
   void CloseGate(std::string_view node) override {
     MutexLock lock(&mu_);
@@ -386,7 +397,17 @@ class Machine final : public FakeMachine, public std::enable_shared_from_this<Ma
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 };
 
+FakeRecorder* FakeStream::Recorder(const char* obstacle) const {
+  FakeRecorder* const recorder = FakeRecorder::Current(machine);
+  if (recorder == nullptr) return nullptr;
+  const bool is_compute = index == static_cast<int>(StreamKind::kCompute);
+  if (!is_compute) obstacle = "what another stream does";
+  if (*obstacle != '\0') recorder->Refuse(obstacle);
+  return is_compute ? recorder : nullptr;
+}
+
 void FakeStream::Enqueue(Operation operation) {
+  if (FakeRecorder* const recorder = Recorder("")) return recorder->Record(std::move(operation));
   Item item;
   item.work = std::move(operation.work);
   item.node = std::string(operation.node);
@@ -397,19 +418,24 @@ void FakeStream::Enqueue(Operation operation) {
 
 void FakeStream::EnqueueCopy(RefPtr<DeviceWork> work, std::string_view node, void* to,
                              const void* from, std::size_t bytes, bool even_after_error) {
+  auto run = [to, from, bytes] {
+    std::memcpy(FakeAlias(to), FakeAlias(from), bytes);
+    return OkStatus();
+  };
+  if (FakeRecorder* const recorder = Recorder("")) {
+    return recorder->Record({nullptr, node, std::move(run), even_after_error});
+  }
   Item item;
   item.kind = Item::Kind::kCopy;
   item.work = std::move(work);
   item.node = std::string(node);
   item.even_after_error = even_after_error;
-  item.run = [to, from, bytes] {
-    std::memcpy(FakeAlias(to), FakeAlias(from), bytes);
-    return OkStatus();
-  };
+  item.run = std::move(run);
   machine->Add(index, std::move(item));
 }
 
 RefPtr<Event> FakeStream::Record() {
+  Recorder("an event");
   Item item;
   item.kind = Item::Kind::kRecord;
   item.event = MakeRef<FakeEvent>();
@@ -419,6 +445,7 @@ RefPtr<Event> FakeStream::Record() {
 }
 
 void FakeStream::Wait(RefPtr<Event> event) {
+  Recorder("a wait for an event");
   Item item;
   item.kind = Item::Kind::kWait;
   item.event = RefPtr<FakeEvent>(static_cast<FakeEvent*>(event.release()));
@@ -429,6 +456,7 @@ void FakeStream::Wait(RefPtr<Event> event) {
 
 void FakeStream::EnqueueCallback(RefPtr<DeviceWork> work, std::string_view node,
                                  std::function<void(const Status&)> fn) {
+  Recorder("a callback");
   Item item;
   item.kind = Item::Kind::kCallback;
   item.work = std::move(work);

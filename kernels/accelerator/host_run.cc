@@ -1,9 +1,11 @@
 // Kernels of the CPU that run on behalf of an accelerator, and how they are registered.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/errors.h"
 #include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
 #include "tensor/allocator.h"
@@ -11,11 +13,20 @@
 namespace millrace {
 namespace {
 
-class HostRunKernel final : public Kernel {
+// Of the ops with state, those that only look at where a variable lies and what its shape is.
+bool OnlyRefersToVariables(std::string_view op) {
+  return op == "VarHandleOp" || op == "ReadVariableOp" || op == "VariableShape";
+}
+
+class HostRunKernel final : public Kernel, public CapturableKernel {
  public:
   HostRunKernel(const KernelConstruction& c, std::unique_ptr<Kernel> inner)
       : Kernel(c), inner_(std::move(inner)) {}
   bool IsExpensive() const override { return inner_->IsExpensive(); }
+  Traits capture_traits() const override {
+    const bool keeps_state = def().is_stateful() && !OnlyRefersToVariables(def().name());
+    return {.obstacle = keeps_state ? "it has a state, or an effect, on the host" : nullptr};
+  }
   Status Compute(KernelContext& ctx) override {
     Allocator* const before = ctx.allocator();
     ctx.set_allocator(HostAllocator());

@@ -5,7 +5,9 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "device/capture.h"
 #include "device/copy.h"
+#include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
 #include "kernels/variable.h"
@@ -21,7 +23,7 @@ Tensor Operand(const Tensor& value) {
   return Tensor(value.dtype(), value.shape(), nullptr, value.raw_data());
 }
 
-class StreamKernel final : public Kernel {
+class StreamKernel final : public Kernel, public CapturableKernel {
  public:
   StreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body)
       : Kernel(c), op_(*CurrentKernelOp()), attrs_(c.attrs()), body_(std::move(body)) {
@@ -33,6 +35,14 @@ class StreamKernel final : public Kernel {
     updates_ = num_variables_ > 0 && c.output_types().empty();
   }
   bool IsExpensive() const override { return false; }
+
+  Traits capture_traits() const override {
+    // As random numbers do: where their bits begin is decided when they are enqueued.
+    const bool keeps_state = op_.def.is_stateful() && num_variables_ == 0;
+    return {.obstacle = keeps_state ? "it keeps a state of its own" : nullptr,
+            .enqueues = true,
+            .num_updated = updates_ ? num_variables_ : 0};
+  }
 
   Status Compute(KernelContext& ctx) override {
     DeviceWork* const work = WorkOf(ctx.rendezvous());
@@ -66,6 +76,10 @@ class StreamKernel final : public Kernel {
     for (int i = 0; i < num_variables_; ++i) {
       Tensor* const value = locked.value(i);
       if (updates_ && value->num_elements() > 0 && !value->OwnsBufferAlone()) {
+        // The copy would not be made now.
+        if (IsRecording(call->machine)) {
+          return errors::FailedPrecondition("somebody has a share of the variable in input ", i);
+        }
         MR_ASSIGN_OR_RETURN(
             *value, CopyOnDevice(call->machine, call->machine->allocator(), *value, work, name()));
       }
@@ -73,6 +87,11 @@ class StreamKernel final : public Kernel {
       call->variables.push_back({*handle, Operand(*value)});
     }
     return OkStatus();
+  }
+
+  static bool IsRecording(Accelerator* machine) {
+    const RecordingAccelerator* const recording = RecorderOf(machine);
+    return recording != nullptr && recording->IsRecording();
   }
 
   Status TakeOutputs(KernelContext& ctx, const LockedVariables& locked, StreamCall* call) {

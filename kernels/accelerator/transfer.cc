@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "device/copy.h"
 #include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/transfer_kernel.h"
 #include "rendezvous/device_rendezvous.h"
@@ -158,7 +159,7 @@ class DeviceRecvKernel final : public TransferKernel {
   }
 };
 
-class DeviceConstKernel final : public Kernel {
+class DeviceConstKernel final : public Kernel, public CapturableKernel {
  public:
   explicit DeviceConstKernel(KernelConstruction& c) : Kernel(c), value_(c.attr<Tensor>("value")) {
     if (c.status().ok() && value_.dtype() != BaseType(c.output_types()[0])) {
@@ -168,6 +169,7 @@ class DeviceConstKernel final : public Kernel {
     }
   }
   bool IsExpensive() const override { return false; }
+  Traits capture_traits() const override { return {}; }
 
   Status Compute(KernelContext& ctx) override {
     DeviceWork* const work = WorkOf(ctx.rendezvous());

@@ -1,0 +1,29 @@
+// What of a kernel's work its device may record once and repeat without the kernel.
+#ifndef KERNELS_CAPTURABLE_KERNEL_H_
+#define KERNELS_CAPTURABLE_KERNEL_H_
+
+namespace millrace {
+
+// A kernel derives from it, besides Kernel, to say that what it does is decided by the shapes of
+// its inputs, by their values where they lie in host memory, and by where the variables behind its
+// handles lie. A kernel that does not say so is never recorded.
+class CapturableKernel {
+ public:
+  struct Traits {
+    // Why it is not so for this node after all; null if it is.
+    const char* obstacle = nullptr;
+    // It enqueues to the compute stream of its device, and to no other: that is recorded. False
+    // if it works on the host alone, or has something copied once for all steps.
+    bool enqueues = false;
+    // So many of the leading inputs are handles of variables whose values it changes in place.
+    int num_updated = 0;
+  };
+  virtual Traits capture_traits() const = 0;
+
+ protected:
+  ~CapturableKernel() = default;
+};
+
+}  // namespace millrace
+
+#endif  // KERNELS_CAPTURABLE_KERNEL_H_
