@@ -52,6 +52,7 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     entry = std::make_shared<Entry>();
     entry->step = WorkerGraph::NewStep(graph);
     entry->step->Prepare(args.step_id, env_.rendezvous->Find(args.step_id));
+    entry->step->RunInRounds();
     if (!session->AddStep(session, entry->step.get())) {
       *status = errors::Aborted("Session handle is not found: ", args.session_handle);
       return nullptr;

@@ -1,6 +1,7 @@
 #include "session/worker_graph.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/errors.h"
@@ -53,6 +54,12 @@ StatusOr<std::unique_ptr<Kernel>> MakeDirect(const WorkerEnv& env, Device* devic
   MR_ASSIGN_OR_RETURN(const OpInfo* op, env.ops->Lookup(is_feed ? "_Arg" : "_Retval"));
   return env.kernels->Create(device, op, node.name(), attrs, node.input_types(),
                              node.output_types());
+}
+
+// Unless MILLRACE_CAPTURE=off.
+bool CapturesSteps() {
+  const char* const value = std::getenv("MILLRACE_CAPTURE");
+  return value == nullptr || std::string_view(value) != "off";
 }
 
 // Such a kernel keeps functions of one graph: others must not share it.
@@ -152,6 +159,7 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
     }
     MR_RETURN_IF_ERROR(Compile(env, is_body, &part));
   }
+  if (uses_accelerators_ && !is_body && CapturesSteps()) PlanCaptures();
   return OkStatus();
 }
 
@@ -177,6 +185,15 @@ Status WorkerGraph::Compile(const WorkerEnv& env, bool is_body, Part* part) {
   };
   MR_ASSIGN_OR_RETURN(part->program, CompiledGraph::Compile(*part->graph, device, source));
   return OkStatus();
+}
+
+void WorkerGraph::PlanCaptures() {
+  std::vector<const CompiledGraph*> programs;
+  for (const Part& part : parts_) programs.push_back(part.program.get());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (AcceleratorOf(parts_[i].device) == nullptr) continue;
+    parts_[i].captured = std::make_unique<CapturedProgram>(programs[i], PlanCapture(programs, i));
+  }
 }
 
 WorkerGraph::~WorkerGraph() {

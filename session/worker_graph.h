@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "device/device.h"
+#include "executor/captured_program.h"
 #include "executor/compiled_graph.h"
 #include "graph/dataflow_graph.h"
 #include "kernels/function_runner.h"
@@ -41,8 +42,9 @@ class WorkerGraph {
     Device* device = nullptr;
     std::unique_ptr<DataflowGraph> graph;  // null unless it is kept, for partition graphs
     std::vector<std::unique_ptr<Kernel>> kernels;
-    std::unique_ptr<CompiledGraph> program;  // points to the kernels
-    bool has_state = false;                  // a node may put something into the step's container
+    std::unique_ptr<CompiledGraph> program;     // points to the kernels
+    std::unique_ptr<CapturedProgram> captured;  // of an accelerator's program; null for others
+    bool has_state = false;  // a node may put something into the step's container
   };
 
   // Cuts `graph` (this worker's part of a plan) by device, optimises each part and makes its
@@ -93,6 +95,7 @@ class WorkerGraph {
              const pb::GraphOptions* options, std::optional<DirectIo> direct,
              const std::function<std::string(std::string_view prefix)>& new_name);
   Status Compile(const WorkerEnv& env, bool is_body, Part* part);
+  void PlanCaptures();
   void Recycle(WorkerStep* step);
 
   const std::shared_ptr<SessionResources> resources_;

@@ -92,7 +92,12 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     }
     // This thread works on the last part; it must not keep the others from starting.
     args.caller_runs = i + 1 == num_parts || !has_threads;
-    Executor(part.program.get()).RunAsync(args, {&WorkerStep::PartDone, &run});
+    const DoneCallback part_done{&WorkerStep::PartDone, &run};
+    if (part.captured != nullptr && !in_rounds_) {
+      part.captured->RunAsync(args, part_done);
+    } else {
+      Executor(part.program.get()).RunAsync(args, part_done);
+    }
   }
 }
 
@@ -206,6 +211,7 @@ void WorkerStep::CollectStats(pb::StepStats* stats) {
 }
 
 void WorkerStep::Destroy() {
+  in_rounds_ = false;
   rendezvous_.reset();
   collective_.reset();
   cancellation_.emplace();

@@ -40,6 +40,8 @@ class WorkerStep : public RefCounted {
   // First of all.
   void Prepare(int64_t step_id, RefPtr<Rendezvous> rendezvous,
                RefPtr<CollectiveExecutor> collective = nullptr);
+  // Before Start: feeds may come when some fetches have been made. No part waits for all of them.
+  void RunInRounds() { in_rounds_ = true; }
   // Puts fed values where the executors' receives find them.
   Status Feed(std::span<const std::pair<std::string, Tensor>> values);
   // Starts the executors of all devices. `done` gets the first error, once all have ended; an
@@ -75,6 +77,7 @@ class WorkerStep : public RefCounted {
   std::shared_ptr<WorkerGraph> graph_;      // null while idle
   std::shared_ptr<WorkerSession> session_;  // told when the last reference is gone
   int64_t step_id_ = 0;
+  bool in_rounds_ = false;
   RefPtr<Rendezvous> rendezvous_;
   RefPtr<CollectiveExecutor> collective_;  // null: the step has no collectives
   RefPtr<DeviceWork> device_work_;         // null: none of its devices is an accelerator
