@@ -1,8 +1,10 @@
 #include "device/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr char kType[] = "GPU";
 constexpr std::chrono::minutes kSyncLimit(10);
+constexpr std::chrono::seconds kWaitForPredecessor(5);
 
 // One device: a GPU, or a part of its memory.
 struct Place {
@@ -131,7 +134,18 @@ class CudaFactory final : public DeviceFactory {
       std::weak_ptr<CudaMachineImpl>& known = shared_->machines[{place.ordinal, place.part}];
       std::shared_ptr<CudaMachineImpl> machine = known.lock();
       if (machine == nullptr || !machine->failure().ok()) {
-        MR_ASSIGN_OR_RETURN(machine, Start(StrCat(task, "/device:GPU:", i), place, environment));
+        const std::string name = StrCat(task, "/device:GPU:", i);
+        auto started = Start(name, place, environment);
+        // One whose last share has just gone gives its memory back on whatever thread had that.
+        const bool has_predecessor = known.owner_before(std::weak_ptr<CudaMachineImpl>()) ||
+                                     std::weak_ptr<CudaMachineImpl>().owner_before(known);
+        const auto limit = std::chrono::steady_clock::now() + kWaitForPredecessor;
+        while (has_predecessor && errors::IsResourceExhausted(started.status()) &&
+               std::chrono::steady_clock::now() < limit) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          started = Start(name, place, environment);
+        }
+        MR_ASSIGN_OR_RETURN(machine, std::move(started));
         known = machine;
       }
       machines.push_back(std::move(machine));

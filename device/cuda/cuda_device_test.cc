@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "base/errors.h"
 #include "device/cuda/simulated_driver.h"
@@ -138,6 +140,28 @@ TEST_F(CudaDeviceTest, ADeviceWithoutRoomSaysSo) {
   EXPECT_TRUE(errors::IsResourceExhausted(task.status())) << task.status();
   EXPECT_NE(Message(task.status()).find("248.0 MiB of 2.0 GiB free"), std::string::npos)
       << task.status();
+}
+
+TEST_F(CudaDeviceTest, AMachineWaitsForTheMemoryOfOneThatIsJustGoingAway) {
+  const auto driver = SimulatedDriver::New({.memory = 2048 * kMiB});
+  CudaDevices devices(driver.get(), {});
+  const auto open = [&] { return TaskDevices::Open({devices.Factory({})}, kTask, {{"GPU", 1}}); };
+  auto first = open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto made = (*first)->MakeDevices(nullptr);
+  ASSERT_TRUE(made.ok());
+  // All of the GPU's memory, which a tensor holds a little longer than the last session its device.
+  RefPtr<Buffer> kept = (*made)[1].device->allocator()->Allocate(1000);
+  ASSERT_TRUE(kept);
+  made->clear();
+  first->reset();
+  std::thread later([&kept] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    kept = nullptr;
+  });
+  const auto second = open();
+  EXPECT_TRUE(second.ok()) << second.status();
+  later.join();
 }
 
 TEST_F(CudaDeviceTest, MoreThanThereAreCannotBeOpened) {
