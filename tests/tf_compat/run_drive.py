@@ -24,6 +24,7 @@ ABOUT = {
     "partition": "sends and receives: number, names, attributes; loops over tasks",
     "placement": "where nodes go",
     "placement_random": "where the nodes of random graphs go",
+    "protocol": "long errors, tensor connections, step statistics, graphs as they come",
     "sessions": "create, extend, run, callables, partial runs, reset, timeouts, errors",
     "state": "variables, queues, accumulators, tables, barriers, stacks",
     "sync": "synchronous replicas",
