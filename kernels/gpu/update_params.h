@@ -1,0 +1,64 @@
+// What loops that draw random numbers or take steps of optimizers are asked for: see loops.h.
+#ifndef KERNELS_GPU_UPDATE_PARAMS_H_
+#define KERNELS_GPU_UPDATE_PARAMS_H_
+
+#include <cstdint>
+
+#include "kernels/gpu/numbers.h"
+
+namespace millrace::gpu {
+
+enum class RandomKind { kUniform, kNormal, kTruncatedNormal, kUniformInt };
+
+// TensorFlow's bits, from a Philox generator at `counter` under `key`.
+struct RandomParams {
+  RandomKind kind{};
+  DataType type = DataType::kInvalid;
+  uint32_t counter[4] = {}, key[2] = {};
+  void* out = nullptr;
+  int64_t n = 0;
+  int64_t low = 0;     // of integers
+  uint64_t range = 1;  // of integers
+};
+
+enum class UpdateRule {
+  kGradientDescent,
+  kMomentum,
+  kKerasMomentum,
+  kAdagrad,
+  kAdagradV2,
+  kAdadelta,
+  kRmsProp,
+  kCenteredRmsProp,
+  kAdam,
+  kAdaMax,
+  kAmsgrad,
+  kFtrl,
+  kFtrlV2,
+  kProximalGradientDescent,
+  kProximalAdagrad,
+};
+
+// One step of an optimizer, in place; scalars lie in the launcher's memory.
+struct UpdateParams {
+  static constexpr int kMostSlots = 3, kMostScalars = 6;
+  UpdateRule rule{};
+  DataType type = DataType::kInvalid;
+  void* var = nullptr;
+  void* slots[kMostSlots] = {};
+  const void* scalars[kMostScalars] = {};
+  const void* gradient = nullptr;
+  int64_t n = 0;
+  bool use_nesterov = false, update_slots = true, multiply_linear_by_lr = false;
+  // SparseUpdate: of rows of `inner` elements, those that indices name, in their order for each
+  // row; indices that are out of range are left out. n is the number of gradients' elements.
+  DataType index_type = DataType::kInvalid;
+  const void* indices = nullptr;
+  int64_t count = 0, inner = 1, rows = 0;
+  void* scratch = nullptr;
+  int64_t scratch_bytes = 0;  // as for scatters
+};
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_UPDATE_PARAMS_H_
