@@ -3,7 +3,6 @@
 
 namespace millrace::gpu {
 
-template Outcome RunPool<CudaLauncher>(Queue, const PoolParams&);
 template Outcome RunConv<CudaLauncher>(Queue, const ConvParams&);
 template Outcome RunMatMul<CudaLauncher>(Queue, const MatMulParams&);
 

@@ -17,6 +17,7 @@ const std::vector<BodyDef>& AllBodies() {
     AddIndexBodies(bodies);
     AddRandomBodies(bodies);
     AddNetworkBodies(bodies);
+    AddPoolBodies(bodies);
     AddWindowBodies(bodies);
     AddVariableBodies(bodies);
     return bodies;

@@ -48,6 +48,7 @@ void AddReduceBodies(std::vector<BodyDef>* bodies);
 void AddIndexBodies(std::vector<BodyDef>* bodies);
 void AddRandomBodies(std::vector<BodyDef>* bodies);
 void AddNetworkBodies(std::vector<BodyDef>* bodies);
+void AddPoolBodies(std::vector<BodyDef>* bodies);
 void AddWindowBodies(std::vector<BodyDef>* bodies);
 void AddVariableBodies(std::vector<BodyDef>* bodies);
 

@@ -3,7 +3,6 @@
 
 namespace millrace::gpu {
 
-template Outcome RunPool<HostLauncher>(Queue, const PoolParams&);
 template Outcome RunConv<HostLauncher>(Queue, const ConvParams&);
 template Outcome RunMatMul<HostLauncher>(Queue, const MatMulParams&);
 

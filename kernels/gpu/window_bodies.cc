@@ -158,73 +158,6 @@ Status Activate(const Loops& loops, Queue queue, std::string_view activation, co
 
 namespace {
 
-// --- Pools -----------------------------------------------------------------------------------
-
-class PoolBody final : public Body {
- public:
-  explicit PoolBody(KernelConstruction& c)
-      : attrs_(c), ksize_(c.attr<std::vector<int64_t>>("ksize")) {
-    const std::string& op = c.def().name();
-    kind_ = op == "MaxPool"       ? PoolKind::kMax
-            : op == "MaxPoolGrad" ? PoolKind::kMaxGrad
-            : op == "AvgPool"     ? PoolKind::kAverage
-                                  : PoolKind::kAverageGrad;
-    if (ksize_.size() != 4 || *std::min_element(ksize_.begin(), ksize_.end()) < 1) {
-      c.SetError(errors::InvalidArgument("ksize must have 4 positive elements"));
-      ksize_ = {1, 1, 1, 1};
-    }
-    if (attrs_.channels_first()) ChannelsLast(&ksize_);
-  }
-  bool supported() const { return ksize_[0] == 1 && ksize_[3] == 1; }
-
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const bool backward = kind_ == PoolKind::kMaxGrad || kind_ == PoolKind::kAverageGrad;
-    const Tensor& out = call.outputs[0];
-    const Shape& images = backward ? out.shape() : call.inputs[0].shape();
-    if (images.rank() != 4) {
-      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", images.DebugString());
-    }
-    const bool first = attrs_.channels_first();
-    const Shape last = first ? WithChannelsLast(images) : images;
-    PoolParams p;
-    p.kind = kind_;
-    p.type = out.dtype();
-    p.batch = last.dim(0);
-    p.channels = last.dim(3);
-    MR_ASSIGN_OR_RETURN(const WindowAxis rows, attrs_.Axis(1, last.dim(1), ksize_[1]));
-    MR_ASSIGN_OR_RETURN(const WindowAxis cols, attrs_.Axis(2, last.dim(2), ksize_[2]));
-    p.rows = ToParams(rows);
-    p.cols = ToParams(cols);
-    p.image = StridesOf(rows.input, cols.input, p.channels, first);
-    p.pooled = StridesOf(rows.output, cols.output, p.channels, first);
-    const Shape pooled_last{p.batch, rows.output, cols.output, p.channels};
-    const Shape pooled = first ? WithChannelsFirst(pooled_last) : pooled_last;
-    const Tensor& other = backward ? call.inputs[kind_ == PoolKind::kMaxGrad ? 2 : 1] : out;
-    if (!(other.shape() == pooled)) {
-      return errors::InvalidArgument("orig_output and grad must have shape ", pooled.DebugString(),
-                                     ", got ", other.shape().DebugString());
-    }
-    if (kind_ != PoolKind::kAverageGrad) p.in = call.inputs[0].raw_data();
-    if (kind_ == PoolKind::kMaxGrad && !(call.inputs[0].shape() == images)) {
-      return errors::InvalidArgument("orig_input and the result must have the same shape");
-    }
-    if (backward) p.gradient = other.raw_data();
-    p.out = out.raw_data();
-    return ToStatus(loops.Pool(queue, p));
-  }
-
- private:
-  const WindowAttrs attrs_;
-  std::vector<int64_t> ksize_;
-  PoolKind kind_{};
-};
-
-std::unique_ptr<Body> MakePool(KernelConstruction& c) {
-  auto body = std::make_unique<PoolBody>(c);
-  if (!body->supported()) return nullptr;  // windows over depth
-  return body;
-}
-
 // --- Convolutions ----------------------------------------------------------------------------
 
 class ConvBody final : public Body {
@@ -330,9 +263,6 @@ Status CheckProduct(const ProductParams& p, const Tensor& a, const Tensor& b, co
 }
 
 void AddWindowBodies(std::vector<BodyDef>* bodies) {
-  for (const char* op : {"MaxPool", "MaxPoolGrad", "AvgPool", "AvgPoolGrad"}) {
-    bodies->push_back({op, {{"T", FloatTypes()}}, &MakePool});
-  }
   for (const char* op : {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter",
                          "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
                          "DepthwiseConv2dNativeBackpropFilter", "_FusedConv2D"}) {

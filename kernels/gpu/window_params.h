@@ -30,6 +30,15 @@ struct PoolParams {
   int64_t batch = 0, channels = 0;
   WindowParams rows, cols;
   ImageStrides image, pooled;
+  // For kMaxGrad: scratch_bytes() of memory, aligned to 32: each window's largest input.
+  void* scratch = nullptr;
+
+  // Taps of a window are counted row by row; in one byte where that is enough.
+  bool has_small_windows() const { return rows.size * cols.size <= 256; }
+  int64_t scratch_bytes() const {
+    if (kind != PoolKind::kMaxGrad) return 0;
+    return batch * channels * rows.output * cols.output * (has_small_windows() ? 1 : 4);
+  }
 };
 
 enum class ConvKind { kForward, kInput, kFilter };

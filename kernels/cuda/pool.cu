@@ -1,0 +1,8 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/pool_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunPool<CudaLauncher>(Queue, const PoolParams&);
+
+}  // namespace millrace::gpu
