@@ -18,6 +18,7 @@ const std::vector<BodyDef>& AllBodies() {
     AddRandomBodies(bodies);
     AddNetworkBodies(bodies);
     AddPoolBodies(bodies);
+    AddBatchNormBodies(bodies);
     AddWindowBodies(bodies);
     AddVariableBodies(bodies);
     return bodies;

@@ -49,6 +49,7 @@ void AddIndexBodies(std::vector<BodyDef>* bodies);
 void AddRandomBodies(std::vector<BodyDef>* bodies);
 void AddNetworkBodies(std::vector<BodyDef>* bodies);
 void AddPoolBodies(std::vector<BodyDef>* bodies);
+void AddBatchNormBodies(std::vector<BodyDef>* bodies);
 void AddWindowBodies(std::vector<BodyDef>* bodies);
 void AddVariableBodies(std::vector<BodyDef>* bodies);
 

@@ -1,10 +1,9 @@
-// Softmax and cross entropies, batch and local normalization, the largest of rows.
+// Softmax and cross entropies, local normalization, the largest of rows.
 #include <algorithm>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
-#include "kernels/gpu/reduce_plan.h"
 #include "kernels/kernel_util.h"
 
 namespace millrace::gpu {
@@ -157,109 +156,6 @@ class LrnBody final : public Body {
   LrnParams p_;
 };
 
-// --- Batch normalization ---------------------------------------------------------------------
-
-class BatchNormBase : public Body {
- public:
-  explicit BatchNormBase(KernelConstruction& c)
-      : epsilon_(c.attrs().GetOr<float>("epsilon", 0.0001f)),
-        factor_(c.attrs().GetOr<float>("exponential_avg_factor", 1.0f)),
-        training_(c.attrs().GetOr<bool>("is_training", true)) {
-    const auto format = c.attrs().GetOr<std::string>("data_format", "NHWC");
-    channels_first_ = format.size() > 1 && format[1] == 'C';
-  }
-
- protected:
-  // `x` is input `input`.
-  int64_t Scratch(const StreamCall& call, int input) const {
-    BatchNormParams p;
-    if (!Begin(call, input, &p).ok() || p.inner != 1) return 0;  // Run will say so
-    return (2 * p.chunks + 3) * p.channels * static_cast<int64_t>(sizeof(float));
-  }
-  Status Begin(const StreamCall& call, int input, BatchNormParams* p) const {
-    const Tensor& x = call.inputs[input];
-    if (x.rank() != 4 && x.rank() != 5) {
-      return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
-    }
-    const int axis = channels_first_ ? 1 : x.rank() - 1;
-    p->type = x.dtype();
-    p->outer = p->inner = 1;
-    p->channels = x.dim(axis);
-    for (int i = 0; i < axis; ++i) p->outer *= x.dim(i);
-    for (int i = axis + 1; i < x.rank(); ++i) p->inner *= x.dim(i);
-    p->training = training_;
-    p->epsilon = epsilon_;
-    p->factor = factor_;
-    p->x = x.raw_data();
-    p->chunks = PlanChunks(true, p->channels, p->outer);
-    p->scratch = call.scratch.raw_data();
-    return OkStatus();
-  }
-  static Status CheckVector(const Tensor& t, int64_t channels) {
-    if (t.rank() == 1 && t.dim(0) == channels) return OkStatus();
-    return errors::InvalidArgument("a vector of ", channels, " channels was expected, got shape ",
-                                   t.shape().DebugString());
-  }
-  static float* Floats(const Tensor& t) { return static_cast<float*>(t.raw_data()); }
-
-  const float epsilon_, factor_;
-  const bool training_;
-  bool channels_first_ = false;
-};
-
-class BatchNormBody final : public BatchNormBase {
- public:
-  using BatchNormBase::BatchNormBase;
-  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
-    return Scratch(call, 0);
-  }
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    BatchNormParams p;
-    MR_RETURN_IF_ERROR(Begin(call, 0, &p));
-    for (int i = 1; i < 5; ++i) {
-      if (i > 2 && training_ && factor_ == 1.0f) continue;  // needs no estimates
-      MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
-    }
-    p.scale = Floats(call.inputs[1]);
-    p.offset = Floats(call.inputs[2]);
-    p.old_mean = Floats(call.inputs[3]);
-    p.old_variance = Floats(call.inputs[4]);
-    p.y = call.outputs[0].raw_data();
-    p.mean = Floats(call.outputs[1]);
-    p.variance = Floats(call.outputs[2]);
-    p.batch_mean = Floats(call.outputs[3]);
-    p.batch_variance = Floats(call.outputs[4]);
-    if (call.outputs.size() > 5) MR_RETURN_IF_ERROR(FillZeros(loops, queue, call.outputs[5]));
-    return ToStatus(loops.BatchNorm(queue, p));
-  }
-};
-
-class BatchNormGradBody final : public BatchNormBase {
- public:
-  using BatchNormBase::BatchNormBase;
-  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
-    return Scratch(call, 1);
-  }
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    BatchNormParams p;
-    const Tensor &dy = call.inputs[0], &x = call.inputs[1];
-    MR_RETURN_IF_ERROR(Begin(call, 1, &p));
-    if (!(dy.shape() == x.shape())) {
-      return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
-                                     x.shape().DebugString(), " and ", dy.shape().DebugString());
-    }
-    for (int i = 2; i < 5; ++i) MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
-    p.dy = dy.raw_data();
-    p.scale = Floats(call.inputs[2]);
-    p.old_mean = Floats(call.inputs[3]);
-    p.old_variance = Floats(call.inputs[4]);
-    p.dx = call.outputs[0].raw_data();
-    p.d_scale = Floats(call.outputs[1]);
-    p.d_offset = Floats(call.outputs[2]);
-    return ToStatus(loops.BatchNormGrad(queue, p));
-  }
-};
-
 }  // namespace
 
 void AddNetworkBodies(std::vector<BodyDef>* bodies) {
@@ -279,12 +175,6 @@ void AddNetworkBodies(std::vector<BodyDef>* bodies) {
   for (const char* op : {"LRN", "LRNGrad"}) {
     bodies->push_back({op, {{"T", images}}, &MakeBody<LrnBody>});
   }
-  bodies->push_back({"FusedBatchNorm", {{"T", {kFloat}}}, &MakeBody<BatchNormBody>});
-  bodies->push_back(
-      {"FusedBatchNormV3", {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormBody>});
-  bodies->push_back({"FusedBatchNormGrad", {{"T", {kFloat}}}, &MakeBody<BatchNormGradBody>});
-  bodies->push_back(
-      {"FusedBatchNormGradV3", {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormGradBody>});
 }
 
 }  // namespace millrace::gpu

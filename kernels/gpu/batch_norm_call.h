@@ -1,0 +1,28 @@
+// The operands of batch normalization, checked: for our own loops and for vendors' libraries.
+#ifndef KERNELS_GPU_BATCH_NORM_CALL_H_
+#define KERNELS_GPU_BATCH_NORM_CALL_H_
+
+#include <cstdint>
+
+#include "kernels/accelerator/stream_kernel.h"
+#include "kernels/gpu/loops.h"
+#include "kernels/kernel.h"
+#include "millrace/status.h"
+
+namespace millrace::gpu {
+
+// The attributes of FusedBatchNorm, V2, V3 and their gradients.
+struct BatchNormAttrs {
+  explicit BatchNormAttrs(KernelConstruction& c);
+
+  float epsilon, factor;
+  bool training, channels_first, is_gradient;
+};
+
+// Sizes and addresses, without `chunks` and `scratch`. InvalidArgument for images that are not of
+// rank 4 or 5, and for vectors that are not of one element for each channel.
+StatusOr<BatchNormParams> PlanBatchNorm(const BatchNormAttrs& attrs, const StreamCall& call);
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_BATCH_NORM_CALL_H_

@@ -1,0 +1,252 @@
+// Batch normalization of images with channels last.
+//
+// Neighbouring threads take neighbouring channels. Each takes a chunk of its channel's elements;
+// one thread for each channel puts the chunks together; then come the elements, in groups.
+#ifndef KERNELS_GPU_BATCH_NORM_LAST_LOOPS_H_
+#define KERNELS_GPU_BATCH_NORM_LAST_LOOPS_H_
+
+#include "kernels/gpu/batch_norm_statistics.h"
+#include "kernels/gpu/elementwise_loops.h"
+#include "kernels/gpu/reduce_loops.h"
+
+namespace millrace::gpu {
+
+struct BatchNormScratch {
+  float *first, *second;         // [chunks, channels]
+  float *shift, *slope, *scale;  // [channels]
+  int64_t chunks;
+
+  MR_HD static int64_t Floats(int64_t chunks, int64_t channels) {
+    return (2 * chunks + 3) * channels;
+  }
+};
+inline BatchNormScratch MakeScratch(const BatchNormParams& p) {
+  float* at = static_cast<float*>(p.scratch);
+  const int64_t parts = p.chunks * p.channels;
+  return {at,
+          at + parts,
+          at + 2 * parts,
+          at + 2 * parts + p.channels,
+          at + 2 * parts + 2 * p.channels,
+          p.chunks};
+}
+
+// Two numbers of every chunk: f(channel, first row, end) gives them.
+struct ChunkSums {
+  float first, second;
+};
+template <typename F>
+struct OverChunks {
+  F sums_of;
+  int64_t channels;
+  ChunkRange range;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t i) const {
+    const int64_t chunk = i / channels;
+    const ChunkSums sums =
+        sums_of(i - chunk * channels, range.begin(chunk), range.begin(chunk + 1));
+    scratch.first[i] = sums.first;
+    scratch.second[i] = sums.second;
+  }
+};
+
+// Puts the first `chunks` of a channel together; J.Add takes them in their order.
+template <typename J>
+struct JoinChunks {
+  BatchNormParams p;
+  int64_t chunks;
+  ChunkRange range;
+  BatchNormScratch scratch;
+  MR_HD void operator()(int64_t c) const {
+    J joined;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t at = chunk * p.channels + c;
+      joined.Add(range.begin(chunk + 1) - range.begin(chunk), scratch.first[at],
+                 scratch.second[at]);
+    }
+    joined.Finish(p, c, scratch);
+  }
+};
+
+// The mean of a chunk and the sum of the squares of what differs from it.
+template <typename T>
+struct ChunkMoments {
+  const T* x;
+  int64_t channels;
+  MR_HD ChunkSums operator()(int64_t c, int64_t begin, int64_t end) const {
+    float sum = 0, squares = 0;
+    for (int64_t row = begin; row < end; ++row) sum += Widen(x[row * channels + c]);
+    const float mean = end > begin ? sum / static_cast<float>(end - begin) : 0.0f;
+    for (int64_t row = begin; row < end; ++row) {
+      const float d = Widen(x[row * channels + c]) - mean;
+      squares += d * d;
+    }
+    return {mean, squares};
+  }
+};
+
+// Puts moments together (Chan, Golub and LeVeque, 1979).
+struct JoinedMoments {
+  double count = 0, mean = 0, squares = 0;
+  MR_HD void Add(int64_t n, float chunk_mean, float chunk_squares) {
+    const auto more = static_cast<double>(n);
+    if (n == 0) return;
+    const double d = static_cast<double>(chunk_mean) - mean;
+    squares += static_cast<double>(chunk_squares) + d * d * count * more / (count + more);
+    mean += d * more / (count + more);
+    count += more;
+  }
+  MR_HD void Finish(const BatchNormParams& p, int64_t c, const BatchNormScratch& scratch) const {
+    const float used_mean = p.training ? static_cast<float>(mean) : p.old_mean[c];
+    const float used_variance =
+        p.training ? static_cast<float>(squares / (count > 1 ? count : 1)) : p.old_variance[c];
+    scratch.shift[c] = used_mean;
+    scratch.scale[c] = p.scale[c] / std::sqrt(used_variance + p.epsilon);
+    KeepStatistics(p, c, p.outer, used_mean, used_variance);
+  }
+};
+
+// Of a chunk: the sum of the gradients, and of their products with centred values.
+template <typename T>
+struct ChunkProducts {
+  const T *x, *dy;
+  const float* means;
+  int64_t channels;
+  MR_HD ChunkSums operator()(int64_t c, int64_t begin, int64_t end) const {
+    const float mean = means[c];
+    float sum = 0, product = 0;
+    for (int64_t row = begin; row < end; ++row) {
+      const float g = Widen(dy[row * channels + c]);
+      sum += g;
+      product += g * (Widen(x[row * channels + c]) - mean);
+    }
+    return {sum, product};
+  }
+};
+
+struct JoinedProducts {
+  double sum = 0, product = 0;
+  MR_HD void Add(int64_t, float chunk_sum, float chunk_product) {
+    sum += static_cast<double>(chunk_sum);
+    product += static_cast<double>(chunk_product);
+  }
+  MR_HD void Finish(const BatchNormParams& p, int64_t c, const BatchNormScratch& scratch) const {
+    const ChannelGradient made(p, c, p.outer, sum, product);
+    p.d_scale[c] = made.d_scale;
+    p.d_offset[c] = made.d_offset;
+    scratch.shift[c] = made.shift;
+    scratch.slope[c] = made.slope;
+    scratch.scale[c] = made.scale;
+  }
+};
+
+// Groups of neighbouring channels; f(element, channel) makes each output.
+template <typename T>
+struct ChannelGroups {
+  static constexpr int kGroup = kPackSize<T>;
+  int64_t n, channels;
+  bool packs;  // addresses are aligned, and groups are of one row
+  template <typename F>
+  MR_HD void ForEach(int64_t group, F&& f) const {
+    const int64_t first = group * kGroup;
+    int64_t c = n < (int64_t{1} << 31)
+                    ? static_cast<uint32_t>(first) % static_cast<uint32_t>(channels)
+                    : first % channels;
+    for (int i = 0; i < kGroup && first + i < n; ++i) {
+      f(i, first + i, c);
+      if (++c == channels) c = 0;
+    }
+  }
+};
+
+template <typename T>
+struct NormalizeEach : ChannelGroups<T> {
+  BatchNormParams p;
+  BatchNormScratch scratch;
+  static constexpr int kGroup = ChannelGroups<T>::kGroup;
+  MR_HD void operator()(int64_t group) const {
+    const T* x = static_cast<const T*>(p.x);
+    T* y = static_cast<T*>(p.y);
+    const auto one = [&](T value, int64_t c) {
+      return Narrow<T>((Widen(value) - scratch.shift[c]) * scratch.scale[c] + p.offset[c]);
+    };
+    if (!this->packs) {
+      this->ForEach(group, [&](int, int64_t at, int64_t c) { y[at] = one(x[at], c); });
+      return;
+    }
+    Pack<T, kGroup> from, to;
+    LoadPack(x + group * kGroup, &from);
+    this->ForEach(group, [&](int i, int64_t, int64_t c) { to.v[i] = one(from.v[i], c); });
+    StorePack(to, y + group * kGroup);
+  }
+};
+
+template <typename T>
+struct BackwardEach : ChannelGroups<T> {
+  BatchNormParams p;
+  BatchNormScratch scratch;
+  static constexpr int kGroup = ChannelGroups<T>::kGroup;
+  MR_HD void operator()(int64_t group) const {
+    const T* x = static_cast<const T*>(p.x);
+    const T* dy = static_cast<const T*>(p.dy);
+    T* dx = static_cast<T*>(p.dx);
+    const auto one = [&](T value, T gradient, int64_t c) {
+      const float centred = Widen(value) - p.old_mean[c];
+      return Narrow<T>((Widen(gradient) - scratch.shift[c] - centred * scratch.slope[c]) *
+                       scratch.scale[c]);
+    };
+    if (!this->packs) {
+      this->ForEach(group, [&](int, int64_t at, int64_t c) { dx[at] = one(x[at], dy[at], c); });
+      return;
+    }
+    Pack<T, kGroup> from, gradient, to;
+    LoadPack(x + group * kGroup, &from);
+    LoadPack(dy + group * kGroup, &gradient);
+    this->ForEach(group,
+                  [&](int i, int64_t, int64_t c) { to.v[i] = one(from.v[i], gradient.v[i], c); });
+    StorePack(to, dx + group * kGroup);
+  }
+};
+
+template <typename T>
+ChannelGroups<T> MakeGroups(const BatchNormParams& p, const void* out) {
+  constexpr int kGroup = ChannelGroups<T>::kGroup;
+  const int64_t n = p.outer * p.channels;
+  return {n, p.channels,
+          p.channels % kGroup == 0 && IsAligned(p.x, 16) && IsAligned(out, 16) &&
+              (p.dy == nullptr || IsAligned(p.dy, 16))};
+}
+
+// Sums of the first `chunks` chunks, put together, and then the elements.
+template <typename J, typename F, typename Each, typename Launcher>
+Outcome RunLast(const Launcher& launcher, const BatchNormParams& p, int64_t chunks,
+                const F& sums_of, const Each& each) {
+  const ChunkRange range{p.outer, p.chunks};
+  Outcome outcome = launcher.ForEach(chunks * p.channels,
+                                     OverChunks<F>{sums_of, p.channels, range, each.scratch});
+  if (outcome != nullptr) return outcome;
+  outcome = launcher.ForEach(p.channels, JoinChunks<J>{p, chunks, range, each.scratch});
+  if (outcome != nullptr) return outcome;
+  return launcher.ForEach((each.n + each.kGroup - 1) / each.kGroup, each);
+}
+
+template <typename Launcher, typename T>
+Outcome NormalizeLast(const Launcher& launcher, const BatchNormParams& p) {
+  // Given statistics need no sums.
+  return RunLast<JoinedMoments>(launcher, p, p.training ? p.chunks : 0,
+                                ChunkMoments<T>{static_cast<const T*>(p.x), p.channels},
+                                NormalizeEach<T>{MakeGroups<T>(p, p.y), p, MakeScratch(p)});
+}
+
+template <typename Launcher, typename T>
+Outcome BackwardLast(const Launcher& launcher, const BatchNormParams& p) {
+  return RunLast<JoinedProducts>(
+      launcher, p, p.chunks,
+      ChunkProducts<T>{static_cast<const T*>(p.x), static_cast<const T*>(p.dy), p.old_mean,
+                       p.channels},
+      BackwardEach<T>{MakeGroups<T>(p, p.dx), p, MakeScratch(p)});
+}
+
+}  // namespace millrace::gpu
+
+#endif  // KERNELS_GPU_BATCH_NORM_LAST_LOOPS_H_
