@@ -1,5 +1,6 @@
 #include "kernels/accelerator/stream_kernel.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -54,11 +55,11 @@ class StreamKernel final : public Kernel, public CapturableKernel {
       MR_RETURN_IF_ERROR(locked.Lock(ctx, num_variables_, variable_type_));
       MR_RETURN_IF_ERROR(TakeVariables(ctx, work, locked, call.get()));
     }
-    MR_RETURN_IF_ERROR(TakeOutputs(ctx, locked, call.get()));
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       call->inputs.push_back(Operand(ctx.input(i)));
       call->input_on_device.push_back(InDeviceMemory(ctx.input(i)));
     }
+    MR_RETURN_IF_ERROR(TakeOutputs(ctx, locked, call.get()));
     Tensor scratch;  // until it is enqueued
     if (const int64_t bytes = body_->ScratchBytes(*call); bytes > 0) {
       MR_ASSIGN_OR_RETURN(scratch, ctx.AllocateTemp(kUint8, Shape({bytes})));
@@ -108,8 +109,9 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     InferenceContext shapes(op_.def, attrs_, inputs, ctx.num_outputs());
     if (op_.shape_fn != nullptr) MR_RETURN_IF_ERROR(op_.shape_fn(shapes));
     for (int i = 0; i < ctx.num_outputs(); ++i) {
-      auto shape = shapes.output(i).AsShape();
-      // What batch normalization keeps for the gradient of some libraries; none of ours.
+      std::optional<Shape> shape = shapes.output(i).AsShape();
+      if (!shape) shape = body_->OutputShape(*call, i);
+      // What batch normalization keeps for the gradient of some libraries; nothing by default.
       if (!shape && i == 5 && def().name() == "FusedBatchNormV3") shape = Shape();
       if (!shape) {
         return errors::Unimplemented(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/stream.h"
@@ -34,6 +35,12 @@ class StreamBody {
   virtual ~StreamBody() = default;
   // Device memory that a call needs besides its outputs, by shapes and host values alone.
   virtual int64_t ScratchBytes(const StreamCall&) const { return 0; }
+  // Of an output that the op's shape function does not know, by shapes and host values alone:
+  // asked on the thread of the kernel, with all inputs and the outputs before it in the call.
+  // Nothing where this does not know either.
+  virtual std::optional<Shape> OutputShape(const StreamCall&, int /*output*/) const {
+    return std::nullopt;
+  }
   // In the call's turn in the compute stream: see Stream::Operation.
   virtual Status Run(const StreamCall& call) const = 0;
 };

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,10 @@ class CudaBody final : public StreamBody {
     if (!static_cast<CudaMachine*>(call.machine)->MakeCurrent().ok()) return 0;
     return loops_->ScratchBytes(call, gpu::CudaLoops());
   }
+  std::optional<Shape> OutputShape(const StreamCall& call, int output) const override {
+    if (library_ == nullptr) return std::nullopt;
+    return library_->OutputShape(call, static_cast<CudaMachine*>(call.machine), output);
+  }
   Status Run(const StreamCall& call) const override {
     auto* const machine = static_cast<CudaMachine*>(call.machine);
     if (library_ != nullptr) {
@@ -54,6 +59,7 @@ std::unique_ptr<Kernel> MakeCudaKernel(KernelConstruction& c) {
   }
   std::unique_ptr<LibraryBody> library = MakeMatMulLibraryBody(c);
   if (library == nullptr) library = MakeConvLibraryBody(c);
+  if (library == nullptr) library = MakeBatchNormLibraryBody(c);
   return MakeStreamKernel(c, std::make_shared<CudaBody>(std::move(loops), std::move(library)));
 }
 

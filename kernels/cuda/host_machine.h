@@ -3,20 +3,42 @@
 #ifndef KERNELS_CUDA_HOST_MACHINE_H_
 #define KERNELS_CUDA_HOST_MACHINE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "device/cuda/cuda_machine.h"
+#include "gtest/gtest.h"
 
 namespace millrace::testing {
+
+// Runs operations at once.
+class HostStream final : public Stream {
+ public:
+  void Enqueue(Operation operation) override { outcome_ = operation.run(); }
+  void EnqueueCopy(RefPtr<DeviceWork>, std::string_view, void*, const void*, std::size_t,
+                   bool) override {
+    ADD_FAILURE() << "a library's kernel copied";
+  }
+  RefPtr<Event> Record() override { return {}; }
+  void Wait(RefPtr<Event>) override {}
+  void EnqueueCallback(RefPtr<DeviceWork>, std::string_view,
+                       std::function<void(const Status&)> fn) override {
+    fn(outcome_);
+  }
+
+ private:
+  Status outcome_;
+};
 
 class HostMachine final : public CudaMachine {
  public:
   const std::string& name() const override { return name_; }
-  Stream* stream(StreamKind) override { return nullptr; }
+  Stream* stream(StreamKind) override { return &stream_; }
   Allocator* allocator() override { return nullptr; }
   Allocator* staging_allocator() override { return nullptr; }
   void Post(std::function<void()> fn) override { fn(); }
@@ -41,6 +63,7 @@ class HostMachine final : public CudaMachine {
 
  private:
   const std::string name_ = "host";
+  HostStream stream_;
   std::vector<std::unique_ptr<std::vector<char>>> memory_;
 };
 

@@ -1,8 +1,10 @@
-// What NVIDIA's libraries compute better than our loops: matrix products and convolutions.
+// What NVIDIA's libraries compute better than our loops: matrix products, convolutions,
+// batch normalization in training.
 #ifndef KERNELS_CUDA_LIBRARY_BODY_H_
 #define KERNELS_CUDA_LIBRARY_BODY_H_
 
 #include <memory>
+#include <optional>
 
 #include "device/cuda/cuda_libraries.h"
 #include "device/cuda/cuda_machine.h"
@@ -20,17 +22,23 @@ class LibraryBody {
   // these sizes or types: our loops do it.
   virtual StatusOr<bool> Run(const StreamCall& call, CudaMachine* machine,
                              const gpu::Loops& loops) const = 0;
+  // As StreamBody::OutputShape.
+  virtual std::optional<Shape> OutputShape(const StreamCall&, CudaMachine*, int) const {
+    return std::nullopt;
+  }
 };
 
 // For MatMul, BatchMatMul(V2), _FusedMatMul; for Conv2D, its gradients, the depthwise ones and
-// _FusedConv2D. Null for other ops; errors are recorded.
-// Tests bring libraries of their own.
+// _FusedConv2D; for FusedBatchNorm, V2, V3 and their gradients. Null for other ops; errors are
+// recorded. Tests bring libraries of their own.
 using CublasLtSource = StatusOr<const CublasLtLibrary*> (*)();
 using CudnnSource = StatusOr<const CudnnLibrary*> (*)();
 std::unique_ptr<LibraryBody> MakeMatMulLibraryBody(KernelConstruction& c,
                                                    CublasLtSource source = &GetCublasLt);
 std::unique_ptr<LibraryBody> MakeConvLibraryBody(KernelConstruction& c,
                                                  CudnnSource source = &GetCudnn);
+std::unique_ptr<LibraryBody> MakeBatchNormLibraryBody(KernelConstruction& c,
+                                                      CudnnSource source = &GetCudnn);
 
 }  // namespace millrace
 

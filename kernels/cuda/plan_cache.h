@@ -19,14 +19,16 @@ class PlanCache {
  public:
   using Shared = std::shared_ptr<const Plan>;
 
+  // Null if there is none.
+  Shared Find(const Key& key) {
+    MutexLock lock(&mu_);
+    const auto found = plans_.find(key);
+    return found == plans_.end() ? Shared() : found->second;
+  }
   // The plan for `key`; made by `make` at the first time, and again after it has failed. Two
   // threads may make the same one at once; one of them is kept.
   StatusOr<Shared> Get(const Key& key, absl::FunctionRef<StatusOr<Shared>()> make) {
-    {
-      MutexLock lock(&mu_);
-      const auto found = plans_.find(key);
-      if (found != plans_.end()) return found->second;
-    }
+    if (Shared found = Find(key); found != nullptr) return found;
     StatusOr<Shared> made = make();
     if (!made.ok()) return made;
     MutexLock lock(&mu_);

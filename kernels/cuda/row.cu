@@ -10,5 +10,6 @@ template Outcome RunInTopK<CudaLauncher>(Queue, const InTopKParams&);
 template Outcome RunTopK<CudaLauncher>(Queue, const TopKParams&);
 template Outcome RunBatchNorm<CudaLauncher>(Queue, const BatchNormParams&);
 template Outcome RunBatchNormGrad<CudaLauncher>(Queue, const BatchNormParams&);
+template Outcome RunSpread<CudaLauncher>(Queue, const SpreadParams&);
 
 }  // namespace millrace::gpu

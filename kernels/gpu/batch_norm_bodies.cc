@@ -19,27 +19,8 @@ Status CheckVector(const Tensor& t, int64_t channels) {
 
 float* Floats(const Tensor& t) { return static_cast<float*>(t.raw_data()); }
 
-// Of both directions; `x` is the input that the node normalizes.
-StatusOr<BatchNormParams> PlanSizes(const BatchNormAttrs& attrs, const Tensor& x) {
-  if (x.rank() != 4 && x.rank() != 5) {
-    return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
-  }
-  const int axis = attrs.channels_first ? 1 : x.rank() - 1;
-  BatchNormParams p;
-  p.type = x.dtype();
-  p.outer = p.inner = 1;
-  p.channels = x.dim(axis);
-  for (int i = 0; i < axis; ++i) p.outer *= x.dim(i);
-  for (int i = axis + 1; i < x.rank(); ++i) p.inner *= x.dim(i);
-  p.training = attrs.training;
-  p.epsilon = attrs.epsilon;
-  p.factor = attrs.factor;
-  p.x = x.raw_data();
-  return p;
-}
-
 StatusOr<BatchNormParams> PlanForward(const BatchNormAttrs& attrs, const StreamCall& call) {
-  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanSizes(attrs, call.inputs[0]));
+  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanBatchNormSizes(attrs, call.inputs[0]));
   for (int i = 1; i < 5; ++i) {
     if (i > 2 && attrs.training && attrs.factor == 1.0f) continue;  // needs no estimates
     MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
@@ -58,7 +39,7 @@ StatusOr<BatchNormParams> PlanForward(const BatchNormAttrs& attrs, const StreamC
 
 StatusOr<BatchNormParams> PlanGradient(const BatchNormAttrs& attrs, const StreamCall& call) {
   const Tensor &dy = call.inputs[0], &x = call.inputs[1];
-  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanSizes(attrs, x));
+  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanBatchNormSizes(attrs, x));
   if (!(dy.shape() == x.shape())) {
     return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
                                    x.shape().DebugString(), " and ", dy.shape().DebugString());
@@ -79,7 +60,8 @@ class BatchNormBody final : public Body {
   explicit BatchNormBody(KernelConstruction& c) : attrs_(c) {}
 
   int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
-    const StatusOr<BatchNormParams> p = PlanSizes(attrs_, call.inputs[attrs_.is_gradient ? 1 : 0]);
+    const StatusOr<BatchNormParams> p =
+        PlanBatchNormSizes(attrs_, call.inputs[attrs_.is_gradient ? 1 : 0]);
     if (!p.ok() || p->inner != 1) return 0;  // Run will say so
     return (2 * Chunks(*p) + 3) * p->channels * static_cast<int64_t>(sizeof(float));
   }
@@ -108,6 +90,24 @@ BatchNormAttrs::BatchNormAttrs(KernelConstruction& c)
       is_gradient(c.def().name().starts_with("FusedBatchNormGrad")) {
   const auto format = c.attrs().GetOr<std::string>("data_format", "NHWC");
   channels_first = format.size() > 1 && format[1] == 'C';
+}
+
+StatusOr<BatchNormParams> PlanBatchNormSizes(const BatchNormAttrs& attrs, const Tensor& x) {
+  if (x.rank() != 4 && x.rank() != 5) {
+    return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
+  }
+  const int axis = attrs.channels_first ? 1 : x.rank() - 1;
+  BatchNormParams p;
+  p.type = x.dtype();
+  p.outer = p.inner = 1;
+  p.channels = x.dim(axis);
+  for (int i = 0; i < axis; ++i) p.outer *= x.dim(i);
+  for (int i = axis + 1; i < x.rank(); ++i) p.inner *= x.dim(i);
+  p.training = attrs.training;
+  p.epsilon = attrs.epsilon;
+  p.factor = attrs.factor;
+  p.x = x.raw_data();
+  return p;
 }
 
 StatusOr<BatchNormParams> PlanBatchNorm(const BatchNormAttrs& attrs, const StreamCall& call) {

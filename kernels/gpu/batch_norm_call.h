@@ -8,6 +8,7 @@
 #include "kernels/gpu/loops.h"
 #include "kernels/kernel.h"
 #include "millrace/status.h"
+#include "millrace/tensor.h"
 
 namespace millrace::gpu {
 
@@ -19,8 +20,11 @@ struct BatchNormAttrs {
   bool training, channels_first, is_gradient;
 };
 
-// Sizes and addresses, without `chunks` and `scratch`. InvalidArgument for images that are not of
-// rank 4 or 5, and for vectors that are not of one element for each channel.
+// Sizes alone, of the images `x`, which the node normalizes; and their address. InvalidArgument for
+// images that are not of rank 4 or 5.
+StatusOr<BatchNormParams> PlanBatchNormSizes(const BatchNormAttrs& attrs, const Tensor& x);
+// Sizes and addresses, without `chunks` and `scratch`. InvalidArgument as
+// well for vectors that are not of one element for each channel.
 StatusOr<BatchNormParams> PlanBatchNorm(const BatchNormAttrs& attrs, const StreamCall& call);
 
 }  // namespace millrace::gpu

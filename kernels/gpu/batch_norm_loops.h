@@ -89,12 +89,33 @@ struct BatchNormGradChannel {
   }
 };
 
+// One channel of one image, by statistics that were given: no element needs a division.
+template <typename T>
+struct NormalizeRow {
+  BatchNormParams p;
+  template <typename Team>
+  MR_HD void operator()(const Team& team, int64_t row) const {
+    const int64_t c = row % p.channels;
+    const T* x = static_cast<const T*>(p.x) + row * p.inner;
+    T* y = static_cast<T*>(p.y) + row * p.inner;
+    const float mean = p.old_mean[c], variance = p.old_variance[c];
+    const float scale = p.scale[c] / std::sqrt(variance + p.epsilon), offset = p.offset[c];
+    for (int64_t i = team.rank(); i < p.inner; i += team.size()) {
+      y[i] = Narrow<T>((Widen(x[i]) - mean) * scale + offset);
+    }
+    if (row == c && team.rank() == 0) KeepStatistics(p, c, p.outer * p.inner, mean, variance);
+  }
+};
+
 template <typename Launcher>
 Outcome RunBatchNorm(Queue queue, const BatchNormParams& p) {
   const ChannelView view{p.outer, p.channels, p.inner};
   const Launcher launcher(queue);
   return Dispatch(Types<float, Half, BFloat16>(), p.type, [&]<typename T>() {
     if (p.inner == 1) return NormalizeLast<Launcher, T>(launcher, p);
+    if (!p.training && p.outer > 0) {
+      return launcher.ForTeams(p.outer * p.channels, p.inner, NormalizeRow<T>{p});
+    }
     return launcher.ForTeams(p.channels, view.count(), BatchNormChannel<T>{view, p});
   });
 }
@@ -106,6 +127,19 @@ Outcome RunBatchNormGrad(Queue queue, const BatchNormParams& p) {
     if (p.inner == 1) return BackwardLast<Launcher, T>(launcher, p);
     return launcher.ForTeams(p.channels, view.count(), BatchNormGradChannel<T>{view, p});
   });
+}
+
+struct SpreadEach {
+  SpreadParams p;
+  MR_HD void operator()(int64_t i) const {
+    const auto value = static_cast<double>(p.in[i]), epsilon = static_cast<double>(p.epsilon);
+    p.out[i] = static_cast<float>(p.to_inverse ? 1 / std::sqrt(value + epsilon)
+                                               : Larger<double>(1 / (value * value) - epsilon, 0));
+  }
+};
+template <typename Launcher>
+Outcome RunSpread(Queue queue, const SpreadParams& p) {
+  return Launcher(queue).ForEach(p.n, SpreadEach{p});
 }
 
 }  // namespace millrace::gpu

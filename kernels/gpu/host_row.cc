@@ -10,5 +10,6 @@ template Outcome RunInTopK<HostLauncher>(Queue, const InTopKParams&);
 template Outcome RunTopK<HostLauncher>(Queue, const TopKParams&);
 template Outcome RunBatchNorm<HostLauncher>(Queue, const BatchNormParams&);
 template Outcome RunBatchNormGrad<HostLauncher>(Queue, const BatchNormParams&);
+template Outcome RunSpread<HostLauncher>(Queue, const SpreadParams&);
 
 }  // namespace millrace::gpu

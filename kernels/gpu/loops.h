@@ -55,7 +55,8 @@ struct Queue {
   X(Conv, ConvParams)                 \
   X(MatMul, MatMulParams)             \
   X(BatchNorm, BatchNormParams)       \
-  X(BatchNormGrad, BatchNormParams)
+  X(BatchNormGrad, BatchNormParams)   \
+  X(Spread, SpreadParams)
 
 // Defined in *_loops.h, instantiated for a launcher in one .cc or .cu each.
 #define MR_GPU_DECLARE(Name, Params) \

@@ -89,6 +89,15 @@ struct BatchNormParams {
   void* scratch = nullptr;
 };
 
+// Between variances and 1 / sqrt(variance + epsilon), which vendors' libraries keep instead.
+struct SpreadParams {
+  bool to_inverse = false;
+  const float* in = nullptr;
+  float* out = nullptr;
+  int64_t n = 0;
+  float epsilon = 0;
+};
+
 // Local response normalization of pixels of `depth` channels, or its gradient `dx`.
 struct LrnParams {
   DataType type = DataType::kInvalid;
