@@ -64,6 +64,8 @@ class BlockTeam {
     return ReduceWarp(value, op);
   }
 
+  __device__ static void Sync() { __syncthreads(); }
+
  private:
   char* scratch_;
 };
@@ -90,6 +92,12 @@ __global__ void __launch_bounds__(1024) ForBlocksKernel(int64_t rows, const __gr
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) f(BlockTeam(scratch), row);
 }
 
+template <typename T, int kSize, typename F>
+__global__ void __launch_bounds__(256) ForTilesKernel(int64_t n, const __grid_constant__ F f) {
+  __shared__ T tile[kSize];
+  for (int64_t i = blockIdx.x; i < n; i += gridDim.x) f(BlockTeam(nullptr), i, tile);
+}
+
 // As HostLauncher.
 class CudaLauncher {
  public:
@@ -112,6 +120,13 @@ class CudaLauncher {
       const int threads = width <= 4096 ? 256 : 1024;
       ForBlocksKernel<F><<<Blocks(rows), threads, 0, stream_>>>(rows, f);
     }
+    return Check();
+  }
+
+  template <typename T, int kSize, typename F>
+  Outcome ForTiles(int64_t n, const F& f) const {
+    if (n <= 0) return nullptr;
+    ForTilesKernel<T, kSize, F><<<Blocks(n), 256, 0, stream_>>>(n, f);
     return Check();
   }
 

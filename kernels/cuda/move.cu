@@ -1,10 +1,12 @@
 #include "kernels/cuda/cuda_launcher.h"
 #include "kernels/gpu/move_loops.h"
+#include "kernels/gpu/transpose_loops.h"
 
 namespace millrace::gpu {
 
 template Outcome RunSelect<CudaLauncher>(Queue, const SelectParams&);
 template Outcome RunCopy<CudaLauncher>(Queue, const CopyParams&);
+template Outcome RunTranspose<CudaLauncher>(Queue, const TransposeParams&);
 template Outcome RunFill<CudaLauncher>(Queue, const FillParams&);
 template Outcome RunSumOf<CudaLauncher>(Queue, const SumOfParams&);
 template Outcome RunClip<CudaLauncher>(Queue, const ClipParams&);

@@ -53,15 +53,28 @@ Status TooManyAxes() {
 
 Status Move(const Loops& loops, Queue queue, int size, const void* from, void* to,
             const std::vector<MoveAxis>& axes) {
-  CopyParams p;
-  p.size = size;
-  p.from = from;
-  p.to = to;
-  for (const MoveAxis& axis : axes) {
-    if (!p.map.Add(axis.size, {axis.from_stride, axis.to_stride})) return TooManyAxes();
+  const MovePlan plan = PlanMove(size, from, to, axes);
+  TransposeParams swap;  // as far as it is one
+  IndexMap<2> others;
+  for (int i = 0; i < static_cast<int>(plan.axes.size()); ++i) {
+    const MoveAxis& axis = plan.axes[i];
+    if (plan.is_swap() && i == plan.row) {
+      swap.rows = axis.size;
+      swap.from_row = axis.from_stride;
+    } else if (plan.is_swap() && i == plan.column) {
+      swap.columns = axis.size;
+      swap.to_column = axis.to_stride;
+    } else if (!others.Add(axis.size, {axis.from_stride, axis.to_stride})) {
+      return TooManyAxes();
+    }
   }
-  p.map.Finish();
-  return ToStatus(loops.Copy(queue, p));
+  others.Finish();
+  if (!plan.is_swap()) return ToStatus(loops.Copy(queue, {plan.size, from, to, others}));
+  swap.size = plan.size;
+  swap.from = from;
+  swap.to = to;
+  swap.batches = others;
+  return ToStatus(loops.Transpose(queue, swap));
 }
 
 Status MoveAll(const Loops& loops, Queue queue, const Tensor& from, const Tensor& to) {

@@ -11,6 +11,7 @@
 
 #include "kernels/accelerator/stream_kernel.h"
 #include "kernels/gpu/loops.h"
+#include "kernels/gpu/move_plan.h"
 #include "kernels/kernel.h"
 #include "millrace/status.h"
 
@@ -67,10 +68,7 @@ inline void* At(const Tensor& t, int64_t index) {
   return static_cast<char*>(t.raw_data()) + index * SizeOf(t);
 }
 
-// dst[sum i_k * dst_stride_k] = src[sum i_k * src_stride_k] over a box.
-struct MoveAxis {
-  int64_t size, from_stride, to_stride;
-};
+// See move_plan.h. Unimplemented for too many axes.
 Status Move(const Loops& loops, Queue queue, int size, const void* from, void* to,
             const std::vector<MoveAxis>& axes);
 // As many elements, one behind the other.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace millrace::gpu {
 //     of about `width` elements: member team.rank() of team.size() takes elements rank,
 //     rank + size, ...; team.Reduce(value, identity, op) gives all members the combination of
 //     their values;
+//   ForTiles<T, kSize>(n, f): f(team, i, tile) for i in [0, n), each by a team whose members share
+//     `tile`, an array of kSize elements of T; team.Sync() waits until all have come to it;
 //   SortPairs(n, keys, values, ...): a stable sort.
 class HostLauncher {
  public:
@@ -30,6 +33,7 @@ class HostLauncher {
     T Reduce(T value, T, Op) const {
       return value;
     }
+    static void Sync() {}
   };
 
   template <typename F>
@@ -41,6 +45,13 @@ class HostLauncher {
   Outcome ForTeams(int64_t rows, int64_t, const F& f) const {
     const Team team;
     for (int64_t row = 0; row < rows; ++row) f(team, row);
+    return nullptr;
+  }
+
+  template <typename T, int kSize, typename F>
+  Outcome ForTiles(int64_t n, const F& f) const {
+    const auto tile = std::make_unique<T[]>(kSize);
+    for (int64_t i = 0; i < n; ++i) f(Team(), i, tile.get());
     return nullptr;
   }
 

@@ -1,10 +1,12 @@
 #include "kernels/gpu/host_launcher.h"
 #include "kernels/gpu/move_loops.h"
+#include "kernels/gpu/transpose_loops.h"
 
 namespace millrace::gpu {
 
 template Outcome RunSelect<HostLauncher>(Queue, const SelectParams&);
 template Outcome RunCopy<HostLauncher>(Queue, const CopyParams&);
+template Outcome RunTranspose<HostLauncher>(Queue, const TransposeParams&);
 template Outcome RunFill<HostLauncher>(Queue, const FillParams&);
 template Outcome RunSumOf<HostLauncher>(Queue, const SumOfParams&);
 template Outcome RunClip<HostLauncher>(Queue, const ClipParams&);

@@ -28,6 +28,7 @@ struct Queue {
   X(Cast, CastParams)                 \
   X(Select, SelectParams)             \
   X(Copy, CopyParams)                 \
+  X(Transpose, TransposeParams)       \
   X(Fill, FillParams)                 \
   X(SumOf, SumOfParams)               \
   X(Clip, ClipParams)                 \

@@ -26,6 +26,15 @@ struct CopyParams {
   IndexMap<2> map;  // from, to
 };
 
+// to[i + j * to_column] = from[i * from_row + j] for i < rows, j < columns, of each batch.
+struct TransposeParams {
+  int size = 0;
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t rows = 0, columns = 0, from_row = 0, to_column = 0;
+  IndexMap<2> batches;  // from, to
+};
+
 // All elements become `value`, or, where it is not null, what lies at `from`.
 struct FillParams {
   int size = 0;
