@@ -432,6 +432,55 @@ TEST(SparseUpdate, TakesTheStepsOfARowInTheirOrder) {
   EXPECT_NE(HostLoops().SparseUpdate({}, p), nullptr);
 }
 
+// Whole variables and rows: five steps along the sums of gradients, of which l1 keeps some at 0.
+TEST(AdagradDA, StepsAlongTheSumOfAllGradients) {
+  constexpr int64_t kN = 12;
+  const float lr = 0.5f, l1 = 0.2f, l2 = 0.1f;
+  for (const bool sparse : {false, true}) {
+    std::vector<float> var(kN, 7), sums(kN, 0), squares(kN, 0.1f), want(kN, 0);
+    const std::vector<int32_t> rows = {2, 0, 1};  // of four elements
+    for (int64_t step = 1; step <= 5; ++step) {
+      const std::vector<float> gradient = Numbers(kN, static_cast<uint32_t>(step));
+      UpdateParams p;
+      p.rule = UpdateRule::kAdagradDA;
+      p.type = kFloat;
+      p.var = var.data();
+      p.slots[0] = sums.data();
+      p.slots[1] = squares.data();
+      p.scalars[0] = &lr;
+      p.scalars[1] = &l1;
+      p.scalars[2] = &l2;
+      p.step = &step;
+      p.gradient = gradient.data();
+      p.n = kN;
+      p.index_type = kInt32;
+      p.indices = rows.data();
+      p.count = p.rows = 3;
+      p.inner = 4;
+      p.scratch_bytes = HostLoops().scatter_scratch_bytes(p.count);
+      std::vector<char> scratch(p.scratch_bytes);
+      p.scratch = scratch.data();
+      ASSERT_EQ(sparse ? HostLoops().SparseUpdate({}, p) : HostLoops().Update({}, p), nullptr);
+    }
+    int zeros = 0;
+    for (int64_t i = 0; i < kN; ++i) {
+      double sum = 0, square = 0.1;
+      const int64_t at = sparse ? rows[i / 4] * 4 + i % 4 : i;
+      for (uint32_t step = 1; step <= 5; ++step) {
+        const double g = Numbers(kN, step)[i];
+        sum += g;
+        square += g * g;
+      }
+      const double pull = std::max(std::fabs(sum) - 5 * 0.2, 0.0);
+      want[at] =
+          static_cast<float>((sum > 0 ? -1 : 1) * 0.5 * pull / (0.1 * 5 * 0.5 + std::sqrt(square)));
+      zeros += pull == 0;
+    }
+    EXPECT_TRUE(zeros > 0 && zeros < kN) << zeros;
+    ExpectNear(var, want, 1e-5f);
+  }
+}
+
 // --- Neighbours --------------------------------------------------------------------------------
 
 // Small whole numbers, so that both products are exact.

@@ -196,6 +196,31 @@ struct ProximalAdagradRule {
   }
 };
 
+// Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011): along the sum of all
+// gradients, kept sparse by l1. h[3] is the number of the step.
+struct AdagradDARule {
+  static constexpr int kSlots = 2, kScalars = 3;  // lr, l1, l2
+  static constexpr bool kCountsSteps = true;
+  template <typename C>
+  static MR_HD void Prepare(C*) {}
+  template <typename C>
+  static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
+    s[0] += g;
+    s[1] += g * g;
+    const C size = static_cast<C>(std::fabs(s[0]));
+    const C pull = h[1] > C(0) ? Larger(size - h[1] * h[3], C(0)) : size;
+    v = -static_cast<C>(std::copysign(h[0] * pull, s[0])) /
+        (h[2] * h[3] * h[0] + static_cast<C>(std::sqrt(s[1])));
+  }
+};
+
+// Those that count steps have their number behind the scalars.
+template <typename Rule>
+constexpr bool CountsSteps() {
+  if constexpr (requires { Rule::kCountsSteps; }) return Rule::kCountsSteps;
+  return false;
+}
+
 // Elements of a variable and its slots, and the steps that gradients make.
 template <typename Rule, typename T>
 struct Updater {
@@ -203,6 +228,7 @@ struct Updater {
   T* var;
   T* slots[Rule::kSlots + 1];
   const T* scalars[Rule::kScalars];
+  const int64_t* step;
   const T* gradient;
   UpdateFlags flags;
 
@@ -210,6 +236,7 @@ struct Updater {
       : var(static_cast<T*>(p.var)),
         slots{},
         scalars{},
+        step(p.step),
         gradient(static_cast<const T*>(p.gradient)),
         flags{p.use_nesterov, p.update_slots, p.multiply_linear_by_lr} {
     for (int k = 0; k < Rule::kSlots; ++k) slots[k] = static_cast<T*>(p.slots[k]);
@@ -217,6 +244,7 @@ struct Updater {
   }
   MR_HD void Read(C* h) const {
     for (int k = 0; k < Rule::kScalars; ++k) h[k] = Widen(scalars[k][0]);
+    if constexpr (CountsSteps<Rule>()) h[Rule::kScalars] = static_cast<C>(*step);
     Rule::Prepare(h);
   }
   // Every step is rounded to T, as if it were the last.
@@ -234,7 +262,7 @@ template <typename Rule, typename T>
 struct UpdateEach {
   Updater<Rule, T> updater;
   MR_HD void operator()(int64_t i) const {
-    ComputeType<T> h[Rule::kScalars];
+    ComputeType<T> h[Rule::kScalars + 1];
     updater.Read(h);
     updater.Step(h, i, i);
   }
@@ -249,7 +277,7 @@ struct SparseUpdateEach {
   MR_HD void operator()(int64_t i) const {
     const int64_t first = i / inner, k = i - first * inner, row = sorted.rows[first];
     if (row == rows || (first > 0 && sorted.rows[first - 1] == row)) return;
-    ComputeType<T> h[Rule::kScalars];
+    ComputeType<T> h[Rule::kScalars + 1];
     updater.Read(h);
     for (int64_t at = first; at < count && sorted.rows[at] == row; ++at) {
       updater.Step(h, row * inner + k, static_cast<int64_t>(sorted.order[at]) * inner + k);
@@ -302,6 +330,8 @@ Outcome RunSparseUpdate(Queue queue, const UpdateParams& p) {
       return SparseUpdateBy<Launcher, ProximalGradientDescentRule>(queue, p);
     case UpdateRule::kProximalAdagrad:
       return SparseUpdateBy<Launcher, ProximalAdagradRule>(queue, p);
+    case UpdateRule::kAdagradDA:
+      return SparseUpdateBy<Launcher, AdagradDARule>(queue, p);
     default:
       return "there is no update of rows by this rule";
   }
@@ -340,6 +370,8 @@ Outcome RunUpdate(Queue queue, const UpdateParams& p) {
       return UpdateBy<Launcher, AdamRule>(queue, p);
     case UpdateRule::kAdaMax:
       return UpdateBy<Launcher, AdaMaxRule>(queue, p);
+    case UpdateRule::kAdagradDA:
+      return UpdateBy<Launcher, AdagradDARule>(queue, p);
   }
   return kNoLoop;
 }

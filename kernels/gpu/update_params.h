@@ -37,6 +37,7 @@ enum class UpdateRule {
   kFtrlV2,
   kProximalGradientDescent,
   kProximalAdagrad,
+  kAdagradDA,
 };
 
 // One step of an optimizer, in place; scalars lie in the launcher's memory.
@@ -47,6 +48,7 @@ struct UpdateParams {
   void* var = nullptr;
   void* slots[kMostSlots] = {};
   const void* scalars[kMostScalars] = {};
+  const int64_t* step = nullptr;  // of rules that count steps
   const void* gradient = nullptr;
   int64_t n = 0;
   bool use_nesterov = false, update_slots = true, multiply_linear_by_lr = false;

@@ -68,6 +68,7 @@ const StringMap<RuleEntry>& Rules() {
       {"ResourceApplyProximalGradientDescent",
        {UpdateRule::kProximalGradientDescent, 0, {"alpha", "l1", "l2"}}},
       {"ResourceApplyProximalAdagrad", {UpdateRule::kProximalAdagrad, 1, {"lr", "l1", "l2"}}},
+      {"ResourceApplyAdagradDA", {UpdateRule::kAdagradDA, 2, {"lr", "l1", "l2"}}},
   };
   return *rules;
 }
@@ -75,7 +76,8 @@ const StringMap<RuleEntry>& Rules() {
 // Of the rows that an input "indices" names: ResourceSparseApplyX for these ResourceApplyX.
 constexpr std::string_view kSparse[] = {
     "Momentum", "KerasMomentum",   "Adagrad", "AdagradV2",       "Adadelta",
-    "RMSProp",  "CenteredRMSProp", "Ftrl",    "ProximalAdagrad", "ProximalGradientDescent"};
+    "RMSProp",  "CenteredRMSProp", "Ftrl",    "ProximalAdagrad", "ProximalGradientDescent",
+    "AdagradDA"};
 
 const RuleEntry& RuleOf(std::string_view op) {
   std::string dense(op);
@@ -90,7 +92,8 @@ class UpdateBody final : public Body {
         use_nesterov_(c.attrs().GetOr<bool>("use_nesterov", false)),
         update_slots_(c.attrs().GetOr<bool>("update_slots", true)),
         multiply_linear_by_lr_(c.attrs().GetOr<bool>("multiply_linear_by_lr", false)),
-        indices_(Find(c, "indices")) {
+        indices_(Find(c, "indices")),
+        step_(Find(c, "global_step")) {
     for (const char* name : rule_.scalars) scalars_.push_back(Find(c, name));
     gradient_ = std::max(Find(c, "grad"), Find(c, "delta"));
     if (gradient_ < 0 || std::count(scalars_.begin(), scalars_.end(), -1) > 0) {
@@ -120,6 +123,13 @@ class UpdateBody final : public Body {
                                        " is not a scalar: ", scalar.shape().DebugString());
       }
       p.scalars[i] = scalar.raw_data();
+    }
+    if (step_ >= 0) {
+      const Tensor& step = call.inputs[step_];
+      if (step.rank() != 0) {
+        return errors::InvalidArgument("global_step is not a scalar: ", step.shape().DebugString());
+      }
+      p.step = static_cast<const int64_t*>(step.raw_data());
     }
     p.rule = rule_.rule;
     p.type = var.dtype();
@@ -170,7 +180,7 @@ class UpdateBody final : public Body {
 
   const RuleEntry& rule_;
   const bool use_nesterov_, update_slots_, multiply_linear_by_lr_;
-  const int indices_;
+  const int indices_, step_;  // -1 where there are none
   std::vector<int> scalars_;
   int gradient_ = -1;
 };
