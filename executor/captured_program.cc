@@ -250,6 +250,11 @@ CapturedProgram::CapturedProgram(const CompiledGraph* graph, StatusOr<CapturePla
       report_.reason = "the device records nothing";
     }
     active_ = report_.reason.empty();
+    for (const int32_t n : plan_.order) {
+      const Kernel* const kernel = graph->nodes()[n].kernel;
+      const auto* const capturable = dynamic_cast<const CapturableKernel*>(kernel);
+      if (capturable != nullptr) capturable_.emplace_back(kernel, capturable);
+    }
     MR_LOG(kDebug, "steps of ", report_.nodes, " nodes on ", report_.device,
            active_ ? " may be recorded" : " are not recorded: ", report_.reason);
   }
@@ -277,11 +282,11 @@ CaptureReport CapturedProgram::Report() const {
   return report_;
 }
 
-void CapturedProgram::NoteOrdinary(std::string_view reason) {
+void CapturedProgram::NoteOrdinary(std::string_view reason, bool waits) {
   MutexLock lock(&report_mu_);
   ++report_.ordinary_steps;
   report_.reason = reason;
-  if (++fruitless_ == kMostFruitless) {
+  if (!waits && ++fruitless_ == kMostFruitless) {
     active_ = false;
     report_.reason += "; none of the latest steps could be launched, so no more are tried";
     MR_LOG(kDebug, "steps on ", report_.device, " are not recorded any more: ", report_.reason);
@@ -344,6 +349,13 @@ CapturedProgram::Variant* CapturedProgram::FindVariant(const Step& step) {
   return variants_.back().get();
 }
 
+const Kernel* CapturedProgram::FindUnsettled() const {
+  for (const auto& [kernel, capturable] : capturable_) {
+    if (!capturable->IsSettled()) return kernel;
+  }
+  return nullptr;
+}
+
 std::shared_ptr<RecordedStep> CapturedProgram::Find(const Step& step) {
   Variant* const variant = FindVariant(step);
   if (variant == nullptr) return nullptr;
@@ -361,18 +373,26 @@ std::shared_ptr<RecordedStep> CapturedProgram::Find(const Step& step) {
     NoteOrdinary("it was recorded too often");
     return nullptr;
   }
-  --recordings_left_;
+  if (const Kernel* const unsettled = FindUnsettled(); unsettled != nullptr) {
+    NoteOrdinary(StrCat("{{node ", unsettled->name(), "}} (", unsettled->def().name(),
+                        ") is still being compiled"),
+                 /*waits=*/true);
+    return nullptr;
+  }
   StatusOr<std::shared_ptr<RecordedStep>> made =
       RecordStep(graph_, plan_, step.args().env, variant->inputs);
   if (!made.ok()) {
     MR_LOG(kDebug, "a step on ", graph_.device()->name(),
            " was not recorded: ", Message(made.status()));
-    NoteOrdinary(Message(made.status()));
     // What is in the way may be gone next time, as another who records will be.
-    const bool counts = !errors::IsUnavailable(made.status());
-    if (counts && ++variant->failures == kMostFailures) variant->obstacle = made.status();
+    const bool waits = errors::IsUnavailable(made.status());
+    NoteOrdinary(Message(made.status()), waits);
+    if (waits) return nullptr;
+    --recordings_left_;
+    if (++variant->failures == kMostFailures) variant->obstacle = made.status();
     return nullptr;
   }
+  --recordings_left_;
   variant->recording = *std::move(made);
   MutexLock lock(&report_mu_);
   ++report_.recordings;

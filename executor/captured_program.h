@@ -13,12 +13,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "executor/capture_plan.h"
 #include "executor/compiled_graph.h"
 #include "executor/executor.h"
+#include "kernels/capturable_kernel.h"
 
 namespace millrace {
 
@@ -58,15 +61,19 @@ class CapturedProgram {
   void RunOrdinarily(const ExecutorArgs& args, DoneCallback done) const;
   // That of the step's inputs; null, with the reason kept, if there can be none.
   Variant* FindVariant(const Step& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A kernel that is about to do what it does in another way; null if there is none.
+  const Kernel* FindUnsettled() const;
   // What can be launched for these inputs; null, with the reason kept, if there is none now.
   std::shared_ptr<RecordedStep> Find(const Step& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells why it could not be, before anything was enqueued.
   Status Launch(const Step& step, const std::shared_ptr<RecordedStep>& recording,
                 std::vector<Tensor>* sent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteOrdinary(std::string_view reason);
+  // With `waits`, the steps that come may be launched yet, however many there have been.
+  void NoteOrdinary(std::string_view reason, bool waits = false);
 
   const CompiledGraph& graph_;
   const CapturePlan plan_;
+  std::vector<std::pair<const Kernel*, const CapturableKernel*>> capturable_;  // constant
   std::atomic<bool> active_{false};
 
   // Held while a step is recorded or launched; others run as any other meanwhile.

@@ -1,6 +1,7 @@
 #include "jit/accelerator_fused_kernel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,11 +9,13 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "device/capture.h"
 #include "device/copy.h"
 #include "jit/code_cache.h"
 #include "jit/fused_layout.h"
 #include "jit/fused_parts.h"
 #include "jit/instruction_kernels.h"
+#include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
 #include "rendezvous/device_rendezvous.h"
@@ -29,7 +32,12 @@ using jit::Spread;
 // Layouts that are remembered; when there are more, the first one makes room.
 constexpr std::size_t kMostLayouts = 16;
 
-class AcceleratorFusedKernel final : public Kernel {
+bool IsRecording(const KernelContext& ctx) {
+  const RecordingAccelerator* const recording = RecorderOf(AcceleratorOf(ctx.device()));
+  return recording != nullptr && recording->IsRecording();
+}
+
+class AcceleratorFusedKernel final : public Kernel, public CapturableKernel {
  public:
   AcceleratorFusedKernel(KernelConstruction& c, const OpRegistry& ops,
                          const jit::GridBackend& backend)
@@ -56,13 +64,26 @@ class AcceleratorFusedKernel final : public Kernel {
   }
   bool IsExpensive() const override { return false; }
 
+  Traits capture_traits() const override { return {.enqueues = true}; }
+  bool IsSettled() const override {
+    MutexLock lock(&mu_);
+    return std::all_of(variants_.begin(), variants_.end(),
+                       [](const Variant& variant) { return variant.slot->IsSettled(); });
+  }
+
   Status Compute(KernelContext& ctx) override {
     const std::shared_ptr<const Known> known = FindLayout(ctx);
+    // Before the loop is asked for: what is settled then stays.
+    const bool is_settled = known->slot == nullptr || known->slot->IsSettled();
     std::shared_ptr<const GridLoop> loop;
     if (known->slot != nullptr) loop = known->slot->loop();
     const bool nothing = known->layout.is_one_loop && known->layout.count == 0;
-    return loop != nullptr || nothing ? Launch(ctx, known->layout, std::move(loop))
-                                      : ComputeOneByOne(ctx);
+    if (loop != nullptr || nothing) return Launch(ctx, known->layout, std::move(loop));
+    if (!IsRecording(ctx)) return ComputeOneByOne(ctx);
+    if (!is_settled) return errors::Unavailable("its loop is being compiled");
+    MR_RETURN_IF_ERROR(ComputeOneByOne(ctx));
+    if (parts_record_) return OkStatus();
+    return errors::FailedPrecondition("one of the nodes that were fused cannot be recorded");
   }
 
  private:
@@ -139,12 +160,15 @@ class AcceleratorFusedKernel final : public Kernel {
       }
       call->in.push_back(ctx.input(i).raw_data());
     }
+    // In a recording, that nobody else has an input now says nothing about later launches.
+    const bool takes_over = !IsRecording(ctx);
     for (int k = 0; k < ctx.num_outputs(); ++k) {
       const auto& from = layout.candidates[k];
-      MR_ASSIGN_OR_RETURN(Tensor * out, from[0] < 0 ? ctx.AllocateOutput(k, layout.output_shapes[k])
-                                                    : ctx.ForwardOrAllocateOutput(
-                                                          {from[0], from[1], from[2], from[3]}, k,
-                                                          layout.output_shapes[k]));
+      const bool is_new = from[0] < 0 || !takes_over;
+      MR_ASSIGN_OR_RETURN(Tensor * out,
+                          is_new ? ctx.AllocateOutput(k, layout.output_shapes[k])
+                                 : ctx.ForwardOrAllocateOutput({from[0], from[1], from[2], from[3]},
+                                                               k, layout.output_shapes[k]));
       call->out.push_back(out->raw_data());
     }
     AcceleratorOf(ctx.device())
@@ -163,7 +187,7 @@ class AcceleratorFusedKernel final : public Kernel {
   }
 
   StatusOr<std::unique_ptr<Kernel>> MakePart(Device* device, const FusedInstruction& part,
-                                             const std::string& node) const {
+                                             const std::string& node) {
     std::vector<DataType> inputs;
     for (std::size_t k = 0; k < part.args.size(); ++k) {
       inputs.push_back(OperandType(part, static_cast<int>(k)));
@@ -172,7 +196,13 @@ class AcceleratorFusedKernel final : public Kernel {
     if (FormOf(part.op) == FusedForm::kSum) attrs.Set("N", static_cast<int64_t>(inputs.size()));
     MR_ASSIGN_OR_RETURN(const OpInfo* op, ops_.Lookup(NameOf(part.op)));
     AddDefaultAttrs(op->def, &attrs);
-    return registry_->Create(device, op, node, attrs, inputs, {&part.result, 1});
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                        registry_->Create(device, op, node, attrs, inputs, {&part.result, 1}));
+    const auto* const capturable = dynamic_cast<const CapturableKernel*>(kernel.get());
+    if (capturable == nullptr || capturable->capture_traits().obstacle != nullptr) {
+      parts_record_ = false;
+    }
+    return kernel;
   }
 
   const OpRegistry& ops_;
@@ -181,7 +211,8 @@ class AcceleratorFusedKernel final : public Kernel {
   const std::vector<DataType> input_types_;
   FusedProgram program_;
   FusedParts parts_;
-  Mutex mu_;
+  std::atomic<bool> parts_record_{true};  // those that have been made
+  mutable Mutex mu_;
   std::vector<std::shared_ptr<const Known>> layouts_ ABSL_GUARDED_BY(mu_);
   std::vector<Variant> variants_ ABSL_GUARDED_BY(mu_);
 };

@@ -178,7 +178,7 @@ struct CodeCache::GridJob {
 
 void CodeCache::RequestGrid(const FusedProgram& program, std::span<const DataType> types,
                             std::span<const Spread> spreads, std::shared_ptr<GridSlot> slot) {
-  if (!options_.enabled) return;
+  if (!options_.enabled) return slot->GiveUp();
   auto job = std::make_shared<GridJob>();
   job->key = KeyOf(program, types, spreads);
   job->program = program;
@@ -197,6 +197,7 @@ void CodeCache::MakeGrid(const GridJob& job) {
   if (status.ok()) status = job.slot->Load(image);
   if (!status.ok()) {
     MR_LOG(kInfo, "a fused loop is run op by op on an accelerator: ", status.ToString());
+    job.slot->GiveUp();
   }
   MutexLock lock(&mu_);
   ++(!status.ok() ? counts_.failed : from_disk ? counts_.read_from_disk : counts_.compiled);

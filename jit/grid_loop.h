@@ -54,8 +54,10 @@ class GridSlot {
   const Accelerator* machine() const { return machine_; }
   // Null until it is there, and if it never will be.
   std::shared_ptr<const GridLoop> loop() const {
-    return is_ready_.load(std::memory_order_acquire) ? loop_ : nullptr;
+    return state_.load(std::memory_order_acquire) == State::kReady ? loop_ : nullptr;
   }
+  // Whether it is there, or never will be: loop() gives the same from then on.
+  bool IsSettled() const { return state_.load(std::memory_order_acquire) != State::kPending; }
   // For the compiling thread. OK also if nobody wants it any more.
   Status Load(const GridImage& image) {
     MutexLock lock(&mu_);
@@ -63,9 +65,11 @@ class GridSlot {
     StatusOr<std::unique_ptr<GridLoop>> loop = backend_->Load(machine_, image);
     if (!loop.ok()) return loop.status();
     loop_ = *std::move(loop);
-    is_ready_.store(true, std::memory_order_release);
+    state_.store(State::kReady, std::memory_order_release);
     return OkStatus();
   }
+  // There will never be one: nothing is compiled, or this could not be.
+  void GiveUp() { state_.store(State::kNever, std::memory_order_release); }
   // The machine may go when this has returned, and whoever has a share of the loop. loop() may
   // not be called any more.
   void Close() {
@@ -75,12 +79,14 @@ class GridSlot {
   }
 
  private:
+  enum class State : uint8_t { kPending, kReady, kNever };
+
   const GridBackend* const backend_;
   Accelerator* const machine_;
   Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<const GridLoop> loop_;  // constant once it is ready
-  std::atomic<bool> is_ready_{false};
+  std::atomic<State> state_{State::kPending};
 };
 
 }  // namespace millrace::jit

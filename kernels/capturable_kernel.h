@@ -20,6 +20,11 @@ class CapturableKernel {
   };
   virtual Traits capture_traits() const = 0;
 
+  // False while it is about to find a quicker way for inputs that it has met, as code that is being
+  // compiled: what is recorded would be the slow way, for ever. Asked between steps, often, by any
+  // thread. It becomes true some time whatever happens.
+  virtual bool IsSettled() const { return true; }
+
  protected:
   ~CapturableKernel() = default;
 };

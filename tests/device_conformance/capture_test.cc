@@ -8,11 +8,10 @@
 #include <thread>
 
 #include "base/errors.h"
-#include "base/strings.h"
-#include "executor/captured_program.h"
 #include "millrace/control_flow.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
+#include "tests/device_conformance/capture_util.h"
 #include "tests/device_conformance/kinds.h"
 #include "tests/device_conformance/program.h"
 
@@ -20,55 +19,6 @@ namespace millrace::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-Tensor Filled(int64_t n, float value) {
-  Tensor t(kFloat, {n});
-  for (float& x : t.flat<float>()) x = value;
-  return t;
-}
-// The same numbers for everybody.
-Tensor Noise(const Shape& shape, uint32_t seed) {
-  Tensor t(kFloat, shape);
-  for (float& x : t.flat<float>()) {
-    seed = seed * 1664525u + 1013904223u;
-    x = (static_cast<float>(seed >> 8) / (1 << 24) - 0.5f) * 0.4f;
-  }
-  return t;
-}
-Tensor Labels(int64_t batch) {
-  Tensor labels(kFloat, {batch, 10});
-  for (int64_t i = 0; i < labels.num_elements(); ++i) {
-    labels.data<float>()[i] = i % 10 == i / 10 % 10 ? 1.0f : 0.0f;
-  }
-  return labels;
-}
-
-void ExpectNothingLeft(Program& p) {
-  if (!p.simulated()) return;
-  const std::shared_ptr<FakeMachine> machines[] = {p.machine(0), p.machine(1)};
-  p.session.reset();
-  for (const auto& machine : machines) {
-    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-  }
-  p.master.reset();
-  for (const auto& machine : machines) {
-    EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0) << machine->name();
-  }
-}
-
-// Of the programs that there are, on all devices.
-int64_t Launched() {
-  int64_t steps = 0;
-  for (const CaptureReport& report : CaptureReports()) steps += report.launched_steps;
-  return steps;
-}
-std::string Reasons() {
-  std::string reasons;
-  for (const CaptureReport& report : CaptureReports()) {
-    StrAppend(&reasons, report.device, ", ", report.nodes, " nodes: ", report.reason, "\n");
-  }
-  return reasons;
-}
 
 class CaptureTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -92,13 +42,7 @@ class CaptureTest : public ::testing::TestWithParam<Kind> {
   std::optional<Program> p;
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, CaptureTest, ::testing::ValuesIn([] {
-                           std::vector<Kind> kinds;
-                           for (const Kind& kind : SessionKinds()) {
-                             if (std::string_view(kind.type) != "CPU") kinds.push_back(kind);
-                           }
-                           return kinds;
-                         }()),
+INSTANTIATE_TEST_SUITE_P(Kinds, CaptureTest, ::testing::ValuesIn(AcceleratorKinds()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 Output Dense(const Scope& s, const std::string& name, const Output& x, int64_t in, int64_t out) {

@@ -3,10 +3,12 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "device/cuda/cuda_device.h"
 #include "gtest/gtest.h"
+#include "jit/accelerator_fused_kernel.h"
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/accelerator/computing_ops.h"
 #include "kernels/fake/cpu_body.h"
@@ -60,6 +62,50 @@ std::unique_ptr<Kernel> MakeLaunchedKernel(KernelConstruction& c) {
   return MakeStreamKernel(c, std::make_shared<LaunchedBody>(std::move(body)));
 }
 
+// A fused loop: one "kernel", which is the host's code for a few threads, one after the other.
+class LaunchedLoop final : public jit::GridLoop {
+ public:
+  LaunchedLoop(CudaMachine* machine, const jit::GridImage& image)
+      : machine_(machine),
+        function_(image.function),
+        num_inputs_(image.num_inputs),
+        num_outputs_(image.num_outputs) {}
+
+  Status Launch(const void* const* in, void* const* out, int64_t n, int64_t period) const override {
+    // As a driver does, it keeps what the arguments are now.
+    const auto launch = [function = function_, n, period,
+                         from = std::vector<const void*>(in, in + num_inputs_),
+                         to = std::vector<void*>(out, out + num_outputs_)] {
+      constexpr int64_t kThreads = 5;
+      for (int64_t thread = 0; thread < kThreads; ++thread) {
+        function(from.data(), to.data(), n, period, thread, kThreads);
+      }
+    };
+    return TheSimulatedDriver()->LaunchFunction(machine_->compute_stream(), launch);
+  }
+
+ private:
+  CudaMachine* const machine_;
+  const MrJitGridFunction function_;
+  const int num_inputs_, num_outputs_;
+};
+
+class LaunchedLoops final : public jit::GridBackend {
+ public:
+  StatusOr<std::string> ArchOf(const Accelerator*) const override { return std::string(); }
+  StatusOr<std::unique_ptr<jit::GridLoop>> Load(Accelerator* machine,
+                                                const jit::GridImage& image) const override {
+    return std::make_unique<LaunchedLoop>(static_cast<CudaMachine*>(machine), image);
+  }
+};
+
+const OpRegistry* fused_ops = nullptr;  // set before there are kernels
+
+std::unique_ptr<Kernel> MakeLaunchedFused(KernelConstruction& c) {
+  static const auto* const loops = new LaunchedLoops;
+  return MakeAcceleratorFusedKernel(c, *fused_ops, *loops);
+}
+
 CudaDevices* TheDevices() {
   static auto* const devices = new CudaDevices(TheSimulatedDriver(), {});
   return devices;
@@ -72,6 +118,8 @@ void RegisterKernels(const OpRegistry& ops, KernelRegistry& registry) {
     Adopt(ops, cpu, std::string(row.op),
           {"GPU", &MakeLaunchedKernel, row.host_args, DeviceTypes(), ""}, registry);
   }
+  fused_ops = &ops;
+  registry.Register(KernelDef("_Fused").Device("GPU"), &MakeLaunchedFused);
 }
 
 }  // namespace
