@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/status_macros.h"
-#include "device/copy.h"
+#include "kernels/accelerator/assign_variable.h"
 #include "kernels/accelerator/collectives.h"
 #include "kernels/accelerator/transfer.h"
 #include "kernels/kernel_context.h"
-#include "kernels/variable.h"
-#include "rendezvous/device_rendezvous.h"
 
 namespace millrace {
 namespace {
@@ -34,44 +31,6 @@ class MergeKernel final : public Kernel {
     return errors::Internal("a merge ran without a live input");
   }
 };
-
-// The variable takes a share of the value, which the stream may not have computed yet. If it
-// never will, because the step failed before, the variable is as if nothing had been assigned.
-class AssignVariableKernel final : public Kernel {
- public:
-  AssignVariableKernel(const KernelConstruction& c, std::unique_ptr<Kernel> inner)
-      : Kernel(c), inner_(std::move(inner)) {}
-
-  Status Compute(KernelContext& ctx) override {
-    MR_RETURN_IF_ERROR(inner_->Compute(ctx));
-    MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, InputHandle(ctx, 0));
-    MR_ASSIGN_OR_RETURN(RefPtr<ResourceVariable> variable, FindVariable(ctx, *handle));
-    DeviceWork* const work = WorkOf(ctx.rendezvous());
-    if (work == nullptr) return errors::Internal("an assignment on a device outside of a step");
-    const void* const data = ctx.input(1).raw_data();
-    Stream::Operation check;
-    check.work = RefPtr<DeviceWork>::Share(work);
-    check.node = name();
-    check.even_after_error = true;
-    check.run = [variable = std::move(variable), work, data] {
-      if (!work->failed()) return OkStatus();
-      MutexLock lock(&variable->mu);
-      if (variable->value.raw_data() == data) variable->value = Tensor();
-      return OkStatus();
-    };
-    AcceleratorOf(ctx.device())->stream(StreamKind::kCompute)->Enqueue(std::move(check));
-    return OkStatus();
-  }
-
- private:
-  const std::unique_ptr<Kernel> inner_;
-};
-
-std::unique_ptr<Kernel> MakeAssignVariable(KernelConstruction& c) {
-  std::unique_ptr<Kernel> inner = MakeHostRunKernel(c);
-  if (inner == nullptr) return nullptr;
-  return std::make_unique<AssignVariableKernel>(c, std::move(inner));
-}
 
 // Values that are handed on live in host memory if programs use them to steer, as in
 // TensorFlow: int32, bool, and what a device cannot hold.
@@ -172,7 +131,7 @@ void RegisterAcceleratorKernels(const OpRegistry& ops, const CpuKernels& cpu,
   adopt("Merge", {"", &MakeKernel<MergeKernel>, {"*"}, TypesWhere(true), "T"});
   adopt("Const", {"", &MakeAcceleratorConst, {}, TypesWhere(false), "dtype"});
   adopt("Const", {"", &MakeHostRunKernel, {"*"}, TypesWhere(true), "dtype"});
-  adopt("AssignVariableOp", {"", &MakeAssignVariable, {"resource"}, DeviceTypes(), "dtype"});
+  adopt("AssignVariableOp", {"", &MakeAcceleratorAssign, {"resource"}, DeviceTypes(), "dtype"});
 }
 
 }  // namespace millrace
