@@ -181,6 +181,40 @@ TEST_F(PlacementCommandTest, PlanTellsWhatAStepSendsAndKeeps) {
               HasSubstr("'x=a' is not a tensor and its shape"));
 }
 
+// On an accelerator that every build has kernels for.
+constexpr char kOnAccelerators[] = R"(
+  node { name: "x" op: "Placeholder" device: "/job:localhost/task:0/device:FAKE:0"
+         attr { key: "dtype" value { type: DT_FLOAT } }
+         attr { key: "shape" value { shape { dim { size: 4 } } } } }
+  node { name: "a" op: "Neg" input: "x" device: "/job:localhost/task:0/device:FAKE:0"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  node { name: "b" op: "Square" input: "a" device: "/job:localhost/task:0/device:FAKE:0"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  node { name: "c" op: "Exp" input: "b" device: "/job:localhost/task:0/device:FAKE:0"
+         attr { key: "T" value { type: DT_FLOAT } } }
+  node { name: "v" op: "VarHandleOp" device: "/job:localhost/task:0/device:FAKE:1"
+         attr { key: "dtype" value { type: DT_FLOAT } }
+         attr { key: "shape" value { shape {} } } }
+  node { name: "d" op: "VarIsInitializedOp" input: "v"
+         device: "/job:localhost/task:0/device:FAKE:1" }
+  versions { producer: 1000 })";
+
+TEST_F(PlacementCommandTest, PlanTellsWhichStepsOfAcceleratorsAreOneLaunch) {
+  Write("fake.pbtxt", kOnAccelerators);
+  const std::string text = Run("plan %fake.pbtxt --feed x --fetch c --fetch d", 0);
+  EXPECT_THAT(text, HasSubstr("task:0/device:FAKE:0  5      one launch, once they have been"));
+  EXPECT_THAT(text, HasSubstr("task:0/device:FAKE:1  3      node by node: {{node d}} "
+                              "(VarIsInitializedOp): it has a state, or an effect, on the host"));
+  EXPECT_THAT(Run("plan %fake.pbtxt --feed x --fetch c --json", 0),
+              HasSubstr("\"captures\": [\n  {\n   \"device\": "
+                        "\"/job:localhost/replica:0/task:0/device:FAKE:0\",\n   \"nodes\": 5,\n"
+                        "   \"obstacle\": \"\"\n  }\n ]"));
+  EXPECT_THAT(Run("plan %fake.pbtxt --fetch d", 0, "env -u TF_CONFIG MILLRACE_CAPTURE=off "),
+              HasSubstr("node by node: it is switched off"));
+  EXPECT_THAT(Run("plan %graph.pbtxt --cluster ps:2,worker:1 --target set", 0),
+              testing::Not(HasSubstr("steps of accelerators")));
+}
+
 TEST_F(PlacementCommandTest, DumpShowsTheGraphInFourForms) {
   const std::string graph = "dump %graph.pbtxt --cluster ps:2,worker:1 ";
   EXPECT_THAT(Run(graph, 0),

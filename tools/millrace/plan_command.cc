@@ -10,8 +10,10 @@
 #include "base/strings.h"
 #include "device/device_name.h"
 #include "placer/placer.h"
+#include "runtime/registries.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
+#include "tools/views/captures.h"
 #include "tools/views/plan_report.h"
 #include "tools/views/what_if.h"
 
@@ -29,7 +31,9 @@ StatusOr<PlanReport> Report(const Flags& flags, const PlacedGraph& placed) {
   MR_ASSIGN_OR_RETURN(const PreparedRun run, PrepareRun(*placed.graph, request));
   std::set<std::string> tasks;
   for (const PlacerDevice& device : placed.devices) tasks.insert(TaskPartOf(device.name));
-  return MakePlanReport(*placed.graph, run, tasks);
+  PlanReport report = MakePlanReport(*placed.graph, run, tasks);
+  report.captures = ForecastCaptures(run, AllOps(), AllKernels());
+  return report;
 }
 
 // The cluster of `placed`, but with so many parameter servers.

@@ -225,6 +225,16 @@ std::string ReportToText(const PlanReport& report) {
     StrAppend(&text, "  max/mean: variables ", Decimal(report.ps_variables.ratio), ", traffic ",
               Decimal(report.ps_traffic.ratio), "\n");
   }
+  if (!report.captures.empty()) {
+    text += "\nsteps of accelerators:\n";
+    rows = {{"device", "nodes", ""}};
+    for (const CaptureForecast& one : report.captures) {
+      rows.push_back({one.device, StrCat(one.nodes),
+                      one.obstacle.empty() ? "one launch, once they have been recorded"
+                                           : StrCat("node by node: ", one.obstacle)});
+    }
+    text += Table(rows);
+  }
   if (!report.what_if.empty()) {
     text +=
         "\nwhat if (bytes of a step of all workers; variables and traffic of the busiest ps, "
@@ -284,6 +294,10 @@ std::string ReportToJson(const PlanReport& report) {
   }
   json["ps_variables"] = ToJson(report.ps_variables);
   json["ps_traffic"] = ToJson(report.ps_traffic);
+  Json& captures = json["captures"] = Json::array();
+  for (const CaptureForecast& one : report.captures) {
+    captures.push_back({{"device", one.device}, {"nodes", one.nodes}, {"obstacle", one.obstacle}});
+  }
   json["warnings"] = report.warnings;
   Json& rows = json["what_if"] = Json::array();
   for (const WhatIf& row : report.what_if) {

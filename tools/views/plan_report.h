@@ -34,6 +34,13 @@ struct WhatIf {
   ByteRange all;              // bytes of a step of all workers between tasks
 };
 
+// The nodes of the run on one accelerator (tools/views/captures.h).
+struct CaptureForecast {
+  std::string device;
+  int nodes = 0;         // after rewrites, with sends and receives
+  std::string obstacle;  // why its steps are never recorded; "": they may be
+};
+
 struct PlanReport {
   int num_nodes = 0, num_nodes_of_graph = 0;  // of the run; of the whole graph
   std::vector<Link> links;                    // between tasks, and with the client
@@ -41,7 +48,8 @@ struct PlanReport {
   std::vector<TaskMemory> memory;
   int num_ps = 0;
   std::vector<PsLoad> ps;
-  Spread ps_variables, ps_traffic;  // known bytes only
+  Spread ps_variables, ps_traffic;        // known bytes only
+  std::vector<CaptureForecast> captures;  // not known to MakePlanReport
   std::vector<std::string> warnings;
   std::vector<WhatIf> what_if;
 };
