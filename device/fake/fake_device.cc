@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "device/fake/fake_activity.h"
 #include "device/fake/fake_memory.h"
 #include "device/fake/fake_recorder.h"
 #include "device/host_threads.h"
@@ -62,6 +64,9 @@ struct Item {
   Kind kind = Kind::kRun;
   RefPtr<DeviceWork> work;  // may be null
   int64_t id = 0;           // in the work
+  int stream = 0;
+  DeviceActivity::Kind activity = DeviceActivity::Kind::kKernel;
+  int64_t bytes = 0;  // of a copy
   std::string node;
   bool even_after_error = false;
   std::function<Status()> run;
@@ -95,6 +100,7 @@ class FakeStream final : public Stream {
 // Threads share it; whoever made it calls Stop.
 class Machine final : public FakeMachine,
                       public RecordingAccelerator,
+                      public ActivityRecorder,
                       public std::enable_shared_from_this<Machine> {
  public:
   Machine(std::string name, const FakeDeviceOptions& options, std::shared_ptr<FakeMemory> memory)
@@ -145,6 +151,9 @@ class Machine final : public FakeMachine,
     return std::make_unique<FakeRecorder>(this);
   }
   bool IsRecording() const override { return FakeRecorder::Current(this) != nullptr; }
+  StatusOr<std::unique_ptr<ActivityRecording>> RecordActivities(RefPtr<DeviceWork> work) override {
+    return activities_.Record(std::move(work));
+  }
 
   void CloseGate(std::string_view node) override {
     MutexLock lock(&mu_);
@@ -172,6 +181,9 @@ class Machine final : public FakeMachine,
     copy_fault_ = {status, times};
   }
   void FailNextAllocations(int times) override { memory_->FailNext(times); }
+  void FailNextRecordings(const Status& status, int times) override {
+    activities_.FailNext(status, times);
+  }
   void SetDelay(std::chrono::microseconds delay) override {
     MutexLock lock(&mu_);
     delay_ = delay;
@@ -201,6 +213,7 @@ class Machine final : public FakeMachine,
   }
 
   void Add(int stream, Item item) {
+    item.stream = stream;
     if (item.work) item.id = item.work->Begin(this, item.node);
     {
       MutexLock lock(&mu_);
@@ -345,9 +358,20 @@ class Machine final : public FakeMachine,
     }
     const bool skip = item.work && item.work->failed() && !item.even_after_error;
     Status status = fault;
-    if (status.ok() && !skip) status = item.run();
+    if (status.ok() && !skip) {
+      const int64_t begin = activities_.any() ? WallNanos() : 0;
+      status = item.run();
+      if (begin != 0) Note(item, begin);
+    }
     item.run = nullptr;  // what it owns is gone before the work knows
     if (item.work) item.work->End(item.id, this, status);
+  }
+
+  void Note(const Item& item, int64_t begin) {
+    const auto kind = static_cast<StreamKind>(item.stream);
+    activities_.Add(item.work.get(),
+                    {item.activity, "", item.node, item.stream, std::string(StreamPurpose(kind)),
+                     begin, std::max(begin, WallNanos()), item.bytes});
   }
 
   void CallBack(Item item, const Status& lost) {
@@ -378,6 +402,7 @@ class Machine final : public FakeMachine,
   const std::shared_ptr<FakeMemory> memory_;
   HostThreads hosts_;
   std::array<FakeStream, kNumStreamKinds> streams_;
+  FakeActivities activities_;
   ResourceManager twin_resources_;
   std::unique_ptr<Device> twin_;  // constant once made
 
@@ -427,6 +452,8 @@ void FakeStream::EnqueueCopy(RefPtr<DeviceWork> work, std::string_view node, voi
   }
   Item item;
   item.kind = Item::Kind::kCopy;
+  item.activity = CopyKind(to, from);
+  item.bytes = static_cast<int64_t>(bytes);
   item.work = std::move(work);
   item.node = std::string(node);
   item.even_after_error = even_after_error;

@@ -46,6 +46,8 @@ class FakeMachine : public Accelerator {
   virtual void FailNext(std::string_view node, const Status& status, int times = 1) = 0;
   virtual void FailNextCopies(const Status& status, int times = 1) = 0;
   virtual void FailNextAllocations(int times = 1) = 0;
+  // The next recordings of activities are refused with this.
+  virtual void FailNextRecordings(const Status& status, int times = 1) = 0;
   // Before each operation, from now on.
   virtual void SetDelay(std::chrono::microseconds delay) = 0;
   // Until everything that was enqueued has run; DeadlineExceeded after that long.
