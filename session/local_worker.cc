@@ -309,7 +309,7 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
     return call->Finish(call->step->FirstError(std::move(fed)));
   }
   call->step->Start(
-      InterOpPool(env_, args->inter_op_thread_pool), args->record_timeline, [call](Status status) {
+      InterOpPool(env_, args->inter_op_thread_pool), TraceOf(*args), [call](Status status) {
         if (!status.ok()) return call->Finish(std::move(status));
         call->step->Receive(call->args->recv_keys, &call->result->recvs,
                             [call](Status received) { call->Finish(std::move(received)); });

@@ -249,7 +249,9 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
   const bool partition_graphs = run_options.output_partition_graphs();
   const bool dump = TakesDeviceTurn(*binding->plan);
   for (Step::Part& part : step->parts()) {
-    part.args.record_timeline = run_options.trace_level() != pb::RunOptions::NO_TRACE;
+    // As TensorFlow's masters and workers understand it: costs are what the host sees.
+    part.args.record_timeline = run_options.trace_level() >= pb::RunOptions::HARDWARE_TRACE;
+    part.args.record_costs = run_options.trace_level() == pb::RunOptions::SOFTWARE_TRACE;
     part.args.record_partition_graphs = partition_graphs || dump;
     part.args.inter_op_thread_pool = run_options.inter_op_thread_pool();
   }

@@ -59,7 +59,7 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     }
     entries_.emplace(args.step_id, entry);
   }
-  entry->step->Start(InterOpPool(env_, args.inter_op_thread_pool), args.record_timeline,
+  entry->step->Start(InterOpPool(env_, args.inter_op_thread_pool), TraceOf(args),
                      [entry, session](Status outcome) {
                        WorkerStep* const step = entry->step.get();
                        entry->End(std::move(outcome));

@@ -54,7 +54,7 @@ Status WorkerStep::Feed(std::span<const std::pair<std::string, Tensor>> values) 
   return OkStatus();
 }
 
-void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
+void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
   if (runs_.empty()) return done(OkStatus());
   done_ = std::move(done);
   pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
@@ -65,6 +65,9 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     device_work_->SetOnError(
         [self = RefPtr<WorkerStep>::Share(this)](const Status& status) { self->Fail(status); });
     device_rendezvous_ = MakeRef<DeviceRendezvous>(rendezvous_, device_work_);
+    if (trace == Trace::kAll) {
+      activities_ = StepActivities::Start(graph_->resources().devices, device_work_);
+    }
   }
   const bool has_threads = pool != nullptr && pool->num_threads() > 0;
   // Nothing of the step is touched after the last part was started: it may have ended.
@@ -81,12 +84,12 @@ void WorkerStep::Start(ThreadPool* pool, bool record_timeline, Done done) {
     run.env.inter_op_pool = pool;
     run.env.step_container.clear();
     StrAppend(&run.env.step_container, "__per_step_", step_id_);
-    if (record_timeline) run.stats.emplace(part.device->name());
+    if (trace != Trace::kNone) run.stats.emplace(part.device->name());
     ExecutorArgs args;
     args.env = &run.env;
     args.pool = pool;
     args.stats = run.stats ? &*run.stats : nullptr;
-    if (graph_->memory_limit() > 0 || record_timeline) {
+    if (graph_->memory_limit() > 0 || trace != Trace::kNone) {
       run.memory = MakeRef<MemoryTracker>(graph_->memory_limit());
       args.memory = run.memory.get();
     }
@@ -112,8 +115,14 @@ void WorkerStep::PartDone(void* arg, Status status) {
   const RefPtr<DeviceWork> work = step->device_work_;  // the step may go with its end
   work->WhenIdle([step](const Status& left) {
     if (!left.ok()) step->Fail(left);
-    step->Ended();
+    step->WorkEnded();
   });
+}
+
+void WorkerStep::WorkEnded() {
+  // A step that has failed, or that was given up, has no trace to wait for.
+  if (activities_ == nullptr || !FirstError(OkStatus()).ok()) return Ended();
+  activities_->Finish([this] { Ended(); });
 }
 
 void WorkerStep::Ended() {
@@ -208,10 +217,12 @@ void WorkerStep::CollectStats(pb::StepStats* stats) {
   for (PartRun& run : runs_) {
     if (run.stats) run.stats->MoveTo(stats);
   }
+  if (activities_ != nullptr) activities_->MoveTo(stats);
 }
 
 void WorkerStep::Destroy() {
   in_rounds_ = false;
+  activities_ = nullptr;
   rendezvous_.reset();
   collective_.reset();
   cancellation_.emplace();

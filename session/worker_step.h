@@ -20,7 +20,9 @@
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 #include "rendezvous/rendezvous.h"
+#include "session/step_activities.h"
 #include "session/worker_graph.h"
+#include "session/worker_interface.h"
 
 namespace millrace {
 
@@ -31,6 +33,8 @@ class WorkerSession;  // session/worker_session.h
 class WorkerStep : public RefCounted {
  public:
   using Done = std::function<void(Status)>;
+  // Nothing; what the host does; that, and what its accelerators run.
+  enum class Trace { kNone, kHost, kAll };
 
   explicit WorkerStep(const WorkerGraph& graph);
 
@@ -46,7 +50,7 @@ class WorkerStep : public RefCounted {
   Status Feed(std::span<const std::pair<std::string, Tensor>> values);
   // Starts the executors of all devices. `done` gets the first error, once all have ended; an
   // error ends the others and aborts the rendezvous.
-  void Start(ThreadPool* pool, bool record_timeline, Done done);
+  void Start(ThreadPool* pool, Trace trace, Done done);
   // Takes the values of `keys`, waiting for them. InvalidArgument for a dead one. If the step
   // fails meanwhile, its first error.
   void Receive(const std::vector<std::string>& keys, std::vector<Tensor>* values, Done done);
@@ -57,7 +61,7 @@ class WorkerStep : public RefCounted {
   // What to tell of an error that some part of the step reported.
   Status FirstError(Status status);
 
-  // After the end, if the timeline was recorded.
+  // After the end, if the step was traced.
   void CollectStats(pb::StepStats* stats);
 
  private:
@@ -71,6 +75,7 @@ class WorkerStep : public RefCounted {
   };
   void Destroy() override;
   static void PartDone(void* arg, Status status);
+  void WorkEnded();
   void Ended();
   void Fail(const Status& status);
 
@@ -82,6 +87,8 @@ class WorkerStep : public RefCounted {
   RefPtr<CollectiveExecutor> collective_;  // null: the step has no collectives
   RefPtr<DeviceWork> device_work_;         // null: none of its devices is an accelerator
   RefPtr<Rendezvous> device_rendezvous_;   // the same one, with the account; or null
+  // Null: no accelerator records anything.
+  std::unique_ptr<StepActivities> activities_;
   std::optional<CancellationManager> cancellation_;
   std::vector<PartRun> runs_;
   Done done_;
@@ -91,6 +98,12 @@ class WorkerStep : public RefCounted {
   Status cancel_reason_ ABSL_GUARDED_BY(mu_);   // from outside
   std::string left_over_ ABSL_GUARDED_BY(mu_);  // what accelerators had to do still, then
 };
+
+// What the caller of RunGraph wants.
+inline WorkerStep::Trace TraceOf(const RunGraphArgs& args) {
+  if (args.record_timeline) return WorkerStep::Trace::kAll;
+  return args.record_costs ? WorkerStep::Trace::kHost : WorkerStep::Trace::kNone;
+}
 
 }  // namespace millrace
 
