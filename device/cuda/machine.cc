@@ -19,6 +19,7 @@
 #include "device/cuda/context.h"
 #include "device/cuda/in_flight.h"
 #include "device/cuda/issue_scope.h"
+#include "device/cuda/lost_machine.h"
 #include "device/cuda/machine_memory.h"
 #include "device/cuda/recorder.h"
 #include "device/host_threads.h"
@@ -33,7 +34,6 @@ constexpr int kSpins = 200;
 constexpr std::chrono::microseconds kNap(20);
 constexpr std::chrono::microseconds kLongestNap(100);
 constexpr std::chrono::milliseconds kWaitForMemory(500);
-constexpr std::size_t kNamedSuspects = 8;
 constexpr int kComputeIndex = static_cast<int>(StreamKind::kCompute);
 
 class Machine;
@@ -413,30 +413,14 @@ class Machine final : public CudaMachineImpl,
       if (!options_.blocking && node.has_value() && !node->empty()) {
         suspects.push_back(std::string(*node));
       }
-      failure_ = failure = Describe(cause, suspects);
+      failure_ = failure =
+          LostMachine(cause, name(), properties_.name, suspects, options_.blocking);
       has_failed_.store(true, std::memory_order_release);
     }
     MR_LOG(kError, Message(failure));
     for (InFlightItem& item : items) End(std::move(item), failure);
     Changed();
     return failure;
-  }
-
-  Status Describe(const Status& cause, const std::vector<std::string>& suspects) const {
-    if (errors::IsCancelled(cause)) return cause;
-    std::string text = StrCat(Message(cause), ". ", name(), " (", properties_.name,
-                              ") is lost until the process is started again");
-    if (suspects.size() == 1) {
-      StrAppend(&text, "; the operation was {{node ", suspects[0], "}}");
-    } else if (!suspects.empty()) {
-      StrAppend(&text, "; it was one of ", suspects.size(), " operations: ");
-      for (std::size_t i = 0; i < suspects.size() && i < kNamedSuspects; ++i) {
-        StrAppend(&text, i == 0 ? "" : ", ", "{{node ", suspects[i], "}}");
-      }
-      if (suspects.size() > kNamedSuspects) StrAppend(&text, ", ...");
-      if (!options_.blocking) StrAppend(&text, "; MILLRACE_CUDA_BLOCKING=1 tells which");
-    }
-    return errors::Internal(text);
   }
 
   void End(InFlightItem item, const Status& status) {
