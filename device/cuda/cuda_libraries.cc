@@ -35,7 +35,6 @@ MR_CUDA_LOADER(GetCublasLt, CublasLtLibrary, MR_CUBLASLT_FUNCTIONS, "libcublasLt
 MR_CUDA_LOADER(GetCublas, CublasLibrary, MR_CUBLAS_FUNCTIONS, "libcublas.so.13", kToolkitHint)
 MR_CUDA_LOADER(GetCudnn, CudnnLibrary, MR_CUDNN_FUNCTIONS, "libcudnn.so.9", kCudnnHint)
 MR_CUDA_LOADER(GetNccl, NcclLibrary, MR_NCCL_FUNCTIONS, "libnccl.so.2", kNcclHint)
-MR_CUDA_LOADER(GetCupti, CuptiLibrary, MR_CUPTI_FUNCTIONS, "libcupti.so.13", kToolkitHint)
 #undef MR_CUDA_LOADER
 
 Status Failed(bool no_memory, const char* call, const char* name) {
@@ -56,7 +55,6 @@ MR_CUDA_GETTER(GetCublasLt, CublasLtLibrary)
 MR_CUDA_GETTER(GetCublas, CublasLibrary)
 MR_CUDA_GETTER(GetCudnn, CudnnLibrary)
 MR_CUDA_GETTER(GetNccl, NcclLibrary)
-MR_CUDA_GETTER(GetCupti, CuptiLibrary)
 #undef MR_CUDA_GETTER
 
 Status CudaStatus(cudaError_t result, const char* call) {

@@ -13,7 +13,6 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
-#include <cupti.h>
 #include <nccl.h>
 
 #include "millrace/status.h"
@@ -143,17 +142,6 @@ namespace millrace {
   F(ncclGroupStart)          \
   F(ncclReduceScatter)
 
-#define MR_CUPTI_FUNCTIONS(F)               \
-  F(cuptiActivityDisable)                   \
-  F(cuptiActivityEnable)                    \
-  F(cuptiActivityFlushAll)                  \
-  F(cuptiActivityGetNextRecord)             \
-  F(cuptiActivityPopExternalCorrelationId)  \
-  F(cuptiActivityPushExternalCorrelationId) \
-  F(cuptiActivityRegisterCallbacks)         \
-  F(cuptiGetResultString)                   \
-  F(cuptiGetTimestamp)
-
 #define MR_CUDA_MEMBER(function) decltype(&::function) function = nullptr;
 struct CudaDriverLibrary {
   MR_CUDA_DRIVER_FUNCTIONS(MR_CUDA_MEMBER)
@@ -170,20 +158,16 @@ struct CudnnLibrary {
 struct NcclLibrary {
   MR_NCCL_FUNCTIONS(MR_CUDA_MEMBER)
 };
-struct CuptiLibrary {
-  MR_CUPTI_FUNCTIONS(MR_CUDA_MEMBER)
-};
 #undef MR_CUDA_MEMBER
 
 // Loaded at the first call, which alone looks for them: libcuda.so.1, libcublasLt.so.13,
-// libcublas.so.13, libcudnn.so.9, libnccl.so.2, libcupti.so.13. NotFound with what was tried and
-// what to do; FailedPrecondition for a library that lacks a function. Thread-safe.
+// libcublas.so.13, libcudnn.so.9, libnccl.so.2. NotFound with what was tried and what to do;
+// FailedPrecondition for a library that lacks a function. Thread-safe.
 StatusOr<const CudaDriverLibrary*> GetCudaDriver();
 StatusOr<const CublasLtLibrary*> GetCublasLt();
 StatusOr<const CublasLibrary*> GetCublas();
 StatusOr<const CudnnLibrary*> GetCudnn();
 StatusOr<const NcclLibrary*> GetNccl();
-StatusOr<const CuptiLibrary*> GetCupti();
 
 // OK, ResourceExhausted for want of memory, or Internal with the call and the name of the error.
 Status CudaStatus(cudaError_t result, const char* call);

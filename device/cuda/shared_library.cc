@@ -26,7 +26,7 @@ std::vector<std::string> Places(const std::string& name) {
   }
   homes.push_back("/usr/local/cuda");
   for (const std::string& home : homes) {
-    for (const char* const folder : {"lib64", "lib"}) {
+    for (const char* const folder : {"lib64", "lib", "extras/CUPTI/lib64"}) {
       places.push_back(StrCat(home, "/", folder, "/", name));
     }
   }

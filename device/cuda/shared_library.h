@@ -14,8 +14,9 @@ namespace millrace {
 class SharedLibrary {
  public:
   // Looks for `name` ("libcublas.so.13") in the folders of MILLRACE_CUDA_LIBRARY_PATH, then where
-  // the system looks, then in lib64 and lib of CUDA_HOME and of /usr/local/cuda. NotFound with
-  // what was tried and why it failed, and with `what_to_do` ("install NVIDIA's driver").
+  // the system looks, then in lib64, lib and extras/CUPTI/lib64 of CUDA_HOME and of
+  // /usr/local/cuda. NotFound with what was tried and why it failed, and with `what_to_do`
+  // ("install NVIDIA's driver").
   static StatusOr<SharedLibrary> Open(const std::string& name, std::string_view what_to_do);
 
   // Null if it has no such function.
