@@ -1,6 +1,7 @@
 // A build with CUDA; the machine it runs on may have none.
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "device/cuda/cuda_activity.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_handles.h"
 #include "jit/cuda_grid.h"
@@ -13,7 +14,7 @@ namespace {
 StatusOr<CudaDevices*> Devices() {
   static const auto* const devices = new StatusOr<CudaDevices*>([]() -> StatusOr<CudaDevices*> {
     MR_ASSIGN_OR_RETURN(CudaDriver* const driver, LoadedCudaDriver());
-    return new CudaDevices(driver, LoadedCudaHandles());
+    return new CudaDevices(driver, LoadedCudaHandles(), LoadedCudaActivities());
   }());
   return *devices;
 }

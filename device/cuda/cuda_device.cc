@@ -109,6 +109,7 @@ class TaskMachines final : public DeviceFactory::Machines {
 struct Shared {
   CudaDriver* driver = nullptr;
   CudaHandles handles;
+  CudaActivities* activities = nullptr;
   Mutex mu;
   std::map<std::pair<int, int>, std::weak_ptr<CudaMachineImpl>> machines ABSL_GUARDED_BY(mu);
 };
@@ -161,6 +162,7 @@ class CudaFactory final : public DeviceFactory {
     wanted.name = name;
     wanted.driver = shared_->driver;
     wanted.handles = shared_->handles;
+    wanted.activities = shared_->activities;
     wanted.ordinal = place.ordinal;
     wanted.memory_limit = place.memory_limit;
     wanted.memory_fraction = options_.memory_fraction;
@@ -222,10 +224,11 @@ struct CudaDevices::Impl {
   std::map<AcceleratorOptions, std::unique_ptr<CudaFactory>> factories ABSL_GUARDED_BY(mu);
 };
 
-CudaDevices::CudaDevices(CudaDriver* driver, const CudaHandles& handles)
+CudaDevices::CudaDevices(CudaDriver* driver, const CudaHandles& handles, CudaActivities* activities)
     : impl_(std::make_unique<Impl>()) {
   impl_->shared.driver = driver;
   impl_->shared.handles = handles;
+  impl_->shared.activities = activities;
 }
 CudaDevices::~CudaDevices() = default;
 

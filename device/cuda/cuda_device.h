@@ -25,7 +25,8 @@ StatusOr<CudaEnvironment> CudaEnvironmentOf(const std::function<const char*(cons
 // same Cuda: device memory is taken once, in the way that the first of them wants. Thread-safe.
 class CudaDevices {
  public:
-  CudaDevices(CudaDriver* driver, const CudaHandles& handles);
+  // `activities`: what traces hold of the devices; null: nothing.
+  CudaDevices(CudaDriver* driver, const CudaHandles& handles, CudaActivities* activities = nullptr);
   ~CudaDevices();
 
   // How many devices there are with these options. InvalidArgument for options that cannot be.

@@ -16,7 +16,9 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "device/activity.h"
 #include "device/cuda/context.h"
+#include "device/cuda/cuda_activity.h"
 #include "device/cuda/in_flight.h"
 #include "device/cuda/issue_scope.h"
 #include "device/cuda/lost_machine.h"
@@ -59,6 +61,7 @@ bool IsMachineThread() { return is_watcher || HostThreads::IsCurrent(); }
 // Threads share it; whoever made it calls Stop.
 class Machine final : public CudaMachineImpl,
                       public RecordingAccelerator,
+                      public ActivityRecorder,
                       public std::enable_shared_from_this<Machine> {
  public:
   Machine(CudaMachineOptions options, std::shared_ptr<CudaContext> context,
@@ -183,6 +186,11 @@ class Machine final : public CudaMachineImpl,
 
   bool IsRecording() const override { return CudaRecorder::Current(this) != nullptr; }
 
+  StatusOr<std::unique_ptr<ActivityRecording>> RecordActivities(RefPtr<DeviceWork> work) override {
+    if (options_.activities == nullptr) return errors::Unimplemented("nothing here records GPUs");
+    return options_.activities->Record(this, std::move(work));
+  }
+
   void Post(std::function<void()> fn) override { hosts_.Post(std::move(fn), shared_from_this()); }
 
   Status Synchronize(std::chrono::milliseconds limit) override {
@@ -213,6 +221,8 @@ class Machine final : public CudaMachineImpl,
     Status status = Begin(std::move(operation.work), operation.node, &item);
     if (status.ok() || operation.even_after_error) {
       const IssueScope scope(this, &library_handles_, handles_[s]);
+      const CudaActivityScope traced(options_.activities, this, item.work.get(), item.node,
+                                     Kind(s));
       status.Update(operation.run());
     }
     item.run = std::move(operation.run);
@@ -227,7 +237,11 @@ class Machine final : public CudaMachineImpl,
     if (IsSkipped(work.get(), even_after_error)) return;
     InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
-    if (status.ok()) status = IssueCopy(s, to, from, bytes, &item);
+    if (status.ok()) {
+      const CudaActivityScope traced(options_.activities, this, item.work.get(), item.node,
+                                     Kind(s));
+      status = IssueCopy(s, to, from, bytes, &item);
+    }
     Add(s, std::move(item), std::move(status));
   }
 
@@ -286,6 +300,7 @@ class Machine final : public CudaMachineImpl,
     return errors::Internal("handles and workspaces are for operations that are being issued");
   }
   Status Gone() const { return errors::Cancelled(name(), " has gone away"); }
+  static StreamKind Kind(int s) { return static_cast<StreamKind>(s); }
   static bool IsSkipped(const DeviceWork* work, bool even_after_error) {
     return work != nullptr && work->failed() && !even_after_error;
   }

@@ -13,6 +13,8 @@
 
 namespace millrace {
 
+class CudaActivities;  // device/cuda/cuda_activity.h
+
 // Handles of NVIDIA's libraries, as opaque pointers: the machine is built without their headers.
 struct CudaHandles {
   enum Kind { kCublasLt, kCublas, kCudnn };
@@ -26,6 +28,7 @@ struct CudaMachineOptions {
   std::string name;  // of the device
   CudaDriver* driver = nullptr;
   CudaHandles handles;
+  CudaActivities* activities = nullptr;  // null: traces hold nothing of what the device runs
   int ordinal = 0;
   int64_t memory_limit = 0;    // bytes; 0: see memory_fraction
   double memory_fraction = 0;  // of all; 0: what is free, less a reserve for libraries

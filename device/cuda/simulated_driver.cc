@@ -200,6 +200,7 @@ class Driver final : public SimulatedDriver {
     return OkStatus();
   }
   Status Copy(void* to, const void* from, std::size_t bytes, void* stream) override {
+    Tell({stream, to, from, bytes});
     MutexLock lock(&mu_);
     MR_RETURN_IF_ERROR(CalledInContext("cuMemcpyAsync"));
     if (IsDevice(to) && !IsDevice(from) && !IsPinned(from)) ++pageable_copies_;
@@ -209,7 +210,8 @@ class Driver final : public SimulatedDriver {
     return OkStatus();
   }
   Status Fill(void* to, unsigned char value, std::size_t bytes, void* stream) override {
-    return LaunchFunction(stream, [to, value, bytes] { std::memset(to, value, bytes); });
+    Tell({stream, to, nullptr, bytes});
+    return Issue(stream, [to, value, bytes] { std::memset(to, value, bytes); });
   }
 
   Status BeginCapture(void* stream) override {
@@ -257,12 +259,12 @@ class Driver final : public SimulatedDriver {
   }
 
   Status LaunchFunction(void* stream, std::function<void()> fn) override {
+    Tell({stream, nullptr, nullptr, 0});
+    return Issue(stream, std::move(fn));
+  }
+  void SetOnIssue(std::function<void(const Issued&)> on_issue) override {
     MutexLock lock(&mu_);
-    MR_RETURN_IF_ERROR(CalledInContext("cuLaunchKernel"));
-    Op op;
-    op.run = std::move(fn);
-    Push(stream, std::move(op));
-    return OkStatus();
+    on_issue_ = std::make_shared<std::function<void(const Issued&)>>(std::move(on_issue));
   }
   Status LaunchFault(void* stream) override {
     MutexLock lock(&mu_);
@@ -307,6 +309,23 @@ class Driver final : public SimulatedDriver {
 
  private:
   static Status NoCode() { return errors::Unimplemented("a simulated device has no code"); }
+
+  void Tell(const Issued& issued) {
+    std::shared_ptr<std::function<void(const Issued&)>> on_issue;
+    {
+      MutexLock lock(&mu_);
+      on_issue = on_issue_;
+    }
+    if (on_issue != nullptr) (*on_issue)(issued);
+  }
+  Status Issue(void* stream, std::function<void()> fn) {
+    MutexLock lock(&mu_);
+    MR_RETURN_IF_ERROR(CalledInContext("cuLaunchKernel"));
+    Op op;
+    op.run = std::move(fn);
+    Push(stream, std::move(op));
+    return OkStatus();
+  }
 
   Status Called(const char* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ++calls_[call];
@@ -404,6 +423,7 @@ class Driver final : public SimulatedDriver {
   Mutex mu_;
   CondVar changed_;
   std::vector<Context> contexts_;  // addresses are constant; contents guarded by mu_
+  std::shared_ptr<std::function<void(const Issued&)>> on_issue_ ABSL_GUARDED_BY(mu_);
   std::mt19937_64 random_ ABSL_GUARDED_BY(mu_);
   std::vector<int64_t> used_ ABSL_GUARDED_BY(mu_);
   std::map<void*, std::pair<std::size_t, int>> allocations_ ABSL_GUARDED_BY(mu_);

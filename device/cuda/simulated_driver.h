@@ -30,6 +30,16 @@ class SimulatedDriver : public CudaDriver {
   // A kernel that loses the context when the stream comes to it.
   virtual Status LaunchFault(void* stream) = 0;
 
+  // What is issued, from now on, is told first, by the thread that issues it. `to` and `from` are
+  // those of a copy; a fill has no `from`, a kernel neither.
+  struct Issued {
+    void* stream = nullptr;
+    const void* to = nullptr;
+    const void* from = nullptr;
+    std::size_t bytes = 0;
+  };
+  virtual void SetOnIssue(std::function<void(const Issued&)> on_issue) = 0;
+
   // The devices' threads stand still, or go on.
   virtual void Hold() = 0;
   virtual void Release() = 0;

@@ -5,8 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "device/cuda/cuda_activity.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/simulated_cupti.h"
 #include "gtest/gtest.h"
 #include "jit/accelerator_fused_kernel.h"
 #include "kernels/accelerator/accelerator_kernels.h"
@@ -106,8 +109,33 @@ std::unique_ptr<Kernel> MakeLaunchedFused(KernelConstruction& c) {
   return MakeAcceleratorFusedKernel(c, *fused_ops, *loops);
 }
 
+// Records what the simulated driver is given, as if it ran at once.
+CudaActivities* TheActivities() {
+  static CudaActivities* const activities = [] {
+    static auto* const cupti = new SimulatedCupti;
+    cupti->FollowHostClock();
+    cupti->SetHabits({.backwards = true});
+    TheSimulatedDriver()->SetOnIssue([](const SimulatedDriver::Issued& issued) {
+      const auto stream = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(issued.stream) >> 4);
+      const auto now = static_cast<uint64_t>(WallNanos());
+      if (issued.to == nullptr) return cupti->Launch("kernel", stream, now, now);
+      if (issued.from == nullptr) return cupti->Fill(issued.bytes, stream, now, now);
+      const bool to_device = AcceleratorOf(issued.to) != nullptr;
+      const bool from_device = AcceleratorOf(issued.from) != nullptr;
+      const int kind = to_device && from_device ? cupti::kDeviceToDevice
+                       : to_device              ? cupti::kHostToDevice
+                                                : cupti::kDeviceToHost;
+      cupti->Copy(static_cast<uint8_t>(kind), issued.bytes, stream, now, now);
+    });
+    CudaActivityOptions options;
+    options.load = []() -> StatusOr<const CuptiCalls*> { return cupti->calls(); };
+    return new CudaActivities(options);
+  }();
+  return activities;
+}
+
 CudaDevices* TheDevices() {
-  static auto* const devices = new CudaDevices(TheSimulatedDriver(), {});
+  static auto* const devices = new CudaDevices(TheSimulatedDriver(), {}, TheActivities());
   return devices;
 }
 
