@@ -8,6 +8,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
+#include "kernels/numerics_error.h"
 
 namespace millrace {
 namespace {
@@ -116,25 +117,14 @@ class CheckNumericsKernel : public Kernel {
         message_(c.attrs().GetOr<std::string>("message", "")),
         tells_signs_(c.def().name() == "CheckNumericsV2") {}
   Status Compute(KernelContext& ctx) override {
-    bool nan = false, inf = false, below = false, above = false;
+    FoundNumbers found;
     for (const T x : ctx.input(0).flat<T>()) {
       const auto v = static_cast<ComputeType<T>>(x);
-      nan |= std::isnan(v);
-      inf |= std::isinf(v);
-      below |= std::isinf(v) && v < 0;
-      above |= std::isinf(v) && v > 0;
+      found.nan |= std::isnan(v);
+      found.below |= std::isinf(v) && v < 0;
+      found.above |= std::isinf(v) && v > 0;
     }
-    if (tells_signs_ && inf) {
-      const char* signs = below && above ? (nan ? "-Inf, +Inf" : "-Inf and +Inf")
-                          : below        ? "-Inf"
-                                         : "+Inf";
-      const char* more = !nan ? "" : below && above ? ", and NaN" : " and NaN";
-      return errors::InvalidArgument(message_, " : Tensor had ", signs, more, " values");
-    }
-    if (nan || inf) {
-      return errors::InvalidArgument(message_, " : Tensor had ",
-                                     nan && inf ? "Inf and NaN" : (nan ? "NaN" : "Inf"), " values");
-    }
+    MR_RETURN_IF_ERROR(NumericsError(found, message_, tells_signs_));
     ctx.SetOutput(0, ctx.input(0));
     return OkStatus();
   }

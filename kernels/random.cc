@@ -3,8 +3,7 @@
 // An op owns one generator. Each call takes the samples it may need at most (256 blocks of
 // four words per output) and skips the generator past them, so that what one call draws does
 // not depend on how many threads compute it, nor on other ops.
-#include <limits>
-#include <numeric>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/random.h"
@@ -14,6 +13,7 @@
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_util.h"
 #include "kernels/random_distributions.h"
+#include "kernels/random_order.h"
 #include "kernels/shared_philox.h"
 
 namespace millrace {
@@ -85,15 +85,7 @@ class RandomShuffleKernel : public Kernel {
       return OkStatus();
     }
     const int64_t n = in.dim(0);
-    if (n > std::numeric_limits<int32_t>::max()) {
-      return errors::InvalidArgument("RandomShuffle of ", n, " rows is not supported");
-    }
-    std::vector<int64_t> order(n);
-    std::iota(order.begin(), order.end(), 0);
-    PhiloxWords words(generator_.Reserve((n + 3) / 4));
-    for (int64_t i = 0; i + 1 < n; ++i) {
-      std::swap(order[i], order[i + words() % static_cast<uint32_t>(n - i)]);
-    }
+    MR_ASSIGN_OR_RETURN(const std::vector<int64_t> order, DrawOrder(&generator_, n));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
     const int64_t row = in.num_elements() / n;
     const bool movable = DispatchMovable(in.dtype(), [&]<typename T>() {

@@ -6,8 +6,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "device/capture.h"
 #include "device/copy.h"
+#include "kernels/accelerator/pending_output.h"
 #include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
@@ -64,6 +66,13 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     if (const int64_t bytes = body_->ScratchBytes(*call); bytes > 0) {
       MR_ASSIGN_OR_RETURN(scratch, ctx.AllocateTemp(kUint8, Shape({bytes})));
       call->scratch = Operand(scratch);
+    }
+    Tensor staged;  // likewise
+    MR_ASSIGN_OR_RETURN(const Tensor on_host, body_->Stage(*call));
+    if (on_host.IsInitialized()) {
+      MR_ASSIGN_OR_RETURN(staged,
+                          CopyToDevice(call->machine, ctx.allocator(), on_host, work, name()));
+      call->staged = Operand(staged);
     }
     call->machine->stream(StreamKind::kCompute)
         ->Enqueue({RefPtr<DeviceWork>::Share(work), name(),
@@ -132,9 +141,58 @@ class StreamKernel final : public Kernel, public CapturableKernel {
   bool updates_ = false;
 };
 
+// Hands its input on once the device's judgement of it has come.
+class CheckingKernel final : public Kernel {
+ public:
+  CheckingKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body)
+      : Kernel(c), body_(std::move(body)) {}
+  bool IsExpensive() const override { return false; }
+  bool IsAsync() const override { return true; }
+  Status Compute(KernelContext&) override {
+    return errors::Internal(def().name(), " completes only asynchronously");
+  }
+
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    DeviceWork* const work = WorkOf(ctx.rendezvous());
+    if (work == nullptr) {
+      return done(errors::Internal("the step keeps no account of its device's work"));
+    }
+    auto report = ctx.AllocateTemp(kUint8, Shape({body_->ReportBytes()}));
+    if (!report.ok()) return done(report.status());
+    const Tensor input = ctx.input(0);
+    auto call = std::make_shared<StreamCall>();
+    call->machine = AcceleratorOf(ctx.device());
+    call->inputs.push_back(Operand(input));
+    call->input_on_device.push_back(InDeviceMemory(input));
+    call->scratch = Operand(*report);
+    Accelerator* const machine = call->machine;
+    // Nothing of the step is touched once it may be over.
+    const auto account = RefPtr<DeviceWork>::Share(work);
+    const std::string node = name();
+    const std::shared_ptr<StreamBody> body = body_;
+    const auto pending = MakeRef<PendingOutput>(&ctx, done);
+    if (!pending->Watch()) return pending->End(PendingOutput::Cancelled(), Tensor());
+    machine->stream(StreamKind::kCompute)->Enqueue({account, node, [call, body] {
+                                                      return body->Run(*call);
+                                                    }});
+    CopyToHost(machine, *report, account.get(), node,
+               [pending, input, body, device = machine->name()](const Status& status,
+                                                                const Tensor& found) {
+                 if (!status.ok()) return pending->End(status, Tensor());
+                 const Status judged = body->Judge(found);
+                 pending->End(judged.ok() ? judged : Annotate(judged, StrCat("\n\t on ", device)),
+                              input);
+               });
+  }
+
+ private:
+  const std::shared_ptr<StreamBody> body_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body) {
+  if (body->ReportBytes() > 0) return std::make_unique<CheckingKernel>(c, std::move(body));
   return std::make_unique<StreamKernel>(c, std::move(body));
 }
 

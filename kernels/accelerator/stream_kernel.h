@@ -27,6 +27,7 @@ struct StreamCall {
   std::vector<bool> input_on_device;
   std::vector<Variable> variables;  // behind the leading inputs that are handles
   Tensor scratch;                   // bytes in device memory; not initialised for 0
+  Tensor staged;                    // what the body staged, in device memory
 };
 
 // What is computed. One body serves many calls at a time. Thread-safe.
@@ -41,14 +42,24 @@ class StreamBody {
   virtual std::optional<Shape> OutputShape(const StreamCall&, int /*output*/) const {
     return std::nullopt;
   }
+  // What a call wants from the host besides its inputs: asked on the thread of the kernel, in the
+  // order of the calls, and copied to the device. Not initialised for nothing.
+  virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
+  // For a body that only looks at input 0, and has no outputs in its calls: bytes of scratch that
+  // tell what it found, which the kernel waits for. Input 0 becomes output 0 if Judge, called on a
+  // host thread of the device, thinks that it is well.
+  virtual int64_t ReportBytes() const { return 0; }
+  virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
   // In the call's turn in the compute stream: see Stream::Operation.
   virtual Status Run(const StreamCall& call) const = 0;
 };
 
 // A kernel that takes the memory of the outputs, whose shapes the op's shape function knows, and
-// enqueues the body. Leading inputs that are handles of variables are locked and updated in
-// place, or, if others share their value, in a copy; those of an op that only reads them are left
-// alone. Unimplemented, at run time, where a shape depends on data in device memory.
+// enqueues the body; or, for a body that reports, one that is done when the report has come:
+// nothing that depends on it is enqueued before. Leading inputs that are handles of variables are
+// locked and updated in place, or, if others share their value, in a copy; those of an op that only
+// reads them are left alone. Unimplemented, at run time, where a shape depends on data in device
+// memory.
 std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body);
 
 }  // namespace millrace

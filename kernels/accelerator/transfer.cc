@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "device/copy.h"
 #include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/accelerator/pending_output.h"
 #include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/transfer_kernel.h"
@@ -56,42 +56,6 @@ class DeviceSendKernel final : public TransferKernel {
 
  private:
   bool stages_ = true;
-};
-
-// A receive that ends with its copy, or with the step: whoever comes first. The context is gone
-// once `done` was called.
-class PendingReceive : public RefCounted {
- public:
-  PendingReceive(KernelContext* ctx, DoneCallback done)
-      : ctx_(ctx), done_(done), cancellation_(ctx->cancellation()) {}
-
-  // False if the step is over.
-  bool Watch() {
-    if (cancellation_ == nullptr) return true;
-    token_ = cancellation_->NextToken();
-    return cancellation_->RegisterCallback(
-        token_, [self = RefPtr<PendingReceive>::Share(this)] { self->End(Cancelled(), Tensor()); });
-  }
-  void End(const Status& status, const Tensor& value) {
-    KernelContext* ctx = nullptr;
-    {
-      MutexLock lock(&mu_);
-      ctx = std::exchange(ctx_, nullptr);
-    }
-    if (ctx == nullptr) return;
-    // The manager may go away as soon as `done` was called.
-    if (cancellation_ != nullptr) cancellation_->TryDeregisterCallback(token_);
-    if (status.ok()) ctx->SetOutput(0, value);
-    done_(status);
-  }
-  static Status Cancelled() { return errors::Cancelled("a copy from the device was not awaited"); }
-
- private:
-  Mutex mu_;
-  KernelContext* ctx_ ABSL_GUARDED_BY(mu_);
-  const DoneCallback done_;
-  CancellationManager* const cancellation_;
-  CancellationManager::Token token_ = -1;
 };
 
 template <bool kToHost>
@@ -147,9 +111,9 @@ class DeviceRecvKernel final : public TransferKernel {
     }
     Accelerator* const there = AcceleratorOf(value.raw_data());
     if (there == nullptr) return done(Orphan());
-    const auto pending = MakeRef<PendingReceive>(ctx, done);
+    const auto pending = MakeRef<PendingOutput>(ctx, done);
     DeviceWork* const work = WorkOf(ctx->rendezvous());
-    if (!pending->Watch()) return pending->End(PendingReceive::Cancelled(), Tensor());
+    if (!pending->Watch()) return pending->End(PendingOutput::Cancelled(), Tensor());
     CopyToHost(there, value, work, name(),
                [pending](const Status& status, const Tensor& copy) { pending->End(status, copy); });
   }

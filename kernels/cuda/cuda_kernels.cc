@@ -33,6 +33,9 @@ class CudaBody final : public StreamBody {
     if (library_ == nullptr) return std::nullopt;
     return library_->OutputShape(call, static_cast<CudaMachine*>(call.machine), output);
   }
+  StatusOr<Tensor> Stage(const StreamCall& call) const override { return loops_->Stage(call); }
+  int64_t ReportBytes() const override { return loops_->ReportBytes(); }
+  Status Judge(const Tensor& report) const override { return loops_->Judge(report); }
   Status Run(const StreamCall& call) const override {
     auto* const machine = static_cast<CudaMachine*>(call.machine);
     if (library_ != nullptr) {

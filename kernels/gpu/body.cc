@@ -11,6 +11,7 @@ namespace millrace::gpu {
 const std::vector<BodyDef>& AllBodies() {
   static const auto* const all = [] {
     auto* bodies = new std::vector<BodyDef>;
+    AddCheckBodies(bodies);
     AddElementwiseBodies(bodies);
     AddMoveBodies(bodies);
     AddReduceBodies(bodies);

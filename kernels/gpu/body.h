@@ -23,6 +23,10 @@ class Body {
   virtual ~Body() = default;
   // By shapes and host values alone.
   virtual int64_t ScratchBytes(const StreamCall&, const Loops&) const { return 0; }
+  // These three as those of StreamBody.
+  virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
+  virtual int64_t ReportBytes() const { return 0; }
+  virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
   virtual Status Run(const StreamCall& call, const Loops& loops, Queue queue) const = 0;
 };
 
@@ -43,6 +47,7 @@ const BodyDef* FindBody(const KernelConstruction& c);
 
 // --- For bodies ------------------------------------------------------------------------------
 
+void AddCheckBodies(std::vector<BodyDef>* bodies);
 void AddElementwiseBodies(std::vector<BodyDef>* bodies);
 void AddMoveBodies(std::vector<BodyDef>* bodies);
 void AddReduceBodies(std::vector<BodyDef>* bodies);

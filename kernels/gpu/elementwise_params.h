@@ -82,6 +82,17 @@ struct ClipParams {
   int64_t n = 0;
 };
 
+// What there is among elements: 1 where there is one.
+struct CheckReport {
+  int32_t nan = 0, below = 0, above = 0;  // NaN, -Inf, +Inf
+};
+struct CheckParams {
+  DataType type = DataType::kInvalid;
+  const void* in = nullptr;
+  int64_t n = 0;
+  CheckReport* found = nullptr;  // need not be zeros before
+};
+
 // out[i] = i < n - 1 ? start + step * i : stop, in the order of LinSpace.
 struct LinSpaceParams {
   DataType type = DataType::kInvalid;

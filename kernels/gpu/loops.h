@@ -33,6 +33,7 @@ struct Queue {
   X(SumOf, SumOfParams)               \
   X(Clip, ClipParams)                 \
   X(LinSpace, LinSpaceParams)         \
+  X(Check, CheckParams)               \
   X(Reduce, ReduceParams)             \
   X(Arg, ArgParams)                   \
   X(Scan, ScanParams)                 \

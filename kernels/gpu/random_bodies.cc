@@ -1,4 +1,7 @@
 // Random numbers: the CPU's own generators and their bits.
+#include <algorithm>
+#include <vector>
+
 #include "absl/base/thread_annotations.h"
 #include "base/errors.h"
 #include "base/mutex.h"
@@ -6,6 +9,7 @@
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
 #include "kernels/kernel_util.h"
+#include "kernels/random_order.h"
 
 namespace millrace::gpu {
 namespace {
@@ -110,6 +114,37 @@ class StatelessBody final : public Body {
   const RandomKind kind_;
 };
 
+// Rows of the first axis in an order that the host draws.
+class ShuffleBody final : public Body {
+ public:
+  explicit ShuffleBody(KernelConstruction& c) : generator_(c) {}
+
+  StatusOr<Tensor> Stage(const StreamCall& call) const override {
+    const Tensor& in = call.inputs[0];
+    if (in.rank() == 0 || in.num_elements() <= 1 || in.dim(0) <= 1) return Tensor();
+    MR_ASSIGN_OR_RETURN(const std::vector<int64_t> order, DrawOrder(&generator_, in.dim(0)));
+    Tensor staged(kInt64, Shape({in.dim(0)}));
+    std::copy(order.begin(), order.end(), staged.data<int64_t>());
+    return staged;
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &in = call.inputs[0], &out = call.outputs[0];
+    if (!call.staged.IsInitialized()) return MoveAll(loops, queue, in, out);
+    GatherParams p;
+    p.size = SizeOf(in);
+    p.index_type = kInt64;
+    p.in = in.raw_data();
+    p.indices = call.staged.raw_data();
+    p.out = out.raw_data();
+    p.per_batch = p.limit = in.dim(0);
+    p.inner = in.num_elements() / in.dim(0);
+    return ToStatus(loops.Gather(queue, p));
+  }
+
+ private:
+  mutable SharedPhilox generator_;
+};
+
 }  // namespace
 
 void AddRandomBodies(std::vector<BodyDef>* bodies) {
@@ -117,6 +152,7 @@ void AddRandomBodies(std::vector<BodyDef>* bodies) {
     bodies->push_back({op, {{"dtype", FloatTypes()}}, &MakeBody<StatefulBody>});
   }
   bodies->push_back({"RandomUniformInt", {{"Tout", {kInt32, kInt64}}}, &MakeBody<StatefulBody>});
+  bodies->push_back({"RandomShuffle", {{"T", MovableTypes()}}, &MakeBody<ShuffleBody>});
   for (const char* op :
        {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"}) {
     bodies->push_back({op, {{"dtype", FloatTypes()}}, &MakeBody<StatelessBody>});

@@ -24,6 +24,9 @@ class PortableBody final : public StreamBody {
   int64_t ScratchBytes(const StreamCall& call) const override {
     return body_->ScratchBytes(call, gpu::HostLoops());
   }
+  StatusOr<Tensor> Stage(const StreamCall& call) const override { return body_->Stage(call); }
+  int64_t ReportBytes() const override { return body_->ReportBytes(); }
+  Status Judge(const Tensor& report) const override { return body_->Judge(report); }
   Status Run(const StreamCall& given) const override {
     StreamCall call = given;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -34,6 +37,7 @@ class PortableBody final : public StreamBody {
       variable.value = AliasOf(variable.value);
     }
     call.scratch = AliasOf(call.scratch);
+    call.staged = AliasOf(call.staged);
     return body_->Run(call, gpu::HostLoops(), gpu::Queue());
   }
 

@@ -1,0 +1,8 @@
+#include "kernels/cuda/cuda_launcher.h"
+#include "kernels/gpu/check_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunCheck<CudaLauncher>(Queue, const CheckParams&);
+
+}  // namespace millrace::gpu
