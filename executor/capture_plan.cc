@@ -86,7 +86,7 @@ class Transfers {
       } else if (!left_task && !IsClients(transfer->root_key())) {
         left_task = true;
         for (const auto& [key, receive] : receives_) {
-          if (FindSend(key) == nullptr && !IsClients(key)) reach(receive);
+          if (FindSend(key) == nullptr && !IsClients(key) && !IsEarly(receive)) reach(receive);
         }
       }
     }
@@ -109,6 +109,9 @@ class Transfers {
     }
   }
 
+  bool IsEarly(const Place& receive) const {
+    return TransferOf(parts_[receive.part]->nodes()[receive.node])->is_early();
+  }
   static const Place* Find(const StringMap<Place>& ends, const std::string& key) {
     const auto found = ends.find(key);
     return found == ends.end() ? nullptr : &found->second;

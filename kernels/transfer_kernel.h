@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "kernels/kernel_context.h"
+#include "ops/early_receive.h"
 #include "rendezvous/rendezvous.h"
 
 namespace millrace {
@@ -15,7 +16,8 @@ namespace millrace {
 // Everything of the key but frame and iteration is known when the kernel is made.
 class TransferKernel : public Kernel {
  public:
-  explicit TransferKernel(KernelConstruction& c) : Kernel(c) {
+  explicit TransferKernel(KernelConstruction& c)
+      : Kernel(c), is_early_(c.attrs().GetOr<bool>(kEarlyReceive, false)) {
     RendezvousKey key;
     key.src_device = c.attr<std::string>("send_device");
     key.src_incarnation = static_cast<uint64_t>(c.attr<int64_t>("send_device_incarnation"));
@@ -28,6 +30,8 @@ class TransferKernel : public Kernel {
 
   // The key outside of loops.
   const std::string& root_key() const { return root_key_; }
+  // Of a receive from another task: whether its value comes before this task has sent anything.
+  bool is_early() const { return is_early_; }
 
  protected:
   // The key of this execution; `buffer` holds it if it had to be written.
@@ -41,6 +45,7 @@ class TransferKernel : public Kernel {
   }
 
  private:
+  const bool is_early_;
   std::string root_key_, prefix_;
 };
 

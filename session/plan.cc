@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/string_map.h"
 #include "device/device_name.h"
+#include "partitioner/early_receives.h"
 #include "partitioner/partition.h"
 #include "partitioner/receive_schedule.h"
 #include "partitioner/verify.h"
@@ -67,6 +68,7 @@ StatusOr<std::vector<Partition>> CutByTask(const DataflowGraph& graph, const Pla
   if (context.schedule_receives && parts.size() > 1) {
     MR_RETURN_IF_ERROR(ScheduleReceives(graph, EarliestStarts(graph), &parts));
   }
+  MarkEarlyReceives(&parts);
   return parts;
 }
 
