@@ -56,10 +56,17 @@ StatusOr<std::unique_ptr<Kernel>> MakeDirect(const WorkerEnv& env, Device* devic
                              node.output_types());
 }
 
-// Unless MILLRACE_CAPTURE=off.
-bool CapturesSteps() {
+// Unless MILLRACE_CAPTURE=off, or the session's options name an optimizer "millrace_capture" whose
+// parameter "enable" is false: the one place in ConfigProto for what TensorFlow does not know.
+bool CapturesSteps(const pb::GraphOptions& options) {
   const char* const value = std::getenv("MILLRACE_CAPTURE");
-  return value == nullptr || std::string_view(value) != "off";
+  if (value != nullptr && std::string_view(value) == "off") return false;
+  for (const auto& optimizer : options.rewrite_options().custom_optimizers()) {
+    if (optimizer.name() != "millrace_capture") continue;
+    const auto enable = optimizer.parameter_map().find("enable");
+    if (enable != optimizer.parameter_map().end()) return enable->second.b();
+  }
+  return true;
 }
 
 // Such a kernel keeps functions of one graph: others must not share it.
@@ -159,7 +166,8 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
     }
     MR_RETURN_IF_ERROR(Compile(env, is_body, &part));
   }
-  if (uses_accelerators_ && !is_body && CapturesSteps()) PlanCaptures();
+  const bool captures = options != nullptr && CapturesSteps(*options);
+  if (uses_accelerators_ && !is_body && captures) PlanCaptures();
   return OkStatus();
 }
 

@@ -219,6 +219,26 @@ TEST_P(CaptureTest, ValuesInHostMemoryAreTheSameOrTheStepIsOrdinary) {
   EXPECT_EQ(launched, 4 + 3 + 1) << Reasons();
 }
 
+TEST_P(CaptureTest, ASessionMaySwitchItOffOrOn) {
+  for (const bool enable : {false, true}) {
+    if (p->master != nullptr) ExpectNothingLeft(*p);
+    Begin();
+    const Output x = Placeholder(p->root, kFloat, {4});
+    const Output y = ops::Neg(p->device, ops::Square(p->device, ops::Neg(p->device, x)));
+    auto* const options = p->config.mutable_graph_options()->mutable_rewrite_options();
+    options->add_custom_optimizers()->set_name("another");
+    auto* const optimizer = options->add_custom_optimizers();
+    optimizer->set_name("millrace_capture");
+    (*optimizer->mutable_parameter_map())["enable"].set_b(enable);
+    Open();
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(TensorsEqual(p->Eval(y, {{x, Filled(4, 3)}}), Filled(4, -9)));
+    }
+    EXPECT_EQ(Launched(), enable ? 3 : 0);
+    EXPECT_EQ(CaptureReports().empty(), !enable);
+  }
+}
+
 TEST_P(CaptureTest, RandomNumbersAreNeverRecorded) {
   const Output noise = ops::RandomUniform(
       p->device, Constant(p->device, Tensor::FromValues<int32_t>({64})), kFloat, {.seed = 3});
