@@ -441,6 +441,12 @@ Status CapturedProgram::Launch(const Step& step, const std::shared_ptr<RecordedS
     if (!plan_.heads[i].on_device) continue;
     copies.emplace_back(step.input(static_cast<int>(i)), recording->inputs[i]);
   }
+  if (!recording->draws.empty()) {
+    Tensor drawn(kUint64, recording->drawn.shape());
+    uint64_t* to = drawn.data<uint64_t>();
+    for (const auto& draw : recording->draws) *to++ = draw();
+    copies.emplace_back(std::move(drawn), recording->drawn);
+  }
   Accelerator* const machine = AcceleratorOf(device);
   // Devices that cannot tell one operation from the other name both ends.
   const std::string node = StrCat(recording->first_node, " ... ", recording->last_node);

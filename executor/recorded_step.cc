@@ -97,6 +97,7 @@ class Walker {
   Status Transfer(int32_t n, bool rehearses, Values* values);
   Status Compute(const CompiledNode& node, Allocator* memory, OperationRecorder* recorder,
                  Values* values, Variables* variables);
+  Status RecordDrawn(const CompiledNode& node, KernelContext* ctx);
   Status Describe(const Tensor& value, RecordedStep::Sent* sent) const;
 
   const CompiledGraph& graph_;
@@ -111,6 +112,7 @@ class Walker {
 Status Walker::Walk(bool rehearses, Allocator* memory) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<OperationRecorder> recorder,
                       RecorderOf(machine_)->NewRecorder(memory));
+  recording_.draws.clear();
   Values values(graph_);
   Variables variables(device_->resource_manager());
   for (std::size_t i = 0; i < plan_.heads.size(); ++i) {
@@ -167,7 +169,7 @@ Status Walker::Compute(const CompiledNode& node, Allocator* memory, OperationRec
     recording_.last_node = node.kernel->name();
     recorder->Resume();
   }
-  const Status status = node.kernel->Compute(ctx);
+  const Status status = traits.draws ? RecordDrawn(node, &ctx) : node.kernel->Compute(ctx);
   recorder->Pause();
   if (!status.ok()) return Annotate(status, StrCat(" [[{{node ", node.kernel->name(), "}}]]"));
   values->Clear(node);
@@ -179,6 +181,13 @@ Status Walker::Compute(const CompiledNode& node, Allocator* memory, OperationRec
     values->HandOn(node, i, outputs[i].value);
   }
   return OkStatus();
+}
+
+Status Walker::RecordDrawn(const CompiledNode& node, KernelContext* ctx) {
+  const auto* const drawn = static_cast<const uint64_t*>(recording_.drawn.raw_data());
+  const auto index = recording_.draws.size();
+  return dynamic_cast<CapturableKernel*>(node.kernel)
+      ->RecordDrawn(*ctx, drawn + index, &recording_.draws.emplace_back());
 }
 
 Status Walker::Describe(const Tensor& value, RecordedStep::Sent* sent) const {
@@ -235,6 +244,15 @@ StatusOr<std::shared_ptr<RecordedStep>> RecordStep(const CompiledGraph& graph,
           place, Tensor::Allocate(machine->allocator(), inputs[i].dtype(), inputs[i].shape()));
     }
     recording->inputs.push_back(std::move(place));
+  }
+  int64_t num_draws = 0;
+  for (const int32_t n : plan.order) {
+    const auto* const kernel = dynamic_cast<const CapturableKernel*>(graph.nodes()[n].kernel);
+    if (kernel != nullptr && kernel->capture_traits().draws) ++num_draws;
+  }
+  if (num_draws > 0) {
+    MR_ASSIGN_OR_RETURN(recording->drawn,
+                        Tensor::Allocate(machine->allocator(), kUint64, Shape({num_draws})));
   }
   Walker walker(graph, plan, env, recording.get());
   CaptureLayout layout;

@@ -3,6 +3,8 @@
 #define EXECUTOR_RECORDED_STEP_H_
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -45,7 +47,10 @@ struct RecordedStep {
   std::vector<UsedVariable> variables;
   std::vector<Sent> sends;
   std::map<int32_t, Tensor> copied;  // by receive: of host values that never change
-  std::atomic<int> in_use{0};        // values that were sent and that somebody still has
+  // What kernels that draw are told before each launch, in device memory, and who knows it.
+  Tensor drawn;  // uint64 [draws.size()]
+  std::vector<std::function<uint64_t()>> draws;
+  std::atomic<int> in_use{0};  // values that were sent and that somebody still has
 
   // A value in memory of the recording, which lives and is not written until the value is gone.
   static Tensor Lend(const std::shared_ptr<RecordedStep>& self, const Sent& sent);

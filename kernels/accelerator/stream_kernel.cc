@@ -1,5 +1,7 @@
 #include "kernels/accelerator/stream_kernel.h"
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,15 +44,30 @@ class StreamKernel final : public Kernel, public CapturableKernel {
   Traits capture_traits() const override {
     // As random numbers do: where their bits begin is decided when they are enqueued.
     const bool keeps_state = op_.def.is_stateful() && num_variables_ == 0;
-    return {.obstacle = keeps_state ? "it keeps a state of its own" : nullptr,
+    const RecordedState state = keeps_state ? body_->recorded_state() : RecordedState::kMovesOn;
+    return {.obstacle = state == RecordedState::kLost ? "it keeps a state of its own" : nullptr,
             .enqueues = true,
-            .num_updated = updates_ ? num_variables_ : 0};
+            .num_updated = updates_ ? num_variables_ : 0,
+            .draws = state == RecordedState::kDrawn};
   }
 
   Status Compute(KernelContext& ctx) override {
+    return Enqueue(ctx, std::make_shared<StreamCall>());
+  }
+
+  Status RecordDrawn(KernelContext& ctx, const uint64_t* drawn,
+                     std::function<uint64_t()>* draw) override {
+    auto call = std::make_shared<StreamCall>();
+    call->drawn = drawn;
+    MR_RETURN_IF_ERROR(Enqueue(ctx, call));
+    *draw = [call, body = body_] { return body->Draw(*call); };
+    return OkStatus();
+  }
+
+ private:
+  Status Enqueue(KernelContext& ctx, const std::shared_ptr<StreamCall>& call) {
     DeviceWork* const work = WorkOf(ctx.rendezvous());
     if (work == nullptr) return errors::Internal("the step keeps no account of its device's work");
-    auto call = std::make_shared<StreamCall>();
     call->machine = AcceleratorOf(ctx.device());
     LockedVariables locked;  // until it is enqueued: the streams see updates in this order
     if (num_variables_ > 0) {
@@ -80,7 +97,6 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     return OkStatus();
   }
 
- private:
   Status TakeVariables(KernelContext& ctx, DeviceWork* work, const LockedVariables& locked,
                        StreamCall* call) {
     for (int i = 0; i < num_variables_; ++i) {

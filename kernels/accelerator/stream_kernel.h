@@ -28,6 +28,16 @@ struct StreamCall {
   std::vector<Variable> variables;  // behind the leading inputs that are handles
   Tensor scratch;                   // bytes in device memory; not initialised for 0
   Tensor staged;                    // what the body staged, in device memory
+  // Of a recorded call of a body whose state is drawn: where in device memory its launches find
+  // the number. Null for all other calls.
+  const uint64_t* drawn = nullptr;
+};
+
+// Where launches of one recorded call go on, if the op has a state of its own (random numbers).
+enum class RecordedState {
+  kLost,     // nowhere: each would be the same, so that the call is not recorded
+  kMovesOn,  // the body runs for each of them, and moves its state on
+  kDrawn,    // where the host tells each of them to, see StreamBody::Draw
 };
 
 // What is computed. One body serves many calls at a time. Thread-safe.
@@ -52,6 +62,12 @@ class StreamBody {
   virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
   // In the call's turn in the compute stream: see Stream::Operation.
   virtual Status Run(const StreamCall& call) const = 0;
+
+  // Of an op with a state of its own.
+  virtual RecordedState recorded_state() const { return RecordedState::kLost; }
+  // kDrawn: what the next launch of a recorded call is to find at call.drawn. Moves the state on as
+  // one Run of the call would that is not recorded.
+  virtual uint64_t Draw(const StreamCall&) const { return 0; }
 };
 
 // A kernel that takes the memory of the outputs, whose shapes the op's shape function knows, and

@@ -44,6 +44,8 @@ class CudaBody final : public StreamBody {
     }
     return loops_->Run(call, gpu::CudaLoops(), {machine->compute_stream()});
   }
+  RecordedState recorded_state() const override { return loops_->recorded_state(); }
+  uint64_t Draw(const StreamCall& call) const override { return loops_->Draw(call); }
 
  private:
   const std::unique_ptr<gpu::Body> loops_;

@@ -67,6 +67,9 @@ class CpuBody final : public StreamBody {
     for (const DataType type : c.output_types()) output_types_.push_back(BaseType(type));
   }
 
+  // The CPU's kernel has it.
+  RecordedState recorded_state() const override { return RecordedState::kMovesOn; }
+
   Status Run(const StreamCall& call) const override {
     std::vector<EdgeValue> in(call.inputs.size()), out(call.outputs.size());
     for (std::size_t i = 0; i < in.size(); ++i) {

@@ -28,6 +28,9 @@ class Body {
   virtual int64_t ReportBytes() const { return 0; }
   virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
   virtual Status Run(const StreamCall& call, const Loops& loops, Queue queue) const = 0;
+  // As of a StreamBody.
+  virtual RecordedState recorded_state() const { return RecordedState::kLost; }
+  virtual uint64_t Draw(const StreamCall&) const { return 0; }
 };
 
 // Null with an error recorded, or without one where the attributes ask for what it does not do.

@@ -33,7 +33,7 @@ RandomKind KindOf(std::string_view op) {
   return op.ends_with("Int") ? RandomKind::kUniformInt : RandomKind::kUniform;
 }
 
-Status Draw(const Tensor& out, const Loops& loops, Queue queue, RandomParams* p) {
+Status Fill(const Tensor& out, const Loops& loops, Queue queue, RandomParams* p) {
   p->type = out.dtype();
   p->out = out.raw_data();
   p->n = out.num_elements();
@@ -68,8 +68,15 @@ class StatefulBody final : public Body {
       }
       p.range = static_cast<uint64_t>(high) - static_cast<uint64_t>(p.low);
     }
-    SetGenerator(seed_, seed2_, Reserve(out.num_elements()), &p);
-    return Draw(out, loops, queue, &p);
+    SetGenerator(seed_, seed2_, call.drawn != nullptr ? 0 : Draw(call), &p);
+    p.skipped = call.drawn;
+    return Fill(out, loops, queue, &p);
+  }
+
+  RecordedState recorded_state() const override { return RecordedState::kDrawn; }
+  // The blocks that came before.
+  uint64_t Draw(const StreamCall& call) const override {
+    return Reserve(call.outputs[0].num_elements());
   }
 
  private:
@@ -107,7 +114,7 @@ class StatelessBody final : public Body {
     RandomParams p;
     p.kind = kind_;
     SetGenerator(join(mix[0], mix[1]), join(mix[2], mix[3]), 0, &p);
-    return Draw(call.outputs[0], loops, queue, &p);
+    return Fill(call.outputs[0], loops, queue, &p);
   }
 
  private:

@@ -96,6 +96,7 @@ template <RandomKind kKind, typename T>
 struct RandomEach {
   static constexpr int kGroup = kRandomGroup<T>;
   PhiloxState start;
+  const uint64_t* skipped;  // null: none
   T* out;
   int64_t n;
   int64_t low;
@@ -103,6 +104,7 @@ struct RandomEach {
 
   MR_HD void operator()(int64_t group) const {
     PhiloxState state = start;
+    if (skipped != nullptr) state.Skip(*skipped);
     state.Skip(static_cast<uint64_t>(group));
     const PhiloxBlock r = state.Next();
     T made[4];
@@ -144,12 +146,14 @@ struct TruncatedEach {
   static constexpr int kGroup = kRandomGroup<T>;
   static constexpr int64_t kBlocksPerOutput = 256;
   PhiloxState start;
+  const uint64_t* skipped;  // null: none
   T* out;
   int64_t n;
 
   MR_HD void operator()(int64_t group) const {
     using C = ComputeType<T>;
     PhiloxState state = start;
+    if (skipped != nullptr) state.Skip(*skipped);
     state.Skip(static_cast<uint64_t>(group * (kGroup * kBlocksPerOutput / 4)));
     C made[kGroup];
     int filled = 0, used = 4;
@@ -188,25 +192,25 @@ Outcome RunRandom(Queue queue, const RandomParams& p) {
     case RandomKind::kUniform:
       return Dispatch(Floats(), p.type, [&]<typename T>() {
         return launcher.ForEach(groups(kRandomGroup<T>),
-                                RandomEach<RandomKind::kUniform, T>{start, static_cast<T*>(p.out),
-                                                                    p.n, p.low, p.range});
+                                RandomEach<RandomKind::kUniform, T>{
+                                    start, p.skipped, static_cast<T*>(p.out), p.n, p.low, p.range});
       });
     case RandomKind::kNormal:
       return Dispatch(Floats(), p.type, [&]<typename T>() {
-        return launcher.ForEach(
-            groups(kRandomGroup<T>),
-            RandomEach<RandomKind::kNormal, T>{start, static_cast<T*>(p.out), p.n, p.low, p.range});
+        return launcher.ForEach(groups(kRandomGroup<T>),
+                                RandomEach<RandomKind::kNormal, T>{
+                                    start, p.skipped, static_cast<T*>(p.out), p.n, p.low, p.range});
       });
     case RandomKind::kTruncatedNormal:
       return Dispatch(Floats(), p.type, [&]<typename T>() {
         return launcher.ForEach(groups(kRandomGroup<T>),
-                                TruncatedEach<T>{start, static_cast<T*>(p.out), p.n});
+                                TruncatedEach<T>{start, p.skipped, static_cast<T*>(p.out), p.n});
       });
     case RandomKind::kUniformInt:
       return Dispatch(Types<int32_t, int64_t>(), p.type, [&]<typename T>() {
         return launcher.ForEach(groups(kRandomGroup<T>),
                                 RandomEach<RandomKind::kUniformInt, T>{
-                                    start, static_cast<T*>(p.out), p.n, p.low, p.range});
+                                    start, p.skipped, static_cast<T*>(p.out), p.n, p.low, p.range});
       });
   }
   return kNoLoop;

@@ -15,6 +15,7 @@ struct RandomParams {
   RandomKind kind{};
   DataType type = DataType::kInvalid;
   uint32_t counter[4] = {}, key[2] = {};
+  const uint64_t* skipped = nullptr;  // blocks that are passed over besides, in device memory
   void* out = nullptr;
   int64_t n = 0;
   int64_t low = 0;     // of integers

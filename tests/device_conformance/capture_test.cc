@@ -239,20 +239,6 @@ TEST_P(CaptureTest, ASessionMaySwitchItOffOrOn) {
   }
 }
 
-TEST_P(CaptureTest, RandomNumbersAreNeverRecorded) {
-  const Output noise = ops::RandomUniform(
-      p->device, Constant(p->device, Tensor::FromValues<int32_t>({64})), kFloat, {.seed = 3});
-  const Output y = ops::Neg(p->device, ops::Neg(p->device, ops::Square(p->device, noise)));
-  Open();
-  std::vector<Tensor> found;
-  for (int i = 0; i < 6; ++i) {
-    found.push_back(p->Eval(y));
-    for (int k = 0; k < i; ++k) EXPECT_FALSE(TensorsEqual(found[k], found[i])) << k << ", " << i;
-  }
-  EXPECT_EQ(Launched(), 0);
-  EXPECT_THAT(Reasons(), HasSubstr("(RandomUniform): it keeps a state of its own"));
-}
-
 TEST_P(CaptureTest, WhatWaitsForTheHostIsNotRecorded) {
   const Output x = Placeholder(p->root, kFloat, {4});
   const Output there = ops::Square(p->device, ops::Neg(p->device, x));

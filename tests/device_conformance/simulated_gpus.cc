@@ -46,6 +46,7 @@ Device* Twin(Accelerator* machine) {
 class LaunchedBody final : public StreamBody {
  public:
   explicit LaunchedBody(std::shared_ptr<StreamBody> inner) : inner_(std::move(inner)) {}
+  RecordedState recorded_state() const override { return inner_->recorded_state(); }
   Status Run(const StreamCall& call) const override {
     auto* const machine = static_cast<CudaMachine*>(call.machine);
     // The call lives until the operation has run.
