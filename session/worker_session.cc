@@ -42,7 +42,7 @@ void WorkerSession::RemoveStep(WorkerStep* step) {
 }
 
 void WorkerSession::Forget(std::shared_ptr<WorkerSession> session) {
-  const std::shared_ptr<StepCount> count = session->step_count_;
+  const std::shared_ptr<UseCount> count = session->step_count_;
   session.reset();
   count->Leave();
 }

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "base/use_count.h"
 #include "kernels/session_tensors.h"
 #include "session/worker_graph.h"
 #include "session/worker_interface.h"
@@ -48,32 +49,6 @@ class WorkerSession {
 
  private:
   friend class WorkerStep;
-  // How many steps are referenced. Outlives the session: its last share may be that of a step,
-  // which is gone only once what the session had is freed.
-  class StepCount {
-   public:
-    void Enter() {
-      MutexLock lock(&mu_);
-      ++count_;
-    }
-    void Leave() {
-      MutexLock lock(&mu_);
-      if (--count_ == 0) idle_.SignalAll();
-    }
-    bool any() const {
-      MutexLock lock(&mu_);
-      return count_ > 0;
-    }
-    void WaitForNone() {
-      MutexLock lock(&mu_);
-      while (count_ > 0) idle_.Wait(&mu_);
-    }
-
-   private:
-    mutable Mutex mu_;
-    CondVar idle_;
-    int count_ ABSL_GUARDED_BY(mu_) = 0;
-  };
   // For a step that drops its share of the session, which may go with it.
   static void Forget(std::shared_ptr<WorkerSession> session);
 
@@ -81,7 +56,9 @@ class WorkerSession {
   const std::shared_ptr<SessionResources> resources_;
   // Gone with the session and its graphs.
   const std::shared_ptr<SessionTensors> tensors_ = std::make_shared<SessionTensors>();
-  const std::shared_ptr<StepCount> step_count_ = std::make_shared<StepCount>();
+  // How many steps are referenced. Outlives the session: its last share may be that of a step,
+  // which is gone only once what the session had is freed.
+  const std::shared_ptr<UseCount> step_count_ = std::make_shared<UseCount>();
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   StringMap<std::shared_ptr<WorkerGraph>> graphs_ ABSL_GUARDED_BY(mu_);

@@ -18,38 +18,18 @@
 #include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/use_count.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 
 namespace millrace {
 namespace {
 
-// Counts the handlers that have not returned. A call may be answered, and then be over for gRPC
-// and for its caller, while the handler that answered it is still on its way out.
-class HandlerCount {
- public:
-  void Enter() {
-    MutexLock lock(&mu_);
-    ++count_;
-  }
-  void Leave() {
-    MutexLock lock(&mu_);
-    if (--count_ == 0) none_.SignalAll();
-  }
-  void WaitForNone() {
-    MutexLock lock(&mu_);
-    while (count_ > 0) none_.Wait(&mu_);
-  }
-
- private:
-  Mutex mu_;
-  CondVar none_;
-  int count_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
 // What the calls of one server share.
 struct Serving {
   ThreadPool* pool = nullptr;
-  HandlerCount handlers;
+  // Handlers that have not returned. A call may be answered, and then be over for gRPC and for its
+  // caller, while the handler that answered it is still on its way out.
+  UseCount handlers;
 };
 
 // A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
