@@ -13,14 +13,12 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/host_device.h"
 #include "millrace/dtype.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#define MR_HD __host__ __device__
-#else
-#define MR_HD
 #endif
 
 namespace millrace::gpu {
@@ -127,15 +125,6 @@ Outcome DispatchSize(int size, F&& f) {
     default:
       return kNoLoop;
   }
-}
-
-template <typename A>
-MR_HD A Smaller(A a, A b) {
-  return b < a ? b : a;
-}
-template <typename A>
-MR_HD A Larger(A a, A b) {
-  return a < b ? b : a;
 }
 
 }  // namespace millrace::gpu

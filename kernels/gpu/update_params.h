@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/gpu/numbers.h"
+#include "kernels/update_rules.h"
 
 namespace millrace::gpu {
 
@@ -49,10 +50,10 @@ struct UpdateParams {
   void* var = nullptr;
   void* slots[kMostSlots] = {};
   const void* scalars[kMostScalars] = {};
-  const int64_t* step = nullptr;  // of rules that count steps
+  const int64_t* step = nullptr;  // for the scalar global_step
   const void* gradient = nullptr;
   int64_t n = 0;
-  bool use_nesterov = false, update_slots = true, multiply_linear_by_lr = false;
+  rules::UpdateFlags flags;
   // SparseUpdate: of rows of `inner` elements, those that indices name, in their order for each
   // row; indices that are out of range are left out. n is the number of gradients' elements.
   DataType index_type = DataType::kInvalid;

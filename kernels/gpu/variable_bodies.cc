@@ -1,11 +1,14 @@
 // Updates of variables, in place.
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/scatter_call.h"
+#include "kernels/update_call.h"
 
 namespace millrace::gpu {
 namespace {
@@ -40,35 +43,33 @@ class AssignAddBody final : public Body {
 struct RuleEntry {
   UpdateRule rule;
   int slots;
-  std::vector<const char*> scalars;  // the names of the op's inputs
+  std::span<const char* const> scalars;  // the names of the op's inputs of the element type
 };
+template <typename Rule>
+RuleEntry Entry(UpdateRule rule) {
+  const std::span<const char* const> scalars = Rule::kScalars;
+  return {rule, Rule::kSlots, scalars.first(scalars.size() - (rules::kCountsSteps<Rule> ? 1 : 0))};
+}
 
 const StringMap<RuleEntry>& Rules() {
   static const auto* const rules = new StringMap<RuleEntry>{
-      {"ResourceApplyGradientDescent", {UpdateRule::kGradientDescent, 0, {"alpha"}}},
-      {"ResourceApplyMomentum", {UpdateRule::kMomentum, 1, {"lr", "momentum"}}},
-      {"ResourceApplyKerasMomentum", {UpdateRule::kKerasMomentum, 1, {"lr", "momentum"}}},
-      {"ResourceApplyAdagrad", {UpdateRule::kAdagrad, 1, {"lr"}}},
-      {"ResourceApplyAdagradV2", {UpdateRule::kAdagradV2, 1, {"lr", "epsilon"}}},
-      {"ResourceApplyAdadelta", {UpdateRule::kAdadelta, 2, {"lr", "rho", "epsilon"}}},
-      {"ResourceApplyRMSProp", {UpdateRule::kRmsProp, 2, {"lr", "rho", "momentum", "epsilon"}}},
-      {"ResourceApplyCenteredRMSProp",
-       {UpdateRule::kCenteredRmsProp, 3, {"lr", "rho", "momentum", "epsilon"}}},
-      {"ResourceApplyAdam",
-       {UpdateRule::kAdam, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"}}},
-      {"ResourceApplyAdaMax",
-       {UpdateRule::kAdaMax, 2, {"lr", "beta1", "beta2", "epsilon", "beta1_power"}}},
-      {"ResourceApplyAdamWithAmsgrad",
-       {UpdateRule::kAmsgrad,
-        3,
-        {"lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"}}},
-      {"ResourceApplyFtrl", {UpdateRule::kFtrl, 2, {"lr", "l1", "l2", "lr_power"}}},
-      {"ResourceApplyFtrlV2",
-       {UpdateRule::kFtrlV2, 2, {"lr", "l1", "l2", "lr_power", "l2_shrinkage"}}},
+      {"ResourceApplyGradientDescent", Entry<rules::GradientDescent>(UpdateRule::kGradientDescent)},
+      {"ResourceApplyMomentum", Entry<rules::Momentum>(UpdateRule::kMomentum)},
+      {"ResourceApplyKerasMomentum", Entry<rules::KerasMomentum>(UpdateRule::kKerasMomentum)},
+      {"ResourceApplyAdagrad", Entry<rules::Adagrad>(UpdateRule::kAdagrad)},
+      {"ResourceApplyAdagradV2", Entry<rules::AdagradV2>(UpdateRule::kAdagradV2)},
+      {"ResourceApplyAdadelta", Entry<rules::Adadelta>(UpdateRule::kAdadelta)},
+      {"ResourceApplyRMSProp", Entry<rules::RmsProp>(UpdateRule::kRmsProp)},
+      {"ResourceApplyCenteredRMSProp", Entry<rules::CenteredRmsProp>(UpdateRule::kCenteredRmsProp)},
+      {"ResourceApplyAdam", Entry<rules::Adam>(UpdateRule::kAdam)},
+      {"ResourceApplyAdaMax", Entry<rules::AdaMax>(UpdateRule::kAdaMax)},
+      {"ResourceApplyAdamWithAmsgrad", Entry<rules::AdamWithAmsgrad>(UpdateRule::kAmsgrad)},
+      {"ResourceApplyFtrl", Entry<rules::Ftrl>(UpdateRule::kFtrl)},
+      {"ResourceApplyFtrlV2", Entry<rules::FtrlV2>(UpdateRule::kFtrlV2)},
       {"ResourceApplyProximalGradientDescent",
-       {UpdateRule::kProximalGradientDescent, 0, {"alpha", "l1", "l2"}}},
-      {"ResourceApplyProximalAdagrad", {UpdateRule::kProximalAdagrad, 1, {"lr", "l1", "l2"}}},
-      {"ResourceApplyAdagradDA", {UpdateRule::kAdagradDA, 2, {"lr", "l1", "l2"}}},
+       Entry<rules::ProximalGradientDescent>(UpdateRule::kProximalGradientDescent)},
+      {"ResourceApplyProximalAdagrad", Entry<rules::ProximalAdagrad>(UpdateRule::kProximalAdagrad)},
+      {"ResourceApplyAdagradDA", Entry<rules::AdagradDA>(UpdateRule::kAdagradDA)},
   };
   return *rules;
 }
@@ -89,13 +90,11 @@ class UpdateBody final : public Body {
  public:
   explicit UpdateBody(KernelConstruction& c)
       : rule_(RuleOf(c.def().name())),
-        use_nesterov_(c.attrs().GetOr<bool>("use_nesterov", false)),
-        update_slots_(c.attrs().GetOr<bool>("update_slots", true)),
-        multiply_linear_by_lr_(c.attrs().GetOr<bool>("multiply_linear_by_lr", false)),
-        indices_(Find(c, "indices")),
-        step_(Find(c, "global_step")) {
-    for (const char* name : rule_.scalars) scalars_.push_back(Find(c, name));
-    gradient_ = std::max(Find(c, "grad"), Find(c, "delta"));
+        flags_(UpdateFlagsOf(c)),
+        indices_(FindInput(c, "indices")),
+        step_(FindInput(c, "global_step")),
+        gradient_(FindGradient(c)) {
+    for (const char* name : rule_.scalars) scalars_.push_back(FindInput(c, name));
     if (gradient_ < 0 || std::count(scalars_.begin(), scalars_.end(), -1) > 0) {
       c.SetError(errors::Internal(c.def().name(), " lacks an input of the rule"));
     }
@@ -136,20 +135,12 @@ class UpdateBody final : public Body {
     p.var = var.raw_data();
     p.gradient = gradient.raw_data();
     p.n = gradient.num_elements();
-    p.use_nesterov = use_nesterov_;
-    p.update_slots = update_slots_;
-    p.multiply_linear_by_lr = multiply_linear_by_lr_;
+    p.flags = flags_;
     if (p.n == 0) return OkStatus();
     return ToStatus(indices_ < 0 ? loops.Update(queue, p) : loops.SparseUpdate(queue, p));
   }
 
  private:
-  static int Find(const KernelConstruction& c, const char* name) {
-    for (int i = 0; i < c.def().input_arg_size(); ++i) {
-      if (c.def().input_arg(i).name() == name) return i;
-    }
-    return -1;
-  }
   static Status CheckShape(const Tensor& var, const Tensor& other) {
     if (var.shape() == other.shape()) return OkStatus();
     return errors::InvalidArgument("var and its operands do not have the same shape",
@@ -159,15 +150,7 @@ class UpdateBody final : public Body {
   Status TakeRows(const StreamCall& call, const Tensor& var, const Tensor& gradient,
                   UpdateParams* p) const {
     const Tensor& indices = call.inputs[indices_];
-    if (var.rank() < 1) return errors::InvalidArgument("var must be at least 1 dimensional");
-    if (indices.rank() != 1) return errors::InvalidArgument("indices must be one-dimensional");
-    bool fits = gradient.rank() == var.rank() && gradient.dim(0) == indices.dim(0);
-    for (int i = 1; fits && i < var.rank(); ++i) fits = var.dim(i) == gradient.dim(i);
-    if (!fits) {
-      return errors::InvalidArgument("grad of shape ", gradient.shape().DebugString(), " with ",
-                                     indices.dim(0), " indices does not match var of shape ",
-                                     var.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckRowShapes(var, gradient, indices));
     p->index_type = indices.dtype();
     p->indices = indices.raw_data();
     p->count = indices.dim(0);
@@ -179,10 +162,9 @@ class UpdateBody final : public Body {
   }
 
   const RuleEntry& rule_;
-  const bool use_nesterov_, update_slots_, multiply_linear_by_lr_;
-  const int indices_, step_;  // -1 where there are none
+  const rules::UpdateFlags flags_;
+  const int indices_, step_, gradient_;  // -1 where there are none
   std::vector<int> scalars_;
-  int gradient_ = -1;
 };
 
 // --- Rows ------------------------------------------------------------------------------------
