@@ -1,8 +1,12 @@
 // A blocked matrix product after Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication" (TOMS 2008): panels of b are packed, rows of a are read where they lie
-// (only a transposed a is packed), and a register tile of c is kept over a block of k. Threads
-// share c out and nothing else. One body is compiled for three instruction sets; the best is
-// chosen once, at run time.
+// Multiplication" (TOMS 2008): panels of b are packed, a is read where it lies, and a register tile
+// of c is kept over a block of k. Threads share c out and nothing else. One body is compiled for
+// three instruction sets; the best is chosen once, at run time.
+//
+// Every row of a tile costs a load for each k, that brings one number to all lanes, and every
+// vector of columns a load of its own. With 512-bit vectors 8 rows of 3 take 11 loads for 24
+// products where 12 of 2 take 14: a processor whose load ports another thread uses as well is bound
+// by those.
 #include "kernels/gemm.h"
 
 #include <algorithm>
@@ -14,9 +18,11 @@
 namespace millrace {
 namespace {
 
-// Depth of a block: a panel of b (this times a tile's width) and one of a stay in L1.
+// Depth of a block: a panel of b (this times a tile's width) stays in L2, the rows of a in L1.
 constexpr int64_t kBlockK = 256;
-constexpr int64_t kBlockN = 256;  // columns of b that are packed at a time: they stay in L2
+// How many rows of a panel ahead are asked for.
+constexpr int64_t kAhead = 8;
+constexpr int64_t kBlockN = 240;  // columns of b that are packed at a time: they stay in L2
 constexpr int64_t kBlockM = 192;  // rows of a that are worked on at a time: they stay in L2
 
 // Grows, never shrinks: warm steps find it large enough.
@@ -58,10 +64,10 @@ struct Block {
   bool accumulate;
 };
 
-// kRows x (kVecs * lanes) of c from a panel whose rows are kStride apart. Of a packed a
-// (kPackedRows > 0) the elements of a column lie together and columns that far apart.
-template <typename V, typename T, int kRows, int kVecs, int kStride, int kPackedRows>
-MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T* c, int64_t rows,
+// kRows x (kVecs * lanes) of c from a panel whose rows are kStride apart; the elements of a column
+// of a lie together if kColumnsOfA says so.
+template <typename V, typename T, int kRows, int kVecs, int kStride, bool kColumnsOfA>
+MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T* c,
                            int64_t columns) {
   constexpr int kLanes = sizeof(V) / sizeof(T);
   constexpr int kWidth = kLanes * kVecs;
@@ -69,24 +75,31 @@ MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T*
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = V{};
+    for (int v = 0; v < kVecs; ++v) {
+      acc[r][v] = V{};
+      // What is written at the end; nothing of it need be there.
+      __builtin_prefetch(c + r * block.c_stride + v * kLanes, 1);
+    }
   }
-  const int64_t rs = kPackedRows > 0 ? 1 : block.a.row_stride;
-  const int64_t cs = kPackedRows > 0 ? kPackedRows : block.a.col_stride;
+  const int64_t rs = kColumnsOfA ? 1 : block.a.row_stride;
+  const int64_t cs = kColumnsOfA ? block.a.col_stride : 1;
   for (int64_t p = 0; p < block.k; ++p) {
     V b[kVecs];
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) {
-      __builtin_memcpy(&b[v], panel + p * kStride + v * kLanes, sizeof(V));
+      __builtin_memcpy(&b[v], panel + v * kLanes, sizeof(V));
+      __builtin_prefetch(panel + kAhead * kStride + v * kLanes);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const V av = a[r * rs + p * cs] - V{};  // to all lanes (x - 0 is x, and folds away)
+      const V av = a[r * rs] - V{};  // to all lanes (x - 0 is x, and folds away)
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) acc[r][v] += av * b[v];
     }
+    a += cs;
+    panel += kStride;
   }
-  if (columns == kWidth && rows == kRows) {
+  if (columns == kWidth) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -109,7 +122,7 @@ MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T*
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) __builtin_memcpy(&edge[r][v * kLanes], &acc[r][v], sizeof(V));
   }
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     T* out = c + r * block.c_stride;
     int64_t j = 0;
     for (; j + kLanes <= columns; j += kLanes) {
@@ -126,48 +139,42 @@ MR_ALWAYS_INLINE void Tile(const Block<T>& block, const T* a, const T* panel, T*
   }
 }
 
-// All rows of one panel.
-template <typename V, typename T, int kRows, int kVecs, int kStride, bool kPacksA>
-MR_ALWAYS_INLINE void Panel(const Block<T>& block, const T* packed_a, int64_t j, int64_t columns) {
-  const T* panel = block.packed + j * block.k;
-  T* c = block.c + j;
-  if (kPacksA) {
-    for (int64_t i = 0; i < block.m; i += kRows) {
-      Tile<V, T, kRows, kVecs, kStride, kRows>(block, packed_a + i * block.k, panel,
-                                               c + i * block.c_stride,
-                                               std::min<int64_t>(kRows, block.m - i), columns);
-    }
-    return;
-  }
-  const T* a = block.a.data;
-  const int64_t rs = block.a.row_stride;
+// All rows of one panel, of which kVecs vectors are wanted.
+template <typename V, typename T, int kRows, int kVecs, int kStride, bool kColumnsOfA>
+MR_ALWAYS_INLINE void Panel(const Block<T>& block, int64_t j, int64_t columns) {
+  const T* const panel = block.packed + j * block.k;
+  T* const c = block.c + j;
+  const T* const a = block.a.data;
+  const int64_t rs = kColumnsOfA ? 1 : block.a.row_stride;
   int64_t i = 0;
-  for (; i + kRows <= block.m; i += kRows) {
-    Tile<V, T, kRows, kVecs, kStride, 0>(block, a + i * rs, panel, c + i * block.c_stride, kRows,
-                                         columns);
-  }
-  for (; i + 4 <= block.m; i += 4) {
-    Tile<V, T, 4, kVecs, kStride, 0>(block, a + i * rs, panel, c + i * block.c_stride, 4, columns);
-  }
-  for (; i < block.m; ++i) {
-    Tile<V, T, 1, kVecs, kStride, 0>(block, a + i * rs, panel, c + i * block.c_stride, 1, columns);
-  }
+  const auto rows = [&]<int kCount>() __attribute__((always_inline)) {
+    for (; i + kCount <= block.m; i += kCount) {
+      Tile<V, T, kCount, kVecs, kStride, kColumnsOfA>(block, a + i * rs, panel,
+                                                      c + i * block.c_stride, columns);
+    }
+  };
+  rows.template operator()<kRows>();
+  if constexpr (kRows > 6) rows.template operator()<4>();
+  rows.template operator()<2>();
+  rows.template operator()<1>();
 }
 
-// All panels of a block; where no more than one vector of columns is left, only that one is
-// computed.
-template <typename V, typename T, int kRows, int kVecs, bool kPacksA>
-MR_ALWAYS_INLINE void Panels(const Block<T>& block, const T* packed_a) {
+// All panels of a block. Of the last, only the vectors that hold columns are computed, with the
+// more rows at a time the fewer there are.
+template <typename V, typename T, int kRows, int kVecs, bool kColumnsOfA>
+MR_ALWAYS_INLINE void Panels(const Block<T>& block) {
   constexpr int kLanes = sizeof(V) / sizeof(T);
   constexpr int kWidth = kLanes * kVecs;
-  for (int64_t j = 0; j < block.n; j += kWidth) {
-    const int64_t columns = std::min<int64_t>(kWidth, block.n - j);
-    if (kVecs > 1 && columns <= kLanes) {
-      Panel<V, T, kRows, 1, kWidth, kPacksA>(block, packed_a, j, columns);
-    } else {
-      Panel<V, T, kRows, kVecs, kWidth, kPacksA>(block, packed_a, j, columns);
-    }
+  int64_t j = 0;
+  for (; j + kWidth <= block.n; j += kWidth) {
+    Panel<V, T, kRows, kVecs, kWidth, kColumnsOfA>(block, j, kWidth);
   }
+  const int64_t columns = block.n - j, vecs = (columns + kLanes - 1) / kLanes;
+  if (vecs == 1) Panel<V, T, 12, 1, kWidth, kColumnsOfA>(block, j, columns);
+  if (kVecs > 1 && vecs == 2)
+    Panel<V, T, (kVecs > 2 ? 12 : 6), 2, kWidth, kColumnsOfA>(block, j, columns);
+  if (kVecs > 2 && vecs == 3) Panel<V, T, 8, 3, kWidth, kColumnsOfA>(block, j, columns);
+  if (kVecs > 3 && vecs == 4) Panel<V, T, kRows, 4, kWidth, kColumnsOfA>(block, j, columns);
 }
 
 // Four rows of four neighbours, `stride` apart, to four columns, `out_stride` apart.
@@ -187,8 +194,9 @@ MR_ALWAYS_INLINE void Transpose4(const float* in, int64_t stride, float* out, in
   for (int i = 0; i < 4; ++i) __builtin_memcpy(out + i * out_stride, &t[i], sizeof(V4));
 }
 
-// Columns [0, columns) of b as k rows of kWidth elements, zeros beyond `columns`.
-template <typename T, int kWidth>
+// Columns [0, columns) of b as k rows of kWidth elements, zeros beyond `columns` to the end of the
+// vector of kLanes; further vectors are nobody's.
+template <typename T, int kWidth, int kLanes>
 MR_ALWAYS_INLINE void PackPanel(MatrixView<T> b, int64_t k, int64_t columns, T* out) {
   int64_t done = 0;
   if constexpr (sizeof(T) == 4) {
@@ -201,10 +209,18 @@ MR_ALWAYS_INLINE void PackPanel(MatrixView<T> b, int64_t k, int64_t columns, T* 
       }
     }
   }
+  const int64_t used = (columns + kLanes - 1) / kLanes * kLanes;
   for (int64_t p = done; p < k; ++p) {
-    for (int64_t j = 0; j < kWidth; ++j) {
-      out[p * kWidth + j] = j < columns ? b.data[p * b.row_stride + j * b.col_stride] : T(0);
+    const T* const in = b.data + p * b.row_stride;
+    T* const to = out + p * kWidth;
+    int64_t j = 0;
+    if (b.col_stride == 1) {
+      for (; j + kLanes <= columns; j += kLanes) {
+        __builtin_memcpy(to + j, in + j, kLanes * sizeof(T));
+      }
     }
+    for (; j < columns; ++j) to[j] = in[j * b.col_stride];
+    for (; j < used; ++j) to[j] = T(0);
   }
 }
 
@@ -231,42 +247,19 @@ MR_ALWAYS_INLINE void PackB(const MatrixView<T>& b, int64_t k, int64_t n, T* out
     }
   }
   for (; packed < n; packed += kWidth) {
-    PackPanel<T, kWidth>({b.data + packed * b.col_stride, b.row_stride, b.col_stride}, k,
-                         std::min<int64_t>(kWidth, n - packed), out + packed * k);
-  }
-}
-
-// A transposed a as panels of k columns of kRows elements, zeros beyond its last row.
-template <typename T, int kRows>
-MR_ALWAYS_INLINE void PackA(const MatrixView<T>& a, int64_t m, int64_t k, T* out) {
-  for (int64_t i = 0; i < m; i += kRows, out += kRows * k) {
-    const T* in = a.data + i;
-    if (i + kRows <= m) {
-      for (int64_t p = 0; p < k; ++p) {
-        __builtin_memcpy(out + p * kRows, in + p * a.col_stride, kRows * sizeof(T));
-      }
-      continue;
-    }
-    for (int64_t p = 0; p < k; ++p) {
-      for (int64_t r = 0; r < kRows; ++r) {
-        out[p * kRows + r] = i + r < m ? in[p * a.col_stride + r] : T(0);
-      }
-    }
+    PackPanel<T, kWidth, kLanes>({b.data + packed * b.col_stride, b.row_stride, b.col_stride}, k,
+                                 std::min<int64_t>(kWidth, n - packed), out + packed * k);
   }
 }
 
 // Elements of working memory that Run needs.
-template <int kRows, int kWidth>
-constexpr int64_t kScratch = kBlockK * (kBlockN + kWidth + kBlockM + kRows);
+template <int kWidth>
+constexpr int64_t kScratch = kBlockK * (kBlockN + kWidth) + kAhead * kWidth;
 
 // The whole product in this thread.
 template <typename V, typename T, int kRows, int kVecs>
-MR_ALWAYS_INLINE void Run(const Product<T>& p, T* scratch) {
-  constexpr int kWidth = static_cast<int>(sizeof(V) / sizeof(T)) * kVecs;
-  const bool packs_a = p.a.row_stride == 1 && p.a.col_stride != 1;
-  constexpr int64_t block_m = kBlockM / kRows * kRows;
-  T* const packed_b = scratch;
-  T* const packed_a = scratch + kBlockK * (kBlockN + kWidth);
+MR_ALWAYS_INLINE void Run(const Product<T>& p, T* packed) {
+  const bool columns_of_a = p.a.row_stride == 1 && p.a.col_stride != 1;
   // Blocks of about the same depth, so that the last is not a sliver.
   const int64_t depths = (p.k + kBlockK - 1) / kBlockK, depth = (p.k + depths - 1) / depths;
   for (int64_t j = 0; j < p.n; j += kBlockN) {
@@ -275,22 +268,21 @@ MR_ALWAYS_INLINE void Run(const Product<T>& p, T* scratch) {
       const int64_t k = std::min(depth, p.k - q);
       PackB<V, T, kVecs>(
           {p.b.data + q * p.b.row_stride + j * p.b.col_stride, p.b.row_stride, p.b.col_stride}, k,
-          n, packed_b);
-      for (int64_t i = 0; i < p.m; i += block_m) {
+          n, packed);
+      for (int64_t i = 0; i < p.m; i += kBlockM) {
         const Block<T> block{
             {p.a.data + i * p.a.row_stride + q * p.a.col_stride, p.a.row_stride, p.a.col_stride},
-            packed_b,
+            packed,
             p.c + i * p.c_stride + j,
             p.c_stride,
-            std::min(block_m, p.m - i),
+            std::min(kBlockM, p.m - i),
             n,
             k,
             p.accumulate || q > 0};
-        if (packs_a) {
-          PackA<T, kRows>(block.a, block.m, k, packed_a);
-          Panels<V, T, kRows, kVecs, true>(block, packed_a);
+        if (columns_of_a) {
+          Panels<V, T, kRows, kVecs, true>(block);
         } else {
-          Panels<V, T, kRows, kVecs, false>(block, nullptr);
+          Panels<V, T, kRows, kVecs, false>(block);
         }
       }
     }
@@ -299,31 +291,31 @@ MR_ALWAYS_INLINE void Run(const Product<T>& p, T* scratch) {
 
 template <typename T>
 struct Kernel {
-  void (*wide)(const Product<T>&, T* scratch);    // two vectors per row of c
+  void (*wide)(const Product<T>&, T* scratch);    // several vectors per row of c
   void (*narrow)(const Product<T>&, T* scratch);  // one
-  int lanes, rows;                                // of `wide`
+  int lanes, vecs, rows;                          // of `wide`
   int64_t scratch;                                // elements, for either
 };
+constexpr int kNarrowRows = 12;
 
-#define MR_GEMM_VARIANT(name, target, T, bytes, rows_wide, rows_narrow)                  \
-  target void name##Wide(const Product<T>& product, T* scratch) {                        \
-    typedef T V __attribute__((vector_size(bytes)));                                     \
-    Run<V, T, rows_wide, 2>(product, scratch);                                           \
-  }                                                                                      \
-  target void name##Narrow(const Product<T>& product, T* scratch) {                      \
-    typedef T V __attribute__((vector_size(bytes)));                                     \
-    Run<V, T, rows_narrow, 1>(product, scratch);                                         \
-  }                                                                                      \
-  constexpr Kernel<T> k##name = {name##Wide, name##Narrow, bytes / sizeof(T), rows_wide, \
-                                 std::max(kScratch<rows_wide, 2 * bytes / sizeof(T)>,    \
-                                          kScratch<rows_narrow, bytes / sizeof(T)>)};
+#define MR_GEMM_VARIANT(name, target, T, bytes, vecs, rows)                   \
+  target void name##Wide(const Product<T>& product, T* scratch) {             \
+    typedef T V __attribute__((vector_size(bytes)));                          \
+    Run<V, T, rows, vecs>(product, scratch);                                  \
+  }                                                                           \
+  target void name##Narrow(const Product<T>& product, T* scratch) {           \
+    typedef T V __attribute__((vector_size(bytes)));                          \
+    Run<V, T, kNarrowRows, 1>(product, scratch);                              \
+  }                                                                           \
+  constexpr Kernel<T> k##name = {name##Wide, name##Narrow, bytes / sizeof(T), \
+                                 vecs,       rows,         kScratch<vecs * bytes / sizeof(T)>};
 
-MR_GEMM_VARIANT(FloatAvx512, MR_TARGET_AVX512, float, 64, 12, 24)
-MR_GEMM_VARIANT(FloatAvx2, MR_TARGET_AVX2, float, 32, 6, 12)
-MR_GEMM_VARIANT(FloatBase, , float, 16, 4, 8)
-MR_GEMM_VARIANT(DoubleAvx512, MR_TARGET_AVX512, double, 64, 12, 24)
-MR_GEMM_VARIANT(DoubleAvx2, MR_TARGET_AVX2, double, 32, 6, 12)
-MR_GEMM_VARIANT(DoubleBase, , double, 16, 4, 8)
+MR_GEMM_VARIANT(FloatAvx512, MR_TARGET_AVX512, float, 64, 3, 8)
+MR_GEMM_VARIANT(FloatAvx2, MR_TARGET_AVX2, float, 32, 2, 6)
+MR_GEMM_VARIANT(FloatBase, , float, 16, 2, 4)
+MR_GEMM_VARIANT(DoubleAvx512, MR_TARGET_AVX512, double, 64, 4, 6)
+MR_GEMM_VARIANT(DoubleAvx2, MR_TARGET_AVX2, double, 32, 2, 6)
+MR_GEMM_VARIANT(DoubleBase, , double, 16, 2, 4)
 
 template <typename T>
 Kernel<T> Choose() {
@@ -335,10 +327,16 @@ Kernel<T> Choose() {
   }
 }
 
-// How c is cut for threads: each part packs what it needs of b (and of a transposed a).
+// How c is cut for threads: each part packs what it needs of b.
 struct Grid {
   int64_t row_parts = 1, column_parts = 1;
 };
+
+// Of `tiles`, as many parts as are wanted or a few less, none of which is much larger than others.
+int64_t EvenParts(int64_t tiles, int64_t wanted) {
+  const int64_t each = (tiles + wanted - 1) / wanted;
+  return (tiles + each - 1) / each;
+}
 
 Grid ChooseGrid(int64_t row_tiles, int64_t column_tiles, double operations, double pack_rows,
                 double pack_columns) {
@@ -349,8 +347,9 @@ Grid ChooseGrid(int64_t row_tiles, int64_t column_tiles, double operations, doub
   Grid best;
   if (wanted <= 1) return best;
   double least = 1e300;
-  for (int64_t rows = 1; rows <= std::min(wanted, row_tiles); ++rows) {
-    const int64_t columns = std::min(column_tiles, (wanted + rows - 1) / rows);
+  for (int64_t n = 1; n <= std::min(wanted, row_tiles); ++n) {
+    const int64_t rows = EvenParts(row_tiles, n);
+    const int64_t columns = EvenParts(column_tiles, std::min(column_tiles, (wanted + n - 1) / n));
     // What cannot be cut as finely as wanted counts as if it were packed again.
     const double parts = static_cast<double>(std::min(wanted, rows * columns));
     const double cost =
@@ -384,15 +383,14 @@ void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* 
     return;
   }
   const bool wide = n > kernel.lanes;
-  const int64_t width = wide ? 2 * kernel.lanes : kernel.lanes;
-  const int64_t height = wide ? kernel.rows : 2 * kernel.rows;
+  const int64_t width = wide ? kernel.vecs * kernel.lanes : kernel.lanes;
+  const int64_t height = wide ? kernel.rows : kNarrowRows;
   const int64_t row_tiles = (m + height - 1) / height, column_tiles = (n + width - 1) / width;
   const double operations =
       static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const bool packs_a = a.row_stride == 1 && a.col_stride != 1;
-  const Grid grid =
-      ChooseGrid(row_tiles, column_tiles, operations,
-                 (packs_a ? 1.0 : 0.1) * static_cast<double>(m), static_cast<double>(n));
+  // Parts side by side pack different columns of b; parts below each other pack the same.
+  const Grid grid = ChooseGrid(row_tiles, column_tiles, operations, 0.1 * static_cast<double>(m),
+                               static_cast<double>(n));
   const int64_t parts = grid.row_parts * grid.column_parts;
   parallel(parts, operations / static_cast<double>(parts) / 40, [&](int64_t from, int64_t to) {
     thread_local Scratch scratch;
