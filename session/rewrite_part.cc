@@ -80,15 +80,21 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
   RewriteOptions rewrites = ReadOptions(options);
   if (device->memory_space() != MemorySpace::kHost) {
     // Constants lie in messages; what is in host memory is none of the other passes' knowledge.
-    // Elementwise ops have all operands on the device.
-    if (env.kernels->Find("_Fused", device->type(), AttrMap()) == nullptr) return OkStatus();
-    rewrites = {.fold_constants = false,
-                .merge_equal = false,
-                .simplify = false,
-                .remove_identities = false,
-                .fuse_products = false,
-                .fuse_elementwise = rewrites.fuse_elementwise,
-                .fuse_reductions = false};
+    // Elementwise ops and products have all operands on the device.
+    const auto runs = [&](const char* op) {
+      AttrMap floats;
+      floats.Set("T", kFloat);
+      return env.kernels->Find(op, device->type(), floats) != nullptr;
+    };
+    rewrites = {
+        .fold_constants = false,
+        .merge_equal = false,
+        .simplify = false,
+        .remove_identities = false,
+        .fuse_products = rewrites.fuse_products && runs("_FusedMatMul") && runs("_FusedConv2D"),
+        .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
+        .fuse_reductions = false};
+    if (!rewrites.fuse_products && !rewrites.fuse_elementwise) return OkStatus();
   }
   return RewriteGraph(
              rewrites,

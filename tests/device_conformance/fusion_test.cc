@@ -93,6 +93,36 @@ TEST_F(FusionTest, AChainIsOneLaunchOnceThatIsCompiled) {
   EXPECT_TRUE(TensorsEqual(after, reference.Eval(ry, {{rx, in}})));
 }
 
+TEST_F(FusionTest, ProductsTakeTheirBiasAndActivationWithThem) {
+  const Tensor in = Noise({4, 6, 6, 3}, 1), filter = Noise({3, 3, 3, 5}, 2), b = Noise({5}, 3);
+  const Tensor matrix = Noise({144, 7}, 4), last = Noise({7}, 5);
+  const auto net = [&](const Scope& s, const Output& x) {
+    const Output conv = ops::Conv2D(s, x, Constant(s, filter), {1, 1, 1, 1}, "SAME");
+    const Output seen = ops::Relu(s, ops::BiasAdd(s, conv, Constant(s, b)));
+    const Output rows = ops::Reshape(s, seen, Constant(s, Tensor::FromValues<int32_t>({5, 144})));
+    const Output product = ops::MatMul(s, rows, Constant(s, matrix));
+    return ops::Tanh(s, ops::BiasAdd(s, product, Constant(s, last)));
+  };
+  const Output x = Placeholder(p.root, kFloat, {4, 6, 6, 3});
+  const Output y = net(p.device, x);
+  p.Open();  // products are put together without being asked to
+  Tensor first, value;
+  OperationsOf({{x, in}}, y, &first);
+  // The two products, and the four constants that come from the host.
+  EXPECT_EQ(OperationsOf({{x, in}}, y, &value), 6);
+  Program reference("CPU");
+  const Output rx = Placeholder(reference.root, kFloat, {4, 6, 6, 3});
+  const Output ry = net(reference.root, rx);
+  reference.Open();
+  EXPECT_TRUE(TensorsEqual(value, reference.Eval(ry, {{rx, in}})));
+  p.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+      pb::RewriterConfig::OFF);
+  p.session = p.NewSession();
+  OperationsOf({{x, in}}, y, &first);
+  EXPECT_EQ(OperationsOf({{x, in}}, y, &value), 10) << "each node by itself";
+  EXPECT_TRUE(TensorsEqual(value, first));
+}
+
 TEST_F(FusionTest, WhatRepeatsInOtherWaysRunsOpByOp) {
   const Output x = Placeholder(p.root, kFloat, {3, 4});
   const Output column = Placeholder(p.root, kFloat, {3, 1});
