@@ -140,10 +140,9 @@ class DeviceConstKernel final : public Kernel, public CapturableKernel {
     if (work == nullptr) return NoWork();
     Accelerator* const here = AcceleratorOf(ctx.device());
     MutexLock lock(&mu_);
-    if (copying_ && copying_->failed()) {
-      copy_ = Tensor();
-      copying_.reset();
-    }
+    const bool ended = copying_ && copying_->Pending().empty();
+    if (copying_ && copying_->failed()) copy_ = Tensor();
+    if (ended || !copy_.IsInitialized()) copying_.reset();
     if (!copy_.IsInitialized()) {
       // Not from the step's allocator, nor on its account: the copy outlives the step.
       const auto copying = MakeRef<DeviceWork>();
@@ -156,7 +155,6 @@ class DeviceConstKernel final : public Kernel, public CapturableKernel {
       here->stream(StreamKind::kCompute)
           ->Enqueue({RefPtr<DeviceWork>::Share(work), name(),
                      [copying = copying_] { return copying->error(); }});
-      if (!copying_->failed() && copying_->Pending().empty()) copying_.reset();
     }
     ctx.SetOutput(0, copy_);
     return OkStatus();

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "base/errors.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
@@ -15,21 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class CaptureAssignTest : public ::testing::TestWithParam<Kind> {
+class CaptureAssignTest : public CaptureFixture {
  protected:
-  CaptureAssignTest() {
-    SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
-    p.emplace(GetParam().type);
-    Prepare(GetParam(), &p->config);
-  }
-  ~CaptureAssignTest() override { SetFakeDeviceOptions({}); }
-  void SetUp() override { ASSERT_EQ(Obstacle(), ""); }
-  void TearDown() override {
-    ExpectNothingLeft(*p);
-    p.reset();
-    EXPECT_TRUE(CaptureReports().empty());
-  }
-  void Open() { p->Open(GetParam().threads); }
   Variable MakeOne(const std::string& name, int64_t n, float value) {
     return MakeVariable(p->device, name, Constant(p->device, Filled(n, value)),
                         {.use_resource = true});
@@ -40,8 +25,6 @@ class CaptureAssignTest : public ::testing::TestWithParam<Kind> {
     for (const CaptureReport& report : CaptureReports()) recordings += report.recordings;
     return recordings;
   }
-
-  std::optional<Program> p;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CaptureAssignTest, ::testing::ValuesIn(AcceleratorKinds()),

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <optional>
 
 #include "base/notification.h"
 #include "base/strings.h"
@@ -22,33 +21,17 @@ using ::testing::HasSubstr;
 // Beside the program where there are no runfiles.
 constexpr char kLibrary[] = "jit/libmillrace_jit.so";
 
-class CaptureFusedTest : public ::testing::TestWithParam<Kind> {
+class CaptureFusedTest : public CaptureFixture {
  protected:
-  CaptureFusedTest() {
-    jit::CodeCache::ReplaceGlobalForTest(&cache);
-    Begin();
-  }
+  CaptureFusedTest() { jit::CodeCache::ReplaceGlobalForTest(&cache); }
   ~CaptureFusedTest() override {
+    p.reset();  // its sessions have what the cache compiled
     jit::CodeCache::ReplaceGlobalForTest(nullptr);
-    SetFakeDeviceOptions({});
-  }
-  void SetUp() override { ASSERT_EQ(Obstacle(), ""); }
-  void TearDown() override {
-    ExpectNothingLeft(*p);
-    p.reset();
-    EXPECT_TRUE(CaptureReports().empty());
-  }
-  // A new graph and cluster.
-  void Begin() {
-    p.reset();
-    SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
-    p.emplace(GetParam().type);
-    Prepare(GetParam(), &p->config);
   }
   void Open(bool fuses = true) {
     p->config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
         fuses ? pb::RewriterConfig::ON : pb::RewriterConfig::DEFAULT);
-    p->Open(GetParam().threads);
+    CaptureFixture::Open();
   }
   // The one program that has been launched; none: an empty report.
   static CaptureReport TheLaunched() {
@@ -69,7 +52,6 @@ class CaptureFusedTest : public ::testing::TestWithParam<Kind> {
       {.library = access(kLibrary, R_OK) == 0 ? kLibrary : "", .nice = 0, .before_compile = [this] {
          if (waits) may_compile.Wait();
        }}};
-  std::optional<Program> p;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CaptureFusedTest, ::testing::ValuesIn(AcceleratorKinds()),

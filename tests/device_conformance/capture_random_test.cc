@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <optional>
 
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
@@ -12,23 +11,8 @@
 namespace millrace::testing {
 namespace {
 
-class CaptureRandomTest : public ::testing::TestWithParam<Kind> {
+class CaptureRandomTest : public CaptureFixture {
  protected:
-  CaptureRandomTest() { Begin(); }
-  ~CaptureRandomTest() override { SetFakeDeviceOptions({}); }
-  void SetUp() override { ASSERT_EQ(Obstacle(), ""); }
-  void TearDown() override {
-    ExpectNothingLeft(*p);
-    p.reset();
-    EXPECT_TRUE(CaptureReports().empty());
-  }
-  // A new graph and cluster.
-  void Begin() {
-    p.reset();
-    SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
-    p.emplace(GetParam().type);
-    Prepare(GetParam(), &p->config);
-  }
   // Values of all steps of what `build` makes, recorded or not.
   template <typename Build>
   std::vector<Tensor> Steps(int count, bool captures, Build build) {
@@ -65,8 +49,6 @@ class CaptureRandomTest : public ::testing::TestWithParam<Kind> {
     }
   }
   Output Size(int32_t n) { return Constant(p->device, Tensor::FromValues<int32_t>({n})); }
-
-  std::optional<Program> p;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CaptureRandomTest, ::testing::ValuesIn(AcceleratorKinds()),

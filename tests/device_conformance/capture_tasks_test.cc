@@ -52,7 +52,7 @@ class CaptureTasksTest : public ::testing::TestWithParam<bool> {
   }
   void TearDown() override {
     p.reset();
-    EXPECT_TRUE(CaptureReports().empty());
+    EXPECT_TRUE(Eventually([] { return CaptureReports().empty(); }));
   }
   // A new graph.
   void Begin() {

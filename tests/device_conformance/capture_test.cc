@@ -20,27 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class CaptureTest : public ::testing::TestWithParam<Kind> {
- protected:
-  CaptureTest() { Begin(); }
-  ~CaptureTest() override { SetFakeDeviceOptions({}); }
-  void SetUp() override { ASSERT_EQ(Obstacle(), ""); }
-  void TearDown() override {
-    ExpectNothingLeft(*p);
-    p.reset();
-    EXPECT_TRUE(CaptureReports().empty());
-  }
-  // A new graph and cluster.
-  void Begin() {
-    p.reset();
-    SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
-    p.emplace(GetParam().type);
-    Prepare(GetParam(), &p->config);
-  }
-  void Open() { p->Open(GetParam().threads); }
-
-  std::optional<Program> p;
-};
+class CaptureTest : public CaptureFixture {};
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CaptureTest, ::testing::ValuesIn(AcceleratorKinds()),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -1,11 +1,8 @@
 #include "tests/device_conformance/capture_util.h"
 
-#include <chrono>
-#include <memory>
 #include <string_view>
 
 #include "base/strings.h"
-#include "gtest/gtest.h"
 
 namespace millrace::testing {
 
@@ -40,19 +37,6 @@ Tensor Labels(int64_t batch) {
   return labels;
 }
 
-void ExpectNothingLeft(Program& p) {
-  if (!p.simulated()) return;
-  const std::shared_ptr<FakeMachine> machines[] = {p.machine(0), p.machine(1)};
-  p.session.reset();
-  for (const auto& machine : machines) {
-    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-  }
-  p.master.reset();
-  for (const auto& machine : machines) {
-    EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0) << machine->name();
-  }
-}
-
 int64_t Launched() {
   int64_t steps = 0;
   for (const CaptureReport& report : CaptureReports()) steps += report.launched_steps;
@@ -65,6 +49,19 @@ std::string Reasons() {
     StrAppend(&reasons, report.device, ", ", report.nodes, " nodes: ", report.reason, "\n");
   }
   return reasons;
+}
+
+void CaptureFixture::TearDown() {
+  ExpectNothingLeft(*p);
+  p.reset();
+  EXPECT_TRUE(Eventually([] { return CaptureReports().empty(); }));
+}
+
+void CaptureFixture::Begin() {
+  p.reset();
+  SetFakeDeviceOptions({.jitter_seed = GetParam().jitter_seed});
+  p.emplace(GetParam().type);
+  Prepare(GetParam(), &p->config);
 }
 
 }  // namespace millrace::testing

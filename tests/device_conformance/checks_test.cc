@@ -36,13 +36,7 @@ class ChecksTest : public ::testing::Test {
  protected:
   ChecksTest() : p("FAKE") {}
   void SetUp() override { ASSERT_EQ(PrepareGoldenDevice(), ""); }
-  ~ChecksTest() override {
-    const std::shared_ptr<FakeMachine> machine = p.machine();
-    p.session.reset();
-    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-    p.master.reset();
-    EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0);
-  }
+  ~ChecksTest() override { ExpectNothingLeft(p); }
   Program p;
 };
 

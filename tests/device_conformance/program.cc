@@ -69,4 +69,20 @@ void Program::RunTargets(const std::vector<Operation>& targets) {
   EXPECT_TRUE(ran.ok()) << ran.status();
 }
 
+void ExpectNothingLeft(Program& p) {
+  std::vector<std::shared_ptr<FakeMachine>> machines;
+  if (p.simulated() && p.master != nullptr) {
+    for (int i = 0; i < p.devices; ++i) machines.push_back(p.machine(i));
+  }
+  p.session.reset();
+  for (const auto& machine : machines) {
+    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
+  }
+  p.master.reset();
+  for (const auto& machine : machines) {
+    EXPECT_TRUE(Eventually([&] { return machine->allocator()->stats().bytes_in_use == 0; }))
+        << machine->name() << ": " << machine->allocator()->stats().bytes_in_use << " bytes";
+  }
+}
+
 }  // namespace millrace::testing

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,21 @@ struct Program {
   std::shared_ptr<MasterInterface> master;
   std::unique_ptr<ClientSession> session;
 };
+
+// Waits until it is so, or for half a minute: what a step took goes with the last callback of a
+// device, which may come after its answer.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return condition();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Ends the session and the cluster; simulated devices have nothing of them left then.
+void ExpectNothingLeft(Program& p);
 
 }  // namespace millrace::testing
 

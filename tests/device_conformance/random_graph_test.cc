@@ -132,11 +132,7 @@ TEST_P(RandomGraphTest, ComputesOnJitteringDevicesWhatTheCpuComputes) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_TRUE(TensorsEqual(found[i], expected[i])) << "value " << i;
   }
-  const std::shared_ptr<FakeMachine> machine = p.machine();
-  p.session.reset();
-  EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-  p.master.reset();
-  EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0);
+  ExpectNothingLeft(p);
 }
 
 // Steps of one session at once, some of them cancelled by their deadline: nothing is left behind,
@@ -169,15 +165,7 @@ TEST_P(RandomGraphTest, SurvivesStepsThatAreGivenUp) {
     });
   }
   for (std::thread& caller : callers) caller.join();
-  const std::shared_ptr<FakeMachine> machines[] = {p.machine(0), p.machine(1)};
-  p.session.reset();
-  for (const auto& machine : machines) {
-    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-  }
-  p.master.reset();
-  for (const auto& machine : machines) {
-    EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0);
-  }
+  ExpectNothingLeft(p);
 }
 
 }  // namespace

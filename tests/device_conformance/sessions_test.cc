@@ -28,20 +28,6 @@ Tensor Filled(int64_t n, float value) {
   return t;
 }
 
-// Waits until the devices have nothing to do; then what the sessions took must be gone.
-void ExpectNothingLeft(Program& p) {
-  if (!p.simulated()) return;
-  const std::shared_ptr<FakeMachine> machines[] = {p.machine(0), p.machine(1)};
-  p.session.reset();
-  for (const auto& machine : machines) {
-    EXPECT_TRUE(machine->Synchronize(std::chrono::seconds(30)).ok());
-  }
-  p.master.reset();
-  for (const auto& machine : machines) {
-    EXPECT_EQ(machine->allocator()->stats().bytes_in_use, 0) << machine->name();
-  }
-}
-
 class SessionsTest : public ::testing::TestWithParam<Kind> {
  protected:
   SessionsTest() : p(GetParam().type) {
