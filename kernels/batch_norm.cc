@@ -371,12 +371,14 @@ class FusedBatchNormGradKernel : public BatchNormKernel {
 void RegisterBatchNormKernels(KernelRegistry& registry) {
   const auto types = DataTypesOf(TypeList<float, Half, BFloat16>());
   registry.Register(KernelDef("FusedBatchNorm").Type<float>("T"), MakeKernel<FusedBatchNormKernel>);
-  registry.Register(KernelDef("FusedBatchNormV3").Types("T", types),
-                    MakeKernel<FusedBatchNormKernel>);
+  for (const char* op : {"FusedBatchNormV2", "FusedBatchNormV3"}) {
+    registry.Register(KernelDef(op).Types("T", types), MakeKernel<FusedBatchNormKernel>);
+  }
   registry.Register(KernelDef("FusedBatchNormGrad").Type<float>("T"),
                     MakeKernel<FusedBatchNormGradKernel>);
-  registry.Register(KernelDef("FusedBatchNormGradV3").Types("T", types),
-                    MakeKernel<FusedBatchNormGradKernel>);
+  for (const char* op : {"FusedBatchNormGradV2", "FusedBatchNormGradV3"}) {
+    registry.Register(KernelDef(op).Types("T", types), MakeKernel<FusedBatchNormGradKernel>);
+  }
 }
 
 }  // namespace millrace

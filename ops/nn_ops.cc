@@ -79,6 +79,12 @@ constexpr OpSpec kOps[] = {
      "T: {float}; epsilon: float = 9.99999975e-05; data_format: {'NHWC', 'NCHW'} = 'NHWC'; "
      "is_training: bool = true",
      FusedBatchNormGradShape},
+    {"FusedBatchNormGradV2",
+     "y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U",
+     "x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_3: U, reserve_space_4: U",
+     "T: {half, bfloat16, float}; U: {float}; epsilon: float = 9.99999975e-05; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; is_training: bool = true",
+     FusedBatchNormGradShape},
     {"FusedBatchNormGradV3",
      "y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U, reserve_space_3: "
      "U",
@@ -86,6 +92,12 @@ constexpr OpSpec kOps[] = {
      "T: {half, bfloat16, float}; U: {float}; epsilon: float = 9.99999975e-05; data_format: "
      "{'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'; is_training: bool = true",
      FusedBatchNormGradShape},
+    {"FusedBatchNormV2", "x: T, scale: U, offset: U, mean: U, variance: U",
+     "y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U",
+     "T: {half, bfloat16, float}; U: {float}; epsilon: float = 9.99999975e-05; "
+     "exponential_avg_factor: float = 1; data_format: {'NHWC', 'NCHW'} = 'NHWC'; is_training: bool "
+     "= true",
+     FusedBatchNormShape},
     {"FusedBatchNormV3", "x: T, scale: U, offset: U, mean: U, variance: U",
      "y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U, "
      "reserve_space_3: U",

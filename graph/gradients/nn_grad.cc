@@ -134,19 +134,39 @@ Status AvgPoolGrad(GradContext& c) {
   return OkStatus();
 }
 
-// By the statistics that were used: those of the batch, or those that were given.
-Status FusedBatchNormV3Grad(GradContext& c) {
+// By the statistics that were used: those of the batch, or those that were given. `make` makes the
+// node of the version at hand of the mean, the variance and the attributes.
+template <typename Attrs, typename Make>
+Status BatchNormGrad(GradContext& c, Make make) {
   const bool training = AttrOr<bool>(c.op(), "is_training", true);
-  const auto grad = ops::FusedBatchNormGradV3(
-      c.scope(), c.dy(0), c.x(0), c.x(1), training ? c.op().output(3) : c.x(3),
-      training ? c.op().output(4) : c.x(4), c.op().output(5),
-      {.epsilon = AttrOr<float>(c.op(), "epsilon", 1e-4f),
-       .data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC"),
-       .is_training = training});
+  const auto grad = make(training ? c.op().output(3) : c.x(3), training ? c.op().output(4) : c.x(4),
+                         Attrs{.epsilon = AttrOr<float>(c.op(), "epsilon", 1e-4f),
+                               .data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC"),
+                               .is_training = training});
   c.set_dx(0, grad.x_backprop);
   c.set_dx(1, grad.scale_backprop);
   c.set_dx(2, grad.offset_backprop);
   return OkStatus();
+}
+
+Status FusedBatchNormGrad(GradContext& c) {
+  return BatchNormGrad<ops::FusedBatchNormGradAttrs>(
+      c, [&](const Output& mean, const Output& variance, const auto& attrs) {
+        return ops::FusedBatchNormGrad(c.scope(), c.dy(0), c.x(0), c.x(1), mean, variance, attrs);
+      });
+}
+Status FusedBatchNormV2Grad(GradContext& c) {
+  return BatchNormGrad<ops::FusedBatchNormGradV2Attrs>(
+      c, [&](const Output& mean, const Output& variance, const auto& attrs) {
+        return ops::FusedBatchNormGradV2(c.scope(), c.dy(0), c.x(0), c.x(1), mean, variance, attrs);
+      });
+}
+Status FusedBatchNormV3Grad(GradContext& c) {
+  return BatchNormGrad<ops::FusedBatchNormGradV3Attrs>(
+      c, [&](const Output& mean, const Output& variance, const auto& attrs) {
+        return ops::FusedBatchNormGradV3(c.scope(), c.dy(0), c.x(0), c.x(1), mean, variance,
+                                         c.op().output(5), attrs);
+      });
 }
 
 }  // namespace
@@ -167,6 +187,8 @@ void RegisterNnGradients(GradientRegistry& r) {
   r.Register("Conv2D", Conv2DGrad);
   r.Register("MaxPool", MaxPoolGrad);
   r.Register("AvgPool", AvgPoolGrad);
+  r.Register("FusedBatchNorm", FusedBatchNormGrad);
+  r.Register("FusedBatchNormV2", FusedBatchNormV2Grad);
   r.Register("FusedBatchNormV3", FusedBatchNormV3Grad);
 }
 

@@ -377,17 +377,23 @@ TEST_F(BatchNormLibraryTest, TrainsInAllLayoutsAndVersions) {
       Check({"V3", type, "NDHWC", {2, 2, 3, 2, 3}, factor}, true);
       Check({"V3", type, "NCDHW", {2, 3, 2, 2, 3}, factor}, true);
     }
+    // The second version takes the third's types, and keeps as little as the first.
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      Check({"V2", type, "NHWC", {2, 3, 5, 4}, factor}, true);
+      Check({"V2", type, "NCHW", {2, 4, 3, 5}, factor}, true);
+    }
     Check({"", kFloat, "NHWC", {2, 3, 5, 4}, factor}, true);
     Check({"", kFloat, "NCHW", {2, 4, 3, 5}, factor}, true);
   }
   EXPECT_EQ(seen.forward, seen.backward);
-  EXPECT_EQ(seen.forward, 2 * (3 * 4 + 2));
+  EXPECT_EQ(seen.forward, 2 * (3 * 4 + 3 * 2 + 2));
 }
 
 TEST_F(BatchNormLibraryTest, IsPersistentWithChannelsLastWhereSomethingMayBeKept) {
   Check({"V3"}, true);
   EXPECT_EQ(seen.persistent, 2);
   Check({"V3", kFloat, "NCHW"}, true);
+  Check({"V2"}, true);
   Check({""}, true);
   EXPECT_EQ(seen.persistent, 2);
 }
@@ -446,6 +452,7 @@ TEST_F(BatchNormLibraryTest, DoesNotTryAgainWhatWasRefused) {
 
 TEST_F(BatchNormLibraryTest, LeavesToOurLoopsGivenStatisticsAndSingleElements) {
   Check({"V3", kFloat, "NHWC", {2, 3, 5, 4}, 1, /*training=*/false}, false);
+  Check({"V2", kFloat, "NHWC", {2, 3, 5, 4}, 1, /*training=*/false}, false);
   Check({"V3", kFloat, "NHWC", {1, 1, 1, 4}}, false);
   EXPECT_EQ(seen.forward + seen.backward, 0);
 }

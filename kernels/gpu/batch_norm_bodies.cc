@@ -119,7 +119,8 @@ void AddBatchNormBodies(std::vector<BodyDef>* bodies) {
   for (const char* op : {"FusedBatchNorm", "FusedBatchNormGrad"}) {
     bodies->push_back({op, {{"T", {kFloat}}}, &MakeBody<BatchNormBody>});
   }
-  for (const char* op : {"FusedBatchNormV3", "FusedBatchNormGradV3"}) {
+  for (const char* op :
+       {"FusedBatchNormV2", "FusedBatchNormGradV2", "FusedBatchNormV3", "FusedBatchNormGradV3"}) {
     bodies->push_back({op, {{"T", images}, {"U", {kFloat}}}, &MakeBody<BatchNormBody>});
   }
 }

@@ -22,7 +22,6 @@ std::set<std::string> OpsWithoutACase(const std::set<std::string>& passed);
 inline std::set<std::string> OpsWithoutGoldens() {
   return {"BatchMatMul",
           "BiasAddV1",
-          "FusedBatchNormGrad",
           "InvGrad",
           "MatrixDiag",
           "MatrixDiagPart",

@@ -34,15 +34,17 @@ class Recorder:
         self.set = self.golden.CaseSet()
         self.names = {}
 
-    def add(self, op, inputs, error="", rtol=1e-5, atol=1e-6, bits=False, **attrs):
-        """One case; inputs by the names of the op's definition."""
+    def add(self, op, inputs, error="", rtol=1e-5, atol=1e-6, bits=False, feed=False, fetched=None,
+            **attrs):
+        """One case; inputs by the names of the op's definition, constants unless `feed`.
+        Outputs are the first `fetched` ones, all unless given."""
         arrays = {k: v for k, v in inputs.items()}
         with tf.Graph().as_default() as graph:
             feeds = {}
 
             def tensor(value):
                 value = np.asarray(value)
-                if not error:
+                if not error and not feed:
                     return tf.constant(value)
                 fed = v1.placeholder(tf.as_dtype(value.dtype), None)
                 feeds[fed] = value
@@ -55,6 +57,7 @@ class Recorder:
             flat = []
             for r in results:
                 flat += list(r) if isinstance(r, (tuple, list)) else [r]
+            flat = flat[:fetched]
             n = self.names[op] = self.names.get(op, 0) + 1
             case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=5,
                                      graph_def=graph.as_graph_def().SerializeToString())
@@ -395,12 +398,44 @@ def record_updates(r, rng):
                   rtol=1e-2 if dtype == np.float16 else 1e-5, mode=mode)
 
 
+def record_batch_norm(r, rng):
+    def some(*shape):
+        return rng.uniform(0.2, 1, shape).astype(np.float32)
+
+    def images(dtype):
+        return rng.normal(1, 2, (3, 4, 2, 5)).astype(dtype.as_numpy_dtype)
+
+    names = ("mean", "variance")
+    given = {name: some(5) for name in names}
+    none = {name: np.zeros(0, np.float32) for name in names}
+    scales = {"scale": some(5), "offset": some(5)}
+    saved = {"reserve_space_1": some(5), "reserve_space_2": some(5)}
+    for version in ("", "V2"):
+        for dtype in (tf.float32, tf.float16, tf.bfloat16) if version else (tf.float32,):
+            loose = {} if dtype == tf.float32 else dict(rtol=1e-2, atol=1e-2)
+            x = {"x": images(dtype)}
+            r.add("FusedBatchNorm" + version, {**x, **scales, **none}, epsilon=.01, **loose)
+            for attrs in (dict(exponential_avg_factor=.3), dict(is_training=False)):
+                r.add("FusedBatchNorm" + version, {**x, **scales, **given}, epsilon=.01, **attrs,
+                      **loose, feed=True,  # TensorFlow folds constants into a wrong graph
+                      fetched=None if attrs.get("is_training", True) else 3)  # it sets no others
+            for training in (True, False):
+                r.add("FusedBatchNormGrad" + version,
+                      {"y_backprop": images(dtype), **x, "scale": scales["scale"], **saved},
+                      epsilon=.01, is_training=training, **loose)
+    x = {"x": images(tf.float32)}
+    r.add("FusedBatchNormV2", {"x": x["x"][0], **scales, **none}, error="be 4")
+    r.add("FusedBatchNormV2", {**x, **scales, **none, "offset": some(4)},
+          error="offset must have the same number of elements")
+
+
 def main():
     recorder, rng = Recorder(), np.random.default_rng(5)
     for record in (record_images, record_math, record_segments, record_matrices, record_sparse,
-                   record_updates):
+                   record_updates, record_batch_norm):
         record(recorder, rng)
     recorder.write()
 
 
-main()
+if __name__ == "__main__":
+    main()
