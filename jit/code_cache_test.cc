@@ -92,6 +92,28 @@ TEST_F(CodeCacheTest, CompiledLoopsGiveTheSameBitsForRandomPrograms) {
   }
 }
 
+TEST_F(CodeCacheTest, CompiledLoopsRoundEachNumberToTheNearestOf16Bits) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    CodeCache cache(Eager());
+    CodeCache::ReplaceGlobalForTest(&cache);
+    const Tensor numbers = NumbersAround16BitFloats(type);
+    const auto program = ParseFusedProgram(StrCat("Cast:float>", DataTypeName(type), " i0 > t0"),
+                                           std::vector<DataType>{kFloat}, {&type, 1});
+    ASSERT_TRUE(program.ok()) << program.status();
+    const auto kernel = runner_.MakeKernel(*program, {numbers});
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    const std::vector<Tensor> expected = {RoundedTo(type, numbers)};
+    for (const char* how : {"interpreted", "compiled"}) {
+      const auto values = runner_.Run(kernel->get(), *program, {numbers}, false);
+      ASSERT_TRUE(values.ok()) << values.status();
+      EXPECT_EQ(Difference(*values, expected), "") << how;
+      ASSERT_TRUE(cache.WaitUntilIdle());
+    }
+    EXPECT_EQ(cache.counts().compiled, 1);
+    CodeCache::ReplaceGlobalForTest(nullptr);
+  }
+}
+
 TEST_F(CodeCacheTest, LoopsBeyondTheCachesGiveTheSameBits) {
   CodeCache cache(Eager());
   CodeCache::ReplaceGlobalForTest(&cache);

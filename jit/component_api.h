@@ -9,11 +9,19 @@
 extern "C" {
 
 // Changes with every change below or in the meaning of FusedOp's numbers.
-inline constexpr int32_t kMrJitVersion = 2;
+inline constexpr int32_t kMrJitVersion = 3;
 // The name of the one function that the library exports: MrJitGetApi.
 inline constexpr char kMrJitEntry[] = "millrace_jit_api";
 
-// type, result: 0 float, 1 double, 2 bool. args[k] >= 0 is an input, else ~instruction.
+// Types of elements.
+inline constexpr int32_t kMrJitFloat = 0;
+inline constexpr int32_t kMrJitDouble = 1;
+inline constexpr int32_t kMrJitBool = 2;
+inline constexpr int32_t kMrJitHalf = 3;
+inline constexpr int32_t kMrJitBfloat16 = 4;
+
+// type, result: those of the operands and of the result. args[k] >= 0 is an input, else
+// ~instruction.
 struct MrJitInstruction {
   int32_t op, type, result, num_args;
   const int32_t* args;
@@ -69,14 +77,23 @@ typedef const MrJitApi* (*MrJitGetApi)(int32_t version);  // null: another versi
 
 namespace millrace::jit {
 
+// Bytes of an element in memory.
+inline constexpr int32_t ElementSize(int32_t type) {
+  constexpr int32_t kSizes[] = {4, 8, 1, 2, 2};
+  return kSizes[type];
+}
+
 // How many neighbours a thread of a grid works on at once: 16 bytes of the largest type.
 inline int32_t GridLanes(const MrJitProgram& program) {
-  bool wide = false;
-  for (int32_t i = 0; i < program.num_inputs; ++i) wide |= program.input_types[i] == 1;
+  int32_t largest = 1;
+  const auto add = [&largest](int32_t type) {
+    if (ElementSize(type) > largest) largest = ElementSize(type);
+  };
+  for (int32_t i = 0; i < program.num_inputs; ++i) add(program.input_types[i]);
   for (int32_t k = 0; k < program.num_outputs; ++k) {
-    wide |= program.instructions[program.outputs[k]].result == 1;
+    add(program.instructions[program.outputs[k]].result);
   }
-  return wide ? 2 : 4;
+  return largest == 1 ? 4 : 16 / largest;  // four bools are enough for a thread
 }
 
 }  // namespace millrace::jit

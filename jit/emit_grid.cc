@@ -6,6 +6,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include "jit/emit_ops.h"
+#include "jit/emit_types.h"
 
 namespace millrace::jit {
 namespace {
@@ -139,6 +140,24 @@ class GridEmitter {
     }
   }
 
+  // What elements of fewer than 32 bits are moved in: one number, or words of 32 bits.
+  struct Packing {
+    unsigned bits, words, per_word;
+    Type* type;  // of all
+    Type* word;
+  };
+  Packing PackingOf(int32_t type, int lanes) {
+    Packing p;
+    p.bits = 8 * static_cast<unsigned>(ElementSize(type));
+    const unsigned total = p.bits * static_cast<unsigned>(lanes);
+    p.words = total <= 32 ? 1 : total / 32;
+    p.per_word = static_cast<unsigned>(lanes) / p.words;
+    p.word = b_.getIntNTy(total / p.words);
+    p.type = p.words == 1 ? p.word : llvm::FixedVectorType::get(p.word, p.words);
+    return p;
+  }
+  static bool IsPacked(int32_t type) { return ElementSize(type) < 4; }
+
   // Elements [at, at + lanes) of an input.
   std::vector<Value*> Load(int32_t input, Value* at, int lanes) {
     const int32_t type = program_.input_types[input];
@@ -146,13 +165,14 @@ class GridEmitter {
     Value* const address = b_.CreateGEP(element, in_[input], at);
     const llvm::Align align(static_cast<uint64_t>(ElementSize(type) * lanes));
     std::vector<Value*> values;
-    if (type == 2) {  // the bytes of a group as one number
-      Value* const bytes =
-          b_.CreateAlignedLoad(b_.getIntNTy(static_cast<unsigned>(8 * lanes)), address, align);
-      for (int lane = 0; lane < lanes; ++lane) {
-        Value* const byte =
-            b_.CreateTrunc(b_.CreateLShr(bytes, static_cast<uint64_t>(8 * lane)), b_.getInt8Ty());
-        values.push_back(b_.CreateICmpNE(byte, b_.getInt8(0)));
+    if (IsPacked(type)) {
+      const Packing p = PackingOf(type, lanes);
+      Value* const group = b_.CreateAlignedLoad(p.type, address, align);
+      for (unsigned lane = 0; lane < static_cast<unsigned>(lanes); ++lane) {
+        Value* const word =
+            p.words == 1 ? group : b_.CreateExtractElement(group, uint64_t{lane / p.per_word});
+        Value* const part = b_.CreateLShr(word, uint64_t{lane % p.per_word * p.bits});
+        values.push_back(FromMemory(b_, type, b_.CreateTrunc(part, element)));
       }
       return values;
     }
@@ -165,18 +185,28 @@ class GridEmitter {
     return values;
   }
 
+  // Of elements of fewer than 32 bits.
+  Value* Pack(int32_t type, const std::vector<Value*>& values) {
+    const Packing p = PackingOf(type, static_cast<int>(values.size()));
+    Value* group = llvm::PoisonValue::get(p.type);
+    for (unsigned w = 0; w < p.words; ++w) {
+      Value* word = llvm::ConstantInt::get(p.word, 0);
+      for (unsigned i = 0; i < p.per_word; ++i) {
+        Value* const bits = ToMemory(b_, type, values[w * p.per_word + i]);
+        word = b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(bits, p.word), uint64_t{i * p.bits}));
+      }
+      group = p.words == 1 ? word : b_.CreateInsertElement(group, word, uint64_t{w});
+    }
+    return group;
+  }
+
   void Store(int32_t output, const std::vector<Value*>& values, Value* at) {
     const int32_t type = OutputType(output);
     Type* const element = ElementType(b_, type);
     const auto lanes = static_cast<int>(values.size());
     Value* group = nullptr;
-    if (type == 2) {
-      Type* const bytes = b_.getIntNTy(static_cast<unsigned>(8 * lanes));
-      group = llvm::ConstantInt::get(bytes, 0);
-      for (int lane = 0; lane < lanes; ++lane) {
-        group = b_.CreateOr(group, b_.CreateShl(b_.CreateZExt(values[lane], bytes),
-                                                static_cast<uint64_t>(8 * lane)));
-      }
+    if (IsPacked(type)) {
+      group = Pack(type, values);
     } else if (lanes == 1) {
       group = values[0];
     } else {

@@ -7,11 +7,11 @@
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/TargetParser/Triple.h>
 #include "jit/emit_ops.h"
+#include "jit/emit_types.h"
 
 namespace millrace::jit {
 namespace {
 
-using llvm::Constant;
 using llvm::Type;
 using llvm::Value;
 
@@ -61,8 +61,7 @@ class FunctionEmitter {
 
   Value* LoadOne(int32_t input) {
     const int32_t type = program_.input_types[input];
-    if (type != 2) return b_.CreateLoad(type == 0 ? b_.getFloatTy() : b_.getDoubleTy(), in_[input]);
-    return b_.CreateICmpNE(b_.CreateLoad(b_.getInt8Ty(), in_[input]), b_.getInt8(0));
+    return FromMemory(b_, type, b_.CreateLoad(ElementType(b_, type), in_[input]));
   }
 
   // What does not change from element to element.
@@ -92,17 +91,14 @@ class FunctionEmitter {
     Type* const wide = lanes == 1 ? element : llvm::FixedVectorType::get(element, lanes);
     Value* const value =
         b_.CreateAlignedLoad(wide, pointer, llvm::Align(static_cast<uint64_t>(ElementSize(type))));
-    return type == 2 ? b_.CreateICmpNE(value, Constant::getNullValue(wide)) : value;
+    return FromMemory(b_, type, value);
   }
 
   void Store(int32_t output, Value* value, Value* at, int lanes) {
     const int32_t type = program_.instructions[program_.outputs[output]].result;
-    Type* element = ElementType(b_, type);
-    if (type == 2) {
-      Type* const wide = lanes == 1 ? element : llvm::FixedVectorType::get(element, lanes);
-      value = b_.CreateZExt(value, wide);
-    }
-    Value* const pointer = b_.CreateGEP(element, out_[output], b_.CreateAdd(at, begin_));
+    value = ToMemory(b_, type, value);
+    Value* const pointer =
+        b_.CreateGEP(ElementType(b_, type), out_[output], b_.CreateAdd(at, begin_));
     const auto bytes = static_cast<uint64_t>(ElementSize(type) * lanes);
     const bool past_caches = streaming_ && lanes > 1 && bytes >= 16;
     const uint64_t align = past_caches ? std::min<uint64_t>(bytes, 64) : ElementSize(type);

@@ -4,6 +4,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+#include "jit/emit_types.h"
 
 namespace millrace::jit {
 namespace {
@@ -21,12 +22,37 @@ class Emitter {
  public:
   Emitter(llvm::IRBuilder<>* builder, int lanes) : b_(*builder), lanes_(lanes) {}
 
-  Type* TypeOf(int32_t type) const {
-    return Wide(type == 0 ? b_.getFloatTy() : type == 1 ? b_.getDoubleTy() : b_.getInt1Ty());
+  Value* Emit(const MrJitInstruction& in, const std::vector<Value*>& x) {
+    double_ = in.type == kMrJitDouble;
+    type_ = in.type;
+    Value* const result = Compute(in, x);
+    return IsExact(in) ? result : RoundTo(b_, in.result, result);
   }
 
-  Value* Emit(const MrJitInstruction& in, const std::vector<Value*>& x) {
-    double_ = in.type == 1;
+ private:
+  // Whether the result is one of the operands, its magnitude or a small integer.
+  static bool IsExact(const MrJitInstruction& in) {
+    switch (static_cast<FusedOp>(in.op)) {
+      case FusedOp::kAbs:
+      case FusedOp::kNeg:
+      case FusedOp::kSign:
+      case FusedOp::kRelu:
+      case FusedOp::kRelu6:
+      case FusedOp::kMaximum:
+      case FusedOp::kMinimum:
+      case FusedOp::kReluGrad:
+      case FusedOp::kRelu6Grad:
+      case FusedOp::kSelect:
+      case FusedOp::kSelectV2:
+        return true;
+      case FusedOp::kCast:
+        return in.type == in.result;
+      default:
+        return !IsSmallFloat(in.result);
+    }
+  }
+
+  Value* Compute(const MrJitInstruction& in, const std::vector<Value*>& x) {
     switch (FormOf(static_cast<FusedOp>(in.op))) {
       case FusedForm::kUnary:
         return Unary(static_cast<FusedOp>(in.op), x[0]);
@@ -40,7 +66,7 @@ class Emitter {
         return b_.CreateSelect(x[0], x[1], x[2]);
       case FusedForm::kSum: {
         Value* sum = x[0];
-        for (std::size_t k = 1; k < x.size(); ++k) sum = b_.CreateFAdd(sum, x[k]);
+        for (std::size_t k = 1; k < x.size(); ++k) sum = RoundTo(b_, type_, Add(sum, x[k]));
         return sum;
       }
       case FusedForm::kCast:
@@ -50,7 +76,6 @@ class Emitter {
     }
   }
 
- private:
   Type* Wide(Type* type) const {
     return lanes_ == 1 ? type : llvm::FixedVectorType::get(type, lanes_);
   }
@@ -77,9 +102,10 @@ class Emitter {
 
   Value* Cast(const MrJitInstruction& in, Value* x) {
     if (in.type == in.result) return x;
-    if (in.result == 2) return b_.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()));
-    if (in.type == 2) return b_.CreateUIToFP(x, TypeOf(in.result));
-    return in.result == 1 ? b_.CreateFPExt(x, TypeOf(1)) : b_.CreateFPTrunc(x, TypeOf(0));
+    if (in.result == kMrJitBool) return b_.CreateFCmpUNE(x, Constant::getNullValue(x->getType()));
+    Type* const to = Wide(ComputeType(b_, in.result));
+    if (in.type == kMrJitBool) return b_.CreateUIToFP(x, to);
+    return b_.CreateFPCast(x, to);  // doubles go to 16 bits through float, as the kernel's do
   }
 
   Value* Unary(FusedOp op, Value* x) {
@@ -134,7 +160,7 @@ class Emitter {
       case FusedOp::kMinimum:
         return Choose(b_.CreateOr(b_.CreateFCmpOLE(x, y), IsNan(x)), x, y);
       case FusedOp::kSquaredDifference: {
-        Value* const d = Sub(x, y);
+        Value* const d = RoundTo(b_, type_, Sub(x, y));
         return Mul(d, d);
       }
       case FusedOp::kLess:
@@ -271,6 +297,7 @@ class Emitter {
   llvm::IRBuilder<>& b_;
   const int lanes_;
   bool double_ = false;
+  int32_t type_ = kMrJitFloat;  // of the operands
 };
 
 }  // namespace
@@ -282,7 +309,7 @@ Value* EmitInstruction(llvm::IRBuilder<>& builder, int lanes, const MrJitInstruc
 
 bool NeedsLibrary(const MrJitProgram& program) {
   for (int32_t i = 0; i < program.num_instructions; ++i) {
-    if (program.instructions[i].type != 1) continue;
+    if (program.instructions[i].type != kMrJitDouble) continue;
     const auto op = static_cast<FusedOp>(program.instructions[i].op);
     if (op == FusedOp::kExp || op == FusedOp::kLog || op == FusedOp::kTanh ||
         op == FusedOp::kSigmoid) {
@@ -290,10 +317,6 @@ bool NeedsLibrary(const MrJitProgram& program) {
     }
   }
   return false;
-}
-
-Type* ElementType(llvm::IRBuilder<>& builder, int32_t type) {
-  return type == 0 ? builder.getFloatTy() : type == 1 ? builder.getDoubleTy() : builder.getInt8Ty();
 }
 
 }  // namespace millrace::jit

@@ -15,16 +15,13 @@ namespace millrace::jit {
 
 // The result of one instruction for `lanes` elements (1: plain scalars), where the builder stands.
 // No operation is reordered, joined or approximated: every target that rounds each of them as IEEE
-// 754 asks gives the same bits. A bool is an i1.
+// 754 asks gives the same bits. Operands and results are of ComputeType: results of 16-bit types
+// are rounded to them where the op's own kernel rounds.
 llvm::Value* EmitInstruction(llvm::IRBuilder<>& builder, int lanes, const MrJitInstruction& in,
                              const std::vector<llvm::Value*>& args);
 
 // True if code for it calls functions of the C library (exp, log and tanh of doubles).
 bool NeedsLibrary(const MrJitProgram& program);
-
-// Of an element in memory, where a bool is a byte.
-llvm::Type* ElementType(llvm::IRBuilder<>& builder, int32_t type);
-inline int64_t ElementSize(int32_t type) { return type == 0 ? 4 : type == 1 ? 8 : 1; }
 
 }  // namespace millrace::jit
 

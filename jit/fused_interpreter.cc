@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "jit/instruction_kernels.h"
+#include "kernels/dtype_dispatch.h"
 #include "kernels/elementwise.h"
 
 namespace millrace::jit {
@@ -30,19 +31,30 @@ void CastLoop(const void* in_ptr, void* out_ptr, int64_t n) {
   const From* in = static_cast<const From*>(in_ptr);
   To* out = static_cast<To*>(out_ptr);
   for (int64_t i = 0; i < n; ++i) {
+    // 16-bit floats go through float, as in the kernel.
+    const auto x = static_cast<ComputeType<From>>(in[i]);
     if constexpr (std::is_same_v<To, bool>) {
-      out[i] = in[i] != From(0);
+      out[i] = x != ComputeType<From>(0);
     } else {
-      out[i] = static_cast<To>(in[i]);
+      out[i] = static_cast<To>(static_cast<ComputeType<To>>(x));
     }
   }
 }
 
-template <typename From>
-InstructionLoop::Unary CastFrom(DataType to) {
-  if (to == kFloat) return &CastLoop<From, float>;
-  if (to == kDouble) return &CastLoop<From, double>;
-  return &CastLoop<From, bool>;
+using CastTypes = JoinTypes<FloatTypes, TypeList<bool>>;
+
+InstructionLoop::Unary CastLoopOf(DataType from, DataType to) {
+  InstructionLoop::Unary loop = nullptr;
+  DispatchType(CastTypes(), from, [&]<typename From>() {
+    DispatchType(CastTypes(), to, [&]<typename To>() { loop = &CastLoop<From, To>; });
+  });
+  return loop;
+}
+
+// Chosen values are only moved.
+InstructionLoop::Choice ChooseLoopOf(DataType type) {
+  if (type == kFloat) return &ChooseLoop<float>;
+  return type == kDouble ? &ChooseLoop<double> : &ChooseLoop<uint16_t>;
 }
 
 int32_t SizeOf(DataType dtype) { return static_cast<int32_t>(DataTypeSize(dtype)); }
@@ -54,12 +66,10 @@ StatusOr<InstructionLoop> FindLoop(const FusedInstruction& in) {
   switch (FormOf(in.op)) {
     case FusedForm::kChoice:
     case FusedForm::kBroadcastChoice:
-      loop.choice = in.type == kFloat ? &ChooseLoop<float> : &ChooseLoop<double>;
+      loop.choice = ChooseLoopOf(in.type);
       return loop;
     case FusedForm::kCast:
-      loop.unary = in.type == kFloat    ? CastFrom<float>(in.result)
-                   : in.type == kDouble ? CastFrom<double>(in.result)
-                                        : CastFrom<bool>(in.result);
+      loop.unary = CastLoopOf(in.type, in.result);
       return loop;
     default:
       return FindKernelLoop(in);

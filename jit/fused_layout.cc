@@ -89,7 +89,9 @@ std::vector<Spread> SpreadsOfResults(const FusedProgram& program, std::span<cons
   return results;
 }
 
-double CostOf(const FusedInstruction& in) {
+namespace {
+
+double CostOfArithmetic(const FusedInstruction& in) {
   switch (in.op) {
     case FusedOp::kExp:
     case FusedOp::kLog:
@@ -105,6 +107,14 @@ double CostOf(const FusedInstruction& in) {
     default:
       return 0.15;
   }
+}
+
+}  // namespace
+
+double CostOf(const FusedInstruction& in) {
+  const auto is_small = [](DataType type) { return type == kHalf || type == kBfloat16; };
+  // Conversions there and back.
+  return CostOfArithmetic(in) + (is_small(in.type) || is_small(in.result) ? 0.3 : 0);
 }
 
 FusedLayout MakeFusedLayout(const FusedProgram& program, std::span<const Shape> inputs) {

@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "jit/fused_kernel.h"
 #include "jit/instruction_kernels.h"
+#include "kernels/dtype_dispatch.h"
 #include "kernels/kernel_context.h"
 #include "ops/all_ops.h"
 
@@ -68,10 +69,30 @@ void Fill(std::mt19937& random, Tensor* tensor) {
   }
 }
 
+// The same numbers rounded, and the type's own smallest and largest.
+template <typename T>
+void FillSmall(std::mt19937& random, Tensor* tensor) {
+  const auto count = static_cast<std::size_t>(tensor->num_elements());
+  Tensor floats(kFloat, tensor->shape());
+  Fill<float>(random, &floats);
+  const T kSpecial[] = {T::FromBits(1),
+                        T::FromBits(0x8001),
+                        T::FromBits(0x0080),
+                        T::FromBits(0x03ff),
+                        T::FromBits(0x0400),
+                        T(65504),
+                        T(-3e38f)};
+  for (std::size_t i = 0; i < count; ++i) {
+    tensor->data<T>()[i] =
+        random() % 16 == 0 ? kSpecial[random() % std::size(kSpecial)] : T(floats.data<float>()[i]);
+  }
+}
+
 template <typename T>
 bool SameBits(const T& a, const T& b) {
   if constexpr (!std::is_same_v<T, bool>) {
-    if (std::isnan(a) && std::isnan(b)) return true;
+    using C = ComputeType<T>;
+    if (std::isnan(static_cast<C>(a)) && std::isnan(static_cast<C>(b))) return true;
   }
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
@@ -80,7 +101,10 @@ template <typename T>
 std::string FirstDifference(const Tensor& a, const Tensor& b) {
   for (int64_t i = 0; i < a.num_elements(); ++i) {
     const T x = a.data<T>()[i], y = b.data<T>()[i];
-    if (!SameBits(x, y)) return StrCat("element ", i, ": ", x, " and ", y);
+    using C = ComputeType<T>;
+    if (!SameBits(x, y)) {
+      return StrCat("element ", i, ": ", static_cast<C>(x), " and ", static_cast<C>(y));
+    }
   }
   return "";
 }
@@ -140,10 +164,38 @@ Tensor RandomTensor(std::mt19937& random, DataType type, const Shape& shape) {
   Tensor tensor(type, shape);
   if (type == kFloat) Fill<float>(random, &tensor);
   if (type == kDouble) Fill<double>(random, &tensor);
+  if (type == kHalf) FillSmall<Half>(random, &tensor);
+  if (type == kBfloat16) FillSmall<BFloat16>(random, &tensor);
   if (type == kBool) {
     for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.data<bool>()[i] = random() % 2;
   }
   return tensor;
+}
+
+Tensor NumbersAround16BitFloats(DataType type) {
+  std::vector<float> numbers;
+  DispatchType(TypeList<Half, BFloat16>(), type, [&]<typename T>() {
+    for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+      const auto x = static_cast<float>(T::FromBits(static_cast<uint16_t>(bits)));
+      const auto next = static_cast<float>(T::FromBits(static_cast<uint16_t>(bits + 1)));
+      for (const float y : {x, x + (next - x) / 2}) {
+        numbers.insert(numbers.end(),
+                       {y, std::nextafter(y, INFINITY), std::nextafter(y, -INFINITY)});
+      }
+    }
+  });
+  const std::span<const float> all(numbers);
+  return Tensor::FromValues<float>(all, Shape({static_cast<int64_t>(numbers.size())}));
+}
+
+Tensor RoundedTo(DataType type, const Tensor& floats) {
+  Tensor rounded(type, floats.shape());
+  DispatchType(TypeList<Half, BFloat16>(), type, [&]<typename T>() {
+    for (int64_t i = 0; i < floats.num_elements(); ++i) {
+      rounded.data<T>()[i] = T(floats.data<float>()[i]);
+    }
+  });
+  return rounded;
 }
 
 RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
@@ -165,7 +217,7 @@ RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
     readable.push_back({static_cast<int32_t>(made.inputs.size()), type, of == shape});
     made.inputs.push_back(std::move(tensor));
   };
-  for (const DataType type : {kFloat, kDouble, kBool}) {
+  for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16, kBool}) {
     add_input(type, shape);
     add_input(type, below(3) == 0 ? row : below(2) == 0 ? Shape({}) : shape);
   }
@@ -183,13 +235,14 @@ RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
     FusedInstruction in;
     in.op = static_cast<FusedOp>(below(kNumFusedOps));
     const FusedForm form = FormOf(in.op);
-    in.type = below(4) == 0 ? kDouble : kFloat;
+    constexpr DataType kNumbers[] = {kFloat, kFloat, kFloat, kDouble, kHalf, kBfloat16, kBfloat16};
+    in.type = kNumbers[below(std::size(kNumbers))];
     if (form == FusedForm::kNot || form == FusedForm::kLogic) in.type = kBool;
     in.result = form == FusedForm::kCompare ? kBool : in.type;
     if (form == FusedForm::kCast) {
-      constexpr DataType kTypes[] = {kFloat, kDouble, kBool};
-      in.type = kTypes[below(3)];
-      in.result = kTypes[below(3)];
+      constexpr DataType kTypes[] = {kFloat, kDouble, kHalf, kBfloat16, kBool};
+      in.type = kTypes[below(std::size(kTypes))];
+      in.result = kTypes[below(std::size(kTypes))];
     }
     if (form == FusedForm::kBias && shape.rank() < 2) continue;
     const bool alike = form == FusedForm::kSame || form == FusedForm::kChoice ||
@@ -216,8 +269,10 @@ RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape) {
     // The last one of the full shape, and some others.
     if (r.arg < 0 && r.whole && below(4) == 0) made.program.outputs.push_back(~r.arg);
   }
-  FusedInstruction last{.op = FusedOp::kAddV2, .type = kFloat, .result = kFloat, .args = {}};
-  last.args = {choose(kFloat, true).arg, choose(kFloat, false).arg};
+  constexpr DataType kLast[] = {kFloat, kFloat, kFloat, kHalf, kBfloat16};
+  const DataType type = kLast[below(std::size(kLast))];
+  FusedInstruction last{.op = FusedOp::kAddV2, .type = type, .result = type, .args = {}};
+  last.args = {choose(type, true).arg, choose(type, false).arg};
   made.program.outputs.push_back(static_cast<int32_t>(made.program.instructions.size()));
   made.program.instructions.push_back(std::move(last));
   return made;
@@ -229,9 +284,9 @@ std::string Difference(const std::vector<Tensor>& a, const std::vector<Tensor>& 
     if (a[k].dtype() != b[k].dtype() || !(a[k].shape() == b[k].shape())) {
       return StrCat("output ", k, " is of another type or shape");
     }
-    const std::string difference = a[k].dtype() == kFloat    ? FirstDifference<float>(a[k], b[k])
-                                   : a[k].dtype() == kDouble ? FirstDifference<double>(a[k], b[k])
-                                                             : FirstDifference<bool>(a[k], b[k]);
+    std::string difference = "no type of a fused program";
+    DispatchType(JoinTypes<FloatTypes, TypeList<bool>>(), a[k].dtype(),
+                 [&]<typename T>() { difference = FirstDifference<T>(a[k], b[k]); });
     if (!difference.empty()) return StrCat("output ", k, ", ", difference);
   }
   return "";

@@ -53,6 +53,11 @@ RandomCase MakeRandomCase(std::mt19937& random, const Shape& shape);
 // Of such values.
 Tensor RandomTensor(std::mt19937& random, DataType type, const Shape& shape);
 
+// Floats: each number of a 16-bit type, what lies halfway to the next, and the neighbours of both.
+Tensor NumbersAround16BitFloats(DataType type);
+// As the type's constructor rounds them.
+Tensor RoundedTo(DataType type, const Tensor& floats);
+
 // "" if all bits are the same (any NaN equals any other), else where the first difference is.
 std::string Difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 

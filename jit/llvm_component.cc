@@ -82,7 +82,7 @@ int LanesFor(const Host& host, const MrJitProgram& program) {
   for (int32_t i = 0; i < program.num_instructions; ++i) {
     const auto op = static_cast<FusedOp>(program.instructions[i].op);
     short_steps &= op != FusedOp::kExp && op != FusedOp::kLog && op != FusedOp::kTanh &&
-                   op != FusedOp::kSigmoid && program.instructions[i].type != 1;
+                   op != FusedOp::kSigmoid && program.instructions[i].type != kMrJitDouble;
   }
   return short_steps ? 2 * lanes : lanes;
 }

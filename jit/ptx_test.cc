@@ -85,6 +85,19 @@ TEST(PtxTest, ElementsAreMovedSixteenBytesAtATime) {
   counts = Instructions(PtxOf(wide, "sm_75"));
   EXPECT_EQ(counts["ld.global.v2.f64"], 2);
   EXPECT_EQ(counts["st.global.v2.f64"], 1);
+  for (const DataType type : {kHalf, kBfloat16}) {
+    const PtxCase small{"",
+                        StrCat("Mul:", DataTypeName(type), " i0 i1 > t0"),
+                        {type, type},
+                        {type},
+                        {Spread::kEach, Spread::kEach}};
+    counts = Instructions(PtxOf(small, "sm_75"));
+    EXPECT_EQ(counts["ld.global.v4.u32"], 2) << "eight at once";
+    EXPECT_EQ(counts["st.global.v4.u32"], 1);
+    EXPECT_EQ(counts["ld.global.u16"] + counts["ld.global.b16"], 2) << "and one by one";
+    EXPECT_EQ(counts["st.global.u16"] + counts["st.global.b16"], 1);
+    EXPECT_EQ(counts["mul.rn.f32"], 8 + 1);
+  }
   const PtxCase bools{"", "LogicalNot:bool i0 > t0", {kBool}, {kBool}, {Spread::kEach}};
   counts = Instructions(PtxOf(bools, "sm_75"));
   EXPECT_EQ(counts["ld.global.u32"], 1) << "four bools at once";
@@ -159,13 +172,18 @@ TEST(PtxTest, OpsBecomeTheInstructionsThatTheyAre) {
       {"Cast:double>float i0 > t0", kDouble, kFloat, {{"cvt.rn.f32.f64", 1}}},
       {"Div:float i0 i0 > t0", kFloat, kFloat, {{"div.rn.f32", 1}}},
       {"Div:double i0 i0 > t0", kDouble, kDouble, {{"div.rn.f64", 1}}},
+      {"Cast:half>float i0 > t0", kHalf, kFloat, {{"cvt.f32.f16", 1}}},
+      {"Cast:float>half i0 > t0", kFloat, kHalf, {{"cvt.rn.f16.f32", 1}}},
+      {"Cast:double>half i0 > t0", kDouble, kHalf, {{"cvt.rn.f32.f64", 1}, {"cvt.rn.f16.f32", 1}}},
+      {"Add:half i0 i0 > t0", kHalf, kHalf, {{"add.rn.f32", 1}, {"cvt.rn.f16.f32", 1}}},
+      {"Add:bfloat16 i0 i0 > t0", kBfloat16, kBfloat16, {{"add.rn.f32", 1}}},
       {"Exp:float i0 > t0", kFloat, kFloat, {{"cvt.rzi.s32.f32", 1}}},
       {"TanhGrad:float i0 i0 > t0", kFloat, kFloat, {{"mul.rn.f32", 2}, {"sub.rn.f32", 1}}},
   };
   for (const Expected& row : table) {
     const PtxCase c{row.text, row.text, {row.in}, {row.out}, {Spread::kEach}};
     const auto counts = Instructions(PtxOf(c, "sm_75"));
-    const int lanes = row.in == kDouble || row.out == kDouble ? 2 : 4;
+    const int lanes = 16 / static_cast<int>(std::max(DataTypeSize(row.in), DataTypeSize(row.out)));
     for (const auto& [name, count] : row.per_element) {
       const auto found = counts.find(name);
       ASSERT_NE(found, counts.end()) << row.text << " without " << name;
@@ -279,13 +297,29 @@ TEST(GridTest, RandomProgramsGiveTheBitsOfTheCpuKernels) {
       }
     }
     ++ran;
-    grouped += layout.count >= 4 && (layout.period % 4 == 0);
+    grouped += layout.count >= 8 && (layout.period % 8 == 0);
     rows += layout.period != 0;
   }
   EXPECT_GT(ran, 60);
   EXPECT_GT(grouped, 30);
   EXPECT_GT(rows, 5);
   EXPECT_GT(refused, 0);
+}
+
+TEST(GridTest, EachNumberIsRoundedToTheNearestOf16Bits) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    const Tensor numbers = NumbersAround16BitFloats(type);
+    const PtxCase c{"",
+                    StrCat("Cast:float>", DataTypeName(type), " i0 > t0"),
+                    {kFloat},
+                    {type},
+                    {Spread::kEach}};
+    const FusedProgram program = ParseCase(c);
+    const FusedLayout layout = MakeFusedLayout(program, std::vector<Shape>{numbers.shape()});
+    HostGrid grid(program, c.inputs, layout);
+    ASSERT_EQ(grid.error(), "");
+    EXPECT_EQ(Difference(grid.Run({numbers}, 32, 0, false), {RoundedTo(type, numbers)}), "");
+  }
 }
 
 TEST(GridTest, EachOpGivesTheBitsOfItsKernel) {

@@ -56,11 +56,12 @@ std::vector<PtxCase> PtxCases() {
     if (form == FusedForm::kNot || form == FusedForm::kLogic) {
       cases.push_back(OneOp(op, kBool, kBool));
     } else if (form == FusedForm::kCast) {
-      for (const DataType from : {kFloat, kDouble, kBool}) {
-        for (const DataType to : {kFloat, kDouble, kBool}) cases.push_back(OneOp(op, from, to));
+      constexpr DataType kAll[] = {kFloat, kDouble, kHalf, kBfloat16, kBool};
+      for (const DataType from : kAll) {
+        for (const DataType to : kAll) cases.push_back(OneOp(op, from, to));
       }
     } else {
-      for (const DataType type : {kFloat, kDouble}) {
+      for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
         if (type == kDouble && IsLibraryOp(op)) continue;
         cases.push_back(OneOp(op, type, form == FusedForm::kCompare ? kBool : type));
       }
@@ -82,6 +83,25 @@ std::vector<PtxCase> PtxCases() {
                    {kFloat, kFloat},
                    {kFloat},
                    {Spread::kEach, Spread::kOnce}});
+  // Weights kept as floats, gradients that arrive as halves, a scale for them all.
+  cases.push_back({"mixed_precision",
+                   "Cast:half>float i1; Mul:float t0 i2; Mul:float t1 t1; Sub:float i0 t2; "
+                   "Cast:float>half t3; Relu:half t4; Cast:half>bfloat16 t5; AddN:bfloat16 t6 i3 "
+                   "i3 > t3 t5 t7",
+                   {kFloat, kHalf, kFloat, kBfloat16},
+                   {kFloat, kHalf, kBfloat16},
+                   {Spread::kEach, Spread::kEach, Spread::kOnce, Spread::kEach}});
+  cases.push_back({"half_bias_tanh",
+                   "BiasAdd:half i0 i1; Tanh:half t0; Mul:half t1 i2 > t2",
+                   {kHalf, kHalf, kHalf},
+                   {kHalf},
+                   {Spread::kEach, Spread::kRow, Spread::kOnce}});
+  cases.push_back({"bfloat16_choice",
+                   "Greater:bfloat16 i0 i1; SelectV2:bfloat16 t0 i0 i1; SquaredDifference:bfloat16 "
+                   "t1 i1; LogicalNot:bool t0 > t2 t3",
+                   {kBfloat16, kBfloat16},
+                   {kBfloat16, kBool},
+                   {}});
   cases.push_back({"three_types",
                    "Greater:float i0 i1; Cast:float>double i0; Mul:double t1 i2; "
                    "SelectV2:double t0 t2 i2; Cast:double>float t3 > t0 t3 t4",

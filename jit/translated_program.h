@@ -40,7 +40,20 @@ class TranslatedProgram {
   const MrJitProgram& program() const { return program_; }
 
  private:
-  static int32_t TypeCode(DataType type) { return type == kFloat ? 0 : type == kDouble ? 1 : 2; }
+  static int32_t TypeCode(DataType type) {
+    switch (type) {
+      case kFloat:
+        return kMrJitFloat;
+      case kDouble:
+        return kMrJitDouble;
+      case kHalf:
+        return kMrJitHalf;
+      case kBfloat16:
+        return kMrJitBfloat16;
+      default:
+        return kMrJitBool;
+    }
+  }
 
   std::vector<MrJitInstruction> instructions_;
   std::vector<int32_t> types_, spreads_;

@@ -122,7 +122,10 @@ bool FindFusedOp(std::string_view name, FusedOp* op) {
   return false;
 }
 
-bool IsFusedType(DataType dtype) { return dtype == kFloat || dtype == kDouble || dtype == kBool; }
+bool IsFusedType(DataType dtype) {
+  return dtype == kFloat || dtype == kDouble || dtype == kHalf || dtype == kBfloat16 ||
+         dtype == kBool;
+}
 
 DataType OperandType(const FusedInstruction& in, int i) {
   const FusedForm form = FormOf(in.op);

@@ -24,7 +24,7 @@ namespace millrace {
 
 struct FusedInstruction {
   FusedOp op = FusedOp::kAbs;
-  DataType type = kFloat;    // float, double or, for LogicalX and Cast, bool
+  DataType type = kFloat;    // a floating one or, for LogicalX and Cast, bool
   DataType result = kFloat;  // bool of comparisons
   // n >= 0: input n of the node; n < 0: the result of instruction ~n.
   std::vector<int32_t> args;

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// A line is "name Op input input:1 ^after"; values are floats but for those that ops make bool.
+// A line is "name Op input input:1 ^after"; values are of number_ but for those that ops make bool.
 class FuseTest : public testing::Test {
  protected:
   FuseTest() : graph_(&ops_) { EXPECT_TRUE(RegisterAllOps(ops_).ok()); }
@@ -29,22 +29,22 @@ class FuseTest : public testing::Test {
     }
   }
 
-  static void SetAttrs(const std::string& op, AttrMap* attrs) {
+  void SetAttrs(const std::string& op, AttrMap* attrs) const {
     if (op == "NoOp" || op == "LoopCond" || op.starts_with("Logical")) return;
     if (op == "_Recv" || op == "_Send") {
-      attrs->Set(op == "_Recv" ? "tensor_type" : "T", kFloat);
+      attrs->Set(op == "_Recv" ? "tensor_type" : "T", number_);
       for (const char* name : {"tensor_name", "send_device", "recv_device"}) {
         attrs->Set(name, std::string("x"));
       }
       attrs->Set("send_device_incarnation", int64_t{1});
     } else if (op == "Placeholder" || op == "VariableV2") {
-      attrs->Set("dtype", kFloat);
+      attrs->Set("dtype", number_);
       if (op == "VariableV2") attrs->Set("shape", PartialShape());
     } else if (op == "Cast") {
-      attrs->Set("SrcT", kFloat);
-      attrs->Set("DstT", kFloat);
+      attrs->Set("SrcT", number_);
+      attrs->Set("DstT", number_);
     } else {
-      attrs->Set("T", kFloat);
+      attrs->Set("T", number_);
       if (op == "_Retval") attrs->Set("index", int64_t{0});
       if (op == "Merge" || op == "AddN") attrs->Set("N", int64_t{2});
       if (op == "Sum" || op == "Mean") attrs->Set("Tidx", kInt32);
@@ -120,6 +120,7 @@ class FuseTest : public testing::Test {
 
   OpRegistry ops_;
   DataflowGraph graph_;
+  DataType number_ = kFloat;
 };
 
 TEST_F(FuseTest, AChainBecomesOneNodeWithTheNameOfItsEnd) {
@@ -158,6 +159,24 @@ TEST_F(FuseTest, ComparisonsAndChoicesTakePart) {
   EXPECT_EQ(Text(),
             "out _Retval z\nx Placeholder\ny Placeholder\nz _Fused {Less:float i0 i1; "
             "LogicalNot:bool t0; SelectV2:float t1 i0 i1 > t2} x y");
+}
+
+TEST_F(FuseTest, FloatsOf16BitsTakePart) {
+  number_ = kHalf;
+  Read("x Placeholder\na Mul x x\n");
+  AttrMap attrs;
+  attrs.Set("SrcT", kHalf);
+  attrs.Set("DstT", kBfloat16);
+  const auto cast = graph_.AddNode("b", "Cast", std::move(attrs));
+  ASSERT_TRUE(cast.ok()) << cast.status();
+  (*cast)->set_assigned_device("/device:CPU:0");
+  ASSERT_TRUE(graph_.AddEdge(graph_.FindNode("a"), 0, *cast, 0).ok());
+  number_ = kBfloat16;
+  Read("c Tanh b\nout _Retval c");
+  EXPECT_EQ(Fuse(), 3);
+  EXPECT_EQ(Text(),
+            "c _Fused {Mul:half i0 i0; Cast:half>bfloat16 t0; Tanh:bfloat16 t1 > t2} x\n"
+            "out _Retval c\nx Placeholder");
 }
 
 TEST_F(FuseTest, NothingIsFusedAroundANodeInBetween) {
@@ -324,6 +343,16 @@ TEST_F(FuseTest, RandomGraphsStayAcyclicAndEveryProgramCanBeRead) {
       EXPECT_TRUE(program.ok()) << program.status();
     }
   }
+}
+
+TEST_F(FuseTest, AReductionOf16BitFloatsStaysANode) {
+  number_ = kHalf;
+  AddAxes("rows", {1});
+  Read("x Placeholder\na Mul x x\nb Neg a\nm Sum b rows\nout _Retval m");
+  EXPECT_EQ(Fuse(), 2);
+  const auto reduced = FuseReductions(&graph_);
+  ASSERT_TRUE(reduced.ok()) << reduced.status();
+  EXPECT_EQ(*reduced, 0);
 }
 
 TEST_F(FuseTest, AReductionBecomesPartOfWhatItAloneReads) {

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/notification.h"
 #include "jit/code_cache.h"
+#include "jit/fused_test_util.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/program.h"
@@ -84,6 +85,46 @@ TEST_F(FusionTest, AChainIsOneLaunchOnceThatIsCompiled) {
                ops::Exp(reference.root, rb));
   reference.Open();
   EXPECT_TRUE(TensorsEqual(after, reference.Eval(ry, {{rx, in}})));
+}
+
+// Weights that are kept as floats and used as halves.
+std::vector<Output> MixedPrecision(const Scope& s, const Output& weights, const Output& gradient) {
+  const Output wide = ops::Cast(s, gradient, kFloat);
+  const Output updated = ops::Sub(s, weights, ops::Mul(s, wide, wide));
+  const Output narrow = ops::Cast(s, updated, gradient.dtype());
+  return {updated, ops::Tanh(s, ops::AddV2(s, narrow, gradient))};
+}
+
+TEST_F(FusionTest, FloatsOf16BitsAreOneLaunchWithTheBitsOfTheCpu) {
+  Program reference("CPU");
+  std::vector<std::vector<Output>> here, there;
+  std::vector<std::pair<Output, Tensor>> feeds, same;
+  const auto placeholder = [](Program& in, const Tensor& value,
+                              std::vector<std::pair<Output, Tensor>>* fed) {
+    fed->emplace_back(Placeholder(in.root, value.dtype(), PartialShape(value.shape())), value);
+    return fed->back().first;
+  };
+  const Tensor w = Noise({5, 13}, 1);
+  for (const DataType type : {kHalf, kBfloat16}) {
+    const Tensor g = jit::RoundedTo(type, Noise({5, 13}, 2));
+    here.push_back(MixedPrecision(p.device, placeholder(p, w, &feeds), placeholder(p, g, &feeds)));
+    there.push_back(MixedPrecision(reference.root, placeholder(reference, w, &same),
+                                   placeholder(reference, g, &same)));
+  }
+  Open();
+  reference.Open();
+  for (std::size_t k = 0; k < here.size(); ++k) {
+    ASSERT_TRUE(p.Run(feeds, here[k]).ok());
+    ASSERT_TRUE(cache.WaitUntilIdle());
+    const int64_t before = p.machine()->num_operations();
+    const auto values = p.Run(feeds, here[k]);
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(p.machine()->num_operations() - before, 1);
+    const auto expected = reference.Run(same, there[k]);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(TensorsEqual((*values)[i], (*expected)[i])) << i;
+  }
+  EXPECT_EQ(cache.counts().compiled, 2);
 }
 
 TEST_F(FusionTest, ProductsTakeTheirBiasAndActivationWithThem) {
