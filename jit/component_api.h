@@ -9,7 +9,7 @@
 extern "C" {
 
 // Changes with every change below or in the meaning of FusedOp's numbers.
-inline constexpr int32_t kMrJitVersion = 3;
+inline constexpr int32_t kMrJitVersion = 4;
 // The name of the one function that the library exports: MrJitGetApi.
 inline constexpr char kMrJitEntry[] = "millrace_jit_api";
 
@@ -64,8 +64,7 @@ struct MrJitApi {
                          void (*take)(void* arg, const char* data, size_t size), void* arg);
   // Code is never unloaded.
   const char* (*load)(const char* object, size_t size, MrJitCode* code);
-  // Hands PTX to `take`, made for `arch` ("sm_75" or later; "sm_90") and what comes after it. Says
-  // why not for programs that need the C library (exp, log, tanh, sigmoid of doubles).
+  // Hands PTX to `take`, made for `arch` ("sm_75" or later; "sm_90") and what comes after it.
   const char* (*compile_ptx)(const MrJitProgram* program, const char* arch,
                              void (*take)(void* arg, const char* data, size_t size), void* arg);
   // The very code of which compile_ptx makes PTX, for this processor.

@@ -135,7 +135,7 @@ class GridEmitter {
         args.push_back(value);
       }
       if (static_cast<int32_t>(args.size()) == in.num_args) {
-        once_[i] = EmitInstruction(b_, 1, in, args);
+        once_[i] = EmitInstruction(b_, 1, in, args, DoubleFunctions::kOwn);
       }
     }
   }
@@ -237,7 +237,8 @@ class GridEmitter {
           const int32_t arg = in.args[k];
           args.push_back(arg >= 0 ? inputs[arg][lane] : results[~arg][lane]);
         }
-        results[i].push_back(once_[i] ? once_[i] : EmitInstruction(b_, 1, in, args));
+        results[i].push_back(once_[i] ? once_[i]
+                                      : EmitInstruction(b_, 1, in, args, DoubleFunctions::kOwn));
       }
     }
     for (int32_t k = 0; k < program_.num_outputs; ++k) Store(k, results[program_.outputs[k]], at);

@@ -18,8 +18,8 @@ enum class GridTarget {
 // Adds the function kMrJitGridEntry to `module`. The two targets differ in nothing but where
 // addresses and the number of the thread come from. Groups are of GridLanes(program) elements,
 // read and written at once, if all operands lie at multiples of that and rows hold whole groups,
-// which the code finds out itself; else elements are worked on one by one. Not for programs with
-// NeedsLibrary.
+// which the code finds out itself; else elements are worked on one by one. Functions of doubles are
+// those of emit_double_math.h.
 void EmitGrid(const MrJitProgram& program, GridTarget target, llvm::Module* module);
 
 }  // namespace millrace::jit

@@ -78,7 +78,7 @@ class FunctionEmitter {
         args.push_back(in.args[k] >= 0 ? once_inputs_[in.args[k]] : once_[~in.args[k]]);
       }
       if (static_cast<int32_t>(args.size()) == in.num_args)
-        once_[i] = EmitInstruction(b_, 1, in, args);
+        once_[i] = EmitInstruction(b_, 1, in, args, DoubleFunctions::kLibrary);
     }
   }
 
@@ -126,7 +126,8 @@ class FunctionEmitter {
       for (int32_t k = 0; k < in.num_args; ++k) {
         args.push_back(in.args[k] >= 0 ? inputs[in.args[k]] : results[~in.args[k]]);
       }
-      results[i] = once_[i] ? Splat(once_[i], lanes) : EmitInstruction(b_, lanes, in, args);
+      results[i] = once_[i] ? Splat(once_[i], lanes)
+                            : EmitInstruction(b_, lanes, in, args, DoubleFunctions::kLibrary);
     }
     for (int32_t k = 0; k < program_.num_outputs; ++k) {
       Store(k, results[program_.outputs[k]], at, lanes);

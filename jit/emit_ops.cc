@@ -4,6 +4,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+#include "jit/emit_double_math.h"
 #include "jit/emit_types.h"
 
 namespace millrace::jit {
@@ -20,7 +21,8 @@ using llvm::Value;
 // that results are the same bits.
 class Emitter {
  public:
-  Emitter(llvm::IRBuilder<>* builder, int lanes) : b_(*builder), lanes_(lanes) {}
+  Emitter(llvm::IRBuilder<>* builder, int lanes, DoubleFunctions functions)
+      : b_(*builder), lanes_(lanes), functions_(functions) {}
 
   Value* Emit(const MrJitInstruction& in, const std::vector<Value*>& x) {
     double_ = in.type == kMrJitDouble;
@@ -125,13 +127,13 @@ class Emitter {
       case FusedOp::kReciprocal:
         return Div(F(1), x);
       case FusedOp::kExp:
-        return double_ ? Library("exp", x) : PreciseExp(x, nullptr);
+        return double_ ? OfDouble(op, x) : PreciseExp(x, nullptr);
       case FusedOp::kLog:
-        return double_ ? Library("log", x) : Log(x);
+        return double_ ? OfDouble(op, x) : Log(x);
       case FusedOp::kTanh:
-        return double_ ? Library("tanh", x) : Tanh(x);
+        return double_ ? OfDouble(op, x) : Tanh(x);
       case FusedOp::kSigmoid:
-        return double_ ? Div(F(1), Add(F(1), Library("exp", b_.CreateFNeg(x)))) : Sigmoid(x);
+        return double_ ? OfDouble(op, x) : Sigmoid(x);
       case FusedOp::kRelu:
         return Choose(Less(x, F(0)), F(0), x);
       default:  // kRelu6
@@ -197,6 +199,21 @@ class Emitter {
         return Choose(More(y, F(0)), x, F(0));
       default:  // kRelu6Grad
         return Choose(b_.CreateAnd(More(y, F(0)), Less(y, F(6))), x, F(0));
+    }
+  }
+
+  Value* OfDouble(FusedOp op, Value* x) {
+    const bool own = functions_ == DoubleFunctions::kOwn;
+    switch (op) {
+      case FusedOp::kExp:
+        return own ? EmitDoubleExp(b_, x) : Library("exp", x);
+      case FusedOp::kLog:
+        return own ? EmitDoubleLog(b_, x) : Library("log", x);
+      case FusedOp::kTanh:
+        return own ? EmitDoubleTanh(b_, x) : Library("tanh", x);
+      default:  // kSigmoid
+        if (own) return EmitDoubleSigmoid(b_, x);
+        return Div(F(1), Add(F(1), Library("exp", b_.CreateFNeg(x))));
     }
   }
 
@@ -296,6 +313,7 @@ class Emitter {
 
   llvm::IRBuilder<>& b_;
   const int lanes_;
+  const DoubleFunctions functions_;
   bool double_ = false;
   int32_t type_ = kMrJitFloat;  // of the operands
 };
@@ -303,20 +321,8 @@ class Emitter {
 }  // namespace
 
 Value* EmitInstruction(llvm::IRBuilder<>& builder, int lanes, const MrJitInstruction& in,
-                       const std::vector<Value*>& args) {
-  return Emitter(&builder, lanes).Emit(in, args);
-}
-
-bool NeedsLibrary(const MrJitProgram& program) {
-  for (int32_t i = 0; i < program.num_instructions; ++i) {
-    if (program.instructions[i].type != kMrJitDouble) continue;
-    const auto op = static_cast<FusedOp>(program.instructions[i].op);
-    if (op == FusedOp::kExp || op == FusedOp::kLog || op == FusedOp::kTanh ||
-        op == FusedOp::kSigmoid) {
-      return true;
-    }
-  }
-  return false;
+                       const std::vector<Value*>& args, DoubleFunctions functions) {
+  return Emitter(&builder, lanes, functions).Emit(in, args);
 }
 
 }  // namespace millrace::jit

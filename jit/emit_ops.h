@@ -13,15 +13,18 @@
 
 namespace millrace::jit {
 
+// Who computes exp, log, tanh and sigmoid of doubles.
+enum class DoubleFunctions {
+  kLibrary,  // the C library, as in the kernels
+  kOwn,      // emit_double_math.h; of one lane
+};
+
 // The result of one instruction for `lanes` elements (1: plain scalars), where the builder stands.
 // No operation is reordered, joined or approximated: every target that rounds each of them as IEEE
 // 754 asks gives the same bits. Operands and results are of ComputeType: results of 16-bit types
 // are rounded to them where the op's own kernel rounds.
 llvm::Value* EmitInstruction(llvm::IRBuilder<>& builder, int lanes, const MrJitInstruction& in,
-                             const std::vector<llvm::Value*>& args);
-
-// True if code for it calls functions of the C library (exp, log and tanh of doubles).
-bool NeedsLibrary(const MrJitProgram& program);
+                             const std::vector<llvm::Value*>& args, DoubleFunctions functions);
 
 }  // namespace millrace::jit
 

@@ -19,7 +19,6 @@
 #include "jit/component_api.h"
 #include "jit/emit_grid.h"
 #include "jit/emit_ir.h"
-#include "jit/emit_ops.h"
 #include "jit/make_ptx.h"
 #include "ops/fused_op.h"
 
@@ -114,16 +113,23 @@ const char* Compile(const MrJitProgram* program, void (*take)(void*, const char*
   return nullptr;
 }
 
+// For one loop, which may call the C library: functions of doubles, and what the processor has no
+// instruction for.
+llvm::Expected<llvm::orc::JITDylib&> NewLibrary(Host* host, const char* name) {
+  auto library = host->jit->createJITDylib(name + std::to_string(host->loaded.fetch_add(1)));
+  if (!library) return library;
+  auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
+      host->jit->getDataLayout().getGlobalPrefix());
+  if (!process) return process.takeError();
+  library->addGenerator(std::move(*process));
+  return library;
+}
+
 const char* Load(const char* object, size_t size, MrJitCode* code) {
   Host& host = GetHost();
   if (!host.error.empty()) return host.error.c_str();
-  auto library = host.jit->createJITDylib("fused" + std::to_string(host.loaded.fetch_add(1)));
+  auto library = NewLibrary(&host, "fused");
   if (!library) return Fail(llvm::toString(library.takeError()));
-  // The C library's functions of doubles.
-  auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
-      host.jit->getDataLayout().getGlobalPrefix());
-  if (!process) return Fail(llvm::toString(process.takeError()));
-  library->addGenerator(std::move(*process));
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object, size), "fused");
   if (auto error = host.jit->addObjectFile(*library, std::move(buffer))) {
     return Fail(llvm::toString(std::move(error)));
@@ -142,7 +148,6 @@ const char* Load(const char* object, size_t size, MrJitCode* code) {
 const char* MakeHostGrid(const MrJitProgram* program, MrJitGridFunction* function) {
   Host& host = GetHost();
   if (!host.error.empty()) return host.error.c_str();
-  if (NeedsLibrary(*program)) return kNoLibrary;
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = std::make_unique<llvm::Module>("grid", *context);
   module->setDataLayout(host.jit->getDataLayout());
@@ -151,7 +156,7 @@ const char* MakeHostGrid(const MrJitProgram* program, MrJitGridFunction* functio
   std::string problem;
   llvm::raw_string_ostream problems(problem);
   if (llvm::verifyModule(*module, &problems)) return Fail("not valid code: " + problem);
-  auto library = host.jit->createJITDylib("grid" + std::to_string(host.loaded.fetch_add(1)));
+  auto library = NewLibrary(&host, "grid");
   if (!library) return Fail(llvm::toString(library.takeError()));
   if (auto error = host.jit->addIRModule(
           *library, llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))) {

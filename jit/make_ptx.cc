@@ -11,7 +11,6 @@
 #include <memory>
 
 #include "jit/emit_grid.h"
-#include "jit/emit_ops.h"
 
 extern "C" {
 void LLVMInitializeNVPTXTargetInfo();
@@ -58,10 +57,6 @@ const Arch* FindArch(const std::string& name, std::string* error) {
 
 bool MakePtx(const MrJitProgram& program, const std::string& name, std::string* ptx,
              std::string* error) {
-  if (NeedsLibrary(program)) {
-    *error = kNoLibrary;
-    return false;
-  }
   const Arch* const arch = FindArch(name, error);
   if (arch == nullptr) return false;
   const llvm::Target* const target = FindTarget(error);

@@ -8,12 +8,10 @@
 
 namespace millrace::jit {
 
-inline constexpr char kNoLibrary[] =
-    "exp, log, tanh and sigmoid of doubles are functions of the C library, which a grid has not";
-
-// False with the reason in `error`. Results are the same bits as on a CPU: each operation is one of
-// PTX that rounds to nearest (add.rn, mul.rn, div.rn, sqrt.rn), denormals are kept, and nothing is
-// joined or approximated. Thread-safe.
+// False with the reason in `error`. Results are the same bits as those of EmitGrid's code on a CPU:
+// each operation is one of PTX that rounds to nearest (add.rn, mul.rn, div.rn, sqrt.rn), denormals
+// are kept, and nothing is approximated, or joined but for what emit_double_math.h joins (fma.rn).
+// Thread-safe.
 bool MakePtx(const MrJitProgram& program, const std::string& arch, std::string* ptx,
              std::string* error);
 

@@ -26,6 +26,8 @@ struct PtxCase {
 std::vector<PtxCase> PtxCases();
 
 FusedProgram ParseCase(const PtxCase& c);
+// Whether exp, log, tanh or sigmoid of doubles is in it, which grids have their own of.
+bool HasDoubleFunctions(const FusedProgram& program);
 // The PTX, or "" and why there is none.
 std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& inputs,
                     const std::vector<Spread>& spreads, const std::string& arch,
