@@ -24,6 +24,7 @@ constexpr int64_t kBlockK = 256;
 constexpr int64_t kAhead = 8;
 constexpr int64_t kBlockN = 240;  // columns of b that are packed at a time: they stay in L2
 constexpr int64_t kBlockM = 192;  // rows of a that are worked on at a time: they stay in L2
+constexpr int kNarrowRows = 12;   // of a tile of one vector
 
 // Grows, never shrinks: warm steps find it large enough.
 class Scratch {
@@ -163,6 +164,7 @@ MR_ALWAYS_INLINE void Panel(const Block<T>& block, int64_t j, int64_t columns) {
 // more rows at a time the fewer there are.
 template <typename V, typename T, int kRows, int kVecs, bool kColumnsOfA>
 MR_ALWAYS_INLINE void Panels(const Block<T>& block) {
+  static_assert(kVecs <= 3, "the last panel has cases for up to three vectors");
   constexpr int kLanes = sizeof(V) / sizeof(T);
   constexpr int kWidth = kLanes * kVecs;
   int64_t j = 0;
@@ -170,11 +172,13 @@ MR_ALWAYS_INLINE void Panels(const Block<T>& block) {
     Panel<V, T, kRows, kVecs, kWidth, kColumnsOfA>(block, j, kWidth);
   }
   const int64_t columns = block.n - j, vecs = (columns + kLanes - 1) / kLanes;
-  if (vecs == 1) Panel<V, T, 12, 1, kWidth, kColumnsOfA>(block, j, columns);
-  if (kVecs > 1 && vecs == 2)
-    Panel<V, T, (kVecs > 2 ? 12 : 6), 2, kWidth, kColumnsOfA>(block, j, columns);
-  if (kVecs > 2 && vecs == 3) Panel<V, T, 8, 3, kWidth, kColumnsOfA>(block, j, columns);
-  if (kVecs > 3 && vecs == 4) Panel<V, T, kRows, 4, kWidth, kColumnsOfA>(block, j, columns);
+  if (vecs == kVecs) {
+    Panel<V, T, kRows, kVecs, kWidth, kColumnsOfA>(block, j, columns);
+  } else if (vecs == 1) {
+    Panel<V, T, kNarrowRows, 1, kWidth, kColumnsOfA>(block, j, columns);
+  } else if (kVecs == 3 && vecs == 2) {
+    Panel<V, T, 12, 2, kWidth, kColumnsOfA>(block, j, columns);
+  }
 }
 
 // Four rows of four neighbours, `stride` apart, to four columns, `out_stride` apart.
@@ -252,13 +256,13 @@ MR_ALWAYS_INLINE void PackB(const MatrixView<T>& b, int64_t k, int64_t n, T* out
   }
 }
 
-// Elements of working memory that Run needs.
-template <int kWidth>
-constexpr int64_t kScratch = kBlockK * (kBlockN + kWidth) + kAhead * kWidth;
+// Elements of working memory that Run needs: panels of every width fill a block.
+constexpr int64_t kScratch = kBlockK * kBlockN;
 
 // The whole product in this thread.
 template <typename V, typename T, int kRows, int kVecs>
 MR_ALWAYS_INLINE void Run(const Product<T>& p, T* packed) {
+  static_assert(kBlockN * sizeof(T) % (kVecs * sizeof(V)) == 0);
   const bool columns_of_a = p.a.row_stride == 1 && p.a.col_stride != 1;
   // Blocks of about the same depth, so that the last is not a sliver.
   const int64_t depths = (p.k + kBlockK - 1) / kBlockK, depth = (p.k + depths - 1) / depths;
@@ -294,26 +298,23 @@ struct Kernel {
   void (*wide)(const Product<T>&, T* scratch);    // several vectors per row of c
   void (*narrow)(const Product<T>&, T* scratch);  // one
   int lanes, vecs, rows;                          // of `wide`
-  int64_t scratch;                                // elements, for either
 };
-constexpr int kNarrowRows = 12;
 
-#define MR_GEMM_VARIANT(name, target, T, bytes, vecs, rows)                   \
-  target void name##Wide(const Product<T>& product, T* scratch) {             \
-    typedef T V __attribute__((vector_size(bytes)));                          \
-    Run<V, T, rows, vecs>(product, scratch);                                  \
-  }                                                                           \
-  target void name##Narrow(const Product<T>& product, T* scratch) {           \
-    typedef T V __attribute__((vector_size(bytes)));                          \
-    Run<V, T, kNarrowRows, 1>(product, scratch);                              \
-  }                                                                           \
-  constexpr Kernel<T> k##name = {name##Wide, name##Narrow, bytes / sizeof(T), \
-                                 vecs,       rows,         kScratch<vecs * bytes / sizeof(T)>};
+#define MR_GEMM_VARIANT(name, target, T, bytes, vecs, rows)         \
+  target void name##Wide(const Product<T>& product, T* scratch) {   \
+    typedef T V __attribute__((vector_size(bytes)));                \
+    Run<V, T, rows, vecs>(product, scratch);                        \
+  }                                                                 \
+  target void name##Narrow(const Product<T>& product, T* scratch) { \
+    typedef T V __attribute__((vector_size(bytes)));                \
+    Run<V, T, kNarrowRows, 1>(product, scratch);                    \
+  }                                                                 \
+  constexpr Kernel<T> k##name = {name##Wide, name##Narrow, bytes / sizeof(T), vecs, rows};
 
 MR_GEMM_VARIANT(FloatAvx512, MR_TARGET_AVX512, float, 64, 3, 8)
 MR_GEMM_VARIANT(FloatAvx2, MR_TARGET_AVX2, float, 32, 2, 6)
 MR_GEMM_VARIANT(FloatBase, , float, 16, 2, 4)
-MR_GEMM_VARIANT(DoubleAvx512, MR_TARGET_AVX512, double, 64, 4, 6)
+MR_GEMM_VARIANT(DoubleAvx512, MR_TARGET_AVX512, double, 64, 3, 8)
 MR_GEMM_VARIANT(DoubleAvx2, MR_TARGET_AVX2, double, 32, 2, 6)
 MR_GEMM_VARIANT(DoubleBase, , double, 16, 2, 4)
 
@@ -394,7 +395,7 @@ void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* 
   const int64_t parts = grid.row_parts * grid.column_parts;
   parallel(parts, operations / static_cast<double>(parts) / 40, [&](int64_t from, int64_t to) {
     thread_local Scratch scratch;
-    T* memory = static_cast<T*>(scratch.Get(static_cast<std::size_t>(kernel.scratch) * sizeof(T)));
+    T* memory = static_cast<T*>(scratch.Get(kScratch * sizeof(T)));
     if (memory == nullptr) std::abort();
     for (int64_t part = from; part < to; ++part) {
       const int64_t row = part % grid.row_parts, column = part / grid.row_parts;
