@@ -1,8 +1,8 @@
 #include "partitioner/early_receives.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/string_map.h"
 #include "base/strings.h"
@@ -72,7 +72,7 @@ class Reach {
 
   // From what `part` sends to other tasks.
   void From(int part) {
-    for (auto& seen : seen_) std::fill(seen.begin(), seen.end(), false);
+    ++round_;
     waits_for_all_ = false;
     for (const Node* node : parts_[part].graph->OpNodes()) {
       if (IsSend(*node) && !IsForeign(*node)) Add({part, node});
@@ -93,19 +93,22 @@ class Reach {
       }
     }
   }
-  bool Has(int part, const Node* node) const { return seen_[part][node->id()]; }
+  bool Has(int part, const Node* node) const { return seen_[part][node->id()] == round_; }
 
  private:
   void Add(const Place& place) {
-    if (seen_[place.part][place.node->id()]) return;
-    seen_[place.part][place.node->id()] = true;
+    int& seen = seen_[place.part][place.node->id()];
+    if (seen == round_) return;
+    seen = round_;
     reached_.push_back(place);
   }
 
   const std::vector<Partition>& parts_;
   StringMap<Place> receives_;
   std::vector<Place> waiting_;
-  std::vector<std::vector<bool>> seen_;  // by part and node id
+  // By part and node id, the last round that reached the node: a round costs what it reaches.
+  std::vector<std::vector<int>> seen_;
+  int round_ = 0;
   std::vector<Place> reached_;
   bool waits_for_all_ = false;
 };
