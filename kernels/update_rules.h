@@ -29,22 +29,24 @@ inline constexpr int kNumScalars = sizeof(Rule::kScalars) / sizeof(Rule::kScalar
 template <typename Rule>
 inline constexpr bool kCountsSteps = false;
 
-struct GradientDescent {
-  static constexpr int kSlots = 0;
-  static constexpr const char* kScalars[] = {"alpha"};
+// For rules whose scalars are used as they come.
+struct NothingToPrepare {
   template <typename C>
   static MR_HD void Prepare(C*) {}
+};
+
+struct GradientDescent : NothingToPrepare {
+  static constexpr int kSlots = 0;
+  static constexpr const char* kScalars[] = {"alpha"};
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C*, C g) {
     v -= h[0] * g;
   }
 };
 
-struct Momentum {
+struct Momentum : NothingToPrepare {
   static constexpr int kSlots = 1;
   static constexpr const char* kScalars[] = {"lr", "momentum"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     s[0] = s[0] * h[1] + g;
@@ -52,11 +54,9 @@ struct Momentum {
   }
 };
 
-struct KerasMomentum {
+struct KerasMomentum : NothingToPrepare {
   static constexpr int kSlots = 1;
   static constexpr const char* kScalars[] = {"lr", "momentum"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     s[0] = s[0] * h[1] - g * h[0];
@@ -64,11 +64,9 @@ struct KerasMomentum {
   }
 };
 
-struct Adagrad {
+struct Adagrad : NothingToPrepare {
   static constexpr int kSlots = 1;
   static constexpr const char* kScalars[] = {"lr"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     if (flags.update_slots) s[0] += g * g;
@@ -76,11 +74,9 @@ struct Adagrad {
   }
 };
 
-struct AdagradV2 {
+struct AdagradV2 : NothingToPrepare {
   static constexpr int kSlots = 1;
   static constexpr const char* kScalars[] = {"lr", "epsilon"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     if (flags.update_slots) s[0] += g * g;
@@ -88,11 +84,9 @@ struct AdagradV2 {
   }
 };
 
-struct Adadelta {
+struct Adadelta : NothingToPrepare {
   static constexpr int kSlots = 2;
   static constexpr const char* kScalars[] = {"lr", "rho", "epsilon"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
     s[0] = s[0] * h[1] + g * g * (C(1) - h[1]);
@@ -102,11 +96,9 @@ struct Adadelta {
   }
 };
 
-struct RmsProp {
+struct RmsProp : NothingToPrepare {
   static constexpr int kSlots = 2;
   static constexpr const char* kScalars[] = {"lr", "rho", "momentum", "epsilon"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
     s[0] += (g * g - s[0]) * (C(1) - h[1]);
@@ -115,11 +107,9 @@ struct RmsProp {
   }
 };
 
-struct CenteredRmsProp {
+struct CenteredRmsProp : NothingToPrepare {
   static constexpr int kSlots = 3;  // mg, ms, mom
   static constexpr const char* kScalars[] = {"lr", "rho", "momentum", "epsilon"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
     s[1] += (g * g - s[1]) * (C(1) - h[1]);
@@ -182,10 +172,8 @@ struct AdaMax {
 
 // McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013).
 template <bool kShrinks>
-struct FtrlBase {
+struct FtrlBase : NothingToPrepare {
   static constexpr int kSlots = 2;  // accum, linear
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     const C lr = h[0], l1 = h[1], l2 = h[2], power = -h[3];
@@ -216,11 +204,9 @@ struct FtrlV2 : FtrlBase<true> {
 
 // Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011): steps along the sum of
 // all gradients, kept sparse by l1.
-struct AdagradDA {
+struct AdagradDA : NothingToPrepare {
   static constexpr int kSlots = 2;  // sums of the gradients and of their squares
   static constexpr const char* kScalars[] = {"lr", "l1", "l2", "global_step"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
     s[0] += g;
@@ -238,21 +224,17 @@ MR_HD C Shrink(C v, C lr, C l1, C l2) {
   const C kept = l1 > C(0) ? std::copysign(Larger(std::fabs(v) - lr * l1, C(0)), v) : v;
   return kept / (C(1) + l2 * lr);
 }
-struct ProximalGradientDescent {
+struct ProximalGradientDescent : NothingToPrepare {
   static constexpr int kSlots = 0;
   static constexpr const char* kScalars[] = {"alpha", "l1", "l2"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C*, C g) {
     v = Shrink(v - h[0] * g, h[0], h[1], h[2]);
   }
 };
-struct ProximalAdagrad {
+struct ProximalAdagrad : NothingToPrepare {
   static constexpr int kSlots = 1;
   static constexpr const char* kScalars[] = {"lr", "l1", "l2"};
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
     s[0] += g * g;
