@@ -8,29 +8,59 @@
 
 namespace millrace::gpu {
 
-// All threads of a warp get what `lane_mask` away has; any plain type of whole words.
-template <typename T>
-__device__ T ShuffleXor(T value, int lane_mask) {
+// All threads of a warp get what another one has, which `exchange` finds for each word of it; for
+// any plain type of less than a word, or of whole ones.
+template <typename T, typename Exchange>
+__device__ T Shuffle(T value, Exchange exchange) {
   if constexpr (sizeof(T) < 4) {
     int wide = 0;
     memcpy(&wide, &value, sizeof(T));
-    wide = __shfl_xor_sync(0xffffffffu, wide, lane_mask);
+    wide = exchange(wide);
     memcpy(&value, &wide, sizeof(T));
   } else {
     static_assert(sizeof(T) % 4 == 0);
     int words[sizeof(T) / 4];
     memcpy(words, &value, sizeof(T));
-    for (int& word : words) word = __shfl_xor_sync(0xffffffffu, word, lane_mask);
+    for (int& word : words) word = exchange(word);
     memcpy(&value, words, sizeof(T));
   }
   return value;
 }
+struct LaneXor {
+  int mask;
+  __device__ int operator()(int word) const { return __shfl_xor_sync(0xffffffffu, word, mask); }
+};
+// The first lanes keep what they have.
+struct LaneBelow {
+  int distance;
+  __device__ int operator()(int word) const { return __shfl_up_sync(0xffffffffu, word, distance); }
+};
+struct LaneAt {
+  int lane;
+  __device__ int operator()(int word) const { return __shfl_sync(0xffffffffu, word, lane); }
+};
 
 // The same tree whatever the values: results repeat.
 template <typename T, typename Op>
 __device__ T ReduceWarp(T value, Op op) {
-  for (int mask = 16; mask > 0; mask /= 2) value = op(value, ShuffleXor(value, mask));
+  for (int mask = 16; mask > 0; mask /= 2) value = op(value, Shuffle(value, LaneXor{mask}));
   return value;
+}
+
+// The values of this lane and those below together.
+template <typename T, typename Op>
+__device__ T ScanWarp(T value, Op op) {
+  const int lane = threadIdx.x % 32;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const T below = Shuffle(value, LaneBelow{distance});
+    if (lane >= distance) value = op(below, value);
+  }
+  return value;
+}
+template <typename T>
+__device__ T BelowInWarp(T scanned, T identity) {
+  const T below = Shuffle(scanned, LaneBelow{1});
+  return threadIdx.x % 32 == 0 ? identity : below;
 }
 
 // The threads of one warp.
@@ -41,6 +71,11 @@ class WarpTeam {
   template <typename T, typename Op>
   __device__ T Reduce(T value, T, Op op) const {
     return ReduceWarp(value, op);
+  }
+  template <typename T, typename Op>
+  __device__ Scanned<T> Scan(T value, T identity, Op op) const {
+    const T scanned = ScanWarp(value, op);
+    return {BelowInWarp(scanned, identity), Shuffle(scanned, LaneAt{31})};
   }
 };
 
@@ -62,6 +97,22 @@ class BlockTeam {
     __syncthreads();
     value = lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : identity;
     return ReduceWarp(value, op);
+  }
+
+  template <typename T, typename Op>
+  __device__ Scanned<T> Scan(T value, T identity, Op op) const {
+    static_assert(sizeof(T) <= 8);
+    T* parts = reinterpret_cast<T*>(scratch_);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const T scanned = ScanWarp(value, op);
+    __syncthreads();  // whoever read what was exchanged before has done so
+    if (lane == 31) parts[warp] = scanned;
+    __syncthreads();
+    // Every warp scans the totals of all.
+    const T totals =
+        ScanWarp(lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : identity, op);
+    const T warps_before = Shuffle(BelowInWarp(totals, identity), LaneAt{warp});
+    return {op(warps_before, BelowInWarp(scanned, identity)), Shuffle(totals, LaneAt{31})};
   }
 
   __device__ static void Sync() { __syncthreads(); }

@@ -17,7 +17,7 @@ namespace millrace::gpu {
 //   ForTeams(rows, width, f): f(team, row) for each row, by a team of threads that share work
 //     of about `width` elements: member team.rank() of team.size() takes elements rank,
 //     rank + size, ...; team.Reduce(value, identity, op) gives all members the combination of
-//     their values;
+//     their values, team.Scan(value, identity, op) what lies before each, and all (Scanned);
 //   ForTiles<T, kSize>(n, f): f(team, i, tile) for i in [0, n), each by a team whose members share
 //     `tile`, an array of kSize elements of T; team.Sync() waits until all have come to it;
 //   SortPairs(n, keys, values, ...): a stable sort.
@@ -32,6 +32,10 @@ class HostLauncher {
     template <typename T, typename Op>
     T Reduce(T value, T, Op) const {
       return value;
+    }
+    template <typename T, typename Op>
+    Scanned<T> Scan(T value, T identity, Op) const {
+      return {identity, value};
     }
     static void Sync() {}
   };

@@ -3,10 +3,8 @@
 #include "kernels/gpu/loops.h"
 
 #include <algorithm>
-#include <barrier>
 #include <numeric>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -15,6 +13,7 @@
 #include "kernels/gpu/reduce_loops.h"
 #include "kernels/gpu/reduce_plan.h"
 #include "kernels/gpu/row_loops.h"
+#include "kernels/gpu/threads_launcher.h"
 
 namespace millrace::gpu {
 namespace {
@@ -110,60 +109,6 @@ TEST(Elementwise, RepeatsOneOperandOrTheOther) {
 }
 
 // --- Teams -----------------------------------------------------------------------------------
-
-// Teams of several threads, as a GPU's: members share a row.
-class ThreadsLauncher {
- public:
-  static constexpr int kThreads = 3;
-  explicit ThreadsLauncher(Queue) {}
-
-  struct Shared {
-    std::barrier<> barrier{kThreads};
-    double slots[kThreads];
-  };
-  class Team {
-   public:
-    Team(Shared* shared, int rank) : shared_(shared), rank_(rank) {}
-    int64_t rank() const { return rank_; }
-    static constexpr int64_t size() { return kThreads; }
-    template <typename T, typename Op>
-    T Reduce(T value, T identity, Op op) const {
-      std::memcpy(&shared_->slots[rank_], &value, sizeof(value));
-      shared_->barrier.arrive_and_wait();
-      T total = identity;
-      for (const double& slot : shared_->slots) {
-        T other;
-        std::memcpy(&other, &slot, sizeof(other));
-        total = op(total, other);
-      }
-      shared_->barrier.arrive_and_wait();
-      return total;
-    }
-
-   private:
-    Shared* const shared_;
-    const int rank_;
-  };
-
-  template <typename F>
-  Outcome ForEach(int64_t n, const F& f) const {
-    for (int64_t i = n; i-- > 0;) f(i);  // in another order
-    return nullptr;
-  }
-  template <typename F>
-  Outcome ForTeams(int64_t rows, int64_t, const F& f) const {
-    Shared shared;
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kThreads; ++rank) {
-      threads.emplace_back([&, rank] {
-        const Team team(&shared, rank);
-        for (int64_t row = 0; row < rows; ++row) f(team, row);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return nullptr;
-  }
-};
 
 void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
   ASSERT_EQ(a.size(), b.size());

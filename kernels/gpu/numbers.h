@@ -95,6 +95,13 @@ MR_HD T Narrow(ComputeType<T> value) {
 using Outcome = const char*;
 inline constexpr Outcome kNoLoop = "there is no loop for this element type";
 
+// What a member of a team gets of a scan of all members' values, in the order of their ranks.
+template <typename T>
+struct Scanned {
+  T before;  // those of lower ranks together
+  T all;
+};
+
 template <typename... Ts>
 struct Types {};
 using Floats = Types<float, double, Half, BFloat16>;

@@ -1,4 +1,4 @@
-// Reductions over axes, positions of extremes, scans, segments' kin in index_bodies.cc.
+// Reductions over axes, positions of extremes, scans; segments' kin is in index_bodies.cc.
 #include <algorithm>
 
 #include "base/errors.h"
@@ -164,17 +164,32 @@ class ScanBody final : public Body {
       : product_(c.def().name() == "Cumprod"),
         exclusive_(c.attrs().GetOr<bool>("exclusive", false)),
         reverse_(c.attrs().GetOr<bool>("reverse", false)) {}
+  int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
+    const StatusOr<AxisView> view = View(call);
+    if (!view.ok()) return 0;  // Run will say so
+    const int64_t lines = view->outer * view->inner, chunks = Chunks(*view);
+    return chunks > 1 ? lines * chunks * kWidestPart : 0;
+  }
+
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& in = call.inputs[0];
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "axis"));
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected scan axis"));
-    const AxisView view(in.shape(), axis);
-    return ToStatus(
-        loops.Scan(queue, {product_, exclusive_, reverse_, in.dtype(), in.raw_data(),
-                           call.outputs[0].raw_data(), view.outer, view.size, view.inner}));
+    MR_ASSIGN_OR_RETURN(const AxisView view, View(call));
+    return ToStatus(loops.Scan(queue, {product_, exclusive_, reverse_, in.dtype(), in.raw_data(),
+                                       call.outputs[0].raw_data(), view.outer, view.size,
+                                       view.inner, Chunks(view), call.scratch.raw_data()}));
   }
 
  private:
+  static StatusOr<AxisView> View(const StreamCall& call) {
+    const Shape& shape = call.inputs[0].shape();
+    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "axis"));
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, shape.rank(), "Expected scan axis"));
+    return AxisView(shape, axis);
+  }
+  static int64_t Chunks(const AxisView& view) {
+    return PlanScanChunks(view.outer * view.inner, view.size, view.inner);
+  }
+
   const bool product_, exclusive_, reverse_;
 };
 
@@ -199,6 +214,13 @@ int64_t PlanChunks(bool by_column, int64_t outputs, int64_t count) {
   }
   constexpr int64_t kTeams = 1024, kLeast = 4096;
   return std::clamp<int64_t>(std::min(kTeams / outputs, count / kLeast), 1, kTeams);
+}
+
+int64_t PlanScanChunks(int64_t lines, int64_t size, int64_t inner) {
+  // Every element is read once more for it.
+  constexpr int64_t kWorthwhile = 4;
+  const int64_t chunks = PlanChunks(inner > 1, lines, size);
+  return chunks < kWorthwhile ? 1 : chunks;
 }
 
 void AddReduceBodies(std::vector<BodyDef>* bodies) {

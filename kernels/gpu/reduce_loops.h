@@ -1,5 +1,5 @@
-// Reductions over any axes, positions of extremes, scans. A reduction takes its elements in an
-// order that depends on shapes alone: results repeat.
+// Reductions over any axes. A reduction takes its elements in an order that depends on shapes
+// alone: results repeat.
 #ifndef KERNELS_GPU_REDUCE_LOOPS_H_
 #define KERNELS_GPU_REDUCE_LOOPS_H_
 
@@ -239,80 +239,6 @@ Outcome RunReduce(Queue queue, const ReduceParams& p) {
       });
   }
   return kNoLoop;
-}
-
-// --- Positions of extremes -------------------------------------------------------------------
-
-template <typename T, typename I, bool kLargest>
-struct ArgEach {
-  const T* in;
-  I* out;
-  int64_t size, inner;
-  MR_HD void operator()(int64_t i) const {
-    const int64_t base = i / inner * size * inner + i % inner;
-    auto best = Widen(in[base]);
-    int64_t at = 0;
-    for (int64_t k = 1; k < size; ++k) {
-      const auto x = Widen(in[base + k * inner]);
-      if (kLargest ? x > best : x < best) {
-        best = x;
-        at = k;
-      }
-    }
-    out[i] = static_cast<I>(at);
-  }
-};
-
-template <typename Launcher>
-Outcome RunArg(Queue queue, const ArgParams& p) {
-  using Comparable = Types<float, double, Half, BFloat16, int64_t, int32_t, uint8_t>;
-  return Dispatch(Comparable(), p.type, [&]<typename T>() {
-    return Dispatch(Types<int32_t, int64_t>(), p.index_type, [&]<typename I>() {
-      const int64_t n = p.outer * p.inner;
-      const T* in = static_cast<const T*>(p.in);
-      I* out = static_cast<I*>(p.out);
-      const Launcher launcher(queue);
-      return p.largest ? launcher.ForEach(n, ArgEach<T, I, true>{in, out, p.size, p.inner})
-                       : launcher.ForEach(n, ArgEach<T, I, false>{in, out, p.size, p.inner});
-    });
-  });
-}
-
-// --- Scans -----------------------------------------------------------------------------------
-
-template <typename T>
-struct ScanEach {
-  const T* in;
-  T* out;
-  int64_t size, inner;
-  bool product, exclusive, reverse;
-  MR_HD void operator()(int64_t line) const {
-    using C = ComputeType<T>;
-    const int64_t base = line / inner * size * inner + line % inner;
-    C total = C(product ? 1 : 0);
-    for (int64_t k = 0; k < size; ++k) {
-      const int64_t i = base + (reverse ? size - 1 - k : k) * inner;
-      const C x = Widen(in[i]);
-      if (exclusive) out[i] = Narrow<T>(total);
-      if constexpr (std::is_integral_v<C>) {
-        const auto a = static_cast<uint64_t>(total), b = static_cast<uint64_t>(x);
-        total = static_cast<C>(product ? a * b : a + b);
-      } else {
-        total = product ? total * x : total + x;
-      }
-      if (!exclusive) out[i] = Narrow<T>(total);
-    }
-  }
-};
-
-template <typename Launcher>
-Outcome RunScan(Queue queue, const ScanParams& p) {
-  return Dispatch(
-      Types<float, double, Half, BFloat16, int64_t, int32_t>(), p.type, [&]<typename T>() {
-        return Launcher(queue).ForEach(
-            p.outer * p.inner, ScanEach<T>{static_cast<const T*>(p.in), static_cast<T*>(p.out),
-                                           p.size, p.inner, p.product, p.exclusive, p.reverse});
-      });
 }
 
 }  // namespace millrace::gpu

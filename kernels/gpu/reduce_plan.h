@@ -16,6 +16,10 @@ bool PlanReduction(const Shape& in, const std::vector<bool>& reduced, ReducePara
 // Partial results per output, by sizes alone, so that results repeat. At least 1.
 int64_t PlanChunks(bool by_column, int64_t outputs, int64_t count);
 
+// Pieces of each of `lines` lines of `size` elements `inner` apart that are scanned, by sizes
+// alone. At least 1.
+int64_t PlanScanChunks(int64_t lines, int64_t size, int64_t inner);
+
 }  // namespace millrace::gpu
 
 #endif  // KERNELS_GPU_REDUCE_PLAN_H_

@@ -37,12 +37,17 @@ struct ArgParams {
   int64_t outer = 0, size = 0, inner = 0;
 };
 
+// Along `size` elements `inner` apart.
 struct ScanParams {
   bool product = false, exclusive = false, reverse = false;
   DataType type = DataType::kInvalid;
   const void* in = nullptr;
   void* out = nullptr;
   int64_t outer = 0, size = 0, inner = 0;
+  // Each line is scanned in this many pieces, for which scratch holds [outer * inner, chunks] of
+  // the compute type.
+  int64_t chunks = 1;
+  void* scratch = nullptr;
 };
 
 struct SoftmaxParams {
