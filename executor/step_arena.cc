@@ -21,7 +21,7 @@ void FreeIdleHostMemory();
 namespace {
 
 struct Totals {
-  std::atomic<int64_t> programs{0}, arena_bytes{0}, bound_bytes{0}, misses{0};
+  std::atomic<int64_t> programs{0}, arena_bytes{0}, bound_bytes{0}, apart_bytes{0}, misses{0};
 };
 Totals& GetTotals() {
   static Totals totals;
@@ -34,13 +34,15 @@ void Count(const ArenaPlan* plan, int64_t sign) {
   totals.programs += sign;
   totals.arena_bytes += sign * plan->bytes;
   totals.bound_bytes += sign * plan->bound;
+  totals.apart_bytes += sign * plan->apart;
 }
 
 }  // namespace
 
 PlannedMemory TotalPlannedMemory() {
   const Totals& totals = GetTotals();
-  return {totals.programs, totals.arena_bytes, totals.bound_bytes, totals.misses};
+  return {totals.programs, totals.arena_bytes, totals.bound_bytes, totals.apart_bytes,
+          totals.misses};
 }
 
 // ---- the block ----
@@ -198,16 +200,19 @@ void ProgramMemory::EndStep(bool failed, RefPtr<StepArena> arena, RefPtr<MemoryT
     const std::vector<int32_t> busy = arena->Busy();
     const std::vector<ArenaPlan::Slot>& slots = arena->plan().slots;
     const auto key = [&slots](int32_t slot) { return Key(slots[slot].node, slots[slot].ordinal); };
+    bool learnt = false;
     if (missed) {
       GetTotals().misses += 1;
-      wants_watch_ = wants_watch_ || watched_.size() < kMaxWatched;
-      if (wants_watch_) {
-        for (const auto& [a, b] : collisions) collisions_.emplace(key(a), key(b));
+      for (const auto& [a, b] : collisions) {
+        learnt = collisions_.emplace(key(a), key(b)).second || learnt;
       }
+      // The next step is watched, or, after enough of them, what met is kept apart from now on:
+      // there are only so many pairs.
+      wants_watch_ = wants_watch_ || watched_.size() < kMaxWatched;
     }
     for (const int32_t slot : busy) known_[key(slot)].escapes = true;
     const bool current = &arena->plan() == plan_.get();
-    if (!busy.empty() && current) Replan();
+    if ((!busy.empty() && current) || (learnt && !wants_watch_)) Replan();
     if (&arena->plan() == plan_.get() && idle_.size() < kMaxIdle) {
       idle_.push_back(std::move(arena));
     } else {
@@ -292,6 +297,8 @@ void ProgramMemory::Replan() {
   if (bytes.empty()) return SetPlan(nullptr);
   const Offsets offsets = PlanOffsets(bytes, FindConflicts(index));
   plan->bytes = offsets.bytes;
+  constexpr auto kUnit = static_cast<int64_t>(kTensorAlignment);
+  for (const int64_t size : bytes) plan->apart += (size + kUnit - 1) / kUnit * kUnit;
   for (const auto& ranges : watched_) {
     std::vector<LiveRange> placed;
     for (const auto& [key, range] : ranges) {

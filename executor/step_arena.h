@@ -40,6 +40,7 @@ struct ArenaPlan {
   };
   int64_t bytes = 0;
   int64_t bound = 0;           // what was there at one time in the steps that were watched
+  int64_t apart = 0;           // what the places would take if none overlapped another
   std::vector<int32_t> first;  // by node: its first slot, -1: none
   std::vector<Slot> slots;     // by node and ordinal
   Conflicts overlaps;          // of places
@@ -145,6 +146,7 @@ struct PlannedMemory {
   int64_t programs = 0;
   int64_t arena_bytes = 0;  // of one block each
   int64_t bound_bytes = 0;  // what the same buffers need at least
+  int64_t apart_bytes = 0;  // what they would take without sharing: the most that a block grows to
   int64_t misses = 0;       // steps in which something was not as planned, since the start
 };
 PlannedMemory TotalPlannedMemory();

@@ -152,6 +152,27 @@ TEST_F(ProgramMemoryTest, AnOrderThatWasNotWatchedIsRightAndLearnt) {
   step.End();
 }
 
+TEST_F(ProgramMemoryTest, ManyOrdersAreLearntAfterTheLastStepThatIsWatched) {
+  for (int i = 0; i < 3; ++i) RunChain();
+  // Any two nodes meet in some step.
+  const auto run_pairs = [this] {
+    const int64_t before = TotalPlannedMemory().misses;
+    for (int a = 0; a < kNodes; ++a) {
+      for (int b = 0; b < a; ++b) {
+        Step step(this);
+        RefPtr<Buffer> first = step.Allocate(a), second = step.Allocate(b);
+        EXPECT_NE(first->data(), second->data());
+        first.reset();
+        second.reset();
+        step.End();
+      }
+    }
+    return TotalPlannedMemory().misses - before;
+  };
+  EXPECT_GT(run_pairs(), 8);
+  EXPECT_EQ(run_pairs(), 0);
+}
+
 TEST_F(ProgramMemoryTest, WhatIsLargerThanItsPlaceComesFromElsewhereUntilThatIsLearnt) {
   for (int i = 0; i < 3; ++i) RunChain();
   for (int i = 0; i < 4; ++i) {

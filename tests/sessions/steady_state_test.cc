@@ -126,14 +126,16 @@ int64_t MinorFaults() {
 }
 
 // The block of the training step, the only program that runs again and again. With one thread
-// there is one order of nodes; with more the block is right for all orders that were met.
+// there is one order of nodes; with more the block is right for all orders that were met, which
+// may let anything meet anything.
 void ExpectSmallBlock(int threads) {
   const PlannedMemory memory = TotalPlannedMemory();
   EXPECT_EQ(memory.programs, 1);
   EXPECT_GT(memory.bound_bytes, 0);
-  const double most = threads < 0 ? 1.05 : 1.5;
-  EXPECT_LE(static_cast<double>(memory.arena_bytes),
-            most * static_cast<double>(memory.bound_bytes));
+  EXPECT_LE(memory.bound_bytes, memory.apart_bytes);
+  const double most = threads < 0 ? 1.05 * static_cast<double>(memory.bound_bytes)
+                                  : static_cast<double>(memory.apart_bytes);
+  EXPECT_LE(static_cast<double>(memory.arena_bytes), most);
   testing::Test::RecordProperty("arena_bytes", static_cast<int>(memory.arena_bytes));
   testing::Test::RecordProperty("bound_bytes", static_cast<int>(memory.bound_bytes));
 }
@@ -187,11 +189,18 @@ void ExpectNothing(Model model, int threads) {
     EXPECT_FALSE(learns && threads < 0) << "there is one order only";
   }
   EXPECT_LT(results[0].scalar<float>(), before_loss) << "it does not learn";
-  const int64_t misses = TotalPlannedMemory().misses, faults = MinorFaults();
-  for (int i = 0; i < kSteps && status.ok(); ++i) status = step->Run(values, &results);
-  ASSERT_TRUE(status.ok()) << status;
+  // Code that runs for the first time, as when the processor was taken away while a lock was held,
+  // is a page that is touched for the first time: a step that takes memory does so in every round.
+  const int64_t misses = TotalPlannedMemory().misses;
+  int64_t faults = 1;
+  for (int round = 0; round < 10 && faults != 0; ++round) {
+    const int64_t before = MinorFaults();
+    for (int i = 0; i < kSteps && status.ok(); ++i) status = step->Run(values, &results);
+    faults = MinorFaults() - before;
+    ASSERT_TRUE(status.ok()) << status;
+  }
   if (threads < 0) {
-    EXPECT_EQ(MinorFaults() - faults, 0);
+    EXPECT_EQ(faults, 0);
     EXPECT_EQ(TotalPlannedMemory().misses - misses, 0);
   }
   ExpectSmallBlock(threads);
