@@ -5,11 +5,15 @@
 //
 // FOLDER holds NAME.pb (by default MLP128 and CNN64). A peer is a shell command that prints a line
 // of JSON for each thing it times, {"name": "B.train.NAME.<how>", "value": milliseconds}; peers and
-// ours take turns, and every way of theirs is a row with our ratio to it.
+// ours take turns, and every way of theirs is a row with our ratio to it. For the default models
+// there is one more: their matrix products and convolutions at the rate at which the processor
+// multiplies and adds in registers, measured in the same turns. No engine on it is faster than
+// that.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -18,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "bench/executor/arithmetic_peak.h"
 #include "bench/executor/peer.h"
 #include "proto/graph.pb.h"
 #include "runtime/local_cluster.h"
@@ -91,6 +96,30 @@ class Model {
   int steps_ = 1;
 };
 
+// Operations of a training step's matrix products and convolutions; 0 for other models. The first
+// layer's input has no gradient, and products with zeros around images do not count.
+double NumOperations(const std::string& model) {
+  struct Layer {
+    double rows, in, out;
+  };
+  const auto sum = [](std::initializer_list<Layer> layers) {
+    double total = 0;
+    bool first = true;
+    for (const auto& [rows, in, out] : layers) {
+      total += 2 * rows * in * out * (first ? 2 : 3);
+      first = false;
+    }
+    return total;
+  };
+  if (model == "MLP128") return sum({{128, 784, 512}, {128, 512, 512}, {128, 512, 10}});
+  // Of a row of 28 (14) pixels and a filter of 5, 134 (64) products are not with the border.
+  if (model == "CNN64") {
+    return sum(
+        {{64 * 134 * 134.0, 1, 32}, {64 * 64 * 64.0, 32, 64}, {64, 3136, 1024}, {64, 1024, 10}});
+  }
+  return 0;
+}
+
 int Usage() {
   std::fprintf(stderr,
                "usage: train_bench --graphs FOLDER [--model NAME]... [--threads N] [--rounds N]\n"
@@ -126,7 +155,9 @@ int Main(int argc, char** argv) {
   }
   Peer peer("", graphs);
   std::vector<std::vector<double>> values(models.size());
+  std::vector<double> peaks;
   for (int round = 0; round < rounds; ++round) {
+    peaks.push_back(MeasureArithmeticPeak(threads, 0.2));
     for (std::size_t i = 0; i < models.size(); ++i) values[i].push_back(models[i]->Measure());
     for (const std::string& command : commands) {
       if (!peer.RunCommand(command)) std::fprintf(stderr, "a peer failed: %s\n", command.c_str());
@@ -136,6 +167,11 @@ int Main(int argc, char** argv) {
     const auto [low, high] = std::minmax_element(values[i].begin(), values[i].end());
     std::printf("training step %-8s %d thread(s) %9.3f ms [%.3f, %.3f]", models[i]->name().c_str(),
                 threads, Median(values[i]), *low, *high);
+    if (const double operations = NumOperations(models[i]->name()); operations > 0) {
+      const double limit = operations / Median(peaks) * 1e3;
+      std::printf("\n  %-60s %9.3f ms  ratio %.3f", "the limit: its products in registers", limit,
+                  Median(values[i]) / limit);
+    }
     const std::string prefix = StrCat("B.train.", models[i]->name(), ".");
     for (const auto& [name, median] : peer.Medians(prefix)) {
       std::printf("\n  %-60s %9.3f ms  ratio %.3f", name.c_str(), median,
