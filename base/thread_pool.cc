@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/strings.h"
 #include "base/work_queue.h"
@@ -17,18 +19,38 @@ namespace {
 
 // How often an idle thread looks before it parks: about 10 us, less than a wake-up costs.
 constexpr int kSpinRounds = 200;
+// Where work has come soon after a thread had parked, as between the operations of a step: about
+// 100 us more, in which others may have the processor.
+constexpr int kMostSpinRounds = 400;
+constexpr int64_t kSoonNanos = 200'000;
 // A worker looks at what came from elsewhere first in every so many turns.
 constexpr uint64_t kTurnsOfOthers = 61;
 // Ranges with less work than this are not worth a second thread.
 constexpr double kMinParallelNanos = 20'000;
 constexpr double kMinBlockNanos = 10'000;
 // Blocks per thread: enough for a late thread to find something left to do.
-constexpr int64_t kBlocksPerThread = 4;
+constexpr int64_t kBlocksPerThread = 8;
 
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Looks until `condition` holds, first closely, then leaving the processor to others in between:
+// where there are more threads than processors, what is waited for may need this one. False after
+// so many rounds.
+template <typename Condition>
+bool SpinUntil(const Condition& condition, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    if (condition()) return true;
+    if (i < kSpinRounds) {
+      Pause();
+    } else {
+      sched_yield();
+    }
+  }
+  return condition();
 }
 
 // A queue that keeps its memory: tasks in a ring that only grows.
@@ -82,9 +104,9 @@ struct ThreadPool::Impl {
     int64_t num_blocks = 0;
     std::atomic<int64_t> next_block{0};
     std::atomic<int> references{0};
+    std::atomic<int64_t> blocks_done{0};
     Mutex mu;
     CondVar all_done;
-    int64_t blocks_done ABSL_GUARDED_BY(mu) = 0;
 
     // Claims and runs blocks until none is left.
     void RunBlocks() {
@@ -95,10 +117,20 @@ struct ThreadPool::Impl {
         (*body)(i* block, std::min(n, (i + 1) * block));
         ++ran;
       }
-      if (ran == 0) return;
+      if (ran == 0 || blocks_done.fetch_add(ran, std::memory_order_acq_rel) + ran < num_blocks) {
+        return;
+      }
+      // Whoever was about to wait does so by now, or has seen it.
+      {
+        MutexLock lock(&mu);
+      }
+      all_done.SignalAll();
+    }
+    bool AllDone() const { return blocks_done.load(std::memory_order_acquire) == num_blocks; }
+    void Wait() {
+      if (SpinUntil([this] { return AllDone(); }, kMostSpinRounds)) return;
       MutexLock lock(&mu);
-      blocks_done += ran;
-      if (blocks_done == num_blocks) all_done.SignalAll();
+      while (!AllDone()) all_done.Wait(&mu);
     }
   };
 
@@ -114,6 +146,7 @@ struct ThreadPool::Impl {
   // afterwards, and whoever queues something looks at these counts afterwards: both in one total
   // order, so that one of them sees the other.
   std::atomic<std::size_t> spinning{0}, parked{0};
+  std::atomic<int> spin_rounds{kSpinRounds};  // of the next worker that finds nothing
   std::size_t max_spinning = 0;
   CondVar work_cv;
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -181,11 +214,8 @@ struct ThreadPool::Impl {
       spinning.fetch_sub(1, std::memory_order_seq_cst);
       return AnyWork();
     }
-    bool found = false;
-    for (int i = 0; i < kSpinRounds && !found; ++i) {
-      found = AnyWork();
-      if (!found) Pause();
-    }
+    const bool found =
+        SpinUntil([this] { return AnyWork(); }, spin_rounds.load(std::memory_order_relaxed));
     const bool was_last = spinning.fetch_sub(1, std::memory_order_seq_cst) == 1;
     // It was counted on by everybody who queued something meanwhile; there may be more than one.
     if (found && was_last) Wake(1);
@@ -195,10 +225,13 @@ struct ThreadPool::Impl {
   // False when the pool is stopping and nothing is queued.
   bool WaitForWork() {
     if (Spin()) return true;
+    const int64_t start = SteadyNanos();
     MutexLock lock(&mu);
     parked.fetch_add(1, std::memory_order_seq_cst);
     if (!AnyWork() && !stopping) work_cv.Wait(&mu);
     parked.fetch_sub(1, std::memory_order_seq_cst);
+    const bool soon = SteadyNanos() - start < kSoonNanos;
+    spin_rounds.store(soon ? kMostSpinRounds : kSpinRounds, std::memory_order_relaxed);
     return !stopping || AnyWork();
   }
 
@@ -298,10 +331,7 @@ void ThreadPool::ParallelFor(int64_t n, double cost_per_unit,
   loop->num_blocks = num_blocks;
   loop->next_block.store(0, std::memory_order_relaxed);
   loop->references.store(helpers + 1, std::memory_order_relaxed);
-  {
-    MutexLock lock(&loop->mu);
-    loop->blocks_done = 0;
-  }
+  loop->blocks_done.store(0, std::memory_order_relaxed);
   const auto help = [](void* arg) {
     auto* shared = static_cast<Impl::Loop*>(arg);
     shared->RunBlocks();
@@ -309,10 +339,7 @@ void ThreadPool::ParallelFor(int64_t n, double cost_per_unit,
   };
   impl_->Push(Task{help, loop}, static_cast<std::size_t>(helpers));
   loop->RunBlocks();
-  {
-    MutexLock lock(&loop->mu);
-    while (loop->blocks_done < num_blocks) loop->all_done.Wait(&loop->mu);
-  }
+  loop->Wait();
   impl_->Release(loop);
 }
 
