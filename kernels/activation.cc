@@ -155,8 +155,9 @@ class LeakyReluKernel : public Kernel {
 
 UnaryLoopFn ActivationLoop(std::string_view op, DataType type) {
   const auto loop_of = [&]<typename Op>() -> UnaryLoopFn {
-    if (type == kFloat) return LoopFor<UnaryLoop<Op, float>, float>();
-    return type == kDouble ? LoopFor<UnaryLoop<Op, double>, double>() : nullptr;
+    UnaryLoopFn loop = nullptr;
+    DispatchType(FloatTypes(), type, [&]<typename T>() { loop = LoopFor<UnaryLoop<Op, T>, T>(); });
+    return loop;
   };
   if (op == "Relu") return loop_of.operator()<Relu>();
   if (op == "Relu6") return loop_of.operator()<Relu6>();

@@ -13,8 +13,11 @@ struct AddBiasRow {
   static MR_ALWAYS_INLINE void Run(void* row_ptr, const void* bias_ptr, int64_t columns) {
     T* row = static_cast<T*>(row_ptr);
     const T* bias = static_cast<const T*>(bias_ptr);
+    using C = ComputeType<T>;
     MR_IVDEP
-    for (int64_t i = 0; i < columns; ++i) row[i] = row[i] + bias[i];
+    for (int64_t i = 0; i < columns; ++i) {
+      row[i] = static_cast<T>(static_cast<C>(row[i]) + static_cast<C>(bias[i]));
+    }
   }
 };
 
@@ -25,9 +28,9 @@ Epilogue::Epilogue(KernelConstruction& c)
       nodes_(c.attrs().GetOr<std::vector<std::string>>("nodes", {})),
       name_(c.name()) {
   const auto activation = c.attr<std::string>("activation");
-  add_bias_ =
-      type_ == kFloat ? LoopFor<AddBiasRow<float>, float>() : LoopFor<AddBiasRow<double>, double>();
-  if (type_ != kFloat && type_ != kDouble) {
+  const bool known = DispatchType(FloatTypes(), type_,
+                                  [&]<typename T>() { add_bias_ = LoopFor<AddBiasRow<T>, T>(); });
+  if (!known) {
     c.SetError(errors::Unimplemented("no bias for ", DataTypeName(type_)));
   } else if (!activation.empty()) {
     activate_ = ActivationLoop(activation, type_);

@@ -13,8 +13,8 @@
 
 namespace millrace {
 
-// The loop of the op "Relu", "Relu6", "Elu", "Tanh" or "Sigmoid" for float or double; null for all
-// others.
+// The loop of the op "Relu", "Relu6", "Elu", "Tanh" or "Sigmoid" for float, double, half or
+// bfloat16; null for all others.
 UnaryLoopFn ActivationLoop(std::string_view op, DataType type);
 
 // Of a kernel with an attribute `activation` ("": none) and a bias as its third input. The same

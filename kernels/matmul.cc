@@ -118,25 +118,31 @@ void MultiplyBatch(KernelContext& ctx, const Batch& batch, const T* a, const T* 
   ctx.ParallelFor(count, flops / 20, [&](int64_t begin, int64_t end) { run(begin, end, RunHere); });
 }
 
+// A copy in float of what has 16 bits.
 template <typename T>
-void Widen(const T* in, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
+StatusOr<Tensor> Widened(KernelContext& ctx, const Tensor& in) {
+  MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(kFloat, in.shape()));
+  const T* const from = in.data<T>();
+  float* const to = wide.data<float>();
+  for (int64_t i = 0; i < in.num_elements(); ++i) to[i] = static_cast<float>(from[i]);
+  return wide;
+}
+
+template <typename T>
+void Narrow(const float* in, int64_t n, T* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = T(in[i]);
 }
 
 template <typename T>
 Status RunBatch(KernelContext& ctx, const Batch& batch, const Tensor& a, const Tensor& b,
                 Tensor* c) {
   if constexpr (kIsSmallFloat<T>) {
-    MR_ASSIGN_OR_RETURN(Tensor wide_a, ctx.AllocateTemp(kFloat, a.shape()));
-    MR_ASSIGN_OR_RETURN(Tensor wide_b, ctx.AllocateTemp(kFloat, b.shape()));
+    MR_ASSIGN_OR_RETURN(const Tensor wide_a, Widened<T>(ctx, a));
+    MR_ASSIGN_OR_RETURN(const Tensor wide_b, Widened<T>(ctx, b));
     MR_ASSIGN_OR_RETURN(Tensor wide_c, ctx.AllocateTemp(kFloat, c->shape()));
-    Widen(a.data<T>(), a.num_elements(), wide_a.data<float>());
-    Widen(b.data<T>(), b.num_elements(), wide_b.data<float>());
     MultiplyBatch<float>(ctx, batch, wide_a.data<float>(), wide_b.data<float>(),
                          wide_c.data<float>());
-    const float* in = wide_c.data<float>();
-    T* out = c->data<T>();
-    for (int64_t i = 0; i < c->num_elements(); ++i) out[i] = T(in[i]);
+    Narrow(wide_c.data<float>(), c->num_elements(), c->data<T>());
   } else {
     MultiplyBatch<T>(ctx, batch, a.data<T>(), b.data<T>(), c->data<T>());
   }
@@ -194,7 +200,8 @@ class MatMulKernel : public Kernel {
   const bool transpose_a_, transpose_b_;
 };
 
-// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc).
+// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc). 16-bit floats are
+// rounded where the nodes rounded them: after the product, the bias and the activation.
 class FusedMatMulKernel : public MatMulKernel {
  public:
   explicit FusedMatMulKernel(KernelConstruction& c) : MatMulKernel(c), epilogue_(c) {}
@@ -204,30 +211,48 @@ class FusedMatMulKernel : public MatMulKernel {
     if (!product.ok()) return epilogue_.OfProduct(std::move(product).status());
     MR_RETURN_IF_ERROR(epilogue_.Check(ctx.input(2), product->n));
     MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, Shape({product->m, product->n})));
-    if (c->dtype() == kFloat) {
-      Run<float>(ctx, *product, c);
-    } else {
-      Run<double>(ctx, *product, c);
-    }
-    return OkStatus();
+    Status status;
+    DispatchType(FloatTypes(), c->dtype(),
+                 [&]<typename T>() { status = Run<T>(ctx, *product, c); });
+    return status;
   }
 
  private:
   template <typename T>
-  void Run(KernelContext& ctx, const Product& p, Tensor* to) const {
+  Status Run(KernelContext& ctx, const Product& p, Tensor* to) const {
     T* const c = to->data<T>();
     const T* const bias = ctx.input(2).data<T>();
-    const auto finish = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
-      epilogue_.Apply(c + row * p.n + column, rows, columns, p.n, bias + column);
-    };
-    const GemmEpilogue epilogue = finish;
+    if constexpr (kIsSmallFloat<T>) {
+      MR_ASSIGN_OR_RETURN(const Tensor a, Widened<T>(ctx, ctx.input(0)));
+      MR_ASSIGN_OR_RETURN(const Tensor b, Widened<T>(ctx, ctx.input(1)));
+      MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(kFloat, to->shape()));
+      float* const product = wide.data<float>();
+      Multiply(ctx, p, a.data<float>(), b.data<float>(), product,
+               [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+                 const int64_t first = row * p.n + column;
+                 for (int64_t i = 0, at = first; i < rows; ++i, at += p.n) {
+                   Narrow(product + at, columns, c + at);
+                 }
+                 epilogue_.Apply(c + first, rows, columns, p.n, bias + column);
+               });
+    } else {
+      Multiply(ctx, p, ctx.input(0).data<T>(), ctx.input(1).data<T>(), c,
+               [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+                 epilogue_.Apply(c + row * p.n + column, rows, columns, p.n, bias + column);
+               });
+    }
+    return OkStatus();
+  }
+
+  template <typename T>
+  static void Multiply(KernelContext& ctx, const Product& p, const T* a, const T* b, T* c,
+                       GemmEpilogue finish) {
     Gemm<T>(
-        p.m, p.n, p.k, p.ViewA(ctx.input(0).data<T>()), p.ViewB(ctx.input(1).data<T>()), c, p.n,
-        false,
+        p.m, p.n, p.k, p.ViewA(a), p.ViewB(b), c, p.n, false,
         [&ctx](int64_t n, double cost, absl::FunctionRef<void(int64_t, int64_t)> body) {
           ctx.ParallelFor(n, cost, body);
         },
-        &epilogue);
+        &finish);
   }
 
   const Epilogue epilogue_;
@@ -282,7 +307,7 @@ class BatchMatMulKernel : public Kernel {
 void RegisterMatMulKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("MatMul").Types("T", DataTypesOf(NumberTypes())),
                     MakeKernel<MatMulKernel>);
-  registry.Register(KernelDef("_FusedMatMul").Types("T", {kFloat, kDouble}),
+  registry.Register(KernelDef("_FusedMatMul").Types("T", DataTypesOf(FloatTypes())),
                     MakeKernel<FusedMatMulKernel>);
   for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) {
     registry.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),

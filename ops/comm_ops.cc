@@ -95,8 +95,9 @@ constexpr OpSpec kOps[] = {
      "[]",
      Conv2DShape},
     {"_FusedMatMul", "a: T, b: T, bias: T", "product: T",
-     "transpose_a: bool = false; transpose_b: bool = false; T: {float, double}; activation: string "
-     "= ''; nodes: list(string) = []; grad_a: bool = false; grad_b: bool = false",
+     "transpose_a: bool = false; transpose_b: bool = false; T: {half, bfloat16, float, double}; "
+     "activation: string = ''; nodes: list(string) = []; grad_a: bool = false; grad_b: bool = "
+     "false",
      MatMulShape},
     {"_HostRecv", "", "tensor: tensor_type",
      "tensor_type: type; tensor_name: string; send_device: string; send_device_incarnation: int; "

@@ -81,10 +81,10 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
   if (device->memory_space() != MemorySpace::kHost) {
     // Constants lie in messages; what is in host memory is none of the other passes' knowledge.
     // Elementwise ops and products have all operands on the device.
-    const auto runs = [&](const char* op) {
-      AttrMap floats;
-      floats.Set("T", kFloat);
-      return env.kernels->Find(op, device->type(), floats) != nullptr;
+    const auto runs = [&](const char* op, DataType type = kFloat) {
+      AttrMap attrs;
+      attrs.Set("T", type);
+      return env.kernels->Find(op, device->type(), attrs) != nullptr;
     };
     rewrites = {
         .fold_constants = false,
@@ -92,6 +92,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
         .simplify = false,
         .remove_identities = false,
         .fuse_products = rewrites.fuse_products && runs("_FusedMatMul") && runs("_FusedConv2D"),
+        .fuse_small_products = runs("_FusedMatMul", kHalf) && runs("_FusedMatMul", kBfloat16),
         .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
         .fuse_reductions = false};
     if (!rewrites.fuse_products && !rewrites.fuse_elementwise) return OkStatus();

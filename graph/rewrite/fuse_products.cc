@@ -25,9 +25,11 @@ bool IsChannelsLast(const Node& node) {
   return node.attrs().GetOr<std::string>("data_format", "NHWC") == "NHWC";
 }
 
-bool IsProduct(const Node& node) {
-  if (node.type() != "MatMul" && !(node.type() == "Conv2D" && IsChannelsLast(node))) return false;
+bool IsProduct(const Node& node, const RewriteOptions& options) {
+  const bool is_matrix = node.type() == "MatMul";
+  if (!is_matrix && !(node.type() == "Conv2D" && IsChannelsLast(node))) return false;
   const DataType type = node.output_types()[0];
+  if (type == kHalf || type == kBfloat16) return is_matrix && options.fuse_small_products;
   return type == kFloat || type == kDouble;
 }
 
@@ -40,13 +42,14 @@ bool IsActivation(const Node& node) {
 
 class ProductFuser {
  public:
-  explicit ProductFuser(DataflowGraph* graph) : graph_(graph) {}
+  ProductFuser(const RewriteOptions& options, DataflowGraph* graph)
+      : options_(options), graph_(graph) {}
 
   StatusOr<int> Run() {
     int fused = 0;
     std::vector<Node*> products;
     for (Node* node : graph_->OpNodes()) {
-      if (IsProduct(*node) && pure_(*node)) products.push_back(node);
+      if (IsProduct(*node, options_) && pure_(*node)) products.push_back(node);
     }
     for (Node* product : products) {
       const std::vector<Node*> members = MembersAfter(product);
@@ -86,12 +89,15 @@ class ProductFuser {
     return ReplaceChain(members, "_Fused" + product->type(), std::move(attrs), inputs, graph_);
   }
 
+  const RewriteOptions& options_;
   DataflowGraph* const graph_;
   Purity pure_;
 };
 
 }  // namespace
 
-StatusOr<int> FuseProducts(DataflowGraph* graph) { return ProductFuser(graph).Run(); }
+StatusOr<int> FuseProducts(const RewriteOptions& options, DataflowGraph* graph) {
+  return ProductFuser(options, graph).Run();
+}
 
 }  // namespace millrace

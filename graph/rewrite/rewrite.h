@@ -22,6 +22,7 @@ struct RewriteOptions {
   bool remove_identities = true;  // nodes that hand on what they get
   // A product or convolution, its bias and its activation become one node (docs/fusion.md).
   bool fuse_products = true;
+  bool fuse_small_products = true;  // of half and bfloat16 too, for matrices
   // Elementwise nodes that feed each other become one _Fused (docs/fusion.md), for which whoever
   // runs the graph must have a kernel.
   bool fuse_elementwise = false;
@@ -55,7 +56,7 @@ StatusOr<int> SimplifyArithmetic(DataflowGraph* graph);
 StatusOr<int> RemoveIdentities(DataflowGraph* graph);
 // After those above: MatMul and Conv2D become _FusedMatMul and _FusedConv2D, with the name of the
 // last node that was put in.
-StatusOr<int> FuseProducts(DataflowGraph* graph);
+StatusOr<int> FuseProducts(const RewriteOptions& options, DataflowGraph* graph);
 // Last: others do not see what a _Fused computes. A fused node has the name of its last output.
 StatusOr<int> FuseElementwise(DataflowGraph* graph);
 // After it: reductions become part of the _Fused that they alone read.

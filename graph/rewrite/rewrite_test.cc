@@ -18,7 +18,7 @@ namespace millrace {
 namespace {
 
 // A line is "name Op input input:1 ^after"; of a constant "name Const 2.5 ^after"; values are
-// floats, and whatever Out takes is fetched.
+// of `type_`, constants floats, and whatever Out takes is fetched.
 class RewriteTest : public testing::Test {
  protected:
   RewriteTest() : graph_(&ops_) { EXPECT_TRUE(RegisterAllOps(ops_).ok()); }
@@ -41,16 +41,20 @@ class RewriteTest : public testing::Test {
       attrs.Set("value", Tensor::Scalar<float>(std::stof(inputs[0])));
       inputs.erase(inputs.begin());
     } else if (op == "Placeholder") {
-      attrs.Set("dtype", kFloat);
+      attrs.Set("dtype", type_);
     } else if (op == "Cast") {
       attrs.Set("SrcT", kFloat);
       attrs.Set("DstT", kFloat);
     } else if (op == "_Retval") {
-      attrs.Set("T", kFloat);
+      attrs.Set("T", type_);
       attrs.Set("index", int64_t{0});
     } else if (op != "NoOp") {
-      attrs.Set("T", kFloat);
+      attrs.Set("T", type_);
       if (op == "Merge") attrs.Set("N", int64_t{2});
+      if (op == "Conv2D") {
+        attrs.Set("strides", std::vector<int64_t>{1, 1, 1, 1});
+        attrs.Set("padding", std::string("SAME"));
+      }
       if (op == "RandomUniform") attrs.Set("dtype", kFloat);
     }
     auto node = graph_.AddNode(name, op, std::move(attrs));
@@ -118,6 +122,7 @@ class RewriteTest : public testing::Test {
   OpRegistry ops_;
   DataflowGraph graph_;
   RewriteCounts counts_;
+  DataType type_ = kFloat;
 };
 
 TEST_F(RewriteTest, ConstantsAreFolded) {
@@ -302,6 +307,31 @@ TEST_F(RewriteTest, AProductThatOthersReadStaysAsItIs) {
           two _Retval second
           three _Retval third
           four _Retval more)");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(RewriteTest, ProductsOf16BitsAreFusedOnlyWhereThereAreKernels) {
+  type_ = kHalf;
+  Read("x Placeholder\nm MatMul x x\nhalf BiasAdd m x\nout _Retval half");
+  type_ = kBfloat16;
+  Read("y Placeholder\nn MatMul y y\nbrain BiasAdd n y\ntwo _Retval brain");
+  const std::string before = Text();
+  Rewrite({.fuse_small_products = false});
+  EXPECT_EQ(Text(), before);
+  Rewrite();
+  EXPECT_EQ(counts_.fused, 4);
+  EXPECT_EQ(Text(),
+            "brain _FusedMatMul y y y\nhalf _FusedMatMul x x x\nout _Retval half\n"
+            "two _Retval brain\nx Placeholder\ny Placeholder");
+  EXPECT_EQ(graph_.FindNode("half")->output_types()[0], kHalf);
+  EXPECT_EQ(graph_.FindNode("brain")->output_types()[0], kBfloat16);
+}
+
+TEST_F(RewriteTest, ConvolutionsOf16BitsStayAsTheyAre) {
+  type_ = kHalf;
+  Read("x Placeholder\nc Conv2D x x\nb BiasAdd c x\nout _Retval b");
   const std::string before = Text();
   Rewrite();
   EXPECT_EQ(Text(), before);

@@ -159,7 +159,7 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
     if (counts.total() - counts.merged == before.total() - before.merged) break;
   }
   if (options.fuse_products) {
-    MR_ASSIGN_OR_RETURN(counts.fused, FuseProducts(graph));
+    MR_ASSIGN_OR_RETURN(counts.fused, FuseProducts(options, graph));
   }
   if (options.fuse_elementwise) {
     MR_ASSIGN_OR_RETURN(const int n, FuseElementwise(graph));

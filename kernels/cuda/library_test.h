@@ -12,11 +12,27 @@
 
 namespace millrace::testing {
 
+// Elements of float, half and bfloat16.
+inline float Element(DataType type, const void* data, int64_t at) {
+  if (type == kHalf) return static_cast<float>(static_cast<const Half*>(data)[at]);
+  if (type == kBfloat16) return static_cast<float>(static_cast<const BFloat16*>(data)[at]);
+  return static_cast<const float*>(data)[at];
+}
+inline void SetElement(DataType type, void* data, int64_t at, float value) {
+  if (type == kHalf) {
+    static_cast<Half*>(data)[at] = Half(value);
+  } else if (type == kBfloat16) {
+    static_cast<BFloat16*>(data)[at] = BFloat16(value);
+  } else {
+    static_cast<float*>(data)[at] = value;
+  }
+}
+
 // Small whole numbers: sums are exact in any order.
-inline Tensor Numbered(const Shape& shape, int first) {
-  Tensor t(kFloat, shape);
+inline Tensor Numbered(const Shape& shape, int first, DataType type = kFloat) {
+  Tensor t(type, shape);
   for (int64_t i = 0; i < t.num_elements(); ++i) {
-    t.data<float>()[i] = static_cast<float>((i * 7 + first) % 11 - 5);
+    SetElement(type, t.raw_data(), i, static_cast<float>((i * 7 + first) % 11 - 5));
   }
   return t;
 }
@@ -36,13 +52,14 @@ class LibraryTest : public ::testing::Test {
     ASSERT_NE(body, nullptr);
     StreamCall call;
     call.inputs = std::move(inputs);
-    call.outputs = {Tensor(kFloat, shape)};
+    const DataType type = call.inputs[0].dtype();
+    call.outputs = {Tensor(type, shape)};
     const auto done = body->Run(call, &machine_, gpu::HostLoops());
     ASSERT_TRUE(done.ok()) << done.status();
     ASSERT_EQ(*done, expect_done);
     if (!expect_done) return;
     const Tensor result = call.outputs[0];
-    call.outputs = {Tensor(kFloat, shape)};
+    call.outputs = {Tensor(type, shape)};
     const auto loops = gpu::FindBody(c)->make(c);
     ASSERT_TRUE(loops->Run(call, gpu::HostLoops(), {}).ok());
     EXPECT_TRUE(TensorsEqual(result, call.outputs[0]))

@@ -10,11 +10,15 @@
 namespace millrace {
 namespace {
 
+using testing::Element;
+using testing::Numbered;
+using testing::SetElement;
+
 struct FakeOperation {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cublasComputeType_t compute{};
-  const float* bias = nullptr;
+  const void* bias = nullptr;
 };
 struct FakeLayout {
   cudaDataType type{};
@@ -32,9 +36,9 @@ struct Seen {
   bool knows_nothing = false;
 } seen;
 
-template <typename T>
-T* As(void* p) {
-  return static_cast<T*>(p);
+DataType TypeOf(const FakeLayout& layout) {
+  if (layout.type == CUDA_R_16F) return kHalf;
+  return layout.type == CUDA_R_16BF ? kBfloat16 : kFloat;
 }
 
 CublasLtLibrary HostCublasLt() {
@@ -137,25 +141,29 @@ CublasLtLibrary HostCublasLt() {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
     const uint64_t depth = op.a == CUBLAS_OP_N ? la.columns : la.rows;
-    if ((op.a == CUBLAS_OP_N ? la.rows : la.columns) != ld.rows ||
+    if (la.type != ld.type || lb.type != ld.type ||
+        (op.a == CUBLAS_OP_N ? la.rows : la.columns) != ld.rows ||
         (op.b == CUBLAS_OP_N ? lb.columns : lb.rows) != ld.columns ||
         (op.b == CUBLAS_OP_N ? lb.rows : lb.columns) != depth) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
+    // As cuBLASLt documents it: sums, bias (of D's type) and activation in float, rounded once.
+    const DataType type = TypeOf(ld);
+    const auto get = [&](const void* data, const FakeLayout& l, int64_t n, int64_t i, int64_t j) {
+      return Element(type, data, n * l.stride + i + j * l.ld);
+    };
+    const auto rows = static_cast<int64_t>(ld.rows), columns = static_cast<int64_t>(ld.columns);
     for (int64_t n = 0; n < ld.batch; ++n) {
-      const float* a = static_cast<const float*>(a_data) + n * la.stride;
-      const float* b = static_cast<const float*>(b_data) + n * lb.stride;
-      float* d = static_cast<float*>(d_data) + n * ld.stride;
-      for (uint64_t i = 0; i < ld.rows; ++i) {
-        for (uint64_t j = 0; j < ld.columns; ++j) {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
           float sum = 0;
-          for (uint64_t q = 0; q < depth; ++q) {
-            sum += (op.a == CUBLAS_OP_N ? a[i + q * la.ld] : a[q + i * la.ld]) *
-                   (op.b == CUBLAS_OP_N ? b[q + j * lb.ld] : b[j + q * lb.ld]);
+          for (int64_t q = 0; q < static_cast<int64_t>(depth); ++q) {
+            sum += (op.a == CUBLAS_OP_N ? get(a_data, la, n, i, q) : get(a_data, la, n, q, i)) *
+                   (op.b == CUBLAS_OP_N ? get(b_data, lb, n, q, j) : get(b_data, lb, n, j, q));
           }
-          if (op.epilogue != CUBLASLT_EPILOGUE_DEFAULT) sum += op.bias[i];
+          if (op.epilogue != CUBLASLT_EPILOGUE_DEFAULT) sum += Element(type, op.bias, i);
           if (op.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum = sum < 0 ? 0 : sum;
-          d[i + j * ld.ld] = sum;
+          SetElement(type, d_data, n * ld.stride + i + j * ld.ld, sum);
         }
       }
     }
@@ -169,8 +177,6 @@ StatusOr<const CublasLtLibrary*> FakeSource() {
   return lib;
 }
 
-using testing::Numbered;
-
 class MatMulLibraryTest : public testing::LibraryTest {
  protected:
   void SetUp() override { seen = Seen(); }
@@ -178,10 +184,11 @@ class MatMulLibraryTest : public testing::LibraryTest {
   // By the library, and by our loops.
   void Check(const std::string& op, AttrMap attrs, std::vector<Tensor> inputs, const Shape& shape,
              bool expect_done = true) {
-    attrs.Set("T", AttrValue(kFloat));
+    const DataType type = inputs[0].dtype();
+    attrs.Set("T", AttrValue(type));
     const OpInfo* const info = BuiltinOps().Find(op);
     ASSERT_NE(info, nullptr);
-    const std::vector<DataType> types(inputs.size(), kFloat), made = {kFloat};
+    const std::vector<DataType> types(inputs.size(), type), made = {type};
     KernelConstruction c(nullptr, info, "node", &attrs, types, made);
     CheckAgainstLoops(c, MakeMatMulLibraryBody(c, &FakeSource).get(), std::move(inputs), shape,
                       expect_done);
@@ -232,13 +239,40 @@ TEST_F(MatMulLibraryTest, MultipliesBatchesThatAreBroadcastBothWays) {
 }
 
 TEST_F(MatMulLibraryTest, AddsABiasPerColumnAndActivates) {
-  for (const char* activation : {"", "Relu", "Relu6", "Tanh"}) {
-    SCOPED_TRACE(activation);
-    Check("_FusedMatMul",
-          Attrs({{"transpose_a", false},
-                 {"transpose_b", false},
-                 {"activation", std::string(activation)}}),
-          {Numbered({3, 5}, 1), Numbered({5, 4}, 2), Numbered({4}, 3)}, {3, 4});
+  for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+    for (const char* activation : {"", "Relu", "Relu6", "Tanh"}) {
+      SCOPED_TRACE(activation);
+      Check("_FusedMatMul",
+            Attrs({{"transpose_a", false},
+                   {"transpose_b", false},
+                   {"activation", std::string(activation)}}),
+            {Numbered({3, 5}, 1, type), Numbered({5, 4}, 2, type), Numbered({4}, 3, type)}, {3, 4});
+      EXPECT_EQ(seen.compute, CUBLAS_COMPUTE_32F);
+    }
+  }
+  EXPECT_EQ(seen.multiplications, 3 * 4);
+}
+
+// 2047 + 2 and 255 + 2 take one bit more than there are: each node by itself would round them
+// before it adds the bias, which brings them back among the numbers that there are.
+TEST_F(MatMulLibraryTest, RoundsAProductOf16BitsOnceWithItsBias) {
+  for (const auto& [type, product] : {std::pair(kHalf, 2049.0f), std::pair(kBfloat16, 257.0f)}) {
+    AttrMap attrs = Attrs({{"transpose_a", false}, {"transpose_b", false}});
+    attrs.Set("T", AttrValue(type));
+    const std::vector<DataType> types(3, type), made = {type};
+    KernelConstruction c(nullptr, BuiltinOps().Find("_FusedMatMul"), "node", &attrs, types, made);
+    StreamCall call;
+    call.inputs = {Tensor(type, {1, 2}), Tensor(type, {2, 1}), Tensor(type, {1})};
+    call.outputs = {Tensor(type, {1, 1})};
+    const float a[] = {product - 2, 2};
+    for (int i = 0; i < 2; ++i) {
+      SetElement(type, call.inputs[0].raw_data(), i, a[i]);
+      SetElement(type, call.inputs[1].raw_data(), i, 1);
+    }
+    SetElement(type, call.inputs[2].raw_data(), 0, 1);
+    const auto done = MakeMatMulLibraryBody(c, &FakeSource)->Run(call, &machine_, gpu::HostLoops());
+    ASSERT_TRUE(done.ok() && *done) << done.status();
+    EXPECT_EQ(Element(type, call.outputs[0].raw_data(), 0), product + 1);
   }
 }
 

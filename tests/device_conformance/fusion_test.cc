@@ -158,6 +158,36 @@ TEST_F(FusionTest, ProductsTakeTheirBiasAndActivationWithThem) {
   EXPECT_TRUE(TensorsEqual(value, first));
 }
 
+TEST_F(FusionTest, ProductsOf16BitsTakeTheirBiasAndActivationWithThemToTheSameBits) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    SCOPED_TRACE(DataTypeName(type));
+    const Tensor in = Noise({5, 90}, 1), matrix = Noise({90, 7}, 2), bias = Noise({7}, 3);
+    const auto net = [&](const Scope& s, const Output& x) {
+      const Output narrow = ops::Cast(s, Constant(s, matrix), type);
+      const Output product = ops::MatMul(s, ops::Cast(s, x, type), narrow);
+      return ops::Sigmoid(s, ops::BiasAdd(s, product, ops::Cast(s, Constant(s, bias), type)));
+    };
+    Program fused("FAKE"), plain("FAKE"), host("CPU");
+    plain.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+        pb::RewriterConfig::OFF);
+    std::vector<Tensor> values;
+    std::vector<int64_t> operations;
+    for (Program* const each : {&fused, &plain, &host}) {
+      const Output x = Placeholder(each->root, kFloat, {5, 90});
+      const Output y = net(each->device, x);
+      each->Open();
+      each->Eval(y, {{x, in}});  // the constants come
+      const int64_t before = each->simulated() ? each->machine()->num_operations() : 0;
+      values.push_back(each->Eval(y, {{x, in}}));
+      if (each->simulated()) operations.push_back(each->machine()->num_operations() - before);
+    }
+    EXPECT_EQ(operations[0] + 2, operations[1]) << "bias and activation are no operations";
+    EXPECT_EQ(values[0].dtype(), type);
+    EXPECT_TRUE(TensorsEqual(values[0], values[1]));
+    EXPECT_TRUE(TensorsEqual(values[0], values[2]));
+  }
+}
+
 TEST_F(FusionTest, WhatRepeatsInOtherWaysRunsOpByOp) {
   const Output x = Placeholder(p.root, kFloat, {3, 4});
   const Output column = Placeholder(p.root, kFloat, {3, 1});

@@ -19,10 +19,18 @@ Tensor Ramp(DataType dtype, std::vector<int64_t> dims, double step) {
   Tensor tensor(dtype, *MakeShape(dims));
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     const double value = step * static_cast<double>(i % 41 - 20);
-    if (dtype == kFloat) {
-      tensor.data<float>()[i] = static_cast<float>(value);
-    } else {
-      tensor.data<double>()[i] = value;
+    switch (dtype) {
+      case kFloat:
+        tensor.data<float>()[i] = static_cast<float>(value);
+        break;
+      case kHalf:
+        tensor.data<Half>()[i] = Half(static_cast<float>(value));
+        break;
+      case kBfloat16:
+        tensor.data<BFloat16>()[i] = BFloat16(static_cast<float>(value));
+        break;
+      default:
+        tensor.data<double>()[i] = value;
     }
   }
   return tensor;
@@ -91,8 +99,10 @@ struct Layers {
   std::vector<Output> fetches;
 };
 
+// The elements of half and bfloat16 do not divide the products and sums evenly: a rounding more or
+// less would show.
 TEST(ProductsTest, MatricesGiveTheSameBits) {
-  for (const DataType dtype : {kFloat, kDouble}) {
+  for (const DataType dtype : {kFloat, kDouble, kHalf, kBfloat16}) {
     for (const auto& [m, k, n] : std::vector<std::array<int64_t, 3>>{
              {1, 1, 1}, {3, 5, 7}, {128, 784, 70}, {33, 0, 4}, {200, 300, 513}, {0, 4, 4}}) {
       SCOPED_TRACE(StrCat(m, " x ", k, " x ", n));
