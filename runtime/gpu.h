@@ -22,6 +22,24 @@ namespace millrace {
 Status AddGpus(const pb::ConfigProto& config, DeviceFactories* factories,
                std::map<std::string, int>* counts);
 
+// What SessionOptions and ServerOptions say of GPUs, in fields of the same names.
+struct GpuFields {
+  int num_gpu_devices = -1;
+  double gpu_memory_fraction = 0;
+  bool gpu_allow_growth = false;
+  std::string visible_gpus{};
+  friend bool operator==(const GpuFields&, const GpuFields&) = default;
+};
+template <typename Options>
+GpuFields GpuFieldsOf(const Options& options) {
+  return {options.num_gpu_devices, options.gpu_memory_fraction, options.gpu_allow_growth,
+          options.visible_gpus};
+}
+// As device_count["GPU"] and gpu_options of `config`; fields that say nothing change nothing there.
+// InvalidArgument, with the name of the field, for what would be right on no machine, in a build
+// without CUDA too.
+Status ToConfig(const GpuFields& fields, pb::ConfigProto* config);
+
 // The kernels of GPUs; after those of the CPU. Nothing in a build without CUDA.
 void RegisterGpuKernels(const OpRegistry& ops, KernelRegistry& registry);
 

@@ -8,6 +8,7 @@
 #include "graph/graph_def_io.h"
 #include "millrace/session.h"
 #include "runtime/feed_spec.h"
+#include "runtime/gpu.h"
 #include "runtime/known_runs.h"
 #include "runtime/local_cluster.h"
 #include "session/client_session.h"
@@ -15,8 +16,16 @@
 namespace millrace {
 namespace {
 
-pb::ConfigProto ToConfig(const SessionOptions& options) {
+StatusOr<pb::ConfigProto> ToConfig(const SessionOptions& options) {
   pb::ConfigProto config;
+  const GpuFields gpus = GpuFieldsOf(options);
+  MR_RETURN_IF_ERROR(ToConfig(gpus, &config));
+  if (!options.target.empty() && gpus != GpuFields()) {
+    return errors::InvalidArgument(
+        "num_gpu_devices, gpu_memory_fraction, gpu_allow_growth and visible_gpus are for sessions "
+        "in this process; the server at ",
+        options.target, " uses the GPUs that its ServerOptions, or its flags, say");
+  }
   config.set_allow_soft_placement(options.allow_soft_placement);
   config.set_log_device_placement(options.log_device_placement);
   config.set_isolate_session_state(options.isolate_session_state);
@@ -113,7 +122,7 @@ Session::~Session() = default;
 
 StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   MR_RETURN_IF_ERROR(graph.status());
-  const pb::ConfigProto config = ToConfig(options);
+  MR_ASSIGN_OR_RETURN(const pb::ConfigProto config, ToConfig(options));
   MR_ASSIGN_OR_RETURN(std::shared_ptr<MasterInterface> master,
                       ConnectTarget(options.target, config, options.dump_dir));
   auto impl = std::make_unique<Impl>();

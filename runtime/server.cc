@@ -25,7 +25,10 @@ StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   task.ops = &AllOps();
   task.kernels = &AllKernels();
   task.devices = AllDeviceFactories();
-  MR_RETURN_IF_ERROR(AddGpus(task.default_session_config, &task.devices, &task.device_count));
+  pb::ConfigProto config;
+  MR_RETURN_IF_ERROR(ToConfig(GpuFieldsOf(options), &config));
+  task.device_count.insert(config.device_count().begin(), config.device_count().end());
+  MR_RETURN_IF_ERROR(AddGpus(config, &task.devices, &task.device_count));
   auto impl = std::make_unique<Impl>();
   MR_ASSIGN_OR_RETURN(impl->server, TaskServer::Create(task));
   return std::unique_ptr<Server>(new Server(std::move(impl)));

@@ -19,7 +19,8 @@ struct GpuInfo {
 // is missing and what to do, without a driver or without a GPU.
 StatusOr<std::vector<GpuInfo>> FindGpus();
 
-// For the sessions and servers of this process whose configuration says nothing of GPUs.
+// For the sessions and servers of this process whose configuration says nothing of GPUs, in fields
+// of SessionOptions and ServerOptions or in a ConfigProto.
 struct GpuOptions {
   // -1: all that there are, which may be none. More than 0: as many.
   int count = -1;

@@ -18,6 +18,14 @@ struct ServerOptions {
   int num_cpu_devices = 1;
   int inter_op_threads = 0;  // 0: one per core
   int intra_op_threads = 0;
+  // GPUs of the task (docs/gpu.md), which all sessions at it use, as the fields of SessionOptions:
+  // at most so many (-1: as many as SetGpuOptions says, or all), the fraction of each GPU's memory
+  // (0: what is free), whether memory is taken as it is needed, and which GPUs ("1,0"; "": all).
+  // Where the last three are as they are here, SetGpuOptions decides.
+  int num_gpu_devices = -1;
+  double gpu_memory_fraction = 0;
+  bool gpu_allow_growth = false;
+  std::string visible_gpus{};
   // An address that is not loopback is refused (FailedPrecondition) unless this is set: the
   // transport is not encrypted and any client may run any op.
   bool insecure = false;
@@ -31,8 +39,9 @@ struct ServerOptions {
 // Several servers may live in one process. Thread-safe.
 class Server {
  public:
-  // Binds nothing yet. InvalidArgument if the task is not in the cluster or its address is
-  // malformed; the error of the file system if dump_dir cannot be made.
+  // Binds nothing yet. InvalidArgument if the task is not in the cluster, its address is
+  // malformed, or a field about GPUs, which it names, cannot be; the error of the file system if
+  // dump_dir cannot be made.
   static StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
   ~Server();  // stops
 

@@ -39,6 +39,18 @@ struct SessionOptions {
   int num_cpu_devices = 1;   // in-process sessions
   int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
   int intra_op_threads = 0;
+  // GPUs of in-process sessions (docs/gpu.md), as device_count["GPU"] and gpu_options of the
+  // ConfigProto. InvalidArgument, naming the field, for what cannot be, and with a server's target:
+  // a server has its own.
+  //
+  // At most so many, of those that there are; 0: none; -1: as many as SetGpuOptions says, or all.
+  int num_gpu_devices = -1;
+  // What memory is taken and which GPUs are used. Where all three are as they are here,
+  // SetGpuOptions decides. Sessions of a process share a GPU's memory: the first that uses it says
+  // how it is taken.
+  double gpu_memory_fraction = 0;  // of each GPU's memory, up to 1; 0: what is free
+  bool gpu_allow_growth = false;   // as it is needed; else all of it at the first allocation
+  std::string visible_gpus{};      // "1,0": which GPUs are /gpu:0, /gpu:1, ...; "": all
   // More than one pool, of which a run chooses one, so that long steps do not keep short ones
   // waiting. Empty: one pool, shared with other sessions of the process. In-process sessions.
   std::vector<InterOpPool> inter_op_pools{};
