@@ -26,7 +26,7 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   RewriteOptions read;
   if (options.optimizer_options().opt_level() == pb::OptimizerOptions::L0) {
     read.fold_constants = read.merge_equal = read.simplify = read.remove_identities = false;
-    read.fuse_products = false;
+    read.drop_unread = read.fuse_products = false;
     return read;
   }
   const pb::RewriterConfig& config = options.rewrite_options();
@@ -34,7 +34,7 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   read.fold_constants = is_on(config.constant_folding());
   read.merge_equal = is_on(config.common_subgraph_elimination());
   read.simplify = is_on(config.arithmetic_optimization()) && !config.disable_meta_optimizer();
-  read.remove_identities =
+  read.drop_unread = read.remove_identities =
       is_on(config.dependency_optimization()) && !config.disable_meta_optimizer();
   read.fuse_products = is_on(config.remapping()) && !config.disable_meta_optimizer();
   read.fuse_elementwise = config.remapping() == pb::RewriterConfig::DEFAULT
@@ -87,6 +87,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
       return env.kernels->Find(op, device->type(), attrs) != nullptr;
     };
     rewrites = {
+        .drop_unread = rewrites.drop_unread,
         .fold_constants = false,
         .merge_equal = false,
         .simplify = false,
@@ -95,7 +96,6 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
         .fuse_small_products = runs("_FusedMatMul", kHalf) && runs("_FusedMatMul", kBfloat16),
         .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
         .fuse_reductions = false};
-    if (!rewrites.fuse_products && !rewrites.fuse_elementwise) return OkStatus();
   }
   return RewriteGraph(
              rewrites,

@@ -16,6 +16,7 @@
 namespace millrace {
 
 struct RewriteOptions {
+  bool drop_unread = true;        // what nobody reads is waited for and not computed
   bool fold_constants = true;     // nodes of constants become constants
   bool merge_equal = true;        // of nodes that compute the same one stays
   bool simplify = true;           // x * 1, x / 1, x - 0, -(-x), casts and reshapes for nothing
@@ -32,9 +33,9 @@ struct RewriteOptions {
 
 // How often each rewrite was made.
 struct RewriteCounts {
-  int folded = 0, merged = 0, simplified = 0, removed = 0;
+  int dropped = 0, folded = 0, merged = 0, simplified = 0, removed = 0;
   int fused = 0;  // nodes that are part of another one
-  int total() const { return folded + merged + simplified + removed + fused; }
+  int total() const { return dropped + folded + merged + simplified + removed + fused; }
 };
 
 // What a node without state computes of these inputs. An error leaves the node as it is.
@@ -49,6 +50,10 @@ StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evalua
                                      DataflowGraph* graph);
 
 // The single passes. Each returns how often it did something.
+// A node whose values nobody reads, and for which others wait, becomes a NoOp of its name that
+// waits for its inputs: a gradient of TensorFlow's waits for that of the model's input too. The
+// errors that the node would have found in its inputs are not found.
+StatusOr<int> DropUnread(DataflowGraph* graph);
 StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& evaluate,
                             DataflowGraph* graph);
 StatusOr<int> MergeEqualNodes(DataflowGraph* graph);

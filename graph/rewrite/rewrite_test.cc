@@ -56,6 +56,14 @@ class RewriteTest : public testing::Test {
         attrs.Set("padding", std::string("SAME"));
       }
       if (op == "RandomUniform") attrs.Set("dtype", kFloat);
+      if (op == "CheckNumerics") attrs.Set("message", std::string("bad"));
+      if (op == "_Recv") {
+        attrs.Set("tensor_type", type_);
+        attrs.Set("tensor_name", name);
+        attrs.Set("send_device", std::string());
+        attrs.Set("send_device_incarnation", int64_t{0});
+        attrs.Set("recv_device", std::string());
+      }
     }
     auto node = graph_.AddNode(name, op, std::move(attrs));
     ASSERT_TRUE(node.ok()) << node.status();
@@ -180,9 +188,9 @@ TEST_F(RewriteTest, NodesThatWaitForSomethingElseAreNotEqual) {
 }
 
 TEST_F(RewriteTest, AMergedNodeIsWaitedForInPlaceOfTheOther) {
-  Read("x Placeholder\na Exp x\nb Exp x\nlast NoOp ^b\nout _Retval a");
+  Read("x Placeholder\na Exp x\nb Exp x\nc Neg b\nlast NoOp ^b\nout _Retval a\ntwo _Retval c");
   Rewrite();
-  EXPECT_EQ(Text(), "a Exp x\nlast NoOp ^a\nout _Retval a\nx Placeholder");
+  EXPECT_EQ(Text(), "a Exp x\nc Neg a\nlast NoOp ^a\nout _Retval a\ntwo _Retval c\nx Placeholder");
 }
 
 TEST_F(RewriteTest, ArithmeticThatChangesNothingGoes) {
@@ -351,13 +359,77 @@ TEST_F(RewriteTest, AProductIsNotABias) {
   EXPECT_EQ(Text(), before);
 }
 
+TEST_F(RewriteTest, WhatNobodyReadsIsWaitedForOnly) {
+  // As in TensorFlow's gradients: both are there before either is used.
+  Read(R"(x Placeholder
+          w Placeholder
+          g Exp x
+          of_x MatMul g w
+          of_w MatMul x g
+          both NoOp ^of_x ^of_w
+          used Identity of_w ^both
+          out _Retval used)");
+  Rewrite();
+  EXPECT_EQ(Text(),
+            "both NoOp ^of_w ^of_x\ng Exp x\nof_w MatMul x g\nof_x NoOp ^g ^w\n"
+            "out _Retval used\nused Identity of_w ^both\nw Placeholder\nx Placeholder");
+  EXPECT_EQ(counts_.dropped, 1);
+}
+
+TEST_F(RewriteTest, WhatOnlyTheUnreadReadIsDroppedToo) {
+  Read(R"(before NoOp
+          x Placeholder
+          y Exp x ^before
+          z Neg y
+          after NoOp ^z
+          out _Retval x ^after)");
+  Rewrite();
+  EXPECT_EQ(Text(),
+            "after NoOp ^z\nbefore NoOp\nout _Retval x ^after\nx Placeholder\n"
+            "y NoOp ^before ^x\nz NoOp ^y");
+  EXPECT_EQ(counts_.dropped, 2);
+}
+
+TEST_F(RewriteTest, WhatArrivesMayBeDeadWhereItsNodeIsNot) {
+  Read("w _Recv\nx Placeholder\nm MatMul x w\nafter NoOp ^m\nout _Retval x ^after");
+  Rewrite();
+  EXPECT_EQ(Text(),
+            "after NoOp ^m\nm NoOp ^m/_arrives_1 ^x\nm/_arrives_1 Identity w\n"
+            "out _Retval x ^after\nw _Recv\nx Placeholder");
+}
+
+TEST_F(RewriteTest, WhatMayDoMoreThanComputeIsNotDropped) {
+  Read("x Placeholder\nc CheckNumerics x\nafter NoOp ^c\nlast Neg x\nout _Retval x ^after");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(RewriteTest, WhatDrawsNumbersIsNotDropped) {
+  type_ = kInt32;
+  Read("x Placeholder\nr RandomUniform x\nafter NoOp ^r\nout _Retval x ^after");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(RewriteTest, WhatReadsABranchIsNotDropped) {
+  type_ = kBool;  // the value alone tells whether it is dead
+  Read("x Placeholder\ns Switch x x\nn Identity s:1\nafter NoOp ^n\nout _Retval x ^after");
+  const std::string before = Text();
+  Rewrite();
+  EXPECT_EQ(Text(), before);
+}
+
 TEST_F(RewriteTest, EveryPassCanBeSwitchedOff) {
   const std::string text =
       "x Placeholder\none Const 1\nc Neg one\nm Mul x one\ni Identity m\n"
-      "n Identity m\ns AddV2 i n\nt AddV2 s c\np MatMul t t\nb BiasAdd p x\nout _Retval b";
+      "n Identity m\ns AddV2 i n\nt AddV2 s c\nu Neg t\np MatMul t t ^u\nb BiasAdd p x\n"
+      "out _Retval b";
   Read(text);
   const std::string before = Text();
-  Rewrite({.fold_constants = false,
+  Rewrite({.drop_unread = false,
+           .fold_constants = false,
            .merge_equal = false,
            .simplify = false,
            .remove_identities = false,

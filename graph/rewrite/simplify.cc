@@ -136,6 +136,9 @@ StatusOr<int> RemoveIdentities(DataflowGraph* graph) {
 StatusOr<RewriteCounts> RewriteGraph(const RewriteOptions& options, const Evaluator& evaluate,
                                      DataflowGraph* graph) {
   RewriteCounts counts;
+  if (options.drop_unread) {
+    MR_ASSIGN_OR_RETURN(counts.dropped, DropUnread(graph));
+  }
   constexpr int kMaxRounds = 4;  // one rewrite makes room for another, mostly once
   for (int round = 0; round < kMaxRounds; ++round) {
     const RewriteCounts before = counts;
