@@ -173,17 +173,20 @@ struct CodeCache::GridJob {
   FusedProgram program;
   std::vector<DataType> input_types;
   std::vector<Spread> spreads;
+  int32_t reduction;
   std::shared_ptr<GridSlot> slot;
 };
 
 void CodeCache::RequestGrid(const FusedProgram& program, std::span<const DataType> types,
-                            std::span<const Spread> spreads, std::shared_ptr<GridSlot> slot) {
+                            std::span<const Spread> spreads, int32_t reduction,
+                            std::shared_ptr<GridSlot> slot) {
   if (!options_.enabled) return slot->GiveUp();
   auto job = std::make_shared<GridJob>();
-  job->key = KeyOf(program, types, spreads);
+  job->key = StrCat(KeyOf(program, types, spreads), " reduce ", reduction);
   job->program = program;
   job->input_types.assign(types.begin(), types.end());
   job->spreads.assign(spreads.begin(), spreads.end());
+  job->reduction = reduction;
   job->slot = std::move(slot);
   Request([this, job = std::move(job)] { MakeGrid(*job); });
 }
@@ -207,7 +210,8 @@ Status CodeCache::MakeImage(const GridJob& job, const std::string& arch, GridIma
                             bool* from_disk) {
   const MrJitApi* const api = LoadComponent();
   if (api == nullptr) return errors::Unavailable("there is no compiler");
-  const TranslatedProgram translated(job.program, job.input_types, job.spreads);
+  const TranslatedProgram translated(job.program, job.input_types, job.spreads, job.reduction);
+  image->reduces = job.reduction != kMrJitNoReduction;
   image->lanes = GridLanes(translated.program());
   image->num_inputs = translated.program().num_inputs;
   image->num_outputs = translated.program().num_outputs;

@@ -79,9 +79,10 @@ class CodeCache {
   }
 
   // Has the same loop compiled for the slot's machine, which others run unfused meanwhile. What was
-  // compiled before is only loaded.
+  // compiled before is only loaded. `reduction` of rows of the one output: kMrJitSum ...
   void RequestGrid(const FusedProgram& program, std::span<const DataType> input_types,
-                   std::span<const Spread> spreads, std::shared_ptr<GridSlot> slot);
+                   std::span<const Spread> spreads, int32_t reduction,
+                   std::shared_ptr<GridSlot> slot);
 
   // Until all that was asked for is there, or has failed; false after 60 seconds.
   bool WaitUntilIdle();

@@ -9,7 +9,7 @@
 extern "C" {
 
 // Changes with every change below or in the meaning of FusedOp's numbers.
-inline constexpr int32_t kMrJitVersion = 4;
+inline constexpr int32_t kMrJitVersion = 5;
 // The name of the one function that the library exports: MrJitGetApi.
 inline constexpr char kMrJitEntry[] = "millrace_jit_api";
 
@@ -27,11 +27,19 @@ struct MrJitInstruction {
   const int32_t* args;
 };
 
+// What grids make of each row of the one output, if it is not kMrJitNoReduction.
+inline constexpr int32_t kMrJitNoReduction = 0;
+inline constexpr int32_t kMrJitSum = 1;
+inline constexpr int32_t kMrJitMean = 2;
+inline constexpr int32_t kMrJitMax = 3;
+inline constexpr int32_t kMrJitMin = 4;
+
 // spreads: 0 one element, 1 a row, 2 each. outputs are instructions.
 struct MrJitProgram {
   const MrJitInstruction* instructions;
   const int32_t *input_types, *input_spreads, *outputs;
   int32_t num_instructions, num_inputs, num_outputs;
+  int32_t reduction;  // of floats or doubles; for grids only
 };
 
 // Elements [begin, begin + n) of the outputs; what repeats begins at element `row` of its input.
@@ -49,10 +57,13 @@ struct MrJitCode {
 // most so many threads in a block.
 inline constexpr char kMrJitGridEntry[] = "mr_fused_grid";
 inline constexpr int32_t kMrJitGridBlock = 256;
+// Threads that reduce a row together.
+inline constexpr int32_t kMrJitTeam = 16;
 // What thread `thread` of `threads` does; what repeats has `period` elements, not 0 if there is
-// any.
+// any. n: elements of each output. row: those of a value that become one element, 0 if nothing is
+// reduced; then a thread does what a team would.
 typedef void (*MrJitGridFunction)(const void* const* in, void* const* out, int64_t n,
-                                  int64_t period, int64_t thread, int64_t threads);
+                                  int64_t period, int64_t row, int64_t thread, int64_t threads);
 
 // Functions that can fail return null, or the reason, which is constant or stays until the next
 // call of the same thread. Thread-safe.

@@ -37,15 +37,17 @@ class CudaLoop final : public GridLoop {
     }
   }
 
-  Status Launch(const void* const* in, void* const* out, int64_t n, int64_t period) const override {
+  Status Launch(const void* const* in, void* const* out, const GridSizes& sizes) const override {
     // The driver copies what the arguments point to before it returns.
     std::vector<void*> arguments;
-    arguments.reserve(static_cast<std::size_t>(num_inputs_ + num_outputs_ + 2));
+    arguments.reserve(static_cast<std::size_t>(num_inputs_ + num_outputs_ + 3));
+    GridSizes passed = sizes;
     for (int i = 0; i < num_inputs_; ++i) arguments.push_back(const_cast<const void**>(in + i));
     for (int k = 0; k < num_outputs_; ++k) arguments.push_back(const_cast<void**>(out + k));
-    arguments.push_back(&n);
-    arguments.push_back(&period);
-    const int64_t groups = (n + lanes_ - 1) / lanes_;
+    arguments.push_back(&passed.n);
+    arguments.push_back(&passed.period);
+    if (reduces_) arguments.push_back(&passed.row);
+    const int64_t groups = reduces_ ? sizes.n * kMrJitTeam : (sizes.n + lanes_ - 1) / lanes_;
     const int64_t blocks =
         std::min((groups + kMrJitGridBlock - 1) / kMrJitGridBlock,
                  kBlocksPerMultiprocessor * machine_->properties().num_multiprocessors);
@@ -59,10 +61,12 @@ class CudaLoop final : public GridLoop {
       : machine_(machine),
         lanes_(image.lanes),
         num_inputs_(image.num_inputs),
-        num_outputs_(image.num_outputs) {}
+        num_outputs_(image.num_outputs),
+        reduces_(image.reduces) {}
 
   CudaMachine* const machine_;
   const int lanes_, num_inputs_, num_outputs_;
+  const bool reduces_;
   void* module_ = nullptr;
   void* function_ = nullptr;
 };

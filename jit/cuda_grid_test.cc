@@ -164,7 +164,7 @@ TEST(CudaGridTest, ALaunchPassesAddressesAndSizesInTheOrderOfTheKernel) {
   ASSERT_TRUE(loop.ok()) << loop.status();
   const void* const in[] = {reinterpret_cast<void*>(0x1000), reinterpret_cast<void*>(0x2000)};
   void* const out[] = {reinterpret_cast<void*>(0x3000)};
-  ASSERT_TRUE((*loop)->Launch(in, out, 4100, 410).ok());
+  ASSERT_TRUE((*loop)->Launch(in, out, {4100, 410, 0}).ok());
   ASSERT_EQ(gpu.noted.launched.size(), 1u);
   const auto& launched = gpu.noted.launched[0];
   EXPECT_THAT(launched.arguments, ElementsAre(0x1000, 0x2000, 0x3000, 4100, 410));
@@ -173,14 +173,30 @@ TEST(CudaGridTest, ALaunchPassesAddressesAndSizesInTheOrderOfTheKernel) {
   EXPECT_EQ(launched.stream, gpu.compute_stream());
 }
 
+TEST(CudaGridTest, ATeamOfThreadsReducesARowWhoseLengthIsPassedLast) {
+  NotingMachine gpu(90);
+  gpu.noted.num_arguments = 6;
+  GridImage image = ImageOf(kBias, "sm_90");
+  image.ptx = PtxOf(kBias, "sm_90", kMrJitSum);
+  image.reduces = true;
+  const auto loop = CudaGrids().Load(&gpu, image);
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  const void* const in[] = {reinterpret_cast<void*>(0x1000), reinterpret_cast<void*>(0x2000)};
+  void* const out[] = {reinterpret_cast<void*>(0x3000)};
+  ASSERT_TRUE((*loop)->Launch(in, out, {100, 410, 820}).ok());
+  const auto& launched = gpu.noted.launched[0];
+  EXPECT_THAT(launched.arguments, ElementsAre(0x1000, 0x2000, 0x3000, 100, 410, 820));
+  EXPECT_THAT(launched.grid, ElementsAre(7, 1, 1)) << "sixteen teams of sixteen in a block";
+}
+
 TEST(CudaGridTest, AGridIsNoLargerThanTheMachineIsWorth) {
   NotingMachine gpu(90);
   const auto loop = CudaGrids().Load(&gpu, ImageOf(kBias, "sm_90"));
   ASSERT_TRUE(loop.ok()) << loop.status();
   const void* const in[] = {nullptr, nullptr};
   void* const out[] = {nullptr};
-  ASSERT_TRUE((*loop)->Launch(in, out, int64_t{1} << 40, 4).ok());
-  ASSERT_TRUE((*loop)->Launch(in, out, 1, 1).ok());
+  ASSERT_TRUE((*loop)->Launch(in, out, {int64_t{1} << 40, 4, 0}).ok());
+  ASSERT_TRUE((*loop)->Launch(in, out, {1, 1, 0}).ok());
   EXPECT_EQ(gpu.noted.launched[0].grid[0], 10u * 32u);
   EXPECT_EQ(gpu.noted.launched[1].grid[0], 1u);
 }

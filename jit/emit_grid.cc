@@ -6,6 +6,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include "jit/emit_ops.h"
+#include "jit/emit_row_reduction.h"
 #include "jit/emit_types.h"
 
 namespace millrace::jit {
@@ -30,6 +31,16 @@ class GridEmitter {
     }
     for (int32_t i = 0; i < program_.num_inputs; ++i) has_rows_ |= program_.input_spreads[i] == 1;
     EmitOnce();
+    if (program_.reduction != kMrJitNoReduction) {
+      EmitReduction();
+    } else {
+      EmitEach();
+    }
+    b_.CreateRetVoid();
+  }
+
+ private:
+  void EmitEach() {
     const int lanes = GridLanes(program_);
     Value* const whole =
         b_.CreateSelect(MayGroup(lanes), b_.CreateAnd(n_, b_.getInt64(~uint64_t(lanes - 1))),
@@ -37,10 +48,8 @@ class GridEmitter {
     Value* const wide = b_.getInt64(static_cast<uint64_t>(lanes));
     Loop(b_.CreateMul(thread_, wide), whole, b_.CreateMul(threads_, wide), lanes);
     Loop(b_.CreateAdd(whole, thread_), n_, threads_, 1);
-    b_.CreateRetVoid();
   }
 
- private:
   void Begin(llvm::ArrayRef<Type*> parameters) {
     function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
                                        llvm::Function::ExternalLinkage, kMrJitGridEntry, module_);
@@ -50,7 +59,8 @@ class GridEmitter {
 
   void BeginKernel() {
     std::vector<Type*> parameters(program_.num_inputs + program_.num_outputs, b_.getPtrTy(kGlobal));
-    parameters.insert(parameters.end(), 2, b_.getInt64Ty());
+    const bool reduces = program_.reduction != kMrJitNoReduction;
+    parameters.insert(parameters.end(), reduces ? 3 : 2, b_.getInt64Ty());
     Begin(parameters);
     Annotate("kernel", 1);
     Annotate("maxntidx", kMrJitGridBlock);
@@ -58,7 +68,8 @@ class GridEmitter {
     for (int32_t i = 0; i < program_.num_inputs; ++i) in_.push_back(function_->getArg(next++));
     for (int32_t k = 0; k < program_.num_outputs; ++k) out_.push_back(function_->getArg(next++));
     n_ = function_->getArg(next++);
-    period_ = function_->getArg(next);
+    period_ = function_->getArg(next++);
+    if (reduces) row_ = function_->getArg(next);
     Value* const block = Special(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x);
     thread_ =
         b_.CreateAdd(b_.CreateMul(Special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), block),
@@ -82,13 +93,14 @@ class GridEmitter {
   void BeginHostFunction() {
     Type* const pointer = b_.getPtrTy();
     Type* const number = b_.getInt64Ty();
-    Begin({pointer, pointer, number, number, number, number});
+    Begin({pointer, pointer, number, number, number, number, number});
     LoadAddresses(function_->getArg(0), program_.num_inputs, &in_);
     LoadAddresses(function_->getArg(1), program_.num_outputs, &out_);
     n_ = function_->getArg(2);
     period_ = function_->getArg(3);
-    thread_ = function_->getArg(4);
-    threads_ = function_->getArg(5);
+    row_ = function_->getArg(4);
+    thread_ = function_->getArg(5);
+    threads_ = function_->getArg(6);
   }
 
   void LoadAddresses(Value* from, int32_t count, std::vector<Value*>* to) {
@@ -219,9 +231,9 @@ class GridEmitter {
                           llvm::Align(static_cast<uint64_t>(ElementSize(type) * lanes)));
   }
 
-  // All inputs are read before anything is written, and nobody else touches these elements: an
-  // output may lie where an input does that changes with each element.
-  void Body(Value* at, Value* row, int lanes) {
+  // What all instructions give for elements [at, at + lanes), which are those from `row` on of what
+  // repeats.
+  std::vector<std::vector<Value*>> Results(Value* at, Value* row, int lanes) {
     std::vector<std::vector<Value*>> inputs(program_.num_inputs),
         results(program_.num_instructions);
     for (int32_t i = 0; i < program_.num_inputs; ++i) {
@@ -241,6 +253,13 @@ class GridEmitter {
                                       : EmitInstruction(b_, 1, in, args, DoubleFunctions::kOwn));
       }
     }
+    return results;
+  }
+
+  // All inputs are read before anything is written, and nobody else touches these elements: an
+  // output may lie where an input does that changes with each element.
+  void Body(Value* at, Value* row, int lanes) {
+    const auto results = Results(at, row, lanes);
     for (int32_t k = 0; k < program_.num_outputs; ++k) Store(k, results[program_.outputs[k]], at);
   }
 
@@ -263,14 +282,30 @@ class GridEmitter {
     at->addIncoming(from, before);
     at->addIncoming(next, b_.GetInsertBlock());
     if (row != nullptr) {
-      Value* const beyond = b_.CreateAdd(row, row_step);
-      Value* const less = b_.CreateSub(beyond, period_);
+      Value* const moved = AdvancePlace(b_, row, row_step, period_);
       row->addIncoming(first_row, before);
-      row->addIncoming(b_.CreateSelect(b_.CreateICmpUGE(beyond, period_), less, beyond),
-                       b_.GetInsertBlock());
+      row->addIncoming(moved, b_.GetInsertBlock());
     }
     b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
     b_.SetInsertPoint(after);
+  }
+
+  void EmitReduction() {
+    RowReductionCode code{.builder = b_,
+                          .function = function_,
+                          .target = target_,
+                          .reduction = program_.reduction,
+                          .type = OutputType(0),
+                          .n = n_,
+                          .row = row_,
+                          .period = has_rows_ ? period_ : nullptr,
+                          .thread = thread_,
+                          .threads = threads_};
+    code.element = [this](Value* at, Value* place) {
+      return Results(at, place, 1)[program_.outputs[0]][0];
+    };
+    code.store = [this](Value* value, Value* at) { Store(0, {value}, at); };
+    EmitRowReduction(code);
   }
 
   const MrJitProgram& program_;
@@ -280,7 +315,8 @@ class GridEmitter {
   llvm::Function* function_ = nullptr;
   bool has_rows_ = false;
   std::vector<Value*> in_, out_;
-  Value *n_ = nullptr, *period_ = nullptr, *thread_ = nullptr, *threads_ = nullptr;
+  Value *n_ = nullptr, *period_ = nullptr, *row_ = nullptr;  // row_: of what is reduced
+  Value *thread_ = nullptr, *threads_ = nullptr;
   std::vector<Value*> once_inputs_, once_;  // null: changes
 };
 

@@ -9,7 +9,8 @@
 namespace millrace::jit {
 
 enum class GridTarget {
-  // A kernel of NVPTX: void (input addresses..., output addresses..., i64 n, i64 period).
+  // A kernel of NVPTX: void (input addresses..., output addresses..., i64 n, i64 period), and i64
+  // row if it reduces.
   kNvptx,
   // MrJitGridFunction, with the thread's number and how many there are as parameters.
   kHost,
@@ -19,7 +20,8 @@ enum class GridTarget {
 // addresses and the number of the thread come from. Groups are of GridLanes(program) elements,
 // read and written at once, if all operands lie at multiples of that and rows hold whole groups,
 // which the code finds out itself; else elements are worked on one by one. Functions of doubles are
-// those of emit_double_math.h.
+// those of emit_double_math.h. A reduction takes each row in the order of the CPU's kernels: teams
+// of kMrJitTeam threads of PTX, whose number is a multiple of that, or single threads of the host.
 void EmitGrid(const MrJitProgram& program, GridTarget target, llvm::Module* module);
 
 }  // namespace millrace::jit

@@ -21,13 +21,14 @@ class FakeLoop final : public jit::GridLoop {
   FakeLoop(MrJitGridFunction function, int num_inputs, int num_outputs)
       : function_(function), num_inputs_(num_inputs), num_outputs_(num_outputs) {}
 
-  Status Launch(const void* const* in, void* const* out, int64_t n, int64_t period) const override {
+  Status Launch(const void* const* in, void* const* out,
+                const jit::GridSizes& sizes) const override {
     std::vector<const void*> from;
     std::vector<void*> to;
     for (int i = 0; i < num_inputs_; ++i) from.push_back(FakeAlias(in[i]));
     for (int k = 0; k < num_outputs_; ++k) to.push_back(FakeAlias(out[k]));
     for (int64_t thread = 0; thread < kThreads; ++thread) {
-      function_(from.data(), to.data(), n, period, thread, kThreads);
+      function_(from.data(), to.data(), sizes.n, sizes.period, sizes.row, thread, kThreads);
     }
     return OkStatus();
   }

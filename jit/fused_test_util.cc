@@ -160,6 +160,18 @@ StatusOr<std::vector<Tensor>> FusedRunner::RunUnfused(const FusedProgram& progra
   return outputs;
 }
 
+StatusOr<Tensor> FusedRunner::Reduce(const std::string& op, const Tensor& input,
+                                     const std::vector<int64_t>& axes) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
+                      MakeReductionKernel(op, input.dtype(), false, "n", device_.get()));
+  const auto given = std::span<const int64_t>(axes);
+  Tensor list = Tensor::FromValues<int64_t>(given, Shape({static_cast<int64_t>(axes.size())}));
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
+                      Step(kernel.get(), device_.get(), {ValueOf(input), ValueOf(std::move(list))},
+                           {input.dtype()}));
+  return values[0];
+}
+
 Tensor RandomTensor(std::mt19937& random, DataType type, const Shape& shape) {
   Tensor tensor(type, shape);
   if (type == kFloat) Fill<float>(random, &tensor);

@@ -32,6 +32,9 @@ class FusedRunner {
   // The kernels that the instructions had as nodes, one after the other.
   StatusOr<std::vector<Tensor>> RunUnfused(const FusedProgram& program,
                                            const std::vector<Tensor>& inputs);
+  // The kernel of Sum, Mean, Max or Min.
+  StatusOr<Tensor> Reduce(const std::string& op, const Tensor& input,
+                          const std::vector<int64_t>& axes);
 
  private:
   OpRegistry ops_;

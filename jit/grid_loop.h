@@ -20,6 +20,14 @@ struct GridImage {
   MrJitGridFunction function = nullptr;  // what one thread of a simulated machine does
   int lanes = 0;                         // neighbours that a thread works on at once
   int num_inputs = 0, num_outputs = 0;
+  bool reduces = false;
+};
+
+// As for MrJitGridFunction.
+struct GridSizes {
+  int64_t n = 0;  // > 0
+  int64_t period = 0;
+  int64_t row = 0;
 };
 
 // One that is ready on a machine. Thread-safe.
@@ -27,9 +35,8 @@ class GridLoop {
  public:
   virtual ~GridLoop() = default;
   // Issues it, within the `run` of an operation of the machine's compute stream. `in` and `out`
-  // are device addresses, `n` > 0 elements; what repeats has `period` elements.
-  virtual Status Launch(const void* const* in, void* const* out, int64_t n,
-                        int64_t period) const = 0;
+  // are device addresses.
+  virtual Status Launch(const void* const* in, void* const* out, const GridSizes& sizes) const = 0;
 };
 
 // How a type of accelerator takes such loops. Thread-safe, as long-lived as the process.

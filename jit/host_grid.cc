@@ -8,9 +8,9 @@
 namespace millrace::jit {
 
 HostGrid::HostGrid(const FusedProgram& program, const std::vector<DataType>& types,
-                   const FusedLayout& layout)
+                   const FusedLayout& layout, int32_t reduction)
     : program_(program), layout_(layout) {
-  const TranslatedProgram translated(program, types, layout.spreads);
+  const TranslatedProgram translated(program, types, layout.spreads, reduction);
   const char* const error = Compiler()->make_host_grid(&translated.program(), &function_);
   if (error != nullptr) error_ = error;
 }
@@ -42,7 +42,7 @@ std::vector<Tensor> HostGrid::Run(const std::vector<Tensor>& inputs, int64_t thr
   const std::vector<const void*> from(in.begin(), in.end());
   const std::vector<void*> to(out.begin(), out.end());
   for (int64_t thread = threads - 1; thread >= 0; --thread) {
-    function_(from.data(), to.data(), layout_.count, layout_.period, thread, threads);
+    function_(from.data(), to.data(), layout_.count, layout_.period, 0, thread, threads);
   }
   std::vector<Tensor> results;
   for (std::size_t k = 0; k < out.size(); ++k) {
@@ -51,6 +51,17 @@ std::vector<Tensor> HostGrid::Run(const std::vector<Tensor>& inputs, int64_t thr
     results.push_back(std::move(result));
   }
   return results;
+}
+
+Tensor HostGrid::Reduce(const std::vector<Tensor>& inputs, int64_t threads, const FusedRows& rows) {
+  std::vector<const void*> in;
+  for (const Tensor& input : inputs) in.push_back(input.raw_data());
+  Tensor out(program_.instructions[program_.outputs[0]].result, rows.out);
+  void* to = out.raw_data();
+  for (int64_t thread = threads - 1; thread >= 0; --thread) {
+    function_(in.data(), &to, rows.rows, layout_.period, rows.row, thread, threads);
+  }
+  return out;
 }
 
 char* HostGrid::Place(std::size_t bytes, std::size_t size, int shift,

@@ -19,7 +19,7 @@ class HostGrid {
  public:
   // `types` are the inputs'. The program and its layout outlive the grid.
   HostGrid(const FusedProgram& program, const std::vector<DataType>& types,
-           const FusedLayout& layout);
+           const FusedLayout& layout, int32_t reduction = kMrJitNoReduction);
   // "" if there is code.
   const std::string& error() const { return error_; }
 
@@ -27,6 +27,8 @@ class HostGrid {
   // where memory is aligned; `in_place`: outputs take the memory of inputs, where they may.
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs, int64_t threads, int shift,
                           bool in_place);
+  // The one output of a program that reduces rows.
+  Tensor Reduce(const std::vector<Tensor>& inputs, int64_t threads, const FusedRows& rows);
 
  private:
   static char* Place(std::size_t bytes, std::size_t size, int shift,

@@ -39,6 +39,13 @@ TEST(PtxAssemblyTest, EveryOpIsTakenForTheArchitecturesThatWeBuildFor) {
   }
 }
 
+TEST(PtxAssemblyTest, ReductionsAreTaken) {
+  for (const ReductionCase& c : ReductionCases()) {
+    EXPECT_EQ(Assemble(PtxOf(c.map, "sm_75", c.reduction), c.map.name, "sm_90a"), "");
+    EXPECT_EQ(Assemble(PtxOf(c.map, "sm_75", c.reduction), c.map.name, "sm_75"), "");
+  }
+}
+
 TEST(PtxAssemblyTest, EveryArchitectureIsTakenByItself) {
   for (const char* arch : {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"}) {
     EXPECT_EQ(Assemble(PtxOf(PtxCases().back(), arch), arch, arch), "");

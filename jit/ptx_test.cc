@@ -4,6 +4,7 @@
 // text.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -189,6 +190,32 @@ TEST(PtxTest, OpsBecomeTheInstructionsThatTheyAre) {
   }
 }
 
+TEST(PtxTest, ATeamOfSixteenPutsItsPartialResultsTogetherInHalves) {
+  for (const ReductionCase& c : ReductionCases()) {
+    SCOPED_TRACE(c.map.name);
+    const bool wide = c.map.outputs[0] == kDouble;
+    const std::string ptx = PtxOf(c.map, "sm_75", c.reduction);
+    std::vector<std::string> moves;
+    const std::regex move(
+        R"(shfl\.sync\.down\.b32\s+%r\d+(?:\|%p\d+)?, %r\d+, (\d+), (\d+), %r\d+;)");
+    for (std::sregex_iterator i(ptx.begin(), ptx.end(), move), end; i != end; ++i) {
+      EXPECT_EQ((*i)[2], "4127") << "segments of sixteen: 0x101f";
+      moves.push_back((*i)[1]);
+    }
+    using Moves = std::vector<std::string>;
+    EXPECT_EQ(moves,
+              wide ? Moves({"8", "8", "4", "4", "2", "2", "1", "1"}) : Moves({"8", "4", "2", "1"}))
+        << ptx;
+    const auto counts = Instructions(ptx);
+    EXPECT_EQ(counts.count(wide ? "div.rn.f64" : "div.rn.f32"), c.op == "Mean" ? 1u : 0u);
+    for (const auto& [name, count] : counts) {
+      EXPECT_THAT(name, Not(HasSubstr("approx")));
+      EXPECT_THAT(name, Not(HasSubstr("fma")));
+      EXPECT_THAT(name, Not(HasSubstr("atom")));
+    }
+  }
+}
+
 TEST(PtxTest, EqualProgramsGiveEqualText) {
   for (const PtxCase& c : PtxCases()) EXPECT_EQ(PtxOf(c, "sm_80"), PtxOf(c, "sm_80"));
 }
@@ -259,6 +286,45 @@ TEST(GridTest, RandomProgramsGiveTheBitsOfTheCpuKernels) {
   EXPECT_GT(grouped, 30);
   EXPECT_GT(rows, 5);
   EXPECT_GT(functions, 5);
+}
+
+TEST(GridTest, ReductionsGiveTheBitsOfTheCpuKernels) {
+  const std::vector<Shape> shapes = {Shape({3, 2}),    Shape({5, 15}),    Shape({9, 16}),
+                                     Shape({7, 17}),   Shape({40, 100}),  Shape({6, 63}),
+                                     Shape({2, 1000}), Shape({3, 4, 28}), Shape({1000, 65})};
+  FusedRunner runner(0);
+  for (const ReductionCase& c : ReductionCases()) {
+    for (const Shape& shape : shapes) {
+      SCOPED_TRACE(StrCat(c.map.name, " ", shape.DebugString()));
+      const FusedProgram program = ParseCase(c.map);
+      std::mt19937 random(static_cast<unsigned>(shape.num_elements()));
+      std::vector<Tensor> inputs;
+      std::vector<Shape> input_shapes;
+      for (std::size_t i = 0; i < c.map.inputs.size(); ++i) {
+        const Shape of = c.map.spreads[i] == Spread::kOnce  ? Shape({})
+                         : c.map.spreads[i] == Spread::kRow ? Shape({shape.dim(shape.rank() - 1)})
+                                                            : shape;
+        inputs.push_back(RandomTensor(random, c.map.inputs[i], of));
+        input_shapes.push_back(of);
+      }
+      const FusedLayout layout = MakeFusedLayout(program, input_shapes);
+      ASSERT_TRUE(layout.is_one_loop);
+      // Of three axes the last two, so that what repeats does so within a row.
+      std::vector<int64_t> axes;
+      for (int axis = 1; axis < shape.rank(); ++axis) axes.push_back(axis);
+      const std::optional<FusedRows> rows = FindFusedRows(shape, axes, false);
+      ASSERT_TRUE(rows.has_value());
+      HostGrid grid(program, c.map.inputs, layout, c.reduction);
+      ASSERT_EQ(grid.error(), "");
+      const auto mapped = runner.RunUnfused(program, inputs);
+      ASSERT_TRUE(mapped.ok()) << mapped.status();
+      const auto expected = runner.Reduce(c.op, (*mapped)[0], axes);
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      for (const int64_t threads : {1, 5}) {
+        EXPECT_EQ(Difference({grid.Reduce(inputs, threads, *rows)}, {*expected}), "");
+      }
+    }
+  }
 }
 
 TEST(GridTest, EachNumberIsRoundedToTheNearestOf16Bits) {

@@ -133,9 +133,9 @@ bool HasDoubleFunctions(const FusedProgram& program) {
 }
 
 std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& inputs,
-                    const std::vector<Spread>& spreads, const std::string& arch,
-                    std::string* error) {
-  const TranslatedProgram translated(program, inputs, spreads);
+                    const std::vector<Spread>& spreads, const std::string& arch, std::string* error,
+                    int32_t reduction) {
+  const TranslatedProgram translated(program, inputs, spreads, reduction);
   std::string text;
   const auto take = [](void* arg, const char* data, std::size_t size) {
     static_cast<std::string*>(arg)->assign(data, size);
@@ -146,9 +146,36 @@ std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& in
   return text;
 }
 
-std::string PtxOf(const PtxCase& c, const std::string& arch) {
+std::vector<ReductionCase> ReductionCases() {
+  std::vector<ReductionCase> cases;
+  const std::pair<const char*, int32_t> kOps[] = {
+      {"Sum", kMrJitSum}, {"Mean", kMrJitMean}, {"Max", kMrJitMax}, {"Min", kMrJitMin}};
+  for (const auto& [op, reduction] : kOps) {
+    for (const DataType type : {kFloat, kDouble}) {
+      const std::string t(DataTypeName(type));
+      cases.push_back({{StrCat(op, "_squares_", t),
+                        StrCat("Square:", t, " i0 > t0"),
+                        {type},
+                        {type},
+                        {Spread::kEach}},
+                       op,
+                       reduction});
+      cases.push_back({{StrCat(op, "_scaled_rows_", t),
+                        StrCat("Sub:", t, " i0 i1; Mul:", t, " t0 i2; Cast:half>",
+                               "float i3; Cast:float>", t, " t2; Add:", t, " t1 t3 > t4"),
+                        {type, type, type, kHalf},
+                        {type},
+                        {Spread::kEach, Spread::kRow, Spread::kOnce, Spread::kEach}},
+                       op,
+                       reduction});
+    }
+  }
+  return cases;
+}
+
+std::string PtxOf(const PtxCase& c, const std::string& arch, int32_t reduction) {
   std::string error;
-  std::string text = MakePtx(ParseCase(c), c.inputs, c.spreads, arch, &error);
+  std::string text = MakePtx(ParseCase(c), c.inputs, c.spreads, arch, &error, reduction);
   EXPECT_EQ(error, "") << c.name;
   return text;
 }

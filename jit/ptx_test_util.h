@@ -30,10 +30,18 @@ FusedProgram ParseCase(const PtxCase& c);
 bool HasDoubleFunctions(const FusedProgram& program);
 // The PTX, or "" and why there is none.
 std::string MakePtx(const FusedProgram& program, const std::vector<DataType>& inputs,
-                    const std::vector<Spread>& spreads, const std::string& arch,
-                    std::string* error);
+                    const std::vector<Spread>& spreads, const std::string& arch, std::string* error,
+                    int32_t reduction = kMrJitNoReduction);
 // Of a case that must have one.
-std::string PtxOf(const PtxCase& c, const std::string& arch);
+std::string PtxOf(const PtxCase& c, const std::string& arch, int32_t reduction = kMrJitNoReduction);
+
+// Cases with one output that end in a reduction of rows.
+struct ReductionCase {
+  PtxCase map;
+  std::string op;
+  int32_t reduction;
+};
+std::vector<ReductionCase> ReductionCases();
 
 }  // namespace millrace::jit
 

@@ -16,7 +16,7 @@ namespace millrace::jit {
 class TranslatedProgram {
  public:
   TranslatedProgram(const FusedProgram& program, std::span<const DataType> input_types,
-                    std::span<const Spread> spreads) {
+                    std::span<const Spread> spreads, int32_t reduction = kMrJitNoReduction) {
     for (const FusedInstruction& in : program.instructions) {
       instructions_.push_back({.op = static_cast<int32_t>(in.op),
                                .type = TypeCode(in.type),
@@ -32,7 +32,8 @@ class TranslatedProgram {
                 .outputs = program.outputs.data(),
                 .num_instructions = static_cast<int32_t>(instructions_.size()),
                 .num_inputs = static_cast<int32_t>(types_.size()),
-                .num_outputs = static_cast<int32_t>(program.outputs.size())};
+                .num_outputs = static_cast<int32_t>(program.outputs.size()),
+                .reduction = reduction};
   }
   TranslatedProgram(const TranslatedProgram&) = delete;
   TranslatedProgram& operator=(const TranslatedProgram&) = delete;

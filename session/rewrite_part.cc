@@ -95,7 +95,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
         .fuse_products = rewrites.fuse_products && runs("_FusedMatMul") && runs("_FusedConv2D"),
         .fuse_small_products = runs("_FusedMatMul", kHalf) && runs("_FusedMatMul", kBfloat16),
         .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
-        .fuse_reductions = false};
+        .fuse_reductions = rewrites.fuse_reductions};
   }
   return RewriteGraph(
              rewrites,

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include "base/errors.h"
 #include "base/notification.h"
+#include "base/strings.h"
 #include "jit/code_cache.h"
 #include "jit/fused_test_util.h"
 #include "millrace/millrace.h"
@@ -126,6 +128,77 @@ TEST_F(FusionTest, FloatsOf16BitsAreOneLaunchWithTheBitsOfTheCpu) {
     for (int i = 0; i < 2; ++i) EXPECT_TRUE(TensorsEqual((*values)[i], (*expected)[i])) << i;
   }
   EXPECT_EQ(cache.counts().compiled, 2);
+}
+
+// A value that only a reduction over `axes` reads.
+Output Reduced(const Scope& s, const std::string& op, const Output& x, const Output& bias,
+               const std::vector<int32_t>& axes, bool keep_dims) {
+  const Output mapped = ops::Tanh(s, ops::Mul(s, ops::AddV2(s, x, bias), x));
+  const Output list =
+      Constant(s, Tensor::FromValues<int32_t>(axes, Shape({static_cast<int64_t>(axes.size())})));
+  const std::vector<Input> args = {mapped, list};
+  const std::vector<std::pair<std::string, AttrValue>> attrs = {{"keep_dims", keep_dims}};
+  return s.WithOpName("reduced").AddOp(op, args, attrs, std::source_location::current()).output(0);
+}
+
+struct ReductionOfShape {
+  const char* op;
+  Shape shape;
+  std::vector<int32_t> axes;
+  bool keep_dims;
+  int64_t operations;  // once everything is compiled
+};
+
+TEST_F(FusionTest, ReductionsHaveTheBitsOfTheCpu) {
+  const std::vector<ReductionOfShape> table = {{"Sum", {9, 40}, {1}, false, 1},
+                                               {"Mean", {9, 40}, {-1}, true, 1},
+                                               {"Max", {5, 3, 7}, {1, 2}, false, 1},
+                                               {"Min", {300, 17}, {1}, false, 1},
+                                               {"Sum", {280, 260}, {1}, false, 1},
+                                               // One value of all, long rows, few rows and other
+                                               // axes: the map, and the kernel of the reduction.
+                                               {"Sum", {9, 40}, {0, 1}, false, 2},
+                                               {"Mean", {3, 5000}, {1}, false, 2},
+                                               {"Max", {2, 300}, {1}, false, 2},
+                                               {"Sum", {9, 40}, {0}, false, 2}};
+  for (const ReductionOfShape& row : table) {
+    SCOPED_TRACE(StrCat(row.op, " of ", row.shape.DebugString()));
+    Program here("FAKE"), reference("CPU");
+    const Tensor in = Noise(row.shape, 1), b = Noise({row.shape.dim(row.shape.rank() - 1)}, 2);
+    const auto open = [&](Program& in_program, const Scope& s) {
+      const Output x = Placeholder(in_program.root, kFloat, PartialShape(row.shape));
+      const Output bias = Placeholder(in_program.root, kFloat, PartialShape());
+      const Output y = Reduced(s, row.op, x, bias, row.axes, row.keep_dims);
+      in_program.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+          pb::RewriterConfig::ON);
+      in_program.Open();
+      return std::tuple(x, bias, y);
+    };
+    const auto [x, bias, y] = open(here, here.device);
+    const auto [rx, rbias, ry] = open(reference, reference.root);
+    const Tensor expected = reference.Eval(ry, {{rx, in}, {rbias, b}});
+    const Tensor before = here.Eval(y, {{x, in}, {bias, b}});
+    ASSERT_TRUE(cache.WaitUntilIdle());
+    const int64_t operations = here.machine()->num_operations();
+    const Tensor after = here.Eval(y, {{x, in}, {bias, b}});
+    EXPECT_EQ(here.machine()->num_operations() - operations, row.operations);
+    EXPECT_TRUE(TensorsEqual(after, expected));
+    EXPECT_TRUE(TensorsEqual(before, expected)) << "node by node";
+    ExpectNothingLeft(here);
+    ExpectNothingLeft(reference);
+  }
+  EXPECT_EQ(cache.counts().failed, 0);
+}
+
+TEST_F(FusionTest, AReductionThatFailsIsTheErrorOfItsNode) {
+  const Output x = Placeholder(p.root, kFloat, PartialShape());
+  const Output bias = Placeholder(p.root, kFloat, PartialShape());
+  const Output y = Reduced(p.device, "Sum", x, bias, {2}, false);
+  Open();
+  const auto values = p.Run({{x, Noise({3, 4}, 1)}, {bias, Noise({4}, 1)}}, {y});
+  EXPECT_TRUE(errors::IsInvalidArgument(values.status())) << values.status();
+  EXPECT_THAT(values.status().ToString(),
+              AllOf(HasSubstr("axis 2 is out of range"), HasSubstr("{{node reduced}}")));
 }
 
 TEST_F(FusionTest, ProductsTakeTheirBiasAndActivationWithThem) {

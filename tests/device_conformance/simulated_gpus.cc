@@ -75,14 +75,15 @@ class LaunchedLoop final : public jit::GridLoop {
         num_inputs_(image.num_inputs),
         num_outputs_(image.num_outputs) {}
 
-  Status Launch(const void* const* in, void* const* out, int64_t n, int64_t period) const override {
+  Status Launch(const void* const* in, void* const* out,
+                const jit::GridSizes& sizes) const override {
     // As a driver does, it keeps what the arguments are now.
-    const auto launch = [function = function_, n, period,
+    const auto launch = [function = function_, sizes,
                          from = std::vector<const void*>(in, in + num_inputs_),
                          to = std::vector<void*>(out, out + num_outputs_)] {
       constexpr int64_t kThreads = 5;
       for (int64_t thread = 0; thread < kThreads; ++thread) {
-        function(from.data(), to.data(), n, period, thread, kThreads);
+        function(from.data(), to.data(), sizes.n, sizes.period, sizes.row, thread, kThreads);
       }
     };
     return TheSimulatedDriver()->LaunchFunction(machine_->compute_stream(), launch);

@@ -153,6 +153,41 @@ TEST_F(FusedLoopTest, SizesThatAreNoMultipleOfAGroupGiveTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(FusedLoopTest, ReductionsOfRowsGiveTheBitsOfTheCpu) {
+  const auto run = [&](const std::string& type, bool fuse, const char* op,
+                       const std::vector<Tensor>& values) {
+    Program p(type);
+    p.devices = 1;
+    p.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
+        fuse ? pb::RewriterConfig::ON : pb::RewriterConfig::OFF);
+    const Output x = Placeholder(p.root, kFloat, PartialShape(values[0].shape()));
+    const Output row = Placeholder(p.root, kFloat, PartialShape(values[1].shape()));
+    const std::vector<Input> args = {ops::Tanh(p.device, ops::Mul(p.device, x, row)),
+                                     Constant(p.device, Tensor::FromValues<int32_t>({1}))};
+    const std::vector<std::pair<std::string, AttrValue>> attrs;
+    const Output y = p.device.AddOp(op, args, attrs, std::source_location::current()).output(0);
+    p.Open();
+    Tensor found;
+    for (int i = 0; i < 2; ++i) {
+      found = p.Eval(y, {{x, values[0]}, {row, values[1]}});
+      EXPECT_TRUE(jit::CodeCache::Global()->WaitUntilIdle());
+    }
+    return std::vector<Tensor>{found};
+  };
+  for (const char* op : {"Sum", "Mean", "Max", "Min"}) {
+    // An odd number of rows leaves half a warp without one.
+    for (const auto& [rows, row] : {std::pair{3, 2}, {17, 16}, {1001, 63}, {70001, 256}}) {
+      std::mt19937 random(static_cast<unsigned>(rows));
+      const std::vector<Tensor> values = {jit::RandomTensor(random, kFloat, Shape({rows, row})),
+                                          jit::RandomTensor(random, kFloat, Shape({row}))};
+      const int before = cache_.counts().compiled;
+      EXPECT_EQ(jit::Difference(run("GPU", true, op, values), run("CPU", false, op, values)), "")
+          << op << " of " << rows << " x " << row;
+      EXPECT_GT(cache_.counts().compiled, before) << "nothing was compiled for the GPU";
+    }
+  }
+}
+
 // ---- sessions ----
 
 // Steps of a program that keeps a GPU busy for a while, until it is cancelled.
