@@ -38,7 +38,7 @@ bool CanWait(const Node& node) {
 
 // What stands for the value of an edge: its node, or an Identity where that tells more.
 StatusOr<Node*> ToWaitFor(const Edge& edge, const Node& reader, DataflowGraph* graph) {
-  if (edge.IsControl() || !Arrives(*edge.src)) return edge.src;
+  if (!Arrives(*edge.src)) return edge.src;
   AttrMap attrs;
   attrs.Set("T", edge.src->output_types()[edge.src_output]);
   std::string name = StrCat(reader.name(), "/_arrives_", edge.dst_input);
@@ -50,24 +50,17 @@ StatusOr<Node*> ToWaitFor(const Edge& edge, const Node& reader, DataflowGraph* g
 }
 
 Status BecomeNoOp(Node* node, DataflowGraph* graph) {
-  std::vector<Node*> before, after;
+  std::vector<Node*> sources;
   const std::vector<Edge*> inputs(node->in_edges().begin(), node->in_edges().end());
   for (const Edge* edge : inputs) {
-    if (!edge->src->IsOp()) continue;
+    if (!edge->src->IsOp() || edge->IsControl()) continue;
     MR_ASSIGN_OR_RETURN(Node* const source, ToWaitFor(*edge, *node, graph));
-    if (std::find(before.begin(), before.end(), source) == before.end()) before.push_back(source);
-  }
-  for (const Edge* edge : node->out_edges()) {
-    if (edge->dst->IsOp()) after.push_back(edge->dst);
+    sources.push_back(source);
   }
   const std::string name = node->name();
-  const InternedString device = node->shared_assigned_device(), origin(node->origin());
-  graph->RemoveNode(node);
-  MR_ASSIGN_OR_RETURN(Node* const made, graph->AddNode(name, "NoOp", AttrMap()));
-  made->set_assigned_device(device);
-  made->set_origin(origin);
-  for (Node* source : before) graph->AddControlEdge(source, made);
-  for (Node* waiting : after) graph->AddControlEdge(made, waiting);
+  MR_RETURN_IF_ERROR(rewrite::ReplaceChain({node}, "NoOp", AttrMap(), {}, graph));
+  Node* const made = graph->FindNode(name);
+  for (Node* source : sources) graph->AddControlEdge(source, made);
   return OkStatus();
 }
 
