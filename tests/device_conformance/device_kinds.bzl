@@ -38,7 +38,7 @@ def device_kinds_test(name, deps, data = [], simulated_gpu_tags = ["tsan"], tags
         srcs = ["kinds_simulated_gpu.cc"],
         data = data,
         tags = simulated_gpu_tags,
-        deps = [":" + cases, ":kinds", ":simulated_gpus"],
+        deps = [":" + cases, ":kinds", ":program", ":simulated_gpus"],
     )
     mr_cc_test(
         name = stem + "_gpu_test",

@@ -1,10 +1,8 @@
 // The CUDA device over a simulated driver, with the CPU's kernels.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "tests/device_conformance/kinds.h"
+#include "tests/device_conformance/program.h"
 #include "tests/device_conformance/simulated_gpus.h"
 
 namespace millrace::testing {
@@ -16,11 +14,7 @@ class NothingIsLeft final : public ::testing::Environment {
   void TearDown() override {
     SimulatedDriver* const driver = TheSimulatedDriver();
     // The last share of a machine may be that of one of its threads.
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (driver->Count() != SimulatedDriver::Census() &&
-           std::chrono::steady_clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    EXPECT_TRUE(Eventually([driver] { return driver->Count() == SimulatedDriver::Census(); }));
     EXPECT_EQ(driver->Count(), SimulatedDriver::Census());
     EXPECT_GT(driver->NumCalls("cuLaunchKernel"), 0);
     EXPECT_EQ(driver->num_pageable_copies(), 0);
