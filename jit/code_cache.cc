@@ -8,11 +8,11 @@
 
 #include <array>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "base/component_file.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -31,14 +31,6 @@ std::atomic<CodeCache*> g_instead{nullptr};
 std::string EnvironmentOr(const char* name, std::string fallback) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : std::move(fallback);
-}
-
-std::string FolderOfProgram() {
-  char path[PATH_MAX];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-  if (n <= 0) return ".";
-  const std::string text(path, static_cast<std::size_t>(n));
-  return text.substr(0, text.rfind('/'));
 }
 
 std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
@@ -65,12 +57,7 @@ std::string FindComponent(const JitOptions& options) {
   if (!options.library.empty()) {
     return access(options.library.c_str(), R_OK) == 0 ? options.library : "";
   }
-  const std::string folder = FolderOfProgram();
-  for (const char* place : {"", "../lib/", "../jit/", "../../jit/"}) {
-    std::string path = StrCat(folder, "/", place, kLibraryName);
-    if (access(path.c_str(), R_OK) == 0) return path;
-  }
-  return "";
+  return FindComponentFile(kLibraryName, "jit");
 }
 
 CodeCache::CodeCache(JitOptions options) : options_(std::move(options)) {}

@@ -14,6 +14,7 @@ namespace {
 StatusOr<CudaDevices*> Devices() {
   static const auto* const devices = new StatusOr<CudaDevices*>([]() -> StatusOr<CudaDevices*> {
     MR_ASSIGN_OR_RETURN(CudaDriver* const driver, LoadedCudaDriver());
+    MR_RETURN_IF_ERROR(gpu::LoadedCudaLoops().status());
     return new CudaDevices(driver, LoadedCudaHandles(), LoadedCudaActivities());
   }());
   return *devices;

@@ -22,12 +22,13 @@ namespace {
 
 class CudaBody final : public StreamBody {
  public:
-  CudaBody(std::unique_ptr<gpu::Body> loops, std::unique_ptr<LibraryBody> library)
-      : loops_(std::move(loops)), library_(std::move(library)) {}
+  CudaBody(const gpu::Loops* table, std::unique_ptr<gpu::Body> loops,
+           std::unique_ptr<LibraryBody> library)
+      : table_(*table), loops_(std::move(loops)), library_(std::move(library)) {}
   int64_t ScratchBytes(const StreamCall& call) const override {
     // Sizes are asked of the device.
     if (!static_cast<CudaMachine*>(call.machine)->MakeCurrent().ok()) return 0;
-    return loops_->ScratchBytes(call, gpu::CudaLoops());
+    return loops_->ScratchBytes(call, table_);
   }
   std::optional<Shape> OutputShape(const StreamCall& call, int output) const override {
     if (library_ == nullptr) return std::nullopt;
@@ -39,15 +40,16 @@ class CudaBody final : public StreamBody {
   Status Run(const StreamCall& call) const override {
     auto* const machine = static_cast<CudaMachine*>(call.machine);
     if (library_ != nullptr) {
-      MR_ASSIGN_OR_RETURN(const bool done, library_->Run(call, machine, gpu::CudaLoops()));
+      MR_ASSIGN_OR_RETURN(const bool done, library_->Run(call, machine, table_));
       if (done) return OkStatus();
     }
-    return loops_->Run(call, gpu::CudaLoops(), {machine->compute_stream()});
+    return loops_->Run(call, table_, {machine->compute_stream()});
   }
   RecordedState recorded_state() const override { return loops_->recorded_state(); }
   uint64_t Draw(const StreamCall& call) const override { return loops_->Draw(call); }
 
  private:
+  const gpu::Loops& table_;
   const std::unique_ptr<gpu::Body> loops_;
   const std::unique_ptr<LibraryBody> library_;
 };
@@ -55,6 +57,11 @@ class CudaBody final : public StreamBody {
 std::unique_ptr<Kernel> MakeCudaKernel(KernelConstruction& c) {
   // Knows what attributes may be, and says it as for the CPU.
   if (MakeCpuKernel(c) == nullptr || !c.status().ok()) return nullptr;
+  const StatusOr<const gpu::Loops*> table = gpu::LoadedCudaLoops();
+  if (!table.ok()) {
+    c.SetError(table.status());
+    return nullptr;
+  }
   const gpu::BodyDef* const def = gpu::FindBody(c);
   std::unique_ptr<gpu::Body> loops = def == nullptr ? nullptr : def->make(c);
   if (loops == nullptr) {
@@ -65,7 +72,8 @@ std::unique_ptr<Kernel> MakeCudaKernel(KernelConstruction& c) {
   std::unique_ptr<LibraryBody> library = MakeMatMulLibraryBody(c);
   if (library == nullptr) library = MakeConvLibraryBody(c);
   if (library == nullptr) library = MakeBatchNormLibraryBody(c);
-  return MakeStreamKernel(c, std::make_shared<CudaBody>(std::move(loops), std::move(library)));
+  return MakeStreamKernel(c,
+                          std::make_shared<CudaBody>(*table, std::move(loops), std::move(library)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "kernels/gpu/loops.h"
 #include "kernels/kernel_registry.h"
+#include "millrace/status.h"
 #include "ops/op_registry.h"
 
 namespace millrace {
@@ -14,8 +15,10 @@ void RegisterCudaKernels(const OpRegistry& ops, KernelRegistry& registry);
 
 namespace gpu {
 
-// Launches on the GPU whose context is current, in the queue's stream.
-const Loops& CudaLoops();
+// Launch on the GPU whose context is current, in the queue's stream. They are in a component
+// (loops_component.h) that the first call loads; NotFound or FailedPrecondition where that cannot
+// be, for ever. Any thread.
+StatusOr<const Loops*> LoadedCudaLoops();
 
 }  // namespace gpu
 }  // namespace millrace
