@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/copy.h"
+#include "device/trimmable_allocator.h"
 #include "executor/capture_memory.h"
 #include "kernels/capturable_kernel.h"
 #include "kernels/variable.h"
@@ -260,6 +261,11 @@ StatusOr<std::shared_ptr<RecordedStep>> RecordStep(const CompiledGraph& graph,
     RehearsalMemory rehearsal(machine->allocator());
     MR_RETURN_IF_ERROR(walker.Walk(/*rehearses=*/true, &rehearsal));
     layout = rehearsal.Plan();
+  }
+  // The block is one piece: what the rehearsal and the steps before it took in smaller ones would
+  // stay beside it for nothing.
+  if (auto* const memory = dynamic_cast<TrimmableAllocator*>(machine->allocator())) {
+    if (layout.block_bytes > 0) memory->Trim();
   }
   if (layout.block_bytes > 0) {
     recording->block = machine->allocator()->Allocate(layout.block_bytes);

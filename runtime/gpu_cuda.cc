@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_activity.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_handles.h"
+#include "device/cuda/cuda_libraries.h"
 #include "jit/cuda_grid.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "runtime/gpu.h"
@@ -41,6 +42,10 @@ StatusOr<std::vector<GpuInfo>> FindGpus() {
   MR_ASSIGN_OR_RETURN(CudaDriver* const driver, LoadedCudaDriver());
   MR_ASSIGN_OR_RETURN(const std::vector<CudaProperties> gpus, FindGpus(driver));
   if (gpus.empty()) return errors::NotFound("NVIDIA's driver knows no GPU");
+  // Without these there are GPUs, but no kernels.
+  MR_RETURN_IF_ERROR(gpu::LoadedCudaLoops().status());
+  MR_RETURN_IF_ERROR(GetCublasLt().status());
+  MR_RETURN_IF_ERROR(GetCudnn().status());
   std::vector<GpuInfo> found;
   for (const CudaProperties& gpu : gpus) found.push_back({Describe(gpu), gpu.memory});
   return found;

@@ -120,6 +120,7 @@ class Bench {
     if (!cost.ok()) return Fail(name, cost.status());
     values_[name].push_back(cost->milliseconds);
     values_[name + ".host_us"].push_back(cost->host_microseconds);
+    values_[name + ".process_us"].push_back(cost->process_microseconds);
     if (bare_ == nullptr) return;
     values_[name + ".mib"].push_back(static_cast<double>(MemoryInUse() - before) / (1 << 20));
     const Workload& w = (*runner)->workload();
@@ -193,8 +194,8 @@ class Bench {
       }
       const double seconds = 1e-3 * ValueOf(name);
       if (seconds == 0) continue;
-      std::printf("    %-22s %10.4f ms, host %8.1f us", name.c_str(), 1e3 * seconds,
-                  ValueOf(name + ".host_us"));
+      std::printf("    %-22s %10.4f ms, host %8.1f us (all threads %8.1f)", name.c_str(),
+                  1e3 * seconds, ValueOf(name + ".host_us"), ValueOf(name + ".process_us"));
       if (flops_[name] > 0) std::printf(", %8.1f TFLOP/s", 1e-12 * flops_[name] / seconds);
       if (bytes_[name] > 0) std::printf(", %8.1f GB/s", 1e-9 * bytes_[name] / seconds);
       std::printf("\n");

@@ -22,8 +22,9 @@ class Runner {
   const Workload& workload() const { return *workload_; }
   Status Step();
   struct Cost {
-    double milliseconds = 0;       // from call to return, which waits for the device
-    double host_microseconds = 0;  // that processors spent on it
+    double milliseconds = 0;          // from call to return, which waits for the device
+    double host_microseconds = 0;     // that the calling thread, which launches, computed
+    double process_microseconds = 0;  // that all threads did: also those that look for the end
   };
   // The mean of steps that take about `seconds` together, five at the least.
   StatusOr<Cost> Measure(double seconds);

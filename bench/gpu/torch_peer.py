@@ -43,6 +43,11 @@ if CUDA and not torch.cuda.is_available():
     sys.exit(3)
 
 
+# As ours: convolutions in float32 are in float32. gemm("tf32") says what it wants.
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def synchronize():
     if CUDA:
         torch.cuda.synchronize()

@@ -134,6 +134,9 @@ class CudaFactory final : public DeviceFactory {
       const Place& place = places[i];
       std::weak_ptr<CudaMachineImpl>& known = shared_->machines[{place.ordinal, place.part}];
       std::shared_ptr<CudaMachineImpl> machine = known.lock();
+      if (machine != nullptr && machine->failure().ok() && machine->math() != environment.math) {
+        MR_RETURN_IF_ERROR(WaitForTheEnd(&machine, &known, place.ordinal));
+      }
       if (machine == nullptr || !machine->failure().ok()) {
         const std::string name = StrCat(task, "/device:GPU:", i);
         auto started = Start(name, place, environment);
@@ -156,6 +159,22 @@ class CudaFactory final : public DeviceFactory {
   }
 
  private:
+  // One that was started with other switches cannot be shared, but may just be going away.
+  static Status WaitForTheEnd(std::shared_ptr<CudaMachineImpl>* machine,
+                              std::weak_ptr<CudaMachineImpl>* known, int ordinal) {
+    const auto limit = std::chrono::steady_clock::now() + kWaitForPredecessor;
+    machine->reset();
+    while (!known->expired()) {
+      if (std::chrono::steady_clock::now() >= limit) {
+        return errors::FailedPrecondition(
+            "GPU ", ordinal, " is used by this process with other values of MILLRACE_CUDA_TF32 or ",
+            "TF_DETERMINISTIC_OPS: close those sessions and servers first");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return OkStatus();
+  }
+
   StatusOr<std::shared_ptr<CudaMachineImpl>> Start(const std::string& name, const Place& place,
                                                    const CudaEnvironment& environment) const {
     CudaMachineOptions wanted;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
@@ -161,6 +162,36 @@ TEST_F(CudaDeviceTest, AMachineWaitsForTheMemoryOfOneThatIsJustGoingAway) {
   });
   const auto second = open();
   EXPECT_TRUE(second.ok()) << second.status();
+  later.join();
+}
+
+class CudaDeviceSwitchesTest : public CudaDeviceTest {
+ protected:
+  ~CudaDeviceSwitchesTest() override { unsetenv("MILLRACE_CUDA_TF32"); }
+};
+
+TEST_F(CudaDeviceSwitchesTest, AMachineWithOthersIsNotShared) {
+  auto first = Open(1);
+  ASSERT_TRUE(first.ok()) << first.status();
+  setenv("MILLRACE_CUDA_TF32", "1", 1);
+  const auto second = Open(1);
+  EXPECT_TRUE(errors::IsFailedPrecondition(second.status())) << second.status();
+  EXPECT_NE(Message(second.status()).find("MILLRACE_CUDA_TF32"), std::string::npos);
+}
+
+TEST_F(CudaDeviceSwitchesTest, AMachineWithOthersThatIsGoingAwayIsWaitedFor) {
+  auto first = Open(1);
+  ASSERT_TRUE(first.ok()) << first.status();
+  setenv("MILLRACE_CUDA_TF32", "1", 1);
+  std::thread later([&first] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    first->reset();
+  });
+  const auto second = Open(1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const auto made = (*second)->MakeDevices(nullptr);
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(CudaMachineOf((*made)[1].device.get())->math().tf32);
   later.join();
 }
 

@@ -33,6 +33,7 @@ struct CudaMathOptions {
   // Only algorithms that give the same bits every time. MILLRACE_DETERMINISTIC=1 or TensorFlow's
   // TF_DETERMINISTIC_OPS=1.
   bool deterministic = false;
+  friend bool operator==(const CudaMathOptions&, const CudaMathOptions&) = default;
 };
 
 // The machine of one device "GPU". Everything here is thread-safe.

@@ -24,6 +24,7 @@
 #include "device/cuda/lost_machine.h"
 #include "device/cuda/machine_memory.h"
 #include "device/cuda/recorder.h"
+#include "device/cuda/wait_pace.h"
 #include "device/host_threads.h"
 
 namespace millrace {
@@ -32,9 +33,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kStagingBlock = std::size_t{32} << 20;  // bytes of a copy that are staged
-constexpr int kSpins = 200;
-constexpr std::chrono::microseconds kNap(20);
-constexpr std::chrono::microseconds kLongestNap(100);
 constexpr std::chrono::milliseconds kWaitForMemory(500);
 constexpr int kComputeIndex = static_cast<int>(StreamKind::kCompute);
 
@@ -485,7 +483,8 @@ class Machine final : public CudaMachineImpl,
   void Watch() {
     is_watcher = true;
     Status status = MakeCurrent();
-    int fruitless = 0;
+    WaitPace pace;
+    Clock::time_point begin = Clock::now();
     std::vector<InFlightItem> ended;
     mu_.Lock();
     while (!stopping_) {
@@ -493,23 +492,26 @@ class Machine final : public CudaMachineImpl,
         watcher_sleeps_ = true;
         changed_.Wait(&mu_);
         watcher_sleeps_ = false;
-        fruitless = 0;
+        begin = Clock::now();
         continue;
       }
       status.Update(in_flight_.Collect(handles_, &ended));
       if (ended.empty() && status.ok()) {
         mu_.Unlock();
-        Nap(fruitless++);
+        Rest(pace.SleepAt(Nanoseconds(Clock::now() - begin)));
         mu_.Lock();
         continue;
       }
+      pace.Ended(Nanoseconds(Clock::now() - begin));
       ending_ = true;  // not idle until the works know
       mu_.Unlock();
       for (InFlightItem& item : ended) End(std::move(item), OkStatus());
       ended.clear();
       if (!status.ok()) Fail(status, std::nullopt).IgnoreError();
-      status = OkStatus();
-      fruitless = 0;
+      // What ended may have held the last share of another machine, whose end makes its own
+      // context the thread's.
+      status = MakeCurrent();
+      begin = Clock::now();
       mu_.Lock();
       ending_ = false;
       changed_.SignalAll();
@@ -517,10 +519,12 @@ class Machine final : public CudaMachineImpl,
     mu_.Unlock();
   }
 
-  static void Nap(int fruitless) {
-    if (fruitless < kSpins) return std::this_thread::yield();
-    std::this_thread::sleep_for(std::min<std::chrono::microseconds>(
-        kNap + std::chrono::microseconds(fruitless - kSpins), kLongestNap));
+  static int64_t Nanoseconds(Clock::duration duration) {
+    return std::chrono::nanoseconds(duration).count();
+  }
+  static void Rest(int64_t nanoseconds) {
+    if (nanoseconds == 0) return std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
   }
 
   const CudaMachineOptions options_;

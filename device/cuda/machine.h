@@ -49,8 +49,7 @@ struct CudaMachineOptions {
 // whether it has happened, and then ends all operations before it, in their order. Asking is
 // chosen over cudaLaunchHostFunc, which leaves a gap in the stream for every call and is silent
 // about a context that is lost; it is also how errors are found. While nothing is under way the
-// watcher sleeps; it spins for some 50 us after something was issued and naps of up to 100 us
-// follow. Callbacks have events of their own and run on host threads of the machine.
+// watcher sleeps, and while something is it asks at the pace of wait_pace.h. Callbacks have events of their own and run on host threads of the machine.
 //
 // An error that the driver reports for a context is final. It is given to all operations that had
 // not been seen to end, and names them; everything that is enqueued later fails with it.

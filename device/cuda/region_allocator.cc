@@ -257,6 +257,7 @@ void RegionAllocator::NameRecent(std::string_view node) {
 
 int64_t RegionAllocator::Trim() {
   MutexLock lock(&mu_);
+  if (!options_.grows) return 0;
   int64_t given = 0;
   for (Region& region : regions_) {
     if (region.data == nullptr || region.first->used || region.first->after != nullptr) continue;

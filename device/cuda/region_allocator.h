@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "device/trimmable_allocator.h"
 #include "millrace/status.h"
 #include "tensor/allocator.h"
 
@@ -41,6 +42,7 @@ struct RegionOptions {
 // are freed. Sizes are multiples of 256 bytes. A block that is freed may be handed out at once:
 // see docs/adding_a_device.md. Lives until its last buffer is gone. Thread-safe.
 class RegionAllocator final : public Allocator,
+                              public TrimmableAllocator,
                               public std::enable_shared_from_this<RegionAllocator> {
  public:
   static std::shared_ptr<RegionAllocator> New(RegionOptions options,
@@ -64,8 +66,8 @@ class RegionAllocator final : public Allocator,
   // those of this node. A kernel takes its outputs' memory first, and then says its name.
   void NameRecent(std::string_view node);
 
-  // Gives regions in which nothing is allocated back. Bytes.
-  int64_t Trim();
+  // Gives regions in which nothing is allocated back, if regions are taken as they are needed.
+  int64_t Trim() override;
 
   // For people: "GPU_0_memory: 1.2 GiB of 4.0 GiB in use (peak 1.3 GiB) in 2 regions; largest free
   // block 12.0 MiB. Largest of 17 live blocks: 512.0 MiB {{node fc/MatMul}}, ...".

@@ -219,6 +219,14 @@ TEST(RegionAllocatorTest, BeforeItGivesUpItAsksForWhatIsAboutToBeFreed) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(RegionAllocatorTest, TrimKeepsARegionThatWasTakenForAll) {
+  auto raw = std::make_shared<HostRaw>();
+  const auto memory = RegionAllocator::New({.limit = 8 * kMiB, .grows = false}, raw);
+  memory->Allocate(kMiB);
+  EXPECT_EQ(memory->Trim(), 0);
+  EXPECT_EQ(raw->held(), 8 * kMiB);
+}
+
 TEST(RegionAllocatorTest, TrimGivesIdleRegionsBack) {
   std::vector<std::pair<std::size_t, bool>> events;
   auto raw = std::make_shared<HostRaw>();
