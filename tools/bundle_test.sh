@@ -22,13 +22,14 @@ cd "$there/moved to another place/millrace"
 clean() { env -i PATH=/nowhere HOME="$there" "$@"; }
 
 # Every library is one of the bundle, but for glibc's.
-for file in tools/* examples/* jit/* lib/*; do
+find . -type f >"$there/files"
+while read -r file; do
   ldd "$file" >"$there/libraries" 2>&1 || continue
   grep -E 'not found' "$there/libraries" && fail "$file lacks a library"
   awk '/=> \// { print }' "$there/libraries" | grep -vF "$there" |
     grep -Ev '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|anl|mvec))\.so' &&
     fail "$file takes a library of this machine"
-done
+done <"$there/files"
 
 clean tools/millrace devices >"$there/devices"
 grep -q '^CPU:0 ' "$there/devices" || fail "no CPU: $(cat "$there/devices")"
@@ -38,4 +39,19 @@ grep -q 'Compiler of fused loops: .*/libmillrace_jit.so' "$there/help" ||
 clean examples/mnist_replica --train_steps=20 --batch_size=10 --hidden_units=8 --num_workers=1 \
   >"$there/mnist" 2>&1 || fail "mnist_replica: $(cat "$there/mnist")"
 grep -q 'validation cross entropy' "$there/mnist" || fail "mnist_replica: $(cat "$there/mnist")"
+# With CUDA: all that tests/gpu/run_all would run is there.
+if [ -x tests/gpu/run_all ]; then
+  PATH=/usr/bin:/bin tests/gpu/run_all --targets yes | sed 's#^//##; s#:#/#' >"$there/targets"
+  grep -q . "$there/targets" || fail "run_all names no targets"
+  while read -r file; do
+    [ -f "$file" ] || fail "$file is not in the bundle"
+  done <"$there/targets"
+  code=0
+  tests/gpu/run_all --bin . --only sessions >"$there/run_all" 2>&1 || code=$?
+  case $code in
+    3) grep -q 'nothing was run: no GPU' "$there/run_all" || fail "run_all: $(cat "$there/run_all")" ;;
+    0) ;; # a machine with a GPU
+    *) fail "run_all ended with $code: $(cat "$there/run_all")" ;;
+  esac
+fi
 echo "the bundle runs"
