@@ -188,6 +188,7 @@ class CudaFactory final : public DeviceFactory {
     wanted.allow_growth = options_.allow_growth;
     wanted.math = environment.math;
     wanted.blocking = environment.blocking;
+    wanted.exact_memory = environment.exact_memory;
     MR_ASSIGN_OR_RETURN(std::shared_ptr<CudaMachineImpl> machine, CudaMachineImpl::Start(wanted));
     MR_LOG(kInfo, name, ": ", Describe(machine->properties()), ", ",
            HumanBytes(machine->allocator()->stats().bytes_limit), " for tensors");
@@ -221,7 +222,8 @@ StatusOr<CudaEnvironment> CudaEnvironmentOf(const std::function<const char*(cons
   } switches[] = {{"MILLRACE_CUDA_TF32", &result.math.tf32},
                   {"TF_DETERMINISTIC_OPS", &result.math.deterministic},
                   {"MILLRACE_DETERMINISTIC", &result.math.deterministic},
-                  {"MILLRACE_CUDA_BLOCKING", &result.blocking}};
+                  {"MILLRACE_CUDA_BLOCKING", &result.blocking},
+                  {"MILLRACE_CUDA_EXACT_MEMORY", &result.exact_memory}};
   for (const auto& [name, value] : switches) {
     const char* const text = getenv(name);
     if (text == nullptr || *text == '\0') continue;

@@ -17,7 +17,8 @@ namespace millrace {
 // What the environment decides (docs/gpu.md). InvalidArgument for a value that means nothing.
 struct CudaEnvironment {
   CudaMathOptions math;
-  bool blocking = false;  // MILLRACE_CUDA_BLOCKING
+  bool blocking = false;      // MILLRACE_CUDA_BLOCKING
+  bool exact_memory = false;  // MILLRACE_CUDA_EXACT_MEMORY
 };
 StatusOr<CudaEnvironment> CudaEnvironmentOf(const std::function<const char*(const char*)>& getenv);
 

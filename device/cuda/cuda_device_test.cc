@@ -167,8 +167,27 @@ TEST_F(CudaDeviceTest, AMachineWaitsForTheMemoryOfOneThatIsJustGoingAway) {
 
 class CudaDeviceSwitchesTest : public CudaDeviceTest {
  protected:
-  ~CudaDeviceSwitchesTest() override { unsetenv("MILLRACE_CUDA_TF32"); }
+  ~CudaDeviceSwitchesTest() override {
+    unsetenv("MILLRACE_CUDA_TF32");
+    unsetenv("MILLRACE_CUDA_EXACT_MEMORY");
+  }
 };
+
+TEST_F(CudaDeviceSwitchesTest, ExactMemoryIsTakenTensorByTensor) {
+  setenv("MILLRACE_CUDA_EXACT_MEMORY", "1", 1);
+  auto task = Open(1);
+  ASSERT_TRUE(task.ok()) << task.status();
+  const auto made = (*task)->MakeDevices(nullptr);
+  ASSERT_TRUE(made.ok());
+  Device* const gpu = (*made)[1].device.get();
+  ASSERT_TRUE(CudaMachineOf(gpu)->MakeCurrent().ok());
+  {
+    const auto block = gpu->allocator()->Allocate(1000);
+    ASSERT_TRUE(block);
+    EXPECT_EQ(driver_->Memory()->free, 2048 * kMiB - 1000);
+  }
+  EXPECT_EQ(driver_->Memory()->free, 2048 * kMiB);
+}
 
 TEST_F(CudaDeviceSwitchesTest, AMachineWithOthersIsNotShared) {
   auto first = Open(1);
@@ -212,10 +231,12 @@ TEST(CudaEnvironmentTest, SwitchesAreZeroOrOne) {
   EXPECT_FALSE(read()->blocking);
   variables = {{"MILLRACE_CUDA_TF32", "1"},
                {"TF_DETERMINISTIC_OPS", "true"},
-               {"MILLRACE_CUDA_BLOCKING", "1"}};
+               {"MILLRACE_CUDA_BLOCKING", "1"},
+               {"MILLRACE_CUDA_EXACT_MEMORY", "1"}};
   EXPECT_TRUE(read()->math.tf32);
   EXPECT_TRUE(read()->math.deterministic);
   EXPECT_TRUE(read()->blocking);
+  EXPECT_TRUE(read()->exact_memory);
   variables = {{"MILLRACE_CUDA_TF32", "yes"}};
   EXPECT_TRUE(errors::IsInvalidArgument(read().status()));
 }

@@ -37,6 +37,8 @@ struct CudaMachineOptions {
   CudaMathOptions math;
   // Waits for every operation, so that an error is that of the node that made it.
   bool blocking = false;
+  // Takes and gives back memory tensor by tensor, for compute-sanitizer.
+  bool exact_memory = false;
   // How long the end of the machine waits for what runs on it.
   std::chrono::milliseconds stop_limit{60'000};
 };
@@ -49,7 +51,8 @@ struct CudaMachineOptions {
 // whether it has happened, and then ends all operations before it, in their order. Asking is
 // chosen over cudaLaunchHostFunc, which leaves a gap in the stream for every call and is silent
 // about a context that is lost; it is also how errors are found. While nothing is under way the
-// watcher sleeps, and while something is it asks at the pace of wait_pace.h. Callbacks have events of their own and run on host threads of the machine.
+// watcher sleeps, and while something is it asks at the pace of wait_pace.h. Callbacks have events
+// of their own and run on host threads of the machine.
 //
 // An error that the driver reports for a context is final. It is given to all operations that had
 // not been seen to end, and names them; everything that is enqueued later fails with it.

@@ -50,6 +50,7 @@ StatusOr<std::unique_ptr<CudaMachineMemory>> CudaMachineMemory::New(
   memory.name = StrCat("GPU_", options.ordinal, "_memory");
   memory.limit = limit;
   memory.grows = options.allow_growth;
+  memory.exact = options.exact_memory;
   made->device_ = RegionAllocator::New(memory, NewCudaMemory(context, /*pinned=*/false));
   made->device_->SetOnRegion(
       [self = made.get(), machine](void* region, std::size_t bytes, bool taken) {

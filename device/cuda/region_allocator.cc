@@ -95,7 +95,7 @@ RegionAllocator::~RegionAllocator() {
 
 RefPtr<Buffer> RegionAllocator::Allocate(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(options_.limit)) return nullptr;
-  const std::size_t size = RoundUp(bytes, kUnit);
+  const std::size_t size = options_.exact ? std::max<std::size_t>(bytes, 1) : RoundUp(bytes, kUnit);
   for (const bool last : {false, true}) {
     Chunk* chunk = nullptr;
     {
@@ -149,6 +149,7 @@ RegionAllocator::Chunk* RegionAllocator::TakeChunk(std::size_t size, std::size_t
 
 bool RegionAllocator::Grow(std::size_t size) {
   const auto room = static_cast<std::size_t>(options_.limit - in_regions_);
+  if (options_.exact) return size <= room && AddRegion(size);
   if (size > room) {
     // Regions without a block in them are of no use if none is large enough.
     std::size_t idle = 0;
@@ -240,6 +241,7 @@ void RegionAllocator::Free(Chunk* chunk) {
     chunk = previous;
   }
   free_.insert(chunk);
+  if (options_.exact) GiveRegion(&regions_[chunk->region]);
 }
 
 void RegionAllocator::NameRecent(std::string_view node) {

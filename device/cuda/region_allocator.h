@@ -36,6 +36,9 @@ struct RegionOptions {
   // `first_region` bytes, each twice as large as the one before.
   bool grows = true;
   int64_t first_region = int64_t{2} << 20;
+  // Every block is a region of its own, of exactly the bytes that were asked for, and is given back
+  // when it is freed: slow, but tools that watch the raw memory see where each block ends.
+  bool exact = false;
 };
 
 // Best fit, smallest address first; blocks are split, and joined with their neighbours when they

@@ -219,6 +219,22 @@ TEST(RegionAllocatorTest, BeforeItGivesUpItAsksForWhatIsAboutToBeFreed) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(RegionAllocatorTest, ExactBlocksAreRegionsOfTheirOwn) {
+  auto raw = std::make_shared<HostRaw>();
+  const auto memory = RegionAllocator::New({.limit = 1000, .exact = true}, raw);
+  RefPtr<Buffer> first = memory->Allocate(700);
+  const RefPtr<Buffer> second = memory->Allocate(300);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(raw->held(), 1000);
+  EXPECT_FALSE(memory->Allocate(1));
+  first = nullptr;
+  EXPECT_EQ(raw->held(), 300);
+  EXPECT_TRUE(memory->Allocate(0));
+  EXPECT_TRUE(memory->Allocate(700));
+  EXPECT_EQ(raw->held(), 300);
+  EXPECT_TRUE(memory->Check().ok()) << memory->Check();
+}
+
 TEST(RegionAllocatorTest, TrimKeepsARegionThatWasTakenForAll) {
   auto raw = std::make_shared<HostRaw>();
   const auto memory = RegionAllocator::New({.limit = 8 * kMiB, .grows = false}, raw);
