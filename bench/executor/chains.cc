@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "executor/executor.h"
 #include "executor/test_graph.h"
 
@@ -23,25 +24,56 @@ void Workload::Run() { MR_CHECK(callable->Run(feeds).ok()); }
 
 SessionOptions CallerAlone() { return {.inter_op_threads = -1, .intra_op_threads = -1}; }
 
-std::function<void()> NullKernelChain(int nodes) {
-  struct State {
-    test::TestGraph t;
-    std::unique_ptr<CompiledGraph> compiled;
+namespace {
+
+struct NullKernels {
+  test::TestGraph t;
+  ThreadPool pool;
+  std::unique_ptr<CompiledGraph> compiled;
+
+  explicit NullKernels(int more_threads) : pool("bench", more_threads) {}
+};
+
+std::function<void()> StepOf(std::shared_ptr<NullKernels> s) {
+  s->compiled = *s->t.Compile();
+  return [s] {
+    StepEnv env;
+    ExecutorArgs args;
+    args.env = &env;
+    if (s->pool.num_threads() > 0) args.pool = &s->pool;
+    MR_CHECK(Executor(s->compiled.get()).Run(args).ok());
   };
-  auto s = std::make_shared<State>();
+}
+
+}  // namespace
+
+std::function<void()> NullKernelChain(int nodes) {
+  auto s = std::make_shared<NullKernels>(0);
   Node* last = nullptr;
   for (int i = 0; i < nodes; ++i) {
     Node* node = s->t.Add("Null");
     if (last != nullptr) s->t.Control(last, node);
     last = node;
   }
-  s->compiled = *s->t.Compile();
-  return [s] {
-    StepEnv env;
-    ExecutorArgs args;
-    args.env = &env;
-    MR_CHECK(Executor(s->compiled.get()).Run(args).ok());
-  };
+  return StepOf(s);
+}
+
+std::function<void()> NullKernelLayers(int wide, int deep, int more_threads) {
+  auto s = std::make_shared<NullKernels>(more_threads);
+  std::vector<Node*> layer;
+  for (int d = 0; d < deep; ++d) {
+    std::vector<Node*> next;
+    for (int i = 0; i < wide; ++i) {
+      next.push_back(s->t.Add("Null"));
+      for (const int from : {i, (i + 1) % wide}) {
+        if (d > 0) s->t.Control(layer[from], next.back());
+      }
+    }
+    layer = next;
+  }
+  const auto step = StepOf(s);
+  for (int i = 0; i < 20; ++i) step();  // costs are learnt
+  return step;
 }
 
 std::function<void()> AddChain(int nodes, int64_t elements, const SessionOptions& options) {

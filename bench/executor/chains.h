@@ -32,6 +32,9 @@ SessionOptions CallerAlone();
 
 // Kernels that do nothing, in the executor without a session: what is left of a node.
 std::function<void()> NullKernelChain(int nodes);
+// `deep` layers of `wide` such kernels, each after two of the layer before; by the caller and so
+// many threads of a pool.
+std::function<void()> NullKernelLayers(int wide, int deep, int more_threads);
 // sum = sum + y over floats of `elements` (1: scalars), in a session.
 std::function<void()> AddChain(int nodes, int64_t elements, const SessionOptions& options);
 

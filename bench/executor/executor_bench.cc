@@ -1,9 +1,14 @@
 // What the executor costs: nanoseconds of a node, microseconds of a call.
 //
-//   executor_bench [--rounds N] [--only TEXT] [--peer PROGRAM --peer_graphs FOLDER]
+//   executor_bench [--rounds N] [--only ITEM] [--peer PROGRAM --peer_graphs FOLDER]
+//                  [--peer_command COMMAND]...
 //
-// With a peer its items and ours take turns, and each row ends with the ratio to the peer's
-// best way to run the same workload.
+// Items are null, add, wide, latency and while. Peers print a line of JSON for each thing they
+// time, {"name": "A.add_chain_1000_scalar.ort", "value": nanoseconds}; theirs and ours take turns,
+// and below each row is one for each way of theirs to run the same workload, with our ratio to it.
+// PROGRAM is called with an item and FOLDER; a shell COMMAND finds the item in $ITEM and may leave
+// out the others: --peer_command 'case $ITEM in null|wide) tbb_peer $ITEM;; esac'.
+// A row on two threads ends with its rate beside the one of the same workload on one thread.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,22 +23,14 @@
 #include "base/strings.h"
 #include "bench/executor/chains.h"
 #include "bench/executor/peer.h"
+#include "bench/executor/row.h"
+#include "bench/executor/while_rows.h"
 #include "executor/executor.h"
 #include "executor/test_graph.h"
 #include "millrace/millrace.h"
-#include "runtime/local_cluster.h"
-#include "session/client_session.h"
-#include "tensor/tensor_proto.h"
 
 namespace millrace {
 namespace {
-
-// Nanoseconds of each of `count` calls.
-double NanosPer(int count, const std::function<void()>& call) {
-  const int64_t start = SteadyNanos();
-  for (int i = 0; i < count; ++i) call();
-  return static_cast<double>(SteadyNanos() - start) / count;
-}
 
 // Of 20,000 calls, in nanoseconds: what a caller mostly sees.
 double MedianCall(const std::function<void()>& call) {
@@ -46,12 +43,6 @@ double MedianCall(const std::function<void()>& call) {
   return Median(std::move(nanos));
 }
 
-struct Row {
-  std::string what, unit;
-  std::string item, peer_prefix;  // of the peer; "" if it has no such workload
-  std::function<double()> measure;
-};
-
 Row NullChain() {
   constexpr int kNodes = 100'000;
   auto w = std::make_shared<Workload>();
@@ -60,22 +51,28 @@ Row NullChain() {
     last = ops::NoOp(w->graph.root().WithControlDependencies({last}));
   }
   w->Prepare(CallerAlone(), {}, {}, {&last, 1});
-  return {"null chain of 100,000 NoOps (no instruction left)", "ns/node", "null", "A.null_chain",
+  return {"chain of 100,000 NoOps (no instruction left)",
+          "ns/node",
+          {"A.null_chain_100k.2t_grappler"},  // with its NoOps removed as well
           [w] { return NanosPer(50, [&] { w->Run(); }) / kNodes; }};
 }
 
 Row NullKernels() {
   constexpr int kNodes = 100'000;
   const auto step = NullKernelChain(kNodes);
-  return {"chain of 100,000 kernels that do nothing", "ns/node", "null", "A.null_chain_100k.single",
+  return {"chain of 100,000 kernels that do nothing",
+          "ns/node",
+          {"A.null_chain_100k.caller", "A.null_chain_100k.single", "A.null_chain_100k.1t",
+           "A.null_chain_100k.2t", "A.null_chain_100k.tbb"},
           [step] { return NanosPer(20, step) / kNodes; }};
 }
 
 Row Adds(int64_t elements) {
   constexpr int kNodes = 1'000;
   const auto step = AddChain(kNodes, elements, CallerAlone());
-  return {StrCat("chain of 1,000 additions, ", elements, " float(s)"), "ns/node", "add",
-          elements == 1 ? "A.add_chain_1000_scalar" : "A.add_chain_1000_1KiB",
+  return {StrCat("chain of 1,000 additions, ", elements, " float(s)"),
+          "ns/node",
+          {elements == 1 ? "A.add_chain_1000_scalar" : "A.add_chain_1000_1KiB"},
           [step] { return NanosPer(500, step) / kNodes; }};
 }
 
@@ -112,10 +109,23 @@ Row Wide(bool adds, int threads) {
     const Operation done = ops::NoOp(root.WithControlDependencies(layer));
     w->Prepare({.inter_op_threads = threads, .intra_op_threads = -1}, {}, {}, {&done, 1});
   }
-  return {StrCat("100 wide x 1,000 ", adds ? "scalar additions" : "NoOps", ", ",
-                 threads < 0 ? "caller alone" : "2 threads"),
-          "ns/node", "wide", adds ? "A.wide_100x1000_add" : "A.wide_100x1000_null",
-          [w] { return NanosPer(5, [&] { w->Run(); }) / (kWide * kDeep); }};
+  const std::string what = adds ? "scalar additions" : "NoOps (no instruction left)";
+  std::vector<std::string> peers;
+  if (adds) peers.push_back("A.wide_100x1000_add");
+  return {StrCat("100 wide x 1,000 ", what, ", ", threads < 0 ? "caller alone" : "2 threads"),
+          "ns/node", peers, [w] { return NanosPer(5, [&] { w->Run(); }) / (kWide * kDeep); },
+          threads < 0 ? 0 : 1};
+}
+
+Row WideNullKernels(int more_threads) {
+  constexpr int kWide = 100, kDeep = 1000;
+  const auto step = NullKernelLayers(kWide, kDeep, more_threads);
+  return {StrCat("100 wide x 1,000 kernels that do nothing, ",
+                 more_threads == 0 ? "caller alone" : "2 threads"),
+          "ns/node",
+          {"A.wide_100x1000_null"},
+          [step] { return NanosPer(5, step) / (kWide * kDeep); },
+          more_threads == 0 ? 0 : 1};
 }
 
 // Bodies that compute for 10 us, on two threads of a pool; the caller waits.
@@ -153,8 +163,9 @@ Row WideBodies() {
     MR_CHECK(Executor(s->compiled.get()).Run(args).ok());
   };
   for (int i = 0; i < 5; ++i) run();
-  return {"100 wide x 20 bodies of 10 us, 2 threads", "us/node", "wide", "A.wide_100x20_10us",
-          [run] { return NanosPer(5, run) / (kWide * kDeep) / 1000; }};
+  return {"100 wide x 20 bodies of 10 us, 2 threads", "us/node", {"A.wide_100x20_10us"}, [run] {
+            return NanosPer(5, run) / (kWide * kDeep) / 1000;
+          }};
 }
 
 std::shared_ptr<Workload> OneOp(Output* x, Output* y) {
@@ -169,117 +180,75 @@ std::shared_ptr<Workload> OneOp(Output* x, Output* y) {
 Row Prepared() {
   Output x, y;
   auto w = OneOp(&x, &y);
-  return {"one op, feed and fetch, prepared: median call", "us", "latency",
-          "A.run_latency.callable", [w] { return MedianCall([&] { w->Run(); }) / 1000; }};
+  return {"one op, feed and fetch, prepared: median call", "us", {"A.run_latency.callable"}, [w] {
+            return MedianCall([&] { w->Run(); }) / 1000;
+          }};
 }
 
 Row StringKeyed() {
   Output x, y;
   auto w = OneOp(&x, &y);
   const Feed feed{x, w->feeds[0]};
-  return {"one op, feed and fetch, by name: median call", "us", "latency",
-          "A.run_latency.string_keyed", [w, feed, y] {
+  return {"one op, feed and fetch, by name: median call",
+          "us",
+          {"A.run_latency.string_keyed", "A.run_latency.ort_python"},
+          [w, feed, y] {
             return MedianCall([&] { MR_CHECK(w->session->Run({&feed, 1}, {&y, 1}).ok()); }) / 1000;
           }};
 }
 
-// i = 0; while (i < n) { v = five additions and multiplications; ++i }, as TensorFlow 1 writes it.
-pb::GraphDef WhileGraph() {
-  pb::GraphDef graph;
-  graph.mutable_versions()->set_producer(1000);
-  const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs,
-                       pb::DataType type, const char* key = "T") {
-    pb::NodeDef* node = graph.add_node();
-    node->set_name(name);
-    node->set_op(op);
-    for (const std::string& input : inputs) node->add_input(input);
-    (*node->mutable_attr())[key].set_type(type);
-    return node;
+struct Item {
+  const char* name;
+  std::vector<std::function<Row()>> makers;
+};
+
+std::vector<Item> Items() {
+  const auto loop = [](LoopForm form, int threads) {
+    return [form, threads] { return WhileRow(form, threads); };
   };
-  const auto constant = [&](const char* name, const Tensor& value, const char* after) {
-    std::vector<std::string> inputs;
-    if (*after != '\0') inputs.push_back(after);
-    pb::NodeDef* node =
-        add(name, "Const", inputs, static_cast<pb::DataType>(value.dtype()), "dtype");
-    TensorToProto(value, (*node->mutable_attr())["value"].mutable_tensor());
-  };
-  const auto enter = [&](const char* name, const char* from, pb::DataType type, bool is_constant) {
-    pb::NodeDef* node = add(name, "Enter", {from}, type);
-    (*node->mutable_attr())["frame_name"].set_s("loop");
-    (*node->mutable_attr())["is_constant"].set_b(is_constant);
-  };
-  const auto merge = [&](const char* name, std::vector<std::string> inputs, pb::DataType type) {
-    (*add(name, "Merge", std::move(inputs), type)->mutable_attr())["N"].set_i(2);
-  };
-  add("n", "Placeholder", {}, pb::DT_INT32, "dtype");
-  add("x", "Placeholder", {}, pb::DT_FLOAT, "dtype");
-  constant("zero", Tensor::Scalar<int32_t>(0), "");
-  enter("i_in", "zero", pb::DT_INT32, false);
-  enter("v_in", "x", pb::DT_FLOAT, false);
-  enter("n_in", "n", pb::DT_INT32, true);
-  merge("i", {"i_in", "i_next"}, pb::DT_INT32);
-  merge("v", {"v_in", "v_next"}, pb::DT_FLOAT);
-  add("less", "Less", {"i", "n_in"}, pb::DT_INT32);
-  pb::NodeDef* cond = graph.add_node();
-  cond->set_name("cond");
-  cond->set_op("LoopCond");
-  cond->add_input("less");
-  add("i_switch", "Switch", {"i", "cond"}, pb::DT_INT32);
-  add("v_switch", "Switch", {"v", "cond"}, pb::DT_FLOAT);
-  add("i_body", "Identity", {"i_switch:1"}, pb::DT_INT32);
-  add("v_body", "Identity", {"v_switch:1"}, pb::DT_FLOAT);
-  const struct {
-    const char *name, *op, *input, *constant;
-    float value;
-  } body[] = {{"b1", "AddV2", "v_body", "c1", 1.0f},
-              {"b2", "Mul", "b1", "c2", 0.5f},
-              {"b3", "Sub", "b2", "c3", 0.25f},
-              {"b4", "Mul", "b3", "c4", 0.75f},
-              {"b5", "AddV2", "b4", "c5", 0.125f}};
-  for (const auto& op : body) {
-    constant(op.constant, Tensor::Scalar<float>(op.value), "^i_body");
-    add(op.name, op.op, {op.input, op.constant}, pb::DT_FLOAT);
-  }
-  constant("one", Tensor::Scalar<int32_t>(1), "^i_body");
-  add("i_plus", "AddV2", {"i_body", "one"}, pb::DT_INT32);
-  add("i_next", "NextIteration", {"i_plus"}, pb::DT_INT32);
-  add("v_next", "NextIteration", {"b5"}, pb::DT_FLOAT);
-  add("out", "Exit", {"v_switch"}, pb::DT_FLOAT);
-  return graph;
+  return {
+      {"null", {NullChain, NullKernels}},
+      {"add", {[] { return Adds(1); }, [] { return Adds(256); }}},
+      {"wide",
+       {[] { return Wide(false, -1); }, [] { return Wide(false, 2); },
+        [] { return WideNullKernels(0); }, [] { return WideNullKernels(1); },
+        [] { return Wide(true, -1); }, [] { return Wide(true, 2); }, WideBodies}},
+      {"latency", {Prepared, StringKeyed}},
+      {"while",
+       {loop(LoopForm::kNodes, -1), loop(LoopForm::kLowered, -1), loop(LoopForm::kFunctional, -1),
+        loop(LoopForm::kNodes, 0), loop(LoopForm::kFunctional, 0)}}};
 }
 
-Row While() {
-  constexpr int kIterations = 100'000, kBodyOps = 5;
-  pb::ConfigProto config;
-  config.set_inter_op_parallelism_threads(-1);
-  auto master = ConnectTarget("", config, "");
-  MR_CHECK(master.ok());
-  ClientSession::Options options;
-  options.config = config;
-  auto opened = ClientSession::Create(*master, WhileGraph(), options);
-  MR_CHECK(opened.ok());
-  std::shared_ptr<ClientSession> session = *std::move(opened);
-  pb::CallableOptions wanted;
-  for (const char* feed : {"n:0", "x:0"}) wanted.add_feed(feed);
-  wanted.add_fetch("out:0");
-  const auto callable = session->MakeCallable(wanted);
-  MR_CHECK(callable.ok());
-  const auto run = [session, callable] {
-    const auto result = session->RunCallable(
-        *callable, {Tensor::Scalar<int32_t>(kIterations), Tensor::Scalar<float>(1)});
-    MR_CHECK(result.ok());
-  };
-  run();
-  return {"while loop of five scalar ops, 100,000 iterations", "ns/body op", "while",
-          "A.while_100k_5ops", [run] { return NanosPer(2, run) / (kIterations * kBodyOps); }};
+void Print(const std::vector<Row>& rows, const std::vector<std::vector<double>>& values,
+           const Peer& peer) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto [low, high] = std::minmax_element(values[r].begin(), values[r].end());
+    std::printf("%-58s %9.3f %-10s [%.3f, %.3f]", rows[r].what.c_str(), Median(values[r]),
+                rows[r].unit.c_str(), *low, *high);
+    if (rows[r].alone > 0) {
+      std::printf("  rate %s of the caller's alone",
+                  RatioText(values[r - rows[r].alone], values[r]).c_str());
+    }
+    std::printf("\n");
+    PrintWays(peer, rows[r].peers, values[r], rows[r].unit);
+  }
+  std::fflush(stdout);
+}
+
+int Usage() {
+  std::fprintf(stderr,
+               "usage: executor_bench [--rounds N] [--only ITEM] [--peer PROGRAM --peer_graphs "
+               "FOLDER]\n                      [--peer_command COMMAND]...\n");
+  return 2;
 }
 
 int Main(int argc, char** argv) {
   int rounds = 5;
   std::string only, program, graphs;
+  std::vector<std::string> commands;
+  if (argc % 2 == 0) return Usage();
   for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--rounds") {
       rounds = std::max(1, std::atoi(value.c_str()));
     } else if (flag == "--only") {
@@ -288,51 +257,34 @@ int Main(int argc, char** argv) {
       program = value;
     } else if (flag == "--peer_graphs") {
       graphs = value;
+    } else if (flag == "--peer_command") {
+      commands.push_back(value);
     } else {
-      std::fprintf(stderr,
-                   "usage: executor_bench [--rounds N] [--only TEXT] [--peer PROGRAM "
-                   "--peer_graphs FOLDER]\n");
-      return 2;
+      return Usage();
     }
   }
-  const std::pair<const char*, std::function<Row()>> makers[] = {
-      {"null", NullChain},
-      {"null", NullKernels},
-      {"add", [] { return Adds(1); }},
-      {"add", [] { return Adds(256); }},
-      {"wide", [] { return Wide(false, -1); }},
-      {"wide", [] { return Wide(false, 2); }},
-      {"wide", [] { return Wide(true, -1); }},
-      {"wide", [] { return Wide(true, 2); }},
-      {"wide", WideBodies},
-      {"latency", Prepared},
-      {"latency", StringKeyed},
-      {"while", While},
-  };
-  Peer peer(program, graphs);
-  for (std::size_t i = 0; i < std::size(makers);) {
-    const std::string item = makers[i].first;
+  if (!program.empty()) {
+    commands.insert(commands.begin(), StrCat("'", program, "' \"$ITEM\" '", graphs, "'"));
+  }
+  bool found = false;
+  for (const Item& item : Items()) {
+    if (!only.empty() && only != item.name) continue;
+    found = true;
     std::vector<Row> rows;
-    for (; i < std::size(makers) && makers[i].first == item; ++i) {
-      if (item.find(only) != std::string::npos) rows.push_back(makers[i].second());
-    }
+    for (const auto& make : item.makers) rows.push_back(make());
     std::vector<std::vector<double>> values(rows.size());
-    for (int round = 0; round < rounds && !rows.empty(); ++round) {
+    Peer peer;
+    for (int round = 0; round < rounds; ++round) {
       for (std::size_t r = 0; r < rows.size(); ++r) values[r].push_back(rows[r].measure());
-      if (peer.present() && !peer.Run(item))
-        std::fprintf(stderr, "the peer failed: %s\n", item.c_str());
+      for (const std::string& command : commands) {
+        if (!peer.RunCommand(command, item.name)) {
+          std::fprintf(stderr, "a peer failed (%s): %s\n", item.name, command.c_str());
+        }
+      }
     }
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const auto [low, high] = std::minmax_element(values[r].begin(), values[r].end());
-      std::printf("%-52s %9.3f %-10s [%.3f, %.3f]", rows[r].what.c_str(), Median(values[r]),
-                  rows[r].unit.c_str(), *low, *high);
-      const double best = peer.Best(rows[r].peer_prefix);
-      if (best > 0) std::printf("   peer %9.3f  ratio %.3f", best, Median(values[r]) / best);
-      std::printf("\n");
-      std::fflush(stdout);
-    }
+    Print(rows, values, peer);
   }
-  return 0;
+  return found ? 0 : Usage();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Another engine's program that measures the same workloads: it prints a line of JSON for each,
+// Other engines' programs that measure the same workloads: each prints a line of JSON for each,
 // {"name": "A.null_chain.single", "value": 22.5, ...}.
 #ifndef BENCH_EXECUTOR_PEER_H_
 #define BENCH_EXECUTOR_PEER_H_
@@ -10,29 +10,38 @@
 
 namespace millrace {
 
+// Not thread-safe.
 class Peer {
  public:
-  // `program ITEM graphs` is run with PERF_REPS=1 and no wait for an idle machine. Without a
-  // program there is no peer, and every value is 0.
-  Peer(std::string program, std::string graphs)
-      : program_(std::move(program)), graphs_(std::move(graphs)) {}
+  // Runs a shell command and keeps what it prints. Its environment has PERF_REPS=1, no wait for
+  // an idle machine, and ITEM, so that a command may leave out what is not asked for. False if
+  // it fails.
+  bool RunCommand(const std::string& command, const std::string& item = "");
 
-  bool present() const { return !program_.empty(); }
-  // Runs one item, with `more` words behind, and keeps what it prints. False if it fails.
-  bool Run(const std::string& item, const std::string& more = "");
-  // The same for any shell command that prints such lines.
-  bool RunCommand(const std::string& command);
-  // Of all values whose names begin so: their names and medians.
-  std::map<std::string, double> Medians(std::string_view prefix) const;
-  // The best median of all values whose names begin so; 0 if there is none.
-  double Best(std::string_view prefix) const;
+  // A way of a peer to run a workload, and what it took in each round.
+  struct Way {
+    std::string name;
+    std::vector<double> values;
+  };
+  // Those named `name`, or `name` with a dot and more behind.
+  std::vector<Way> Ways(const std::string& name) const;
 
  private:
-  const std::string program_, graphs_;
   std::map<std::string, std::vector<double>> values_;
 };
 
+// The upper of two middle ones; not of nothing.
 double Median(std::vector<double> values);
+
+// Prints a line for each way of the peers to run the workloads of these names: its median, in
+// `unit`, and how many times that ours is, with the least and most of any round. And which of
+// them is the best.
+void PrintWays(const Peer& peer, const std::vector<std::string>& names,
+               const std::vector<double>& ours, const std::string& unit);
+
+// "0.512 [0.490, 0.530]": the ratio of the medians, and the least and most of a round; of rounds
+// only where both have as many.
+std::string RatioText(const std::vector<double>& ours, const std::vector<double>& theirs);
 
 }  // namespace millrace
 

@@ -153,7 +153,7 @@ int Main(int argc, char** argv) {
   for (const std::string& name : names) {
     models.push_back(std::make_unique<Model>(graphs, name, threads));
   }
-  Peer peer("", graphs);
+  Peer peer;
   std::vector<std::vector<double>> values(models.size());
   std::vector<double> peaks;
   for (int round = 0; round < rounds; ++round) {
@@ -172,12 +172,8 @@ int Main(int argc, char** argv) {
       std::printf("\n  %-60s %9.3f ms  ratio %.3f", "the limit: its products in registers", limit,
                   Median(values[i]) / limit);
     }
-    const std::string prefix = StrCat("B.train.", models[i]->name(), ".");
-    for (const auto& [name, median] : peer.Medians(prefix)) {
-      std::printf("\n  %-60s %9.3f ms  ratio %.3f", name.c_str(), median,
-                  Median(values[i]) / median);
-    }
     std::printf("\n");
+    PrintWays(peer, {StrCat("B.train.", models[i]->name())}, values[i], "ms");
   }
   return 0;
 }
