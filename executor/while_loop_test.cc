@@ -1,8 +1,11 @@
 // While loops as TensorFlow 1 writes them: Enter, Merge, LoopCond, Switch, NextIteration, Exit.
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -125,6 +128,50 @@ TEST_P(WhileLoopTest, ABodyMayWaitForOtherThreads) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
   EXPECT_EQ(t_.kept[0].scalar<float>(), 50);
 }
+
+// Of every iteration one node counts up and another one, which nothing waits for, counts down; the
+// latter stand until as many iterations have begun as may run at once.
+class ParallelIterationsTest : public WhileLoopTest {
+ protected:
+  void CheckIterations(int parallel) {
+    constexpr int kIterations = 20;
+    std::mutex mu;
+    std::condition_variable changed;
+    int begun = 0, running = 0, most = 0;
+    bool stalled = false;
+    t_.hook = [&](const std::string& node) {
+      std::unique_lock lock(mu);
+      if (node == "begin") {
+        ++begun;
+        most = std::max(most, ++running);
+        changed.notify_all();
+      } else if (node == "end") {
+        const auto enough = [&] { return begun >= parallel; };
+        stalled = !changed.wait_for(lock, std::chrono::seconds(20), enough) || stalled;
+        --running;
+      }
+    };
+    AddLoop(Value(0), 0, kIterations, "loop", parallel, [this](Node* x, int output) {
+      Node* next = AddOne(x, output);
+      t_.Control(next, t_.AddNamed("begin", "Work", {}, TestGraph::Attr("expensive", false)));
+      t_.AddNamed("end", "Later", {next});
+      return next;
+    });
+    Compile();
+    for (int step = 0; step < 3; ++step) {
+      begun = running = most = 0;
+      ASSERT_TRUE(RunStep().ok());
+      EXPECT_FALSE(stalled) << "fewer ran at once than asked";
+      EXPECT_EQ(begun, kIterations);
+      EXPECT_EQ(running, 0);
+      EXPECT_EQ(most, parallel);
+    }
+  }
+};
+
+TEST_P(ParallelIterationsTest, OneByOne) { CheckIterations(1); }
+TEST_P(ParallelIterationsTest, Two) { CheckIterations(2); }
+TEST_P(ParallelIterationsTest, Five) { CheckIterations(5); }
 
 TEST_P(WhileLoopTest, LoopsNest) {
   // Every outer iteration adds one, then counts up to 10 in an inner loop, then goes on with
@@ -282,6 +329,7 @@ TEST_P(WhileLoopTest, AnExitOutsideOfALoopIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, WhileLoopTest, testing::Values(0, 1, 2, 8));
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelIterationsTest, testing::Values(0, 1, 2, 8));
 
 }  // namespace
 }  // namespace millrace

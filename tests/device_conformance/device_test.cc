@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -143,6 +144,28 @@ TEST_P(DeviceTest, HasANameMemoryOfItsOwnAndALimit) {
   EXPECT_EQ(AcceleratorOf(New({1}, 1).raw_data()), accelerator(1));
   EXPECT_EQ(AcceleratorOf(Numbers(1).raw_data()), nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(t.raw_data()) % kTensorAlignment, 0u);
+}
+
+TEST_P(DeviceTest, ADelayHoldsUpEachOperationAndChangesNothingElse) {
+  constexpr std::chrono::milliseconds kDelay(20);
+  constexpr int kOperations = 3;
+  const Tensor a = ToDevice(Numbers(100)), b = New({100});
+  ASSERT_TRUE(WaitForWork().ok());
+  const int64_t before = machine()->num_operations();
+  machine()->SetDelay(kDelay);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kOperations; ++i) Increment(stream(StreamKind::kCompute), a, a);
+  Increment(stream(StreamKind::kCompute), a, b);
+  ASSERT_TRUE(WaitForWork().ok());
+  // One after the other, each after a delay of its own; only the least is certain.
+  EXPECT_GE(std::chrono::steady_clock::now() - start, (kOperations + 1) * kDelay);
+  EXPECT_EQ(machine()->num_operations() - before, kOperations + 1);
+  machine()->SetDelay(std::chrono::microseconds(0));
+  const Tensor values = ToHost(b);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(values.data<float>()[i], static_cast<float>(i + kOperations + 1));
+  }
+  ASSERT_TRUE(WaitForWork().ok());
 }
 
 TEST_P(DeviceTest, CopiesTensorsOfAllSizesBothWays) {
