@@ -287,7 +287,7 @@ class GraphMaker {
 
 int NumSeeds() {
   const char* seeds = std::getenv("MILLRACE_SEEDS");
-  return seeds == nullptr ? 60 : std::max(1, std::atoi(seeds));
+  return seeds == nullptr ? 200 : std::max(1, std::atoi(seeds));
 }
 
 class RandomGraphTest : public testing::TestWithParam<int> {
