@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/engine_thread.h"
+#include "executor/running_nodes.h"
 #include "executor/step_state.h"
 
 namespace millrace {
@@ -98,7 +99,8 @@ class FlatLoop {
       : s_(*step),
         graph_(step->graph()),
         nodes_(graph_.nodes().data()),
-        may_be_dead_(graph_.may_be_dead()) {}
+        may_be_dead_(graph_.may_be_dead()),
+        running_(graph_, s_.cancellation()) {}
 
   // Each runs until this thread has nothing more to do; the step may be gone afterwards.
   void RunRoots() {
@@ -134,6 +136,7 @@ class FlatLoop {
       RunNode(id, nodes_[id]);
       if constexpr (kThreaded) Settle();
     }
+    running_.Idle();
     if constexpr (kThreaded) {
       if (s_.outstanding_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     }
@@ -238,9 +241,11 @@ class FlatLoop {
     Status status;
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
       const uint64_t start = CycleCount();
+      running_.BeginTimed(id, start);
       status = node.kernel->Compute(ctx);
       graph_.RecordCost(id, CycleCount() - start);
     } else {
+      running_.Begin(id);
       status = node.kernel->Compute(ctx);
     }
     FinishNode(node, inputs, outputs, std::move(status), dead, times, nullptr);
@@ -250,6 +255,7 @@ class FlatLoop {
                    bool dead, NodeTimes& times, KernelContext& ctx) {
     NodeMemory memory(s_, id, node.kernel, &ctx);
     const uint64_t start = CycleCount();
+    running_.BeginTimed(id, start);
     Status status = node.kernel->Compute(ctx);
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
       graph_.RecordCost(id, CycleCount() - start);
@@ -280,6 +286,7 @@ class FlatLoop {
     }
     // Before the start: the callback may come, and finish the step, at any time after it.
     s_.outstanding_.fetch_add(1, std::memory_order_relaxed);
+    running_.Begin(call.node);
     if (call.Start(node.kernel)) {
       s_.outstanding_.fetch_sub(1, std::memory_order_relaxed);
       FinishAsync(&call);
@@ -393,6 +400,7 @@ class FlatLoop {
   int32_t head_ = -1, tail_ = -1;  // ready nodes of this thread
   int32_t expensive_ = -1;         // the latest expensive one, not yet given away
   EdgeValue scratch_[kScratchOutputs];
+  RunningMark running_;
 };
 
 void FlatStep::Start(const ExecutorArgs& args, DoneCallback done) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "executor/frames.h"
+#include "executor/running_nodes.h"
 #include "executor/step_state.h"
 
 namespace millrace {
@@ -63,7 +64,10 @@ struct FramedCall : AsyncCall {
 class FramedLoop {
  public:
   explicit FramedLoop(FramedStep* step)
-      : s_(*step), graph_(step->graph()), scratch_(graph_.max_outputs()) {}
+      : s_(*step),
+        graph_(step->graph()),
+        running_(graph_, s_.cancellation()),
+        scratch_(graph_.max_outputs()) {}
 
   void RunRoots() {
     s_.BeginFrames(&found_);
@@ -100,6 +104,7 @@ class FramedLoop {
       RunNode(ready);
       Sort();
     }
+    running_.Idle();
     s_.DropWork();
   }
 
@@ -163,6 +168,7 @@ class FramedLoop {
     std::optional<NodeMemory> memory;
     if (s_.memory() != nullptr) memory.emplace(s_, ready.node, node.kernel, &ctx);
     const uint64_t start = CycleCount();
+    running_.BeginTimed(ready.node, start);
     Status status = node.kernel->Compute(ctx);
     if (node.flags & kNodeMaybeExpensive) graph_.RecordCost(ready.node, CycleCount() - start);
     FinishNode(ready, inputs, scratch_.data(), std::move(status), times,
@@ -201,6 +207,7 @@ class FramedLoop {
           &call->memory.emplace(call->ctx->allocator(), s_.memory(), node.kernel));
     }
     s_.AddWork();
+    running_.Begin(ready.node);
     if (call->Start(node.kernel)) {
       FinishAsync(call);
       s_.DropWork();  // this loop's own count keeps the step alive
@@ -234,6 +241,7 @@ class FramedLoop {
 
   FramedStep& s_;
   const CompiledGraph& graph_;
+  RunningMark running_;
   std::vector<EdgeValue> scratch_;
   std::vector<ReadyNode> queue_;  // from next_ on
   std::size_t next_ = 0;

@@ -421,7 +421,8 @@ class ProgramMaker {
       if (IsRefType(node.output_types()[k])) return SeqOp::Kind::kIsolated;
     }
     if (!plain) return SeqOp::Kind::kIsolated;
-    return HasScalarFunction(node) ? SeqOp::Kind::kScalar : SeqOp::Kind::kCompute;
+    if (HasScalarFunction(node)) return SeqOp::Kind::kScalar;
+    return Has(node, kNodeMaybeExpensive) ? SeqOp::Kind::kLong : SeqOp::Kind::kCompute;
   }
 
   // What makes scalars and what hands them on.

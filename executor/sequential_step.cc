@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/engine_thread.h"
+#include "executor/running_nodes.h"
 #include "executor/sequential_program.h"
 #include "executor/step_state.h"
 #include "kernels/isa.h"
@@ -68,6 +69,8 @@ class SequentialStep final : public StepState {
   }
 
   void Run() {
+    RunningMark running(graph(), cancellation());
+    running_ = &running;
     measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
     keeps_ = memory() == nullptr;
     const bool observes = measures_ || memory() != nullptr || has_arena();
@@ -77,6 +80,7 @@ class SequentialStep final : public StepState {
     } else {
       observes ? RunOps<false, true>() : RunOps<false, false>();
     }
+    running.Idle();
     if (failed()) [[unlikely]]
       CleanUp();
     End();
@@ -124,11 +128,17 @@ class SequentialStep final : public StepState {
           if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
+        case Kind::kLong:
+          running_->Begin(op->node);
+          if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
+            return;
+          break;
         case Kind::kScalar:
           if (!Scalar<kObserves>(*op) && !Compute<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
         case Kind::kIsolated:
+          running_->Begin(op->node);
           if (!ComputeIsolated<kObserves>(*op, ctx)) [[unlikely]]
             return;
           break;
@@ -471,6 +481,7 @@ class SequentialStep final : public StepState {
   }
 
   const SequentialProgram& program_;
+  RunningMark* running_ = nullptr;  // of the thread in this step
   std::vector<EdgeValue> registers_;
   std::vector<EdgeValue> isolated_;  // inputs and outputs of one kernel
   uint64_t num_steps_ = 0;

@@ -10,6 +10,7 @@
 #include "base/engine_thread.h"
 #include "base/mutex.h"
 #include "executor/compiled_graph.h"
+#include "executor/cycle_count.h"
 #include "executor/executor.h"
 #include "executor/memory_tracker.h"
 #include "executor/step_arena.h"
@@ -72,6 +73,7 @@ class StepState : public StepBlock {
 
   const CompiledGraph& graph() const { return graph_; }
   StepEnv* env() const { return args_.env; }
+  const CancellationManager* cancellation() const { return cancellation_; }
   ThreadPool* pool() const { return args_.pool; }  // null if it has no threads
   StepStatsCollector* stats() const { return args_.stats; }
   MemoryTracker* memory() const { return args_.memory; }
@@ -191,17 +193,6 @@ inline Status CheckOutputs(const CompiledNode& node, EdgeValue* outputs) {
     }
   }
   return OkStatus();
-}
-
-// Ticks of the processor, for costs.
-inline uint64_t CycleCount() {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  uint64_t ticks;  // of a slower clock than the processor's: costs are then understated
-  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-  return ticks;
-#endif
 }
 
 }  // namespace millrace
