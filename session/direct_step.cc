@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
 #include "session/inter_op_pools.h"
+#include "session/overdue.h"
 #include "session/step_errors.h"
 
 namespace millrace {
@@ -62,6 +63,7 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
     memory_ = MakeRef<MemoryTracker>(limit);
     args.memory = memory_.get();
   }
+  state_.store(kRuns, std::memory_order_release);
   Executor(part.program.get())
       .RunAsync(args, {[](void* step, Status status) {
                          static_cast<DirectStep*>(step)->Ended(std::move(status));
@@ -78,20 +80,93 @@ void DirectStep::Abort(const Status& reason) {
   cancellation_->StartCancel(errors::Cancelled("the step was cancelled"));
 }
 
-void DirectStep::Expire() {
-  Abort(timeout_ms_ > 0
-            ? errors::DeadlineExceeded("the step did not end within ", timeout_ms_, " ms")
-            : errors::DeadlineExceeded("the step did not end by the call's deadline"));
+Status DirectStep::DeadlineReason() const {
+  return timeout_ms_ > 0
+             ? errors::DeadlineExceeded("the step did not end within ", timeout_ms_, " ms")
+             : errors::DeadlineExceeded("the step did not end by the call's deadline");
 }
 
-void DirectStep::Ended(Status status) {
+void DirectStep::MarkOverdue() {
+  if (use_ != nullptr) return;
+  use_ = plan_->graph().step_count();
+  if (use_ != nullptr) use_->Enter();
+}
+
+void DirectStep::Expire() {
+  Abort(DeadlineReason());
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == kEnded || state == kGivenUp) return;
+  MutexLock lock(&mu_);
+  if (grace_ != DeadlineTimer::kNone) return;
+  grace_ = DeadlineTimer::Global().Schedule(
+      DeadlineAfter(kOverdueGrace), [self = RefPtr<DirectStep>::Share(this)] { self->GiveUp(); });
+}
+
+// On the thread that watches deadlines.
+void DirectStep::GiveUp() {
+  const std::string description = DescribeOverdue(&*cancellation_);
+  const TaskError error{plan_->task_, errors::DeadlineExceeded(description)};
+  const Status status = SummarizeTimeout(Message(DeadlineReason()), {&error, 1});
+  {
+    MutexLock lock(&mu_);
+    given_up_ = status;
+  }
+  if (!Answer(kGivenUp)) return;
+  LogOverdue(env_.step_id, description);
+  if (owner_ == nullptr) return;
+  LeaveCaller();
+  owner_->DirectStepEnded(this, status);
+}
+
+bool DirectStep::Answer(State by) {
+  State state = kRuns;
+  while (!state_.compare_exchange_strong(state, by, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+    if (state != kAwaited) return false;
+  }
+  if (state == kAwaited) waiter_->Notify();
+  return true;
+}
+
+Status DirectStep::Wait() {
+  State state = state_.load(std::memory_order_acquire);
+  if (state == kRuns) {
+    Notification ended;
+    waiter_ = &ended;
+    if (state_.compare_exchange_strong(state, kAwaited, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+      ended.Wait();
+      state = state_.load(std::memory_order_acquire);
+    }
+  }
+  if (state == kEnded) [[likely]]
+    return std::move(outcome_);
+  MutexLock lock(&mu_);
+  return given_up_;
+}
+
+void DirectStep::LeaveCaller() {
   // Not the waiting form: this may be running inside of the caller's cancellation, whose
   // callback owns a reference.
   if (caller_ != nullptr) (void)caller_->TryDeregisterCallback(caller_token_);
+}
+
+void DirectStep::Ended(Status status) {
   const WorkerGraph::Part& part = plan_->graph().parts()[0];
   if (part.has_state) part.device->resource_manager()->Cleanup(env_.step_container);
-  if (stats_) stats_->MoveTo(request_.result->metadata.mutable_step_stats());
-  owner_->DirectStepEnded(this, Outcome(std::move(status)));
+  if (cancellation_->IsCancelled()) [[unlikely]] {
+    MutexLock lock(&mu_);
+    DeadlineTimer::Global().Cancel(grace_);
+  }
+  Status outcome = Outcome(std::move(status));
+  if (owner_ == nullptr) {
+    outcome_ = std::move(outcome);
+    Answer(kEnded);
+  } else if (Answer(kEnded)) {
+    LeaveCaller();
+    if (stats_) stats_->MoveTo(request_.result->metadata.mutable_step_stats());
+    owner_->DirectStepEnded(this, std::move(outcome));
+  }
   Unref();
 }
 
@@ -127,15 +202,22 @@ void DirectStep::Destroy() {
   stats_.reset();
   memory_.reset();
   caller_ = nullptr;
+  state_.store(kIdle, std::memory_order_relaxed);
   if (cancellation_->IsCancelled()) [[unlikely]] {
     cancellation_.emplace();
     MutexLock lock(&mu_);
-    abort_reason_ = OkStatus();
+    abort_reason_ = given_up_ = OkStatus();
+    grace_ = DeadlineTimer::kNone;
   }
+  const std::shared_ptr<UseCount> use = std::move(use_);
   // The plan may go with this reference, and its idle steps with it.
-  const std::shared_ptr<DirectPlan> plan = std::move(plan_);
+  std::shared_ptr<DirectPlan> plan = std::move(plan_);
   ResetRefCount();
   plan->idle_.Keep(this);
+  if (use == nullptr) [[likely]]
+    return;
+  plan.reset();
+  use->Leave();
 }
 
 }  // namespace millrace

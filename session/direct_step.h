@@ -1,9 +1,13 @@
 // A run of a plan that is one graph on one device of the client's own task: feeds and fetches
 // change hands without a rendezvous, nothing is asked of a worker, and a graph that one thread
 // can run has run when Run returns.
+//
+// A step that does not end after its deadline is given up (session/overdue.h): whoever waits for
+// it is answered, and the step goes on by itself, owned by the threads that run it.
 #ifndef SESSION_DIRECT_STEP_H_
 #define SESSION_DIRECT_STEP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,12 +18,14 @@
 #include "base/idle_list.h"
 #include "base/mutex.h"
 #include "base/notification.h"
+#include "base/use_count.h"
 #include "executor/executor.h"
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
+#include "session/deadline_timer.h"
 #include "session/master_interface.h"
 #include "session/step.h"
 #include "session/worker_graph.h"
@@ -40,7 +46,8 @@ class DirectStep : public RefCounted {
     RunStepResult* result = nullptr;
     MasterInterface::Done done;
   };
-  // Told once, when nothing of the step runs any more.
+  // Told once: when nothing of the step runs any more, or that it was given up. Then its feeds and
+  // fetches are not to be touched.
   class Owner {
    public:
     virtual void DirectStepEnded(DirectStep* step, Status status) = 0;
@@ -59,10 +66,15 @@ class DirectStep : public RefCounted {
   // Before the step is shown to anybody else.
   void SetLimits(const Step::Limits& limits);
 
+  // `owner` may be null: then Wait must follow, and the step has no caller in its limits.
   void Run(int64_t step_id, const pb::RunOptions& options, Owner* owner);
+  // What the owner would be told.
+  Status Wait();
   // As Step::Abort. The caller holds a reference.
   void Abort(const Status& reason);
-  // Aborts a step whose deadline has passed.
+  // For a step whose deadline has passed, in this order: while its owner is sure not to have been
+  // told; then, with a reference. Aborts it, and gives it up if it has not ended after the grace.
+  void MarkOverdue();
   void Expire();
 
   // Links in the list of the steps that run.
@@ -71,10 +83,15 @@ class DirectStep : public RefCounted {
 
  private:
   friend class DirectPlan;
+  enum State : int { kIdle, kRuns, kAwaited, kEnded, kGivenUp };
   void Destroy() override;
   void Ended(Status status);
+  void GiveUp();
+  // Ends what the owner waits for; false if that was ended before.
+  bool Answer(State by);
+  void LeaveCaller();
+  Status DeadlineReason() const;
   Status Outcome(Status status);
-  void Record(const pb::RunOptions& options);
 
   std::shared_ptr<DirectPlan> plan_;  // null while idle
   std::vector<Tensor> feeds_, fetches_;
@@ -88,8 +105,16 @@ class DirectStep : public RefCounted {
   CancellationManager::Token caller_token_ = -1;
   Deadline deadline_ = kNoDeadline;
   int64_t timeout_ms_ = 0;
+  // Says kRuns when all above is set, and how it ended when all below is.
+  std::atomic<State> state_{kIdle};
+  Notification* waiter_ = nullptr;
+  Status outcome_;
+  // Counts the step among those that its devices must outlive; null unless it is overdue.
+  std::shared_ptr<UseCount> use_;
   Mutex mu_;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
+  Status given_up_ ABSL_GUARDED_BY(mu_);
+  DeadlineTimer::Token grace_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
 };
 
 // The graph and its idle steps. Thread-safe.

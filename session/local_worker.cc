@@ -13,6 +13,7 @@
 #include "kernels/background.h"
 #include "session/deadline_timer.h"
 #include "session/inter_op_pools.h"
+#include "session/run_call.h"
 #include "session/worker_graph.h"
 #include "session/worker_step.h"
 
@@ -47,54 +48,6 @@ StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
 Status GraphNotFound(std::string_view handle, std::string_view hint) {
   return errors::Aborted("Graph handle is not found: ", handle, hint);
 }
-
-// Ends a step when the caller of RunGraph says so. Owned by the call.
-class StepGuard {
- public:
-  void Watch(const CallOptions& options, const RefPtr<WorkerStep>& step) {
-    if (options.deadline != kNoDeadline) {
-      timer_ = DeadlineTimer::Global().Schedule(options.deadline, [step] {
-        step->Cancel(errors::DeadlineExceeded("RunGraph did not end by its deadline"));
-      });
-    }
-    if (options.cancellation == nullptr) return;
-    cancellation_ = options.cancellation;
-    token_ = cancellation_->NextToken();
-    const auto cancel = [step] { step->Cancel(errors::Cancelled("RunGraph was cancelled")); };
-    if (!cancellation_->RegisterCallback(token_, cancel)) {
-      cancellation_ = nullptr;
-      cancel();
-    }
-  }
-  // Callbacks that run right now keep the step alive themselves.
-  void Release() {
-    DeadlineTimer::Global().Cancel(timer_);
-    if (cancellation_ != nullptr) (void)cancellation_->TryDeregisterCallback(token_);
-  }
-
- private:
-  CancellationManager* cancellation_ = nullptr;
-  CancellationManager::Token token_ = -1;
-  DeadlineTimer::Token timer_ = DeadlineTimer::kNone;
-};
-
-// One RunGraph that is not partial. Owns itself until it has finished.
-struct RunCall {
-  RefPtr<WorkerStep> step;
-  std::shared_ptr<WorkerSession> session;
-  StepGuard guard;
-  RunGraphArgs* args = nullptr;
-  RunGraphResult* result = nullptr;
-  WorkerInterface::Done done;
-
-  void Finish(Status status) {
-    const std::unique_ptr<RunCall> owned(this);
-    guard.Release();
-    step->CollectStats(&result->step_stats);
-    session->RemoveStep(step.get());
-    done(std::move(status));
-  }
-};
 
 }  // namespace
 
@@ -271,8 +224,8 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
                                 RunGraphResult* result, Done done) {
   StatusOr<std::shared_ptr<WorkerSession>> found = FindSession(args->session_handle);
   if (!found.ok()) return done(found.status());
-  const std::shared_ptr<WorkerSession> session = *std::move(found);
-  const std::shared_ptr<WorkerGraph> graph = session->FindGraph(args->graph_handle);
+  std::shared_ptr<WorkerSession> session = *std::move(found);
+  std::shared_ptr<WorkerGraph> graph = session->FindGraph(args->graph_handle);
   if (graph == nullptr) return done(GraphNotFound(args->graph_handle, ""));
   if (args->record_partition_graphs) {
     for (const WorkerGraph::Part& part : graph->parts()) {
@@ -289,31 +242,19 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   if (args->is_partial) {
     return partial_steps_.Run(options, session, graph, args, result, std::move(done));
   }
-  auto* const call = new RunCall;
-  call->step = WorkerGraph::NewStep(graph);
-  call->session = session;
-  call->args = args;
-  call->result = result;
-  call->done = std::move(done);
+  RefPtr<WorkerStep> step = WorkerGraph::NewStep(graph);
   RefPtr<CollectiveExecutor> collective;
   if (!graph->collective_leader().empty()) {
     collective = env_.collectives->NewStep(args->step_id, graph->collective_leader());
   }
-  call->step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
-  if (!session->AddStep(session, call->step.get())) {
-    const std::unique_ptr<RunCall> owned(call);
-    return owned->done(errors::Aborted("Session handle is not found: ", args->session_handle));
+  step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
+  if (!session->AddStep(session, step.get())) {
+    return done(errors::Aborted("Session handle is not found: ", args->session_handle));
   }
-  call->guard.Watch(options, call->step);
-  if (Status fed = call->step->Feed(args->sends); !fed.ok()) {
-    return call->Finish(call->step->FirstError(std::move(fed)));
-  }
-  call->step->Start(
-      InterOpPool(env_, args->inter_op_thread_pool), TraceOf(*args), [call](Status status) {
-        if (!status.ok()) return call->Finish(std::move(status));
-        call->step->Receive(call->args->recv_keys, &call->result->recvs,
-                            [call](Status received) { call->Finish(std::move(received)); });
-      });
+  // This thread may run the step, and leave it late: it must be the step's shares that go last.
+  graph.reset();
+  MakeRef<RunCall>(std::move(step), std::move(session), args, result, std::move(done))
+      ->Run(options, InterOpPool(env_, args->inter_op_thread_pool));
 }
 
 std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,

@@ -380,6 +380,7 @@ void MasterSession::ExpireDirect() {
     Deadline first = kNoDeadline;
     for (DirectStep* step = direct_steps_; step != nullptr; step = step->next) {
       if (step->deadline() <= now) {
+        step->MarkOverdue();
         expired.push_back(RefPtr<DirectStep>::Share(step));
       } else {
         first = std::min(first, step->deadline());

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "session/deadline_timer.h"
 #include "session/inter_op_pools.h"
+#include "session/overdue.h"
 
 namespace millrace {
 
@@ -20,11 +22,28 @@ struct PartialSteps::Entry {
     std::vector<WorkerInterface::Done> ready;
     {
       MutexLock lock(&mu);
+      if (ended) return;  // it was given up
       ended = true;
       outcome = status;
       ready.swap(waiters);
     }
     for (const auto& done : ready) done(status);
+  }
+
+  // A call was cancelled because of its deadline: whoever waits for the end of the step waits no
+  // longer than this.
+  static void EndWithin(std::shared_ptr<Entry> entry, std::chrono::milliseconds grace) {
+    DeadlineTimer::Global().Schedule(DeadlineAfter(grace), [entry] { entry->GiveUp(); });
+  }
+
+  void GiveUp() {
+    {
+      MutexLock lock(&mu);
+      if (ended) return;
+    }
+    const std::string description = DescribeOverdue(step->cancellation());
+    LogOverdue(step->step_id(), description);
+    End(errors::DeadlineExceeded(description));
   }
 
   void WhenEnded(WorkerInterface::Done done) {
@@ -79,7 +98,11 @@ void PartialSteps::Run(const CallOptions& options, const std::shared_ptr<WorkerS
   CancellationManager::Token token = -1;
   if (caller != nullptr) {
     token = caller->NextToken();
-    const auto cancel = [step] { step->Cancel(errors::Cancelled("RunGraph was cancelled")); };
+    const auto cancel = [entry, caller] {
+      const bool is_late = errors::IsDeadlineExceeded(caller->reason());
+      entry->step->Cancel(errors::Cancelled("RunGraph was cancelled"));
+      if (is_late) Entry::EndWithin(entry, kOverdueGrace);
+    };
     if (!caller->RegisterCallback(token, cancel)) cancel();
   }
   status = step->Feed(args->sends);
@@ -94,7 +117,7 @@ void PartialSteps::Run(const CallOptions& options, const std::shared_ptr<WorkerS
         auto finish = [this, step, caller, token, result, is_last, done](Status outcome) {
           if (caller != nullptr) (void)caller->TryDeregisterCallback(token);
           if (is_last) {
-            step->CollectStats(&result->step_stats);
+            if (outcome.ok()) step->CollectStats(&result->step_stats);
             Forget(step->step_id());
           }
           done(std::move(outcome));

@@ -1,35 +1,11 @@
 // Callables whose plan is one graph on the master's own device: run on the caller's thread. A
 // warm call takes the session's lock twice, to be seen by those who end steps, and no other.
-#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
-#include "base/notification.h"
 #include "session/master_session.h"
 
 namespace millrace {
-namespace {
-
-// The end of one step, mostly on the thread that started it, before it waits.
-class Ending final : public DirectStep::Owner {
- public:
-  void DirectStepEnded(DirectStep* step, Status status) override {
-    status_ = std::move(status);
-    if (state_.exchange(kEnded, std::memory_order_acq_rel) == kWaits) ended_.Notify();
-  }
-  Status Wait() {
-    if (state_.exchange(kWaits, std::memory_order_acq_rel) != kEnded) ended_.Wait();
-    return std::move(status_);
-  }
-
- private:
-  enum State : int { kRuns, kWaits, kEnded };
-  std::atomic<int> state_{kRuns};
-  Status status_;
-  Notification ended_;
-};
-
-}  // namespace
 
 class MasterSession::PreparedCall final : public PreparedRun {
  public:
@@ -49,9 +25,8 @@ class MasterSession::PreparedCall final : public PreparedRun {
     for (std::size_t i = 0; i < feeds.size(); ++i) step->feeds()[binding.feeds[i]] = feeds[i];
     step->SetLimits(LimitsOf(timeout.count()));
     if (!session_->EnterDirect(step.get())) return session_->ClosedError();
-    Ending ending;
-    step->Run(session_->NewStepId(), callable_->options, &ending);
-    Status status = ending.Wait();
+    step->Run(session_->NewStepId(), callable_->options, /*owner=*/nullptr);
+    Status status = step->Wait();
     session_->LeaveDirect(step.get());
     if (!status.ok()) return status;
     fetches->resize(binding.fetches.size());

@@ -8,12 +8,14 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "executor/running_nodes.h"
 #include "kernels/control_flow.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/send_recv.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
+#include "session/deadline_timer.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
@@ -22,10 +24,35 @@ namespace {
 constexpr OpSpec kTestOps[] = {
     {"TestCounter", "", "count: float", "", nullptr, kStateful},
     {"TestBlock", "", "never: float", "", nullptr, kStateful},
+    {"TestGate", "", "opened: float", "", nullptr, kStateful},
+    {"TestHop", "", "arrived: float", "", nullptr, kStateful},
     {"TestFail", "", "never: float", "", nullptr, kStateful},
 };
 
 std::atomic<int> blocked{0};
+
+struct Gates {
+  Mutex mu;
+  CondVar opened;
+  int closed ABSL_GUARDED_BY(mu) = 0;  // how many block
+  int64_t openings ABSL_GUARDED_BY(mu) = 0;
+
+  static Gates& All() {
+    static auto* const all = new Gates;
+    return *all;
+  }
+  void Pass() {
+    MutexLock lock(&mu);
+    const int64_t before = openings;
+    ++closed;
+    while (openings == before) opened.Wait(&mu);
+    --closed;
+  }
+  int Closed() {
+    MutexLock lock(&mu);
+    return closed;
+  }
+};
 
 class ConstKernel : public Kernel {
  public:
@@ -99,11 +126,50 @@ class BlockKernel : public Kernel {
   }
 };
 
+class GateKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    Gates::All().Pass();
+    ctx.SetOutput(0, Tensor::Scalar<float>(1));
+    return OkStatus();
+  }
+};
+
+// Not before the thread that started it has left the step: it would go on with what follows.
+class HopKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override { return errors::Internal("asynchronous only"); }
+  bool IsAsync() const override { return true; }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    ctx.SetOutput(0, Tensor::Scalar<float>(1));
+    Arrive(ctx.cancellation(), done);
+  }
+
+ private:
+  static void Arrive(CancellationManager* step, DoneCallback done) {
+    DeadlineTimer::Global().Schedule(DeadlineAfter(std::chrono::milliseconds(1)), [step, done] {
+      FindRunningNodes(step).empty() ? done(OkStatus()) : Arrive(step, done);
+    });
+  }
+};
+
 class FailKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override { return errors::InvalidArgument("bad luck"); }
 };
+
+template <typename Condition>
+bool WaitUntil(const Condition& condition) {
+  const Deadline deadline = DeadlineAfter(std::chrono::seconds(30));
+  while (!condition()) {
+    if (SteadyClock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 template <typename K>
 void Register(KernelRegistry& kernels, std::string op) {
@@ -158,6 +224,14 @@ pb::NodeDef* TestGraph::Counter(std::string_view name, std::string_view device) 
 pb::NodeDef* TestGraph::Block(std::string_view name, std::string_view device) {
   return Add(name, "TestBlock", {}, device);
 }
+
+pb::NodeDef* TestGraph::Gate(std::string_view name, std::string_view device) {
+  return Add(name, "TestGate", {}, device);
+}
+
+pb::NodeDef* TestGraph::Hop(std::string_view name, std::string_view device) {
+  return Add(name, "TestHop", {}, device);
+}
 pb::NodeDef* TestGraph::Fail(std::string_view name, std::string_view device) {
   return Add(name, "TestFail", {}, device);
 }
@@ -174,6 +248,8 @@ void RegisterTestOpsAndKernels(OpRegistry& ops, KernelRegistry& kernels) {
   Register<SumKernel>(kernels, "AddV2");
   Register<CounterKernel>(kernels, "TestCounter");
   Register<BlockKernel>(kernels, "TestBlock");
+  Register<GateKernel>(kernels, "TestGate");
+  Register<HopKernel>(kernels, "TestHop");
   Register<FailKernel>(kernels, "TestFail");
 }
 
@@ -235,12 +311,18 @@ std::unique_ptr<ClientSession> TestCluster::NewSession(const pb::GraphDef& graph
 }
 
 bool WaitUntilOpsBlock(int count) {
-  const Deadline deadline = DeadlineAfter(std::chrono::seconds(30));
-  while (blocked != count) {
-    if (SteadyClock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
+  return WaitUntil([count] { return blocked == count; });
+}
+
+bool WaitUntilGatesBlock(int count) {
+  return WaitUntil([count] { return Gates::All().Closed() == count; });
+}
+
+void OpenGates() {
+  Gates& gates = Gates::All();
+  MutexLock lock(&gates.mu);
+  ++gates.openings;
+  gates.opened.SignalAll();
 }
 
 bool TestCluster::WaitUntilBlocked(int count) { return WaitUntilOpsBlock(count); }

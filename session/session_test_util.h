@@ -39,6 +39,10 @@ class TestGraph {
   pb::NodeDef* Counter(std::string_view name, std::string_view device = "");
   // Never ends by itself; says Cancelled "blocked op was cancelled" when it is.
   pb::NodeDef* Block(std::string_view name, std::string_view device = "");
+  // Blocks its thread, whatever is cancelled, until OpenGates.
+  pb::NodeDef* Gate(std::string_view name, std::string_view device = "");
+  // Ends at once, on a thread outside of the pool: what follows starts in the pool.
+  pb::NodeDef* Hop(std::string_view name, std::string_view device = "");
   // Fails with InvalidArgument "bad luck".
   pb::NodeDef* Fail(std::string_view name, std::string_view device = "");
 
@@ -52,6 +56,10 @@ class TestGraph {
 void RegisterTestOpsAndKernels(OpRegistry& ops, KernelRegistry& kernels);
 // How many blocked ops there are in this process right now; false if not `count` within 30 s.
 bool WaitUntilOpsBlock(int count);
+// The same for gates.
+bool WaitUntilGatesBlock(int count);
+// All that block right now.
+void OpenGates();
 
 class TestCluster {
  public:

@@ -37,10 +37,10 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
   timeout_ms_ = limits.timeout_ms;
   {
     MutexLock lock(&mu_);
-    // One more for this function, so that the step cannot end under its feet.
-    pending_ = static_cast<int>(parts_.size()) + 1;
+    pending_ = 1;
+    starting_ = true;
   }
-  Ref();  // dropped by Finish
+  Ref();  // dropped when nothing is pending
   if (limits.caller != nullptr) {
     caller_ = limits.caller;
     caller_token_ = caller_->NextToken();
@@ -67,6 +67,11 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     part.args.step_id = step_id;
+    {
+      MutexLock lock(&mu_);
+      if (ended_) break;
+      ++pending_;
+    }
     plan_->parts[i].worker->RunGraphAsync(
         options, &part.args, &part.result,
         [this, i](Status status) { PartDone(static_cast<int>(i), std::move(status)); });
@@ -106,12 +111,18 @@ void Step::PartDone(int part, Status status) {
     // This part is still pending, so the step is alive.
     if (root) Stop(status, /*aborted=*/false);
   }
+  bool last, ends;
   {
     MutexLock lock(&mu_);
-    if (--pending_ > 0) return;
-    ended_ = true;
+    if (part < 0) starting_ = false;
+    last = --pending_ == 0;
+    // Run may be held up by the part that has just been given up.
+    const bool is_late = errors::IsDeadlineExceeded(abort_reason_) && !errors_.empty();
+    ends = !ended_ && (last || (is_late && starting_ && pending_ == 1));
+    if (ends) ended_ = true;
   }
-  Finish();
+  if (ends) Finish();
+  if (last) Unref();
 }
 
 void Step::Finish() {
@@ -139,7 +150,6 @@ void Step::Finish() {
   Finished finished = std::move(finished_);
   finished_ = nullptr;
   finished(std::move(status));
-  Unref();
 }
 
 void Step::Reset() {

@@ -1,4 +1,8 @@
 // One run of a plan: RunGraph to the worker of every part at once, and one outcome.
+//
+// The worker of the master's own task may run its part on the thread that starts the parts. If a
+// kernel there does not return, the worker answers all the same once the deadline has passed
+// (session/overdue.h), and so does the step: parts that were not started by then never are.
 #ifndef SESSION_STEP_H_
 #define SESSION_STEP_H_
 
@@ -39,7 +43,7 @@ class Step : public RefCounted {
   // After a good end.
   Tensor& fetch(int index);
 
-  // Starts all parts; `finished` is called once, when all of them have ended. The first error
+  // Starts all parts; `finished` is called once, when all of them have answered. The first error
   // that is not derived cancels the others.
   void Run(int64_t step_id, const Limits& limits, Finished finished);
   // Ends the step with `reason`, unless it has failed or ended already; before Run: as soon as
@@ -68,7 +72,8 @@ class Step : public RefCounted {
   int64_t timeout_ms_ = 0;
 
   Mutex mu_;
-  int pending_ ABSL_GUARDED_BY(mu_) = 0;
+  int pending_ ABSL_GUARDED_BY(mu_) = 0;        // parts that were started, and Run
+  bool starting_ ABSL_GUARDED_BY(mu_) = false;  // Run has not returned
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/use_count.h"
 #include "device/device.h"
 #include "executor/captured_program.h"
 #include "executor/compiled_graph.h"
@@ -73,6 +74,10 @@ class WorkerGraph {
   void* session_state() const { return session_state_.get(); }
   void set_session_state(std::shared_ptr<void> state) { session_state_ = std::move(state); }
 
+  // What its session waits for before its devices go; null before it is set.
+  const std::shared_ptr<UseCount>& step_count() const { return step_count_; }
+  void set_step_count(std::shared_ptr<UseCount> count) { step_count_ = std::move(count); }
+
   // Whether steps may have work on an accelerator.
   bool uses_accelerators() const { return uses_accelerators_; }
 
@@ -100,6 +105,7 @@ class WorkerGraph {
 
   const std::shared_ptr<SessionResources> resources_;
   std::shared_ptr<void> session_state_;
+  std::shared_ptr<UseCount> step_count_;
   std::string collective_leader_;
   std::optional<DirectIo> direct_;
   RefPtr<FunctionRunner> functions_;

@@ -7,6 +7,7 @@ namespace millrace {
 
 void WorkerSession::AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph) {
   graph->set_session_state(tensors_);
+  graph->set_step_count(step_count_);
   MutexLock lock(&mu_);
   if (!closed_) graphs_[std::move(handle)] = std::move(graph);
 }

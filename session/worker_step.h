@@ -58,6 +58,8 @@ class WorkerStep : public RefCounted {
   // reason is DeadlineExceeded: then that is its error, with what it was waiting for. The
   // caller holds a reference.
   void Cancel(const Status& reason);
+  // What it is cancelled by, as long as it is referenced.
+  const CancellationManager* cancellation() const { return &*cancellation_; }
   // What to tell of an error that some part of the step reported.
   Status FirstError(Status status);
 
