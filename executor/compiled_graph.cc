@@ -208,6 +208,7 @@ class GraphCompiler {
     for (DataType dtype : source.output_types()) out_->types_.push_back(dtype);
     node.num_inputs = source.num_inputs();
     node.num_outputs = source.num_outputs();
+    if (!source.origin().empty()) out_->origins_.emplace_back(id, source.origin());
     FrameInfo& frame = out_->frames_[node.frame];
     node.input_begin = frame.num_slots;
     frame.num_slots += node.num_inputs;
@@ -326,6 +327,12 @@ void CompiledGraph::RecordCost(int32_t node, uint64_t cycles) const {
   const bool was = before != kUnknownCycles && before > kExpensiveCycles;
   const bool is = cost > kExpensiveCycles;
   if (was != is) num_expensive_.fetch_add(is ? 1 : -1, std::memory_order_relaxed);
+}
+
+std::string_view CompiledGraph::origin(int32_t node) const {
+  const auto it = std::lower_bound(origins_.begin(), origins_.end(), node,
+                                   [](const auto& entry, int32_t n) { return entry.first < n; });
+  return it != origins_.end() && it->first == node ? std::string_view(it->second.str()) : "";
 }
 
 std::string_view CompiledGraph::input_name(int32_t node, int input) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/idle_list.h"
+#include "base/interned_string.h"
 #include "device/device.h"
 #include "graph/dataflow_graph.h"
 #include "kernels/kernel.h"
@@ -140,6 +141,11 @@ class CompiledGraph {
   bool may_be_dead() const { return may_be_dead_; }
   // True if a step can make use of more than one thread.
   bool may_be_concurrent() const { return may_be_concurrent_; }
+  int32_t IndexOf(const CompiledNode& node) const {
+    return static_cast<int32_t>(&node - nodes_.data());
+  }
+  // Where the program that built the graph made the node, "model.cc:12"; "" if that is not known.
+  std::string_view origin(int32_t node) const;
   // "w" or "w:1": what feeds an input that is or comes from a reference; "" otherwise.
   std::string_view input_name(int32_t node, int input) const;
 
@@ -187,7 +193,8 @@ class CompiledGraph {
   std::vector<DataType> types_;
   std::vector<int32_t> roots_, initial_pending_;
   std::vector<FrameInfo> frames_;
-  std::vector<std::pair<int64_t, std::string>> ref_names_;  // by node << 32 | input, sorted
+  std::vector<std::pair<int64_t, std::string>> ref_names_;   // by node << 32 | input, sorted
+  std::vector<std::pair<int32_t, InternedString>> origins_;  // of nodes that have one, sorted
   int32_t num_held_outputs_ = 0, num_async_ = 0, max_outputs_ = 0;
   bool may_be_dead_ = false, may_be_concurrent_ = false;
   std::unique_ptr<const SequentialProgram> sequential_;

@@ -32,10 +32,10 @@ class Executor {
   explicit Executor(const CompiledGraph* graph) : graph_(graph) {}
 
   // Calls `done` once, possibly before this returns, when nothing of the step runs any more.
-  // The status is the step's first error, as the kernel gave it with "[[{{node NAME}}]]"
-  // appended; that error has then aborted the rendezvous and cancelled the step. Cancelled
-  // and Aborted that followed a cancellation are marked derived; Unavailable from an op that
-  // does not communicate becomes Internal.
+  // The status is the step's first error, as the kernel gave it, with "[[{{node NAME}}]]" and a
+  // line "(op OP on DEVICE, made at FILE:LINE)" appended; that error has then aborted the
+  // rendezvous and cancelled the step. Cancelled and Aborted that followed a cancellation are
+  // marked derived; Unavailable from an op that does not communicate becomes Internal.
   void RunAsync(const ExecutorArgs& args, DoneCallback done) const;
   // Waits for it.
   Status Run(const ExecutorArgs& args) const;

@@ -208,7 +208,8 @@ TEST_P(ExecutorTest, TheFirstErrorNamesItsNodeAndEndsTheStep) {
   CancellationManager cancellation;
   const Status status = RunStepIn(rendezvous.get(), &cancellation);
   EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
-  EXPECT_EQ(Message(status), "it broke\n\t [[{{node bad}}]]");
+  EXPECT_EQ(Message(status),
+            StrCat("it broke\n\t [[{{node bad}}]]\n\t (op Fail on ", t_.device->name(), ")"));
   EXPECT_FALSE(IsDerived(status));
   EXPECT_TRUE(cancellation.IsCancelled());
   EXPECT_TRUE(errors::IsInvalidArgument(rendezvous->Send("k", Tensor(), false)));

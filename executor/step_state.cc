@@ -34,6 +34,8 @@ void OnAsyncDone(void* arg, Status status) {
   PostCompletion(call, pool);
 }
 
+constexpr std::string_view kPlace = "\n\t (op ";
+
 bool FollowsCancellation(StatusCode code) {
   return code == StatusCode::kCancelled || code == StatusCode::kAborted;
 }
@@ -46,6 +48,27 @@ Status AtDevice(const Status& status, std::string_view device) {
   if (!text.starts_with("OOM when ") || place == std::string::npos || known) return status;
   text.insert(place, StrCat(" on ", device));
   return errors::ResourceExhausted(text);
+}
+
+// The line that clients look for, "[[{{node n}}]]", and one that says which op it was, where, and
+// what made it. An error that comes out of a function has both of the node within it: of the call
+// it gets the first line, and of the second what is new.
+std::string WhereItFailed(const CompiledGraph& graph, const CompiledNode& node,
+                          std::string_view text) {
+  const std::string_view origin = graph.origin(graph.IndexOf(node));
+  const std::string tag = StrCat("[[{{node ", node.kernel->name(), "}}]]");
+  const bool is_known = text.find(tag) != std::string_view::npos;
+  const bool has_place = text.find(kPlace) != std::string_view::npos;
+  const bool has_origin = origin.empty() || text.find(origin) != std::string_view::npos;
+  std::string where = is_known ? "" : StrCat("\n\t ", tag);
+  if (!has_place) {
+    StrAppend(&where, kPlace, node.kernel->def().name(), " on ", graph.device()->name());
+    if (!has_origin) StrAppend(&where, ", made at ", origin);
+    where += ')';
+  } else if (!has_origin) {
+    StrAppend(&where, "\n\t (made at ", origin, ")");
+  }
+  return where;
 }
 
 }  // namespace
@@ -135,7 +158,7 @@ void StepState::Fail(const CompiledNode& node, Status status) {
   }
   const bool out_of_memory = errors::IsResourceExhausted(status);
   if (out_of_memory) status = AtDevice(status, graph_.device()->name());
-  status = Annotate(status, StrCat("\n\t [[{{node ", node.kernel->name(), "}}]]"));
+  status = Annotate(status, WhereItFailed(graph_, node, Message(status)));
   if (out_of_memory && memory() != nullptr) {
     const std::string refusal = memory()->TakeRefusal();
     if (!refusal.empty()) status = Annotate(status, StrCat("\n", refusal));

@@ -66,8 +66,10 @@ class GrpcRemoteWorker : public WorkerInterface {
     pb::RegisterGraphRequest request;
     request.set_session_handle(args.session_handle);
     request.set_create_worker_session_called(!args.session_handle.empty());
-    const Status exported = ExportGraphDef(*args.graph, ExportOptions{.strip_default_attrs = true},
-                                           request.mutable_graph_def());
+    // With the origins of its nodes: errors at run time name them.
+    const Status exported =
+        ExportGraphDef(*args.graph, ExportOptions{.origins = true, .strip_default_attrs = true},
+                       request.mutable_graph_def());
     if (!exported.ok()) {
       done(exported);
       return;
