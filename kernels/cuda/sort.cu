@@ -4,11 +4,22 @@
 #include "kernels/cuda/cuda_launcher.h"
 
 namespace millrace::gpu {
+namespace {
+
+// The run time keeps the last error until somebody asks: the next launch would be blamed for it.
+Outcome Told(cudaError_t error) {
+  if (error == cudaSuccess) return nullptr;
+  static_cast<void>(cudaGetLastError());
+  return cudaGetErrorString(error);
+}
+
+}  // namespace
 
 int64_t CudaLauncher::SortScratchBytes(int64_t n) {
   std::size_t bytes = 0;
-  cub::DeviceRadixSort::SortPairs<int64_t, int32_t>(nullptr, bytes, nullptr, nullptr, nullptr,
-                                                    nullptr, n);
+  // Without a size, sorting tells what is wrong.
+  static_cast<void>(Told(cub::DeviceRadixSort::SortPairs<int64_t, int32_t>(
+      nullptr, bytes, nullptr, nullptr, nullptr, nullptr, n)));
   return static_cast<int64_t>(bytes);
 }
 
@@ -21,7 +32,7 @@ Outcome CudaLauncher::SortPairs(int64_t n, const int64_t* keys, int64_t* sorted_
   auto bytes = static_cast<std::size_t>(scratch_bytes);
   const cudaError_t error = cub::DeviceRadixSort::SortPairs(
       scratch, bytes, keys, sorted_keys, values, sorted_values, n, 0, bits, stream_);
-  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  return Told(error);
 }
 
 }  // namespace millrace::gpu

@@ -110,11 +110,12 @@ struct SparseCrossEntropyRow {
     for (int64_t j = team.rank(); j < n; j += team.size()) sum += std::exp(Widen(x[j]) - max);
     sum = team.Reduce(sum, C(0), SumCombine());
     const C scale = C(1) / sum;
-    // Before anything is written: backprop may be the logits.
-    const C picked = valid ? Widen(x[label]) - max : kNan;
-    if (team.rank() == 0) loss[row] = Narrow<T>(std::log(sum) - picked);
+    if (!valid && team.rank() == 0) loss[row] = Narrow<T>(kNan);
+    // backprop may be the logits: of each element whoever writes it alone reads it here.
     for (int64_t j = team.rank(); j < n; j += team.size()) {
-      const C p = std::exp(Widen(x[j]) - max) * scale;
+      const C shifted = Widen(x[j]) - max;
+      const C p = std::exp(shifted) * scale;
+      if (valid && j == label) loss[row] = Narrow<T>(std::log(sum) - shifted);
       backprop[row * n + j] = Narrow<T>(valid ? (j == label ? p - C(1) : p) : kNan);
     }
   }
