@@ -236,6 +236,15 @@ StatusOr<CudaEnvironment> CudaEnvironmentOf(const std::function<const char*(cons
       return errors::InvalidArgument(name, " is \"", given, "\": it can be 0 or 1");
     }
   }
+  constexpr char kWorkspace[] = "TF_CUDNN_WORKSPACE_LIMIT_IN_MB";
+  if (const char* const text = getenv(kWorkspace); text != nullptr && *text != '\0') {
+    int64_t megabytes = 0;
+    if (!ParseInt64(text, &megabytes) || megabytes < 0 || megabytes > (int64_t{1} << 40)) {
+      return errors::InvalidArgument(kWorkspace, " is \"", text,
+                                     "\": it can be a number of MiB, 0 for none");
+    }
+    result.math.convolution_workspace = megabytes << 20;
+  }
   return result;
 }
 

@@ -241,5 +241,20 @@ TEST(CudaEnvironmentTest, SwitchesAreZeroOrOne) {
   EXPECT_TRUE(errors::IsInvalidArgument(read().status()));
 }
 
+TEST(CudaEnvironmentTest, WorkspaceOfConvolutionsIsANumberOfMebibytes) {
+  const auto read = [](const char* value) {
+    return CudaEnvironmentOf([&](const char* name) -> const char* {
+      return name == std::string_view("TF_CUDNN_WORKSPACE_LIMIT_IN_MB") ? value : nullptr;
+    });
+  };
+  EXPECT_EQ(read(nullptr)->math.convolution_workspace, int64_t{4} << 30);
+  EXPECT_EQ(read("")->math.convolution_workspace, int64_t{4} << 30);
+  EXPECT_EQ(read("512")->math.convolution_workspace, int64_t{512} << 20);
+  EXPECT_EQ(read("0")->math.convolution_workspace, 0);
+  for (const char* const bad : {"-1", "4GB", "1e3", "99999999999999999"}) {
+    EXPECT_TRUE(errors::IsInvalidArgument(read(bad).status())) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,10 +1,12 @@
 // Convolutions by cuDNN: images in the layout they have, or, if it knows no way for that, in the
 // other one; filters are transposed, as the library wants outputs outermost.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/library_body.h"
@@ -15,10 +17,24 @@
 namespace millrace {
 namespace {
 
-// As TensorFlow's default would be for large GPUs (TF_CUDNN_WORKSPACE_LIMIT_IN_MB is 4096).
-constexpr std::size_t kWorkspaceLimit = std::size_t{4} << 30;
+// The part of a device's memory that one convolution may take beside its operands.
+constexpr int64_t kMemoryPerWorkspace = 8;
 
-using MachineKey = std::pair<int, ConvKey>;
+std::size_t WorkspaceLimit(CudaMachine* machine) {
+  int64_t limit = machine->math().convolution_workspace;
+  const int64_t memory = machine->allocator()->stats().bytes_limit;
+  if (memory > 0) limit = std::min(limit, memory / kMemoryPerWorkspace);
+  return static_cast<std::size_t>(limit);
+}
+
+// Virtual devices of one GPU may have memory of different sizes.
+struct MachineKey {
+  int ordinal = 0;
+  std::size_t workspace_limit = 0;
+  ConvKey conv;
+
+  friend auto operator<=>(const MachineKey&, const MachineKey&) = default;
+};
 using SharedPlan = std::shared_ptr<const ConvPlan>;
 
 PlanCache<MachineKey, ConvPlan>& Plans() {
@@ -160,6 +176,7 @@ class ConvLibraryBody final : public LibraryBody {
  public:
   ConvLibraryBody(KernelConstruction& c, CudnnSource source)
       : source_(source),
+        node_(c.name()),
         attrs_(c),
         kind_(gpu::ConvKindOf(c.def().name())),
         depthwise_(c.def().name().starts_with("DepthwiseConv2d")),
@@ -177,64 +194,112 @@ class ConvLibraryBody final : public LibraryBody {
         0) {
       return false;
     }
+    if (fused_) MR_RETURN_IF_ERROR(gpu::CheckBias(call.inputs[2], out));
     for (const bool channels_first : {g.channels_first, !g.channels_first}) {
       ConvKey key = MakeConvKey(g, kind_, out.dtype(), channels_first);
       key.tf32 = machine->math().tf32;
       key.deterministic = machine->math().deterministic;
-      MR_ASSIGN_OR_RETURN(const SharedPlan plan, FindPlan(machine, key));
-      if (plan == nullptr) continue;
-      MR_RETURN_IF_ERROR(RunPlan(call, machine, loops, g, key, *plan));
-      if (fused_) {
-        MR_RETURN_IF_ERROR(gpu::AddBiasAndActivate(loops, {machine->compute_stream()},
-                                                   call.inputs[2], activation_, out));
+      for (const ConvKey::Epilogue epilogue : Epilogues()) {
+        key.epilogue = epilogue;
+        MR_ASSIGN_OR_RETURN(const bool done, RunKey(call, machine, loops, g, key));
+        if (!done) continue;
+        MR_RETURN_IF_ERROR(Finish(call, loops, {machine->compute_stream()}, epilogue));
+        return true;
       }
-      return true;
     }
     return false;
   }
 
  private:
-  // Null if the library knows no way.
+  // With the bias and Relu if the library can, else without them.
+  std::vector<ConvKey::Epilogue> Epilogues() const {
+    using enum ConvKey::Epilogue;
+    if (!fused_) return {kNone};
+    return {activation_ == "Relu" ? kBiasRelu : kBias, kNone};
+  }
+  // What the library left of the bias and the activation.
+  Status Finish(const StreamCall& call, const gpu::Loops& loops, gpu::Queue queue,
+                ConvKey::Epilogue done) const {
+    if (!fused_ || done == ConvKey::Epilogue::kBiasRelu) return OkStatus();
+    const Tensor& out = call.outputs[0];
+    if (done == ConvKey::Epilogue::kBias) return gpu::Activate(loops, queue, activation_, out);
+    return gpu::AddBiasAndActivate(loops, queue, call.inputs[2], activation_, out);
+  }
+
   StatusOr<SharedPlan> FindPlan(CudaMachine* machine, const ConvKey& key) const {
     MR_ASSIGN_OR_RETURN(const CudnnLibrary* const library, source_());
     MR_ASSIGN_OR_RETURN(void* const handle, machine->cudnn());
-    StatusOr<SharedPlan> plan = Plans().Get({machine->properties().ordinal, key}, [&] {
-      return ConvPlan::Make(*library, static_cast<cudnnHandle_t>(handle), key, kWorkspaceLimit);
+    const std::size_t limit = WorkspaceLimit(machine);
+    return Plans().Get({machine->properties().ordinal, limit, key}, [&] {
+      return ConvPlan::Make(*library, static_cast<cudnnHandle_t>(handle), key, limit);
     });
-    if (errors::IsUnimplemented(plan.status())) return SharedPlan();
-    return plan;
   }
 
-  Status RunPlan(const StreamCall& call, CudaMachine* machine, const gpu::Loops& loops,
-                 const gpu::ConvGeometryParams& g, const ConvKey& key, const ConvPlan& plan) const {
+  // False if the library knows no way.
+  StatusOr<bool> RunKey(const StreamCall& call, CudaMachine* machine, const gpu::Loops& loops,
+                        const gpu::ConvGeometryParams& g, const ConvKey& key) const {
+    MR_ASSIGN_OR_RETURN(const SharedPlan plan, FindPlan(machine, key));
+    if (plan->first_choice() == plan->num_choices()) return false;
     void* const out = call.outputs[0].raw_data();
     Preparation prepare(machine, loops, g, key);
-    MR_ASSIGN_OR_RETURN(void* const images,
+    ConvOperands o;
+    MR_ASSIGN_OR_RETURN(o.images,
                         prepare.Images(kind_ == gpu::ConvKind::kInput ? out : Given(call, 0)));
-    MR_ASSIGN_OR_RETURN(void* const filter,
+    MR_ASSIGN_OR_RETURN(o.filter,
                         prepare.Filter(kind_ == gpu::ConvKind::kFilter ? out : Given(call, 1)));
-    MR_ASSIGN_OR_RETURN(void* const made,
+    MR_ASSIGN_OR_RETURN(o.made,
                         prepare.Made(kind_ == gpu::ConvKind::kForward ? out : Given(call, 2)));
-    void* workspace = nullptr;
-    if (plan.workspace_bytes() > 0) {
-      MR_ASSIGN_OR_RETURN(workspace, machine->Workspace(plan.workspace_bytes()));
-    }
-    MR_ASSIGN_OR_RETURN(void* const handle, machine->cudnn());
-    MR_RETURN_IF_ERROR(
-        plan.Run(static_cast<cudnnHandle_t>(handle), images, filter, made, workspace));
+    if (key.epilogue != ConvKey::Epilogue::kNone) o.bias = Given(call, 2);
+    MR_ASSIGN_OR_RETURN(const bool done, RunPlan(machine, key, *plan, o));
+    if (!done) return false;
     switch (kind_) {
       case gpu::ConvKind::kForward:
-        return prepare.FinishMade(made, out);
+        MR_RETURN_IF_ERROR(prepare.FinishMade(o.made, out));
+        break;
       case gpu::ConvKind::kInput:
-        return prepare.FinishImages(images, out);
+        MR_RETURN_IF_ERROR(prepare.FinishImages(o.images, out));
+        break;
       default:
-        return prepare.FinishFilter(filter, out);
+        MR_RETURN_IF_ERROR(prepare.FinishFilter(o.filter, out));
     }
+    return true;
+  }
+
+  // The first choice that the library takes and that there is memory for, which is remembered.
+  // False if the library takes none.
+  StatusOr<bool> RunPlan(CudaMachine* machine, const ConvKey& key, const ConvPlan& plan,
+                         const ConvOperands& operands) const {
+    MR_ASSIGN_OR_RETURN(void* const handle, machine->cudnn());
+    Status status;
+    for (int i = plan.first_choice(); i < plan.num_choices(); ++i) {
+      status = RunChoice(machine, static_cast<cudnnHandle_t>(handle), plan, i, operands);
+      if (status.ok()) return true;
+      if (errors::IsResourceExhausted(status)) {
+        // Another algorithm has other bits: that memory is short must not decide about them.
+        if (key.deterministic) return status;
+        if (i + 1 == plan.num_choices()) return status;
+        MR_LOG(kWarning, node_,
+               ": from now on by an algorithm that needs less memory: ", status.ToString());
+      } else if (!errors::IsUnimplemented(status)) {
+        return status;
+      }
+      plan.PassOver(i);
+    }
+    return false;
+  }
+  static Status RunChoice(CudaMachine* machine, cudnnHandle_t handle, const ConvPlan& plan,
+                          int choice, const ConvOperands& operands) {
+    void* workspace = nullptr;
+    if (const std::size_t bytes = plan.workspace_bytes(choice); bytes > 0) {
+      MR_ASSIGN_OR_RETURN(workspace, machine->Workspace(bytes));
+    }
+    return plan.Run(handle, choice, operands, workspace);
   }
 
   static void* Given(const StreamCall& call, int input) { return call.inputs[input].raw_data(); }
 
   const CudnnSource source_;
+  const std::string node_;
   const WindowAttrs attrs_;
   const gpu::ConvKind kind_;
   const bool depthwise_, fused_;

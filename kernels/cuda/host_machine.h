@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "device/cuda/cuda_machine.h"
 #include "gtest/gtest.h"
+#include "tensor/allocator.h"
 
 namespace millrace::testing {
 
@@ -35,11 +36,27 @@ class HostStream final : public Stream {
   Status outcome_;
 };
 
+// Says how much memory a device has, and gives none.
+class FullAllocator final : public Allocator {
+ public:
+  std::string_view name() const override { return "host"; }
+  RefPtr<Buffer> Allocate(std::size_t) override {
+    ADD_FAILURE() << "a library's kernel took memory for tensors";
+    return {};
+  }
+  AllocatorStats stats() const override {
+    AllocatorStats stats;
+    stats.bytes_limit = limit;
+    return stats;
+  }
+  int64_t limit = int64_t{64} << 30;
+};
+
 class HostMachine final : public CudaMachine {
  public:
   const std::string& name() const override { return name_; }
   Stream* stream(StreamKind) override { return &stream_; }
-  Allocator* allocator() override { return nullptr; }
+  Allocator* allocator() override { return &allocator_; }
   Allocator* staging_allocator() override { return nullptr; }
   void Post(std::function<void()> fn) override { fn(); }
 
@@ -49,10 +66,11 @@ class HostMachine final : public CudaMachine {
   void* compute_stream() override { return nullptr; }
   Status MakeCurrent() override { return OkStatus(); }
   StatusOr<void*> cublaslt() override { return static_cast<void*>(this); }
-  StatusOr<void*> cublas() override { return errors::Unimplemented("no cublas"); }
+  StatusOr<void*> cublas() override { return static_cast<void*>(this); }
   StatusOr<void*> cudnn() override { return static_cast<void*>(this); }
   // Full of garbage, as a GPU's would be.
   StatusOr<void*> Workspace(std::size_t bytes) override {
+    if (bytes > free_) return errors::ResourceExhausted("no room for ", bytes, " bytes");
     memory_.push_back(std::make_unique<std::vector<char>>(bytes + 256, '\x7b'));
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.back()->data());
     return reinterpret_cast<void*>((at + 255) / 256 * 256);
@@ -60,6 +78,8 @@ class HostMachine final : public CudaMachine {
 
   CudaProperties properties_;
   CudaMathOptions math_;
+  FullAllocator allocator_;
+  std::size_t free_ = std::size_t{1} << 30;  // the largest workspace that there is room for
 
  private:
   const std::string name_ = "host";

@@ -40,6 +40,8 @@ StatusOr<ProductParams> PlanProduct(const Tensor& a, const Tensor& b, bool trans
 Status CheckProduct(const ProductParams& p, const Tensor& a, const Tensor& b, const Tensor& out,
                     bool batches, bool broadcasts);
 
+// InvalidArgument unless `bias` has one element per column of the last axis.
+Status CheckBias(const Tensor& bias, const Tensor& out);
 // In place: one bias per column of the last axis; the op `activation`, none for "".
 Status AddBiasAndActivate(const Loops& loops, Queue queue, const Tensor& bias,
                           std::string_view activation, const Tensor& out);

@@ -115,13 +115,18 @@ StatusOr<ProductParams> PlanProduct(const Tensor& a, const Tensor& b, bool trans
   return p;
 }
 
+Status CheckBias(const Tensor& bias, const Tensor& out) {
+  if (bias.rank() == 1 && out.rank() >= 1 && bias.dim(0) == out.dim(out.rank() - 1)) {
+    return OkStatus();
+  }
+  return errors::InvalidArgument(
+      "Must provide as many biases as the channels dimension of the input tensor: ",
+      bias.shape().DebugString(), " in ", out.shape().DebugString());
+}
+
 Status AddBiasAndActivate(const Loops& loops, Queue queue, const Tensor& bias,
                           std::string_view activation, const Tensor& out) {
-  if (bias.rank() != 1 || out.rank() < 1 || bias.dim(0) != out.dim(out.rank() - 1)) {
-    return errors::InvalidArgument(
-        "Must provide as many biases as the channels dimension of the input tensor: ",
-        bias.shape().DebugString(), " in ", out.shape().DebugString());
-  }
+  MR_RETURN_IF_ERROR(CheckBias(bias, out));
   if (out.num_elements() == 0) return OkStatus();
   BinaryParams p;
   p.op = BinaryOp::kAdd;
