@@ -32,9 +32,11 @@ class LibraryBody {
 // _FusedConv2D; for FusedBatchNorm, V2, V3 and their gradients. Null for other ops; errors are
 // recorded. Tests bring libraries of their own.
 using CublasLtSource = StatusOr<const CublasLtLibrary*> (*)();
+using CublasSource = StatusOr<const CublasLibrary*> (*)();
 using CudnnSource = StatusOr<const CudnnLibrary*> (*)();
 std::unique_ptr<LibraryBody> MakeMatMulLibraryBody(KernelConstruction& c,
-                                                   CublasLtSource source = &GetCublasLt);
+                                                   CublasLtSource source = &GetCublasLt,
+                                                   CublasSource plain_source = &GetCublas);
 std::unique_ptr<LibraryBody> MakeConvLibraryBody(KernelConstruction& c,
                                                  CudnnSource source = &GetCudnn);
 std::unique_ptr<LibraryBody> MakeBatchNormLibraryBody(KernelConstruction& c,

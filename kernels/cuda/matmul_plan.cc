@@ -39,6 +39,19 @@ cublasLtEpilogue_t EpilogueOf(GemmKey::Epilogue epilogue) {
   }
 }
 
+// 1 and 0 in the type that products of a type are scaled in.
+class Scales {
+ public:
+  explicit Scales(DataType type) : wide_(type == kDouble) {}
+  const void* one() const { return wide_ ? static_cast<const void*>(&wide_one_) : &one_; }
+  const void* zero() const { return wide_ ? static_cast<const void*>(&wide_zero_) : &zero_; }
+
+ private:
+  const bool wide_;
+  const float one_ = 1, zero_ = 0;
+  const double wide_one_ = 1, wide_zero_ = 0;
+};
+
 #define MR_LT(call) MR_RETURN_IF_ERROR(CublasStatus(library_.call, #call))
 
 }  // namespace
@@ -147,6 +160,12 @@ Status GemmPlan::ChooseAlgorithm(cublasLtHandle_t handle, std::size_t workspace_
   };
   const auto limit = static_cast<uint64_t>(workspace_limit);
   MR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit));
+  if (key_.type == kHalf || key_.type == kBfloat16) {
+    // INPLACE and OUTPUT_TYPE add up in the output's type.
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    MR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes));
+  }
   MR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key_.align_a));
   MR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_b));
   MR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_d));
@@ -156,7 +175,8 @@ Status GemmPlan::ChooseAlgorithm(cublasLtHandle_t handle, std::size_t workspace_
   const cublasStatus_t status = library_.cublasLtMatmulAlgoGetHeuristic(
       handle, operation_, a_, b_, d_, d_, preference, 1, &found, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
-    return errors::Unimplemented("cuBLASLt knows no algorithm for this product");
+    refused_.store(true, std::memory_order_relaxed);
+    return OkStatus();
   }
   MR_RETURN_IF_ERROR(CublasStatus(status, "cublasLtMatmulAlgoGetHeuristic"));
   algorithm_ = found.algo;
@@ -181,15 +201,40 @@ Status GemmPlan::Run(cublasLtHandle_t handle, const void* a, const void* b, void
     MR_LT(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                          sizeof(bias)));
   }
-  const float one = 1, zero = 0;
-  const double wide_one = 1, wide_zero = 0;
-  const bool wide = key_.type == kDouble;
-  const void* const alpha = wide ? static_cast<const void*>(&wide_one) : &one;
-  const void* const beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
-  return CublasStatus(
-      library_.cublasLtMatmul(handle, operation, alpha, a, a_, b, b_, beta, d, d_, d, d_,
-                              &algorithm_, workspace, workspace_bytes_, stream),
-      "cublasLtMatmul");
+  const Scales scales(key_.type);
+  const cublasStatus_t status =
+      library_.cublasLtMatmul(handle, operation, scales.one(), a, a_, b, b_, scales.zero(), d, d_,
+                              d, d_, &algorithm_, workspace, workspace_bytes_, stream);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    refused_.store(true, std::memory_order_relaxed);
+    return errors::Unimplemented("cuBLASLt does not support this product");
+  }
+  return CublasStatus(status, "cublasLtMatmul");
+}
+
+Status MultiplyByCublas(const CublasLibrary& library, cublasHandle_t handle, const GemmKey& key,
+                        const void* a, const void* b, void* d, void* workspace,
+                        std::size_t workspace_bytes) {
+  MR_ASSIGN_OR_RETURN(const GemmTypes types, TypesOf(key));
+  const bool small = key.type == kHalf || key.type == kBfloat16;
+  // As for cuBLASLt: sums in float throughout.
+  const auto math = static_cast<cublasMath_t>(
+      small ? CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+            : CUBLAS_DEFAULT_MATH);
+  MR_RETURN_IF_ERROR(CublasStatus(library.cublasSetMathMode(handle, math), "cublasSetMathMode"));
+  // Its own would be of memory that no session sees, and is not for recorded steps.
+  MR_RETURN_IF_ERROR(CublasStatus(library.cublasSetWorkspace(handle, workspace, workspace_bytes),
+                                  "cublasSetWorkspace"));
+  const Scales scales(key.type);
+  const cublasStatus_t status = library.cublasGemmStridedBatchedEx_64(
+      handle, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+      key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, key.rows, key.columns, key.depth, scales.one(),
+      a, types.data, key.lda, key.stride_a, b, types.data, key.ldb, key.stride_b, scales.zero(), d,
+      types.data, key.ldd, key.stride_d, key.batch, types.compute, CUBLAS_GEMM_DEFAULT);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    return errors::Unimplemented("cuBLAS does not support this product");
+  }
+  return CublasStatus(status, "cublasGemmStridedBatchedEx");
 }
 
 #undef MR_LT

@@ -3,6 +3,7 @@
 #ifndef KERNELS_CUDA_MATMUL_PLAN_H_
 #define KERNELS_CUDA_MATMUL_PLAN_H_
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <memory>
@@ -46,10 +47,13 @@ std::vector<GemmCall> PlanGemmCalls(const gpu::ProductParams& product, DataType 
 // The largest power of two up to 256 that divides the address.
 uint32_t AlignmentOf(const void* address);
 
-// Descriptors and the algorithm for a key. Immutable.
+// Descriptors and the algorithm for a key. Immutable but for what refused() says. Thread-safe.
+//
+// Products of half and bfloat16 are summed in float throughout: ways that add up parts of a sum in
+// the output's type, as cuBLASLt otherwise takes for long and narrow products, are not asked for.
 class GemmPlan {
  public:
-  // At most `workspace_limit` bytes of workspace. Unimplemented if the library knows no way.
+  // At most `workspace_limit` bytes of workspace. A refused plan if the library knows no way.
   static StatusOr<std::shared_ptr<const GemmPlan>> Make(const CublasLtLibrary& library,
                                                         cublasLtHandle_t handle, const GemmKey& key,
                                                         std::size_t workspace_limit);
@@ -57,8 +61,11 @@ class GemmPlan {
   GemmPlan(const GemmPlan&) = delete;
   GemmPlan& operator=(const GemmPlan&) = delete;
 
+  // True if the library knows no way, or once Run was answered with Unimplemented.
+  bool refused() const { return refused_.load(std::memory_order_relaxed); }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  // D = epilogue(op(A) op(B)); `bias` is null without one.
+  // D = epilogue(op(A) op(B)); `bias` is null without one. Unimplemented, with nothing issued, if
+  // the library does not know it after all.
   Status Run(cublasLtHandle_t handle, const void* a, const void* b, void* d, const void* bias,
              void* workspace, cudaStream_t stream) const;
 
@@ -74,7 +81,15 @@ class GemmPlan {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, d_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
   std::size_t workspace_bytes_ = 0;
+  mutable std::atomic<bool> refused_{false};
 };
+
+// The same by cuBLAS, which plans by itself and knows no epilogues: the key must have none.
+// `workspace` is the handle's until the next call. Unimplemented, with nothing issued, if it does
+// not know such products.
+Status MultiplyByCublas(const CublasLibrary& library, cublasHandle_t handle, const GemmKey& key,
+                        const void* a, const void* b, void* d, void* workspace,
+                        std::size_t workspace_bytes);
 
 }  // namespace millrace
 
