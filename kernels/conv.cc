@@ -524,7 +524,8 @@ class ConvKernel : public Kernel {
   const OneDnnConvCache cache_;
 };
 
-// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc); channels last.
+// With a bias, and perhaps an activation (graph/rewrite/fuse_products.cc); channels last. 16-bit
+// floats are rounded where the nodes rounded them: after the product, the bias and the activation.
 class FusedConvKernel : public ConvKernel {
  public:
   explicit FusedConvKernel(KernelConstruction& c)
@@ -536,38 +537,57 @@ class FusedConvKernel : public ConvKernel {
     if (!prepared.ok()) return epilogue_.OfProduct(std::move(prepared).status());
     Tensor* const out = *prepared;
     MR_RETURN_IF_ERROR(epilogue_.Check(ctx.input(2), g.out_channels));
-    if (out->dtype() == kDouble) {
-      MR_RETURN_IF_ERROR(Forward<double>(ctx, g, ctx.input(0).data<double>(),
-                                         ctx.input(1).data<double>(), out->data<double>()));
-      Finish(ctx, g, out);
-      return OkStatus();
-    }
-    const auto finish = [&](float* outputs, int64_t images) {
-      epilogue_.Apply(outputs, images * g.rows.output * g.cols.output, g.out_channels,
-                      g.out_channels, ctx.input(2).data<float>());
-    };
-    const PartDone part_done = finish;
-    const float* const images = ctx.input(0).data<float>();
-    const float* const filter = ctx.input(1).data<float>();
-    float* const outputs = out->data<float>();
-    MR_ASSIGN_OR_RETURN(const bool done, RunCompiled(ConvPass::kForward, cache(), ctx, g, images,
-                                                     filter, outputs, &part_done));
-    if (done) return OkStatus();
-    MR_RETURN_IF_ERROR(Forward<float>(ctx, g, images, filter, outputs));
-    Finish(ctx, g, out);
+    if (out->dtype() != kDouble) return RunFloats(ctx, g, out);
+    MR_RETURN_IF_ERROR(Forward<double>(ctx, g, ctx.input(0).data<double>(),
+                                       ctx.input(1).data<double>(), out->data<double>()));
+    FinishAll(ctx, g, *out, out);
     return OkStatus();
   }
 
  private:
-  void Finish(KernelContext& ctx, const Geometry& g, Tensor* out) const {
+  Status RunFloats(KernelContext& ctx, const Geometry& g, Tensor* out) const {
+    MR_ASSIGN_OR_RETURN(const Tensor wide_images, Widened(ctx, ctx.input(0)));
+    MR_ASSIGN_OR_RETURN(const Tensor wide_filter, Widened(ctx, ctx.input(1)));
+    Tensor product = *out;
+    if (out->dtype() != kFloat) {
+      MR_ASSIGN_OR_RETURN(product, ctx.AllocateTemp(kFloat, out->shape()));
+    }
+    const float* const images = wide_images.data<float>();
+    const float* const filter = wide_filter.data<float>();
+    float* const outputs = product.data<float>();
+    const auto finish = [&](float* part, int64_t count) {
+      const int64_t pixels = g.rows.output * g.cols.output;
+      const int64_t first = (part - outputs) / g.out_channels;
+      Finish(ctx, g, product, first, first + count * pixels, out);
+    };
+    const PartDone part_done = finish;
+    MR_ASSIGN_OR_RETURN(const bool done, RunCompiled(ConvPass::kForward, cache(), ctx, g, images,
+                                                     filter, outputs, &part_done));
+    if (done) return OkStatus();
+    MR_RETURN_IF_ERROR(Forward<float>(ctx, g, images, filter, outputs));
+    FinishAll(ctx, g, product, out);
+    return OkStatus();
+  }
+
+  void FinishAll(KernelContext& ctx, const Geometry& g, const Tensor& product, Tensor* out) const {
+    if (g.out_channels == 0) return;
+    ctx.ParallelFor(out->num_elements() / g.out_channels, 0.5 * static_cast<double>(g.out_channels),
+                    [&](int64_t begin, int64_t end) { Finish(ctx, g, product, begin, end, out); });
+  }
+  // Pixels `begin` to `end`; `product` is the output, or floats that become it.
+  void Finish(KernelContext& ctx, const Geometry& g, const Tensor& product, int64_t begin,
+              int64_t end, Tensor* out) const {
     const int64_t row = g.out_channels;
-    const int64_t bytes = row * static_cast<int64_t>(DataTypeSize(out->dtype()));
-    if (row == 0) return;
-    ctx.ParallelFor(out->num_elements() / row, 0.5 * static_cast<double>(row),
-                    [&](int64_t begin, int64_t end) {
-                      epilogue_.Apply(static_cast<char*>(out->raw_data()) + begin * bytes,
-                                      end - begin, row, row, ctx.input(2).raw_data());
-                    });
+    const auto size = static_cast<int64_t>(DataTypeSize(out->dtype()));
+    if (out->dtype() != product.dtype()) {
+      DispatchType(TypeList<Half, BFloat16>(), out->dtype(), [&]<typename T>() {
+        const float* const in = product.data<float>();
+        T* const to = out->data<T>();
+        for (int64_t i = begin * row; i < end * row; ++i) to[i] = T(in[i]);
+      });
+    }
+    epilogue_.Apply(static_cast<char*>(out->raw_data()) + begin * row * size, end - begin, row, row,
+                    ctx.input(2).raw_data());
   }
 
   const Epilogue epilogue_;
@@ -589,7 +609,7 @@ void RegisterConvKernels(KernelRegistry& registry) {
     registry.Register(KernelDef(op + "BackpropFilter").Types("T", floats),
                       MakeConv<ConvPass::kFilter>);
   }
-  registry.Register(KernelDef("_FusedConv2D").Types("T", {kFloat, kDouble}),
+  registry.Register(KernelDef("_FusedConv2D").Types("T", DataTypesOf(FloatTypes())),
                     MakeKernel<FusedConvKernel>);
   registry.Register(KernelDef("Conv2D").Type<int32_t>("T"), MakeConv<ConvPass::kForward>);
   registry.Register(KernelDef("Conv2DBackpropInput").Type<int32_t>("T"),

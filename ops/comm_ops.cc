@@ -89,10 +89,10 @@ constexpr OpSpec kOps[] = {
      UnknownShape},
     // A product with what a rewrite found behind it: a bias, and an activation or "".
     {"_FusedConv2D", "input: T, filter: T, bias: T", "output: T",
-     "T: {float, double}; strides: list(int); use_cudnn_on_gpu: bool = true; padding: {'SAME', "
-     "'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = "
-     "'NHWC'; dilations: list(int) = [1, 1, 1, 1]; activation: string = ''; nodes: list(string) = "
-     "[]",
+     "T: {half, bfloat16, float, double}; strides: list(int); use_cudnn_on_gpu: bool = true; "
+     "padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]; activation: string = ''; "
+     "nodes: list(string) = []",
      Conv2DShape},
     {"_FusedMatMul", "a: T, b: T, bias: T", "product: T",
      "transpose_a: bool = false; transpose_b: bool = false; T: {half, bfloat16, float, double}; "

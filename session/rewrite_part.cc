@@ -86,6 +86,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
       attrs.Set("T", type);
       return env.kernels->Find(op, device->type(), attrs) != nullptr;
     };
+    const auto runs_small = [&](const char* op) { return runs(op, kHalf) && runs(op, kBfloat16); };
     rewrites = {
         .drop_unread = rewrites.drop_unread,
         .fold_constants = false,
@@ -93,7 +94,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
         .simplify = false,
         .remove_identities = false,
         .fuse_products = rewrites.fuse_products && runs("_FusedMatMul") && runs("_FusedConv2D"),
-        .fuse_small_products = runs("_FusedMatMul", kHalf) && runs("_FusedMatMul", kBfloat16),
+        .fuse_small_products = runs_small("_FusedMatMul") && runs_small("_FusedConv2D"),
         .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
         .fuse_reductions = rewrites.fuse_reductions};
   }

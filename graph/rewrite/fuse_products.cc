@@ -26,10 +26,9 @@ bool IsChannelsLast(const Node& node) {
 }
 
 bool IsProduct(const Node& node, const RewriteOptions& options) {
-  const bool is_matrix = node.type() == "MatMul";
-  if (!is_matrix && !(node.type() == "Conv2D" && IsChannelsLast(node))) return false;
+  if (node.type() != "MatMul" && !(node.type() == "Conv2D" && IsChannelsLast(node))) return false;
   const DataType type = node.output_types()[0];
-  if (type == kHalf || type == kBfloat16) return is_matrix && options.fuse_small_products;
+  if (type == kHalf || type == kBfloat16) return options.fuse_small_products;
   return type == kFloat || type == kDouble;
 }
 

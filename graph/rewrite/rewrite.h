@@ -23,7 +23,7 @@ struct RewriteOptions {
   bool remove_identities = true;  // nodes that hand on what they get
   // A product or convolution, its bias and its activation become one node (docs/fusion.md).
   bool fuse_products = true;
-  bool fuse_small_products = true;  // of half and bfloat16 too, for matrices
+  bool fuse_small_products = true;  // of half and bfloat16 too
   // Elementwise nodes that feed each other become one _Fused (docs/fusion.md), for which whoever
   // runs the graph must have a kernel.
   bool fuse_elementwise = false;

@@ -337,12 +337,22 @@ TEST_F(RewriteTest, ProductsOf16BitsAreFusedOnlyWhereThereAreKernels) {
   EXPECT_EQ(graph_.FindNode("brain")->output_types()[0], kBfloat16);
 }
 
-TEST_F(RewriteTest, ConvolutionsOf16BitsStayAsTheyAre) {
+TEST_F(RewriteTest, ConvolutionsOf16BitsAreFusedOnlyWhereThereAreKernels) {
   type_ = kHalf;
-  Read("x Placeholder\nc Conv2D x x\nb BiasAdd c x\nout _Retval b");
+  Read("x Placeholder\nc Conv2D x x\nhalf BiasAdd c x\nr Relu half\nout _Retval r");
+  type_ = kBfloat16;
+  Read("y Placeholder\nd Conv2D y y\nbrain BiasAdd d y\ntwo _Retval brain");
   const std::string before = Text();
-  Rewrite();
+  Rewrite({.fuse_small_products = false});
   EXPECT_EQ(Text(), before);
+  Rewrite();
+  EXPECT_EQ(counts_.fused, 5);
+  EXPECT_EQ(Text(),
+            "brain _FusedConv2D y y y\nout _Retval r\nr _FusedConv2D x x x\n"
+            "two _Retval brain\nx Placeholder\ny Placeholder");
+  EXPECT_EQ(graph_.FindNode("r")->output_types()[0], kHalf);
+  EXPECT_EQ(*graph_.FindNode("r")->attrs().Get<std::string>("activation"), "Relu");
+  EXPECT_EQ(graph_.FindNode("brain")->output_types()[0], kBfloat16);
 }
 
 TEST_F(RewriteTest, AProductIsNotABias) {

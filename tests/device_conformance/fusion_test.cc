@@ -234,11 +234,16 @@ TEST_F(FusionTest, ProductsTakeTheirBiasAndActivationWithThem) {
 TEST_F(FusionTest, ProductsOf16BitsTakeTheirBiasAndActivationWithThemToTheSameBits) {
   for (const DataType type : {kHalf, kBfloat16}) {
     SCOPED_TRACE(DataTypeName(type));
-    const Tensor in = Noise({5, 90}, 1), matrix = Noise({90, 7}, 2), bias = Noise({7}, 3);
+    const Tensor in = Noise({5, 6, 5, 3}, 1), filter = Noise({2, 3, 3, 3}, 4), b = Noise({3}, 5);
+    const Tensor matrix = Noise({90, 7}, 2), bias = Noise({7}, 3);
     const auto net = [&](const Scope& s, const Output& x) {
-      const Output narrow = ops::Cast(s, Constant(s, matrix), type);
-      const Output product = ops::MatMul(s, ops::Cast(s, x, type), narrow);
-      return ops::Sigmoid(s, ops::BiasAdd(s, product, ops::Cast(s, Constant(s, bias), type)));
+      const auto narrow = [&](const Tensor& t) { return ops::Cast(s, Constant(s, t), type); };
+      const Output conv =
+          ops::Conv2D(s, ops::Cast(s, x, type), narrow(filter), {1, 1, 1, 1}, "SAME");
+      const Output seen = ops::Relu(s, ops::BiasAdd(s, conv, narrow(b)));
+      const Output rows = ops::Reshape(s, seen, Constant(s, Tensor::FromValues<int32_t>({5, 90})));
+      const Output product = ops::MatMul(s, rows, narrow(matrix));
+      return ops::Sigmoid(s, ops::BiasAdd(s, product, narrow(bias)));
     };
     Program fused("FAKE"), plain("FAKE"), host("CPU");
     plain.config.mutable_graph_options()->mutable_rewrite_options()->set_remapping(
@@ -246,7 +251,7 @@ TEST_F(FusionTest, ProductsOf16BitsTakeTheirBiasAndActivationWithThemToTheSameBi
     std::vector<Tensor> values;
     std::vector<int64_t> operations;
     for (Program* const each : {&fused, &plain, &host}) {
-      const Output x = Placeholder(each->root, kFloat, {5, 90});
+      const Output x = Placeholder(each->root, kFloat, {5, 6, 5, 3});
       const Output y = net(each->device, x);
       each->Open();
       each->Eval(y, {{x, in}});  // the constants come
@@ -254,7 +259,7 @@ TEST_F(FusionTest, ProductsOf16BitsTakeTheirBiasAndActivationWithThemToTheSameBi
       values.push_back(each->Eval(y, {{x, in}}));
       if (each->simulated()) operations.push_back(each->machine()->num_operations() - before);
     }
-    EXPECT_EQ(operations[0] + 2, operations[1]) << "bias and activation are no operations";
+    EXPECT_EQ(operations[0] + 4, operations[1]) << "bias and activation are no operations";
     EXPECT_EQ(values[0].dtype(), type);
     EXPECT_TRUE(TensorsEqual(values[0], values[1]));
     EXPECT_TRUE(TensorsEqual(values[0], values[2]));

@@ -115,7 +115,7 @@ TEST(ProductsTest, MatricesGiveTheSameBits) {
 }
 
 TEST(ProductsTest, ConvolutionsGiveTheSameBits) {
-  for (const DataType dtype : {kFloat, kDouble}) {
+  for (const DataType dtype : {kFloat, kDouble, kHalf, kBfloat16}) {
     for (const auto& [batch, size, channels, filters] : std::vector<std::array<int64_t, 4>>{
              {1, 5, 1, 1}, {17, 9, 3, 8}, {5, 12, 16, 32}, {0, 5, 2, 2}}) {
       SCOPED_TRACE(StrCat(batch, " of ", size, ", ", channels, " to ", filters));
