@@ -429,10 +429,76 @@ def record_batch_norm(r, rng):
           error="offset must have the same number of elements")
 
 
+def record_small_floats(r, rng):
+    """What networks of half and bfloat16 compute. TensorFlow adds some of these up in 16 bits."""
+    for dtype in (tf.float16, tf.bfloat16):
+        small = dtype.as_numpy_dtype
+        loose = dict(rtol=1e-2, atol=1e-2) if dtype == tf.float16 else dict(rtol=4e-2, atol=6e-2)
+
+        def some(*shape):
+            return rng.normal(size=shape).astype(small)
+
+        record_small_pools(r, some, loose)
+        record_small_products(r, some, loose)
+        vectors = {k: rng.uniform(.2, 1, 5).astype(np.float32) for k in ("mean", "variance")}
+        none = {k: np.zeros(0, np.float32) for k in vectors}
+        scales = {k: rng.uniform(.2, 1, 5).astype(np.float32) for k in ("scale", "offset")}
+        x = {"x": some(3, 4, 2, 5)}
+        # Of what goes to the gradient every engine has its own.
+        r.add("FusedBatchNormV3", {**x, **scales, **none}, epsilon=.01, fetched=3, **loose)
+        r.add("FusedBatchNormV3", {**x, **scales, **vectors}, epsilon=.01, is_training=False,
+              feed=True, fetched=1, **loose)
+        saved = {"reserve_space_1": vectors["mean"], "reserve_space_2": vectors["variance"],
+                 "reserve_space_3": np.zeros(0, np.float32)}
+        for training in (True, False):
+            r.add("FusedBatchNormGradV3", {"y_backprop": some(3, 4, 2, 5), **x,
+                                           "scale": scales["scale"], **saved},
+                  epsilon=.01, is_training=training, fetched=3, **loose)
+        labels = rng.dirichlet(np.ones(7), 6).astype(small)
+        r.add("SoftmaxCrossEntropyWithLogits", {"features": some(6, 7), "labels": labels}, **loose)
+        for index in (np.int32, np.int64):
+            r.add("SparseSoftmaxCrossEntropyWithLogits",
+                  {"features": some(6, 7), "labels": np.array([0, 6, 3, 3, 1, 5], index)}, **loose)
+
+
+def record_small_pools(r, some, loose):
+    x = some(2, 6, 5, 3)
+    for padding, size, stride in (("SAME", 3, 2), ("VALID", 2, 1)):
+        attrs = dict(ksize=[1, size, size, 1], strides=[1, stride, stride, 1], padding=padding)
+        r.add("AvgPool", {"value": x}, **attrs, **loose)
+        r.add("MaxPool", {"input": x}, **attrs, **loose)
+        with tf.Graph().as_default(), v1.Session() as s:
+            out = s.run(tf.raw_ops.MaxPool(input=x, **attrs))
+        g = some(*out.shape)
+        r.add("MaxPoolGrad", {"orig_input": x, "orig_output": out, "grad": g}, **attrs, **loose)
+        r.add("AvgPoolGrad", {"orig_input_shape": np.int32(x.shape), "grad": g}, **attrs, **loose)
+
+
+def record_small_products(r, some, loose):
+    for adj_x in (False, True):
+        for adj_y in (False, True):
+            x = some(2, 3, 6, 4) if adj_x else some(2, 3, 4, 6)
+            y = some(2, 3, 5, 6) if adj_y else some(2, 3, 6, 5)
+            r.add("BatchMatMul", {"x": x, "y": y}, adj_x=adj_x, adj_y=adj_y, **loose)
+            r.add("BatchMatMulV2", {"x": x, "y": y[:1, :1]}, adj_x=adj_x, adj_y=adj_y, **loose)
+    x = some(2, 5, 6, 2)
+    for padding, stride in (("SAME", 2), ("VALID", 1)):
+        attrs = dict(strides=[1, stride, stride, 1], padding=padding)
+        for op, filter_ in (("Conv2D", some(3, 2, 2, 4)), ("DepthwiseConv2dNative", some(3, 2, 2, 2))):
+            with tf.Graph().as_default(), v1.Session() as s:
+                shape = s.run(getattr(tf.raw_ops, op)(input=x, filter=filter_, **attrs)).shape
+            g = some(*shape)
+            r.add(op, {"input": x, "filter": filter_}, **attrs, **loose)
+            r.add(op + "BackpropInput", {"input_sizes": np.int32(x.shape), "filter": filter_,
+                                         "out_backprop": g}, **attrs, **loose)
+            r.add(op + "BackpropFilter", {"input": x, "filter_sizes": np.int32(filter_.shape),
+                                          "out_backprop": g}, **attrs, **loose)
+
+
 def main():
     recorder, rng = Recorder(), np.random.default_rng(5)
     for record in (record_images, record_math, record_segments, record_matrices, record_sparse,
-                   record_updates, record_batch_norm):
+                   record_updates, record_batch_norm, record_small_floats):
         record(recorder, rng)
     recorder.write()
 
