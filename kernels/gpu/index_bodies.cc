@@ -66,6 +66,39 @@ Status ScatterRows(const StreamCall& call, const Loops& loops, Queue queue, Scat
   return ToStatus(loops.Scatter(queue, p));
 }
 
+Status ScatterSlices(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
+                     const Tensor& indices, const Tensor& updates, const Tensor& out) {
+  if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth > out.rank()) {
+    return errors::InvalidArgument("indices.shape[-1] (", depth,
+                                   ") must be at most the rank of the output, ", out.rank());
+  }
+  Shape want(indices.shape().dims().first(indices.rank() - 1));
+  for (int i = static_cast<int>(depth); i < out.rank(); ++i) want.AddDim(out.dim(i));
+  if (!(updates.shape() == want)) {
+    return errors::InvalidArgument("updates must be of shape ", want.DebugString(), ", got ",
+                                   updates.shape().DebugString());
+  }
+  return ScatterRows(call, loops, queue, op, indices, static_cast<int>(depth), updates, out);
+}
+
+int64_t ScatterNdScratchBytes(const Loops& loops, const Tensor& indices, const Tensor& updates) {
+  if (indices.rank() < 1) return 0;
+  const int64_t depth = std::max<int64_t>(1, indices.dim(indices.rank() - 1));
+  return loops.scatter_scratch_bytes(
+      std::max(indices.num_elements() / depth, updates.num_elements()));
+}
+
+ScatterOp ScatterOpOf(std::string_view op) {
+  return op.ends_with("Add")   ? ScatterOp::kAdd
+         : op.ends_with("Sub") ? ScatterOp::kSub
+         : op.ends_with("Mul") ? ScatterOp::kMul
+         : op.ends_with("Min") ? ScatterOp::kMin
+         : op.ends_with("Max") ? ScatterOp::kMax
+                               : ScatterOp::kSet;
+}
+
 namespace {
 
 class GatherBody final : public Body {
@@ -118,30 +151,30 @@ class ScatterNdBody final : public Body {
  public:
   explicit ScatterNdBody(KernelConstruction&) {}
   int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
-    const Tensor& indices = call.inputs[0];
-    if (indices.rank() < 1) return 0;
-    const int64_t depth = std::max<int64_t>(1, indices.dim(indices.rank() - 1));
-    return loops.scatter_scratch_bytes(
-        std::max(indices.num_elements() / depth, call.inputs[1].num_elements()));
+    return ScatterNdScratchBytes(loops, call.inputs[0], call.inputs[1]);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &indices = call.inputs[0], &updates = call.inputs[1], &out = call.outputs[0];
-    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-    const int64_t depth = indices.dim(indices.rank() - 1);
-    if (depth > out.rank()) {
-      return errors::InvalidArgument("indices.shape[-1] (", depth,
-                                     ") must be at most the rank of the output, ", out.rank());
-    }
-    Shape want(indices.shape().dims().first(indices.rank() - 1));
-    for (int i = static_cast<int>(depth); i < out.rank(); ++i) want.AddDim(out.dim(i));
-    if (!(updates.shape() == want)) {
-      return errors::InvalidArgument("updates must be of shape ", want.DebugString(), ", got ",
-                                     updates.shape().DebugString());
-    }
+    const Tensor& out = call.outputs[0];
     MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
-    return ScatterRows(call, loops, queue, ScatterOp::kAdd, indices, static_cast<int>(depth),
-                       updates, out);
+    return ScatterSlices(call, loops, queue, ScatterOp::kAdd, call.inputs[0], call.inputs[1], out);
   }
+};
+
+// A copy, with the updates.
+class TensorScatterBody final : public Body {
+ public:
+  explicit TensorScatterBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    return ScatterNdScratchBytes(loops, call.inputs[1], call.inputs[2]);
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor& out = call.outputs[0];
+    MR_RETURN_IF_ERROR(MoveAll(loops, queue, call.inputs[0], out));
+    return ScatterSlices(call, loops, queue, op_, call.inputs[1], call.inputs[2], out);
+  }
+
+ private:
+  const ScatterOp op_;
 };
 
 // What a segment without rows holds.
@@ -214,6 +247,10 @@ void AddIndexBodies(std::vector<BodyDef>* bodies) {
   summed.push_back(kBool);
   bodies->push_back(
       {"ScatterNd", {{"T", summed}, {"Tindices", indices}}, &MakeBody<ScatterNdBody>});
+  for (const char* op : {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub",
+                         "TensorScatterMin", "TensorScatterMax"}) {
+    bodies->push_back({op, {{"T", numbers}, {"Tindices", indices}}, &MakeBody<TensorScatterBody>});
+  }
   for (const char* op :
        {"UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"}) {
     bodies->push_back(

@@ -2,6 +2,9 @@
 #ifndef KERNELS_GPU_SCATTER_CALL_H_
 #define KERNELS_GPU_SCATTER_CALL_H_
 
+#include <cstdint>
+#include <string_view>
+
 #include "kernels/gpu/body.h"
 
 namespace millrace::gpu {
@@ -14,6 +17,15 @@ Status GatherRows(const Loops& loops, Queue queue, const Tensor& params, const T
 // which must be as large as Loops::scatter_scratch_bytes says. Rows out of range are left out.
 Status ScatterRows(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
                    const Tensor& indices, int depth, const Tensor& updates, const Tensor& out);
+
+// Likewise, with rows named by the last axis of `indices`, as ScatterNd's are; `updates` has to be
+// of the shape that follows from it. The scratch is that of ScatterNdScratchBytes.
+Status ScatterSlices(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
+                     const Tensor& indices, const Tensor& updates, const Tensor& out);
+int64_t ScatterNdScratchBytes(const Loops& loops, const Tensor& indices, const Tensor& updates);
+
+// "TensorScatterMax", "ResourceScatterNdSub": the op's name ends in what it does; else kSet.
+ScatterOp ScatterOpOf(std::string_view op);
 
 }  // namespace millrace::gpu
 

@@ -186,12 +186,7 @@ class ResourceGatherBody final : public Body {
 
 class ResourceScatterBody final : public Body {
  public:
-  explicit ResourceScatterBody(KernelConstruction& c) {
-    const std::string& op = c.def().name();
-    op_ = op.ends_with("Add")   ? ScatterOp::kAdd
-          : op.ends_with("Sub") ? ScatterOp::kSub
-                                : ScatterOp::kSet;
-  }
+  explicit ResourceScatterBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
   int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
     return loops.scatter_scratch_bytes(call.inputs[1].num_elements());
   }
@@ -212,7 +207,22 @@ class ResourceScatterBody final : public Body {
   }
 
  private:
-  ScatterOp op_{};
+  const ScatterOp op_;
+};
+
+class ResourceScatterNdBody final : public Body {
+ public:
+  explicit ResourceScatterNdBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
+  int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
+    return ScatterNdScratchBytes(loops, call.inputs[1], call.inputs[2]);
+  }
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    return ScatterSlices(call, loops, queue, op_, call.inputs[1], call.inputs[2],
+                         call.variables[0].value);
+  }
+
+ private:
+  const ScatterOp op_;
 };
 
 }  // namespace
@@ -233,11 +243,16 @@ void AddVariableBodies(std::vector<BodyDef>* bodies) {
   bodies->push_back({"ResourceGather",
                      {{"dtype", MovableTypes()}, {"Tindices", indices}},
                      &MakeBody<ResourceGatherBody>});
-  for (const char* op : {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterUpdate"}) {
+  const std::vector<DataType> numbers = {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32};
+  for (const char* op : {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul",
+                         "ResourceScatterMin", "ResourceScatterMax", "ResourceScatterUpdate"}) {
     bodies->push_back(
-        {op,
-         {{"dtype", {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32}}, {"Tindices", indices}},
-         &MakeBody<ResourceScatterBody>});
+        {op, {{"dtype", numbers}, {"Tindices", indices}}, &MakeBody<ResourceScatterBody>});
+  }
+  for (const char* op :
+       {"ResourceScatterNdAdd", "ResourceScatterNdSub", "ResourceScatterNdUpdate"}) {
+    bodies->push_back(
+        {op, {{"T", numbers}, {"Tindices", indices}}, &MakeBody<ResourceScatterNdBody>});
   }
 }
 

@@ -391,6 +391,16 @@ def record_updates(r, rng):
             r.add_update(f"ResourceSparseApply{name}", variables,
                          {**scalars, "grad": some(4, 3) - f(.5),
                           "indices": np.array([2, 0, 2, 3], index)})
+    # Rows of variables. One row twice.
+    for name in ("Add", "Sub", "Mul", "Min", "Max", "Update"):
+        for index in (np.int32, np.int64):
+            r.add_update(f"ResourceScatter{name}", {"resource": some(4, 3)},
+                         {"indices": np.array([2, 0, 2], index), "updates": some(3, 3) - f(.5)})
+    for name in ("Add", "Sub", "Update"):
+        for index in (np.int32, np.int64):
+            r.add_update(f"ResourceScatterNd{name}", {"ref": some(4, 3)},
+                         {"indices": np.array([[2, 1], [0, 0], [3, 2]], index),
+                          "updates": some(3) - f(.5)})
     for mode in ("REFLECT", "SYMMETRIC"):
         for dtype in (np.float32, np.float64, np.float16):
             r.add("MirrorPadGrad", {"input": some(7, 7).astype(dtype),
