@@ -33,7 +33,8 @@ struct CudaMathOptions {
   // Only algorithms that give the same bits every time. MILLRACE_DETERMINISTIC=1 or TensorFlow's
   // TF_DETERMINISTIC_OPS=1.
   bool deterministic = false;
-  // Bytes: the most that a convolution may take beside its operands. TF_CUDNN_WORKSPACE_LIMIT_IN_MB.
+  // Bytes: the most that a convolution may take beside its operands.
+  // TF_CUDNN_WORKSPACE_LIMIT_IN_MB.
   int64_t convolution_workspace = int64_t{4} << 30;
   friend bool operator==(const CudaMathOptions&, const CudaMathOptions&) = default;
 };
