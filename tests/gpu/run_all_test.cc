@@ -75,6 +75,20 @@ TEST_F(RunAllTest, AProgramThatRunsNoTestHasNotPassed) {
   EXPECT_EQ(code, 1);
 }
 
+TEST_F(RunAllTest, LibrariesAndDeterminismAreRowsOfOneProgram) {
+  Gpu();
+  Program(
+      "tests/gpu/library_test",
+      "case $1 in --gtest_filter='LibrariesTest.*') echo '[       OK ] LibrariesTest.a (1 ms)' ;;"
+      " *) echo 'no GPU: it is gone'; exit 1 ;; esac");
+  int code = -1;
+  EXPECT_THAT(
+      RunAll("--only libraries --only determinism", &code),
+      AllOf(ContainsRegex("passed +libraries +[0-9]+ s, 1 tests"),
+            ContainsRegex("failed +determinism +exit code 1"), HasSubstr("no GPU: it is gone")));
+  EXPECT_EQ(code, 1);
+}
+
 TEST_F(RunAllTest, TrainingHasToReachItsAccuracyOnAGpu) {
   Gpu();
   int code = -1;
