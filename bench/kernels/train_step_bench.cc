@@ -3,7 +3,8 @@
 // several blocks and the processor time of a step: on a busy machine the second repeats better.
 //   train_step_bench [mlp|cnn] [steps per block] [inter-op threads, -1: the caller's]
 // and what memory the step has: the block of its program, the least that the same buffers need,
-// what the process has in all, and its page faults.
+// what the process has in all, and its page faults. Then what statistics cost: blocks of steps
+// with and without them in turns, the fastest of each.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@
 
 namespace millrace {
 namespace {
+
+constexpr int kTracedBlocks = 10;  // of each kind
 
 double Wall() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -91,6 +94,9 @@ Output Cnn(const Scope& s, const Output& x) {
   return Dense(s, "d", ops::Relu(s, Dense(s, "c", flat, 7 * 7 * 64, 1024)), 1024, 10);
 }
 
+Status CompareTraced(Session* session, std::span<const Feed> feeds, std::span<const Output> fetches,
+                     std::span<const Operation> targets, int steps);
+
 Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const Output&), int steps,
            int threads) {
   Graph graph;
@@ -146,6 +152,27 @@ Status Run(const char* name, int64_t batch, Output (*model)(const Scope&, const 
       static_cast<double>(memory.arena_bytes) / std::max<int64_t>(1, memory.bound_bytes),
       *peak / 1048576.0, resident, static_cast<double>(faults) / steps,
       static_cast<long long>(memory.misses));
+  return CompareTraced(&*session, fed, fetches, std::span(&*train, 1), steps);
+}
+
+// Both kinds of steps by the same call, but for the options.
+Status CompareTraced(Session* session, std::span<const Feed> feeds, std::span<const Output> fetches,
+                     std::span<const Operation> targets, int steps) {
+  RunOptions traced;
+  traced.trace = true;
+  double best[2] = {1e9, 1e9};
+  for (int block = 0; block < 2 * kTracedBlocks; ++block) {
+    const bool traces = block % 2 == 1;
+    const double wall = Wall();
+    for (int i = 0; i < steps; ++i) {
+      RunMetadata metadata;
+      auto out = session->Run(feeds, fetches, targets, traces ? traced : RunOptions(), &metadata);
+      if (!out.ok()) return out.status();
+    }
+    if (block >= 2) best[traces] = std::min(best[traces], (Wall() - wall) / steps);  // warm by then
+  }
+  std::printf("  statistics off %.3f ms, on %.3f ms: ratio %.3f\n", best[0] * 1e3, best[1] * 1e3,
+              best[1] / best[0]);
   return OkStatus();
 }
 
