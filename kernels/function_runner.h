@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,9 +43,11 @@ class RunnableFunction {
 // What a call gets from whoever makes it; everything outlives the call.
 struct FunctionCall {
   // Of the step that the kernel runs in: an error in the function ends the step.
-  static FunctionCall In(const StepEnv& env) {
-    return {env.step_id,    env.cancellation,  env.step_container,
-            env.collective, env.session_state, &env};
+  // `node` is the one that calls.
+  static FunctionCall In(const StepEnv& env, std::string_view node) {
+    return {
+        env.step_id, env.cancellation, env.step_container, env.collective, env.session_state, &env,
+        node};
   }
 
   int64_t step_id = 0;
@@ -57,6 +60,7 @@ struct FunctionCall {
   // Whoever calls, if it runs in a step: so that functions which call each other without end
   // are found out.
   const StepEnv* caller = nullptr;
+  std::string_view node;  // of the caller; "" if it does not run in a step
 };
 
 // Thread-safe. Reference counted so that what outlives its step, an iterator, can hold on to it:

@@ -162,7 +162,7 @@ class CallingKernel : public Kernel {
       return End(call, DoNotFit(**found), nullptr);
     }
     ctx.env().functions->RunAsync(
-        **found, FunctionCall::In(ctx.env()), call->args, call->results,
+        **found, FunctionCall::In(ctx.env(), name()), call->args, call->results,
         {[](void* arg, Status status) {
            auto* const self = static_cast<Call*>(arg);
            static_cast<CallingKernel*>(self->kernel)->End(self, std::move(status), &self->results);
@@ -300,8 +300,8 @@ class LoopKernel final : public CallingKernel {
     const RunnableFunction* const function =
         call->evaluates_condition ? call->condition : call->body;
     call->results.resize(function->result_types().size());
-    env.functions->RunAsync(*function, FunctionCall::In(env), call->args, call->results,
-                            {&OnDone, call});
+    env.functions->RunAsync(*function, FunctionCall::In(env, call->kernel->name()), call->args,
+                            call->results, {&OnDone, call});
   }
 
   static void OnDone(void* arg, Status status) {

@@ -1,17 +1,20 @@
 #include "session/function_runtime.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "executor/executor.h"
+#include "executor/step_stats.h"
 #include "graph/function_gradient.h"
 #include "graph/lower_functions.h"
 #include "kernels/kernel_registry.h"
 #include "placer/placer.h"
 #include "rendezvous/device_rendezvous.h"
 #include "rendezvous/rendezvous.h"
+#include "session/function_env.h"
 
 namespace millrace {
 namespace {
@@ -33,19 +36,11 @@ std::vector<DataType> ValueTypes(std::vector<DataType> types) {
 
 // One call under way; used again and again by its function.
 struct FunctionRuntime::Frame {
-  // What kernels in a function run with. Its arguments are never null, not even if there are
-  // none, and those of a step that has functions always are.
-  struct CallEnv : StepEnv {
-    int depth = 0;
-  };
   struct PartRun {
     Frame* frame = nullptr;
-    CallEnv env;
+    FunctionEnv env;
+    std::optional<StepStatsCollector> stats;
   };
-  static int DepthOf(const StepEnv* caller) {
-    if (caller == nullptr || caller->call_args.data() == nullptr) return 0;
-    return static_cast<const CallEnv*>(caller)->depth;
-  }
   explicit Frame(const Body* of);
 
   const Body* const body;
@@ -191,7 +186,8 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
                                DoneCallback done) {
   const auto& body = static_cast<const Body&>(function);
   if (Status status = body.Check(args, results); !status.ok()) return done(std::move(status));
-  const int depth = Frame::DepthOf(call.caller) + 1;
+  const auto* const caller = static_cast<const FunctionEnv*>(call.caller);
+  const int depth = caller != nullptr ? caller->depth + 1 : 1;
   if (depth > kMaxCallDepth) {
     return done(errors::ResourceExhausted("functions call each other more than ", kMaxCallDepth,
                                           " deep; the last one is ", body.name()));
@@ -216,7 +212,8 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
   // Nothing of the frame is touched after the last part was started: the call may have ended.
   const std::size_t num_parts = parts.size();
   for (std::size_t i = 0; i < num_parts; ++i) {
-    Frame::CallEnv& env = frame->runs[i].env;
+    Frame::PartRun& run = frame->runs[i];
+    FunctionEnv& env = run.env;
     env.step_id = call.step_id;
     env.rendezvous = frame->rendezvous.get();
     env.cancellation = call.cancellation;
@@ -228,7 +225,12 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
     env.call_results = results;
     env.session_state = call.session_state;
     env.depth = depth;
+    env.stats = nullptr;
+    if (caller != nullptr && caller->stats != nullptr) {
+      env.stats = &run.stats.emplace(caller->stats, call.node, parts[i].device->name());
+    }
     ExecutorArgs executor;
+    executor.stats = env.stats;
     executor.env = &env;
     executor.pool = pool;
     executor.memory = MemoryTracker::Current();  // of the step that the caller runs in
@@ -259,7 +261,7 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
       owner->body->KeepFrame(owner);
       finished(std::move(first));
     };
-    Executor(parts[i].program.get()).RunAsync(executor, {part_done, &frame->runs[i]});
+    Executor(parts[i].program.get()).RunAsync(executor, {part_done, &run});
   }
 }
 

@@ -88,7 +88,7 @@ void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
     ExecutorArgs args;
     args.env = &run.env;
     args.pool = pool;
-    args.stats = run.stats ? &*run.stats : nullptr;
+    args.stats = run.env.stats = run.stats ? &*run.stats : nullptr;
     if (graph_->memory_limit() > 0 || trace != Trace::kNone) {
       run.memory = MakeRef<MemoryTracker>(graph_->memory_limit());
       args.memory = run.memory.get();

@@ -20,6 +20,7 @@
 #include "executor/step_stats.h"
 #include "kernels/kernel_context.h"
 #include "rendezvous/rendezvous.h"
+#include "session/function_env.h"
 #include "session/step_activities.h"
 #include "session/worker_graph.h"
 #include "session/worker_interface.h"
@@ -71,7 +72,7 @@ class WorkerStep : public RefCounted {
   friend class WorkerSession;
   struct PartRun {
     WorkerStep* step = nullptr;
-    StepEnv env;
+    FunctionEnv env;
     std::optional<StepStatsCollector> stats;
     RefPtr<MemoryTracker> memory;
   };
