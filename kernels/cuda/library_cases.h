@@ -73,9 +73,9 @@ struct ConvNode {
 
 // Calls fn(construction, shapes of the three inputs, shape of the output). The second input of a
 // gradient stands for sizes as well as for what has them: bodies look at shapes.
-inline void WithConvNode(const ConvNode& node, const ConvCase& g,
-                         const std::function<void(KernelConstruction&, const std::vector<Shape>&,
-                                                  const Shape&)>& fn) {
+inline void WithConvNode(
+    const ConvNode& node, const ConvCase& g,
+    const std::function<void(KernelConstruction&, const std::vector<Shape>&, const Shape&)>& fn) {
   AttrMap attrs;
   const auto four = [&](int64_t v) {
     return node.channels_first ? std::vector<int64_t>{1, 1, v, v}
