@@ -14,7 +14,6 @@ namespace millrace {
 struct SeqOp {
   enum class Kind : uint8_t {
     kCompute,   // a kernel, on the registers
-    kLong,      // the same, of one that may take long: others can see that it runs
     kScalar,    // a kernel that may find scalars, for which it has a function
     kIsolated,  // a kernel, on values of its own: it may keep or steal them, or wants references
     kMove,      // Enter, Exit, NextIteration: hands its input to other registers
@@ -24,6 +23,7 @@ struct SeqOp {
     kLoopMerge,  // the value is in its register already
     kLoopBegin,
     kLoopEnd,
+    kLong,  // as kCompute, of a kernel that may take long: others can see that it runs
   };
 
   Kernel* kernel = nullptr;
