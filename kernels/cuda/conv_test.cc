@@ -305,11 +305,8 @@ StatusOr<const CudnnLibrary*> FakeSource() {
 
 using testing::Numbered;
 
-struct Geometry {
-  int64_t height, width, rows, columns, stride, dilation, groups;
-  const char* padding;
-  std::vector<int64_t> explicit_paddings = {};
-};
+using Geometry = testing::ConvCase;
+using testing::kConvCases;
 
 class ConvLibraryTest : public testing::LibraryTest {
  protected:
@@ -320,40 +317,14 @@ class ConvLibraryTest : public testing::LibraryTest {
 
   // A node for the geometry, and its operands: small whole numbers.
   void WithNode(const std::string& op, const Geometry& g, bool channels_first, const NodeFn& fn) {
-    constexpr int64_t kBatch = 2, kChannels = 4, kOutputs = 6;
-    AttrMap attrs;
-    const auto four = [&](int64_t v) {
-      return channels_first ? std::vector<int64_t>{1, 1, v, v} : std::vector<int64_t>{1, v, v, 1};
-    };
-    attrs.Set("T", AttrValue(type_));
-    attrs.Set("strides", AttrValue(four(g.stride)));
-    attrs.Set("dilations", AttrValue(four(g.dilation)));
-    attrs.Set("padding", AttrValue(std::string(g.padding)));
-    attrs.Set("data_format", AttrValue(std::string(channels_first ? "NCHW" : "NHWC")));
-    attrs.Set("activation", AttrValue(activation_));
-    std::vector<int64_t> paddings = g.explicit_paddings;
-    if (channels_first && !paddings.empty()) {  // given for NHWC
-      std::rotate(paddings.begin() + 2, paddings.begin() + 6, paddings.end());
-    }
-    attrs.Set("explicit_paddings", AttrValue(paddings));
-    const OpInfo* const info = BuiltinOps().Find(op);
-    ASSERT_NE(info, nullptr);
-    const std::vector<DataType> types(3, type_), made_types = {type_};
-    KernelConstruction c(nullptr, info, "node", &attrs, types, made_types);
-    const Shape images = channels_first ? Shape({kBatch, kChannels, g.height, g.width})
-                                        : Shape({kBatch, g.height, g.width, kChannels});
-    const Shape filter{g.rows, g.columns, kChannels / g.groups, kOutputs};
-    const WindowAttrs window(c);
-    ASSERT_TRUE(c.status().ok()) << c.status();
-    const auto geometry = gpu::PlanConvolution(window, false, images, filter);
-    ASSERT_TRUE(geometry.ok()) << geometry.status();
-    const gpu::ConvKind kind = gpu::ConvKindOf(op);
-    Shape shape = geometry->output_shape;
-    if (kind == gpu::ConvKind::kInput) shape = images;
-    if (kind == gpu::ConvKind::kFilter) shape = filter;
-    const Shape third = op == "_FusedConv2D" ? Shape({kOutputs}) : geometry->output_shape;
-    fn(c, {Numbered(images, 1, type_), Numbered(filter, 2, type_), Numbered(third, 3, type_)},
-       shape);
+    testing::WithConvNode(
+        {op, type_, channels_first, activation_}, g,
+        [&](KernelConstruction& c, const std::vector<Shape>& shapes, const Shape& output) {
+          fn(c,
+             {Numbered(shapes[0], 1, type_), Numbered(shapes[1], 2, type_),
+              Numbered(shapes[2], 3, type_)},
+             output);
+        });
   }
 
   void Check(const std::string& op, const Geometry& g, bool channels_first,
@@ -393,51 +364,37 @@ class ConvLibraryTest : public testing::LibraryTest {
   std::string activation_;
 };
 
-const Geometry kGeometries[] = {
-    {6, 7, 3, 3, 1, 1, 1, "SAME"},   // the same at both ends
-    {7, 6, 2, 4, 1, 1, 1, "SAME"},   // more after than before
-    {8, 9, 3, 3, 2, 1, 1, "SAME"},   // as images with even sides and a stride
-    {7, 5, 5, 4, 3, 1, 1, "SAME"},   //
-    {6, 7, 3, 2, 1, 1, 1, "VALID"},  //
-    {8, 8, 3, 3, 3, 1, 1, "VALID"},  // a last row that no window reaches
-    {9, 9, 3, 3, 1, 2, 1, "SAME"},   // dilated
-    {6, 6, 3, 3, 2, 1, 2, "SAME"},   // in groups
-    {5, 5, 1, 1, 2, 1, 1, "SAME"},   // no padding at all
-    {5, 6, 3, 3, 2, 1, 1, "EXPLICIT", {0, 0, 2, 1, 0, 2, 0, 0}},
-    {6, 5, 3, 3, 3, 1, 1, "EXPLICIT", {0, 0, 2, 0, 1, 2, 0, 0}},
-};
-
 TEST_F(ConvLibraryTest, ComputesAllPassesForAllPaddings) {
   for (const DataType type : {kFloat, kHalf, kBfloat16}) {
     type_ = type;
-    for (const Geometry& g : kGeometries) CheckAll(g);
+    for (const Geometry& g : kConvCases) CheckAll(g);
     EXPECT_EQ(seen.math, type == kFloat ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH);
   }
 }
 
 TEST_F(ConvLibraryTest, TakesTheOtherLayoutWhereTheLibraryKnowsNoWay) {
   seen.refuses_last = true;
-  for (const Geometry& g : kGeometries) CheckAll(g);
+  for (const Geometry& g : kConvCases) CheckAll(g);
   EXPECT_TRUE(seen.channels_first);
 }
 
 TEST_F(ConvLibraryTest, LeavesToOurLoopsWhatTheLibraryDoesNotKnow) {
   seen.refuses_all = true;
-  Check("Conv2D", kGeometries[0], false, /*expect_done=*/false);
+  Check("Conv2D", kConvCases[0], false, /*expect_done=*/false);
 }
 
 TEST_F(ConvLibraryTest, ChoosesTheFastestThatFitsOncePerGeometry) {
-  Check("Conv2D", kGeometries[0], false);
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.choices, 1);
   EXPECT_EQ(seen.runs, 2);
   EXPECT_EQ(seen.algorithm, 1);
   EXPECT_EQ(seen.math, CUDNN_FMA_MATH);
   machine_.math_.deterministic = true;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 2);
   machine_.math_.tf32 = true;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.math, CUDNN_DEFAULT_MATH);
   EXPECT_EQ(seen.choices, 3);
 }
@@ -448,18 +405,18 @@ TEST_F(ConvLibraryTest, TakesNoMoreWorkspaceThanItsPartOfTheMemory) {
   seen.workspaces[0] = 129 * kMiB;
   seen.workspaces[1] = 128 * kMiB;
   machine_.allocator_.limit = 1024 * kMiB;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 1);
   // Another device of the same GPU, with more.
   machine_.allocator_.limit = 4096 * kMiB;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 0);
   // What somebody set holds for all.
   machine_.math_.convolution_workspace = 100;
-  Check("Conv2D", kGeometries[0], false, /*expect_done=*/false);
+  Check("Conv2D", kConvCases[0], false, /*expect_done=*/false);
   seen.workspaces[2] = 0;
   machine_.math_.convolution_workspace = 0;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 2);
 }
 
@@ -467,19 +424,19 @@ TEST_F(ConvLibraryTest, TakesTheNextAlgorithmAfterARefusalAndRemembersIt) {
   seen.refused_algorithms = {1};
   for (const char* op : {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"}) {
     const int before = seen.attempts;
-    Check(op, kGeometries[1], false);
+    Check(op, kConvCases[1], false);
     EXPECT_EQ(seen.algorithm, 2);
     EXPECT_EQ(seen.attempts, before + 2);
-    Check(op, kGeometries[1], false);
+    Check(op, kConvCases[1], false);
     EXPECT_EQ(seen.attempts, before + 3);
   }
 }
 
 TEST_F(ConvLibraryTest, LeavesToOurLoopsWhatTheLibraryRefusesWithEveryAlgorithm) {
   seen.refused_algorithms = {1, 2};
-  Check("Conv2DBackpropInput", kGeometries[0], false, /*expect_done=*/false);
+  Check("Conv2DBackpropInput", kConvCases[0], false, /*expect_done=*/false);
   EXPECT_EQ(seen.attempts, 4);  // in either layout
-  Check("Conv2DBackpropInput", kGeometries[0], false, /*expect_done=*/false);
+  Check("Conv2DBackpropInput", kConvCases[0], false, /*expect_done=*/false);
   EXPECT_EQ(seen.attempts, 4);
 }
 
@@ -487,12 +444,12 @@ TEST_F(ConvLibraryTest, TakesAnAlgorithmThatNeedsLessWhereMemoryIsShort) {
   seen.workspaces[0] = std::size_t{64} << 20;
   seen.workspaces[1] = std::size_t{32} << 20;
   machine_.free_ = std::size_t{1} << 20;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 2);
   EXPECT_EQ(seen.attempts, 1);
   // Steps do not change their minds, and their bits, whenever there is more for a while.
   machine_.free_ = std::size_t{1} << 30;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 2);
   EXPECT_EQ(seen.choices, 1);
 }
@@ -500,9 +457,9 @@ TEST_F(ConvLibraryTest, TakesAnAlgorithmThatNeedsLessWhereMemoryIsShort) {
 TEST_F(ConvLibraryTest, SaysThatThereIsNoMemoryIfNoAlgorithmNeedsLess) {
   seen.workspaces[1] = seen.workspaces[2] = std::size_t{32} << 20;
   machine_.free_ = std::size_t{1} << 20;
-  EXPECT_TRUE(errors::IsResourceExhausted(Outcome("Conv2D", kGeometries[0])));
+  EXPECT_TRUE(errors::IsResourceExhausted(Outcome("Conv2D", kConvCases[0])));
   machine_.free_ = std::size_t{1} << 30;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
 }
 
 // Whether somebody else has taken the memory must not change what comes out.
@@ -510,9 +467,9 @@ TEST_F(ConvLibraryTest, KeepsItsAlgorithmInDeterministicModeWhereMemoryIsShort) 
   machine_.math_.deterministic = true;
   seen.workspaces[0] = std::size_t{64} << 20;
   machine_.free_ = std::size_t{1} << 20;
-  EXPECT_TRUE(errors::IsResourceExhausted(Outcome("Conv2D", kGeometries[0])));
+  EXPECT_TRUE(errors::IsResourceExhausted(Outcome("Conv2D", kConvCases[0])));
   machine_.free_ = std::size_t{1} << 30;
-  Check("Conv2D", kGeometries[0], false);
+  Check("Conv2D", kConvCases[0], false);
   EXPECT_EQ(seen.algorithm, 0);
 }
 
@@ -536,17 +493,17 @@ TEST_F(ConvLibraryTest, AddsABiasAndActivatesWithinTheConvolution) {
   }
   // As a library of channels first.
   seen.refuses_last = true;
-  Check("_FusedConv2D", kGeometries[1], false);
+  Check("_FusedConv2D", kConvCases[1], false);
   EXPECT_TRUE(seen.channels_first);
 }
 
 TEST_F(ConvLibraryTest, AddsABiasItselfWhereAnotherAlgorithmIsFaster) {
   seen.workspaces[0] = 128;  // IMPLICIT_GEMM
-  Check("_FusedConv2D", kGeometries[0], false);
+  Check("_FusedConv2D", kConvCases[0], false);
   EXPECT_EQ(seen.biased, 0);
   EXPECT_EQ(seen.algorithm, 0);
   activation_ = "Relu";
-  Check("_FusedConv2D", kGeometries[0], false);
+  Check("_FusedConv2D", kConvCases[0], false);
   EXPECT_EQ(seen.biased, 1);
   EXPECT_EQ(seen.algorithm, 0);
 }

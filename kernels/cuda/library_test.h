@@ -8,34 +8,10 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/host_machine.h"
 #include "kernels/cuda/library_body.h"
+#include "kernels/cuda/library_cases.h"
 #include "kernels/gpu/body.h"
 
 namespace millrace::testing {
-
-// Elements of float, half and bfloat16.
-inline float Element(DataType type, const void* data, int64_t at) {
-  if (type == kHalf) return static_cast<float>(static_cast<const Half*>(data)[at]);
-  if (type == kBfloat16) return static_cast<float>(static_cast<const BFloat16*>(data)[at]);
-  return static_cast<const float*>(data)[at];
-}
-inline void SetElement(DataType type, void* data, int64_t at, float value) {
-  if (type == kHalf) {
-    static_cast<Half*>(data)[at] = Half(value);
-  } else if (type == kBfloat16) {
-    static_cast<BFloat16*>(data)[at] = BFloat16(value);
-  } else {
-    static_cast<float*>(data)[at] = value;
-  }
-}
-
-// Small whole numbers: sums are exact in any order.
-inline Tensor Numbered(const Shape& shape, int first, DataType type = kFloat) {
-  Tensor t(type, shape);
-  for (int64_t i = 0; i < t.num_elements(); ++i) {
-    SetElement(type, t.raw_data(), i, static_cast<float>((i * 7 + first) % 11 - 5));
-  }
-  return t;
-}
 
 class LibraryTest : public ::testing::Test {
  protected:
