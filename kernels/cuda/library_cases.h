@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/gpu/products.h"
 #include "kernels/kernel.h"
