@@ -318,7 +318,7 @@ class ConvLibraryTest : public testing::LibraryTest {
   // A node for the geometry, and its operands: small whole numbers.
   void WithNode(const std::string& op, const Geometry& g, bool channels_first, const NodeFn& fn) {
     testing::WithConvNode(
-        {op, type_, channels_first, activation_}, g,
+        BuiltinOps(), {op, type_, channels_first, activation_}, g,
         [&](KernelConstruction& c, const std::vector<Shape>& shapes, const Shape& output) {
           fn(c,
              {Numbered(shapes[0], 1, type_), Numbered(shapes[1], 2, type_),

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/gpu/products.h"
 #include "kernels/kernel.h"
@@ -75,7 +74,7 @@ struct ConvNode {
 // Calls fn(construction, shapes of the three inputs, shape of the output). The second input of a
 // gradient stands for sizes as well as for what has them: bodies look at shapes.
 inline void WithConvNode(
-    const ConvNode& node, const ConvCase& g,
+    const OpRegistry& ops, const ConvNode& node, const ConvCase& g,
     const std::function<void(KernelConstruction&, const std::vector<Shape>&, const Shape&)>& fn) {
   AttrMap attrs;
   const auto four = [&](int64_t v) {
@@ -93,7 +92,7 @@ inline void WithConvNode(
     std::rotate(paddings.begin() + 2, paddings.begin() + 6, paddings.end());
   }
   attrs.Set("explicit_paddings", AttrValue(paddings));
-  const OpInfo* const info = BuiltinOps().Find(node.op);
+  const OpInfo* const info = ops.Find(node.op);
   ASSERT_NE(info, nullptr);
   const std::vector<DataType> types(3, node.type), made_types = {node.type};
   KernelConstruction c(nullptr, info, "node", &attrs, types, made_types);

@@ -9,6 +9,7 @@
 
 #include "base/strings.h"
 #include "device/cuda/cuda_handles.h"
+#include "graph/graph_builder.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/library_body.h"
 #include "kernels/cuda/library_cases.h"
@@ -203,7 +204,7 @@ TEST_F(LibrariesTest, ConvolutionsAreThoseOfOurLoops) {
                 g.padding, tf32 ? ", tf32" : "", deterministic ? ", deterministic" : "");
             SCOPED_TRACE(name);
             WithConvNode(
-                node, g,
+                BuiltinOps(), node, g,
                 [&](KernelConstruction& c, const std::vector<Shape>& shapes, const Shape& output) {
                   const Ways ways{MakeConvLibraryBody(c), gpu::FindBody(c)->make(c)};
                   const bool known =
