@@ -30,6 +30,12 @@ std::vector<Peer::Way> Peer::Ways(const std::string& name) const {
   return ways;
 }
 
+std::map<std::string, double> Peer::Medians() const {
+  std::map<std::string, double> medians;
+  for (const auto& [name, values] : values_) medians[name] = Median(values);
+  return medians;
+}
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];

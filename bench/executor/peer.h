@@ -25,6 +25,8 @@ class Peer {
   };
   // Those named `name`, or `name` with a dot and more behind.
   std::vector<Way> Ways(const std::string& name) const;
+  // Of all that was printed, by name.
+  std::map<std::string, double> Medians() const;
 
  private:
   std::map<std::string, std::vector<double>> values_;

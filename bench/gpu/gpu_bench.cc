@@ -152,7 +152,7 @@ class Bench {
   // Median of ours, the driver's or a peer's; 0 if there is none.
   double ValueOf(const std::string& name) const {
     if (const auto ours = values_.find(name); ours != values_.end()) return Median(ours->second);
-    const auto theirs = peer_.Medians(name);
+    const auto theirs = peer_.Medians();
     const auto found = theirs.find(name);
     return found == theirs.end() ? 0 : found->second;
   }
@@ -212,14 +212,14 @@ class Bench {
                           {"rows", rows_},
                           {"failures", failures_},
                           {"ours", values_},
-                          {"peers", peer_.Medians("")}};
+                          {"peers", peer_.Medians()}};
     std::ofstream(flags_.json) << all.dump(2) << "\n";
   }
 
   const Flags flags_;
   std::string gpu_;
   std::unique_ptr<Bare> bare_;
-  Peer peer_{"", ""};
+  Peer peer_;
   std::map<std::string, std::vector<double>> values_;
   std::map<std::string, double> flops_, bytes_;
   std::map<std::string, std::string> failures_;
