@@ -57,8 +57,10 @@ for file in "$root"/lib/*; do
   patchelf --force-rpath --set-rpath "\$ORIGIN" "$file"
 done
 
+# Programs have most of their code in common: the window has to reach back over several of them.
+# Unpacking takes as much memory.
 tar -C "$work" --sort=name --owner=0 --group=0 --mtime=@0 -cf - millrace |
-  xz -T2 -6 >"$work/bundle.tar.xz"
+  xz -T2 --lzma2=preset=6,dict=64MiB >"$work/bundle.tar.xz"
 size=$(wc -c <"$work/bundle.tar.xz")
 if [ "$size" -gt "$most" ]; then
   echo "bundle: $size bytes are more than the $most that a bundle may have; its largest files:" >&2
