@@ -29,7 +29,7 @@ class HostRaw final : public RawMemory {
     asked.push_back(static_cast<int64_t>(bytes));
     if (static_cast<int64_t>(bytes) > available_) return errors::ResourceExhausted("no more");
     available_ -= static_cast<int64_t>(bytes);
-    void* const region = std::aligned_alloc(256, bytes);
+    void* const region = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     held_[region] = bytes;
     return region;
   }
