@@ -390,6 +390,15 @@ StatusOr<Tensor> Widened(KernelContext& ctx, const Tensor& tensor) {
   return wide;
 }
 
+// Elements `begin` to `end` of floats, as 16-bit floats of the type of `to`.
+void Narrow(const Tensor& from, int64_t begin, int64_t end, Tensor* to) {
+  DispatchType(TypeList<Half, BFloat16>(), to->dtype(), [&]<typename T>() {
+    const float* const in = from.data<float>();
+    T* const out = to->data<T>();
+    for (int64_t i = begin; i < end; ++i) out[i] = T(in[i]);
+  });
+}
+
 // Input `i` holds the sizes of a shape.
 StatusOr<Shape> SizesInput(KernelContext& ctx, int i) {
   const Tensor& sizes = ctx.input(i);
@@ -495,11 +504,7 @@ class ConvKernel : public Kernel {
     if (moves_out) {
       MR_ASSIGN_OR_RETURN(narrow, ctx.AllocateTemp(type, result.shape()));
     }
-    DispatchType(TypeList<Half, BFloat16>(), type, [&]<typename T>() {
-      const float* in = result.data<float>();
-      T* to = narrow.data<T>();
-      for (int64_t i = 0; i < result.num_elements(); ++i) to[i] = T(in[i]);
-    });
+    Narrow(result, 0, result.num_elements(), &narrow);
     return moves_out ? CopyChannelsFirst(ctx, narrow, out) : OkStatus();
   }
 
@@ -579,13 +584,7 @@ class FusedConvKernel : public ConvKernel {
               int64_t end, Tensor* out) const {
     const int64_t row = g.out_channels;
     const auto size = static_cast<int64_t>(DataTypeSize(out->dtype()));
-    if (out->dtype() != product.dtype()) {
-      DispatchType(TypeList<Half, BFloat16>(), out->dtype(), [&]<typename T>() {
-        const float* const in = product.data<float>();
-        T* const to = out->data<T>();
-        for (int64_t i = begin * row; i < end * row; ++i) to[i] = T(in[i]);
-      });
-    }
+    if (out->dtype() != product.dtype()) Narrow(product, begin * row, end * row, out);
     epilogue_.Apply(static_cast<char*>(out->raw_data()) + begin * row * size, end - begin, row, row,
                     ctx.input(2).raw_data());
   }

@@ -167,8 +167,9 @@ class CudaFactory final : public DeviceFactory {
     while (!known->expired()) {
       if (std::chrono::steady_clock::now() >= limit) {
         return errors::FailedPrecondition(
-            "GPU ", ordinal, " is used by this process with other values of MILLRACE_CUDA_TF32 or ",
-            "TF_DETERMINISTIC_OPS: close those sessions and servers first");
+            "GPU ", ordinal, " is used by this process with other values of MILLRACE_CUDA_TF32, ",
+            "TF_DETERMINISTIC_OPS or TF_CUDNN_WORKSPACE_LIMIT_IN_MB: close those sessions and ",
+            "servers first");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
