@@ -69,14 +69,20 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
 
   void Finish(const Status& status) override {
     if (status.ok()) *response_ = ToByteBuffer(WireWriter());
-    grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
+    FinishWith(ToGrpcStatus(status));
   }
   void Finish(WireWriter response) override {
     *response_ = ToByteBuffer(response);
-    grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+    FinishWith(grpc::Status::OK);
   }
 
  private:
+  // The call may be gone afterwards. Whoever frees it does so after all that was done to it until
+  // here: gRPC's OnDone comes later, but only gRPC knows (see Serving::open).
+  void FinishWith(const grpc::Status& status) {
+    references_.fetch_add(0, std::memory_order_release);
+    grpc::ServerUnaryReactor::Finish(status);
+  }
   // Cancelling runs callbacks of the engine: not on this thread.
   void OnCancel() override {
     references_.fetch_add(1, std::memory_order_acquire);
