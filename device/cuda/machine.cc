@@ -5,8 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <optional>
-#include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -96,8 +95,7 @@ class Machine final : public CudaMachineImpl,
   void Stop() {
     const Status idle = Synchronize(options_.stop_limit);
     if (!idle.ok()) {
-      Fail(errors::Cancelled(name(), " has gone away before its work was done"), std::nullopt)
-          .IgnoreError();
+      Fail(errors::Cancelled(name(), " has gone away before its work was done")).IgnoreError();
     }
     std::thread watcher;
     {
@@ -224,7 +222,7 @@ class Machine final : public CudaMachineImpl,
       status.Update(operation.run());
     }
     item.run = std::move(operation.run);
-    Add(s, std::move(item), std::move(status));
+    Add(s, std::move(item), operation.node, std::move(status));
   }
 
   void Copy(int s, RefPtr<DeviceWork> work, std::string_view node, void* to, const void* from,
@@ -240,7 +238,7 @@ class Machine final : public CudaMachineImpl,
                                      Kind(s));
       status = IssueCopy(s, to, from, bytes, &item);
     }
-    Add(s, std::move(item), std::move(status));
+    Add(s, std::move(item), node, std::move(status));
   }
 
   void CallBackLater(int s, RefPtr<DeviceWork> work, std::string_view node,
@@ -248,7 +246,7 @@ class Machine final : public CudaMachineImpl,
     Recorder(s, "a callback");
     InFlightItem item;
     Status status = Begin(std::move(work), node, &item);
-    NoLongerIssuing(item.node);
+    NoLongerIssuing(node);
     item.callback = std::move(fn);
     if (status.ok()) {
       MutexLock lock(&mu_);
@@ -262,7 +260,7 @@ class Machine final : public CudaMachineImpl,
         status = failure_.ok() ? Gone() : failure_;
       }
     }
-    const Status lost = Diagnose(std::move(status), item.node);
+    const Status lost = Diagnose(std::move(status));
     CallBack(std::move(item), lost);
   }
 
@@ -280,7 +278,7 @@ class Machine final : public CudaMachineImpl,
     }
     if (!status.ok()) {
       if (event != nullptr) events_->Put(std::exchange(event, nullptr));
-      Diagnose(std::move(status), "").IgnoreError();
+      Diagnose(std::move(status)).IgnoreError();
     }
     return RefPtr<Event>(new CudaEvent(events_, event));
   }
@@ -290,7 +288,7 @@ class Machine final : public CudaMachineImpl,
     if (event.handle() == nullptr) return;
     Status status = MakeCurrent();
     status.Update(driver_->Wait(handles_[s], event.handle()));
-    if (!status.ok()) Diagnose(std::move(status), "").IgnoreError();
+    if (!status.ok()) Diagnose(std::move(status)).IgnoreError();
   }
 
  private:
@@ -312,15 +310,17 @@ class Machine final : public CudaMachineImpl,
     return s == kComputeIndex ? recorder : nullptr;
   }
 
-  // On the account; the error if nothing can be issued.
+  // On the account; the error if nothing can be issued. Until NoLongerIssuing of the same `node`,
+  // whose characters stay where they are: the device may fail in what is issued before it is in
+  // flight.
   Status Begin(RefPtr<DeviceWork> work, std::string_view node, InFlightItem* item) {
     item->work = std::move(work);
     item->node = std::string(node);
     if (item->work) item->id = item->work->Begin(this, item->node);
     memory()->NameRecent(item->node);
-    if (options_.blocking) {
-      MutexLock lock(&mu_);
-      issuing_.insert(item->node);
+    {
+      MutexLock lock(&issuing_mu_);
+      issuing_.push_back(node);
     }
     if (has_failed_.load(std::memory_order_acquire)) return failure();
     return MakeCurrent();
@@ -347,8 +347,7 @@ class Machine final : public CudaMachineImpl,
   }
 
   // What was issued, with what came of it.
-  void Add(int s, InFlightItem item, Status status) {
-    const std::string node = item.node;
+  void Add(int s, InFlightItem item, std::string_view node, Status status) {
     if (status.ok() && options_.blocking) {
       status = driver_->Synchronize(handles_[s]);
       if (status.ok()) {
@@ -359,7 +358,7 @@ class Machine final : public CudaMachineImpl,
     RefPtr<DeviceWork> work;
     const int64_t id = item.id;
     if (!status.ok()) {
-      status = Diagnose(std::move(status), item.node);
+      status = Diagnose(std::move(status));
       work = std::move(item.work);  // fails now; what was issued of it may still run
       item.work = nullptr;
     }
@@ -371,30 +370,34 @@ class Machine final : public CudaMachineImpl,
         in_flight_.Add(s, std::move(item));
         WakeWatcher();
       }
+      NoLongerIssuing(node);  // with the lock: Fail finds it here or there
     }
     if (lost && item.work) {
       work = std::move(item.work);
       status = failure();
     }
-    NoLongerIssuing(node);
     if (lost) End(std::move(item), OkStatus());
     if (work) work->End(id, this, status);
   }
 
-  void NoLongerIssuing(const std::string& node) {
-    if (!options_.blocking) return;
-    MutexLock lock(&mu_);
-    if (const auto found = issuing_.find(node); found != issuing_.end()) issuing_.erase(found);
+  void NoLongerIssuing(std::string_view node) {
+    MutexLock lock(&issuing_mu_);
+    const auto found = std::find_if(issuing_.begin(), issuing_.end(), [node](std::string_view one) {
+      return one.data() == node.data();
+    });
+    if (found == issuing_.end()) return;
+    *found = issuing_.back();
+    issuing_.pop_back();
   }
 
   // If the context is lost, so is the machine: the error with all who may have caused it.
-  Status Diagnose(Status status, std::string_view node) {
+  Status Diagnose(Status status) {
     {
       MutexLock lock(&mu_);
       if (!failure_.ok()) return failure_;
     }
     if (!errors::IsInternal(status) || !IsContextLost()) return status;
-    return Fail(status, node);
+    return Fail(status);
   }
 
   // Asks for something that works in any context that does.
@@ -409,8 +412,8 @@ class Machine final : public CudaMachineImpl,
     return lost;
   }
 
-  // Ends everything with the error. `node` is that of the call that reported it, if any.
-  Status Fail(const Status& cause, std::optional<std::string_view> node) {
+  // Ends everything with the error.
+  Status Fail(const Status& cause) {
     std::vector<InFlightItem> items;
     Status failure;
     {
@@ -422,9 +425,11 @@ class Machine final : public CudaMachineImpl,
         const bool ran = options_.blocking || item.callback != nullptr;
         if (!ran && !item.node.empty()) suspects.push_back(item.node);
       }
-      suspects.insert(suspects.end(), issuing_.begin(), issuing_.end());
-      if (!options_.blocking && node.has_value() && !node->empty()) {
-        suspects.push_back(std::string(*node));
+      {
+        MutexLock issuing_lock(&issuing_mu_);
+        for (const std::string_view one : issuing_) {
+          if (!one.empty()) suspects.emplace_back(one);
+        }
       }
       failure_ = failure =
           LostMachine(cause, name(), properties_.name, suspects, options_.blocking);
@@ -507,7 +512,7 @@ class Machine final : public CudaMachineImpl,
       mu_.Unlock();
       for (InFlightItem& item : ended) End(std::move(item), OkStatus());
       ended.clear();
-      if (!status.ok()) Fail(status, std::nullopt).IgnoreError();
+      if (!status.ok()) Fail(status).IgnoreError();
       // What ended may have held the last share of another machine, whose end makes its own
       // context the thread's.
       status = MakeCurrent();
@@ -540,12 +545,14 @@ class Machine final : public CudaMachineImpl,
   std::atomic<bool> has_failed_{false};
 
   mutable Mutex mu_;
+  // After mu_, where both are held.
+  Mutex issuing_mu_ ABSL_ACQUIRED_AFTER(mu_);
+  std::vector<std::string_view> issuing_ ABSL_GUARDED_BY(issuing_mu_);  // nodes
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   Status failure_ ABSL_GUARDED_BY(mu_);
   InFlight in_flight_ ABSL_GUARDED_BY(mu_);
-  std::multiset<std::string> issuing_ ABSL_GUARDED_BY(mu_);  // nodes; in blocking mode only
-  void* capture_stream_ ABSL_GUARDED_BY(mu_) = nullptr;      // made for the first recording
+  void* capture_stream_ ABSL_GUARDED_BY(mu_) = nullptr;  // made for the first recording
   bool records_ ABSL_GUARDED_BY(mu_) = false;
   bool watcher_sleeps_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -347,6 +347,25 @@ TEST_P(MachineTest, AFaultOnTheDeviceNamesAllWhoMayHaveCausedIt) {
   EXPECT_EQ(Message(status).find("early"), std::string::npos) << status;
 }
 
+// It may be noticed before the call that issued it has returned.
+TEST_P(MachineTest, AFaultIsLookedForInWhatIsBeingIssuedToo) {
+  CudaMachineImpl* const gpu = Start();
+  driver_->Hold();
+  const auto work = MakeRef<DeviceWork>();
+  Launch(gpu, work.get(), "first", [] {});
+  gpu->stream(StreamKind::kCompute)->Enqueue({work, "culprit", [&] {
+                                                const Status issued =
+                                                    driver_->LaunchFault(gpu->compute_stream());
+                                                driver_->Release();
+                                                while (gpu->failure().ok())
+                                                  std::this_thread::yield();
+                                                return issued;
+                                              }});
+  const Status status = Await(work.get());
+  EXPECT_NE(Message(status).find("{{node culprit}}"), std::string::npos) << status;
+  EXPECT_NE(Message(status).find("{{node first}}"), std::string::npos) << status;
+}
+
 TEST_P(MachineTest, InBlockingModeAFaultIsThatOfItsNode) {
   CudaMachineOptions options;
   options.blocking = true;
