@@ -160,12 +160,14 @@ SimulatedDriver* TheSimulatedDriver() {
   return driver;
 }
 
-void UseSimulatedGpus() {
+const GpuSupport& SimulatedGpuSupport() {
   static const GpuSupport support = {
       [](const AcceleratorOptions& options) { return TheDevices()->Count(options); },
       [](const AcceleratorOptions& options) { return TheDevices()->Factory(options); },
       &RegisterKernels};
-  SetGpuSupportForTest(&support);
+  return support;
 }
+
+void UseSimulatedGpus() { SetGpuSupportForTest(&SimulatedGpuSupport()); }
 
 }  // namespace millrace::testing

@@ -3,6 +3,7 @@
 #define TESTS_DEVICE_CONFORMANCE_SIMULATED_GPUS_H_
 
 #include "device/cuda/simulated_driver.h"
+#include "runtime/gpu.h"
 
 namespace millrace::testing {
 
@@ -10,6 +11,8 @@ namespace millrace::testing {
 // asked for the first time, by any test of the program.
 void UseSimulatedGpus();
 SimulatedDriver* TheSimulatedDriver();
+// What UseSimulatedGpus sets, for tests that add kernels to it.
+const GpuSupport& SimulatedGpuSupport();
 
 }  // namespace millrace::testing
 
