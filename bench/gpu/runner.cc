@@ -67,23 +67,23 @@ StatusOr<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Workload> worklo
       return errors::DeadlineExceeded("loops are still being compiled after a minute");
     }
   }
-  MR_RETURN_IF_ERROR(runner->Check());
+  MR_RETURN_IF_ERROR(runner->Results().status());
   return runner;
 }
 
 Status Runner::Step() { return session_->RunCallable(callable_, {}).status(); }
 
-Status Runner::Check() {
+StatusOr<std::vector<Tensor>> Runner::Results() {
   ClientSession::RunRequest request;
   for (const Output& result : workload_->results) request.fetches.push_back(result.name());
-  MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, session_->Run(std::move(request)));
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> values, session_->Run(std::move(request)));
   for (const Tensor& value : values) {
     for (int64_t i = 0; i < value.num_elements(); ++i) {
       if (std::isfinite(value.data<float>()[i])) continue;
       return errors::FailedPrecondition(workload_->name, " computes ", value.data<float>()[i]);
     }
   }
-  return OkStatus();
+  return values;
 }
 
 StatusOr<Runner::Cost> Runner::Measure(double seconds) {

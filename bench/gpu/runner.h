@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/gpu/workloads.h"
 #include "session/client_session.h"
@@ -21,6 +22,8 @@ class Runner {
 
   const Workload& workload() const { return *workload_; }
   Status Step();
+  // What the workload computes now, without a step; FailedPrecondition if a number is not finite.
+  StatusOr<std::vector<Tensor>> Results();
   struct Cost {
     double milliseconds = 0;          // from call to return, which waits for the device
     double host_microseconds = 0;     // that the calling thread, which launches, computed
@@ -31,7 +34,6 @@ class Runner {
 
  private:
   Runner() = default;
-  Status Check();
 
   std::unique_ptr<Workload> workload_;
   std::shared_ptr<MasterInterface> master_;
