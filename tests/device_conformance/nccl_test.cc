@@ -11,21 +11,15 @@
 #include <thread>
 
 #include "base/errors.h"
-#include "base/notification.h"
 #include "base/strings.h"
-#include "collective/collective_manager.h"
-#include "device/cuda/machine.h"
 #include "device/cuda/simulated_driver.h"
-#include "kernels/cuda/nccl_link.h"
-#include "session/deadline_timer.h"
+#include "tests/device_conformance/nccl_members.h"
 
-namespace millrace {
+namespace millrace::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr std::chrono::seconds kLimit(30);
 
 // --- The library ---------------------------------------------------------------------------------
 
@@ -177,32 +171,18 @@ StatusOr<const NcclLibrary*> NoSource() { return errors::NotFound("there is no l
 
 // --- Members -------------------------------------------------------------------------------------
 
-struct Member {
-  std::unique_ptr<SimulatedDriver> driver;
-  std::shared_ptr<CudaMachineImpl> machine;
-  std::unique_ptr<Device> device;  // for its name
-  std::shared_ptr<CollectiveManager> manager;
-  std::shared_ptr<DeviceLink> link;
-};
-
-struct Result {
-  Notification ended;
-  DeviceLink::Outcome outcome;
-  RefPtr<DeviceWork> work = MakeRef<DeviceWork>();
-  Tensor output;
-};
-
-class NcclTest : public ::testing::Test {
+class NcclTest : public NcclMembers {
  protected:
   ~NcclTest() override {
     Forget();
-    for (Member& member : members_) {
-      if (member.driver != nullptr) member.driver->Release();
-      EXPECT_TRUE(member.machine->Synchronize(kLimit).ok());
-    }
+    for (const auto& driver : drivers_) driver->Release();
+    for (Member& member : members_) EXPECT_TRUE(member.machine->Synchronize(kLimit).ok());
     for (Member& member : members_) member.link.reset();
-    std::lock_guard lock(fake.mu);
-    EXPECT_EQ(fake.aborts, static_cast<int>(fake.comms.size())) << "a communicator is left";
+    {
+      std::lock_guard lock(fake.mu);
+      EXPECT_EQ(fake.aborts, static_cast<int>(fake.comms.size())) << "a communicator is left";
+    }
+    members_.clear();  // before their drivers
   }
 
   void Start(int count, const std::vector<NcclSource>& sources = {}, bool on_one_gpu = false) {
@@ -215,65 +195,19 @@ class NcclTest : public ::testing::Test {
       fake.never_ready = false;
       fake.error = ncclSuccess;
     }
-    members_.resize(count);
     for (int i = 0; i < count; ++i) {
-      Member& member = members_[i];
-      member.driver = SimulatedDriver::New({.num_devices = count});
+      drivers_.push_back(SimulatedDriver::New({.num_devices = count}));
       CudaMachineOptions options;
-      options.driver = member.driver.get();
-      options.name = StrCat(Task(i), "/device:GPU:0");
+      options.driver = drivers_.back().get();
       options.ordinal = on_one_gpu ? 0 : i;
-      options.allow_growth = true;
       options.memory_limit = 16 << 20;
-      auto machine = CudaMachineImpl::Start(options);
-      ASSERT_TRUE(machine.ok()) << machine.status();
-      member.machine = *std::move(machine);
-      fake.drivers[member.machine->compute_stream()] = member.driver.get();
-      member.device = NewCpuDevice(StrCat(Task(i), "/device:CPU:0"), i + 1, nullptr, nullptr);
-      member.link = NewNcclLink(member.machine.get(), sources.empty() ? &FakeSource : sources[i]);
-      CollectiveOptions collectives;
-      collectives.task = Task(i);
-      collectives.devices = {member.device->attributes()};
-      collectives.patience = std::chrono::milliseconds(20);
-      collectives.peer = [this](std::string_view name) -> CollectivePeer* {
-        for (std::size_t k = 0; k < members_.size(); ++k) {
-          if (Task(static_cast<int>(k)) == name) return members_[k].manager->local();
-        }
-        return nullptr;
-      };
-      collectives.at = [](Deadline deadline, std::function<void()> what) -> std::function<void()> {
-        const auto token = DeadlineTimer::Global().Schedule(deadline, std::move(what));
-        return [token] { (void)DeadlineTimer::Global().Cancel(token); };
-      };
-      member.manager = NewCollectiveManager(std::move(collectives));
+      Join(std::move(options), sources.empty() ? &FakeSource : sources[i]);
+      ASSERT_FALSE(HasFatalFailure());
+      fake.drivers[members_[i].machine->compute_stream()] = drivers_[i].get();
     }
   }
 
-  void Begin(int64_t id) {
-    Forget();
-    step_ = id;
-    for (Member& member : members_) steps_.push_back(member.manager->NewStep(id, Task(0)));
-  }
-  void Forget() {
-    if (steps_.empty()) return;
-    steps_.clear();
-    for (Member& member : members_) member.manager->Cleanup(step_);
-  }
-
-  CollectiveParams Params(int instance, CollectiveKind kind = CollectiveKind::kReduce) {
-    CollectiveParams params;
-    params.node = StrCat("node", instance);
-    params.kind = kind;
-    params.dtype = kFloat;
-    params.shape = Shape({4 + instance});
-    params.group_key = 1;
-    params.group_size = static_cast<int>(members_.size());
-    params.instance_key = instance;
-    params.anew_each_step = true;
-    return params;
-  }
-
-  Tensor OnDevice(int member, const Shape& shape, float first) {
+  Tensor OnDevice(int member, const Shape& shape, float first) override {
     auto made = Tensor::Allocate(members_[member].machine->allocator(), kFloat, shape);
     EXPECT_TRUE(made.ok()) << made.status();
     // The memory of simulated devices is the host's.
@@ -283,44 +217,6 @@ class NcclTest : public ::testing::Test {
     return *std::move(made);
   }
 
-  // One member's part, of numbers from 10 * member on.
-  void Run(int member, const CollectiveParams& params, Result* result,
-           const std::string& hint = "auto") {
-    Shape part = params.shape;
-    if (params.kind == CollectiveKind::kGather) part = Shape({part.dim(0) / params.group_size});
-    Tensor input;
-    if (params.kind != CollectiveKind::kBroadcast || params.is_source) {
-      input = OnDevice(member, part, static_cast<float>(10 * member));
-    }
-    result->output = OnDevice(member, params.shape, -1);
-    steps_[member]->ResolveAsync(
-        params, *members_[member].device,
-        [this, member, hint, input, result,
-         step = steps_[member]](StatusOr<std::shared_ptr<const ResolvedCollective>> resolved) {
-          if (!resolved.ok()) {
-            result->outcome.status = resolved.status();
-            return result->ended.Notify();
-          }
-          const std::string key = StrCat("1:", (*resolved)->params.instance_key, ":0:0");
-          members_[member].link->RunAsync(
-              {step, *resolved, key, hint, result->work, input, result->output},
-              [result](const DeviceLink::Outcome& outcome) {
-                result->outcome = outcome;
-                result->ended.Notify();
-              });
-        });
-  }
-  void RunAll(const CollectiveParams& params, std::vector<Result>* results) {
-    for (int i = 0; i < static_cast<int>(members_.size()); ++i) {
-      CollectiveParams own = params;
-      own.is_source = params.kind == CollectiveKind::kBroadcast && i == 1;
-      Run(i, own, &results->at(i));
-    }
-  }
-  static const DeviceLink::Outcome& End(Result& result) {
-    EXPECT_TRUE(result.ended.WaitUntil(DeadlineAfter(kLimit))) << "a member waits";
-    return result.outcome;
-  }
   // All were computed, element i of each being `first + i * step`.
   void ExpectAll(std::vector<Result>& results, float first, float step) {
     for (Result& result : results) {
@@ -341,11 +237,8 @@ class NcclTest : public ::testing::Test {
     }
   }
   static std::string TextOf(const Status& status) { return std::string(Message(status)); }
-  static std::string Task(int i) { return StrCat("/job:worker/replica:0/task:", i); }
 
-  std::vector<Member> members_;
-  std::vector<RefPtr<CollectiveExecutor>> steps_;
-  int64_t step_ = 0;
+  std::vector<std::unique_ptr<SimulatedDriver>> drivers_;
 };
 
 TEST_F(NcclTest, ReducesGathersAndBroadcastsInOneCommunicator) {
@@ -373,6 +266,24 @@ TEST_F(NcclTest, ReducesGathersAndBroadcastsInOneCommunicator) {
   }
   EXPECT_EQ(fake.ids, 1);
   EXPECT_EQ(fake.comms.size(), 3u);
+}
+
+TEST_F(NcclTest, OneMemberAloneIsAGroup) {
+  Start(1);
+  for (int64_t step = 1; step <= 2; ++step) {
+    Begin(step);
+    std::vector<Result> sums(1), sent(1), failed(1);
+    RunAll(Params(1), &sums);
+    ExpectAll(sums, 0, 1);
+    RunAll(Params(2, CollectiveKind::kBroadcast), &sent);
+    ExpectAll(sent, 0, 1);
+    members_[0].machine->stream(StreamKind::kCompute)->Enqueue({failed[0].work, "early", [] {
+                                                                  return errors::DataLoss(
+                                                                      "an earlier node");
+                                                                }});
+    RunAll(Params(3), &failed);
+    EXPECT_EQ(End(failed[0]).status.code(), StatusCode::kDataLoss) << failed[0].outcome.status;
+  }
 }
 
 // The fake complains where members launch in different orders.
@@ -443,7 +354,7 @@ TEST_F(NcclTest, AbortsWhatRunsWhenTheStepFailsAnywhere) {
   Start(3);
   Begin(1);
   std::vector<Result> results(3);
-  members_[2].driver->Hold();
+  drivers_[2]->Hold();
   RunAll(Params(1), &results);
   const auto running = [] {
     std::lock_guard lock(fake.mu);
@@ -459,7 +370,7 @@ TEST_F(NcclTest, AbortsWhatRunsWhenTheStepFailsAnywhere) {
     EXPECT_EQ(End(result).status.code(), StatusCode::kResourceExhausted) << result.outcome.status;
     EXPECT_THAT(TextOf(result.outcome.status), HasSubstr("the root of it all"));
   }
-  members_[2].driver->Release();
+  drivers_[2]->Release();
   for (Member& member : members_) EXPECT_TRUE(member.machine->Synchronize(kLimit).ok());
   EXPECT_EQ(fake.aborts, 3);
   // The next step makes a new communicator.
@@ -474,7 +385,7 @@ TEST_F(NcclTest, EndsAtTheOpsTimeout) {
   Start(2);
   Begin(1);
   std::vector<Result> results(2);
-  members_[1].driver->Hold();
+  drivers_[1]->Hold();
   CollectiveParams params = Params(1);
   params.timeout_seconds = 0.2;
   RunAll(params, &results);
@@ -482,7 +393,7 @@ TEST_F(NcclTest, EndsAtTheOpsTimeout) {
     EXPECT_EQ(End(result).status.code(), StatusCode::kDeadlineExceeded) << result.outcome.status;
     EXPECT_THAT(TextOf(result.outcome.status), HasSubstr("timed out during execution"));
   }
-  members_[1].driver->Release();
+  drivers_[1]->Release();
 }
 
 TEST_F(NcclTest, EndsWhereAMemberDoesNotJoin) {
@@ -509,7 +420,7 @@ TEST_F(NcclTest, TellsErrorsThatNoKernelEndsWith) {
   std::vector<Result> first(2), results(2);
   RunAll(Params(1), &first);
   ExpectAll(first, 10, 2);
-  members_[1].driver->Hold();
+  drivers_[1]->Hold();
   RunAll(Params(2), &results);
   {
     std::lock_guard lock(fake.mu);
@@ -520,7 +431,7 @@ TEST_F(NcclTest, TellsErrorsThatNoKernelEndsWith) {
     EXPECT_THAT(TextOf(result.outcome.status),
                 AllOf(HasSubstr("a simulated error"), HasSubstr("node2")));
   }
-  members_[1].driver->Release();
+  drivers_[1]->Release();
 }
 
 // One member's work has failed before its kernel could be enqueued: the others do not wait.
@@ -540,4 +451,4 @@ TEST_F(NcclTest, EndsForAllWhereOneEnqueuesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::testing

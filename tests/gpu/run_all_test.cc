@@ -80,11 +80,14 @@ TEST_F(RunAllTest, LibrariesAndDeterminismAreRowsOfOneProgram) {
   Program(
       "tests/gpu/library_test",
       "case $1 in --gtest_filter='LibrariesTest.*') echo '[       OK ] LibrariesTest.a (1 ms)' ;;"
+      " --gtest_filter='NcclOnGpusTest.*') echo 'nccl_test.cc:9: Skipped';"
+      "  echo 'there is no libnccl.so.2'; echo '[  SKIPPED ] NcclOnGpusTest.a (1 ms)' ;;"
       " *) echo 'no GPU: it is gone'; exit 1 ;; esac");
   int code = -1;
   EXPECT_THAT(
-      RunAll("--only libraries --only determinism", &code),
+      RunAll("--only libraries --only nccl --only determinism", &code),
       AllOf(ContainsRegex("passed +libraries +[0-9]+ s, 1 tests"),
+            ContainsRegex("not run +nccl +there is no libnccl.so.2"),
             ContainsRegex("failed +determinism +exit code 1"), HasSubstr("no GPU: it is gone")));
   EXPECT_EQ(code, 1);
 }
