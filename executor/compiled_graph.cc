@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "executor/sequential_program.h"
 #include "executor/step_arena.h"
+#include "executor/work_span.h"
 
 namespace millrace {
 namespace {
@@ -42,6 +43,8 @@ uint32_t SchedulingFlags(std::string_view op) {
       {"Const", kNodeConst},
       {"Identity", kNodeIdentity},
       {"LoopCond", kNodeIdentity},
+      {"_Arg", kNodeArg},
+      {"_Retval", kNodeRetval},
   };
   for (const Entry& e : kEntries) {
     if (e.op == op) return e.flags;
@@ -120,7 +123,7 @@ class GraphCompiler {
       int32_t frame = frame_of[i];
       if (flags & kNodeEnter) {
         MR_ASSIGN_OR_RETURN(frame, EnterFrame(*sources_[i], frame));
-        out_->nodes_[i].child_frame = frame;
+        out_->nodes_[i].operand = frame;
       } else if (flags & kNodeExit) {
         frame = out_->frames_[frame].parent;
         if (frame < 0) {
@@ -215,6 +218,9 @@ class GraphCompiler {
     out_->max_outputs_ = std::max(out_->max_outputs_, node.num_outputs);
 
     node.flags = SchedulingFlags(source.type());
+    if (node.flags & (kNodeArg | kNodeRetval)) {
+      node.operand = static_cast<int32_t>(source.attrs().GetOr<int64_t>("index", -1));
+    }
     if (node.kernel->IsAsync()) node.flags |= kNodeAsync;
     if (node.kernel->IsExpensive() && node.flags == 0) node.flags |= kNodeMaybeExpensive;
     if (source.is_stateful()) node.flags |= kNodeStateful;
@@ -327,6 +333,12 @@ void CompiledGraph::RecordCost(int32_t node, uint64_t cycles) const {
   const bool was = before != kUnknownCycles && before > kExpensiveCycles;
   const bool is = cost > kExpensiveCycles;
   if (was != is) num_expensive_.fetch_add(is ? 1 : -1, std::memory_order_relaxed);
+}
+
+bool CompiledGraph::FindWhetherCostsAddUp() const {
+  const bool yes = sequential_ != nullptr && GainsFromThreads(EstimateWorkSpan(*this));
+  adds_up_.store(yes ? AddsUp::kYes : AddsUp::kNo, std::memory_order_relaxed);
+  return yes;
 }
 
 std::string_view CompiledGraph::origin(int32_t node) const {

@@ -40,6 +40,8 @@ enum NodeFlag : uint32_t {
   kNodeConst = 1u << 15,
   kNodeIdentity = 1u << 16,
   kNodeStateful = 1u << 17,
+  kNodeArg = 1u << 18,
+  kNodeRetval = 1u << 19,
 };
 
 enum EdgeFlag : uint8_t {
@@ -71,7 +73,7 @@ struct CompiledNode {
   int32_t async_index = -1;
   int32_t frame = 0;  // static frame; 0 is the root
   int32_t index_in_frame = 0;
-  int32_t child_frame = -1;  // of an Enter: the frame it enters
+  int32_t operand = -1;  // of an Enter: the frame it enters; of an _Arg or _Retval: its index
 
   const DataType* output_types() const { return types + num_inputs; }
 };
@@ -108,9 +110,13 @@ struct StepBlock {
 struct SequentialProgram;  // executor/sequential_program.h
 class ProgramMemory;       // executor/step_arena.h
 
-// Thread-safe; immutable but for the measured costs and the idle step blocks.
+// Thread-safe; immutable but for the measured costs, what follows from them, and the idle step
+// blocks.
 class CompiledGraph {
  public:
+  static constexpr uint64_t kExpensiveCycles = 15'000;  // about 4 us
+  static constexpr uint64_t kUnknownCycles = UINT64_MAX;
+
   // The kernel of a node; owned by the caller, who may give the same kernel to many graphs
   // (stateful ops: one per session). Must outlive the compiled graph.
   using KernelSource = std::function<StatusOr<Kernel*>(const Node& node)>;
@@ -155,21 +161,27 @@ class CompiledGraph {
   // Where the memory of steps is planned; one for each way to run. Null where there is no plan.
   ProgramMemory* memory(bool sequential) const { return memory_[sequential ? 1 : 0].get(); }
 
-  // Measured cost in processor cycles; unknown counts as expensive, which is: worth a thread of
-  // its own.
-  bool IsExpensive(int32_t node) const {
-    return cost_[node].load(std::memory_order_relaxed) > kExpensiveCycles;
-  }
-  // Whether a step may find use for another thread: while costs are being learnt, and as long
-  // as one is known to be high. To be asked once a step.
-  bool HasExpensive() const {
+  // Measured cost in processor cycles; kUnknownCycles before the first measurement.
+  uint64_t CostOf(int32_t node) const { return cost_[node].load(std::memory_order_relaxed); }
+  // Worth a thread of its own. What is unknown counts as that.
+  static bool IsExpensive(uint64_t cycles) { return cycles > kExpensiveCycles; }
+  bool IsExpensive(int32_t node) const { return IsExpensive(CostOf(node)); }
+  // Whether a step may find use for another thread: as long as a node is known to be expensive,
+  // while costs are being learnt (loops learn within one step), and where cheap nodes add up:
+  // see executor/work_span.h. To be asked once a step.
+  bool MayUseThreads() const {
     if (num_expensive_.load(std::memory_order_relaxed) > 0) return true;
-    if (!may_be_concurrent_) return false;
+    if (!may_be_concurrent_ || has_frames()) return false;
     const int32_t steps = num_steps_.load(std::memory_order_relaxed);
-    if (steps >= kLearningSteps) return false;
-    num_steps_.store(steps + 1, std::memory_order_relaxed);
-    return true;
+    if (steps < kLearningSteps) {
+      num_steps_.store(steps + 1, std::memory_order_relaxed);
+      return true;
+    }
+    const auto known = adds_up_.load(std::memory_order_relaxed);
+    return known == AddsUp::kUnknown ? FindWhetherCostsAddUp() : known == AddsUp::kYes;
   }
+  // Many costs were measured anew: whether they add up is found out again.
+  void CostsChanged() const { adds_up_.store(AddsUp::kUnknown, std::memory_order_relaxed); }
   void RecordCost(int32_t node, uint64_t cycles) const;
 
   // Blocks of finished steps, most recent first; null if there is none. One list for each way
@@ -180,12 +192,12 @@ class CompiledGraph {
   }
 
  private:
-  static constexpr uint64_t kExpensiveCycles = 15'000;
-  static constexpr uint64_t kUnknownCycles = UINT64_MAX;
+  enum class AddsUp : uint8_t { kUnknown, kNo, kYes };
   // A node that did not run in so many steps is not waited for: it may never do.
   static constexpr int32_t kLearningSteps = 16;
   friend class GraphCompiler;
   CompiledGraph() = default;
+  bool FindWhetherCostsAddUp() const;
 
   Device* device_ = nullptr;
   std::vector<CompiledNode> nodes_;
@@ -200,8 +212,9 @@ class CompiledGraph {
   std::unique_ptr<const SequentialProgram> sequential_;
   std::unique_ptr<ProgramMemory> memory_[2];
   mutable std::unique_ptr<std::atomic<uint64_t>[]> cost_;
-  mutable std::atomic<int32_t> num_expensive_{0};               // known to be
-  mutable std::atomic<int32_t> num_steps_{0};                   // up to kLearningSteps
+  mutable std::atomic<int32_t> num_expensive_{0};  // known to be
+  mutable std::atomic<int32_t> num_steps_{0};      // up to kLearningSteps
+  mutable std::atomic<AddsUp> adds_up_{AddsUp::kUnknown};
   mutable IdleList<StepBlock, &StepBlock::next_idle> idle_[2];  // the second: sequential
 };
 

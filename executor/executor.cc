@@ -17,7 +17,7 @@ namespace {
 bool RunsSequentially(const CompiledGraph& graph, const ExecutorArgs& args) {
   if (graph.sequential() == nullptr || args.stats != nullptr) return false;
   const bool has_threads = args.pool != nullptr && args.pool->num_threads() > 0;
-  return !has_threads || !graph.HasExpensive();
+  return !has_threads || !graph.MayUseThreads();
 }
 
 }  // namespace

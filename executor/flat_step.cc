@@ -1,8 +1,11 @@
 // The hot path of the engine. A finished node makes successors ready; cheap ones join a list
-// of this thread, expensive ones go to the pool but for the last, which runs here. Where only
-// one thread can be at work the same code runs without atomic operations.
+// of this thread, expensive ones go to the pool but for the last, which runs here. When the cheap
+// ones of a list add up to more than an expensive one, half of them go to the pool as one task,
+// which may be halved again there. Where only one thread can be at work the same code runs without
+// atomic operations.
 #include "executor/flat_step.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -17,6 +20,10 @@ namespace millrace {
 namespace {
 
 constexpr int kScratchOutputs = 4;
+// A list of ready nodes that costs more, about 10 us, is shared.
+constexpr uint64_t kSharedCycles = 36'000;
+// In how many steps of several threads costs are looked at again.
+constexpr uint32_t kStepsPerEstimate = 64;
 constexpr std::align_val_t kBlockAlignment{64};
 
 template <bool kThreaded>
@@ -77,6 +84,7 @@ class FlatStep final : public StepState {
   void Finish() {
     if (failed()) ClearValues(slots_, num_values_);
     scheduled_.reset();
+    if (++num_steps_ % kStepsPerEstimate == 0) graph().CostsChanged();
     End();
   }
 
@@ -87,8 +95,9 @@ class FlatStep final : public StepState {
   AsyncCall* async_ = nullptr;
   FlatStep** tasks_ = nullptr;  // all point here: a task's argument is its node's entry
   int32_t* pending_ = nullptr;
-  int32_t* next_ready_ = nullptr;                      // links of the threads' ready lists
+  int32_t* next_ready_ = nullptr;                      // links of ready lists; -1 ends a task's
   uint8_t* dead_ = nullptr;                            // by node: an input was dead
+  uint32_t num_steps_ = 0;                             // of this block
   std::unique_ptr<std::atomic<int64_t>[]> scheduled_;  // by node; only with statistics
 };
 
@@ -107,8 +116,13 @@ class FlatLoop {
     for (int32_t id : graph_.roots()) AddReady(id);
     Run();
   }
-  void RunFrom(int32_t id) {
-    Push(id);
+  // Nodes that were linked from `first` on.
+  void RunFrom(int32_t first) {
+    head_ = first;
+    for (int32_t id = first; id >= 0; id = s_.next_ready_[id]) {
+      tail_ = id;
+      if (IsMeasured(id) && !graph_.IsExpensive(id)) ready_cycles_ += graph_.CostOf(id);
+    }
     Run();
   }
   void RunAfter(AsyncCall* call) {
@@ -130,11 +144,16 @@ class FlatLoop {
  private:
   void Run() {
     Settle();
+    if (kThreaded && ready_cycles_ > kSharedCycles) Share();
     while (head_ >= 0) {
       const int32_t id = head_;
       head_ = id == tail_ ? -1 : s_.next_ready_[id];
       RunNode(id, nodes_[id]);
-      if constexpr (kThreaded) Settle();
+      if constexpr (kThreaded) {
+        Settle();
+        if (ready_cycles_ > kSharedCycles) [[unlikely]]
+          Share();
+      }
     }
     running_.Idle();
     if constexpr (kThreaded) {
@@ -157,14 +176,42 @@ class FlatLoop {
       s_.scheduled_[id].store(WallNanos(), std::memory_order_relaxed);
     }
     if constexpr (kThreaded) {
-      if ((nodes_[id].flags & kNodeMaybeExpensive) && s_.pool() != nullptr &&
-          graph_.IsExpensive(id)) {
-        if (expensive_ >= 0) Schedule(expensive_);
-        expensive_ = id;
-        return;
+      if (IsMeasured(id)) {
+        const uint64_t cost = graph_.CostOf(id);
+        if (CompiledGraph::IsExpensive(cost)) {
+          if (expensive_ >= 0) Schedule(expensive_);
+          expensive_ = id;
+          return;
+        }
+        ready_cycles_ += cost;
       }
     }
     Push(id);
+  }
+
+  // Whether the node counts among those that another thread could run.
+  bool IsMeasured(int32_t id) const {
+    return (nodes_[id].flags & kNodeMaybeExpensive) && s_.pool() != nullptr;
+  }
+
+  // Gives the second half of the list, by cost, to the pool.
+  void Share() {
+    if (head_ < 0) {
+      ready_cycles_ = 0;  // what was skipped was not subtracted
+      return;
+    }
+    uint64_t kept = 0;
+    int32_t last = head_;
+    for (; last != tail_; last = s_.next_ready_[last]) {
+      if (IsMeasured(last)) kept += std::min(graph_.CostOf(last), CompiledGraph::kExpensiveCycles);
+      if (kept >= ready_cycles_ / 2) break;
+    }
+    ready_cycles_ = kept;
+    if (last == tail_) return;  // there was less than was thought
+    const int32_t first = s_.next_ready_[last];
+    s_.next_ready_[tail_] = -1;
+    tail_ = last;
+    ScheduleFrom(first);
   }
 
   // The last expensive node runs here if there is nothing that it would hold up.
@@ -180,8 +227,13 @@ class FlatLoop {
   }
 
   void Schedule(int32_t id) {
+    s_.next_ready_[id] = -1;
+    ScheduleFrom(id);
+  }
+
+  void ScheduleFrom(int32_t first) {
     s_.outstanding_.fetch_add(1, std::memory_order_relaxed);
-    s_.pool()->Schedule({&FlatLoop::RunTask, &s_.tasks_[id]});
+    s_.pool()->Schedule({&FlatLoop::RunTask, &s_.tasks_[first]});
   }
 
   bool IsDead(int32_t id) const {
@@ -243,7 +295,7 @@ class FlatLoop {
       const uint64_t start = CycleCount();
       running_.BeginTimed(id, start);
       status = node.kernel->Compute(ctx);
-      graph_.RecordCost(id, CycleCount() - start);
+      Measured(id, CycleCount() - start);
     } else {
       running_.Begin(id);
       status = node.kernel->Compute(ctx);
@@ -257,10 +309,13 @@ class FlatLoop {
     const uint64_t start = CycleCount();
     running_.BeginTimed(id, start);
     Status status = node.kernel->Compute(ctx);
-    if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
-      graph_.RecordCost(id, CycleCount() - start);
-    }
+    if (kThreaded && (node.flags & kNodeMaybeExpensive)) Measured(id, CycleCount() - start);
     FinishNode(node, inputs, outputs, std::move(status), dead, times, memory.tracked());
+  }
+
+  void Measured(int32_t id, uint64_t cycles) {
+    graph_.RecordCost(id, cycles);
+    ready_cycles_ -= std::min(ready_cycles_, cycles);
   }
 
   void StartAsync(const CompiledNode& node, EdgeValue* inputs, bool dead, const NodeTimes& times) {
@@ -399,6 +454,7 @@ class FlatLoop {
   const bool may_be_dead_;
   int32_t head_ = -1, tail_ = -1;  // ready nodes of this thread
   int32_t expensive_ = -1;         // the latest expensive one, not yet given away
+  uint64_t ready_cycles_ = 0;      // about what the list costs, without expensive ones
   EdgeValue scratch_[kScratchOutputs];
   RunningMark running_;
 };

@@ -112,7 +112,7 @@ void Frames::DeliverCopy(int32_t node, EdgeValue value, Iteration* to, Ready* re
 
 void Frames::Enter(const ReadyNode& done, EdgeValue* outputs, Ready* ready) {
   const CompiledNode& node = graph_.nodes()[done.node];
-  Frame* child = FindOrAddChild(done.iteration, node.child_frame);
+  Frame* child = FindOrAddChild(done.iteration, node.operand);
   if (node.flags & kNodeConstantEnter) {
     EdgeValue value;
     value.kind = EdgeValue::Kind::kDead;

@@ -305,6 +305,15 @@ class RandomGraphTest : public testing::TestWithParam<int> {
     auto compiled = t_->Compile();
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     compiled_ = *std::move(compiled);
+    // Half of the programs begin with costs, so that lists of ready nodes are shared, and loops
+    // do not run on one thread.
+    std::mt19937 costs(seed);
+    for (std::size_t i = 0; seed / 2 % 2 == 0 && i < compiled_->nodes().size(); ++i) {
+      const uint64_t cost = costs() % (2 * CompiledGraph::kExpensiveCycles);
+      if (compiled_->nodes()[i].flags & kNodeMaybeExpensive) {
+        compiled_->RecordCost(static_cast<int32_t>(i), cost);
+      }
+    }
   }
 
   Status RunStep(CancellationManager* cancellation, bool caller_runs) {

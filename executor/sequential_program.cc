@@ -175,8 +175,8 @@ class ProgramMaker {
       }
       Emit(unit);
       if (Has(nodes_[unit], kNodeEnter)) {
-        if (--pending_frames_[nodes_[unit].child_frame] == 0) {
-          ready.push_back(n + nodes_[unit].child_frame);
+        if (--pending_frames_[nodes_[unit].operand] == 0) {
+          ready.push_back(n + nodes_[unit].operand);
         }
       } else if (!Has(nodes_[unit], kNodeExit)) {
         Release(unit, &ready);
@@ -221,7 +221,7 @@ class ProgramMaker {
     SeqLoop& made = out_->loops.emplace_back();
     made.exits = ExitsOf(frame);
     for (int32_t i = 0; i < num_nodes(); ++i) {
-      if (Has(nodes_[i], kNodeConstantEnter) && nodes_[i].child_frame == frame) {
+      if (Has(nodes_[i], kNodeConstantEnter) && nodes_[i].operand == frame) {
         made.constant_enters.push_back(i);
       }
     }
@@ -395,6 +395,7 @@ class ProgramMaker {
     SetLastReader(&op);
     if (IsConstant(node)) out_->constants.emplace_back(id, values_[Root(ValueOf(id, 0))].reg);
     if (op.kind == SeqOp::Kind::kMove) AddMoves(&op);
+    if (op.kind == SeqOp::Kind::kArg || op.kind == SeqOp::Kind::kRetval) op.moves = node.operand;
     if (op.kind == SeqOp::Kind::kScalar) {
       op.moves = static_cast<int32_t>(out_->scalars.size());
       out_->scalars.push_back(node.kernel->scalar_function());
@@ -420,6 +421,10 @@ class ProgramMaker {
     for (int32_t k = 0; k < node.num_outputs; ++k) {
       if (IsRefType(node.output_types()[k])) return SeqOp::Kind::kIsolated;
     }
+    if (Has(node, kNodeArg) && IsOfHost()) return SeqOp::Kind::kArg;
+    if (Has(node, kNodeRetval) && !Has(node, kNodeHasRefs) && IsOfHost()) {
+      return SeqOp::Kind::kRetval;
+    }
     if (!plain) return SeqOp::Kind::kIsolated;
     if (HasScalarFunction(node)) return SeqOp::Kind::kScalar;
     return Has(node, kNodeMaybeExpensive) ? SeqOp::Kind::kLong : SeqOp::Kind::kCompute;
@@ -430,9 +435,9 @@ class ProgramMaker {
     return kind == SeqOp::Kind::kScalar || kind == SeqOp::Kind::kSwitch ||
            kind == SeqOp::Kind::kMove || kind == SeqOp::Kind::kLoopMerge;
   }
+  bool IsOfHost() const { return graph_.device()->memory_space() == MemorySpace::kHost; }
   bool HasScalarFunction(const CompiledNode& node) const {
-    return graph_.device()->memory_space() == MemorySpace::kHost &&
-           node.kernel->scalar_function() != nullptr && node.num_outputs == 1 &&
+    return IsOfHost() && node.kernel->scalar_function() != nullptr && node.num_outputs == 1 &&
            (node.num_inputs == 1 || node.num_inputs == 2);
   }
 

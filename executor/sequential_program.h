@@ -16,6 +16,8 @@ struct SeqOp {
     kCompute,   // a kernel, on the registers
     kScalar,    // a kernel that may find scalars, for which it has a function
     kIsolated,  // a kernel, on values of its own: it may keep or steal them, or wants references
+    kArg,       // the value of an argument of the call
+    kRetval,    // hands its input to a result of the call
     kMove,      // Enter, Exit, NextIteration: hands its input to other registers
     kMark,      // nothing to compute, but it may be dead
     kSwitch,
@@ -32,7 +34,8 @@ struct SeqOp {
   int32_t node = 0;          // of loops: the number of nodes
   int32_t registers = 0;     // begin of the inputs', then the outputs' registers; of a loop: which
   int32_t clears = 0;        // begin of the registers that nobody reads after this
-  int32_t moves = 0;         // begin of the registers that a kMove writes; of a kScalar: which one
+  int32_t moves = 0;  // begin of the registers that a kMove writes; of others: which function
+                      // of a kScalar, argument of a kArg, result of a kRetval
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
   int32_t num_clears = 0;

@@ -18,8 +18,8 @@
 namespace millrace {
 namespace {
 
-// With a pool, costs are measured in every so many steps: a node that became expensive shall
-// be seen to be.
+// With a pool, costs are measured in every so many steps, but for those of scalars: a node that
+// became expensive shall be seen to be.
 constexpr uint64_t kStepsPerMeasurement = 64;
 
 // What a register keeps for the next scalar.
@@ -81,6 +81,7 @@ class SequentialStep final : public StepState {
       observes ? RunOps<false, true>() : RunOps<false, false>();
     }
     running.Idle();
+    if (measures_) graph().CostsChanged();
     if (failed()) [[unlikely]]
       CleanUp();
     End();
@@ -140,6 +141,14 @@ class SequentialStep final : public StepState {
         case Kind::kIsolated:
           running_->Begin(op->node);
           if (!ComputeIsolated<kObserves>(*op, ctx)) [[unlikely]]
+            return;
+          break;
+        case Kind::kArg:
+          if (!Arg(*op, ctx)) [[unlikely]]
+            return;
+          break;
+        case Kind::kRetval:
+          if (!Retval(*op, ctx)) [[unlikely]]
             return;
           break;
         case Kind::kMark:
@@ -244,7 +253,7 @@ class SequentialStep final : public StepState {
   // False if it is not for the scalar function of the kernel.
   template <bool kObserves>
   MR_ALWAYS_INLINE bool Scalar(const SeqOp& op) {
-    if (kObserves && (measures_ || !keeps_)) return false;
+    if (kObserves && !keeps_) return false;
     const int32_t* const registers = program_.registers.data() + op.registers;
     const EdgeValue& a = registers_[registers[0]];
     const EdgeValue& b = registers_[registers[op.num_inputs - 1]];
@@ -339,6 +348,33 @@ class SequentialStep final : public StepState {
       } else {
         HandOver(&outputs[i], &Output(op, i), true);
       }
+    }
+    return true;
+  }
+
+  bool Arg(const SeqOp& op, KernelContext& ctx) {
+    const std::span<const Tensor> args = env()->call_args;
+    const auto index = static_cast<std::size_t>(op.moves);
+    if (index >= args.size() || args[index].dtype() != op.output_types[0]) [[unlikely]] {
+      return Compute<false>(op, ctx);  // which says what is wrong
+    }
+    EdgeValue& out = Output(op, 0);
+    out.value = args[index];
+    out.kind = EdgeValue::Kind::kValue;
+    return true;
+  }
+
+  bool Retval(const SeqOp& op, KernelContext& ctx) {
+    const std::span<Tensor> results = env()->call_results;
+    const auto index = static_cast<std::size_t>(op.moves);
+    if (index >= results.size()) [[unlikely]]
+      return Compute<false>(op, ctx);  // which says what is wrong
+    EdgeValue& from = Register(op, 0);
+    if (IsLast(op, 0)) {
+      results[index] = std::move(from.value);
+      from.kind = EdgeValue::Kind::kEmpty;
+    } else {
+      results[index] = from.value;
     }
     return true;
   }

@@ -128,8 +128,8 @@ Row WideNullKernels(int more_threads) {
           more_threads == 0 ? 0 : 1};
 }
 
-// Bodies that compute for 10 us, on two threads of a pool; the caller waits.
-Row WideBodies() {
+// Bodies that compute for so long, on two threads of a pool; the caller waits.
+Row WideBodies(int nanos) {
   constexpr int kWide = 100, kDeep = 20;
   struct State {
     test::TestGraph t;
@@ -148,8 +148,8 @@ Row WideBodies() {
     }
     layer = next;
   }
-  s->t.hook = [](const std::string&) {
-    const int64_t end = SteadyNanos() + 10'000;
+  s->t.hook = [nanos](const std::string&) {
+    const int64_t end = SteadyNanos() + nanos;
     while (SteadyNanos() < end) {
     }
   };
@@ -162,10 +162,11 @@ Row WideBodies() {
     args.caller_runs = false;
     MR_CHECK(Executor(s->compiled.get()).Run(args).ok());
   };
-  for (int i = 0; i < 5; ++i) run();
-  return {"100 wide x 20 bodies of 10 us, 2 threads", "us/node", {"A.wide_100x20_10us"}, [run] {
-            return NanosPer(5, run) / (kWide * kDeep) / 1000;
-          }};
+  for (int i = 0; i < 20; ++i) run();  // until costs are known
+  std::vector<std::string> peers;
+  if (nanos == 10'000) peers.push_back("A.wide_100x20_10us");
+  return {StrCat("100 wide x 20 bodies of ", nanos / 1000, " us, 2 threads"), "us/node", peers,
+          [run] { return NanosPer(5, run) / (kWide * kDeep) / 1000; }};
 }
 
 std::shared_ptr<Workload> OneOp(Output* x, Output* y) {
@@ -212,7 +213,8 @@ std::vector<Item> Items() {
       {"wide",
        {[] { return Wide(false, -1); }, [] { return Wide(false, 2); },
         [] { return WideNullKernels(0); }, [] { return WideNullKernels(1); },
-        [] { return Wide(true, -1); }, [] { return Wide(true, 2); }, WideBodies}},
+        [] { return Wide(true, -1); }, [] { return Wide(true, 2); },
+        [] { return WideBodies(10'000); }, [] { return WideBodies(2'000); }}},
       {"latency", {Prepared, StringKeyed}},
       {"while",
        {loop(LoopForm::kNodes, -1), loop(LoopForm::kLowered, -1), loop(LoopForm::kFunctional, -1),
