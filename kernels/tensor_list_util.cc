@@ -43,9 +43,13 @@ Status CheckListType(const TensorList& list, DataType dtype) {
 StatusOr<RefPtr<TensorList>> TakeList(KernelContext& ctx) {
   MR_RETURN_IF_ERROR(InputList(ctx, 0).status());
   const Tensor& input = ctx.input(0);
-  auto& element = static_cast<Variant*>(input.raw_data())[0];
-  auto* list = static_cast<TensorList*>(element.get());
+  const Buffer* const buffer = input.buffer();
+  auto* list = static_cast<TensorList*>(static_cast<Variant*>(input.raw_data())[0].get());
   if (!input.OwnsBufferAlone() || !list->RefCountIsOne()) return list->Copy();
+  // Others may read the same value after this kernel: who is the last one, the context knows.
+  MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.ForwardOrAllocateOutput({0}, 0, Shape()));
+  if (out->buffer() != buffer) return list->Copy();
+  Variant& element = static_cast<Variant*>(out->raw_data())[0];
   return RefPtr<TensorList>(static_cast<TensorList*>(element.release()));
 }
 

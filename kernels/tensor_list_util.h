@@ -24,8 +24,9 @@ StatusOr<const TensorList*> InputList(KernelContext& ctx, int i);
 // InvalidArgument if the list's elements are of another type.
 Status CheckListType(const TensorList& list, DataType dtype);
 
-// The list of input 0 as one that may be changed: itself if nobody else has it, else a copy
-// (which shares the elements).
+// The list of input 0 as one that may be changed: itself if nobody else has it or will read it,
+// else a copy (which shares the elements). Input 0 is not to be read afterwards; output 0 is to be
+// set, by SetList.
 StatusOr<RefPtr<TensorList>> TakeList(KernelContext& ctx);
 
 // -1 or a vector in which negative sizes are unknown.

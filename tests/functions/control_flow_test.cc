@@ -274,6 +274,37 @@ TEST_F(ControlFlowTest, GradientsGoThroughListsThatALoopMakesAndTakesApart) {
   CheckGradient(ops::AddV2(root_, popped[2], sum), {0.9, -0.3});
 }
 
+// One thread keeps a value in one place, whoever reads it.
+TEST_F(ControlFlowTest, AListIsNotTakenFromThoseThatReadItLater) {
+  const Output scalar = ops::Const(root_, Tensor(kInt32, Shape({0})), kInt32);
+  Output list = ops::EmptyTensorList(root_, scalar, -1, kDouble);
+  list = ops::TensorListPushBack(root_, list, x_);
+  list = ops::TensorListPushBack(root_, list, ops::Mul(root_, x_, 10.0));
+  std::vector<Output> fetches;
+  for (int i = 0; i < 3; ++i) {
+    const auto popped = ops::TensorListPopBack(root_, list, scalar, kDouble);
+    const Output longer = ops::TensorListPushBack(root_, list, x_);
+    fetches.push_back(popped.tensor);
+    fetches.push_back(ops::TensorListLength(root_, popped.output_handle));
+    fetches.push_back(ops::TensorListLength(root_, longer));
+  }
+  for (const int threads : {-1, 2}) {
+    options_.inter_op_threads = threads;
+    auto session = Session::Create(graph_, options_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (int step = 0; step < 20; ++step) {
+      const std::vector<Feed> feeds = {{x_, Tensor::Scalar<double>(step)}};
+      const auto values = session->Run(feeds, fetches);
+      ASSERT_TRUE(values.ok()) << values.status();
+      for (std::size_t i = 0; i < values->size(); i += 3) {
+        EXPECT_EQ((*values)[i].scalar<double>(), 10.0 * step);
+        EXPECT_EQ((*values)[i + 1].scalar<int32_t>(), 1);
+        EXPECT_EQ((*values)[i + 2].scalar<int32_t>(), 3);
+      }
+    }
+  }
+}
+
 TEST_F(ControlFlowTest, GradientsReachVariablesThatAreReadInLoopsAndBranches) {
   // y = v^3 * (p ? v : 1), with v = 2.
   const Output v = ops::VarHandleOp(root_, kDouble, {}, {.shared_name = "v"});
