@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/idle_list.h"
 #include "base/status_macros.h"
 #include "executor/executor.h"
 #include "executor/step_stats.h"
@@ -44,6 +45,7 @@ struct FunctionRuntime::Frame {
   explicit Frame(const Body* of);
 
   const Body* const body;
+  Frame* next_idle = nullptr;
   std::vector<PartRun> runs;  // by part of the body
   RefPtr<Rendezvous> rendezvous;
   std::span<Tensor> results;
@@ -62,20 +64,10 @@ class FunctionRuntime::Body final : public RunnableFunction {
   const std::vector<WorkerGraph::Part>& parts() const { return graph_->parts(); }
 
   Frame* TakeFrame() const {
-    {
-      MutexLock lock(&mu_);
-      if (!idle_.empty()) {
-        Frame* const frame = idle_.back().release();
-        idle_.pop_back();
-        return frame;
-      }
-    }
-    return new Frame(this);
+    Frame* const frame = idle_.Take();
+    return frame != nullptr ? frame : new Frame(this);
   }
-  void KeepFrame(Frame* frame) const {
-    MutexLock lock(&mu_);
-    idle_.emplace_back(frame);
-  }
+  void KeepFrame(Frame* frame) const { idle_.Keep(frame); }
 
   Status Check(std::span<const Tensor> args, std::span<const Tensor> results) const {
     if (args.size() != arg_types().size() || results.size() != result_types().size()) {
@@ -94,8 +86,7 @@ class FunctionRuntime::Body final : public RunnableFunction {
 
  private:
   const std::shared_ptr<WorkerGraph> graph_;
-  mutable Mutex mu_;
-  mutable std::vector<std::unique_ptr<Frame>> idle_ ABSL_GUARDED_BY(mu_);
+  mutable IdleList<Frame, &Frame::next_idle> idle_;
 };
 
 FunctionRuntime::Frame::Frame(const Body* of) : body(of), runs(of->parts().size()) {

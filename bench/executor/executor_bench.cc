@@ -27,6 +27,7 @@
 #include "bench/executor/while_rows.h"
 #include "executor/executor.h"
 #include "executor/test_graph.h"
+#include "millrace/control_flow.h"
 #include "millrace/millrace.h"
 
 namespace millrace {
@@ -169,6 +170,45 @@ Row WideBodies(int nanos) {
           [run] { return NanosPer(5, run) / (kWide * kDeep) / 1000; }};
 }
 
+// A recurrent cell with gates in a loop: six products of 32 x 128 by 128 x 128 an iteration, and ten
+// small operations.
+Row Recurrent(int threads) {
+  constexpr int kIterations = 100, kBatch = 32, kUnits = 128;
+  auto w = std::make_shared<Workload>();
+  const Scope root = w->graph.root();
+  const auto weights = [&root](int64_t rows, float value) {
+    Tensor filled(kFloat, Shape({rows, kUnits}));
+    std::fill_n(filled.data<float>(), filled.num_elements(), value);
+    return ops::Const(root, filled, kFloat);
+  };
+  const Output x = weights(kBatch, 0.5f);
+  std::vector<Output> matrices;
+  for (int i = 0; i < 6; ++i) matrices.push_back(weights(kUnits, 0.001f * static_cast<float>(i)));
+  const auto gate = [&](const Scope& s, const Output& h, int i) {
+    return ops::AddV2(s, ops::MatMul(s, h, matrices[i]), ops::MatMul(s, x, matrices[i + 1]));
+  };
+  const auto last = WhileLoop(
+      root, {ops::Const(root, Tensor::Scalar<int32_t>(0), kInt32), weights(kBatch, 0)},
+      [](const Scope& s, std::span<const Output> v) { return ops::Less(s, v[0], kIterations); },
+      [&](const Scope& s, std::span<const Output> v) {
+        const Output update = ops::Sigmoid(s, gate(s, v[1], 0));
+        const Output reset = ops::Sigmoid(s, gate(s, v[1], 2));
+        const Output next = ops::Tanh(s, gate(s, ops::Mul(s, v[1], reset), 4));
+        const Output more = ops::Mul(s, update, ops::Sub(s, v[1], next));
+        return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::AddV2(s, next, more)};
+      });
+  MR_CHECK(w->graph.status().ok());
+  SessionOptions options;
+  options.inter_op_threads = threads;
+  w->Prepare(options, {}, {&last[1], 1}, {});
+  w->Run();
+  return {StrCat("loop of a recurrent cell, ", threads < 0 ? "caller alone" : "2 threads"),
+          "us/iteration",
+          {},
+          [w] { return NanosPer(5, [&] { w->Run(); }) / kIterations / 1000; },
+          threads < 0 ? 0 : 1};
+}
+
 std::shared_ptr<Workload> OneOp(Output* x, Output* y) {
   auto w = std::make_shared<Workload>();
   *x = Placeholder(w->graph.root(), kFloat, PartialShape({}));
@@ -218,7 +258,8 @@ std::vector<Item> Items() {
       {"latency", {Prepared, StringKeyed}},
       {"while",
        {loop(LoopForm::kNodes, -1), loop(LoopForm::kLowered, -1), loop(LoopForm::kFunctional, -1),
-        loop(LoopForm::kNodes, 0), loop(LoopForm::kFunctional, 0)}}};
+        loop(LoopForm::kNodes, 0), loop(LoopForm::kFunctional, 0),
+        [] { return Recurrent(-1); }, [] { return Recurrent(2); }}}};
 }
 
 void Print(const std::vector<Row>& rows, const std::vector<std::vector<double>>& values,
