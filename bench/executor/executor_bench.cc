@@ -170,8 +170,8 @@ Row WideBodies(int nanos) {
           [run] { return NanosPer(5, run) / (kWide * kDeep) / 1000; }};
 }
 
-// A recurrent cell with gates in a loop: six products of 32 x 128 by 128 x 128 an iteration, and ten
-// small operations.
+// A recurrent cell with gates in a loop: six products of 32 x 128 by 128 x 128 an iteration, and
+// ten small operations.
 Row Recurrent(int threads) {
   constexpr int kIterations = 100, kBatch = 32, kUnits = 128;
   auto w = std::make_shared<Workload>();
@@ -258,8 +258,8 @@ std::vector<Item> Items() {
       {"latency", {Prepared, StringKeyed}},
       {"while",
        {loop(LoopForm::kNodes, -1), loop(LoopForm::kLowered, -1), loop(LoopForm::kFunctional, -1),
-        loop(LoopForm::kNodes, 0), loop(LoopForm::kFunctional, 0),
-        [] { return Recurrent(-1); }, [] { return Recurrent(2); }}}};
+        loop(LoopForm::kNodes, 0), loop(LoopForm::kFunctional, 0), [] { return Recurrent(-1); },
+        [] { return Recurrent(2); }}}};
 }
 
 void Print(const std::vector<Row>& rows, const std::vector<std::vector<double>>& values,
