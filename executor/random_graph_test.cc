@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -290,6 +291,18 @@ int NumSeeds() {
   return seeds == nullptr ? 200 : std::max(1, std::atoi(seeds));
 }
 
+// Takes none, some or many nanoseconds, or lets another thread go first.
+void Jitter() {
+  thread_local std::mt19937 random(
+      static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id())));
+  const uint32_t what = random() % 256;
+  if (what == 0) std::this_thread::yield();
+  if (what > 48) return;
+  const int64_t until = SteadyNanos() + random() % 4'000;
+  while (SteadyNanos() < until) {
+  }
+}
+
 class RandomGraphTest : public testing::TestWithParam<int> {
  protected:
   void Make(uint32_t seed) {
@@ -299,6 +312,7 @@ class RandomGraphTest : public testing::TestWithParam<int> {
     expected_->Run(program, {0, 3});
     t_ = std::make_unique<TestGraph>();
     t_->kept.resize(writer.num_kept());
+    if (seed % 3 == 0) t_->jitter = &Jitter;
     Node* zero = t_->Add("Value", {}, TestGraph::Attr("value", 0.0f));
     Node* limit = t_->Add("Value", {}, TestGraph::Attr("value", 3.0f));
     GraphMaker(t_.get()).Add(program, {{zero, 0}, {limit, 0}});

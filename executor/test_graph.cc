@@ -42,6 +42,10 @@ class TestKernel : public Kernel {
   bool IsExpensive() const override { return false; }
 
  protected:
+  void Jitter() const {
+    if (test_.jitter) test_.jitter();
+  }
+
   TestGraph& test_;
 };
 
@@ -85,6 +89,7 @@ class SumKernel : public TestKernel {
       : TestKernel(c), expensive_(c.attr<bool>("expensive")) {}
   bool IsExpensive() const override { return expensive_; }
   Status Compute(KernelContext& ctx) override {
+    Jitter();
     const float sum = ctx.input(0).scalar<float>() + ctx.input(1).scalar<float>();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0, 1}, 0, Shape()));
     *out->data<float>() = sum;
@@ -99,6 +104,7 @@ class InPlaceKernel : public TestKernel {
  public:
   using TestKernel::TestKernel;
   Status Compute(KernelContext& ctx) override {
+    Jitter();
     const void* before = ctx.input(0).raw_data();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, Shape()));
     *out->data<float>() = ctx.input(0).scalar<float>() + 1;
@@ -111,6 +117,7 @@ class BelowKernel : public TestKernel {
  public:
   using TestKernel::TestKernel;
   Status Compute(KernelContext& ctx) override {
+    Jitter();
     ctx.SetOutput(
         0, Tensor::Scalar<bool>(ctx.input(0).scalar<float>() < ctx.input(1).scalar<float>()));
     return OkStatus();
@@ -129,6 +136,7 @@ class LaterKernel : public AsyncKernel {
   using AsyncKernel::AsyncKernel;
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     test_.helpers.Schedule([this, &ctx, done] {
+      Jitter();
       if (test_.hook) test_.hook(ctx.node_name());
       ctx.SetOutput(0, ctx.input(0));
       done(OkStatus());

@@ -49,6 +49,8 @@ class TestGraph {
 
   // Runs when a Work or Later kernel does.
   std::function<void(const std::string& node)> hook;
+  // Runs before a Sum, InPlace, Below or Later computes: to shake out what depends on who is first.
+  std::function<void()> jitter;
   std::atomic<int> runs{0};  // of Null, Work and Keep
   Mutex variable_mu;
   Tensor variable;
