@@ -177,8 +177,11 @@ def elementwise():
     with torch.no_grad():
         report("elementwise.torch_eager", measure(lambda: chain(x)))
         if CUDA:
-            compiled = torch.compile(chain)
-            report("elementwise.torch_compile", measure(lambda: compiled(x), warm=10))
+            try:
+                compiled = torch.compile(chain)
+                report("elementwise.torch_compile", measure(lambda: compiled(x), warm=10))
+            except Exception as error:  # whatever the compiler's back ends raise
+                print(f"torch_peer: elementwise compiled: {error}", file=sys.stderr)
 
 
 class Block(nn.Module):

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -46,7 +47,7 @@ class ProbeBody final : public StreamBody {
   Status Run(const StreamCall& call) const override {
     auto* const machine = dynamic_cast<CudaMachineImpl*>(call.machine);
     if (machine == nullptr) return errors::Internal("a probe is for machines of CUDA");
-    Probed probed{machine->memory(), machine->properties(), {}};
+    Probed probed{machine->memory(), machine->properties(), {}, SteadyNanos()};
     MR_ASSIGN_OR_RETURN(probed.driver, machine->driver()->Memory());
     {
       MutexLock lock(&TheProbes().mu);

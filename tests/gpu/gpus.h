@@ -44,6 +44,7 @@ struct Probed {
   std::shared_ptr<RegionAllocator> memory;
   CudaProperties properties;
   CudaDriver::MemoryInfo driver;  // of the GPU, by everybody
+  int64_t steady_nanos = 0;       // when it was issued
 };
 Probed LastProbe();
 // How many blocks of it are in use.
