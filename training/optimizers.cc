@@ -59,7 +59,8 @@ Variable MakeScalar(const Scope& root, const Variable& beside_this, std::string_
   const Scope beside = root.ColocateWith(beside_this.handle).WithoutControlDependencies();
   const Output value =
       Constant(beside.WithOpName(StrCat(name, "/initial_value")), Tensor::Scalar<float>(initial));
-  return MakeVariable(beside, name, value, {.trainable = false});
+  return MakeVariable(beside, name, value,
+                      {.trainable = false, .use_resource = beside_this.is_resource()});
 }
 
 // The order of events that all optimizers share.
