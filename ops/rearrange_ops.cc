@@ -84,6 +84,23 @@ Status TriangularSolveShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// As GatherNd's, of a variable.
+Status ResourceGatherNdShape(InferenceContext& c) {
+  const HandleShape* const handle = c.handle(0);
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRankAtLeast(1, 1));
+  if (handle == nullptr || !handle->shape.has_rank() || !indices.has_rank()) return UnknownShape(c);
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth < 0) return UnknownShape(c);
+  if (depth > handle->shape.rank()) {
+    return errors::InvalidArgument("indices.shape[-1] must be <= params.rank, but saw indices ",
+                                   indices.DebugString(), " and params ",
+                                   handle->shape.DebugString());
+  }
+  c.set_output(0, ConcatShapes(SubShape(indices, 0, indices.rank() - 1),
+                               SubShape(handle->shape, static_cast<int>(depth))));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"BroadcastArgs", "s0: T, s1: T", "r0: T", "T: {int32, int64} = int32", VectorsShape},
     {"Cholesky", "input: T", "output: T", "T: {double, float, half, complex64, complex128}",
@@ -123,7 +140,7 @@ constexpr OpSpec kOps[] = {
      "seed: int = 0; seed2: int = 0; T: reals; output_dtype: {int32, int64} = int64", UnknownShape,
      kStateful},
     {"ResourceGatherNd", "resource: resource, indices: Tindices", "output: dtype",
-     "dtype: type; Tindices: {int32, int64}", UnknownShape, kStateful},
+     "dtype: type; Tindices: {int32, int64}", ResourceGatherNdShape, kStateful},
     {"ReverseSequence", "input: T, seq_lengths: Tlen", "output: T",
      "seq_dim: int; batch_dim: int = 0; T: type; Tlen: {int32, int64} = int64", UnchangedShape},
     {"Roll", "input: T, shift: Tshift, axis: Taxis", "output: T",

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "kernels/accelerator/assign_variable.h"
 #include "kernels/accelerator/collectives.h"
+#include "kernels/accelerator/reference_variable.h"
 #include "kernels/accelerator/transfer.h"
 #include "kernels/kernel_context.h"
 
@@ -65,6 +66,11 @@ const std::vector<Row>& PassOns() {
       {"NextIteration", {}},
       {"Switch", {"pred"}},
       {"Placeholder", {}},
+      {"RefIdentity", {}},
+      {"RefEnter", {}},
+      {"RefExit", {}},
+      {"RefNextIteration", {}},
+      {"RefSwitch", {"pred"}},
   };
   return *rows;
 }
@@ -127,11 +133,21 @@ void RegisterAcceleratorKernels(const OpRegistry& ops, const CpuKernels& cpu,
   for (const std::string_view op : kHostInt32) {
     adopt(op, {"", &MakeHostRunKernel, {"*"}, {kInt32}, "T"});
   }
-  adopt("Merge", {"", &MakeKernel<MergeKernel>, {"value_index"}, TypesWhere(false), "T"});
-  adopt("Merge", {"", &MakeKernel<MergeKernel>, {"*"}, TypesWhere(true), "T"});
+  for (const char* op : {"Merge", "RefMerge"}) {
+    adopt(op, {"", &MakeKernel<MergeKernel>, {"value_index"}, TypesWhere(false), "T"});
+    adopt(op, {"", &MakeKernel<MergeKernel>, {"*"}, TypesWhere(true), "T"});
+  }
   adopt("Const", {"", &MakeAcceleratorConst, {}, TypesWhere(false), "dtype"});
   adopt("Const", {"", &MakeHostRunKernel, {"*"}, TypesWhere(true), "dtype"});
   adopt("AssignVariableOp", {"", &MakeAcceleratorAssign, {"resource"}, DeviceTypes(), "dtype"});
+  // Counters of steps, which are int64, stay on the host: a step that holds a variable by reference
+  // is not recorded.
+  const std::vector<DataType> floats = {kFloat, kDouble, kHalf, kBfloat16};
+  for (const char* op : {"Variable", "VariableV2"}) {
+    adopt(op, {"", &MakeAcceleratorVariable, {}, floats, "dtype"});
+  }
+  adopt("Assign", {"", &MakeAcceleratorReferenceAssign, {}, floats, "T"});
+  adopt("IsVariableInitialized", {"", &MakeHostRunKernel, {"is_initialized"}, floats, "dtype"});
 }
 
 }  // namespace millrace

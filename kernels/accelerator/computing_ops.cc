@@ -1,5 +1,7 @@
 #include "kernels/accelerator/computing_ops.h"
 
+#include <set>
+
 namespace millrace {
 
 const std::vector<ComputingOp>& ComputingOps() {
@@ -103,6 +105,23 @@ const std::vector<ComputingOp>& ComputingOps() {
       {"UnsortedSegmentMax", {"num_segments"}},
       {"UnsortedSegmentMin", {"num_segments"}},
       {"UnsortedSegmentProd", {"num_segments"}},
+      {"SegmentSum", {}, true},
+      {"SegmentMean", {}, true},
+      {"SegmentProd", {}, true},
+      {"SegmentMax", {}, true},
+      {"SegmentMin", {}, true},
+      {"SparseSegmentSum", {}, true},
+      {"SparseSegmentMean", {}, true},
+      {"SparseSegmentSqrtN", {}, true},
+      {"SparseSegmentSumWithNumSegments", {"num_segments"}},
+      {"SparseSegmentMeanWithNumSegments", {"num_segments"}},
+      {"SparseSegmentSqrtNWithNumSegments", {"num_segments"}},
+      {"SparseSegmentSumGrad", {"output_dim0"}},
+      {"SparseSegmentMeanGrad", {"output_dim0"}},
+      {"SparseSegmentSqrtNGrad", {"output_dim0"}},
+      {"SparseSegmentSumGradV2", {"dense_output_dim0"}, true},
+      {"SparseSegmentMeanGradV2", {"dense_output_dim0"}, true},
+      {"SparseSegmentSqrtNGradV2", {"dense_output_dim0"}, true},
       // Layers.
       {"MatMul", {}},
       {"_FusedMatMul", {}},
@@ -176,6 +195,10 @@ const std::vector<ComputingOp>& ComputingOps() {
       {"TensorScatterSub", {}},
       {"TensorScatterMin", {}},
       {"TensorScatterMax", {}},
+      {"DynamicPartition", {}, true},
+      {"DynamicStitch", {"indices"}},
+      {"Unique", {}, true},
+      {"UniqueWithCounts", {}, true},
       {"OneHot", {"depth"}},
       {"BroadcastTo", {"shape"}},
       {"Diag", {}},
@@ -196,9 +219,11 @@ const std::vector<ComputingOp>& ComputingOps() {
       {"AssignAddVariableOp", {"resource"}},
       {"AssignSubVariableOp", {"resource"}},
       {"ResourceGather", {"resource"}},
+      {"ResourceGatherNd", {"resource"}},
       {"ResourceScatterAdd", {"resource"}},
       {"ResourceScatterSub", {"resource"}},
       {"ResourceScatterMul", {"resource"}},
+      {"ResourceScatterDiv", {"resource"}},
       {"ResourceScatterMin", {"resource"}},
       {"ResourceScatterMax", {"resource"}},
       {"ResourceScatterUpdate", {"resource"}},
@@ -233,8 +258,55 @@ const std::vector<ComputingOp>& ComputingOps() {
       {"ResourceSparseApplyFtrl", {"var", "accum", "linear"}},
       {"ResourceSparseApplyProximalAdagrad", {"var", "accum"}},
       {"ResourceSparseApplyProximalGradientDescent", {"var"}},
+      // Variables by reference.
+      {"AssignAdd", {}},
+      {"AssignSub", {}},
+      {"ScatterAdd", {}},
+      {"ScatterSub", {}},
+      {"ScatterMul", {}},
+      {"ScatterDiv", {}},
+      {"ScatterMin", {}},
+      {"ScatterMax", {}},
+      {"ScatterUpdate", {}},
+      {"ScatterNdAdd", {}},
+      {"ScatterNdSub", {}},
+      {"ScatterNdUpdate", {}},
+      {"ApplyGradientDescent", {}},
+      {"ApplyMomentum", {}},
+      {"ApplyAdagrad", {}},
+      {"ApplyAdagradV2", {}},
+      {"ApplyAdadelta", {}},
+      {"ApplyAdam", {}},
+      {"ApplyAdaMax", {}},
+      {"ApplyRMSProp", {}},
+      {"ApplyCenteredRMSProp", {}},
+      {"ApplyFtrl", {}},
+      {"ApplyFtrlV2", {}},
+      {"ApplyProximalGradientDescent", {}},
+      {"ApplyProximalAdagrad", {}},
+      {"ApplyAdagradDA", {}},
+      {"SparseApplyAdagradDA", {}},
+      {"SparseApplyMomentum", {}},
+      {"SparseApplyAdagrad", {}},
+      {"SparseApplyAdadelta", {}},
+      {"SparseApplyRMSProp", {}},
+      {"SparseApplyCenteredRMSProp", {}},
+      {"SparseApplyFtrl", {}},
+      {"SparseApplyProximalAdagrad", {}},
+      {"SparseApplyProximalGradientDescent", {}},
   };
   return *rows;
+}
+
+bool CountsFirst(std::string_view op) {
+  static const auto* const counting = [] {
+    auto* ops = new std::set<std::string_view>;
+    for (const ComputingOp& row : ComputingOps()) {
+      if (row.counts) ops->insert(row.op);
+    }
+    return ops;
+  }();
+  return counting->contains(op);
 }
 
 }  // namespace millrace

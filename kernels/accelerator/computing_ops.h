@@ -13,11 +13,16 @@ namespace millrace {
 struct ComputingOp {
   std::string_view op;
   std::vector<std::string> host_args;
+  // The sizes of outputs depend on values in device memory, which are counted first.
+  bool counts = false;
 };
 
-// Those whose outputs have shapes that are known before they are computed, and that keep no
-// state other than variables behind handles. Constant.
+// Those whose outputs have shapes that are known before they are computed, or once something was
+// counted, and that keep no state other than variables behind handles and references. Constant.
 const std::vector<ComputingOp>& ComputingOps();
+
+// Whether it is one of those that count.
+bool CountsFirst(std::string_view op);
 
 }  // namespace millrace
 

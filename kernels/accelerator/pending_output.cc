@@ -17,6 +17,13 @@ bool PendingOutput::Watch() {
 }
 
 void PendingOutput::End(const Status& status, const Tensor& value) {
+  Finish([&](KernelContext& ctx) {
+    if (status.ok()) ctx.SetOutput(0, value);
+    return status;
+  });
+}
+
+void PendingOutput::Finish(absl::FunctionRef<Status(KernelContext&)> last) {
   KernelContext* ctx = nullptr;
   {
     MutexLock lock(&mu_);
@@ -25,8 +32,7 @@ void PendingOutput::End(const Status& status, const Tensor& value) {
   if (ctx == nullptr) return;
   // The manager may go away as soon as `done` was called.
   if (cancellation_ != nullptr) cancellation_->TryDeregisterCallback(token_);
-  if (status.ok()) ctx->SetOutput(0, value);
-  done_(status);
+  done_(last(*ctx));
 }
 
 Status PendingOutput::Cancelled() {

@@ -2,6 +2,7 @@
 #ifndef KERNELS_ACCELERATOR_PENDING_OUTPUT_H_
 #define KERNELS_ACCELERATOR_PENDING_OUTPUT_H_
 
+#include "absl/functional/function_ref.h"
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "kernels/kernel.h"
@@ -22,6 +23,9 @@ class PendingOutput : public RefCounted {
   bool Watch();
   // The kernel is done, with the output if the status is OK; nothing if it was before.
   void End(const Status& status, const Tensor& value);
+  // Likewise, with the status, and the outputs, that `last` makes, which is called at most once,
+  // before this returns.
+  void Finish(absl::FunctionRef<Status(KernelContext&)> last);
 
   static Status Cancelled();
 

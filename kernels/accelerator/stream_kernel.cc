@@ -11,7 +11,9 @@
 #include "base/strings.h"
 #include "device/capture.h"
 #include "device/copy.h"
+#include "kernels/accelerator/counting_kernel.h"
 #include "kernels/accelerator/pending_output.h"
+#include "kernels/accelerator/stream_operand.h"
 #include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
@@ -22,22 +24,17 @@
 namespace millrace {
 namespace {
 
-// Device memory by address, host memory by a share.
-Tensor Operand(const Tensor& value) {
-  if (!InDeviceMemory(value)) return value;
-  return Tensor(value.dtype(), value.shape(), nullptr, value.raw_data());
-}
-
 class StreamKernel final : public Kernel, public CapturableKernel {
  public:
   StreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body)
       : Kernel(c), op_(*CurrentKernelOp()), attrs_(c.attrs()), body_(std::move(body)) {
     for (const DataType type : c.input_types()) {
-      if (type != kResource) break;
+      if (type != kResource && !IsRefType(type)) break;
+      references_ = references_ || IsRefType(type);
       ++num_variables_;
     }
     variable_type_ = attrs_.GetOr<DataType>("T", attrs_.GetOr<DataType>("dtype", kFloat));
-    updates_ = num_variables_ > 0 && c.output_types().empty();
+    updates_ = num_variables_ > 0 && (references_ || c.output_types().empty());
   }
   bool IsExpensive() const override { return false; }
 
@@ -45,7 +42,10 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     // As random numbers do: where their bits begin is decided when they are enqueued.
     const bool keeps_state = op_.def.is_stateful() && num_variables_ == 0;
     const RecordedState state = keeps_state ? body_->recorded_state() : RecordedState::kMovesOn;
-    return {.obstacle = state == RecordedState::kLost ? "it keeps a state of its own" : nullptr,
+    return {.obstacle = state == RecordedState::kLost ? "it keeps a state of its own"
+                        : references_                 ? "it updates a variable by reference"
+                        : body_->stages()             ? "it has something copied to the device"
+                                                      : nullptr,
             .enqueues = true,
             .num_updated = updates_ ? num_variables_ : 0,
             .draws = state == RecordedState::kDrawn};
@@ -75,8 +75,10 @@ class StreamKernel final : public Kernel, public CapturableKernel {
       MR_RETURN_IF_ERROR(TakeVariables(ctx, work, locked, call.get()));
     }
     for (int i = 0; i < ctx.num_inputs(); ++i) {
-      call->inputs.push_back(Operand(ctx.input(i)));
-      call->input_on_device.push_back(InDeviceMemory(ctx.input(i)));
+      const bool is_variable = references_ && i < num_variables_;
+      const Tensor value = is_variable ? Tensor() : ctx.input(i);
+      call->inputs.push_back(Operand(value));
+      call->input_on_device.push_back(InDeviceMemory(value));
     }
     MR_RETURN_IF_ERROR(TakeOutputs(ctx, locked, call.get()));
     Tensor scratch;  // until it is enqueued
@@ -109,6 +111,10 @@ class StreamKernel final : public Kernel, public CapturableKernel {
         MR_ASSIGN_OR_RETURN(
             *value, CopyOnDevice(call->machine, call->machine->allocator(), *value, work, name()));
       }
+      if (references_) {
+        call->variables.push_back({{}, Operand(*value), true});
+        continue;
+      }
       MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, InputHandle(ctx, i));
       call->variables.push_back({*handle, Operand(*value)});
     }
@@ -124,8 +130,10 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     std::vector<InferenceContext::Input> inputs(ctx.num_inputs());
     std::vector<HandleShape> handles(num_variables_);
     for (int i = 0; i < ctx.num_inputs(); ++i) {
-      const Tensor& value = ctx.input(i);
+      const bool is_reference = references_ && i < num_variables_;
+      const Tensor& value = is_reference ? *locked.value(i) : ctx.input(i);
       inputs[i].shape = PartialShape(value.shape());
+      if (is_reference) continue;
       if (!InDeviceMemory(value)) inputs[i].constant = &value;
       if (i >= num_variables_) continue;
       handles[i] = {locked.value(i)->dtype(), PartialShape(locked.value(i)->shape())};
@@ -133,6 +141,10 @@ class StreamKernel final : public Kernel, public CapturableKernel {
     }
     InferenceContext shapes(op_.def, attrs_, inputs, ctx.num_outputs());
     if (op_.shape_fn != nullptr) MR_RETURN_IF_ERROR(op_.shape_fn(shapes));
+    if (references_) {
+      ForwardFirstRef(ctx);
+      return OkStatus();
+    }
     for (int i = 0; i < ctx.num_outputs(); ++i) {
       std::optional<Shape> shape = shapes.output(i).AsShape();
       if (!shape) shape = body_->OutputShape(*call, i);
@@ -154,6 +166,7 @@ class StreamKernel final : public Kernel, public CapturableKernel {
   const std::shared_ptr<StreamBody> body_;
   int num_variables_ = 0;
   DataType variable_type_ = kFloat;
+  bool references_ = false;  // to variables, not handles
   bool updates_ = false;
 };
 
@@ -208,6 +221,7 @@ class CheckingKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body) {
+  if (body->num_counts() > 0) return MakeCountingKernel(c, std::move(body));
   if (body->ReportBytes() > 0) return std::make_unique<CheckingKernel>(c, std::move(body));
   return std::make_unique<StreamKernel>(c, std::move(body));
 }

@@ -18,16 +18,20 @@ namespace millrace {
 // their share. Outlives the step.
 struct StreamCall {
   struct Variable {
-    ResourceHandle handle;
-    Tensor value;  // in device memory; the one to update in place
+    ResourceHandle handle;  // of nothing for a reference
+    Tensor value;           // in device memory; the one to update in place
+    bool is_reference = false;
   };
 
   Accelerator* machine = nullptr;
   std::vector<Tensor> inputs, outputs;  // as many as the op has
   std::vector<bool> input_on_device;
-  std::vector<Variable> variables;  // behind the leading inputs that are handles
-  Tensor scratch;                   // bytes in device memory; not initialised for 0
-  Tensor staged;                    // what the body staged, in device memory
+  // Behind the leading inputs that are handles or references; inputs are empty for references.
+  std::vector<Variable> variables;
+  Tensor scratch;                // bytes in device memory; not initialised for 0
+  Tensor staged;                 // what the body staged, in device memory
+  Tensor counts;                 // of a body that counts: where to, int64 in device memory
+  std::vector<int64_t> counted;  // the same on the host, once it is known
   // Of a recorded call of a body whose state is drawn: where in device memory its launches find
   // the number. Null for all other calls.
   const uint64_t* drawn = nullptr;
@@ -55,11 +59,22 @@ class StreamBody {
   // What a call wants from the host besides its inputs: asked on the thread of the kernel, in the
   // order of the calls, and copied to the device. Not initialised for nothing.
   virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
+  // True if it may want something. Such calls are not recorded: copies have a stream of their own.
+  virtual bool stages() const { return false; }
   // For a body that only looks at input 0, and has no outputs in its calls: bytes of scratch that
   // tell what it found, which the kernel waits for. Input 0 becomes output 0 if Judge, called on a
   // host thread of the device, thinks that it is well.
   virtual int64_t ReportBytes() const { return 0; }
   virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
+  // For a body whose outputs have sizes that only the device can tell, if it is more than 0: so
+  // many numbers Count writes to call.counts, as Run without outputs, in the same scratch. When
+  // they have come to the host, CountedShapes is asked, with call.counted, on a host thread of the
+  // device, for the shapes of all outputs; then it is Run's turn.
+  virtual int64_t num_counts() const { return 0; }
+  virtual Status Count(const StreamCall&) const { return OkStatus(); }
+  virtual StatusOr<std::vector<Shape>> CountedShapes(const StreamCall&) const {
+    return std::vector<Shape>();
+  }
   // In the call's turn in the compute stream: see Stream::Operation.
   virtual Status Run(const StreamCall& call) const = 0;
 
@@ -71,11 +86,11 @@ class StreamBody {
 };
 
 // A kernel that takes the memory of the outputs, whose shapes the op's shape function knows, and
-// enqueues the body; or, for a body that reports, one that is done when the report has come:
-// nothing that depends on it is enqueued before. Leading inputs that are handles of variables are
-// locked and updated in place, or, if others share their value, in a copy; those of an op that only
-// reads them are left alone. Unimplemented, at run time, where a shape depends on data in device
-// memory.
+// enqueues the body; or, for a body that reports or counts, one that is done when that has come:
+// nothing that depends on it is enqueued before. Leading inputs that are handles of variables, or
+// references to them, are locked and updated in place, or, if others share their value, in a copy;
+// those of an op that only reads them are left alone. Unimplemented, at run time, where a shape
+// depends on data in device memory and the body does not count.
 std::unique_ptr<Kernel> MakeStreamKernel(KernelConstruction& c, std::shared_ptr<StreamBody> body);
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -35,6 +36,14 @@ class CudaBody final : public StreamBody {
     return library_->OutputShape(call, static_cast<CudaMachine*>(call.machine), output);
   }
   StatusOr<Tensor> Stage(const StreamCall& call) const override { return loops_->Stage(call); }
+  bool stages() const override { return loops_->stages(); }
+  int64_t num_counts() const override { return loops_->num_counts(); }
+  Status Count(const StreamCall& call) const override {
+    return loops_->Count(call, table_, {static_cast<CudaMachine*>(call.machine)->compute_stream()});
+  }
+  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
+    return loops_->CountedShapes(call);
+  }
   int64_t ReportBytes() const override { return loops_->ReportBytes(); }
   Status Judge(const Tensor& report) const override { return loops_->Judge(report); }
   Status Run(const StreamCall& call) const override {

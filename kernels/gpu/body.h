@@ -23,10 +23,16 @@ class Body {
   virtual ~Body() = default;
   // By shapes and host values alone.
   virtual int64_t ScratchBytes(const StreamCall&, const Loops&) const { return 0; }
-  // These three as those of StreamBody.
+  // These as those of StreamBody.
   virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
+  virtual bool stages() const { return false; }
   virtual int64_t ReportBytes() const { return 0; }
   virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
+  virtual int64_t num_counts() const { return 0; }
+  virtual Status Count(const StreamCall&, const Loops&, Queue) const { return OkStatus(); }
+  virtual StatusOr<std::vector<Shape>> CountedShapes(const StreamCall&) const {
+    return std::vector<Shape>();
+  }
   virtual Status Run(const StreamCall& call, const Loops& loops, Queue queue) const = 0;
   // As of a StreamBody.
   virtual RecordedState recorded_state() const { return RecordedState::kLost; }
@@ -55,6 +61,9 @@ void AddElementwiseBodies(std::vector<BodyDef>* bodies);
 void AddMoveBodies(std::vector<BodyDef>* bodies);
 void AddReduceBodies(std::vector<BodyDef>* bodies);
 void AddIndexBodies(std::vector<BodyDef>* bodies);
+void AddSegmentBodies(std::vector<BodyDef>* bodies);
+void AddPartitionBodies(std::vector<BodyDef>* bodies);
+void AddUniqueBodies(std::vector<BodyDef>* bodies);
 void AddRandomBodies(std::vector<BodyDef>* bodies);
 void AddNetworkBodies(std::vector<BodyDef>* bodies);
 void AddPoolBodies(std::vector<BodyDef>* bodies);

@@ -1,6 +1,7 @@
 #include "tests/device_conformance/portable_body.h"
 
 #include <utility>
+#include <vector>
 
 #include "device/fake/fake_device.h"
 #include "kernels/gpu/body.h"
@@ -23,8 +24,22 @@ class PortableBody final : public StreamBody {
   StatusOr<Tensor> Stage(const StreamCall& call) const override { return body_->Stage(call); }
   int64_t ReportBytes() const override { return body_->ReportBytes(); }
   Status Judge(const Tensor& report) const override { return body_->Judge(report); }
-  Status Run(const StreamCall& given) const override {
-    StreamCall call = given;
+  bool stages() const override { return body_->stages(); }
+  int64_t num_counts() const override { return body_->num_counts(); }
+  Status Count(const StreamCall& call) const override {
+    return body_->Count(Aliased(call), gpu::HostLoops(), gpu::Queue());
+  }
+  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
+    return body_->CountedShapes(call);
+  }
+  Status Run(const StreamCall& call) const override {
+    return body_->Run(Aliased(call), gpu::HostLoops(), gpu::Queue());
+  }
+  RecordedState recorded_state() const override { return body_->recorded_state(); }
+  uint64_t Draw(const StreamCall& call) const override { return body_->Draw(call); }
+
+ private:
+  static StreamCall Aliased(StreamCall call) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       if (call.input_on_device[i]) call.inputs[i] = AliasOf(call.inputs[i]);
     }
@@ -34,13 +49,11 @@ class PortableBody final : public StreamBody {
     }
     call.scratch = AliasOf(call.scratch);
     call.staged = AliasOf(call.staged);
+    call.counts = AliasOf(call.counts);
     if (call.drawn != nullptr) call.drawn = static_cast<const uint64_t*>(FakeAlias(call.drawn));
-    return body_->Run(call, gpu::HostLoops(), gpu::Queue());
+    return call;
   }
-  RecordedState recorded_state() const override { return body_->recorded_state(); }
-  uint64_t Draw(const StreamCall& call) const override { return body_->Draw(call); }
 
- private:
   const std::unique_ptr<gpu::Body> body_;
 };
 

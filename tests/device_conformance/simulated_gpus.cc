@@ -47,16 +47,24 @@ class LaunchedBody final : public StreamBody {
  public:
   explicit LaunchedBody(std::shared_ptr<StreamBody> inner) : inner_(std::move(inner)) {}
   RecordedState recorded_state() const override { return inner_->recorded_state(); }
-  Status Run(const StreamCall& call) const override {
-    auto* const machine = static_cast<CudaMachine*>(call.machine);
-    // The call lives until the operation has run.
-    return TheSimulatedDriver()->LaunchFunction(machine->compute_stream(), [inner = inner_, &call] {
-      const Status status = inner->Run(call);
-      if (!status.ok()) ADD_FAILURE() << status;
-    });
+  Status Run(const StreamCall& call) const override { return Launch(call, &StreamBody::Run); }
+  int64_t num_counts() const override { return inner_->num_counts(); }
+  Status Count(const StreamCall& call) const override { return Launch(call, &StreamBody::Count); }
+  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
+    return inner_->CountedShapes(call);
   }
 
  private:
+  Status Launch(const StreamCall& call, Status (StreamBody::*work)(const StreamCall&) const) const {
+    auto* const machine = static_cast<CudaMachine*>(call.machine);
+    // The call lives until the operation has run.
+    return TheSimulatedDriver()->LaunchFunction(machine->compute_stream(),
+                                                [inner = inner_, &call, work] {
+                                                  const Status status = (*inner.*work)(call);
+                                                  if (!status.ok()) ADD_FAILURE() << status;
+                                                });
+  }
+
   const std::shared_ptr<StreamBody> inner_;
 };
 
