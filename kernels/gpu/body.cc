@@ -16,6 +16,9 @@ const std::vector<BodyDef>& AllBodies() {
     AddMoveBodies(bodies);
     AddReduceBodies(bodies);
     AddIndexBodies(bodies);
+    AddSegmentBodies(bodies);
+    AddPartitionBodies(bodies);
+    AddUniqueBodies(bodies);
     AddRandomBodies(bodies);
     AddNetworkBodies(bodies);
     AddPoolBodies(bodies);

@@ -94,6 +94,7 @@ ScatterOp ScatterOpOf(std::string_view op) {
   return op.ends_with("Add")   ? ScatterOp::kAdd
          : op.ends_with("Sub") ? ScatterOp::kSub
          : op.ends_with("Mul") ? ScatterOp::kMul
+         : op.ends_with("Div") ? ScatterOp::kDiv
          : op.ends_with("Min") ? ScatterOp::kMin
          : op.ends_with("Max") ? ScatterOp::kMax
                                : ScatterOp::kSet;
@@ -119,11 +120,13 @@ class GatherBody final : public Body {
   const int64_t batch_dims_;
 };
 
+// Of a tensor, or of the variable behind a handle.
 class GatherNdBody final : public Body {
  public:
   explicit GatherNdBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &params = call.inputs[0], &indices = call.inputs[1], &out = call.outputs[0];
+    const Tensor& params = call.variables.empty() ? call.inputs[0] : call.variables[0].value;
+    const Tensor &indices = call.inputs[1], &out = call.outputs[0];
     if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
     const int64_t depth = indices.dim(indices.rank() - 1);
     if (depth > params.rank()) {
@@ -243,6 +246,9 @@ void AddIndexBodies(std::vector<BodyDef>* bodies) {
   }
   bodies->push_back(
       {"GatherNd", {{"Tparams", MovableTypes()}, {"Tindices", indices}}, &MakeBody<GatherNdBody>});
+  bodies->push_back({"ResourceGatherNd",
+                     {{"dtype", MovableTypes()}, {"Tindices", indices}},
+                     &MakeBody<GatherNdBody>});
   std::vector<DataType> summed = numbers;
   summed.push_back(kBool);
   bodies->push_back(

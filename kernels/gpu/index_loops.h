@@ -2,8 +2,6 @@
 #ifndef KERNELS_GPU_INDEX_LOOPS_H_
 #define KERNELS_GPU_INDEX_LOOPS_H_
 
-#include <utility>
-
 #include "kernels/gpu/loops.h"
 
 namespace millrace::gpu {
@@ -111,12 +109,18 @@ MR_HD ComputeType<T> Combined(ComputeType<T> a, ComputeType<T> b) {
     return a < b ? b : a;
   } else if constexpr (std::is_same_v<T, bool>) {
     return a || b;
+  } else if constexpr (std::is_integral_v<T> && kOp == ScatterOp::kDiv) {
+    // -1 by itself: the smallest number has no quotient with it.
+    if (b == -1) return static_cast<C>(uint64_t{0} - static_cast<uint64_t>(a));
+    return b == 0 ? C(0) : a / b;
   } else if constexpr (std::is_integral_v<T>) {
     const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
     return static_cast<C>(kOp == ScatterOp::kMul ? x * y
                                                  : (kOp == ScatterOp::kSub ? x - y : x + y));
   } else if constexpr (kOp == ScatterOp::kMul) {
     return a * b;
+  } else if constexpr (kOp == ScatterOp::kDiv) {
+    return a / b;
   } else if constexpr (kOp == ScatterOp::kSub) {
     return a - b;
   } else {
@@ -144,8 +148,6 @@ struct ScatterEach {
   }
 };
 
-inline int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 template <typename Launcher>
 int64_t ScatterScratchBytes(int64_t count) {
   return 2 * RoundUp(count * 8) + 2 * RoundUp(count * 4) +
@@ -164,20 +166,16 @@ Outcome SortUpdates(const Launcher& launcher, DataType index_type, const void* i
                     int64_t count, int depth, const int64_t (&dims)[kMaxAxes], int64_t rows,
                     void* scratch, int64_t scratch_bytes, SortedUpdates* updates) {
   if (count >= (int64_t{1} << 31)) return "more than 2^31 updates in one scatter";
-  char* at = static_cast<char*>(scratch);
-  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + RoundUp(bytes)); };
-  auto* const keys = reinterpret_cast<int64_t*>(take(count * 8));
-  auto* const sorted = reinterpret_cast<int64_t*>(take(count * 8));
-  auto* const order = reinterpret_cast<int32_t*>(take(count * 4));
-  auto* const sorted_order = reinterpret_cast<int32_t*>(take(count * 4));
+  const SortedRows at(scratch, count);
   const Outcome outcome = Dispatch(Types<int32_t, int64_t>(), index_type, [&]<typename I>() {
-    return launcher.ForEach(count,
-                            KeyEach<I>{MakeRowFinder<I>(indices, depth, dims), keys, order, rows});
+    return launcher.ForEach(
+        count, KeyEach<I>{MakeRowFinder<I>(indices, depth, dims), at.keys, at.first_order, rows});
   });
   if (outcome != nullptr) return outcome;
-  *updates = {sorted, sorted_order};
-  return launcher.SortPairs(count, keys, sorted, order, sorted_order, at,
-                            scratch_bytes - (at - static_cast<char*>(scratch)), rows);
+  *updates = {at.rows, at.order};
+  const auto taken = static_cast<char*>(at.rest) - static_cast<char*>(scratch);
+  return launcher.SortPairs(count, at.keys, at.rows, at.first_order, at.order, at.rest,
+                            scratch_bytes - taken, rows);
 }
 
 template <typename Launcher, ScatterOp kOp, typename T>
@@ -209,6 +207,7 @@ Outcome RunScatter(Queue queue, const ScatterParams& p) {
     MR_GPU_CASE(kAdd)
     MR_GPU_CASE(kSub)
     MR_GPU_CASE(kMul)
+    MR_GPU_CASE(kDiv)
     MR_GPU_CASE(kMin)
     MR_GPU_CASE(kMax)
 #undef MR_GPU_CASE

@@ -10,6 +10,7 @@
 #include "kernels/gpu/move_params.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/row_params.h"
+#include "kernels/gpu/segment_params.h"
 #include "kernels/gpu/update_params.h"
 #include "kernels/gpu/window_params.h"
 
@@ -42,6 +43,11 @@ struct Queue {
   X(Gather, GatherParams)             \
   X(GatherNd, GatherNdParams)         \
   X(Scatter, ScatterParams)           \
+  X(Segment, SegmentParams)           \
+  X(SegmentGrad, SegmentGradParams)   \
+  X(SortRows, SortRowsParams)         \
+  X(Unique, UniqueParams)             \
+  X(Collect, CollectParams)           \
   X(OneHot, OneHotParams)             \
   X(Band, BandParams)                 \
   X(InTopK, InTopKParams)             \

@@ -65,7 +65,7 @@ struct GatherNdParams {
   int64_t dims[kMaxAxes] = {};
 };
 
-enum class ScatterOp { kSet, kAdd, kSub, kMul, kMin, kMax, kOr };
+enum class ScatterOp { kSet, kAdd, kSub, kMul, kDiv, kMin, kMax, kOr };
 
 // out[row(i), :] = op(out[row(i), :], updates[i, :]) for i in [0, count), in this order for each
 // row, whatever the threads: updates are sorted by row first. row(i) is made of `depth` indices

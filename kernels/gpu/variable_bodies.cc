@@ -18,7 +18,7 @@ namespace {
 class AssignAddBody final : public Body {
  public:
   explicit AssignAddBody(KernelConstruction& c)
-      : op_(c.def().name() == "AssignAddVariableOp" ? BinaryOp::kAdd : BinaryOp::kSub) {}
+      : op_(c.def().name().starts_with("AssignAdd") ? BinaryOp::kAdd : BinaryOp::kSub) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &variable = call.variables[0].value, &value = call.inputs[1];
     if (!(variable.shape() == value.shape())) {
@@ -51,6 +51,7 @@ RuleEntry Entry(UpdateRule rule) {
   return {rule, Rule::kSlots, scalars.first(scalars.size() - (rules::kCountsSteps<Rule> ? 1 : 0))};
 }
 
+// By the names of the ops on handles; those on references have no "Resource" in front.
 const StringMap<RuleEntry>& Rules() {
   static const auto* const rules = new StringMap<RuleEntry>{
       {"ResourceApplyGradientDescent", Entry<rules::GradientDescent>(UpdateRule::kGradientDescent)},
@@ -80,9 +81,16 @@ constexpr std::string_view kSparse[] = {
     "RMSProp",  "CenteredRMSProp", "Ftrl",    "ProximalAdagrad", "ProximalGradientDescent",
     "AdagradDA"};
 
+// These came after references did.
+bool HasReferenceForm(std::string_view op) {
+  return !op.ends_with("KerasMomentum") && !op.ends_with("Amsgrad") &&
+         !op.ends_with("SparseApplyAdagradV2");
+}
+
 const RuleEntry& RuleOf(std::string_view op) {
   std::string dense(op);
   if (const auto at = dense.find("Sparse"); at != std::string::npos) dense.erase(at, 6);
+  if (!dense.starts_with("Resource")) dense.insert(0, "Resource");
   return Rules().find(dense)->second;
 }
 
@@ -184,9 +192,9 @@ class ResourceGatherBody final : public Body {
   const int64_t batch_dims_;
 };
 
-class ResourceScatterBody final : public Body {
+class ScatterBody final : public Body {
  public:
-  explicit ResourceScatterBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
+  explicit ScatterBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
   int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
     return loops.scatter_scratch_bytes(call.inputs[1].num_elements());
   }
@@ -210,9 +218,9 @@ class ResourceScatterBody final : public Body {
   const ScatterOp op_;
 };
 
-class ResourceScatterNdBody final : public Body {
+class ScatterNdVariableBody final : public Body {
  public:
-  explicit ResourceScatterNdBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
+  explicit ScatterNdVariableBody(KernelConstruction& c) : op_(ScatterOpOf(c.def().name())) {}
   int64_t ScratchBytes(const StreamCall& call, const Loops& loops) const override {
     return ScatterNdScratchBytes(loops, call.inputs[1], call.inputs[2]);
   }
@@ -227,32 +235,48 @@ class ResourceScatterNdBody final : public Body {
 
 }  // namespace
 
+// The ops on handles, and those on references as far as there are any.
 void AddVariableBodies(std::vector<BodyDef>* bodies) {
-  for (const char* op : {"AssignAddVariableOp", "AssignSubVariableOp"}) {
-    bodies->push_back({op, {{"dtype", FloatAndInt64Types()}}, &MakeBody<AssignAddBody>});
+  const std::vector<DataType> indices = {kInt32, kInt64};
+  const std::vector<DataType> numbers = {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32};
+  for (const char* end : {"Add", "Sub"}) {
+    bodies->push_back({StrCat("Assign", end, "VariableOp"),
+                       {{"dtype", FloatAndInt64Types()}},
+                       &MakeBody<AssignAddBody>});
+    bodies->push_back(
+        {StrCat("Assign", end), {{"T", FloatAndInt64Types()}}, &MakeBody<AssignAddBody>});
   }
   for (const auto& [name, rule] : Rules()) {
     bodies->push_back({name, {{"T", FloatTypes()}}, &MakeBody<UpdateBody>});
+    if (HasReferenceForm(name)) {
+      bodies->push_back({name.substr(std::string_view("Resource").size()),
+                         {{"T", FloatTypes()}},
+                         &MakeBody<UpdateBody>});
+    }
   }
-  const std::vector<DataType> indices = {kInt32, kInt64};
   for (const std::string_view name : kSparse) {
-    bodies->push_back({StrCat("ResourceSparseApply", name),
-                       {{"T", FloatTypes()}, {"Tindices", indices}},
-                       &MakeBody<UpdateBody>});
+    for (const char* prefix : {"Resource", ""}) {
+      const std::string op = StrCat(prefix, "SparseApply", name);
+      if (*prefix == '\0' && !HasReferenceForm(op)) continue;
+      bodies->push_back({op, {{"T", FloatTypes()}, {"Tindices", indices}}, &MakeBody<UpdateBody>});
+    }
   }
   bodies->push_back({"ResourceGather",
                      {{"dtype", MovableTypes()}, {"Tindices", indices}},
                      &MakeBody<ResourceGatherBody>});
-  const std::vector<DataType> numbers = {kFloat, kDouble, kHalf, kBfloat16, kInt64, kInt32};
-  for (const char* op : {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul",
-                         "ResourceScatterMin", "ResourceScatterMax", "ResourceScatterUpdate"}) {
+  for (const char* end : {"Add", "Sub", "Mul", "Div", "Min", "Max", "Update"}) {
+    bodies->push_back({StrCat("ResourceScatter", end),
+                       {{"dtype", numbers}, {"Tindices", indices}},
+                       &MakeBody<ScatterBody>});
     bodies->push_back(
-        {op, {{"dtype", numbers}, {"Tindices", indices}}, &MakeBody<ResourceScatterBody>});
+        {StrCat("Scatter", end), {{"T", numbers}, {"Tindices", indices}}, &MakeBody<ScatterBody>});
   }
-  for (const char* op :
-       {"ResourceScatterNdAdd", "ResourceScatterNdSub", "ResourceScatterNdUpdate"}) {
-    bodies->push_back(
-        {op, {{"T", numbers}, {"Tindices", indices}}, &MakeBody<ResourceScatterNdBody>});
+  for (const char* prefix : {"Resource", ""}) {
+    for (const char* end : {"Add", "Sub", "Update"}) {
+      bodies->push_back({StrCat(prefix, "ScatterNd", end),
+                         {{"T", numbers}, {"Tindices", indices}},
+                         &MakeBody<ScatterNdVariableBody>});
+    }
   }
 }
 
