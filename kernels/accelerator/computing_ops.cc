@@ -215,6 +215,9 @@ const std::vector<ComputingOp>& ComputingOps() {
       {"StatelessRandomUniform", {"shape", "seed"}},
       {"StatelessRandomNormal", {"shape", "seed"}},
       {"StatelessTruncatedNormal", {"shape", "seed"}},
+      {"StatelessRandomUniformV2", {"shape", "key", "counter", "alg"}},
+      {"StatelessRandomNormalV2", {"shape", "key", "counter", "alg"}},
+      {"StatelessTruncatedNormalV2", {"shape", "key", "counter", "alg"}},
       // Variables behind handles.
       {"AssignAddVariableOp", {"resource"}},
       {"AssignSubVariableOp", {"resource"}},

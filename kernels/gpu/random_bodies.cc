@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/gpu/body.h"
 #include "kernels/kernel_util.h"
 #include "kernels/random_order.h"
@@ -121,6 +122,40 @@ class StatelessBody final : public Body {
   const RandomKind kind_;
 };
 
+// A function of a key and a counter, all in host memory.
+class KeyedBody final : public Body {
+ public:
+  explicit KeyedBody(KernelConstruction& c) : kind_(KindOf(Version1(c.def().name()))) {}
+  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &key = call.inputs[1], &counter = call.inputs[2];
+    if (key.rank() != 1 || key.dim(0) != 1) {
+      return errors::InvalidArgument("key must have shape [1], not ", key.shape().DebugString());
+    }
+    if (counter.rank() != 1 || counter.dim(0) < 2) {
+      return errors::InvalidArgument("counter must be a vector of at least 2 elements, got shape ",
+                                     counter.shape().DebugString());
+    }
+    constexpr int64_t kPhilox = 1, kAuto = 3;
+    MR_ASSIGN_OR_RETURN(const int64_t algorithm, IntScalar(call.inputs[3], "alg"));
+    if (algorithm != kPhilox && algorithm != kAuto) {
+      return errors::Unimplemented("random algorithm ", algorithm,
+                                   " is not supported; 1 (Philox) is");
+    }
+    const uint64_t* const words = counter.data<uint64_t>();
+    RandomParams p;
+    p.kind = kind_;
+    SetGenerator(key.data<uint64_t>()[0], words[1], words[0], &p);
+    return Fill(call.outputs[0], loops, queue, &p);
+  }
+
+ private:
+  static std::string_view Version1(std::string_view op) {
+    op.remove_suffix(std::string_view("V2").size());
+    return op;
+  }
+  const RandomKind kind_;
+};
+
 // Rows of the first axis in an order that the host draws.
 class ShuffleBody final : public Body {
  public:
@@ -163,6 +198,7 @@ void AddRandomBodies(std::vector<BodyDef>* bodies) {
   for (const char* op :
        {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"}) {
     bodies->push_back({op, {{"dtype", FloatTypes()}}, &MakeBody<StatelessBody>});
+    bodies->push_back({StrCat(op, "V2"), {{"dtype", FloatTypes()}}, &MakeBody<KeyedBody>});
   }
 }
 
