@@ -121,6 +121,35 @@ class Recorder:
                         for t, v in zip(reads, session.run(reads)))
             print(case.name, op, case.dtype)
 
+    def add_reference_update(self, op, variables, inputs, **attrs):
+        """As add_update, of variables that are references."""
+        with tf.Graph().as_default() as graph:
+            refs = {name: tf.raw_ops.VariableV2(shape=value.shape, dtype=value.dtype,
+                                                shared_name=name, name=name)
+                    for name, value in variables.items()}
+            made = [tf.raw_ops.Assign(ref=refs[name], value=tf.constant(value), name="init_" + name)
+                    for name, value in variables.items()]
+            update = getattr(tf.raw_ops, op)(
+                name="u", **refs, **{k: tf.constant(v) for k, v in inputs.items()}, **attrs)
+            reads = [tf.raw_ops.Identity(input=ref, name="read_" + name)
+                     for name, ref in refs.items()]
+            n = self.names[op] = self.names.get(op, 0) + 1
+            case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=2, compare="close",
+                                     dtype=reads[0].dtype.name, rtol=2e-5, atol=2e-6,
+                                     graph_def=graph.as_graph_def().SerializeToString())
+            with v1.Session(graph=graph) as session:
+                session.run([m.op for m in made])
+                case.step.add().target.extend(m.op.name for m in made)
+                for _ in range(2):
+                    session.run(update.op)
+                    case.step.add().target.append(update.op.name)
+                    step = case.step.add()
+                    step.fetch.extend(t.name for t in reads)
+                    step.expected.extend(
+                        tf.make_tensor_proto(v, t.dtype).SerializeToString()
+                        for t, v in zip(reads, session.run(reads)))
+            print(case.name, op, case.dtype)
+
     def write(self):
         with open(os.path.join(GOLDENS, "cases_later.pb"), "wb") as f:
             f.write(self.set.SerializeToString(deterministic=True))
@@ -408,6 +437,35 @@ def record_updates(r, rng):
                   rtol=1e-2 if dtype == np.float16 else 1e-5, mode=mode)
 
 
+def record_references(r, rng):
+    def some(*shape):
+        return rng.uniform(0.1, 1, shape).astype(np.float32)
+
+    f = np.float32
+    squares = ("gradient_accumulator", "gradient_squared_accumulator")
+    rules = {
+        "Adadelta": (("accum", "accum_update"), dict(lr=f(.3), rho=f(.9), epsilon=f(1e-2))),
+        "AdagradDA": (squares, dict(lr=f(.3), l1=f(.05), l2=f(.1), global_step=np.int64(3))),
+        "ProximalAdagrad": (("accum",), dict(lr=f(.3), l1=f(.05), l2=f(.1))),
+        "ProximalGradientDescent": ((), dict(alpha=f(.3), l1=f(.05), l2=f(.1))),
+        "RMSProp": (("ms", "mom"), dict(lr=f(.3), rho=f(.9), momentum=f(.5), epsilon=f(1e-2))),
+        "CenteredRMSProp": (("mg", "ms", "mom"),
+                            dict(lr=f(.1), rho=f(.9), momentum=f(.5), epsilon=f(1))),
+    }
+    for name, (slots, scalars) in rules.items():
+        variables = {slot: some(4, 3) for slot in ("var",) + slots}
+        if name in ("AdagradDA", "ProximalAdagrad", "ProximalGradientDescent"):
+            gradient = {"delta" if name == "ProximalGradientDescent" else "grad": some(4, 3) - f(.5)}
+            r.add_reference_update(f"Apply{name}", variables, {**scalars, **gradient})
+            if name == "AdagradDA":
+                r.add_update(f"ResourceApply{name}", variables, {**scalars, **gradient})
+        for index in (np.int32, np.int64):  # one row twice
+            rows = {**scalars, "grad": some(4, 3) - f(.5), "indices": np.array([2, 0, 2, 3], index)}
+            r.add_reference_update(f"SparseApply{name}", variables, rows)
+            if name == "AdagradDA":
+                r.add_update(f"ResourceSparseApply{name}", variables, rows)
+
+
 def record_batch_norm(r, rng):
     def some(*shape):
         return rng.uniform(0.2, 1, shape).astype(np.float32)
@@ -508,7 +566,8 @@ def record_small_products(r, some, loose):
 def main():
     recorder, rng = Recorder(), np.random.default_rng(5)
     for record in (record_images, record_math, record_segments, record_matrices, record_sparse,
-                   record_updates, record_batch_norm, record_small_floats):
+                   record_updates, record_batch_norm, record_small_floats,
+                   record_references):
         record(recorder, rng)
     recorder.write()
 
