@@ -11,8 +11,8 @@ namespace {
 
 // What a node costs beside its kernel. With several threads: counts of arrivals that are atomic,
 // lists of ready nodes, measuring, and what the other thread's cache holds. Generously: costs that
-// were measured on several threads hold what these take from each other (an addition of scalars in a
-// layered graph takes 12 ns on one thread, up to 250 on each of two).
+// were measured on several threads hold what these take from each other (an addition of scalars in
+// a layered graph takes 12 ns on one thread, up to 250 on each of two).
 constexpr uint64_t kNodeAlone = 30, kNodeShared = 1'500;
 // Waking a thread, and the others' values coming from its cache.
 constexpr uint64_t kWorthwhile = 100'000;
