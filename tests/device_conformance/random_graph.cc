@@ -1,6 +1,11 @@
 #include "tests/device_conformance/random_graph.h"
 
+#include <gtest/gtest.h>
+
+#include <chrono>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "base/strings.h"
 #include "millrace/ops.h"
@@ -97,6 +102,30 @@ std::vector<Tensor> RunRandomGraph(Program& p, const RandomGraph& graph) {
   }
   for (const Variable& v : graph.variables) all.push_back(p.Eval(v.read));
   return all;
+}
+
+void RunStepsThatAreGivenUp(Program& p, const RandomGraph& graph, int num_callers, int steps) {
+  p.RunTargets({graph.init});
+  const auto expected = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::vector<std::thread> callers;
+  for (int c = 0; c < num_callers; ++c) {
+    callers.emplace_back([&, c] {
+      for (int i = 0; i < steps; ++i) {
+        const bool hurries = (i + c) % 2 == 0;
+        const auto values = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches, {},
+                                  std::chrono::milliseconds(hurries ? 1 + i % 6 : 0));
+        if (!values.ok()) {
+          EXPECT_TRUE(hurries) << values.status();
+          continue;
+        }
+        for (std::size_t k = 0; k < values->size(); ++k) {
+          EXPECT_TRUE(TensorsEqual((*values)[k], (*expected)[k]));
+        }
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
 }
 
 }  // namespace millrace::testing

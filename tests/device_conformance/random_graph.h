@@ -24,6 +24,11 @@ RandomGraph BuildRandomGraph(Program& p, int seed);
 // left in the variables, and those variables at the end. Fewer, and a failure, if a step fails.
 std::vector<Tensor> RunRandomGraph(Program& p, const RandomGraph& graph);
 
+// Initialises an open program and runs `steps` steps in each of so many threads at once, every
+// other one with a deadline of few milliseconds. Those that end well have to have computed what
+// a step alone computes, and only those in a hurry may end otherwise.
+void RunStepsThatAreGivenUp(Program& p, const RandomGraph& graph, int num_callers, int steps);
+
 }  // namespace millrace::testing
 
 #endif  // TESTS_DEVICE_CONFORMANCE_RANDOM_GRAPH_H_

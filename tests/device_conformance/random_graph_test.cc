@@ -2,7 +2,6 @@
 // what one CPU computes, bit for bit, whatever happened first.
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <vector>
 
 #include "tests/device_conformance/program.h"
@@ -46,27 +45,7 @@ TEST_P(RandomGraphTest, SurvivesStepsThatAreGivenUp) {
   const RandomGraph graph = BuildRandomGraph(p, seed);
   p.Open();
   SetFakeDeviceOptions({});
-  p.RunTargets({graph.init});
-  const auto expected = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  std::vector<std::thread> callers;
-  for (int c = 0; c < 3; ++c) {
-    callers.emplace_back([&, c] {
-      for (int i = 0; i < 6; ++i) {
-        const bool hurries = (i + c) % 2 == 0;
-        const auto values = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches, {},
-                                  std::chrono::milliseconds(hurries ? 1 + i : 0));
-        if (!values.ok()) {
-          EXPECT_TRUE(hurries) << values.status();
-          continue;
-        }
-        for (std::size_t k = 0; k < values->size(); ++k) {
-          EXPECT_TRUE(TensorsEqual((*values)[k], (*expected)[k]));
-        }
-      }
-    });
-  }
-  for (std::thread& caller : callers) caller.join();
+  RunStepsThatAreGivenUp(p, graph, /*num_callers=*/3, /*steps=*/6);
   ExpectNothingLeft(p);
 }
 

@@ -2,10 +2,8 @@
 // then have, values are those of a device that is waited for after every operation.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -112,27 +110,8 @@ TEST_F(OrderTest, StepsThatAreGivenUpLeaveTheOthersAndTheMemoryAsTheyAre) {
     const Output probe = Labelled(p.device, "probe", Constant(p.device, Tensor::Scalar<float>(1)));
     p.Open();
     ASSERT_NE(p.session, nullptr);
-    p.RunTargets({graph.init});
-    const auto expected = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches);
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    std::vector<std::thread> callers;
-    for (int c = 0; c < 4; ++c) {
-      callers.emplace_back([&, c] {
-        for (int i = 0; i < 20; ++i) {
-          const bool hurries = (i + c) % 2 == 0;
-          const auto values = p.Run({{graph.fed, RandomGraphInput(1)}}, graph.fetches, {},
-                                    std::chrono::milliseconds(hurries ? 1 + i % 5 : 0));
-          if (!values.ok()) {
-            EXPECT_TRUE(hurries) << values.status();
-            continue;
-          }
-          for (std::size_t k = 0; k < values->size(); ++k) {
-            EXPECT_TRUE(TensorsEqual((*values)[k], (*expected)[k]));
-          }
-        }
-      });
-    }
-    for (std::thread& caller : callers) caller.join();
+    RunStepsThatAreGivenUp(p, graph, /*num_callers=*/4, /*steps=*/20);
+    if (HasFatalFailure()) return;
     p.Eval(probe);
     const auto memory = LastProbe().memory;
     ASSERT_NE(memory, nullptr);
