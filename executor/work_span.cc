@@ -32,7 +32,6 @@ WorkSpan EstimateWorkSpan(const CompiledGraph& graph) {
     }
     total.alone += cost + kNodeAlone;
     total.work += cost + kNodeShared;
-    total.largest = std::max(total.largest, cost);
     const uint64_t end = start[op.node] + cost + kNodeShared;
     total.span = std::max(total.span, end);
     const OutEdge* edge = graph.edges() + node.edges_begin;

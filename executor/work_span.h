@@ -10,13 +10,12 @@ namespace millrace {
 
 class CompiledGraph;
 
-// In processor cycles, as measured; what was never measured costs nothing. Each both without and
-// with what it costs to hand nodes from thread to thread.
+// In processor cycles, as measured; what was never measured costs nothing. The last two with what
+// it costs to hand nodes from thread to thread.
 struct WorkSpan {
-  uint64_t alone = 0;    // the work, where one thread runs the flat program
-  uint64_t work = 0;     // the work, where several share it
-  uint64_t span = 0;     // the longest path, where several share it
-  uint64_t largest = 0;  // the most expensive node
+  uint64_t alone = 0;  // the work, where one thread runs the flat program
+  uint64_t work = 0;   // the work, where several share it
+  uint64_t span = 0;   // the longest path, where several share it
 };
 
 // Of a graph without loops that one thread can run (`graph.sequential()` is not null). O(V + E).
