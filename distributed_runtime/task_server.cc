@@ -30,13 +30,13 @@
 #include "distributed_runtime/grpc/worker_service.h"
 #include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/remote_rendezvous.h"
+#include "master/dump/graph_dump.h"
+#include "master/master.h"
 #include "session/device_set.h"
-#include "session/graph_dump.h"
 #include "session/inter_op_pools.h"
-#include "session/local_worker.h"
-#include "session/master.h"
-#include "session/task_collectives.h"
 #include "session/worker_env.h"
+#include "worker/local_worker.h"
+#include "worker/task_collectives.h"
 
 namespace millrace {
 namespace {

@@ -21,11 +21,11 @@
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/remote_worker.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
+#include "master/session_test_util.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
 #include "rendezvous/rendezvous.h"
 #include "session/client_session.h"
-#include "session/session_test_util.h"
 
 namespace millrace {
 namespace {

@@ -6,9 +6,9 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "executor/sequential_program.h"
-#include "executor/step_arena.h"
-#include "executor/work_span.h"
+#include "executor/engine/sequential_program.h"
+#include "executor/engine/work_span.h"
+#include "executor/memory/step_arena.h"
 
 namespace millrace {
 namespace {

@@ -107,8 +107,8 @@ struct StepBlock {
   StepBlock* next_idle = nullptr;
 };
 
-struct SequentialProgram;  // executor/sequential_program.h
-class ProgramMemory;       // executor/step_arena.h
+struct SequentialProgram;  // executor/engine/sequential_program.h
+class ProgramMemory;       // executor/memory/step_arena.h
 
 // Thread-safe; immutable but for the measured costs, what follows from them, and the idle step
 // blocks.
@@ -168,7 +168,7 @@ class CompiledGraph {
   bool IsExpensive(int32_t node) const { return IsExpensive(CostOf(node)); }
   // Whether a step may find use for another thread: as long as a node is known to be expensive,
   // while costs are being learnt (loops learn within one step), and where cheap nodes add up:
-  // see executor/work_span.h. To be asked once a step.
+  // see executor/engine/work_span.h. To be asked once a step.
   bool MayUseThreads() const {
     if (num_expensive_.load(std::memory_order_relaxed) > 0) return true;
     if (!may_be_concurrent_ || has_frames()) return false;

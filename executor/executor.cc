@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/notification.h"
-#include "executor/flat_step.h"
-#include "executor/framed_step.h"
-#include "executor/sequential_step.h"
-#include "executor/step_state.h"
+#include "executor/engine/flat_step.h"
+#include "executor/engine/framed_step.h"
+#include "executor/engine/sequential_step.h"
+#include "executor/engine/step_state.h"
 
 namespace millrace {
 

@@ -4,8 +4,8 @@
 
 #include "base/thread_pool.h"
 #include "executor/compiled_graph.h"
-#include "executor/memory_tracker.h"
-#include "executor/step_stats.h"
+#include "executor/memory/memory_tracker.h"
+#include "executor/stats/step_stats.h"
 #include "kernels/kernel_context.h"
 #include "millrace/status.h"
 

@@ -5,8 +5,8 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "kernels/control_flow.h"
-#include "kernels/send_recv.h"
+#include "kernels/control/control_flow.h"
+#include "kernels/control/send_recv.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 

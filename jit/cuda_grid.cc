@@ -10,8 +10,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "device/cuda/cuda_driver.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_driver.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "jit/accelerator_fused_kernel.h"
 
 namespace millrace {

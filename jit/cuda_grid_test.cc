@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "device/cuda/cuda_driver.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_driver.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "jit/ptx_test_util.h"

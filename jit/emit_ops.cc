@@ -17,8 +17,8 @@ using llvm::Type;
 using llvm::Value;
 
 // One instruction of the program for `lanes` elements; 1: plain scalars. Follows the kernels
-// (kernels/elementwise_*.cc, activation.cc) and kernels/float_math.h operation by operation, so
-// that results are the same bits.
+// (kernels/elementwise_*.cc, activation.cc) and kernels/common/float_math.h operation by operation,
+// so that results are the same bits.
 class Emitter {
  public:
   Emitter(llvm::IRBuilder<>* builder, int lanes, DoubleFunctions functions)

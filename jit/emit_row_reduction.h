@@ -1,8 +1,8 @@
 // Rows of a fused program's output that become one element each, within the code of a grid.
 //
-// The order is that of the CPU's kernels (kernels/reduction.cc), so that results are the same bits:
-// sixteen partial results of every sixteenth element each, which are then put together in halves,
-// and at last the elements behind the last whole sixteen, one after the other.
+// The order is that of the CPU's kernels (kernels/math/reduction.cc), so that results are the same
+// bits: sixteen partial results of every sixteenth element each, which are then put together in
+// halves, and at last the elements behind the last whole sixteen, one after the other.
 #ifndef JIT_EMIT_ROW_REDUCTION_H_
 #define JIT_EMIT_ROW_REDUCTION_H_
 

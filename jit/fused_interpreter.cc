@@ -6,8 +6,8 @@
 
 #include "base/errors.h"
 #include "jit/instruction_kernels.h"
-#include "kernels/dtype_dispatch.h"
-#include "kernels/elementwise.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/elementwise.h"
 
 namespace millrace::jit {
 namespace {

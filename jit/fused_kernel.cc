@@ -21,7 +21,7 @@
 #include "jit/fused_parts.h"
 #include "jit/instruction_kernels.h"
 #include "kernels/kernel_context.h"
-#include "kernels/row_reduction.h"
+#include "kernels/math/row_reduction.h"
 #include "tensor/allocator.h"
 
 namespace millrace {

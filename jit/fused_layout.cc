@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/broadcast.h"
+#include "kernels/common/broadcast.h"
 
 namespace millrace::jit {
 namespace {

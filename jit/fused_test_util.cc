@@ -10,7 +10,7 @@
 #include "base/strings.h"
 #include "jit/fused_kernel.h"
 #include "jit/instruction_kernels.h"
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/dtype_dispatch.h"
 #include "kernels/kernel_context.h"
 #include "ops/all_ops.h"
 

@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
-#include "kernels/elementwise.h"
+#include "kernels/common/elementwise.h"
 
 namespace millrace::jit {
 namespace {

@@ -1,12 +1,12 @@
 #include "kernels/all_kernels.h"
 
-#include "kernels/collective.h"
-#include "kernels/control_flow.h"
+#include "kernels/collective/collective.h"
+#include "kernels/control/control_flow.h"
+#include "kernels/control/functional.h"
+#include "kernels/control/send_recv.h"
 #include "kernels/data/data_kernels.h"
-#include "kernels/elementwise_special.h"
-#include "kernels/functional.h"
 #include "kernels/host_kernels.h"
-#include "kernels/send_recv.h"
+#include "kernels/math/elementwise_special.h"
 
 namespace millrace {
 

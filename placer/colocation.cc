@@ -7,7 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "graph/isolate_calls.h"
+#include "graph/functions/isolate_calls.h"
 #include "placer/op_kinds.h"
 
 namespace millrace {

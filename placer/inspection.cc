@@ -7,8 +7,8 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "graph/function_body.h"
-#include "graph/isolate_calls.h"
+#include "graph/functions/function_body.h"
+#include "graph/functions/isolate_calls.h"
 #include "placer/colocation.h"
 
 namespace millrace {

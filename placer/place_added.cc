@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/status_macros.h"
-#include "graph/isolate_calls.h"
+#include "graph/functions/isolate_calls.h"
 #include "placer/colocation.h"
 #include "placer/op_kinds.h"
 

@@ -62,7 +62,7 @@ struct PlacerInput {
 //      follows its consumers if these agree.
 // A call is placed like any other op. Functions that return resources are looked into: what
 // their bodies ask of arguments and results is asked of what feeds and reads the call (the
-// identities of graph/isolate_calls.h).
+// identities of graph/functions/isolate_calls.h).
 //
 // If placement fails, some nodes may have been assigned. Errors name the node as
 // {{node NAME}}:

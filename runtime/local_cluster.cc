@@ -8,14 +8,14 @@
 #include "base/status_macros.h"
 #include "base/thread_pool.h"
 #include "distributed_runtime/task_server.h"
+#include "master/dump/graph_dump.h"
+#include "master/master.h"
 #include "runtime/gpu.h"
 #include "runtime/registries.h"
 #include "runtime/session_pools.h"
 #include "session/device_set.h"
-#include "session/graph_dump.h"
-#include "session/local_worker.h"
-#include "session/master.h"
-#include "session/task_collectives.h"
+#include "worker/local_worker.h"
+#include "worker/task_collectives.h"
 
 namespace millrace {
 namespace {

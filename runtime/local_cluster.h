@@ -17,7 +17,7 @@ namespace millrace {
 // one per core), and what runtime/session_pools.h says of pools. Threads are those of the process:
 // clusters that ask for the same number share them, unless they want their own. InvalidArgument for
 // numbers that make no sense. The cluster lives as long as the pointer. Its sessions write their
-// graphs to `dump_dir`, if it is not "" (session/graph_dump.h); the error of the file system if
+// graphs to `dump_dir`, if it is not "" (master/dump/graph_dump.h); the error of the file system if
 // that cannot be made.
 StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto& config,
                                                            const std::string& dump_dir = "");

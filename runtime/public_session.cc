@@ -4,7 +4,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "millrace/session.h"
 #include "runtime/feed_spec.h"

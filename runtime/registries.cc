@@ -1,7 +1,7 @@
 #include "runtime/registries.h"
 
 #include "device/fake/fake_device.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "jit/accelerator_fused_kernel.h"
 #include "jit/fused_kernel.h"
 #include "kernels/all_kernels.h"

@@ -7,8 +7,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "executor/step_stats.h"
-#include "executor/step_trace.h"
+#include "executor/stats/step_stats.h"
+#include "executor/stats/step_trace.h"
 
 namespace millrace {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <utility>
 
+#include "base/deadline_timer.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "session/async_join.h"
-#include "session/deadline_timer.h"
 
 namespace millrace {
 

@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-class GraphDumper;  // session/graph_dump.h
+class GraphDumper;  // master/dump/graph_dump.h
 
 struct MasterEnv {
   // The task the master lives in; its `workers` must know the task itself. Outlives the master.

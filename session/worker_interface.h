@@ -36,7 +36,7 @@ struct WorkerSessionOptions {
   int64_t master_incarnation = 0;
 };
 
-class WorkerGraph;  // session/worker_graph.h
+class WorkerGraph;  // worker/worker_graph.h
 
 // The feeds and fetches of a plan ("n:0"), in the order in which a direct graph takes them.
 struct DirectIo {

@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Of allocator.cc. Elements of variants are shared objects; kernels/variant.h knows more.
+// Of allocator.cc. Elements of variants are shared objects; kernels/common/variant.h knows more.
 RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count);
 
 namespace {

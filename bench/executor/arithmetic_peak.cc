@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "kernels/isa.h"
+#include "kernels/common/isa.h"
 
 namespace millrace {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "device/cuda/cuda_driver.h"
+#include "device/cuda/driver/cuda_driver.h"
 #include "millrace/status.h"
 
 namespace millrace::bench {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "jit/code_cache.h"
 #include "runtime/local_cluster.h"

@@ -10,8 +10,8 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/gemm.h"
-#include "kernels/onednn_conv.h"
+#include "kernels/common/gemm.h"
+#include "kernels/nn/onednn_conv.h"
 
 extern "C" void omp_set_num_threads(int);
 

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <string>
 
-#include "executor/step_arena.h"
+#include "executor/memory/step_arena.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "millrace/step_trace.h"

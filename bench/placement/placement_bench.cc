@@ -31,11 +31,11 @@
 #include "bench/executor/peer.h"
 #include "executor/compiled_graph.h"
 #include "graph/graph_def_io.h"
+#include "master/feed_fetch.h"
+#include "master/session_test_util.h"
 #include "partitioner/partition.h"
 #include "partitioner/verify.h"
 #include "placer/placer.h"
-#include "session/feed_fetch.h"
-#include "session/session_test_util.h"
 
 namespace millrace {
 namespace {

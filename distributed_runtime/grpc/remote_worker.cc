@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/deadline_timer.h"
 #include "base/errors.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
@@ -19,7 +20,6 @@
 #include "graph/graph_def_io.h"
 #include "proto/link.pb.h"
 #include "proto/worker.pb.h"
-#include "session/deadline_timer.h"
 
 namespace millrace {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/cancellation.h"
+#include "base/deadline_timer.h"
 #include "base/engine_thread.h"
 #include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "distributed_runtime/link/frame.h"
 #include "distributed_runtime/server_call.h"
 #include "millrace/ref_ptr.h"
-#include "session/deadline_timer.h"
 #include "session/worker_interface.h"
 
 namespace millrace {

@@ -4,8 +4,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "frontend/graph_builder.h"
 #include "graph/gradients/gradient_registry.h"
-#include "graph/graph_builder.h"
 #include "millrace/ops.h"
 
 namespace millrace {

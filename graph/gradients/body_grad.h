@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/function_body.h"
+#include "graph/functions/function_body.h"
 #include "millrace/status.h"
 
 namespace millrace {

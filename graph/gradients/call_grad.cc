@@ -8,9 +8,9 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "frontend/graph_builder.h"
 #include "graph/function_library.h"
 #include "graph/gradients/grad_util.h"
-#include "graph/graph_builder.h"
 #include "graph/graph_def_io.h"
 
 namespace millrace {

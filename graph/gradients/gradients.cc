@@ -7,10 +7,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "frontend/graph_builder.h"
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/gradient_registry.h"
 #include "graph/gradients/loop_grad.h"
-#include "graph/graph_builder.h"
 
 namespace millrace {
 

@@ -1,8 +1,8 @@
 // Derivatives of ops that take, put and add up pieces by index.
 #include "base/errors.h"
+#include "frontend/graph_builder.h"
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/grad_util.h"
-#include "graph/graph_builder.h"
 
 namespace millrace {
 namespace {

@@ -8,10 +8,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "graph/function_inline.h"
+#include "frontend/graph_builder.h"
+#include "graph/functions/function_inline.h"
 #include "graph/gradients/body_grad.h"
 #include "graph/gradients/grad_util.h"
-#include "graph/graph_builder.h"
 #include "graph/prune.h"
 #include "millrace/ops.h"
 

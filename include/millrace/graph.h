@@ -24,7 +24,7 @@ namespace millrace {
 
 class Node;  // graph/dataflow_graph.h
 class DataflowGraph;
-struct GraphState;  // graph/graph_builder.h
+struct GraphState;  // frontend/graph_builder.h
 class Output;
 
 // A node of a graph: a light handle, valid as long as the graph. A handle that stands for a

@@ -11,7 +11,7 @@
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
-#include "kernels/variable.h"
+#include "kernels/state/variable.h"
 #include "rendezvous/device_rendezvous.h"
 
 namespace millrace {

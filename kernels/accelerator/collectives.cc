@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "device/copy.h"
-#include "kernels/collective_kernel.h"
+#include "kernels/collective/collective_kernel.h"
 #include "kernels/kernel_context.h"
 #include "rendezvous/device_rendezvous.h"
 

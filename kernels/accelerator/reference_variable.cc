@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/kernel_context.h"
-#include "kernels/variable.h"
+#include "kernels/state/variable.h"
 #include "rendezvous/device_rendezvous.h"
 
 namespace millrace {

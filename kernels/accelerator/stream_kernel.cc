@@ -17,7 +17,7 @@
 #include "kernels/capturable_kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
-#include "kernels/variable.h"
+#include "kernels/state/variable.h"
 #include "ops/shape_inference.h"
 #include "rendezvous/device_rendezvous.h"
 

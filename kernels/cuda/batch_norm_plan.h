@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/cuda/cuda_libraries.h"
+#include "device/cuda/driver/cuda_libraries.h"
 #include "kernels/gpu/loops.h"
 #include "millrace/dtype.h"
 #include "millrace/shape.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/batch_norm_plan.h"
 #include "kernels/cuda/library_test.h"

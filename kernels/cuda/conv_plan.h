@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/cuda/cuda_libraries.h"
+#include "device/cuda/driver/cuda_libraries.h"
 #include "kernels/gpu/products.h"
 #include "millrace/dtype.h"
 #include "millrace/status.h"

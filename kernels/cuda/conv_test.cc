@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/errors.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/library_test.h"

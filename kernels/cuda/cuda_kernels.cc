@@ -9,7 +9,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/accelerator/collectives.h"
 #include "kernels/accelerator/computing_ops.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "gtest/gtest.h"
 #include "tensor/allocator.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "device/cuda/cuda_libraries.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_libraries.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "kernels/accelerator/stream_kernel.h"
 #include "kernels/gpu/loops.h"
 #include "kernels/kernel.h"

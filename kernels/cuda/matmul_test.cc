@@ -2,7 +2,7 @@
 // matrices become column-major ones, batches, biases and activations. The reference are our own
 // loops, which goldens check.
 #include "base/errors.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/library_test.h"
 #include "kernels/cuda/matmul_plan.h"

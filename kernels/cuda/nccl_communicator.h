@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "device/cuda/cuda_libraries.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_libraries.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "kernels/accelerator/collectives.h"
 
 namespace millrace {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "device/cuda/cuda_libraries.h"
-#include "device/cuda/cuda_machine.h"
+#include "device/cuda/driver/cuda_libraries.h"
+#include "device/cuda/driver/cuda_machine.h"
 #include "kernels/accelerator/collectives.h"
 
 namespace millrace {

@@ -8,10 +8,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/element_copy.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/element_copy.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace {
 namespace {

@@ -5,9 +5,9 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/background.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/cancellation.h"
+#include "kernels/common/variant.h"
 #include "kernels/kernel_context.h"
-#include "kernels/variant.h"
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"

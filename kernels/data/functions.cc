@@ -8,12 +8,12 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/data/batch.h"
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/parallel.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace {
 namespace {

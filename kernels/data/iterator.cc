@@ -8,14 +8,14 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/background.h"
+#include "kernels/common/handle_kernel.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/common/step_resource.h"
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/iterator_resource.h"
-#include "kernels/handle_kernel.h"
-#include "kernels/kernel_util.h"
-#include "kernels/session_tensors.h"
-#include "kernels/step_resource.h"
+#include "kernels/state/session_tensors.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {

@@ -11,10 +11,10 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "io/input_stream.h"
+#include "kernels/common/element_copy.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/element_copy.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace {
 namespace {

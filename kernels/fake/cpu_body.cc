@@ -14,7 +14,7 @@
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/accelerator/computing_ops.h"
 #include "kernels/kernel_context.h"
-#include "kernels/variable.h"
+#include "kernels/state/variable.h"
 
 namespace millrace {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/common/numerics_error.h"
 #include "kernels/gpu/body.h"
-#include "kernels/numerics_error.h"
 
 namespace millrace::gpu {
 namespace {

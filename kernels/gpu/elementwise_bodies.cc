@@ -4,8 +4,8 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
-#include "kernels/broadcast.h"
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/broadcast.h"
+#include "kernels/common/dtype_dispatch.h"
 #include "kernels/gpu/body.h"
 
 namespace millrace::gpu {

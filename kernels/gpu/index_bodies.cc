@@ -5,10 +5,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/scatter_call.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace::gpu {
 

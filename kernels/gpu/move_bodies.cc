@@ -3,10 +3,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/common/strided_copy.h"
+#include "kernels/common/strided_slice_spec.h"
 #include "kernels/gpu/body.h"
-#include "kernels/kernel_util.h"
-#include "kernels/strided_copy.h"
-#include "kernels/strided_slice_spec.h"
 
 namespace millrace::gpu {
 namespace {

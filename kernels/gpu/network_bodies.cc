@@ -3,8 +3,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
-#include "kernels/kernel_util.h"
 
 namespace millrace::gpu {
 namespace {

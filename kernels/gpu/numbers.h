@@ -13,7 +13,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 #include "millrace/dtype.h"
 
 #if defined(__CUDACC__)

@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/products.h"
-#include "kernels/window.h"
+#include "kernels/nn/window.h"
 
 namespace millrace::gpu {
 namespace {

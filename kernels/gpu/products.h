@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/gpu/body.h"
-#include "kernels/window.h"
+#include "kernels/nn/window.h"
 #include "millrace/shape.h"
 
 namespace millrace::gpu {

@@ -8,9 +8,9 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
-#include "kernels/kernel_util.h"
-#include "kernels/random_order.h"
+#include "kernels/random/random_order.h"
 
 namespace millrace::gpu {
 namespace {

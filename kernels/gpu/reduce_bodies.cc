@@ -3,10 +3,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/common/strided_copy.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
-#include "kernels/kernel_util.h"
-#include "kernels/strided_copy.h"
 
 namespace millrace::gpu {
 namespace {

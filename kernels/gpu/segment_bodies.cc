@@ -6,7 +6,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/dtype_dispatch.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
 

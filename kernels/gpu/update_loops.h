@@ -4,7 +4,7 @@
 
 #include "kernels/gpu/index_loops.h"
 #include "kernels/gpu/loops.h"
-#include "kernels/update_rules.h"
+#include "kernels/training/update_rules.h"
 
 namespace millrace::gpu {
 

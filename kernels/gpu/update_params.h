@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/gpu/numbers.h"
-#include "kernels/update_rules.h"
+#include "kernels/training/update_rules.h"
 
 namespace millrace::gpu {
 

@@ -8,7 +8,7 @@
 #include "base/string_map.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/scatter_call.h"
-#include "kernels/update_call.h"
+#include "kernels/training/update_call.h"
 
 namespace millrace::gpu {
 namespace {

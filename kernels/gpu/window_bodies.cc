@@ -3,11 +3,11 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/broadcast.h"
+#include "kernels/common/broadcast.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/products.h"
-#include "kernels/kernel_util.h"
-#include "kernels/window.h"
+#include "kernels/nn/window.h"
 
 namespace millrace::gpu {
 

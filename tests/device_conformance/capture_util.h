@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/captured_program.h"
+#include "executor/capture/captured_program.h"
 #include "gtest/gtest.h"
 #include "millrace/tensor.h"
 #include "tests/device_conformance/kinds.h"

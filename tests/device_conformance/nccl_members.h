@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline_timer.h"
 #include "base/notification.h"
 #include "base/strings.h"
 #include "collective/collective_manager.h"
-#include "device/cuda/machine.h"
+#include "device/cuda/machine/machine.h"
 #include "kernels/cuda/nccl_link.h"
-#include "session/deadline_timer.h"
 
 namespace millrace::testing {
 

@@ -12,7 +12,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "device/cuda/simulated_driver.h"
+#include "device/cuda/simulated/simulated_driver.h"
 #include "tests/device_conformance/nccl_members.h"
 
 namespace millrace::testing {

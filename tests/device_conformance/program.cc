@@ -1,7 +1,7 @@
 #include "tests/device_conformance/program.h"
 
 #include "base/strings.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "runtime/local_cluster.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "device/cuda/cuda_activity.h"
-#include "device/cuda/cuda_device.h"
-#include "device/cuda/simulated_cupti.h"
+#include "device/cuda/machine/cuda_device.h"
+#include "device/cuda/simulated/simulated_cupti.h"
+#include "device/cuda/trace/cuda_activity.h"
 #include "gtest/gtest.h"
 #include "jit/accelerator_fused_kernel.h"
 #include "kernels/accelerator/accelerator_kernels.h"

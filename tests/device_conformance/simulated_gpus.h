@@ -2,7 +2,7 @@
 #ifndef TESTS_DEVICE_CONFORMANCE_SIMULATED_GPUS_H_
 #define TESTS_DEVICE_CONFORMANCE_SIMULATED_GPUS_H_
 
-#include "device/cuda/simulated_driver.h"
+#include "device/cuda/simulated/simulated_driver.h"
 #include "runtime/gpu.h"
 
 namespace millrace::testing {

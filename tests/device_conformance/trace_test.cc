@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/strings.h"
-#include "executor/step_trace.h"
+#include "executor/stats/step_trace.h"
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/kinds.h"

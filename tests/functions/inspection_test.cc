@@ -10,7 +10,7 @@
 
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
-#include "graph/lower_functions.h"
+#include "graph/lowering/lower_functions.h"
 #include "ops/all_ops.h"
 #include "placer/placer.h"
 #include "tests/functions/function_text.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/dtype_dispatch.h"
 
 namespace millrace::testing {
 namespace {

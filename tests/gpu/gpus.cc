@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "device/cuda/machine.h"
+#include "device/cuda/machine/machine.h"
 #include "gtest/gtest.h"
 #include "kernels/accelerator/stream_kernel.h"
 

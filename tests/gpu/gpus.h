@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "device/cuda/cuda_driver.h"
-#include "device/cuda/region_allocator.h"
+#include "device/cuda/driver/cuda_driver.h"
+#include "device/cuda/driver/region_allocator.h"
 #include "millrace/graph.h"
 #include "runtime/gpu.h"
 

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "base/strings.h"
-#include "device/cuda/cuda_handles.h"
-#include "graph/graph_builder.h"
+#include "device/cuda/machine/cuda_handles.h"
+#include "frontend/graph_builder.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/library_body.h"
 #include "kernels/cuda/library_cases.h"

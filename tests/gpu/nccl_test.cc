@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "device/cuda/cuda_libraries.h"
+#include "device/cuda/driver/cuda_libraries.h"
 #include "tests/device_conformance/nccl_members.h"
 
 namespace millrace::testing {

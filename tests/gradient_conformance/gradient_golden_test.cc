@@ -12,7 +12,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "graph/graph_builder.h"
+#include "frontend/graph_builder.h"
 #include "graph/node_name.h"
 #include "millrace/graph.h"
 #include "millrace/session.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/dtype_dispatch.h"
+#include "kernels/common/dtype_dispatch.h"
 #include "tests/kernel_conformance/node_runner.h"
 
 namespace millrace::testing {

@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
-#include "kernels/session_tensors.h"
+#include "kernels/state/session_tensors.h"
 #include "ops/op_registry.h"
 #include "proto/graph.pb.h"
 

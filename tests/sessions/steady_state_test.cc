@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "executor/step_arena.h"
+#include "executor/memory/step_arena.h"
 #include "gtest/gtest.h"
 #include "tests/sessions/malloc_count.h"
 #include "tests/sessions/steady_model.h"

@@ -14,9 +14,9 @@
 #include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "millrace/step_trace.h"
+#include "planner/memory.h"
 #include "proto/step_stats.pb.h"
 #include "runtime/registries.h"
-#include "tools/views/memory.h"
 
 namespace millrace {
 namespace {

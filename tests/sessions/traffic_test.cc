@@ -9,9 +9,9 @@
 #include "graph/graph_def_io.h"
 #include "millrace/millrace.h"
 #include "placer/placer.h"
+#include "planner/traffic.h"
 #include "runtime/registries.h"
 #include "tests/cluster/in_process_cluster.h"
-#include "tools/views/traffic.h"
 
 namespace millrace::testing {
 namespace {

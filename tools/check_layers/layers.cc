@@ -13,12 +13,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Layer {
+  // A folder, a folder within one, or one file; of several that fit a path, the longest counts.
   const char* folder;
   std::vector<const char*> arrows;
 };
 
 // Direct arrows, bottom first: a folder may point only to those before it, so the picture
-// cannot become a circle.
+// cannot become a circle. A folder that is not listed itself belongs to the one around it.
 const std::vector<Layer>& Layers() {
   static const auto* const layers = new std::vector<Layer>{
       {"include", {}},
@@ -26,20 +27,63 @@ const std::vector<Layer>& Layers() {
       {"proto", {}},
       {"tensor", {"base", "proto"}},
       {"device", {"tensor"}},
+      {"device/cpu", {"device"}},
+      {"device/fake", {"device"}},
+      {"device/cuda/driver", {"device"}},
+      {"device/cuda/trace", {"device/cuda/driver"}},
+      {"device/cuda/machine", {"device/cuda/trace"}},
+      {"device/cuda/simulated", {"device/cuda/trace"}},
+      {"cluster", {"device"}},
       {"io", {"tensor"}},
       {"ops", {"tensor"}},
       {"graph", {"ops"}},
+      {"graph/functions", {"graph"}},
+      {"graph/rewrite", {"graph"}},
+      {"frontend", {"graph"}},
+      {"graph/gradients", {"frontend", "graph/functions"}},
+      {"graph/lowering", {"graph/gradients"}},
       {"rendezvous", {"device"}},
       {"collective", {"device"}},
       {"kernels", {"device", "ops", "rendezvous", "collective", "io"}},
-      {"jit", {"kernels"}},
+      {"kernels/common", {"kernels"}},
+      {"kernels/random", {"kernels/common"}},
+      {"kernels/math", {"kernels/common"}},
+      {"kernels/state", {"kernels/common"}},
+      {"kernels/array", {"kernels/state"}},
+      {"kernels/nn", {"kernels/common"}},
+      {"kernels/linear_algebra", {"kernels/nn"}},
+      {"kernels/image", {"kernels/common"}},
+      {"kernels/text", {"kernels/common"}},
+      {"kernels/sparse", {"kernels/common"}},
+      {"kernels/training", {"kernels/state"}},
+      {"kernels/data_flow", {"kernels/state"}},
+      {"kernels/lists", {"kernels/common"}},
+      {"kernels/control", {"kernels/common"}},
+      {"kernels/collective", {"kernels/common"}},
+      {"kernels/io", {"kernels/data_flow"}},
+      {"kernels/data", {"kernels/state"}},
+      {"kernels/all_kernels.cc",
+       {"kernels/math", "kernels/control", "kernels/collective", "kernels/data"}},
+      {"kernels/accelerator", {"kernels/collective", "kernels/state"}},
+      {"kernels/fake", {"kernels/accelerator", "device/fake"}},
+      {"kernels/gpu", {"kernels/accelerator", "kernels/nn", "kernels/random", "kernels/training"}},
+      {"kernels/cuda", {"kernels/gpu", "device/cuda/machine"}},
+      {"jit", {"kernels/math", "device/fake", "device/cuda/machine"}},
       {"data", {"io"}},
-      {"placer", {"graph"}},
+      {"placer", {"graph/functions"}},
       {"partitioner", {"graph"}},
-      {"executor", {"graph", "kernels"}},
-      {"session", {"placer", "partitioner", "executor"}},
-      {"distributed_runtime", {"session", "collective"}},
-      {"runtime", {"distributed_runtime", "jit", "data"}},
+      {"executor/memory", {"kernels/common"}},
+      {"executor", {"graph", "executor/memory"}},
+      {"executor/capture", {"executor", "kernels/state"}},
+      {"session", {"graph", "rendezvous", "collective"}},
+      {"worker",
+       {"session", "placer", "partitioner", "executor/capture", "graph/lowering", "graph/rewrite"}},
+      {"master", {"session", "placer", "partitioner", "graph/lowering", "io"}},
+      {"distributed_runtime", {"worker", "master", "collective"}},
+      {"planner", {"worker", "master", "cluster"}},
+      {"runtime",
+       {"distributed_runtime", "jit", "data", "kernels/cuda", "kernels/fake", "device/cpu",
+        "device/cuda/simulated"}},
       {"training", {"include"}},
       {"examples", {"include"}},
   };
@@ -55,6 +99,17 @@ constexpr Door kDoors[] = {
     {"graph", "device/device_name.h"},
     {"placer", "device/device_name.h"},
     {"partitioner", "device/device_name.h"},
+    {"graph/functions", "device/device_name.h"},
+    {"graph/lowering", "device/device_name.h"},
+    {"frontend", "device/cluster_spec.h"},
+    {"frontend", "device/device_name.h"},
+    {"session", "kernels/kernel_registry.h"},
+    // What a master runs itself, without a worker between: one direct step.
+    {"master", "worker/overdue.h"},
+    {"master", "worker/worker_graph.h"},
+    {"master", "executor/executor.h"},
+    {"master", "executor/stats/step_stats.h"},
+    {"master", "kernels/kernel_context.h"},
 };
 
 // Folders that may include anything.
@@ -71,16 +126,25 @@ constexpr std::string_view kLibraries[] = {
 
 constexpr std::string_view kGrpc[] = {"grpc/", "grpcpp/"};
 
-std::string_view FolderOf(std::string_view path) {
-  if (path.substr(0, 9) == "millrace/") return "include";
-  return path.substr(0, path.find('/'));
-}
-
 const Layer* FindLayer(std::string_view folder) {
   for (const Layer& layer : Layers()) {
     if (folder == layer.folder) return &layer;
   }
   return nullptr;
+}
+
+std::string_view TopFolderOf(std::string_view path) { return path.substr(0, path.find('/')); }
+
+// The layer of a file: itself, the innermost listed folder around it, or its top folder.
+std::string_view FolderOf(std::string_view path) {
+  if (path.starts_with("millrace/")) return "include";
+  for (std::string_view part = path; !part.empty();) {
+    if (FindLayer(part) != nullptr) return part;
+    const size_t slash = part.rfind('/');
+    if (slash == std::string_view::npos) break;
+    part = part.substr(0, slash);
+  }
+  return TopFolderOf(path);
 }
 
 template <typename Names>

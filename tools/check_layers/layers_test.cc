@@ -20,8 +20,8 @@ bool Allowed(const std::string& path, const std::string& include) {
 }
 
 TEST(LayersTest, ArrowsAreFollowedToTheirEnds) {
-  EXPECT_TRUE(Allowed("kernels/matmul.cc", "\"tensor/tensor.h\""));
-  EXPECT_TRUE(Allowed("kernels/matmul.cc", "\"base/errors.h\""));
+  EXPECT_TRUE(Allowed("kernels/linear_algebra/matmul.cc", "\"tensor/tensor.h\""));
+  EXPECT_TRUE(Allowed("kernels/linear_algebra/matmul.cc", "\"base/errors.h\""));
   EXPECT_TRUE(Allowed("distributed_runtime/master.cc", "\"executor/executor.h\""));
   EXPECT_TRUE(Allowed("runtime/runtime.cc", "\"kernels/all_kernels.h\""));
 }
@@ -35,8 +35,36 @@ TEST(LayersTest, UpwardsIsRefused) {
 }
 
 TEST(LayersTest, KernelsNeverSeeTheGraph) {
-  EXPECT_FALSE(Allowed("kernels/matmul.cc", "\"graph/graph.h\""));
+  EXPECT_FALSE(Allowed("kernels/linear_algebra/matmul.cc", "\"graph/graph.h\""));
   EXPECT_FALSE(Allowed("kernels/data/map.cc", "\"graph/graph.h\""));
+}
+
+TEST(LayersTest, FoldersWithinFoldersAreLayersToo) {
+  EXPECT_TRUE(Allowed("kernels/linear_algebra/matmul.cc", "\"kernels/common/gemm.h\""));
+  EXPECT_TRUE(Allowed("kernels/common/gemm.cc", "\"kernels/kernel.h\""));
+  EXPECT_FALSE(Allowed("kernels/common/gemm.cc", "\"kernels/math/elementwise_special.h\""));
+  EXPECT_FALSE(Allowed("kernels/kernel.cc", "\"kernels/common/gemm.h\""));
+  EXPECT_FALSE(Allowed("kernels/nn/conv.cc", "\"kernels/cuda/launch.h\""));
+  EXPECT_FALSE(Allowed("graph/graph.cc", "\"graph/lowering/lower_functions.h\""));
+  EXPECT_FALSE(Allowed("device/device.cc", "\"device/cuda/driver/context.h\""));
+}
+
+TEST(LayersTest, AFolderThatIsNotListedBelongsToTheOneAround) {
+  EXPECT_TRUE(Allowed("executor/engine/flat_step.cc", "\"executor/executor.h\""));
+  EXPECT_TRUE(Allowed("executor/executor.cc", "\"executor/engine/flat_step.h\""));
+  EXPECT_FALSE(Allowed("executor/engine/flat_step.cc", "\"executor/capture/capture_plan.h\""));
+}
+
+TEST(LayersTest, OneFileMayStandAboveItsFolder) {
+  EXPECT_TRUE(Allowed("kernels/all_kernels.cc", "\"kernels/data/data_kernels.h\""));
+  EXPECT_FALSE(Allowed("kernels/all_kernels.h", "\"kernels/data/data_kernels.h\""));
+}
+
+TEST(LayersTest, AMasterKnowsNoWorkerAndAWorkerNoMaster) {
+  EXPECT_FALSE(Allowed("worker/local_worker.cc", "\"master/master.h\""));
+  EXPECT_FALSE(Allowed("master/plan.cc", "\"worker/local_worker.h\""));
+  EXPECT_FALSE(Allowed("master/plan.cc", "\"kernels/nn/window.h\""));
+  EXPECT_FALSE(Allowed("master/plan.cc", "\"executor/compiled_graph.h\""));
 }
 
 TEST(LayersTest, PlacerPartitionerAndExecutorDoNotKnowEachOther) {
@@ -166,7 +194,7 @@ TEST(RegistrationsTest, QualifiedAndReturnedCallsCount) {
 TEST(RegistrationsTest, OneThatIsOnlyDefinedIsReported) {
   const std::vector<Violation> found = CheckRegistrations({
       {"kernels/matmul.h", "#pragma once\n\nvoid RegisterMatMul(Registry& r);\n"},
-      {"kernels/matmul.cc", "void millrace::RegisterMatMul(Registry& r) {}\n"},
+      {"kernels/linear_algebra/matmul.cc", "void millrace::RegisterMatMul(Registry& r) {}\n"},
       {"kernels/all_kernels.cc", "// RegisterMatMul(registry);\n"},
   });
   ASSERT_EQ(found.size(), 1u);

@@ -212,7 +212,7 @@ int Run(std::string_view mode) {
                  "file and line.\nnamespace millrace::ops {\n\n";
   } else {
     std::cout << "#include \"millrace/ops.h\"\n\n#include <utility>\n\n"
-                 "#include \"graph/op_outputs.h\"\n\nnamespace millrace::ops {\n\n";
+                 "#include \"frontend/op_outputs.h\"\n\nnamespace millrace::ops {\n\n";
   }
   for (const OpInfo* info : registry.SortedOps()) {
     if (info->def.name().starts_with("_")) continue;

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "planner/diff.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
-#include "tools/views/diff.h"
 
 namespace millrace {
 namespace {

@@ -6,10 +6,10 @@
 #include "graph/dot.h"
 #include "graph/graph_def_io.h"
 #include "graph/shape_refiner.h"
+#include "planner/html.h"
+#include "planner/plan_json.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
-#include "tools/views/html.h"
-#include "tools/views/plan_json.h"
 
 namespace millrace {
 namespace {

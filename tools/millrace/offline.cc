@@ -13,13 +13,13 @@
 #include "device/device_name.h"
 #include "graph/dot.h"
 #include "graph/graph_def_io.h"
-#include "graph/lower_functions.h"
+#include "graph/lowering/lower_functions.h"
 #include "graph/shape_refiner.h"
 #include "placer/auto_place.h"
+#include "planner/cluster_source.h"
+#include "planner/explanations.h"
+#include "planner/text_input.h"
 #include "runtime/registries.h"
-#include "tools/views/cluster_source.h"
-#include "tools/views/explanations.h"
-#include "tools/views/text_input.h"
 
 namespace millrace {
 namespace {

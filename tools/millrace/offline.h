@@ -13,8 +13,8 @@
 #include "graph/dataflow_graph.h"
 #include "millrace/status.h"
 #include "placer/placer.h"
-#include "tools/views/graph_source.h"
-#include "tools/views/prepared_run.h"
+#include "planner/graph_source.h"
+#include "planner/prepared_run.h"
 
 namespace CLI {
 class App;

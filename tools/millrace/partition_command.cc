@@ -6,9 +6,9 @@
 
 #include "base/strings.h"
 #include "graph/dot.h"
+#include "planner/traffic.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
-#include "tools/views/traffic.h"
 
 namespace millrace {
 namespace {

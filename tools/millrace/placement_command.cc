@@ -7,10 +7,10 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
+#include "planner/explanations.h"
+#include "planner/plan_json.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
-#include "tools/views/explanations.h"
-#include "tools/views/plan_json.h"
 
 namespace millrace {
 namespace {

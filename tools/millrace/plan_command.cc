@@ -10,12 +10,12 @@
 #include "base/strings.h"
 #include "device/device_name.h"
 #include "placer/placer.h"
+#include "planner/captures.h"
+#include "planner/plan_report.h"
+#include "planner/what_if.h"
 #include "runtime/registries.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/offline.h"
-#include "tools/views/captures.h"
-#include "tools/views/plan_report.h"
-#include "tools/views/what_if.h"
 
 namespace millrace {
 namespace {

@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cluster/tf_config.h"
 #include "jit/code_cache.h"
 #include "millrace/gpu.h"
 #include "millrace/server.h"
-#include "tools/millrace/tf_config.h"
 
 namespace millrace {
 namespace {

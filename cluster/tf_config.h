@@ -1,0 +1,26 @@
+// A cluster and a task as TensorFlow's programs find them: JSON in the variable TF_CONFIG.
+#ifndef CLUSTER_TF_CONFIG_H_
+#define CLUSTER_TF_CONFIG_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "millrace/cluster.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+struct TfConfig {
+  ClusterSpec cluster;
+  std::optional<std::string> job_name;
+  std::optional<int> task_index;
+};
+
+// {"cluster": {"ps": ["h:p"], "worker": {"0": "h:p"}}, "task": {"type": "ps", "index": 0}}.
+// InvalidArgument, beginning with "TF_CONFIG", for anything else.
+StatusOr<TfConfig> ParseTfConfig(std::string_view json);
+
+}  // namespace millrace
+
+#endif  // CLUSTER_TF_CONFIG_H_

@@ -1,0 +1,13 @@
+// A step of a graph with while loops: nodes run once per iteration of their frame.
+#ifndef EXECUTOR_ENGINE_FRAMED_STEP_H_
+#define EXECUTOR_ENGINE_FRAMED_STEP_H_
+
+#include "executor/executor.h"
+
+namespace millrace {
+
+void RunFramedStep(const CompiledGraph& graph, const ExecutorArgs& args, DoneCallback done);
+
+}  // namespace millrace
+
+#endif  // EXECUTOR_ENGINE_FRAMED_STEP_H_

@@ -1,0 +1,192 @@
+// Picking rows by index: Gather, GatherV2 (any axis, batch dimensions), GatherNd.
+#include <algorithm>
+#include <atomic>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/all_kernels.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/common/strided_copy.h"
+#include "kernels/kernel_context.h"
+
+namespace millrace {
+namespace {
+
+// "1,2" for element `flat` of `shape`: how messages name a place in the indices.
+std::string IndexText(const Shape& shape, int64_t flat) {
+  std::string text;
+  for (int k = shape.rank() - 1; k >= 0; --k) {
+    text = StrCat(flat % shape.dim(k), text.empty() ? "" : ",", text);
+    flat /= shape.dim(k);
+  }
+  return text;
+}
+
+class GatherKernel : public Kernel {
+ public:
+  explicit GatherKernel(KernelConstruction& c)
+      : Kernel(c), batch_dims_(c.attrs().GetOr<int64_t>("batch_dims", 0)) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &params = ctx.input(0), &indices = ctx.input(1);
+    if (params.rank() == 0) {
+      return errors::InvalidArgument("params must be at least 1 dimensional");
+    }
+    int64_t given = 0;
+    if (ctx.num_inputs() == 3) {
+      MR_ASSIGN_OR_RETURN(given, IntScalar(ctx.input(2), "axis"));
+    }
+    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, params.rank(), "Expected axis"));
+    const int64_t batch = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
+    if (batch < 0 || batch > indices.rank() || batch > axis) {
+      return errors::InvalidArgument("batch_dims (", batch_dims_,
+                                     ") must be at most rank(indices) (", indices.rank(),
+                                     ") and axis (", axis, ")");
+    }
+    // Output: params[:axis] + indices[batch:] + params[axis+1:].
+    Shape shape;
+    int64_t batches = 1, outer = 1, per_batch = 1, inner = 1;
+    for (int i = 0; i < axis; ++i) {
+      if (i < batch && params.dim(i) != indices.dim(i)) {
+        return errors::InvalidArgument("params.shape[", i, "]: ", params.dim(i),
+                                       " should be equal to indices.shape[", i,
+                                       "]: ", indices.dim(i));
+      }
+      (i < batch ? batches : outer) *= params.dim(i);
+      shape.AddDim(params.dim(i));
+    }
+    for (int i = static_cast<int>(batch); i < indices.rank(); ++i) {
+      per_batch *= indices.dim(i);
+      shape.AddDim(indices.dim(i));
+    }
+    for (int i = axis + 1; i < params.rank(); ++i) {
+      inner *= params.dim(i);
+      shape.AddDim(params.dim(i));
+    }
+    // A product of two shapes may be too large for one.
+    MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const Rows rows{batches, outer, per_batch, params.dim(axis), inner};
+    std::atomic<int64_t> bad{-1};
+    bool known = false;
+    DispatchMovable(params.dtype(), [&]<typename T>() {
+      known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
+        CopyRows(ctx, static_cast<const T*>(params.raw_data()), indices.data<I>(),
+                 static_cast<T*>(out->raw_data()), rows, &bad);
+      });
+    });
+    if (!known) return errors::Unimplemented("Gather of ", DataTypeName(params.dtype()));
+    if (const int64_t at = bad.load(); at >= 0) {
+      const int64_t value =
+          indices.dtype() == kInt32 ? indices.data<int32_t>()[at] : indices.data<int64_t>()[at];
+      return errors::InvalidArgument("indices[", IndexText(indices.shape(), at), "] = ", value,
+                                     " is not in [0, ", rows.limit, ")");
+    }
+    return OkStatus();
+  }
+
+ private:
+  // params is [batches, outer, limit, inner], the output [batches, outer, per_batch, inner].
+  struct Rows {
+    int64_t batches, outer, per_batch, limit, inner;
+  };
+
+  template <typename T, typename I>
+  static void CopyRows(const KernelContext& ctx, const T* params, const I* indices, T* out,
+                       const Rows& r, std::atomic<int64_t>* bad) {
+    const int64_t total = r.batches * r.outer * r.per_batch;
+    const double cost = 5 + 0.1 * static_cast<double>(r.inner * sizeof(T));
+    ctx.ParallelFor(total, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t block = i / r.per_batch;  // over batches and outer
+        const int64_t at = block / r.outer * r.per_batch + i % r.per_batch;
+        // Read once, so that a writer elsewhere cannot change it after the check.
+        const auto row = static_cast<int64_t>(indices[at]);
+        if (row < 0 || row >= r.limit) {
+          bad->store(at, std::memory_order_relaxed);
+          return;
+        }
+        std::copy_n(params + (block * r.limit + row) * r.inner, r.inner, out + i * r.inner);
+      }
+    });
+  }
+
+  const int64_t batch_dims_;
+};
+
+class GatherNdKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &params = ctx.input(0), &indices = ctx.input(1);
+    if (params.rank() < 1) return errors::InvalidArgument("params must be at least a vector");
+    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
+    const int64_t depth = indices.dim(indices.rank() - 1);
+    if (depth > params.rank()) {
+      return errors::InvalidArgument(
+          "index innermost dimension length must be <= params rank; "
+          "saw: ",
+          depth, " vs. ", params.rank());
+    }
+    Shape shape;
+    int64_t count = 1, inner = 1;
+    for (int i = 0; i + 1 < indices.rank(); ++i) {
+      shape.AddDim(indices.dim(i));
+      count *= indices.dim(i);
+    }
+    for (int i = static_cast<int>(depth); i < params.rank(); ++i) {
+      shape.AddDim(params.dim(i));
+      inner *= params.dim(i);
+    }
+    MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    std::atomic<int64_t> bad{-1};
+    bool known = false;
+    DispatchMovable(params.dtype(), [&]<typename T>() {
+      const T* src = static_cast<const T*>(params.raw_data());
+      T* dst = static_cast<T*>(out->raw_data());
+      known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
+        const I* index = indices.data<I>();
+        ctx.ParallelFor(count, 10 + 0.1 * static_cast<double>(inner * sizeof(T)),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t i = begin; i < end; ++i) {
+                            int64_t flat = 0;
+                            for (int k = 0; k < depth; ++k) {
+                              const auto x = static_cast<int64_t>(index[i * depth + k]);
+                              if (x < 0 || x >= params.dim(k)) {
+                                bad.store(i, std::memory_order_relaxed);
+                                return;
+                              }
+                              flat = flat * params.dim(k) + x;
+                            }
+                            std::copy_n(src + flat * inner, inner, dst + i * inner);
+                          }
+                        });
+      });
+    });
+    if (!known) return errors::Unimplemented("GatherNd of ", DataTypeName(params.dtype()));
+    if (const int64_t at = bad.load(); at >= 0) {
+      std::string text;
+      for (int64_t k = 0; k < depth; ++k) {
+        const int64_t v = indices.dtype() == kInt32 ? indices.data<int32_t>()[at * depth + k]
+                                                    : indices.data<int64_t>()[at * depth + k];
+        text = StrCat(text, k == 0 ? "" : ", ", v);
+      }
+      return errors::InvalidArgument("indices[", at, "] = [", text,
+                                     "] does not index into param shape ",
+                                     params.shape().DebugString());
+    }
+    return OkStatus();
+  }
+};
+
+}  // namespace
+
+void RegisterGatherKernels(KernelRegistry& r) {
+  RegisterCpu<GatherKernel>(r, "Gather");
+  RegisterCpu<GatherKernel>(r, "GatherV2");
+  RegisterCpu<GatherNdKernel>(r, "GatherNd");
+}
+
+}  // namespace millrace

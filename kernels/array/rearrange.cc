@@ -1,0 +1,487 @@
+// Elements in another place: rolled, mirrored, reversed, told apart, gathered and scattered by
+// full index. The types only matter where elements are compared or added.
+#include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/string_map.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/element_copy.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/common/strided_copy.h"
+#include "kernels/host_kernels.h"
+#include "kernels/state/variable.h"
+
+namespace millrace {
+namespace {
+
+int64_t IndexAt(const Tensor& t, int64_t i) {
+  switch (t.dtype()) {
+    case DataType::kInt16:
+      return t.data<int16_t>()[i];
+    case DataType::kUint16:
+      return t.data<uint16_t>()[i];
+    case DataType::kInt32:
+      return t.data<int32_t>()[i];
+    default:
+      return t.data<int64_t>()[i];
+  }
+}
+
+class RollKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Dims shifts, IntVector(ctx.input(1), "shift"));
+    MR_ASSIGN_OR_RETURN(const Dims axes, IntVector(ctx.input(2), "axis"));
+    if (in.rank() < 1) return errors::InvalidArgument("input must be 1-D or higher");
+    if (shifts.size() != axes.size()) {
+      return errors::InvalidArgument("shift and axis must have the same size");
+    }
+    Dims by(in.rank(), 0);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(axes[i], in.rank(), "axis"));
+      const int64_t size = std::max<int64_t>(in.dim(axis), 1);
+      by[axis] = ((by[axis] + shifts[i]) % size + size) % size;
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    if (in.num_elements() == 0) return OkStatus();
+    const int last = in.rank() - 1;
+    const int64_t run = in.dim(last), turned = by[last];
+    Dims at(in.rank(), 0);
+    for (int64_t read = 0; read < in.num_elements(); read += run) {
+      int64_t row = 0;
+      for (int i = 0; i < last; ++i) row = row * in.dim(i) + (at[i] + by[i]) % in.dim(i);
+      CopyRange(in, read, out, row * run + turned, run - turned);
+      CopyRange(in, read + run - turned, out, row * run, turned);
+      for (int i = last - 1; i >= 0 && ++at[i] == in.dim(i); --i) at[i] = 0;
+    }
+    return OkStatus();
+  }
+};
+
+class ReverseSequenceKernel : public Kernel {
+ public:
+  explicit ReverseSequenceKernel(KernelConstruction& c)
+      : Kernel(c), batch_(c.attr<int64_t>("batch_dim")), seq_(c.attr<int64_t>("seq_dim")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &in = ctx.input(0), &lengths = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const int batch, NormalizeAxis(batch_, in.rank(), "batch_dim"));
+    MR_ASSIGN_OR_RETURN(const int seq, NormalizeAxis(seq_, in.rank(), "seq_dim"));
+    if (batch == seq) return errors::InvalidArgument("batch_dim == seq_dim == ", seq);
+    if (lengths.rank() != 1 || lengths.dim(0) != in.dim(batch)) {
+      return errors::InvalidArgument("Length of seq_lengths != input.dims(", batch, "), (",
+                                     lengths.num_elements(), " vs. ", in.dim(batch), ")");
+    }
+    for (int64_t i = 0; i < lengths.num_elements(); ++i) {
+      if (IndexAt(lengths, i) < 0 || IndexAt(lengths, i) > in.dim(seq)) {
+        return errors::InvalidArgument("seq_lengths(", i, ") > input.dims(", seq, ")");
+      }
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    int64_t run = 1;  // elements that stay together
+    for (int i = std::max(batch, seq) + 1; i < in.rank(); ++i) run *= in.dim(i);
+    const Dims strides = RowMajorStrides(in.shape().dims());
+    for (int64_t read = 0; read < in.num_elements(); read += run) {
+      const int64_t length = IndexAt(lengths, read / strides[batch] % in.dim(batch));
+      const int64_t at = read / strides[seq] % in.dim(seq);
+      const int64_t to = at < length ? length - 1 - at : at;
+      CopyRange(in, read, out, read + (to - at) * strides[seq], run);
+    }
+    return OkStatus();
+  }
+
+ private:
+  const int64_t batch_, seq_;
+};
+
+class MirrorPadKernel : public Kernel {
+ public:
+  explicit MirrorPadKernel(KernelConstruction& c)
+      : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &in = ctx.input(0), &paddings = ctx.input(1);
+    if (paddings.rank() != 2 || paddings.dim(0) != in.rank() || paddings.dim(1) != 2) {
+      return errors::InvalidArgument(
+          "paddings must be a matrix with 2 columns and as many rows ",
+          "as the input has dimensions: ", paddings.shape().DebugString());
+    }
+    Dims dims, before;
+    for (int i = 0; i < in.rank(); ++i) {
+      const int64_t front = IndexAt(paddings, 2 * i), back = IndexAt(paddings, 2 * i + 1);
+      const int64_t most = in.dim(i) - (reflect_ ? 1 : 0);
+      if (front < 0 || back < 0 || front > std::max<int64_t>(most, 0) ||
+          back > std::max<int64_t>(most, 0)) {
+        return errors::InvalidArgument("paddings must be no greater than the dimension size",
+                                       reflect_ ? " minus one" : "", ": ", front, ", ", back,
+                                       " greater than ", in.dim(i));
+      }
+      before.push_back(front);
+      dims.push_back(in.dim(i) + front + back);
+    }
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    Dims at(in.rank(), 0);
+    for (int64_t write = 0; write < out->num_elements(); ++write) {
+      int64_t read = 0;
+      for (int i = 0; i < in.rank(); ++i) {
+        int64_t k = at[i] - before[i];
+        const int64_t n = in.dim(i);
+        if (k < 0) k = -k - (reflect_ ? 0 : 1);
+        if (k >= n) k = 2 * n - 1 - k - (reflect_ ? 1 : 0);
+        read = read * n + k;
+      }
+      CopyRange(in, read, out, write, 1);
+      for (int i = in.rank() - 1; i >= 0 && ++at[i] == dims[i]; --i) at[i] = 0;
+    }
+    return OkStatus();
+  }
+
+ private:
+  const bool reflect_;
+};
+
+// What MirrorPad copied is added up again.
+class MirrorPadGradKernel : public Kernel {
+ public:
+  explicit MirrorPadGradKernel(KernelConstruction& c)
+      : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &grads = ctx.input(0), &paddings = ctx.input(1);
+    const int rank = grads.rank();
+    if (paddings.rank() != 2 || paddings.dim(0) != rank || paddings.dim(1) != 2) {
+      return errors::InvalidArgument(
+          "paddings must be a matrix with 2 columns and as many rows ",
+          "as the input has dimensions: ", paddings.shape().DebugString());
+    }
+    Dims dims, before;
+    for (int i = 0; i < rank; ++i) {
+      const int64_t front = IndexAt(paddings, 2 * i), back = IndexAt(paddings, 2 * i + 1);
+      if (front < 0 || back < 0 || front > grads.dim(i) || back > grads.dim(i) - front) {
+        return errors::InvalidArgument("Paddings must be non-negative and no greater than the ",
+                                       "output's size: ", front, ", ", back);
+      }
+      const int64_t size = grads.dim(i) - front - back;
+      if (std::max(front, back) > size - (reflect_ ? 1 : 0) && front + back > 0) {
+        return errors::InvalidArgument("paddings must be no greater than the dimension size",
+                                       reflect_ ? " minus one" : "", ": ", front, ", ", back,
+                                       " greater than ", size);
+      }
+      before.push_back(front);
+      dims.push_back(size);
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape(dims)));
+    DispatchType(NumberTypes(), grads.dtype(), [&]<typename T>() {
+      T* sum = out->data<T>();
+      std::fill_n(sum, out->num_elements(), static_cast<T>(ComputeType<T>(0)));
+      Dims at(rank, 0);
+      for (int64_t read = 0; read < grads.num_elements(); ++read) {
+        int64_t to = 0;
+        for (int i = 0; i < rank; ++i) {
+          int64_t k = at[i] - before[i];
+          if (k < 0) k = -k - (reflect_ ? 0 : 1);
+          if (k >= dims[i]) k = 2 * dims[i] - 1 - k - (reflect_ ? 1 : 0);
+          to = to * dims[i] + k;
+        }
+        sum[to] = static_cast<T>(static_cast<ComputeType<T>>(sum[to]) +
+                                 static_cast<ComputeType<T>>(grads.data<T>()[read]));
+        for (int i = rank - 1; i >= 0 && ++at[i] == grads.dim(i); --i) at[i] = 0;
+      }
+    });
+    return OkStatus();
+  }
+
+ private:
+  const bool reflect_;
+};
+
+class ConjugateTransposeKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Dims perm, IntVector(ctx.input(1), "perm", true));
+    std::vector<bool> seen(in.rank(), false);
+    bool valid = static_cast<int>(perm.size()) == in.rank();
+    for (std::size_t i = 0; valid && i < perm.size(); ++i) {
+      valid = perm[i] >= 0 && perm[i] < in.rank() && !seen[perm[i]];
+      if (valid) seen[perm[i]] = true;
+    }
+    if (!valid) return errors::InvalidArgument("perm must be a permutation of the dimensions");
+    Dims dims;
+    for (const int64_t axis : perm) dims.push_back(in.dim(static_cast<int>(axis)));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape(dims)));
+    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(dims);
+    CopyDims axes;
+    for (std::size_t i = 0; i < perm.size(); ++i) axes.push_back({dims[i], from[perm[i]], to[i]});
+    if (in.num_elements() > 0 &&
+        !CopyStrided(ctx, in.dtype(), in.raw_data(), out->raw_data(), std::move(axes))) {
+      return errors::Unimplemented(def().name(), " of ", DataTypeName(in.dtype()));
+    }
+    DispatchType(ComplexTypes(), in.dtype(), [&]<typename T>() {
+      for (T& value : out->flat<T>()) value = std::conj(value);
+    });
+    return OkStatus();
+  }
+};
+
+class EmptyKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeFromTensor(ctx.input(0), "shape"));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    // Whatever was in this memory before is nobody's business.
+    ClearRange(out, 0, shape.num_elements());
+    return OkStatus();
+  }
+};
+
+// --- Telling elements apart -------------------------------------------------------------------
+
+std::string_view ElementBytes(const Tensor& t, int64_t i) {
+  if (t.dtype() == kString) return t.data<std::string>()[i];
+  const std::size_t size = DataTypeSize(t.dtype());
+  return {static_cast<const char*>(t.raw_data()) + i * size, size};
+}
+
+Status CheckVector(const Tensor& t, const char* what) {
+  if (t.rank() != 1) {
+    return errors::InvalidArgument(what, " should be a 1D vector, got ", t.shape().DebugString());
+  }
+  if (t.dtype() == kString || IsMemcpyable(t.dtype())) return OkStatus();
+  return errors::Unimplemented("elements of type ", DataTypeName(t.dtype()),
+                               " cannot be told apart");
+}
+
+class ListDiffKernel : public Kernel {
+ public:
+  explicit ListDiffKernel(KernelConstruction& c)
+      : Kernel(c), index_dtype_(c.attr<DataType>("out_idx")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &x = ctx.input(0), &y = ctx.input(1);
+    MR_RETURN_IF_ERROR(CheckVector(x, "x"));
+    MR_RETURN_IF_ERROR(CheckVector(y, "y"));
+    StringSet known;
+    for (int64_t i = 0; i < y.num_elements(); ++i) known.emplace(ElementBytes(y, i));
+    std::vector<int64_t> kept;
+    for (int64_t i = 0; i < x.num_elements(); ++i) {
+      if (!known.contains(ElementBytes(x, i))) kept.push_back(i);
+    }
+    const auto n = static_cast<int64_t>(kept.size());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({n})));
+    for (int64_t i = 0; i < n; ++i) CopyRange(x, kept[i], out, i, 1);
+    ctx.SetOutput(1, IndexTensor(index_dtype_, kept));
+    return OkStatus();
+  }
+
+ private:
+  const DataType index_dtype_;
+};
+
+class UniqueWithCountsKernel : public Kernel {
+ public:
+  explicit UniqueWithCountsKernel(KernelConstruction& c)
+      : Kernel(c), index_dtype_(c.attr<DataType>("out_idx")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& x = ctx.input(0);
+    MR_RETURN_IF_ERROR(CheckVector(x, "unique"));
+    StringMap<int64_t> places;
+    std::vector<int64_t> first, index, count;
+    for (int64_t i = 0; i < x.num_elements(); ++i) {
+      const auto [it, added] =
+          places.try_emplace(std::string(ElementBytes(x, i)), static_cast<int64_t>(first.size()));
+      if (added) {
+        first.push_back(i);
+        count.push_back(0);
+      }
+      ++count[it->second];
+      index.push_back(it->second);
+    }
+    const auto n = static_cast<int64_t>(first.size());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({n})));
+    for (int64_t i = 0; i < n; ++i) CopyRange(x, first[i], out, i, 1);
+    ctx.SetOutput(1, IndexTensor(index_dtype_, index));
+    ctx.SetOutput(2, IndexTensor(index_dtype_, count));
+    return OkStatus();
+  }
+
+ private:
+  const DataType index_dtype_;
+};
+
+class BroadcastArgsKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Dims a, IntVector(ctx.input(0), "In[0]", true));
+    MR_ASSIGN_OR_RETURN(const Dims b, IntVector(ctx.input(1), "In[1]", true));
+    Dims out(std::max(a.size(), b.size()), 1);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+      const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+      if (x != y && x != 1 && y != 1) {
+        return errors::InvalidArgument("Incompatible shapes: the sizes ", x, " and ", y,
+                                       " cannot be broadcast");
+      }
+      out[out.size() - 1 - i] = x == 1 ? y : x;
+    }
+    ctx.SetOutput(0, IndexTensor(ctx.input(0).dtype(), out));
+    return OkStatus();
+  }
+};
+
+// --- By full index ----------------------------------------------------------------------------
+
+// Where the slices lie that the rows of `indices` name, in a tensor of `shape`.
+Status SliceOffsets(const Tensor& indices, const Shape& shape, std::vector<int64_t>* offsets,
+                    int64_t* slice) {
+  if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
+  const auto depth = static_cast<int>(indices.dim(indices.rank() - 1));
+  if (depth > shape.rank()) {
+    return errors::InvalidArgument("index innermost dimension length must be <= params rank; saw: ",
+                                   depth, " vs. ", shape.rank());
+  }
+  *slice = 1;
+  for (int i = depth; i < shape.rank(); ++i) *slice *= shape.dim(i);
+  int64_t count = 1;
+  for (int i = 0; i + 1 < indices.rank(); ++i) count *= indices.dim(i);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = 0;
+    for (int k = 0; k < depth; ++k) {
+      const int64_t index = IndexAt(indices, i * depth + k);
+      if (index < 0 || index >= shape.dim(k)) {
+        return errors::InvalidArgument("indices[", i, "] has ", index, " in place ", k,
+                                       ", which does not index into shape ", shape.DebugString());
+      }
+      at = at * shape.dim(k) + index;
+    }
+    offsets->push_back(at * *slice);
+  }
+  return OkStatus();
+}
+
+class ResourceGatherNdKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, InputHandle(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<ResourceVariable> variable, FindVariable(ctx, *handle));
+    Tensor params;
+    {
+      MutexLock lock(&variable->mu);
+      params = variable->value;
+    }
+    const Tensor& indices = ctx.input(1);
+    std::vector<int64_t> offsets;
+    int64_t slice;
+    MR_RETURN_IF_ERROR(SliceOffsets(indices, params.shape(), &offsets, &slice));
+    Dims dims;
+    for (int i = 0; i + 1 < indices.rank(); ++i) dims.push_back(indices.dim(i));
+    for (int i = static_cast<int>(indices.dim(indices.rank() - 1)); i < params.rank(); ++i) {
+      dims.push_back(params.dim(i));
+    }
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->dtype() != params.dtype()) {
+      return errors::InvalidArgument("the variable is of type ", DataTypeName(params.dtype()));
+    }
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      CopyRange(params, offsets[i], out, static_cast<int64_t>(i) * slice, slice);
+    }
+    return OkStatus();
+  }
+};
+
+// TensorScatterUpdate, Add, Sub, Min and Max.
+class TensorScatterKernel : public Kernel {
+ public:
+  explicit TensorScatterKernel(KernelConstruction& c) : Kernel(c) {
+    const std::string& op = c.def().name();
+    what_ = op.ends_with("Add")   ? '+'
+            : op.ends_with("Sub") ? '-'
+            : op.ends_with("Min") ? '<'
+            : op.ends_with("Max") ? '>'
+                                  : '=';
+    if (!c.attrs().GetOr<std::string>("bad_indices_policy", "").empty()) {
+      c.SetError(errors::Unimplemented("only bad_indices_policy '' is supported"));
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor tensor = ctx.locked_input(0);
+    const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
+    std::vector<int64_t> offsets;
+    int64_t slice;
+    MR_RETURN_IF_ERROR(SliceOffsets(indices, tensor.shape(), &offsets, &slice));
+    if (updates.num_elements() != static_cast<int64_t>(offsets.size()) * slice) {
+      return errors::InvalidArgument("Dimensions [0,", indices.rank() - 1,
+                                     ") of indices[shape=", indices.shape().DebugString(),
+                                     "] must match those of ",
+                                     "updates[shape=", updates.shape().DebugString(), "]");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, tensor.shape()));
+    CopyRange(tensor, 0, out, 0, tensor.num_elements());
+    bool known = what_ == '=';
+    for (std::size_t i = 0; known && i < offsets.size(); ++i) {
+      CopyRange(updates, static_cast<int64_t>(i) * slice, out, offsets[i], slice);
+    }
+    if (!known) {
+      known = DispatchType(NumberTypes(), tensor.dtype(), [&]<typename T>() {
+        const T* by = updates.data<T>();
+        for (const int64_t offset : offsets) {
+          T* to = out->data<T>() + offset;
+          for (int64_t k = 0; k < slice; ++k) to[k] = Combine(to[k], *by++);
+        }
+      });
+    }
+    return known ? OkStatus()
+                 : errors::Unimplemented(def().name(), " of ", DataTypeName(tensor.dtype()));
+  }
+
+ private:
+  template <typename T>
+  T Combine(T a, T b) const {
+    using C = ComputeType<T>;
+    const C x = static_cast<C>(a), y = static_cast<C>(b);
+    if (what_ == '+') return static_cast<T>(x + y);
+    if constexpr (!kIsComplex<T>) {
+      if (what_ == '<') return static_cast<T>(std::min(x, y));
+      if (what_ == '>') return static_cast<T>(std::max(x, y));
+    }
+    return static_cast<T>(x - y);
+  }
+
+  char what_;
+};
+
+}  // namespace
+
+void RegisterRearrangeKernels(KernelRegistry& r) {
+  RegisterCpu<RollKernel>(r, "Roll");
+  RegisterCpu<ReverseSequenceKernel>(r, "ReverseSequence");
+  RegisterCpu<MirrorPadKernel>(r, "MirrorPad");
+  r.Register(KernelDef("MirrorPadGrad").Types("T", DataTypesOf(NumberTypes())),
+             MakeKernel<MirrorPadGradKernel>);
+  RegisterCpu<ConjugateTransposeKernel>(r, "ConjugateTranspose");
+  RegisterCpu<EmptyKernel>(r, "Empty");
+  RegisterCpu<ListDiffKernel>(r, "ListDiff");
+  RegisterCpu<UniqueWithCountsKernel>(r, "UniqueWithCounts");
+  RegisterCpu<BroadcastArgsKernel>(r, "BroadcastArgs");
+  RegisterCpu<ResourceGatherNdKernel>(r, "ResourceGatherNd");
+  RegisterCpu<TensorScatterKernel>(r, "TensorScatterUpdate");
+  for (const char* op : {"TensorScatterAdd", "TensorScatterSub"}) {
+    r.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
+               MakeKernel<TensorScatterKernel>);
+  }
+  for (const char* op : {"TensorScatterMin", "TensorScatterMax"}) {
+    r.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())), MakeKernel<TensorScatterKernel>);
+  }
+}
+
+}  // namespace millrace

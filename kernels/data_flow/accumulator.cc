@@ -1,0 +1,342 @@
+#include "kernels/data_flow/accumulator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/state/variable.h"
+
+namespace millrace {
+
+Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient) {
+  Finished finished;
+  {
+    MutexLock lock(&mu_);
+    if (local_step < global_step_) return OkStatus();
+    MR_RETURN_IF_ERROR(Add(gradient, count_ == 0));
+    ++count_;
+    Serve(&finished);
+  }
+  for (auto& callback : finished) callback();
+  return OkStatus();
+}
+
+void Accumulator::Take(int64_t num_required, CancellationManager* cancellation, TakeDone done) {
+  if (num_required < 1) {
+    return done(
+        errors::InvalidArgument("Argument num_required must be positive, got ", num_required), {});
+  }
+  Finished finished;
+  bool cancelled = false;
+  {
+    MutexLock lock(&mu_);
+    const int64_t id = next_id_++;
+    CancellationManager::Token token = -1;
+    if (cancellation != nullptr) {
+      token = cancellation->NextToken();
+      // The callback may outlive the attempt, but it only looks for an id.
+      cancelled = !cancellation->RegisterCallback(
+          token, [self = RefPtr<Accumulator>::Share(this), id] { self->Cancel(id); });
+    }
+    if (!cancelled) {
+      attempts_.push_back({id, num_required, cancellation, token, std::move(done)});
+      Serve(&finished);
+    }
+  }
+  if (cancelled) return done(errors::Cancelled("TakeGrad operation was cancelled"), {});
+  for (auto& callback : finished) callback();
+}
+
+void Accumulator::Serve(Finished* finished) {
+  while (!attempts_.empty() && count_ >= attempts_.front().num_required) {
+    Attempt attempt = std::move(attempts_.front());
+    attempts_.pop_front();
+    StatusOr<std::vector<Tensor>> average = TakeAverage(count_);
+    count_ = 0;
+    ++global_step_;
+    if (average.ok()) {
+      Finish(std::move(attempt), OkStatus(), *std::move(average), finished);
+    } else {
+      Finish(std::move(attempt), average.status(), {}, finished);
+    }
+  }
+}
+
+void Accumulator::Finish(Attempt attempt, Status status, std::vector<Tensor> outputs,
+                         Finished* finished) {
+  finished->push_back([c = attempt.cancellation, token = attempt.token,
+                       done = std::move(attempt.done), status = std::move(status),
+                       outputs = std::move(outputs)]() mutable {
+    // A cancellation that is under way may still call back; it will not find the attempt.
+    if (c != nullptr) c->TryDeregisterCallback(token);
+    done(status, std::move(outputs));
+  });
+}
+
+void Accumulator::Cancel(int64_t id) {
+  Finished finished;
+  {
+    MutexLock lock(&mu_);
+    const auto it = std::find_if(attempts_.begin(), attempts_.end(),
+                                 [id](const Attempt& a) { return a.id == id; });
+    if (it == attempts_.end()) return;  // served in the meantime
+    Attempt attempt = std::move(*it);
+    attempts_.erase(it);
+    attempt.cancellation = nullptr;  // its callback is this one
+    Finish(std::move(attempt), errors::Cancelled("TakeGrad operation was cancelled"), {},
+           &finished);
+    Serve(&finished);
+  }
+  for (auto& callback : finished) callback();
+}
+
+void Accumulator::OnRemoved() {
+  Finished finished;
+  {
+    MutexLock lock(&mu_);
+    for (Attempt& attempt : attempts_) {
+      Finish(std::move(attempt),
+             errors::Cancelled("TakeGrad operation was cancelled: accumulator ", options_.name,
+                               " was removed"),
+             {}, &finished);
+    }
+    attempts_.clear();
+  }
+  for (auto& callback : finished) callback();
+}
+
+int64_t Accumulator::num_accumulated() const {
+  MutexLock lock(&mu_);
+  return count_;
+}
+
+void Accumulator::SetGlobalStep(int64_t step) {
+  MutexLock lock(&mu_);
+  if (step < global_step_) {
+    MR_LOG(kWarning, "accumulator ", options_.name, " goes back from global step ", global_step_,
+           " to ", step);
+  }
+  global_step_ = step;
+}
+
+std::string Accumulator::DebugString() const {
+  MutexLock lock(&mu_);
+  return StrCat(sparse() ? "sparse" : "dense", " accumulator '", options_.name, "', ", count_,
+                " gradients, global step ", global_step_);
+}
+
+namespace {
+
+// to[i] += from[i], or to[i] /= divisor.
+void AddTo(const Tensor& from, int64_t from_at, Tensor* to, int64_t to_at, int64_t n) {
+  DispatchType(NumberTypes(), to->dtype(), [&]<typename T>() {
+    using C = ComputeType<T>;
+    const T* in = from.data<T>() + from_at;
+    T* out = to->data<T>() + to_at;
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = static_cast<T>(static_cast<C>(out[i]) + static_cast<C>(in[i]));
+    }
+  });
+}
+
+void DivideBy(int64_t divisor, Tensor* to, int64_t at, int64_t n) {
+  DispatchType(NumberTypes(), to->dtype(), [&]<typename T>() {
+    using C = ComputeType<T>;
+    T* out = to->data<T>() + at;
+    const C d = static_cast<C>(divisor);
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(static_cast<C>(out[i]) / d);
+  });
+}
+
+class DenseAccumulator : public Accumulator {
+ public:
+  using Accumulator::Accumulator;
+  bool sparse() const override { return false; }
+
+ protected:
+  Status Add(std::span<const Tensor* const> gradient, bool first)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) override {
+    const Tensor& value = *gradient[0];
+    if (value.dtype() != options_.dtype) {
+      return errors::InvalidArgument("gradient must be of type ", DataTypeName(options_.dtype),
+                                     ", got ", DataTypeName(value.dtype()));
+    }
+    if (!options_.shape.IsCompatibleWith(value.shape())) {
+      return errors::InvalidArgument("Shape mismatch: accumulator ", options_.name, " expects ",
+                                     options_.shape.DebugString(), ", got a gradient of shape ",
+                                     value.shape().DebugString());
+    }
+    if (first) return AssignValue(allocator_, value, &sum_);
+    if (!(value.shape() == sum_.shape())) {
+      return errors::InvalidArgument("Shape mismatch: accumulated gradients have shape ",
+                                     sum_.shape().DebugString(), ", got one of shape ",
+                                     value.shape().DebugString());
+    }
+    MR_RETURN_IF_ERROR(MakeExclusive(allocator_, &sum_));
+    AddTo(value, 0, &sum_, 0, value.num_elements());
+    return OkStatus();
+  }
+
+  StatusOr<std::vector<Tensor>> TakeAverage(int64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) override {
+    Tensor sum = std::exchange(sum_, Tensor());
+    if (options_.mean && count > 1) {
+      MR_RETURN_IF_ERROR(MakeExclusive(allocator_, &sum));
+      DivideBy(count, &sum, 0, sum.num_elements());
+    }
+    return std::vector<Tensor>{std::move(sum)};
+  }
+
+ private:
+  Tensor sum_ ABSL_GUARDED_BY(mu_);
+};
+
+class SparseAccumulator : public Accumulator {
+ public:
+  using Accumulator::Accumulator;
+  bool sparse() const override { return true; }
+
+ protected:
+  Status Add(std::span<const Tensor* const> gradient, bool first)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) override {
+    const Tensor& indices = *gradient[0];
+    const Tensor& values = *gradient[1];
+    MR_RETURN_IF_ERROR(Check(indices, values, *gradient[2], first));
+    const auto index = indices.flat<int64_t>();
+    if (first) {
+      indices_.assign(index.begin(), index.end());
+      counts_.assign(index.size(), 1);
+      return AssignValue(allocator_, values, &values_);
+    }
+    return Merge(index, values);
+  }
+
+  StatusOr<std::vector<Tensor>> TakeAverage(int64_t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) override {
+    const auto rows = static_cast<int64_t>(indices_.size());
+    Tensor values = std::exchange(values_, Tensor());
+    if (options_.mean) {
+      MR_RETURN_IF_ERROR(MakeExclusive(allocator_, &values));
+      const int64_t row = rows == 0 ? 0 : values.num_elements() / rows;
+      for (int64_t i = 0; i < rows; ++i) {
+        if (counts_[i] > 1) DivideBy(counts_[i], &values, i * row, row);
+      }
+    }
+    Tensor shape(kInt64, Shape({values.rank()}));
+    for (int i = 0; i < values.rank(); ++i) {
+      const bool declared = options_.shape.has_rank() && i < options_.shape.rank();
+      shape.data<int64_t>()[i] = i > 0 ? values.dim(i) : declared ? options_.shape.dim(0) : -1;
+    }
+    Tensor indices = Tensor::FromValues<int64_t>(std::span<const int64_t>(indices_), Shape({rows}));
+    indices_.clear();
+    counts_.clear();
+    return std::vector<Tensor>{std::move(indices), std::move(values), std::move(shape)};
+  }
+
+ private:
+  Status Check(const Tensor& indices, const Tensor& values, const Tensor& shape, bool first) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (values.dtype() != options_.dtype) {
+      return errors::InvalidArgument("gradient must be of type ", DataTypeName(options_.dtype),
+                                     ", got ", DataTypeName(values.dtype()));
+    }
+    if (indices.rank() != 1) {
+      return errors::InvalidArgument("Input indices should be vector but received shape: ",
+                                     indices.shape().DebugString());
+    }
+    if (values.rank() < 1 || values.dim(0) != indices.dim(0)) {
+      return errors::InvalidArgument("Expected values.shape[0] == indices.shape[0], got values ",
+                                     values.shape().DebugString(), " and indices ",
+                                     indices.shape().DebugString());
+    }
+    const int64_t rank = shape.num_elements();
+    if (rank > 0 && rank != values.rank()) {
+      return errors::InvalidArgument("Expected a gradient shape of rank ", values.rank(), ", got ",
+                                     rank);
+    }
+    // A scalar shape declares nothing: SyncReplicasOptimizer makes its accumulators so.
+    const bool has_shape = options_.shape.rank() > 0;
+    bool fits = (!has_shape || options_.shape.rank() == values.rank()) &&
+                (first || values.rank() == values_.rank());
+    for (int i = 1; fits && i < values.rank(); ++i) {
+      fits = (!has_shape || options_.shape.dim(i) < 0 || options_.shape.dim(i) == values.dim(i)) &&
+             (rank == 0 || shape.data<int64_t>()[i] == values.dim(i)) &&
+             (first || values_.dim(i) == values.dim(i));
+    }
+    if (fits && rank > 0 && has_shape) {
+      const int64_t declared = options_.shape.dim(0), given = shape.data<int64_t>()[0];
+      fits = declared < 0 || given < 0 || declared == given;
+    }
+    if (!fits) {
+      return errors::InvalidArgument("Shape mismatch: accumulator ", options_.name, " of shape ",
+                                     options_.shape.DebugString(), " cannot take values of shape ",
+                                     values.shape().DebugString());
+    }
+    for (const int64_t at : indices.flat<int64_t>()) {
+      if (at < 0 || (rank > 0 && shape.data<int64_t>()[0] >= 0 && at >= shape.data<int64_t>()[0])) {
+        return errors::InvalidArgument("index ", at, " is outside of the gradient's shape");
+      }
+    }
+    return OkStatus();
+  }
+
+  // Both lists of rows are ascending; equal ones are added.
+  Status Merge(std::span<const int64_t> index, const Tensor& values)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    struct Row {
+      int64_t mine, theirs;  // -1: not there
+    };
+    std::vector<Row> plan;
+    std::size_t a = 0, b = 0;
+    while (a < indices_.size() || b < index.size()) {
+      const bool from_a = b == index.size() || (a < indices_.size() && indices_[a] <= index[b]);
+      const bool from_b = a == indices_.size() || (b < index.size() && index[b] <= indices_[a]);
+      plan.push_back(
+          {from_a ? static_cast<int64_t>(a) : -1, from_b ? static_cast<int64_t>(b) : -1});
+      a += from_a;
+      b += from_b;
+    }
+    Shape shape = values.shape();
+    shape.SetDim(0, static_cast<int64_t>(plan.size()));
+    MR_ASSIGN_OR_RETURN(Tensor merged, Tensor::Allocate(allocator_, options_.dtype, shape));
+    const int64_t row = plan.empty() ? 0 : merged.num_elements() / shape.dim(0);
+    const std::size_t bytes = static_cast<std::size_t>(row) * DataTypeSize(options_.dtype);
+    std::vector<int64_t> new_indices, new_counts;
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      const Row& r = plan[i];
+      const Tensor& base = r.mine >= 0 ? values_ : values;
+      const int64_t from = r.mine >= 0 ? r.mine : r.theirs;
+      if (bytes > 0) {
+        std::memcpy(static_cast<char*>(merged.raw_data()) + i * bytes,
+                    static_cast<const char*>(base.raw_data()) + from * bytes, bytes);
+      }
+      if (r.mine >= 0 && r.theirs >= 0) {
+        AddTo(values, r.theirs * row, &merged, static_cast<int64_t>(i) * row, row);
+      }
+      new_indices.push_back(r.mine >= 0 ? indices_[r.mine] : index[r.theirs]);
+      new_counts.push_back((r.mine >= 0 ? counts_[r.mine] : 0) + (r.theirs >= 0 ? 1 : 0));
+    }
+    indices_ = std::move(new_indices);
+    counts_ = std::move(new_counts);
+    values_ = std::move(merged);
+    return OkStatus();
+  }
+
+  std::vector<int64_t> indices_ ABSL_GUARDED_BY(mu_), counts_ ABSL_GUARDED_BY(mu_);
+  Tensor values_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+RefPtr<Accumulator> NewDenseAccumulator(Accumulator::Options options, Allocator* allocator) {
+  return MakeRef<DenseAccumulator>(std::move(options), allocator);
+}
+
+RefPtr<Accumulator> NewSparseAccumulator(Accumulator::Options options, Allocator* allocator) {
+  return MakeRef<SparseAccumulator>(std::move(options), allocator);
+}
+
+}  // namespace millrace

@@ -1,0 +1,103 @@
+// Accumulators: they add up the gradients that workers bring and hand out their mean, the
+// heart of synchronous training. Rules as TensorFlow's: docs and tests state them.
+#ifndef KERNELS_DATA_FLOW_ACCUMULATOR_H_
+#define KERNELS_DATA_FLOW_ACCUMULATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/mutex.h"
+#include "device/resource_manager.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+#include "tensor/allocator.h"
+
+namespace millrace {
+
+// Thread-safe; never blocks. Callbacks run outside the accumulator's lock, on the thread whose
+// call made them possible.
+class Accumulator : public Resource {
+ public:
+  struct Options {
+    std::string name;
+    DataType dtype = kFloat;
+    PartialShape shape;
+    bool mean = true;  // else the sum
+  };
+  // What a take gives: the average; or indices, values and shape of a sparse one.
+  using TakeDone = std::function<void(Status, std::vector<Tensor>)>;
+
+  Accumulator(Options options, Allocator* allocator)
+      : options_(std::move(options)), allocator_(allocator) {}
+
+  const Options& options() const { return options_; }
+  virtual bool sparse() const = 0;
+
+  // Adds a gradient (the tensors of the op's inputs, still in their slots: a buffer that
+  // nobody else shares may be taken over). If local_step is below the accumulator's global
+  // step the gradient is stale and dropped, unread, without an error. InvalidArgument if its
+  // type or shape does not fit.
+  Status Apply(int64_t local_step, std::span<const Tensor* const> gradient);
+
+  // Once `num_required` gradients are there: gives the mean over all that are there, forgets
+  // them and moves the global step on by one. Takes are served in the order in which they
+  // came. InvalidArgument if num_required < 1; Cancelled when `cancellation` (may be null)
+  // fires first.
+  void Take(int64_t num_required, CancellationManager* cancellation, TakeDone done);
+
+  int64_t num_accumulated() const;
+  // Later gradients must have at least this step. Going back is allowed, with a warning.
+  void SetGlobalStep(int64_t step);
+
+  std::string DebugString() const override;
+  // Cancels the takes that wait.
+  void OnRemoved() override;
+
+ protected:
+  // The first gradient after a take replaces what is there, later ones are added.
+  virtual Status Add(std::span<const Tensor* const> gradient, bool first)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+  // The average over `count` gradients; leaves nothing behind.
+  virtual StatusOr<std::vector<Tensor>> TakeAverage(int64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  const Options options_;
+  Allocator* const allocator_;
+  mutable Mutex mu_;
+
+ private:
+  struct Attempt {
+    int64_t id, num_required;
+    CancellationManager* cancellation;
+    CancellationManager::Token token;
+    TakeDone done;
+  };
+  using Finished = std::vector<std::function<void()>>;
+
+  void Serve(Finished* finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Finish(Attempt attempt, Status status, std::vector<Tensor> outputs,
+                     Finished* finished);
+  void Cancel(int64_t id);
+
+  int64_t global_step_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<Attempt> attempts_ ABSL_GUARDED_BY(mu_);
+};
+
+// Gradients are one tensor each, all of one shape.
+RefPtr<Accumulator> NewDenseAccumulator(Accumulator::Options options, Allocator* allocator);
+
+// Gradients are indices (int64, ascending), one row of values per index, and the dense shape
+// (may be empty: not known). Rows are merged by index, and each is averaged over the
+// gradients that had it.
+RefPtr<Accumulator> NewSparseAccumulator(Accumulator::Options options, Allocator* allocator);
+
+}  // namespace millrace
+
+#endif  // KERNELS_DATA_FLOW_ACCUMULATOR_H_

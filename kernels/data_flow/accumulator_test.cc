@@ -1,0 +1,194 @@
+#include "kernels/data_flow/accumulator.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/notification.h"
+
+namespace millrace {
+namespace {
+
+using Floats = std::vector<float>;
+using Longs = std::vector<int64_t>;
+
+Accumulator::Options Options(PartialShape shape, bool mean = true) {
+  Accumulator::Options options;
+  options.name = "a";
+  options.shape = std::move(shape);
+  options.mean = mean;
+  return options;
+}
+
+Tensor Vector(const Floats& values) {
+  return Tensor::FromValues<float>(std::span<const float>(values),
+                                   Shape({static_cast<int64_t>(values.size())}));
+}
+
+Status Apply(const RefPtr<Accumulator>& a, int64_t step, const Tensor& gradient) {
+  const Tensor* inputs[] = {&gradient};
+  return a->Apply(step, inputs);
+}
+
+struct Outcome {
+  Notification done;
+  Status status;
+  std::vector<Tensor> outputs;
+
+  Floats average() const {
+    const auto flat = outputs.at(0).flat<float>();
+    return Floats(flat.begin(), flat.end());
+  }
+};
+
+void Take(const RefPtr<Accumulator>& a, int64_t required, Outcome* outcome,
+          CancellationManager* cancellation = nullptr) {
+  a->Take(required, cancellation, [outcome](Status status, std::vector<Tensor> outputs) {
+    outcome->status = std::move(status);
+    outcome->outputs = std::move(outputs);
+    outcome->done.Notify();
+  });
+}
+
+TEST(DenseAccumulator, DividesByTheNumberOfGradientsThatCame) {
+  auto a = NewDenseAccumulator(Options({2}), HostAllocator());
+  for (const Floats& g : {Floats{1, 2}, Floats{3, 5}, Floats{5, 8}}) {
+    ASSERT_TRUE(Apply(a, 0, Vector(g)).ok());
+  }
+  EXPECT_EQ(a->num_accumulated(), 3);
+  Outcome out;
+  Take(a, 2, &out);
+  EXPECT_EQ(out.average(), Floats({3, 5}));
+  EXPECT_EQ(a->num_accumulated(), 0);
+}
+
+TEST(DenseAccumulator, MaySumInstead) {
+  auto a = NewDenseAccumulator(Options({1}, false), HostAllocator());
+  ASSERT_TRUE(Apply(a, 0, Vector({1})).ok());
+  ASSERT_TRUE(Apply(a, 0, Vector({2})).ok());
+  Outcome out;
+  Take(a, 1, &out);
+  EXPECT_EQ(out.average(), Floats({3}));
+}
+
+TEST(DenseAccumulator, DropsStaleGradientsWithoutAnError) {
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  ASSERT_TRUE(Apply(a, 0, Vector({1})).ok());
+  Outcome out;
+  Take(a, 1, &out);  // moves the global step to 1
+  EXPECT_TRUE(Apply(a, 0, Vector({9})).ok());
+  EXPECT_TRUE(Apply(a, 0, Vector({1, 2, 3})).ok());  // dropped before it is looked at
+  EXPECT_EQ(a->num_accumulated(), 0);
+  EXPECT_TRUE(Apply(a, 1, Vector({9})).ok());
+  EXPECT_EQ(a->num_accumulated(), 1);
+  a->SetGlobalStep(7);
+  EXPECT_TRUE(Apply(a, 6, Vector({9})).ok());
+  EXPECT_EQ(a->num_accumulated(), 1);
+}
+
+TEST(DenseAccumulator, ServesTakesInOrderWhenEnoughGradientsCame) {
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  Outcome first, second;
+  Take(a, 2, &first);
+  Take(a, 1, &second);
+  ASSERT_TRUE(Apply(a, 0, Vector({2})).ok());
+  EXPECT_FALSE(first.done.HasBeenNotified());
+  EXPECT_FALSE(second.done.HasBeenNotified());
+  ASSERT_TRUE(Apply(a, 0, Vector({4})).ok());
+  EXPECT_EQ(first.average(), Floats({3}));
+  EXPECT_FALSE(second.done.HasBeenNotified());
+  ASSERT_TRUE(Apply(a, 1, Vector({8})).ok());
+  EXPECT_EQ(second.average(), Floats({8}));
+}
+
+TEST(DenseAccumulator, LeavesTheGradientOfOthersAlone) {
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  const Tensor mine = Vector({1});
+  const Tensor shared = mine;
+  ASSERT_TRUE(Apply(a, 0, mine).ok());
+  ASSERT_TRUE(Apply(a, 0, Vector({5})).ok());
+  EXPECT_EQ(shared.data<float>()[0], 1);
+}
+
+TEST(DenseAccumulator, RefusesBadArguments) {
+  auto a = NewDenseAccumulator(Options({2}), HostAllocator());
+  EXPECT_EQ(Apply(a, 0, Vector({1})).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Apply(a, 0, Tensor::FromValues<double>({1, 2})).code(), StatusCode::kInvalidArgument);
+  Outcome out;
+  Take(a, 0, &out);
+  EXPECT_EQ(out.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(out.status.ToString().find("Argument num_required must be positive"),
+            std::string::npos);
+}
+
+TEST(DenseAccumulator, CancellationAndRemovalEndATake) {
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  CancellationManager cancellation;
+  Outcome cancelled, removed;
+  Take(a, 1, &cancelled, &cancellation);
+  Take(a, 1, &removed);
+  cancellation.StartCancel(errors::Cancelled("the step is over"));
+  EXPECT_EQ(cancelled.status.code(), StatusCode::kCancelled);
+  EXPECT_FALSE(removed.done.HasBeenNotified());
+  a->OnRemoved();
+  EXPECT_EQ(removed.status.code(), StatusCode::kCancelled);
+}
+
+TEST(DenseAccumulator, AddsEveryGradientOfManyThreads) {
+  constexpr int kThreads = 4, kEach = 100;
+  auto a = NewDenseAccumulator(Options({1}, false), HostAllocator());
+  Outcome out;
+  Take(a, kThreads * kEach, &out);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) EXPECT_TRUE(Apply(a, 0, Vector({1})).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(out.done.WaitUntil(DeadlineAfter(std::chrono::seconds(30))));
+  EXPECT_EQ(out.average(), Floats({kThreads * kEach}));
+}
+
+Status ApplySparse(const RefPtr<Accumulator>& a, int64_t step, const Longs& indices,
+                   const Floats& values, int64_t columns) {
+  const Tensor index = Tensor::FromValues<int64_t>(std::span<const int64_t>(indices),
+                                                   Shape({static_cast<int64_t>(indices.size())}));
+  const Tensor rows =
+      Tensor::FromValues<float>(std::span<const float>(values),
+                                Shape({static_cast<int64_t>(values.size()) / columns, columns}));
+  const Tensor unknown(kInt64, Shape({0}));
+  const Tensor* inputs[] = {&index, &rows, &unknown};
+  return a->Apply(step, inputs);
+}
+
+TEST(SparseAccumulator, AveragesEachRowOverTheGradientsThatHadIt) {
+  auto a = NewSparseAccumulator(Options({-1, 2}), HostAllocator());
+  ASSERT_TRUE(ApplySparse(a, 0, {0, 3}, {1, 2, 3, 4}, 2).ok());
+  ASSERT_TRUE(ApplySparse(a, 0, {3, 5}, {5, 6, 7, 8}, 2).ok());
+  Outcome out;
+  Take(a, 2, &out);
+  ASSERT_TRUE(out.status.ok()) << out.status;
+  const auto indices = out.outputs[0].flat<int64_t>();
+  const auto values = out.outputs[1].flat<float>();
+  const auto shape = out.outputs[2].flat<int64_t>();
+  EXPECT_EQ(Longs(indices.begin(), indices.end()), Longs({0, 3, 5}));
+  EXPECT_EQ(Floats(values.begin(), values.end()), Floats({1, 2, 4, 5, 7, 8}));
+  EXPECT_EQ(Longs(shape.begin(), shape.end()), Longs({-1, 2}));
+}
+
+TEST(SparseAccumulator, RefusesValuesThatDoNotFitUnlessTheyAreStale) {
+  auto a = NewSparseAccumulator(Options({-1, 2}), HostAllocator());
+  EXPECT_EQ(ApplySparse(a, 0, {0, 1, 2}, {1, 2}, 2).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ApplySparse(a, 0, {0}, {1, 2, 3}, 3).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(a->num_accumulated(), 0);
+  a->SetGlobalStep(6);
+  EXPECT_TRUE(ApplySparse(a, 5, {0, 1, 2}, {1, 2}, 2).ok());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,308 @@
+// Lists and tensors made of each other: stacked, gathered, scattered, concatenated, split.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "kernels/common/element_copy.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/kernel_context.h"
+#include "kernels/lists/tensor_list_util.h"
+
+namespace millrace {
+namespace {
+
+class ListStackKernel : public Kernel {
+ public:
+  explicit ListStackKernel(KernelConstruction& c)
+      : Kernel(c),
+        dtype_(c.attr<DataType>("element_dtype")),
+        num_elements_(c.attr<int64_t>("num_elements")) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, 0));
+    MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
+    if (num_elements_ != -1 && num_elements_ != static_cast<int64_t>(list->elements.size())) {
+      return errors::InvalidArgument("Operation expected a list with ", num_elements_,
+                                     " elements but got a list with ", list->elements.size(),
+                                     " elements.");
+    }
+    MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(1)));
+    return StackListElements(ctx, *list, wanted, list->elements);
+  }
+
+ private:
+  const DataType dtype_;
+  const int64_t num_elements_;
+};
+
+class ListGatherKernel : public Kernel {
+ public:
+  explicit ListGatherKernel(KernelConstruction& c)
+      : Kernel(c), dtype_(c.attr<DataType>("element_dtype")) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, 0));
+    MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
+    MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices"));
+    MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(2)));
+    std::vector<Tensor> elements;
+    for (const int64_t index : indices) {
+      if (index < 0 || index >= static_cast<int64_t>(list->elements.size())) {
+        return errors::InvalidArgument("Index ", index, " out o range; list only has ",
+                                       list->elements.size(), " elements.");
+      }
+      elements.push_back(list->elements[index]);
+    }
+    return StackListElements(ctx, *list, wanted, std::move(elements));
+  }
+
+ private:
+  const DataType dtype_;
+};
+
+// TensorListFromTensor: the rows of a tensor.
+class ListFromTensorKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor value = ctx.locked_input(0);
+    auto list = MakeRef<TensorList>();
+    list->dtype = value.dtype();
+    MR_ASSIGN_OR_RETURN(list->element_shape, ElementShapeOperand(ctx.input(1)));
+    if (value.rank() < 1) {
+      return errors::InvalidArgument("Tensor must be at least a vector, but saw shape: ",
+                                     value.shape().DebugString());
+    }
+    const Shape element(value.shape().dims().subspan(1));
+    if (!list->element_shape.IsCompatibleWith(element)) {
+      return errors::InvalidArgument("Specified a list with shape ",
+                                     list->element_shape.DebugString(),
+                                     " from a tensor with shape ", element.DebugString());
+    }
+    for (int64_t i = 0; i < value.dim(0); ++i) {
+      MR_ASSIGN_OR_RETURN(Tensor row, CopyOfRow(ctx.allocator(), value, i));
+      list->elements.push_back(std::move(row));
+    }
+    SetList(ctx, std::move(list));
+    return OkStatus();
+  }
+};
+
+// TensorListScatter, its V2, and TensorListScatterIntoExistingList.
+class ListScatterKernel : public Kernel {
+ public:
+  explicit ListScatterKernel(KernelConstruction& c)
+      : Kernel(c),
+        into_existing_(c.def().name() == "TensorListScatterIntoExistingList"),
+        with_count_(c.def().name() == "TensorListScatterV2") {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor value = ctx.locked_input(into_existing_ ? 1 : 0);
+    MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(into_existing_ ? 2 : 1), "indices",
+                                                      /*vector_only=*/true));
+    if (value.rank() < 1 || value.dim(0) != static_cast<int64_t>(indices.size())) {
+      return errors::InvalidArgument(
+          "Invalid number of rows in input tensor. Expected: ", indices.size(),
+          " Actual: ", value.rank() < 1 ? 0 : value.dim(0));
+    }
+    int64_t count = -1;
+    RefPtr<TensorList> list;
+    if (into_existing_) {
+      MR_ASSIGN_OR_RETURN(list, TakeList(ctx));
+    } else {
+      list = MakeRef<TensorList>();
+      list->dtype = value.dtype();
+      MR_ASSIGN_OR_RETURN(list->element_shape, ElementShapeOperand(ctx.input(2)));
+      if (with_count_) {
+        MR_ASSIGN_OR_RETURN(count, IntScalar(ctx.input(3), "num_elements"));
+        if (count < -1) {
+          return errors::InvalidArgument("TensorListScatter expects num_elements >= -1, found: ",
+                                         count);
+        }
+      }
+    }
+    MR_RETURN_IF_ERROR(CheckListType(*list, value.dtype()));
+    int64_t size = std::max<int64_t>(count, static_cast<int64_t>(list->elements.size()));
+    for (const int64_t index : indices) {
+      if (index < 0) {
+        return errors::InvalidArgument("Indices in TensorListScatter must all be non-negative.");
+      }
+      if (count >= 0 && index >= count) {
+        return errors::InvalidArgument("TensorListScatter: Trying to scatter at index ", index,
+                                       " in list with size ", count);
+      }
+      size = std::max(size, index + 1);
+    }
+    MR_RETURN_IF_ERROR(CheckListSize(size));
+    list->elements.resize(size);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      MR_ASSIGN_OR_RETURN(Tensor row, CopyOfRow(ctx.allocator(), value, static_cast<int64_t>(i)));
+      MR_RETURN_IF_ERROR(CheckListElement(*list, row));
+      list->elements[indices[i]] = std::move(row);
+    }
+    SetList(ctx, std::move(list));
+    return OkStatus();
+  }
+
+ private:
+  const bool into_existing_, with_count_;
+};
+
+class ListConcatKernel : public Kernel {
+ public:
+  explicit ListConcatKernel(KernelConstruction& c)
+      : Kernel(c), dtype_(c.attr<DataType>("element_dtype")) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, 0));
+    MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
+    MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(1)));
+    MR_ASSIGN_OR_RETURN(const Dims leading, IntVector(ctx.input(2), "leading_dims"));
+    MR_ASSIGN_OR_RETURN(PartialShape tail, Tail(wanted));
+    MR_ASSIGN_OR_RETURN(const PartialShape of_list, Tail(list->element_shape));
+    MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(of_list));
+    for (const Tensor& t : list->elements) {
+      if (!t.IsInitialized()) continue;
+      if (t.rank() < 1) {
+        return errors::InvalidArgument("Concat saw a scalar shape at an index but requires at ",
+                                       "least vectors.");
+      }
+      MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(PartialShape(t.shape().dims().subspan(1))));
+    }
+    const auto element = tail.AsShape();
+    if (!element) {
+      return errors::InvalidArgument(
+          "All except the first dimension must be fully defined when concating an empty tensor "
+          "list. element_shape: ",
+          wanted.DebugString());
+    }
+    return Concat(ctx, *list, *element, leading);
+  }
+
+ private:
+  static StatusOr<PartialShape> Tail(const PartialShape& shape) {
+    if (!shape.has_rank()) return PartialShape();
+    if (shape.rank() < 1) {
+      return errors::InvalidArgument("Concat requires elements to be at least vectors, found ",
+                                     "scalars instead.");
+    }
+    return PartialShape(shape.dims().subspan(1));
+  }
+
+  Status Concat(KernelContext& ctx, const TensorList& list, const Shape& tail,
+                const Dims& leading) const {
+    const auto n = static_cast<int64_t>(list.elements.size());
+    Dims rows(n);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const Tensor& t = list.elements[i];
+      if (t.IsInitialized()) {
+        rows[i] = t.dim(0);
+      } else if (i < static_cast<int64_t>(leading.size()) && leading[i] >= 0) {
+        rows[i] = leading[i];
+      } else {
+        return errors::InvalidArgument("Concating lists with uninitialized tensors is not ",
+                                       "supported in this version of TensorListConcat. Consider ",
+                                       "updating your GraphDef to run the newer version.");
+      }
+      sum += rows[i];
+    }
+    Dims dims = {sum};
+    dims.insert(dims.end(), tail.dims().begin(), tail.dims().end());
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * lengths, ctx.AllocateOutput(1, Shape({n})));
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const Tensor& t = list.elements[i];
+      const int64_t count = rows[i] * tail.num_elements();
+      if (t.IsInitialized()) {
+        CopyRange(t, 0, out, at, count);
+      } else {
+        ClearRange(out, at, count);
+      }
+      at += count;
+      lengths->data<int64_t>()[i] = rows[i];
+    }
+    return OkStatus();
+  }
+
+  const DataType dtype_;
+};
+
+class ListSplitKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor value = ctx.locked_input(0);
+    auto list = MakeRef<TensorList>();
+    list->dtype = value.dtype();
+    MR_ASSIGN_OR_RETURN(list->element_shape, ElementShapeOperand(ctx.input(1)));
+    MR_ASSIGN_OR_RETURN(const Dims lengths,
+                        IntVector(ctx.input(2), "lengths", /*vector_only=*/true));
+    if (value.rank() < 1) {
+      return errors::InvalidArgument("Tensor must be at least a vector, but saw shape: ",
+                                     value.shape().DebugString());
+    }
+    int64_t at = 0;
+    for (const int64_t n : lengths) {
+      if (n < 0 || n > value.dim(0) - at) {
+        return errors::InvalidArgument("Invalid value in lengths: ", n, "; the tensor has ",
+                                       value.dim(0), " rows");
+      }
+      Tensor part = value.Slice(at, at + n).Clone();
+      MR_RETURN_IF_ERROR(CheckListElement(*list, part));
+      list->elements.push_back(std::move(part));
+      at += n;
+    }
+    if (at != value.dim(0)) {
+      return errors::InvalidArgument("Unused values in tensor. Length of tensor: ", value.dim(0),
+                                     " Values used: ", at);
+    }
+    SetList(ctx, std::move(list));
+    return OkStatus();
+  }
+};
+
+class ListConcatListsKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &a = ctx.input(0), &b = ctx.input(1);
+    if (!(a.shape() == b.shape())) {
+      return errors::InvalidArgument("Cannot concatenate lists of shapes ", a.shape().DebugString(),
+                                     " and ", b.shape().DebugString());
+    }
+    Tensor out(kVariant, a.shape());
+    for (int64_t i = 0; i < a.num_elements(); ++i) {
+      const auto* x = dynamic_cast<TensorList*>(a.data<Variant>()[i].get());
+      const auto* y = dynamic_cast<TensorList*>(b.data<Variant>()[i].get());
+      if (x == nullptr || y == nullptr) {
+        return errors::InvalidArgument("an input of ", name(), " is not a list");
+      }
+      MR_RETURN_IF_ERROR(CheckListType(*y, x->dtype));
+      RefPtr<TensorList> both = x->Copy();
+      MR_ASSIGN_OR_RETURN(both->element_shape, x->element_shape.MergeWith(y->element_shape));
+      both->elements.insert(both->elements.end(), y->elements.begin(), y->elements.end());
+      out.data<Variant>()[i] = std::move(both);
+    }
+    ctx.SetOutput(0, std::move(out));
+    return OkStatus();
+  }
+};
+
+}  // namespace
+
+void RegisterTensorListArrayKernels(KernelRegistry& r) {
+  RegisterCpu<ListStackKernel>(r, "TensorListStack");
+  RegisterCpu<ListGatherKernel>(r, "TensorListGather");
+  RegisterCpu<ListFromTensorKernel>(r, "TensorListFromTensor");
+  for (const char* op :
+       {"TensorListScatter", "TensorListScatterV2", "TensorListScatterIntoExistingList"}) {
+    RegisterCpu<ListScatterKernel>(r, op);
+  }
+  RegisterCpu<ListConcatKernel>(r, "TensorListConcatV2");
+  RegisterCpu<ListSplitKernel>(r, "TensorListSplit");
+  RegisterCpu<ListConcatListsKernel>(r, "TensorListConcatLists");
+}
+
+}  // namespace millrace

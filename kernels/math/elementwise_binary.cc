@@ -1,0 +1,261 @@
+// Elementwise arithmetic of two operands with broadcasting.
+#include <cmath>
+#include <limits>
+
+#include "kernels/all_kernels.h"
+#include "kernels/common/elementwise.h"
+
+namespace millrace {
+namespace {
+
+// Integers wrap around: computed in the unsigned type of at least int's width.
+template <typename T>
+using Wrapping = std::make_unsigned_t<decltype(T() + T())>;
+
+struct Add {
+  static constexpr double kCost = 0.3;
+  template <typename T>
+  static T Do(const T& a, const T& b) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+struct Sub {
+  static constexpr double kCost = 0.3;
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
+    } else {
+      return a - b;
+    }
+  }
+};
+struct Mul {
+  static constexpr double kCost = 0.3;
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+// For integers: the quotient cut towards zero; the one that overflows wraps around (the
+// processor would trap).
+template <typename T>
+T TruncatedQuotient(T a, T b) {
+  if constexpr (std::is_signed_v<T>) {
+    if (b == T(-1)) return Sub::Do(T(0), a);
+  }
+  return static_cast<T>(a / b);
+}
+template <typename T>
+T TruncatedRemainder(T a, T b) {
+  if constexpr (std::is_signed_v<T>) {
+    if (b == T(-1)) return T(0);
+  }
+  return static_cast<T>(a % b);
+}
+
+// Refuses a zero among integer divisors.
+struct Division {
+  static constexpr double kCost = 1.5;
+  static Status Refusal() { return errors::InvalidArgument("Integer division by zero"); }
+  template <typename T>
+    requires std::is_integral_v<T>
+  static bool Valid(T b) {
+    return b != T(0);
+  }
+};
+struct Div : Division {
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return TruncatedQuotient(a, b);
+    } else {
+      return a / b;
+    }
+  }
+};
+// TensorFlow answers Internal here, clients may look for it.
+struct TruncateDiv : Div {
+  static Status Refusal() { return errors::Internal("Integer division by zero"); }
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return Div::Do(a, b);
+    } else {
+      return std::trunc(a / b);
+    }
+  }
+};
+struct FloorDiv : Division {
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      const T q = TruncatedQuotient(a, b);
+      const T r = TruncatedRemainder(a, b);
+      return r != T(0) && (r < T(0)) != (b < T(0)) ? static_cast<T>(q - 1) : q;
+    } else {
+      return std::floor(a / b);
+    }
+  }
+};
+struct FloorMod : Division {
+  template <typename T>
+  static T Do(T a, T b) {
+    T r;
+    if constexpr (std::is_integral_v<T>) {
+      r = TruncatedRemainder(a, b);
+    } else {
+      r = std::fmod(a, b);
+    }
+    return r != T(0) && (r < T(0)) != (b < T(0)) ? static_cast<T>(r + b) : r;
+  }
+};
+struct DivNoNan {
+  static constexpr double kCost = 0.8;
+  template <typename T>
+  static T Do(T a, T b) {
+    return b == T(0) ? T(0) : a / b;
+  }
+};
+// A NaN on either side is the result.
+struct Maximum {
+  static constexpr double kCost = 0.3;
+  template <typename T>
+  static T Do(T a, T b) {
+    return (a >= b || a != a) ? a : b;
+  }
+};
+struct Minimum {
+  static constexpr double kCost = 0.3;
+  template <typename T>
+  static T Do(T a, T b) {
+    return (a <= b || a != a) ? a : b;
+  }
+};
+struct SquaredDifference {
+  static constexpr double kCost = 0.4;
+  template <typename T>
+  static T Do(T a, T b) {
+    const T d = Sub::Do(a, b);
+    if constexpr (kIsComplex<T>) {
+      return d * std::conj(d);
+    } else {
+      return Mul::Do(d, d);
+    }
+  }
+  template <typename T>
+  static T DoSmall(T a, T b) {
+    const auto d = static_cast<float>(T(static_cast<float>(a) - static_cast<float>(b)));
+    return T(d * d);
+  }
+};
+struct MakeComplex {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static std::complex<T> Do(T re, T im) {
+    return {re, im};
+  }
+};
+struct Pow {
+  static constexpr double kCost = 15;
+  static Status Refusal() {
+    return errors::InvalidArgument("Integers to negative integer powers are not allowed");
+  }
+  template <typename T>
+    requires std::is_signed_v<T> && std::is_integral_v<T>
+  static bool Valid(T b) {
+    return b >= T(0);
+  }
+  template <typename T>
+  static T Do(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      T result = 1;
+      for (auto e = static_cast<std::make_unsigned_t<T>>(b); e != 0; e >>= 1) {
+        if (e & 1) result = Mul::Do(result, a);
+        a = Mul::Do(a, a);
+      }
+      return result;
+    } else {
+      return std::pow(a, b);
+    }
+  }
+};
+
+// Gradients that take an output of the op and the gradient that arrives.
+struct SigmoidGrad {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static T Do(T y, T dy) {
+    return dy * y * (T(1) - y);
+  }
+};
+struct TanhGrad {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static T Do(T y, T dy) {
+    return dy * (T(1) - y * y);
+  }
+};
+struct SqrtGrad {
+  static constexpr double kCost = 0.8;
+  template <typename T>
+  static T Do(T y, T dy) {
+    return dy * T(0.5) / y;
+  }
+};
+struct RsqrtGrad {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static T Do(T y, T dy) {
+    return dy * T(-0.5) * y * y * y;
+  }
+};
+struct ReciprocalGrad {
+  static constexpr double kCost = 0.5;
+  template <typename T>
+  static T Do(T y, T dy) {
+    return -dy * y * y;
+  }
+};
+
+using FloatOrComplex = JoinTypes<FloatTypes, ComplexTypes>;
+
+}  // namespace
+
+void RegisterElementwiseBinaryKernels(KernelRegistry& r) {
+  RegisterBinary<Add, JoinTypes<NumberTypes, TypeList<std::string>>>(r, "Add");
+  RegisterBinary<Add, NumberTypes>(r, "AddV2");
+  RegisterBinary<Sub, NumberTypes>(r, "Sub");
+  RegisterBinary<Mul, NumberTypes>(r, "Mul");
+  RegisterBinary<SquaredDifference, JoinTypes<FloatOrComplex, IndexTypes>>(r, "SquaredDifference");
+  RegisterBinary<Maximum, RealTypes>(r, "Maximum");
+  RegisterBinary<Minimum, RealTypes>(r, "Minimum");
+  RegisterBinary<MakeComplex, TypeList<float, double>>(r, "Complex");
+  RegisterBinary<SigmoidGrad, FloatOrComplex, false>(r, "SigmoidGrad");
+  RegisterBinary<TanhGrad, FloatOrComplex, false>(r, "TanhGrad");
+  RegisterBinary<SqrtGrad, FloatOrComplex, false>(r, "SqrtGrad");
+  RegisterBinary<RsqrtGrad, FloatOrComplex, false>(r, "RsqrtGrad");
+  RegisterBinary<ReciprocalGrad, FloatOrComplex, false>(r, "ReciprocalGrad");
+}
+
+void RegisterElementwiseDivisionKernels(KernelRegistry& r) {
+  RegisterBinary<Div, NumberTypes>(r, "Div");
+  RegisterBinary<Div, FloatOrComplex>(r, "RealDiv");
+  RegisterBinary<TruncateDiv, RealTypes>(r, "TruncateDiv");
+  RegisterBinary<FloorDiv, RealTypes>(r, "FloorDiv");
+  RegisterBinary<FloorMod, RealTypes>(r, "FloorMod");
+  RegisterBinary<DivNoNan, FloatOrComplex>(r, "DivNoNan");
+  RegisterBinary<Pow, JoinTypes<FloatOrComplex, TypeList<int8_t, int16_t, int32_t, int64_t>>>(
+      r, "Pow");
+}
+
+}  // namespace millrace

@@ -1,0 +1,429 @@
+// MaxPool, AvgPool and their gradients. Images with their channels first are copied to have
+// them last: neighbouring channels are what the loops compute together.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/isa.h"
+#include "kernels/kernel.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_registry.h"
+#include "kernels/nn/window.h"
+
+namespace millrace {
+namespace {
+
+// The window over depth is of max pools only: it neither overlaps nor is padded.
+struct Geometry {
+  int64_t batch = 0, channels = 0, depth_window = 1;
+  WindowAxis rows, cols;
+
+  int64_t out_channels() const { return channels / depth_window; }
+  int64_t image() const { return rows.input * cols.input * channels; }
+  int64_t out_image() const { return rows.output * cols.output * out_channels(); }
+  Shape OutputShape() const { return {batch, rows.output, cols.output, out_channels()}; }
+};
+
+class PoolKernel : public Kernel {
+ public:
+  explicit PoolKernel(KernelConstruction& c)
+      : Kernel(c), attrs_(c), ksize_(c.attr<std::vector<int64_t>>("ksize")) {
+    if (ksize_.size() != 4 || *std::min_element(ksize_.begin(), ksize_.end()) < 1 ||
+        ksize_[0] != 1) {
+      c.SetError(
+          errors::InvalidArgument("ksize must have 4 positive elements, the first of them 1"));
+      ksize_ = {1, 1, 1, 1};
+    }
+    if (attrs_.channels_first()) ChannelsLast(&ksize_);
+  }
+
+ protected:
+  // `input` in the order of the node's data format.
+  StatusOr<Geometry> MakeGeometry(const Shape& shape) const {
+    if (shape.rank() != 4) {
+      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", shape.DebugString());
+    }
+    const Shape input = attrs_.channels_first() ? WithChannelsLast(shape) : shape;
+    Geometry g;
+    g.batch = input.dim(0);
+    g.channels = input.dim(3);
+    g.depth_window = ksize_[3];
+    MR_ASSIGN_OR_RETURN(g.rows, attrs_.Axis(1, input.dim(1), ksize_[1]));
+    MR_ASSIGN_OR_RETURN(g.cols, attrs_.Axis(2, input.dim(2), ksize_[2]));
+    if (g.depth_window > 1 &&
+        (ksize_[1] != 1 || ksize_[2] != 1 || attrs_.stride(3) != g.depth_window ||
+         g.channels % g.depth_window != 0)) {
+      return errors::Unimplemented("a window over depth must divide it, be as wide as its stride ",
+                                   "and be the only one");
+    }
+    return g;
+  }
+
+  // The shape of the outputs in the order of the node's data format.
+  Shape OutputShape(const Geometry& g) const {
+    return attrs_.channels_first() ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
+  }
+
+  // `tensor` with channels last.
+  StatusOr<Tensor> Operand(KernelContext& ctx, const Tensor& tensor) const {
+    if (!attrs_.channels_first()) return tensor;
+    return CopyChannelsLast(ctx, tensor);
+  }
+
+  // Calls f(Tensor*) for output 0, which f fills with channels last.
+  template <typename F>
+  Status FillOutput(KernelContext& ctx, const Shape& shape, F&& f) const {
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (!attrs_.channels_first()) {
+      f(out);
+      return OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor last, ctx.AllocateTemp(out->dtype(), WithChannelsLast(shape)));
+    f(&last);
+    return CopyChannelsFirst(ctx, last, out);
+  }
+
+ private:
+  const WindowAttrs attrs_;
+  std::vector<int64_t> ksize_;
+};
+
+// The inputs that one output position sees; offsets are of first channels, within one image.
+struct Window {
+  int64_t out, y_begin, y_end, x_begin, x_end, width, channels;
+
+  int64_t count() const {
+    return std::max<int64_t>(0, y_end - y_begin) * std::max<int64_t>(0, x_end - x_begin);
+  }
+  // Calls f(tap, input offset), taps counted from 0.
+  template <typename F>
+  MR_ALWAYS_INLINE void ForEach(F&& f) const {
+    int32_t tap = 0;
+    for (int64_t y = y_begin; y < y_end; ++y) {
+      for (int64_t x = x_begin; x < x_end; ++x) f(tap++, (y * width + x) * channels);
+    }
+  }
+};
+
+// Calls f(window) for every output position of an image.
+template <typename F>
+MR_ALWAYS_INLINE void ForEachWindow(const Geometry& g, F&& f) {
+  for (int64_t oy = 0; oy < g.rows.output; ++oy) {
+    const int64_t y0 = oy * g.rows.stride - g.rows.pad_before;
+    for (int64_t ox = 0; ox < g.cols.output; ++ox) {
+      const int64_t x0 = ox * g.cols.stride - g.cols.pad_before;
+      f(Window{(oy * g.cols.output + ox) * g.out_channels(), std::max<int64_t>(0, y0),
+               std::min(g.rows.input, y0 + g.rows.size), std::max<int64_t>(0, x0),
+               std::min(g.cols.input, x0 + g.cols.size), g.cols.input, g.channels});
+    }
+  }
+}
+
+// Channels that are worked on at a time: what is kept for them stays in registers or L1.
+constexpr int64_t kChannelBlock = 64;
+
+// Calls f(first channel, number of channels).
+template <typename F>
+MR_ALWAYS_INLINE void ForEachBlock(int64_t channels, F&& f) {
+  for (int64_t c = 0; c < channels; c += kChannelBlock) f(c, std::min(kChannelBlock, channels - c));
+}
+
+double ImageCost(const Geometry& g) {
+  return 0.3 * static_cast<double>(g.out_image() * g.rows.size * g.cols.size * g.depth_window);
+}
+
+template <typename T>
+T Lowest() {
+  if constexpr (kIsSmallFloat<T>) {
+    return T(-std::numeric_limits<float>::infinity());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return -std::numeric_limits<T>::infinity();
+  } else {
+    return std::numeric_limits<T>::lowest();
+  }
+}
+
+// --- One image -------------------------------------------------------------------------------
+
+template <typename T>
+struct MaxPoolImage {
+  static MR_ALWAYS_INLINE void Run(const Geometry& g, const T* in, T* out) {
+    if (g.depth_window > 1) {
+      for (int64_t o = 0; o < g.out_image(); ++o) {
+        T best = Lowest<T>();
+        for (int64_t k = 0; k < g.depth_window; ++k) {
+          if (best < in[o * g.depth_window + k]) best = in[o * g.depth_window + k];
+        }
+        out[o] = best;
+      }
+      return;
+    }
+    ForEachWindow(g, [&](const Window& w) {
+      ForEachBlock(g.channels, [&](int64_t c0, int64_t n) {
+        T best[kChannelBlock];
+        for (int64_t c = 0; c < n; ++c) best[c] = Lowest<T>();
+        w.ForEach([&](int32_t, int64_t i) {
+          const T* from = in + i + c0;
+          for (int64_t c = 0; c < n; ++c) best[c] = best[c] < from[c] ? from[c] : best[c];
+        });
+        T* to = out + w.out + c0;
+        for (int64_t c = 0; c < n; ++c) to[c] = best[c];
+      });
+    });
+  }
+};
+
+// The gradient of an output goes to the first of the largest inputs it saw.
+template <typename T>
+struct MaxPoolGradImage {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const Geometry& g, const T* in, const T* from, T* to) {
+    for (int64_t i = 0; i < g.image(); ++i) to[i] = T();
+    if (g.depth_window > 1) return Depth(g, in, from, to);
+    ForEachWindow(g, [&](const Window& w) {
+      ForEachBlock(g.channels, [&](int64_t c0, int64_t n) {
+        T best[kChannelBlock];
+        int32_t winner[kChannelBlock];
+        w.ForEach([&](int32_t tap, int64_t i) {
+          const T* x = in + i + c0;
+          for (int64_t c = 0; c < n; ++c) {
+            const bool larger = tap == 0 || best[c] < x[c];
+            best[c] = larger ? x[c] : best[c];
+            winner[c] = larger ? tap : winner[c];
+          }
+        });
+        const T* gradient = from + w.out + c0;
+        w.ForEach([&](int32_t tap, int64_t i) {
+          T* sum = to + i + c0;
+          for (int64_t c = 0; c < n; ++c) {
+            const C more = winner[c] == tap ? static_cast<C>(gradient[c]) : C(0);
+            sum[c] = static_cast<T>(static_cast<C>(sum[c]) + more);
+          }
+        });
+      });
+    });
+  }
+
+  static void Depth(const Geometry& g, const T* in, const T* from, T* to) {
+    for (int64_t o = 0; o < g.out_image(); ++o) {
+      int64_t best = o * g.depth_window;
+      for (int64_t k = 1; k < g.depth_window; ++k) {
+        if (in[best] < in[o * g.depth_window + k]) best = o * g.depth_window + k;
+      }
+      to[best] = from[o];
+    }
+  }
+};
+
+// Averages are over the inputs that exist: padding does not count.
+template <typename T>
+struct AvgPoolImage {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const Geometry& g, const T* in, T* out) {
+    ForEachWindow(g, [&](const Window& w) {
+      ForEachBlock(g.channels, [&](int64_t c0, int64_t n) {
+        C sum[kChannelBlock] = {};
+        w.ForEach([&](int32_t, int64_t i) {
+          const T* from = in + i + c0;
+          for (int64_t c = 0; c < n; ++c) sum[c] += static_cast<C>(from[c]);
+        });
+        const C count = static_cast<C>(w.count());
+        T* to = out + w.out + c0;
+        for (int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c] / count);
+      });
+    });
+  }
+};
+
+template <typename T>
+struct AvgPoolGradImage {
+  using C = ComputeType<T>;
+
+  static MR_ALWAYS_INLINE void Run(const Geometry& g, const T* from, T* to) {
+    for (int64_t i = 0; i < g.image(); ++i) to[i] = T();
+    ForEachWindow(g, [&](const Window& w) {
+      ForEachBlock(g.channels, [&](int64_t c0, int64_t n) {
+        C share[kChannelBlock];
+        const C count = static_cast<C>(w.count());
+        for (int64_t c = 0; c < n; ++c) share[c] = static_cast<C>(from[w.out + c0 + c]) / count;
+        w.ForEach([&](int32_t, int64_t i) {
+          T* sum = to + i + c0;
+          for (int64_t c = 0; c < n; ++c)
+            sum[c] = static_cast<T>(static_cast<C>(sum[c]) + share[c]);
+        });
+      });
+    });
+  }
+};
+
+// --- Kernels ---------------------------------------------------------------------------------
+
+class MaxPoolKernel : public PoolKernel {
+ public:
+  using PoolKernel::PoolKernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
+    return FillOutput(ctx, OutputShape(g), [&](Tensor* out) {
+      DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
+        const T* in = input.data<T>();
+        T* to = out->data<T>();
+        const auto pool = BestVersion<MaxPoolImage<T>>();
+        ctx.ParallelFor(g.batch, ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) pool(g, in + n * g.image(), to + n * g.out_image());
+        });
+      });
+    });
+  }
+};
+
+class MaxPoolGradKernel : public PoolKernel {
+ public:
+  using PoolKernel::PoolKernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    if (!(ctx.input(2).shape() == OutputShape(g)) || !(ctx.input(1).shape() == OutputShape(g))) {
+      return errors::InvalidArgument(
+          "orig_output and grad must have shape ", OutputShape(g).DebugString(), ", got ",
+          ctx.input(1).shape().DebugString(), " and ", ctx.input(2).shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
+    MR_ASSIGN_OR_RETURN(const Tensor gradient, Operand(ctx, ctx.input(2)));
+    return FillOutput(ctx, ctx.input(0).shape(), [&](Tensor* out) {
+      DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
+        const T* in = input.data<T>();
+        const T* from = gradient.data<T>();
+        T* to = out->data<T>();
+        const auto pool = BestVersion<MaxPoolGradImage<T>>();
+        ctx.ParallelFor(g.batch, 2 * ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) {
+            pool(g, in + n * g.image(), from + n * g.out_image(), to + n * g.image());
+          }
+        });
+      });
+    });
+  }
+};
+
+// Also says where the first of the largest inputs lies, counted within its image or the batch.
+class MaxPoolWithArgmaxKernel : public PoolKernel {
+ public:
+  explicit MaxPoolWithArgmaxKernel(KernelConstruction& c)
+      : PoolKernel(c), counts_batch_(c.attr<bool>("include_batch_in_index")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(input.shape()));
+    if (g.depth_window != 1) {
+      return errors::Unimplemented("MaxPoolWithArgmax over depth");
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, g.OutputShape()));
+    MR_ASSIGN_OR_RETURN(Tensor * argmax, ctx.AllocateOutput(1, g.OutputShape()));
+    DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
+      DispatchType(IndexTypes(), argmax->dtype(), [&]<typename Index>() {
+        const T* in = input.data<T>();
+        T* to = out->data<T>();
+        Index* where = argmax->data<Index>();
+        ctx.ParallelFor(g.batch, 2 * ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) {
+            Pool<T, Index>(g, in + n * g.image(), counts_batch_ ? n * g.image() : 0,
+                           to + n * g.out_image(), where + n * g.out_image());
+          }
+        });
+      });
+    });
+    return OkStatus();
+  }
+
+ private:
+  template <typename T, typename Index>
+  static void Pool(const Geometry& g, const T* in, int64_t base, T* out, Index* where) {
+    ForEachWindow(g, [&](const Window& w) {
+      for (int64_t c = 0; c < g.channels; ++c) {
+        int64_t best = -1;
+        w.ForEach([&](int32_t, int64_t i) {
+          if (best < 0 || in[best] < in[i + c]) best = i + c;
+        });
+        out[w.out + c] = best < 0 ? Lowest<T>() : in[best];
+        where[w.out + c] = static_cast<Index>(base + best);
+      }
+    });
+  }
+
+  const bool counts_batch_;
+};
+
+class AvgPoolKernel : public PoolKernel {
+ public:
+  using PoolKernel::PoolKernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    if (g.depth_window != 1) return errors::Unimplemented("AvgPool over depth");
+    MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
+    return FillOutput(ctx, OutputShape(g), [&](Tensor* out) {
+      DispatchType(FloatTypes(), input.dtype(), [&]<typename T>() {
+        const T* in = input.data<T>();
+        T* to = out->data<T>();
+        const auto pool = BestVersion<AvgPoolImage<T>>();
+        ctx.ParallelFor(g.batch, ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) pool(g, in + n * g.image(), to + n * g.out_image());
+        });
+      });
+    });
+  }
+};
+
+class AvgPoolGradKernel : public PoolKernel {
+ public:
+  using PoolKernel::PoolKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& sizes = ctx.input(0);
+    if (sizes.rank() != 1) {
+      return errors::InvalidArgument("orig_input_shape must be 1-dimensional, got ",
+                                     sizes.shape().DebugString());
+    }
+    const auto flat = sizes.flat<int32_t>();
+    MR_ASSIGN_OR_RETURN(const Shape shape,
+                        MakeShape(std::vector<int64_t>(flat.begin(), flat.end())));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(shape));
+    if (g.depth_window != 1) return errors::Unimplemented("AvgPoolGrad over depth");
+    if (!(ctx.input(1).shape() == OutputShape(g))) {
+      return errors::InvalidArgument("grad must have shape ", OutputShape(g).DebugString(),
+                                     ", got ", ctx.input(1).shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(const Tensor gradient, Operand(ctx, ctx.input(1)));
+    return FillOutput(ctx, shape, [&](Tensor* out) {
+      DispatchType(FloatTypes(), gradient.dtype(), [&]<typename T>() {
+        const T* from = gradient.data<T>();
+        T* to = out->data<T>();
+        const auto pool = BestVersion<AvgPoolGradImage<T>>();
+        ctx.ParallelFor(g.batch, ImageCost(g), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n)
+            pool(g, from + n * g.out_image(), to + n * g.image());
+        });
+      });
+    });
+  }
+};
+
+}  // namespace
+
+void RegisterPoolKernels(KernelRegistry& registry) {
+  registry.Register(KernelDef("MaxPool").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<MaxPoolKernel>);
+  registry.Register(KernelDef("MaxPoolGrad").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<MaxPoolGradKernel>);
+  registry.Register(KernelDef("MaxPoolWithArgmax").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<MaxPoolWithArgmaxKernel>);
+  registry.Register(KernelDef("AvgPool").Types("T", DataTypesOf(FloatTypes())),
+                    MakeKernel<AvgPoolKernel>);
+  registry.Register(KernelDef("AvgPoolGrad").Types("T", DataTypesOf(FloatTypes())),
+                    MakeKernel<AvgPoolGradKernel>);
+}
+
+}  // namespace millrace

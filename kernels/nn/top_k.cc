@@ -1,0 +1,126 @@
+// The largest of a row, and whether a target is among them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/kernel.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+// k from an input of int32, int64 or int16.
+StatusOr<int64_t> ReadK(const Tensor& k) {
+  if (k.num_elements() != 1) {
+    return errors::InvalidArgument("k must be scalar, got shape ", k.shape().DebugString());
+  }
+  int64_t value = -1;
+  DispatchType(TypeList<int16_t, int32_t, int64_t>(), k.dtype(),
+               [&]<typename T>() { value = k.scalar<T>(); });
+  if (value < 0) return errors::InvalidArgument("Need k >= 0, got ", value);
+  return value;
+}
+
+// Of equal values the first comes first.
+class TopKKernel : public Kernel {
+ public:
+  explicit TopKKernel(KernelConstruction& c) : Kernel(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const int64_t k, ReadK(ctx.input(1)));
+    if (input.rank() < 1) return errors::InvalidArgument("input must be >= 1-D, got a scalar");
+    const int64_t columns = input.dim(input.rank() - 1);
+    if (columns < k) {
+      return errors::InvalidArgument("input must have at least k columns. Had ", columns,
+                                     ", needed ", k);
+    }
+    Shape shape = input.shape();
+    shape.SetDim(shape.rank() - 1, k);
+    MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(1, shape));
+    if (shape.num_elements() == 0) return OkStatus();
+    const int64_t rows = input.num_elements() / columns;
+    DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
+      ctx.ParallelFor(rows, 5.0 * static_cast<double>(columns), [&](int64_t begin, int64_t end) {
+        std::vector<int64_t> order(static_cast<std::size_t>(columns));
+        for (int64_t r = begin; r < end; ++r) {
+          const T* row = input.data<T>() + r * columns;
+          std::iota(order.begin(), order.end(), int64_t{0});
+          std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                            [row](int64_t a, int64_t b) {
+                              return row[b] < row[a] || (!(row[a] < row[b]) && a < b);
+                            });
+          for (int64_t i = 0; i < k; ++i) {
+            values->data<T>()[r * k + i] = row[order[i]];
+            SetIndex(indices, r * k + i, order[i]);
+          }
+        }
+      });
+    });
+    return OkStatus();
+  }
+
+ private:
+  static void SetIndex(Tensor* indices, int64_t i, int64_t value) {
+    DispatchType(TypeList<int16_t, int32_t, int64_t>(), indices->dtype(),
+                 [&]<typename T>() { indices->data<T>()[i] = static_cast<T>(value); });
+  }
+};
+
+// True where fewer than k predictions are larger than the target's; ties all count as in.
+class InTopKKernel : public Kernel {
+ public:
+  // InTopKV2 has k as an input.
+  explicit InTopKKernel(KernelConstruction& c)
+      : Kernel(c), k_(c.input_types().size() == 2 ? c.attr<int64_t>("k") : 0) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& predictions = ctx.input(0);
+    const Tensor& targets = ctx.input(1);
+    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
+      return errors::InvalidArgument("predictions must be 2-dimensional and targets a vector of ",
+                                     "as many rows, got ", predictions.shape().DebugString(),
+                                     " and ", targets.shape().DebugString());
+    }
+    int64_t k = k_;
+    if (ctx.num_inputs() == 3) {
+      MR_ASSIGN_OR_RETURN(k, IntScalar(ctx.input(2), "k"));
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, targets.shape()));
+    const int64_t classes = predictions.dim(1);
+    for (int64_t r = 0; r < targets.dim(0); ++r) {
+      const int64_t target =
+          targets.dtype() == kInt32 ? targets.data<int32_t>()[r] : targets.data<int64_t>()[r];
+      const float* row = predictions.data<float>() + r * classes;
+      bool usable = target >= 0 && target < classes && std::isfinite(row[target]);
+      int64_t larger = 0;
+      for (int64_t j = 0; usable && j < classes; ++j) {
+        usable = std::isfinite(row[j]);
+        larger += row[j] > row[target];
+      }
+      out->data<bool>()[r] = usable && larger < k;
+    }
+    return OkStatus();
+  }
+
+ private:
+  const int64_t k_;
+};
+
+}  // namespace
+
+void RegisterTopKKernels(KernelRegistry& registry) {
+  registry.Register(KernelDef("TopKV2").Types("T", DataTypesOf(RealTypes())),
+                    MakeKernel<TopKKernel>);
+  registry.Register(KernelDef("InTopK"), MakeKernel<InTopKKernel>);
+  registry.Register(KernelDef("InTopKV2"), MakeKernel<InTopKKernel>);
+}
+
+}  // namespace millrace

@@ -1,0 +1,122 @@
+#include "kernels/nn/window.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/kernel_context.h"
+
+namespace millrace {
+
+WindowAttrs::WindowAttrs(KernelConstruction& c)
+    : strides_(c.attr<std::vector<int64_t>>("strides")),
+      dilations_(c.attrs().GetOr<std::vector<int64_t>>("dilations", {1, 1, 1, 1})),
+      explicit_paddings_(c.attrs().GetOr<std::vector<int64_t>>("explicit_paddings", {})),
+      padding_(c.attr<std::string>("padding")) {
+  const std::string format = c.attrs().GetOr<std::string>("data_format", "NHWC");
+  if (format != "NHWC" && format != "NCHW") {
+    c.SetError(errors::Unimplemented(c.def().name(), " is not computed for data_format ", format));
+  }
+  if (dilations_.empty()) dilations_ = {1, 1, 1, 1};
+  if (strides_.size() != 4 || dilations_.size() != 4) {
+    c.SetError(errors::InvalidArgument("strides and dilations must have 4 elements"));
+    strides_ = dilations_ = {1, 1, 1, 1};
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (strides_[i] < 1 || dilations_[i] < 1) {
+      c.SetError(errors::InvalidArgument("strides and dilations must be positive"));
+    }
+  }
+  channels_first_ = format == "NCHW";
+  if (channels_first_) {
+    ChannelsLast(&strides_);
+    ChannelsLast(&dilations_);
+    if (explicit_paddings_.size() == 8) ChannelsLast(&explicit_paddings_, 2);
+  }
+  if (strides_[0] != 1 || dilations_[0] != 1) {
+    c.SetError(errors::InvalidArgument("strides and dilations in the batch are not supported"));
+  }
+  if (padding_ == "EXPLICIT" && explicit_paddings_.size() != 8) {
+    c.SetError(errors::InvalidArgument("explicit_paddings must have 8 elements, got ",
+                                       explicit_paddings_.size()));
+    explicit_paddings_.assign(8, 0);
+  }
+}
+
+StatusOr<WindowAxis> WindowAttrs::Axis(int axis, int64_t input, int64_t size) const {
+  WindowAxis a{input, size, strides_[axis], dilations_[axis]};
+  const int64_t effective = (size - 1) * a.dilation + 1;
+  if (padding_ == "SAME") {
+    a.output = (input + a.stride - 1) / a.stride;
+    a.pad_before = std::max<int64_t>(0, (a.output - 1) * a.stride + effective - input) / 2;
+    return a;
+  }
+  int64_t padded = input;
+  if (padding_ == "EXPLICIT") {
+    a.pad_before = explicit_paddings_[2 * axis];
+    padded += a.pad_before + explicit_paddings_[2 * axis + 1];
+  }
+  const int64_t room = padded - effective + a.stride;
+  if (room < 0) {
+    return errors::InvalidArgument("Computed output size would be negative: input size ", input,
+                                   ", effective filter size ", effective, ", stride ", a.stride);
+  }
+  a.output = room / a.stride;
+  return a;
+}
+
+void ChannelsLast(std::vector<int64_t>* values, int per_axis) {
+  std::rotate(values->begin() + per_axis, values->begin() + 2 * per_axis, values->end());
+}
+Shape WithChannelsLast(const Shape& s) { return {s.dim(0), s.dim(2), s.dim(3), s.dim(1)}; }
+Shape WithChannelsFirst(const Shape& s) { return {s.dim(0), s.dim(3), s.dim(1), s.dim(2)}; }
+
+namespace {
+
+// Each of `batch` matrices of rows x columns, transposed, in squares that stay in cache.
+template <typename T>
+void TransposeEach(KernelContext& ctx, const T* in, int64_t batch, int64_t rows, int64_t columns,
+                   T* out) {
+  constexpr int64_t kSide = 16;
+  const int64_t size = rows * columns;
+  ctx.ParallelFor(batch, static_cast<double>(size), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      for (int64_t r = 0; r < rows; r += kSide) {
+        for (int64_t c = 0; c < columns; c += kSide) {
+          for (int64_t j = c; j < std::min(columns, c + kSide); ++j) {
+            for (int64_t i = r; i < std::min(rows, r + kSide); ++i) {
+              out[n * size + j * rows + i] = in[n * size + i * columns + j];
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+void Move(KernelContext& ctx, const Tensor& in, int64_t rows, int64_t columns, Tensor* out) {
+  DispatchMovable(in.dtype(), [&]<typename T>() {
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      TransposeEach(ctx, static_cast<const T*>(in.raw_data()), in.dim(0), rows, columns,
+                    static_cast<T*>(out->raw_data()));
+    }
+  });
+}
+
+}  // namespace
+
+StatusOr<Tensor> CopyChannelsLast(KernelContext& ctx, const Tensor& images) {
+  MR_ASSIGN_OR_RETURN(Tensor out,
+                      ctx.AllocateTemp(images.dtype(), WithChannelsLast(images.shape())));
+  Move(ctx, images, images.dim(1), images.dim(2) * images.dim(3), &out);
+  return out;
+}
+
+Status CopyChannelsFirst(KernelContext& ctx, const Tensor& images, Tensor* out) {
+  Move(ctx, images, images.dim(1) * images.dim(2), images.dim(3), out);
+  return OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,124 @@
+// Random tensors that are a function of their operands: a seed, or a Philox key and counter.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/all_kernels.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/random/random_distributions.h"
+#include "kernels/random/stateless_seed.h"
+
+namespace millrace {
+namespace {
+
+constexpr int32_t kPhiloxAlgorithm = 1;
+constexpr int32_t kAutoAlgorithm = 3;
+
+// Inputs of the first form: shape, seed, ...; of the second: shape, key, counter, alg, ...
+StatusOr<Philox> GeneratorFromInputs(const KernelContext& ctx, bool has_key) {
+  if (!has_key) {
+    MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(1)));
+    return PhiloxAt(at.key, 0, at.counter_high);
+  }
+  const Tensor &key = ctx.input(1), &counter = ctx.input(2);
+  if (key.rank() != 1 || key.dim(0) != 1) {
+    return errors::InvalidArgument("key must have shape [1], not ", key.shape().DebugString());
+  }
+  if (counter.rank() != 1 || counter.dim(0) < 2) {
+    return errors::InvalidArgument("counter must be a vector of at least 2 elements, got shape ",
+                                   counter.shape().DebugString());
+  }
+  MR_ASSIGN_OR_RETURN(const int64_t alg, IntScalar(ctx.input(3), "alg"));
+  if (alg != kPhiloxAlgorithm && alg != kAutoAlgorithm) {
+    return errors::Unimplemented("random algorithm ", alg, " is not supported; 1 (Philox) is");
+  }
+  const uint64_t* words = counter.data<uint64_t>();
+  return PhiloxAt(key.data<uint64_t>()[0], words[0], words[1]);
+}
+
+enum class Kind { kUniform, kNormal, kTruncatedNormal, kFullInt, kUniformInt };
+
+template <Kind kKind, bool kHasKey, typename T>
+class StatelessRandomKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeFromTensor(ctx.input(0), "shape"));
+    MR_ASSIGN_OR_RETURN(const Philox philox, GeneratorFromInputs(ctx, kHasKey));
+    const int64_t n = shape.num_elements();
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (n == 0) return OkStatus();
+    T* dst = out->data<T>();
+    if constexpr (kKind == Kind::kUniform) {
+      FillRandom<T>(ctx, UniformDistribution(), philox, dst, n);
+    } else if constexpr (kKind == Kind::kNormal) {
+      FillRandom<T>(ctx, NormalDistribution(), philox, dst, n);
+    } else if constexpr (kKind == Kind::kTruncatedNormal) {
+      FillTruncatedNormal<T>(ctx, philox, dst, n);
+    } else if constexpr (kKind == Kind::kFullInt) {
+      FillRandom<T>(ctx, FullIntDistribution(), philox, dst, n);
+    } else {
+      const Tensor &low_input = ctx.input(kHasKey ? 4 : 2),
+                   &high_input = ctx.input(kHasKey ? 5 : 3);
+      if (low_input.num_elements() != 1 || high_input.num_elements() != 1) {
+        return errors::InvalidArgument("minval and maxval must be scalars");
+      }
+      const T low = low_input.scalar<T>(), high = high_input.scalar<T>();
+      if (low >= high) {
+        return errors::InvalidArgument("Need minval < maxval, got ", low, " >= ", high);
+      }
+      using U = std::make_unsigned_t<T>;
+      const UniformIntDistribution<T> distribution{
+          low, static_cast<U>(static_cast<U>(high) - static_cast<U>(low))};
+      FillRandom<T>(ctx, distribution, philox, dst, n);
+    }
+    return OkStatus();
+  }
+};
+
+class GetKeyCounterKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(0)));
+    ctx.SetOutput(0, Tensor::FromValues<uint64_t>({at.key}));
+    ctx.SetOutput(1, Tensor::FromValues<uint64_t>({0, at.counter_high}));
+    return OkStatus();
+  }
+  bool IsExpensive() const override { return false; }
+};
+
+class GetAlgKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    ctx.SetOutput(0, Tensor::Scalar<int32_t>(kPhiloxAlgorithm));
+    return OkStatus();
+  }
+  bool IsExpensive() const override { return false; }
+};
+
+template <Kind kKind, bool kHasKey, typename... Ts>
+void RegisterStateless(KernelRegistry& r, const char* op, TypeList<Ts...>) {
+  (r.Register(KernelDef(op).Type<Ts>("dtype"),
+              &MakeKernel<StatelessRandomKernel<kKind, kHasKey, Ts>>),
+   ...);
+}
+
+using WideInts = TypeList<int32_t, int64_t, uint32_t, uint64_t>;
+
+}  // namespace
+
+void RegisterStatelessRandomKernels(KernelRegistry& r) {
+  RegisterStateless<Kind::kUniform, false>(r, "StatelessRandomUniform", FloatTypes());
+  RegisterStateless<Kind::kNormal, false>(r, "StatelessRandomNormal", FloatTypes());
+  RegisterStateless<Kind::kTruncatedNormal, false>(r, "StatelessTruncatedNormal", FloatTypes());
+  RegisterStateless<Kind::kUniformInt, false>(r, "StatelessRandomUniformInt", IndexTypes());
+  RegisterStateless<Kind::kUniform, true>(r, "StatelessRandomUniformV2", FloatTypes());
+  RegisterStateless<Kind::kNormal, true>(r, "StatelessRandomNormalV2", FloatTypes());
+  RegisterStateless<Kind::kTruncatedNormal, true>(r, "StatelessTruncatedNormalV2", FloatTypes());
+  RegisterStateless<Kind::kUniformInt, true>(r, "StatelessRandomUniformIntV2", WideInts());
+  RegisterStateless<Kind::kFullInt, true>(r, "StatelessRandomUniformFullIntV2", WideInts());
+  RegisterCpu<GetKeyCounterKernel>(r, "StatelessRandomGetKeyCounter");
+  RegisterCpu<GetAlgKernel>(r, "StatelessRandomGetAlg");
+}
+
+}  // namespace millrace

@@ -1,0 +1,175 @@
+// Reductions of chosen rows, as embeddings of bags of words need them: row indices[i] of the
+// data belongs to segment segment_ids[i], which are sorted.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/all_kernels.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/kernel_context.h"
+
+namespace millrace {
+namespace {
+
+enum class Weigh { kSum, kMean, kSqrtN };
+
+// What a segment's rows are divided by.
+template <typename C>
+C Divisor(Weigh weigh, int64_t rows) {
+  const auto n = static_cast<double>(rows);
+  if (weigh == Weigh::kMean) return static_cast<C>(n);
+  return weigh == Weigh::kSqrtN ? static_cast<C>(std::sqrt(n)) : static_cast<C>(1);
+}
+
+// `indices` and `ids` as they are, checked to be vectors of one length.
+StatusOr<std::pair<Dims, Dims>> ReadRows(KernelContext& ctx) {
+  MR_ASSIGN_OR_RETURN(Dims indices, IntVector(ctx.input(1), "indices", true));
+  MR_ASSIGN_OR_RETURN(Dims ids, IntVector(ctx.input(2), "segment_ids", true));
+  if (indices.size() != ids.size()) {
+    return errors::InvalidArgument("segment_ids and indices should have same size.");
+  }
+  return std::pair(std::move(indices), std::move(ids));
+}
+
+Status CheckIndex(const char* name, int64_t index, int64_t limit, std::size_t at) {
+  if (index >= 0 && index < limit) return OkStatus();
+  return errors::InvalidArgument("Bad: ", name, "[", at, "] == ", index, " out of range [0, ",
+                                 limit, ")");
+}
+
+template <Weigh kWeigh, typename T>
+class SparseSegmentKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    using C = ComputeType<T>;
+    const Tensor& data = ctx.input(0);
+    if (data.rank() < 1) return errors::InvalidArgument("data must be at least 1 dimensional");
+    MR_ASSIGN_OR_RETURN(const auto rows, ReadRows(ctx));
+    const auto& [indices, ids] = rows;
+    Shape shape = data.shape();
+    const int64_t run = data.dim(0) == 0 ? 0 : data.num_elements() / data.dim(0);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], data.dim(0), i));
+      if (ids[i] < 0) return errors::InvalidArgument("segment ids must be >= 0");
+      if (i > 0 && ids[i] < ids[i - 1]) {
+        return errors::InvalidArgument("segment ids are not increasing");
+      }
+    }
+    int64_t segments = ids.empty() ? 0 : ids.back() + 1;
+    if (ctx.num_inputs() == 4) {  // ...WithNumSegments
+      MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(3), "num_segments"));
+      if (given < 0) return errors::InvalidArgument("num_segments must be >= 0, got ", given);
+      if (segments > given) return errors::InvalidArgument("segment ids must be < num_segments");
+      segments = given;
+    }
+    Dims dims(shape.dims().begin(), shape.dims().end());
+    dims[0] = segments;
+    MR_ASSIGN_OR_RETURN(shape, MakeShape({dims.data(), dims.size()}));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const T* in = data.data<T>();
+    T* to = out->data<T>();
+    std::fill_n(to, shape.num_elements(), T());
+    MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(DataTypeOf<C>(), Shape({run})));
+    C* sum = sums.template data<C>();
+    for (std::size_t begin = 0, end; begin < ids.size(); begin = end) {
+      std::fill_n(sum, run, C());
+      for (end = begin; end < ids.size() && ids[end] == ids[begin]; ++end) {
+        const T* row = in + indices[end] * run;
+        for (int64_t j = 0; j < run; ++j) sum[j] = static_cast<C>(sum[j] + static_cast<C>(row[j]));
+      }
+      const C divisor = Divisor<C>(kWeigh, static_cast<int64_t>(end - begin));
+      for (int64_t j = 0; j < run; ++j) {
+        to[ids[begin] * run + j] =
+            static_cast<T>(kWeigh == Weigh::kSum ? sum[j] : sum[j] / divisor);
+      }
+    }
+    return OkStatus();
+  }
+};
+
+// Inputs: gradient of the segments, indices, segment ids, number of rows of the data.
+template <Weigh kWeigh, typename T>
+class SparseSegmentGradKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    using C = ComputeType<T>;
+    const Tensor& gradient = ctx.input(0);
+    if (gradient.rank() < 1) return errors::InvalidArgument("grad must be at least 1 dimensional");
+    MR_ASSIGN_OR_RETURN(const auto rows, ReadRows(ctx));
+    const auto& [indices, ids] = rows;
+    MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(ctx.input(3), "output_dim0"));
+    if (count < 0) return errors::InvalidArgument("output_dim0 must be non-negative");
+    // The V2 ops give the rows that have a gradient only, and which they are.
+    Dims touched;
+    if (ctx.num_outputs() == 2) {
+      touched = indices;
+      std::sort(touched.begin(), touched.end());
+      touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    }
+    const int64_t segments = gradient.dim(0);
+    const int64_t run = segments == 0 ? 0 : gradient.num_elements() / segments;
+    std::vector<int64_t> sizes(static_cast<std::size_t>(segments), 0);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], count, i));
+      if (ids[i] < 0 || ids[i] >= segments) {
+        return errors::InvalidArgument("Segment id ", ids[i], " out of range [0, ", segments, ").");
+      }
+      ++sizes[static_cast<std::size_t>(ids[i])];
+    }
+    Dims dims(gradient.shape().dims().begin(), gradient.shape().dims().end());
+    dims[0] = ctx.num_outputs() == 2 ? static_cast<int64_t>(touched.size()) : count;
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({dims.data(), dims.size()}));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const T* from = gradient.data<T>();
+    T* to = out->data<T>();
+    std::fill_n(to, shape.num_elements(), T());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const C scale = C(1) / Divisor<C>(kWeigh, sizes[static_cast<std::size_t>(ids[i])]);
+      const T* row = from + ids[i] * run;
+      int64_t at = indices[i];
+      if (ctx.num_outputs() == 2) {
+        at = std::lower_bound(touched.begin(), touched.end(), at) - touched.begin();
+      }
+      T* sum = to + at * run;
+      for (int64_t j = 0; j < run; ++j) {
+        sum[j] = static_cast<T>(static_cast<C>(sum[j]) + static_cast<C>(row[j]) * scale);
+      }
+    }
+    if (ctx.num_outputs() == 2) ctx.SetOutput(1, IndexTensor(ctx.input(1).dtype(), touched));
+    return OkStatus();
+  }
+};
+
+template <template <Weigh, typename> class K, Weigh kWeigh, typename... Ts>
+void RegisterPerType(KernelRegistry& r, const std::string& op, TypeList<Ts...>) {
+  (r.Register(KernelDef(op).Type<Ts>("T"), &MakeKernel<K<kWeigh, Ts>>), ...);
+}
+
+}  // namespace
+
+void RegisterSparseSegmentKernels(KernelRegistry& r) {
+  for (const char* end : {"", "WithNumSegments"}) {
+    const auto name = [end](const char* op) { return std::string(op) + end; };
+    RegisterPerType<SparseSegmentKernel, Weigh::kSum>(r, name("SparseSegmentSum"), RealTypes());
+    RegisterPerType<SparseSegmentKernel, Weigh::kMean>(r, name("SparseSegmentMean"), FloatTypes());
+    RegisterPerType<SparseSegmentKernel, Weigh::kSqrtN>(r, name("SparseSegmentSqrtN"),
+                                                        FloatTypes());
+  }
+  for (const char* end : {"", "V2"}) {
+    const auto name = [end](const char* op) { return std::string(op) + end; };
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kSum>(r, name("SparseSegmentSumGrad"),
+                                                          FloatTypes());
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kMean>(r, name("SparseSegmentMeanGrad"),
+                                                           FloatTypes());
+    RegisterPerType<SparseSegmentGradKernel, Weigh::kSqrtN>(r, name("SparseSegmentSqrtNGrad"),
+                                                            FloatTypes());
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,142 @@
+// Text: joining strings and writing numbers.
+#include <re2/re2.h>
+
+#include <cstdio>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/all_kernels.h"
+#include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_util.h"
+#include "kernels/kernel_context.h"
+
+namespace millrace {
+namespace {
+
+// Scalars join every element of the others.
+class StringJoinKernel : public Kernel {
+ public:
+  explicit StringJoinKernel(KernelConstruction& c)
+      : Kernel(c), separator_(c.attrs().GetOr<std::string>("separator", "")) {}
+  Status Compute(KernelContext& ctx) override {
+    Shape shape;
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      const Shape& s = ctx.input(i).shape();
+      if (s.rank() == 0) continue;
+      if (shape.rank() != 0 && !(shape == s)) {
+        return errors::InvalidArgument("Input shapes do not match: ", shape.DebugString(), " vs. ",
+                                       s.DebugString());
+      }
+      shape = s;
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    for (int64_t i = 0; i < shape.num_elements(); ++i) {
+      std::string& text = out->data<std::string>()[i];
+      for (int k = 0; k < ctx.num_inputs(); ++k) {
+        if (k > 0) text += separator_;
+        text += ctx.input(k).data<std::string>()[ctx.input(k).rank() == 0 ? 0 : i];
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  const std::string separator_;
+};
+
+class AsStringKernel : public Kernel {
+ public:
+  explicit AsStringKernel(KernelConstruction& c)
+      : Kernel(c),
+        precision_(c.attrs().GetOr<int64_t>("precision", -1)),
+        width_(c.attrs().GetOr<int64_t>("width", -1)),
+        fill_(c.attrs().GetOr<std::string>("fill", "")) {
+    if (c.attrs().GetOr<bool>("scientific", false)) conversion_ = 'e';
+    if (c.attrs().GetOr<bool>("shortest", false)) conversion_ = 'g';
+    if (fill_.size() > 1 ||
+        (fill_.size() == 1 && fill_ != " " && fill_ != "-" && fill_ != "0" && fill_ != "+")) {
+      c.SetError(errors::InvalidArgument("Fill argument not supported: \"", fill_, "\""));
+    }
+    // Bounds what a peer can make us write per element.
+    if (precision_ > 1000 || width_ > 1000) {
+      c.SetError(errors::InvalidArgument("precision and width must be at most 1000, got ",
+                                         precision_, " and ", width_));
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    std::string* text = out->data<std::string>();
+    const bool known =
+        DispatchType(JoinTypes<RealTypes, TypeList<bool>>(), in.dtype(), [&]<typename T>() {
+          for (int64_t i = 0; i < in.num_elements(); ++i) {
+            const auto x = static_cast<ComputeType<T>>(in.data<T>()[i]);
+            if constexpr (std::is_same_v<T, bool>) {
+              text[i] = x ? "true" : "false";
+            } else if constexpr (std::is_floating_point_v<ComputeType<T>>) {
+              text[i] = Format(conversion_, static_cast<double>(x));
+            } else if constexpr (std::is_signed_v<T>) {
+              text[i] = Format('d', static_cast<long long>(x));
+            } else {
+              text[i] = Format('u', static_cast<unsigned long long>(x));
+            }
+          }
+        });
+    if (!known) return errors::Unimplemented("AsString of ", DataTypeName(in.dtype()));
+    return OkStatus();
+  }
+
+ private:
+  template <typename V>
+  std::string Format(char conversion, V value) const {
+    std::string format = "%" + fill_;
+    if (width_ > -1) format += std::to_string(width_);
+    if constexpr (std::is_floating_point_v<V>) {
+      if (precision_ > -1) format += "." + std::to_string(precision_);
+    } else {
+      format += "ll";
+    }
+    format += conversion;
+    const int length = std::snprintf(nullptr, 0, format.c_str(), value);
+    std::string text(length > 0 ? length : 0, '\0');
+    std::snprintf(text.data(), text.size() + 1, format.c_str(), value);
+    return text;
+  }
+
+  const int64_t precision_, width_;
+  const std::string fill_;
+  char conversion_ = 'f';
+};
+
+// RE2's syntax and its linear time, as TensorFlow's.
+class StaticRegexFullMatchKernel : public Kernel {
+ public:
+  explicit StaticRegexFullMatchKernel(KernelConstruction& c)
+      : Kernel(c), pattern_(c.attr<std::string>("pattern"), RE2::Quiet) {
+    if (!pattern_.ok()) {
+      c.SetError(errors::InvalidArgument("Invalid pattern: ", pattern_.pattern(),
+                                         ", error: ", pattern_.error()));
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& in = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    for (int64_t i = 0; i < in.num_elements(); ++i) {
+      out->data<bool>()[i] = RE2::FullMatch(in.data<std::string>()[i], pattern_);
+    }
+    return OkStatus();
+  }
+
+ private:
+  const RE2 pattern_;
+};
+
+}  // namespace
+
+void RegisterStringKernels(KernelRegistry& r) {
+  RegisterCpu<StaticRegexFullMatchKernel>(r, "StaticRegexFullMatch");
+  RegisterCpu<StringJoinKernel>(r, "StringJoin");
+  RegisterCpu<AsStringKernel>(r, "AsString");
+}
+
+}  // namespace millrace

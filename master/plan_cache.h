@@ -1,0 +1,74 @@
+// From what a client asks for to the plan that computes it.
+#ifndef MASTER_PLAN_CACHE_H_
+#define MASTER_PLAN_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "master/plan.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+// "n" and "n:0" are the same tensor; the second is its canonical name.
+std::string CanonicalTensorName(std::string_view name);
+
+// A request as the client worded it, and where its feeds and fetches are in the plan.
+struct Binding {
+  std::vector<std::string> feed_names, fetch_names, target_names;  // as given
+  std::vector<int> feeds, fetches;  // position in the request -> index in the plan's signature
+  std::shared_ptr<Plan> plan;       // null until it is built
+};
+
+// The plan's signature of a request: canonical names, fetches and targets sorted without
+// repetition. InvalidArgument for no fetch and no target, and for a tensor fed more than once
+// or both fed and fetched. `binding` gets the names and positions.
+StatusOr<RunSignature> MakeSignature(std::vector<std::string> feeds,
+                                     std::vector<std::string> fetches,
+                                     std::vector<std::string> targets, Binding* binding);
+
+// Thread-safe.
+class PlanCache {
+ public:
+  using Ready = std::function<void(StatusOr<std::shared_ptr<Plan>>)>;
+  // Builds and registers a plan; calls back once.
+  using Builder = std::function<void(RunSignature, Ready)>;
+
+  // The binding of a request that was seen before, word for word; else null. No allocation.
+  std::shared_ptr<const Binding> Find(std::span<const std::pair<std::string, Tensor>> feeds,
+                                      std::span<const std::string> fetches,
+                                      std::span<const std::string> targets,
+                                      int64_t collective_graph_key = 0) const;
+  void Remember(std::shared_ptr<const Binding> binding);
+
+  // The plan of a signature, built by `build` if nobody has or does. A plan that fails is
+  // forgotten: all that waited for it get the error.
+  void Get(RunSignature signature, const Builder& build, Ready ready);
+  std::vector<std::shared_ptr<Plan>> All() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<Plan> plan;  // null while it is built
+    std::vector<Ready> waiters;
+  };
+  void Built(const std::string& key, StatusOr<std::shared_ptr<Plan>> plan);
+
+  mutable Mutex mu_;
+  StringMap<Entry> plans_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<size_t, std::vector<std::shared_ptr<const Binding>>> bindings_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // MASTER_PLAN_CACHE_H_

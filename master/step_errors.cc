@@ -1,0 +1,62 @@
+#include "master/step_errors.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/errors.h"
+
+namespace millrace {
+namespace {
+
+// Long errors arrive whole; what tasks say of each other has an end all the same.
+constexpr size_t kMaxText = size_t{16} << 20;
+
+std::string Located(const TaskError& error) {
+  return StrCat("From ", error.task, ":\n", Message(error.status));
+}
+
+Status Finish(const Status& status, std::string text) {
+  if (text.size() > kMaxText) {
+    text.resize(kMaxText);
+    text.append("...");
+  }
+  return WithMessage(status, text);
+}
+
+}  // namespace
+
+Status SummarizeErrors(std::span<const TaskError> errors) {
+  std::vector<const TaskError*> roots;
+  for (const TaskError& error : errors) {
+    if (IsDerived(error.status)) continue;
+    const bool repeated = std::any_of(roots.begin(), roots.end(), [&](const TaskError* seen) {
+      // A task that cannot be reached is noticed by its master and by its peers.
+      return seen->status.message() == error.status.message() ||
+             (errors::IsUnavailable(seen->status) && errors::IsUnavailable(error.status));
+    });
+    if (!repeated) roots.push_back(&error);
+  }
+  if (roots.empty()) {
+    return errors.empty() ? OkStatus() : Finish(errors.front().status, Located(errors.front()));
+  }
+  if (roots.size() == 1) return Finish(roots.front()->status, Located(*roots.front()));
+  std::string text = StrCat(roots.size(), " root error(s) found.");
+  for (const TaskError* root : roots) {
+    StrAppend(&text, "\n=====================\n", CodeName(root->status.code()), ": ",
+              Located(*root));
+  }
+  return Finish(roots.front()->status, std::move(text));
+}
+
+Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors) {
+  std::string text(reason);
+  if (!errors.empty()) {
+    text.append("; it was waiting for:");
+    for (const TaskError& error : errors) {
+      StrAppend(&text, "\n  ", error.task, ": ", Message(error.status));
+    }
+  }
+  return Finish(errors::DeadlineExceeded(""), std::move(text));
+}
+
+}  // namespace millrace

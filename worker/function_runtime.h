@@ -1,0 +1,53 @@
+// Functions at a worker: what kernels see as a FunctionRunner.
+#ifndef WORKER_FUNCTION_RUNTIME_H_
+#define WORKER_FUNCTION_RUNTIME_H_
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "graph/function_library.h"
+#include "kernels/function_runner.h"
+#include "millrace/status.h"
+#include "session/worker_env.h"
+#include "worker/worker_graph.h"
+
+namespace millrace {
+
+// The functions that one registered graph can reach, made when they are first called: body,
+// inlining, placement among the devices of the session, kernels (each function has its own),
+// programs. They live as long as this object. Thread-safe.
+class FunctionRuntime final : public FunctionRunner {
+ public:
+  // What `env` points to must outlive this object.
+  FunctionRuntime(const WorkerEnv& env, std::shared_ptr<SessionResources> resources,
+                  std::shared_ptr<const FunctionLibrary> library);
+  ~FunctionRuntime() override;
+
+  StatusOr<const RunnableFunction*> Instantiate(const FunctionName& function,
+                                                const Options& options) override;
+  void RunAsync(const RunnableFunction& function, const FunctionCall& call,
+                std::span<const Tensor> args, std::span<Tensor> results,
+                DoneCallback done) override;
+
+ private:
+  class Body;    // a function that is ready to run
+  struct Frame;  // one call of it
+
+  StatusOr<std::unique_ptr<Body>> Make(const FunctionName& function, const Options& options);
+  Status Place(DataflowGraph* graph, const Options& options) const;
+
+  const WorkerEnv env_;
+  const std::shared_ptr<SessionResources> resources_;
+  const std::shared_ptr<const FunctionLibrary> library_;
+  std::atomic<int64_t> next_name_{0};
+  Mutex mu_;
+  StringMap<std::unique_ptr<Body>> bodies_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // WORKER_FUNCTION_RUNTIME_H_

@@ -1,0 +1,328 @@
+#include "worker/local_worker.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/deadline_timer.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "collective/collective_manager.h"
+#include "graph/graph_def_io.h"
+#include "kernels/background.h"
+#include "session/inter_op_pools.h"
+#include "worker/run_call.h"
+#include "worker/worker_graph.h"
+#include "worker/worker_step.h"
+
+namespace millrace {
+namespace {
+
+std::shared_ptr<SessionResources> SharedResources(const WorkerEnv& env) {
+  auto resources = std::make_shared<SessionResources>();
+  resources->devices = env.devices;
+  return resources;
+}
+
+// What the tensors of a step may take on one device, in bytes (docs/memory.md); 0: no limit. The
+// smaller one of what the session and this process say.
+StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
+  const double mib = config.gpu_options().experimental().gpu_host_mem_limit_in_mb();
+  if (!(mib >= 0 && mib < 1e12)) {
+    return errors::InvalidArgument("gpu_host_mem_limit_in_mb is ", mib,
+                                   ", but must not be negative (0: no limit)");
+  }
+  auto limit = static_cast<int64_t>(mib * (1 << 20));
+  if (mib > 0) limit = std::max<int64_t>(limit, 1);
+  const char* const text = std::getenv("MILLRACE_STEP_MEMORY_LIMIT");
+  if (text == nullptr || *text == '\0') return limit;
+  int64_t own = 0;
+  if (!ParseInt64(text, &own) || own < 0) {
+    return errors::InvalidArgument("MILLRACE_STEP_MEMORY_LIMIT is not a number of bytes: ", text);
+  }
+  return limit == 0 || own == 0 ? std::max(limit, own) : std::min(limit, own);
+}
+
+Status GraphNotFound(std::string_view handle, std::string_view hint) {
+  return errors::Aborted("Graph handle is not found: ", handle, hint);
+}
+
+}  // namespace
+
+LocalWorker::LocalWorker(const WorkerEnv& env)
+    : env_(env),
+      legacy_session_(
+          std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env))),
+      partial_steps_(env) {}
+
+LocalWorker::~LocalWorker() {
+  StringMap<std::shared_ptr<WorkerSession>> sessions;
+  {
+    MutexLock lock(&mu_);
+    sessions.swap(sessions_);
+  }
+  sessions[""] = legacy_session_;
+  const Status reason = errors::Cancelled("the worker ", env_.task, " is going down");
+  for (const auto& [handle, session] : sessions) CloseSession(session, reason);
+  std::vector<std::shared_ptr<WorkerSession>> ending;
+  {
+    MutexLock lock(&mu_);
+    ending.swap(ending_);
+  }
+  for (const auto& session : ending) session->WaitForSteps();
+  // Iterators work ahead on threads of their own, with functions that use the devices.
+  sessions.clear();
+  ending.clear();
+  for (Device* device : env_.devices) device->resource_manager()->Clear();
+  for (Device* device : env_.devices) WaitForBackground(device);
+}
+
+void LocalWorker::CloseSession(const std::shared_ptr<WorkerSession>& session,
+                               const Status& reason) {
+  session->Close(reason);
+  MutexLock lock(&mu_);
+  std::erase_if(ending_, [](const auto& other) { return !other->HasSteps(); });
+  if (session->HasSteps()) ending_.push_back(session);
+}
+
+StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(std::string_view handle) const {
+  if (handle.empty()) return legacy_session_;
+  {
+    MutexLock lock(&mu_);
+    const auto it = sessions_.find(handle);
+    if (it != sessions_.end()) return it->second;
+  }
+  Status status = errors::Aborted("Session handle is not found: ", handle,
+                                  ". Possibly this worker (\"", env_.task, "\") just restarted.");
+  status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+  return status;
+}
+
+void LocalWorker::GetStatusAsync(const CallOptions& options,
+                                 std::vector<pb::DeviceAttributes>* devices, Done done) {
+  for (const Device* device : env_.devices) {
+    const DeviceAttributes& from = device->attributes();
+    pb::DeviceAttributes& to = devices->emplace_back();
+    to.set_name(from.name);
+    to.set_device_type(from.device_type);
+    to.set_memory_limit(from.memory_limit);
+    to.set_incarnation(from.incarnation);
+    to.set_physical_device_desc(from.physical_description);
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::CreateSessionAsync(const CallOptions& options,
+                                     const WorkerSessionOptions& session, Done done) {
+  done(CreateSession(session));
+}
+
+Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
+  if (options.session_handle.empty()) {
+    return errors::InvalidArgument("Session must be non-empty.");
+  }
+  auto resources = SharedResources(env_);
+  if (options.isolate_session_state) {
+    if (env_.make_session_devices == nullptr) {
+      return errors::Unimplemented("sessions with devices of their own at ", env_.task);
+    }
+    MR_ASSIGN_OR_RETURN(resources->own_devices, env_.make_session_devices());
+    resources->devices.clear();
+    for (const auto& device : resources->own_devices->devices) {
+      resources->devices.push_back(device.get());
+    }
+  }
+  auto session = std::make_shared<WorkerSession>(options, std::move(resources));
+  // A master that restarted has forgotten the sessions it opened before.
+  std::vector<std::shared_ptr<WorkerSession>> orphans;
+  {
+    MutexLock lock(&mu_);
+    if (!sessions_.try_emplace(options.session_handle, std::move(session)).second) {
+      return errors::AlreadyExists("the session ", options.session_handle, " is open at ",
+                                   env_.task);
+    }
+    if (!options.master_task.empty()) {
+      for (auto it = sessions_.begin(); it != sessions_.end();) {
+        const WorkerSessionOptions& other = it->second->options();
+        const bool orphaned = other.master_task == options.master_task &&
+                              other.master_incarnation != options.master_incarnation;
+        const auto here = it++;
+        if (!orphaned) continue;
+        orphans.push_back(std::move(here->second));
+        sessions_.erase(here);
+      }
+    }
+  }
+  for (const auto& orphan : orphans) {
+    MR_LOG(kInfo, "dropping session ", orphan->options().session_handle, ": its master ",
+           options.master_task, " has restarted");
+    CloseSession(orphan, errors::Aborted("the master ", options.master_task, " has restarted"));
+  }
+  return OkStatus();
+}
+
+void LocalWorker::DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
+                                     Done done) {
+  std::shared_ptr<WorkerSession> session;
+  {
+    MutexLock lock(&mu_);
+    const auto it = sessions_.find(session_handle);
+    if (it != sessions_.end()) {
+      session = std::move(it->second);
+      sessions_.erase(it);
+    }
+  }
+  if (session != nullptr) {
+    CloseSession(session, errors::Cancelled("the session ", session_handle, " was closed"));
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::RegisterGraphAsync(const CallOptions& options, RegisterGraphArgs args,
+                                     std::string* graph_handle, Done done) {
+  StatusOr<std::string> handle = RegisterGraph(std::move(args));
+  if (handle.ok()) *graph_handle = *std::move(handle);
+  done(handle.status());
+}
+
+StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session,
+                      FindSession(args.session_handle));
+  MR_ASSIGN_OR_RETURN(const int64_t memory_limit, MemoryLimit(args.config));
+  if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
+  MR_ASSIGN_OR_RETURN(
+      std::shared_ptr<WorkerGraph> graph,
+      WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
+                        args.keep_graph, std::move(args.direct), [this](std::string_view prefix) {
+                          return StrCat(prefix, "_G",
+                                        next_name_.fetch_add(1, std::memory_order_relaxed));
+                        }));
+  graph->set_memory_limit(memory_limit);
+  if (args.collective_graph_key != 0 && env_.collectives != nullptr) {
+    graph->set_collective_leader(env_.collectives->ChooseLeader(
+        args.config.experimental().collective_group_leader(), session->options().master_task));
+  }
+  std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
+  session->AddGraph(handle, std::move(graph));
+  return handle;
+}
+
+void LocalWorker::DeregisterGraphAsync(const CallOptions& options,
+                                       const std::string& session_handle,
+                                       const std::string& graph_handle, Done done) {
+  const StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(session_handle);
+  if (!session.ok()) return done(session.status());
+  if (!(*session)->RemoveGraph(graph_handle)) {
+    return done(GraphNotFound(graph_handle, ". Possibly, this worker just restarted."));
+  }
+  done(OkStatus());
+}
+
+void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
+                                RunGraphResult* result, Done done) {
+  StatusOr<std::shared_ptr<WorkerSession>> found = FindSession(args->session_handle);
+  if (!found.ok()) return done(found.status());
+  std::shared_ptr<WorkerSession> session = *std::move(found);
+  std::shared_ptr<WorkerGraph> graph = session->FindGraph(args->graph_handle);
+  if (graph == nullptr) return done(GraphNotFound(args->graph_handle, ""));
+  if (args->record_partition_graphs) {
+    for (const WorkerGraph::Part& part : graph->parts()) {
+      if (part.graph == nullptr) {
+        return done(errors::FailedPrecondition(
+            "the step wants the graphs of its partitions, but its graph was registered by a "
+            "master that said it would not ask for them"));
+      }
+      const Status exported =
+          ExportGraphDef(*part.graph, {}, &result->partition_graphs.emplace_back());
+      if (!exported.ok()) return done(exported);
+    }
+  }
+  if (args->is_partial) {
+    return partial_steps_.Run(options, session, graph, args, result, std::move(done));
+  }
+  RefPtr<WorkerStep> step = WorkerGraph::NewStep(graph);
+  RefPtr<CollectiveExecutor> collective;
+  if (!graph->collective_leader().empty()) {
+    collective = env_.collectives->NewStep(args->step_id, graph->collective_leader());
+  }
+  step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
+  if (!session->AddStep(session, step.get())) {
+    return done(errors::Aborted("Session handle is not found: ", args->session_handle));
+  }
+  // This thread may run the step, and leave it late: it must be the step's shares that go last.
+  graph.reset();
+  MakeRef<RunCall>(std::move(step), std::move(session), args, result, std::move(done))
+      ->Run(options, InterOpPool(env_, args->inter_op_thread_pool));
+}
+
+std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,
+                                                          const std::string& graph_handle) {
+  const StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(session_handle);
+  if (!session.ok()) return nullptr;
+  std::shared_ptr<WorkerGraph> graph = (*session)->FindGraph(graph_handle);
+  return graph != nullptr && graph->direct() != nullptr ? graph : nullptr;
+}
+
+void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {
+  env_.rendezvous->Cleanup(step_id);
+  if (env_.collectives != nullptr) env_.collectives->Cleanup(step_id);
+  partial_steps_.Forget(step_id);
+  done(OkStatus());
+}
+
+void LocalWorker::CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
+                                  Done done) {
+  if (containers.empty()) containers.emplace_back(kDefaultContainer);
+  for (const Device* device : env_.devices) {
+    for (const std::string& container : containers) device->resource_manager()->Cleanup(container);
+  }
+  done(OkStatus());
+}
+
+CollectivePeer* LocalWorker::collectives() {
+  return env_.collectives == nullptr ? nullptr : env_.collectives->local();
+}
+
+void LocalWorker::RecvTensorAsync(const CallOptions& options, int64_t step_id,
+                                  const std::string& key, RecvDone done) {
+  const StatusOr<RendezvousKey> parsed = RendezvousKey::Parse(key);
+  StatusOr<DeviceName> source =
+      parsed.ok() ? DeviceName::Parse(parsed->src_device) : parsed.status();
+  if (!source.ok()) return done(source.status(), Tensor(), false);
+  const Device* device = nullptr;
+  for (const Device* own : env_.devices) {
+    if (own->parsed_name().type == source->type && own->parsed_name().id == source->id)
+      device = own;
+  }
+  if (device == nullptr) {
+    return done(errors::InvalidArgument(env_.task, " has no device for the source of ", key),
+                Tensor(), false);
+  }
+  if (device->incarnation() != parsed->src_incarnation) {
+    Status status = errors::Aborted(
+        "RecvTensor expects a different device incarnation: ", parsed->src_incarnation, " vs. ",
+        device->incarnation(), ". Your worker job (\"", env_.task, "\") was probably restarted.");
+    status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+    return done(status, Tensor(), false);
+  }
+  // Not the step's own cancellation: a request that is given up does not end the step.
+  const RefPtr<Rendezvous> rendezvous = env_.rendezvous->Find(step_id);
+  if (options.deadline == kNoDeadline) {
+    return rendezvous->RecvAsync(key, options.cancellation, std::move(done));
+  }
+  auto expiry = std::make_shared<CancellationManager>();
+  const DeadlineTimer::Token timer = DeadlineTimer::Global().Schedule(options.deadline, [expiry] {
+    expiry->StartCancel(errors::DeadlineExceeded("RecvTensor did not end by its deadline"));
+  });
+  rendezvous->RecvAsync(key, expiry.get(),
+                        [expiry, timer, done = std::move(done)](const Status& status,
+                                                                const Tensor& value, bool is_dead) {
+                          DeadlineTimer::Global().Cancel(timer);
+                          const bool late = !status.ok() && expiry->IsCancelled();
+                          done(late ? expiry->reason() : status, value, is_dead);
+                        });
+}
+
+}  // namespace millrace

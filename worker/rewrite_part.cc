@@ -1,0 +1,110 @@
+#include "worker/rewrite_part.h"
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "graph/rewrite/rewrite.h"
+#include "kernels/kernel_context.h"
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+// MILLRACE_FUSION=on or off, for sessions that do not say.
+bool FusesByDefault() {
+  const char* const value = std::getenv("MILLRACE_FUSION");
+  return value != nullptr && std::string_view(value) == "on";
+}
+
+RewriteOptions ReadOptions(const pb::GraphOptions& options) {
+  RewriteOptions read;
+  if (options.optimizer_options().opt_level() == pb::OptimizerOptions::L0) {
+    read.fold_constants = read.merge_equal = read.simplify = read.remove_identities = false;
+    read.drop_unread = read.fuse_products = false;
+    return read;
+  }
+  const pb::RewriterConfig& config = options.rewrite_options();
+  const auto is_on = [](pb::RewriterConfig::Toggle t) { return t != pb::RewriterConfig::OFF; };
+  read.fold_constants = is_on(config.constant_folding());
+  read.merge_equal = is_on(config.common_subgraph_elimination());
+  read.simplify = is_on(config.arithmetic_optimization()) && !config.disable_meta_optimizer();
+  read.drop_unread = read.remove_identities =
+      is_on(config.dependency_optimization()) && !config.disable_meta_optimizer();
+  read.fuse_products = is_on(config.remapping()) && !config.disable_meta_optimizer();
+  read.fuse_elementwise = config.remapping() == pb::RewriterConfig::DEFAULT
+                              ? FusesByDefault()
+                              : is_on(config.remapping()) && !config.disable_meta_optimizer();
+  if (const int64_t limit = options.optimizer_options().max_folded_constant_in_bytes(); limit > 0) {
+    read.max_folded_bytes = limit;
+  }
+  return read;
+}
+
+// Runs the node's kernel as a step would.
+StatusOr<std::vector<Tensor>> Compute(const WorkerEnv& env, Device* device, const Node& node,
+                                      std::span<const Tensor> inputs) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
+                      env.kernels->Create(device, &node.op(), node.name(), node.attrs(),
+                                          node.input_types(), node.output_types()));
+  if (kernel->IsAsync()) return errors::Unimplemented("an asynchronous kernel");
+  std::vector<EdgeValue> in(inputs.size()), out(node.num_outputs());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    in[i].value = inputs[i];
+    in[i].kind = EdgeValue::Kind::kValue;
+  }
+  StepEnv step;
+  CancellationManager cancellation;
+  step.cancellation = &cancellation;
+  KernelContext ctx(kernel.get(), device, &step, in, out, node.output_types());
+  MR_RETURN_IF_ERROR(kernel->Compute(ctx));
+  std::vector<Tensor> outputs;
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    if (out[i].kind != EdgeValue::Kind::kValue || out[i].value.dtype() != node.output_types()[i]) {
+      return errors::Internal("the kernel gave no proper output ", i);
+    }
+    outputs.push_back(std::move(out[i].value));
+  }
+  return outputs;
+}
+
+}  // namespace
+
+Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device* device,
+                   DataflowGraph* graph) {
+  RewriteOptions rewrites = ReadOptions(options);
+  if (device->memory_space() != MemorySpace::kHost) {
+    // Constants lie in messages; what is in host memory is none of the other passes' knowledge.
+    // Elementwise ops and products have all operands on the device.
+    const auto runs = [&](const char* op, DataType type = kFloat) {
+      AttrMap attrs;
+      attrs.Set("T", type);
+      return env.kernels->Find(op, device->type(), attrs) != nullptr;
+    };
+    const auto runs_small = [&](const char* op) { return runs(op, kHalf) && runs(op, kBfloat16); };
+    rewrites = {
+        .drop_unread = rewrites.drop_unread,
+        .fold_constants = false,
+        .merge_equal = false,
+        .simplify = false,
+        .remove_identities = false,
+        .fuse_products = rewrites.fuse_products && runs("_FusedMatMul") && runs("_FusedConv2D"),
+        .fuse_small_products = runs_small("_FusedMatMul") && runs_small("_FusedConv2D"),
+        .fuse_elementwise = rewrites.fuse_elementwise && runs("_Fused"),
+        .fuse_reductions = rewrites.fuse_reductions};
+  }
+  return RewriteGraph(
+             rewrites,
+             [&](const Node& node, std::span<const Tensor> inputs) {
+               return Compute(env, device, node, inputs);
+             },
+             graph)
+      .status();
+}
+
+}  // namespace millrace
