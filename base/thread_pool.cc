@@ -158,9 +158,9 @@ struct ThreadPool::Impl {
     while (free_loops != nullptr) delete std::exchange(free_loops, free_loops->next_free);
   }
 
-  void Push(Task task, std::size_t copies) {
+  void Push(Task task, std::size_t copies, bool last = false) {
     std::size_t queued = 0;
-    if (current.pool == this) {
+    if (current.pool == this && !last) {
       while (queued < copies && current.queue->Push(task)) ++queued;
     }
     if (queued < copies) {
@@ -292,6 +292,14 @@ void ThreadPool::Schedule(Task task) {
     task.run(task.arg);
   } else {
     impl_->Push(task, 1);
+  }
+}
+
+void ThreadPool::ScheduleLast(Task task) {
+  if (impl_->threads.empty()) {
+    task.run(task.arg);
+  } else {
+    impl_->Push(task, 1, /*last=*/true);
   }
 }
 

@@ -33,6 +33,10 @@ class ThreadPool {
   // Task form: no allocation of ours in the steady state.
   void Schedule(Task task);
   void Schedule(std::function<void()> work);
+  // The same, behind all that was scheduled from elsewhere before, also if the caller is a thread
+  // of this pool, and behind what that thread has queued itself: so that long work can let others
+  // have their turn.
+  void ScheduleLast(Task task);
 
   // Splits [0, n) into blocks and calls `body(begin, end)` for each, also on the calling
   // thread; returns when all are done. `cost_per_unit` is a rough number of nanoseconds per

@@ -170,6 +170,37 @@ TEST(ThreadPoolOrderTest, OneThreadRunsInTheOrderOfScheduling) {
   EXPECT_EQ(order, expected);
 }
 
+// Work that begins itself anew, as a loop that gives others their turn.
+struct Endless {
+  ThreadPool* pool = nullptr;
+  std::atomic<bool> stop{false};
+  std::atomic<int> turns{0};
+
+  static void Run(void* arg) {
+    auto* self = static_cast<Endless*>(arg);
+    ++self->turns;
+    if (!self->stop) self->pool->ScheduleLast({&Run, self});
+  }
+};
+
+TEST(ThreadPoolOrderTest, WhatIsScheduledLastLetsOthersHaveTheirTurn) {
+  Endless endless;
+  ThreadPool pool("test", 1);
+  endless.pool = &pool;
+  pool.Schedule({&Endless::Run, &endless});
+  for (int i = 0; i < 3; ++i) {
+    Notification ran;
+    pool.Schedule([&ran] { ran.Notify(); });
+    EXPECT_TRUE(ran.WaitUntil(DeadlineAfter(std::chrono::seconds(60))));
+  }
+  // Nor is it forgotten.
+  const int turns = endless.turns;
+  const Deadline limit = DeadlineAfter(std::chrono::seconds(60));
+  while (endless.turns == turns && SteadyClock::now() < limit) std::this_thread::yield();
+  EXPECT_GT(endless.turns, turns);
+  endless.stop = true;
+}
+
 TEST(ThreadPoolOrderTest, ParallelForDoesNotWaitForUnrelatedQueuedWork) {
   ThreadPool pool("busy", 1);
   Notification release;

@@ -3,6 +3,7 @@
 #define MILLRACE_SERVER_H_
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,10 @@ struct ServerOptions {
   // Where the graphs of all sessions that are opened at this task are written (docs/dumps.md),
   // "": nowhere. Clients cannot ask for it.
   std::string dump_dir{};
+  // Bounds on what whoever reaches the server may take of it; 0: what is said here.
+  int64_t max_message_size = 0;  // bytes of one request: 2^31 - 1, all that TensorFlow can send
+  int max_connections = 0;       // at once, over TCP: half of the file descriptors there may be
+  int max_calls = 0;             // at once, by one connection: 65536
 };
 
 // Several servers may live in one process. Thread-safe.
