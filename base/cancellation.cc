@@ -1,5 +1,6 @@
 #include "base/cancellation.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace {
@@ -18,6 +19,7 @@ CancellationManager::~CancellationManager() {
 
 void CancellationManager::StartCancel(Status reason) {
   absl::flat_hash_map<Token, Callback> callbacks;
+  absl::flat_hash_map<Token, Description> descriptions;
   {
     MutexLock lock(&mu_);
     if (cancelled_.load(std::memory_order_relaxed)) return;
@@ -25,6 +27,7 @@ void CancellationManager::StartCancel(Status reason) {
     cancelling_ = true;
     cancelled_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
+    descriptions.swap(descriptions_);
   }
   for (auto& [token, callback] : callbacks) callback();
   MutexLock lock(&mu_);
@@ -46,23 +49,52 @@ bool CancellationManager::RegisterCallback(Token token, Callback callback) {
 
 bool CancellationManager::DeregisterCallback(Token token) {
   Callback removed;  // destroyed after the lock is released
+  Description description;
   MutexLock lock(&mu_);
   while (cancelling_) done_cv_.Wait(&mu_);
   const auto it = callbacks_.find(token);
   if (it == callbacks_.end()) return false;
   removed = std::move(it->second);
   callbacks_.erase(it);
+  if (!descriptions_.empty()) TakeDescription(token, &description);
   return true;
 }
 
 bool CancellationManager::TryDeregisterCallback(Token token) {
   Callback removed;
+  Description description;
   MutexLock lock(&mu_);
   const auto it = callbacks_.find(token);
   if (it == callbacks_.end()) return false;
   removed = std::move(it->second);
   callbacks_.erase(it);
+  if (!descriptions_.empty()) TakeDescription(token, &description);
   return true;
+}
+
+void CancellationManager::TakeDescription(Token token, Description* description) {
+  const auto it = descriptions_.find(token);
+  if (it == descriptions_.end()) return;
+  *description = std::move(it->second);
+  descriptions_.erase(it);
+}
+
+void CancellationManager::Describe(Token token, Description description) {
+  MutexLock lock(&mu_);
+  if (callbacks_.contains(token)) descriptions_[token] = std::move(description);
+}
+
+std::vector<std::string> CancellationManager::DescribeWaits() const {
+  std::vector<Description> descriptions;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [token, description] : descriptions_) descriptions.push_back(description);
+  }
+  std::vector<std::string> waits;
+  for (const Description& description : descriptions) waits.push_back(description());
+  std::sort(waits.begin(), waits.end());
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+  return waits;
 }
 
 }  // namespace millrace

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
@@ -43,7 +45,17 @@ class CancellationManager {
   // Like DeregisterCallback but returns false at once while a cancellation is running.
   bool TryDeregisterCallback(Token token);
 
+  // What a callback's owner waits for, for whom a step is late: "queue 'q': 0 of 1 elements".
+  using Description = std::function<std::string()>;
+  // Kept, as long as the callback is. It is called on any thread, without a lock of this object,
+  // and perhaps after the callback was removed: it owns what it uses.
+  void Describe(Token token, Description description);
+  // What the descriptions of the callbacks that are registered now say, each text once.
+  std::vector<std::string> DescribeWaits() const;
+
  private:
+  void TakeDescription(Token token, Description* description) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   std::atomic<bool> cancelled_{false};
   std::atomic<Token> next_token_{0};
   CancellationManager* const parent_ = nullptr;
@@ -53,6 +65,8 @@ class CancellationManager {
   bool cancelling_ ABSL_GUARDED_BY(mu_) = false;
   Status reason_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<Token, Callback> callbacks_ ABSL_GUARDED_BY(mu_);
+  // Apart, as few have one.
+  absl::flat_hash_map<Token, Description> descriptions_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -88,6 +88,23 @@ TEST(CancellationTest, ChildMayDieBeforeOrWhileItsParentIsCancelled) {
   }
 }
 
+TEST(CancellationTest, TellsWhatIsWaitedForAsLongAsItIs) {
+  CancellationManager manager;
+  const auto queue = manager.NextToken(), other = manager.NextToken(), mute = manager.NextToken();
+  for (const auto token : {queue, other, mute}) {
+    ASSERT_TRUE(manager.RegisterCallback(token, [] {}));
+  }
+  manager.Describe(queue, [] { return std::string("queue 'q': 0 of 1 elements"); });
+  manager.Describe(other, [] { return std::string("a barrier"); });
+  manager.Describe(manager.NextToken(), [] { return std::string("nobody"); });
+  EXPECT_EQ(manager.DescribeWaits(),
+            (std::vector<std::string>{"a barrier", "queue 'q': 0 of 1 elements"}));
+  manager.TryDeregisterCallback(other);
+  EXPECT_EQ(manager.DescribeWaits().size(), 1u);
+  manager.StartCancel(errors::Cancelled("over"));
+  EXPECT_TRUE(manager.DescribeWaits().empty());
+}
+
 TEST(BlockingCounterTest, WaitsForEveryDecrement) {
   BlockingCounter counter(2);
   EXPECT_FALSE(counter.WaitUntil(DeadlineAfter(std::chrono::milliseconds(1))));

@@ -15,7 +15,9 @@ namespace {
 // One value that another task is asked for; its cancellation follows the step's.
 class RemoteReceive : public LinkedCancellation {
  public:
-  explicit RemoteReceive(Rendezvous::RecvDone done) : done(std::move(done)) {}
+  RemoteReceive(std::string key, Rendezvous::RecvDone done)
+      : key(std::move(key)), done(std::move(done)) {}
+  const std::string key;
   const Rendezvous::RecvDone done;
   // Links of the rendezvous' list, guarded by its lock.
   RemoteReceive *previous = nullptr, *next = nullptr;
@@ -61,6 +63,14 @@ class RemoteRendezvous : public Rendezvous {
     for (const auto& receive : receives) receive->get()->StartCancel(status);
   }
 
+  void ListWaits(std::size_t limit, std::vector<std::string>* keys) const override {
+    local_->ListWaits(limit, keys);
+    MutexLock lock(&mu_);
+    for (const RemoteReceive* r = first_; r != nullptr && keys->size() < limit; r = r->next) {
+      keys->push_back(r->key);
+    }
+  }
+
  private:
   // The first part of a key is the source, the third one the destination.
   bool IsLocal(std::string_view key) const {
@@ -83,7 +93,7 @@ class RemoteRendezvous : public Rendezvous {
 
   void Ask(WorkerInterface* worker, const std::string& key, CancellationManager* cancellation,
            RecvDone done) {
-    auto receive = MakeRef<RemoteReceive>(std::move(done));
+    auto receive = MakeRef<RemoteReceive>(key, std::move(done));
     Status aborted;
     {
       MutexLock lock(&mu_);
@@ -129,7 +139,7 @@ class RemoteRendezvous : public Rendezvous {
   const std::string& task_prefix_;  // "/job:J/replica:R/task:T/", the manager's
   WorkerCache* const workers_;
   const RefPtr<Rendezvous> local_;
-  Mutex mu_;
+  mutable Mutex mu_;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   RemoteReceive* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // those that wait for an answer
 };

@@ -3,8 +3,10 @@
 #ifndef RENDEZVOUS_DEVICE_RENDEZVOUS_H_
 #define RENDEZVOUS_DEVICE_RENDEZVOUS_H_
 
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "device/stream.h"
 #include "rendezvous/rendezvous.h"
@@ -26,6 +28,9 @@ class DeviceRendezvous final : public Rendezvous {
     base_->RecvAsync(key, cancellation, std::move(done));
   }
   void StartAbort(const Status& status) override { base_->StartAbort(status); }
+  void ListWaits(std::size_t limit, std::vector<std::string>* keys) const override {
+    base_->ListWaits(limit, keys);
+  }
 
  private:
   const RefPtr<Rendezvous> base_;

@@ -94,6 +94,14 @@ class LocalRendezvous : public Rendezvous {
     }
   }
 
+  void ListWaits(std::size_t limit, std::vector<std::string>* keys) const override {
+    MutexLock lock(&mu_);
+    for (const auto& [key, channel] : channels_) {
+      if (keys->size() >= limit) return;
+      if (!channel.waiters.empty()) keys->push_back(key);
+    }
+  }
+
  private:
   // False, with `done` untouched, if the cancellation has begun.
   bool Wait(std::string_view key, CancellationManager* cancellation, RecvDone* done)
@@ -136,7 +144,7 @@ class LocalRendezvous : public Rendezvous {
     if (done) done(errors::Cancelled("RecvAsync is cancelled"), Tensor(), false);
   }
 
-  Mutex mu_;
+  mutable Mutex mu_;
   Status status_ ABSL_GUARDED_BY(mu_);
   StringMap<Channel> channels_ ABSL_GUARDED_BY(mu_);
 };

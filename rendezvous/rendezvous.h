@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/cancellation.h"
 #include "millrace/ref_ptr.h"
@@ -43,6 +44,8 @@ class Rendezvous : public RefCounted {
   // Fails all waiting receives, drops buffered values; later calls get `status`. The first
   // abort wins.
   virtual void StartAbort(const Status& status) = 0;
+  // Appends the keys of at most `limit` receives that wait: what a step that is late lacks.
+  virtual void ListWaits(std::size_t limit, std::vector<std::string>* keys) const = 0;
 };
 
 // A rendezvous within this process.

@@ -37,6 +37,9 @@ class CapturedInputs final : public Rendezvous {
   }
   void RecvAsync(std::string_view key, CancellationManager* cancellation, RecvDone done) override;
   void StartAbort(const Status& status) override { base_->StartAbort(status); }
+  void ListWaits(std::size_t limit, std::vector<std::string>* keys) const override {
+    base_->ListWaits(limit, keys);
+  }
 
  private:
   struct Arrival {

@@ -32,6 +32,12 @@ struct ServerOptions {
   bool insecure = false;
   // Whether ShutdownTask may end this server (WaitForShutdown returns).
   bool accept_shutdown = false;
+  // What the tasks of one job have in common and those of no other job do: tasks with different
+  // names refuse each other. "": a task is told apart by what answers at its address.
+  std::string cluster_id{};
+  // A task that shows no sign of life for so long is lost: calls that wait for it end with
+  // Unavailable. 0: never.
+  std::chrono::milliseconds peer_timeout{30'000};
   // Where the graphs of all sessions that are opened at this task are written (docs/dumps.md),
   // "": nowhere. Clients cannot ask for it.
   std::string dump_dir{};

@@ -31,8 +31,12 @@ struct SupervisedSessionOptions {
 
   // Waiting for the chief, and for a lost peer to come back, ends after this long.
   std::chrono::milliseconds ready_timeout{60'000};
-  // How often Run recovers from a lost session before it gives up; 0: never.
+  // How often in a row, without a step in between, Run recovers from a lost session before it gives
+  // up, waiting longer each time; 0: never.
   int max_recoveries = 5;
+  // Chief: told which variables had a value once, have lost it ("v @ /job:ps/task:0") and will be
+  // initialised anew. An error ends the session instead.
+  std::function<Status(const std::vector<std::string>& variables)> on_variables_lost;
   // Told at once, and when the reason changes, why this task waits.
   std::function<void(const std::string& reason)> on_wait;
 };
@@ -45,8 +49,9 @@ class SupervisedSession {
       Graph& graph, const SupervisedSessionOptions& options);
   ~SupervisedSession();
 
-  // One step. A lost session (Aborted, Unavailable) is made anew and the step run again; an
-  // initialised variable is never initialised again.
+  // One step. A session that is lost, with a task that is gone, silent or new, is made anew and the
+  // step run again: what it had done in other tasks by then is done twice. A variable that has a
+  // value is never initialised again.
   StatusOr<std::vector<Tensor>> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
                                     std::span<const Operation> targets = {},
                                     const RunOptions& options = {});
