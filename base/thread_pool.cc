@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/errors.h"
+#include "base/exceptions.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/strings.h"
 #include "base/work_queue.h"
@@ -107,6 +111,8 @@ struct ThreadPool::Impl {
     std::atomic<int64_t> blocks_done{0};
     Mutex mu;
     CondVar all_done;
+    std::atomic<bool> failed{false};
+    std::exception_ptr exception;  // the first; written by whoever set `failed`
 
     // Claims and runs blocks until none is left.
     void RunBlocks() {
@@ -114,7 +120,13 @@ struct ThreadPool::Impl {
       for (;;) {
         const int64_t i = next_block.fetch_add(1, std::memory_order_relaxed);
         if (i >= num_blocks) break;
-        (*body)(i* block, std::min(n, (i + 1) * block));
+        try {
+          if (!failed.load(std::memory_order_relaxed)) {
+            (*body)(i* block, std::min(n, (i + 1) * block));
+          }
+        } catch (...) {
+          if (!failed.exchange(true)) exception = std::current_exception();
+        }
         ++ran;
       }
       if (ran == 0 || blocks_done.fetch_add(ran, std::memory_order_acq_rel) + ran < num_blocks) {
@@ -235,6 +247,15 @@ struct ThreadPool::Impl {
     return !stopping || AnyWork();
   }
 
+  // Nobody waits for what comes out of a task; the thread has others to run.
+  void Run(Task task) {
+    try {
+      task.run(task.arg);
+    } catch (...) {
+      MR_LOG(kError, "a task of the threads ", name, " was given up: ", Message(CaughtStatus()));
+    }
+  }
+
   void ThreadMain(int index) {
     std::string thread_name = StrCat(name, "-", index);
     thread_name.resize(std::min<std::size_t>(thread_name.size(), 15));
@@ -244,7 +265,7 @@ struct ThreadPool::Impl {
     Task task;
     for (uint64_t turn = 1;; ++turn) {
       if (Take(worker, turn, &task)) {
-        task.run(task.arg);
+        Run(task);
       } else if (!WaitForWork()) {
         return;
       }
@@ -289,7 +310,7 @@ int ThreadPool::num_threads() const { return static_cast<int>(impl_->threads.siz
 
 void ThreadPool::Schedule(Task task) {
   if (impl_->threads.empty()) {
-    task.run(task.arg);
+    impl_->Run(task);
   } else {
     impl_->Push(task, 1);
   }
@@ -305,7 +326,7 @@ void ThreadPool::ScheduleLast(Task task) {
 
 void ThreadPool::Schedule(std::function<void()> work) {
   if (impl_->threads.empty()) {
-    work();
+    impl_->Run({[](void* arg) { (*static_cast<std::function<void()>*>(arg))(); }, &work});
     return;
   }
   auto* owned = new std::function<void()>(std::move(work));
@@ -348,7 +369,14 @@ void ThreadPool::ParallelFor(int64_t n, double cost_per_unit,
   impl_->Push(Task{help, loop}, static_cast<std::size_t>(helpers));
   loop->RunBlocks();
   loop->Wait();
+  std::exception_ptr exception;
+  if (loop->failed.load(std::memory_order_relaxed)) [[unlikely]] {
+    exception = std::exchange(loop->exception, nullptr);
+    loop->failed.store(false, std::memory_order_relaxed);
+  }
   impl_->Release(loop);
+  if (exception) [[unlikely]]
+    std::rethrow_exception(std::move(exception));
 }
 
 bool ThreadPool::IsCurrentThread() const { return current.pool == impl_.get(); }

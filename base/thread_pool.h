@@ -30,7 +30,8 @@ class ThreadPool {
   int num_threads() const;
 
   // Runs the work on some thread of the pool; with 0 threads it has run when this returns.
-  // Task form: no allocation of ours in the steady state.
+  // Task form: no allocation of ours in the steady state. What a task throws is logged and dropped:
+  // a task with somebody to tell catches it itself (base/exceptions.h).
   void Schedule(Task task);
   void Schedule(std::function<void()> work);
   // The same, behind all that was scheduled from elsewhere before, also if the caller is a thread
@@ -41,7 +42,8 @@ class ThreadPool {
   // Splits [0, n) into blocks and calls `body(begin, end)` for each, also on the calling
   // thread; returns when all are done. `cost_per_unit` is a rough number of nanoseconds per
   // element: ranges too cheap to share (under ~20 us in all) run inline. Never waits for
-  // queued unrelated work: blocks that no thread has begun are run by the caller.
+  // queued unrelated work: blocks that no thread has begun are run by the caller. If `body` throws,
+  // the blocks that have not begun are skipped and the first exception comes out of this call.
   void ParallelFor(int64_t n, double cost_per_unit,
                    absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -59,6 +60,37 @@ TEST_P(ThreadPoolTest, ParallelForVisitsEveryIndexOnce) {
       for (int64_t i = begin; i < end; ++i) ++visits[i];
     });
     for (const std::atomic<int>& count : visits) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST_P(ThreadPoolTest, ATaskThatThrowsLeavesItsThreadToOthers) {
+  std::atomic<int> ran{0};
+  {
+    ThreadPool pool("test", GetParam());
+    for (int i = 0; i < 20; ++i) {
+      pool.Schedule([] { throw std::bad_alloc(); });
+      pool.Schedule([&ran] { ++ran; });
+    }
+  }
+  EXPECT_EQ(ran, 20);
+}
+
+TEST_P(ThreadPoolTest, ParallelForThrowsWhatItsBodyThrewAfterAllHaveLeftIt) {
+  ThreadPool pool("test", GetParam());
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> inside{0};
+    EXPECT_THROW(pool.ParallelFor(64, kCostly,
+                                  [&inside](int64_t begin, int64_t end) {
+                                    ++inside;
+                                    const bool throws = begin <= 13 && 13 < end;
+                                    --inside;
+                                    if (throws) throw std::bad_alloc();
+                                  }),
+                 std::bad_alloc);
+    EXPECT_EQ(inside, 0);
+    std::atomic<int64_t> sum{0};  // nothing is left of it
+    pool.ParallelFor(64, kCostly, [&sum](int64_t begin, int64_t end) { sum += end - begin; });
+    EXPECT_EQ(sum, 64);
   }
 }
 

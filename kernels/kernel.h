@@ -80,10 +80,12 @@ class Kernel {
   virtual ~Kernel() = default;
 
   // Reads inputs and sets every output through `ctx`. An error fails the step; the executor
-  // adds node and device to its text.
+  // adds node and device to its text. So does an exception of the standard library, such as memory
+  // that is not there: callers go through kernels/run_kernel.h.
   virtual Status Compute(KernelContext& ctx) = 0;
   // An asynchronous kernel returns true here and implements ComputeAsync; `ctx` stays valid
-  // until `done` is called. It never blocks the calling thread.
+  // until `done` is called. It never blocks the calling thread. It may throw as long as `done` has
+  // not been handed on or called.
   virtual bool IsAsync() const { return false; }
   virtual void ComputeAsync(KernelContext& ctx, DoneCallback done);
   // False for kernels that always cost less than a hand-over to another thread.

@@ -10,10 +10,21 @@ namespace {
 
 constexpr std::size_t kMaxRank = 254;  // as TensorFlow's
 
+// -1 if no tensor can have these sizes. The zeros are left out at first: a later reshape, or the
+// loops over the other axes, must not overflow where this did not.
 int64_t Product(std::span<const int64_t> dims) {
+  if (dims.size() > kMaxRank) return -1;
   int64_t product = 1;
-  for (const int64_t dim : dims) product *= dim;
-  return product;
+  bool empty = false;
+  for (const int64_t dim : dims) {
+    if (dim < 0) return -1;
+    if (dim == 0) {
+      empty = true;
+    } else if (__builtin_mul_overflow(product, dim, &product)) {
+      return -1;
+    }
+  }
+  return empty ? 0 : product;
 }
 
 std::string DimsText(std::span<const int64_t> dims) {
@@ -37,7 +48,7 @@ Shape::Shape(std::span<const int64_t> dims)
 
 void Shape::AddDim(int64_t size) {
   dims_.push_back(size);
-  num_elements_ *= size;
+  num_elements_ = Product(dims());
 }
 
 void Shape::SetDim(int i, int64_t size) {
@@ -52,7 +63,7 @@ void Shape::RemoveDim(int i) {
 
 void Shape::InsertDim(int i, int64_t size) {
   dims_.insert(dims_.begin() + i, size);
-  num_elements_ *= size;
+  num_elements_ = Product(dims());
 }
 
 std::string Shape::DebugString() const { return DimsText(dims()); }
@@ -62,18 +73,15 @@ StatusOr<Shape> MakeShape(std::span<const int64_t> dims) {
     return errors::InvalidArgument("a shape may have at most ", kMaxRank, " dimensions, not ",
                                    dims.size());
   }
-  // Without the zeros as well: a later reshape must not overflow where this did not.
-  int64_t product = 1;
+  Shape shape(dims);
+  if (shape.is_valid()) return shape;
   for (const int64_t dim : dims) {
     if (dim < 0) {
       return errors::InvalidArgument("shape ", DimsText(dims), " has a negative size ", dim);
     }
-    if (dim > 0 && __builtin_mul_overflow(product, dim, &product)) {
-      return errors::InvalidArgument("shape ", DimsText(dims),
-                                     " has more elements than fit in 63 bits");
-    }
   }
-  return Shape(dims);
+  return errors::InvalidArgument("shape ", DimsText(dims),
+                                 " has more elements than fit in 63 bits");
 }
 
 bool PartialShape::IsFullyDefined() const {
@@ -82,7 +90,9 @@ bool PartialShape::IsFullyDefined() const {
 
 std::optional<Shape> PartialShape::AsShape() const {
   if (!IsFullyDefined()) return std::nullopt;
-  return Shape(dims());
+  Shape shape(dims());
+  if (!shape.is_valid()) return std::nullopt;
+  return shape;
 }
 
 bool PartialShape::IsCompatibleWith(const PartialShape& other) const {

@@ -30,6 +30,35 @@ TEST(ShapeTest, CountsItsElementsThroughEveryChange) {
   EXPECT_EQ(shape.num_elements(), 60);
 }
 
+// Two sizes that a tensor without elements may have each, and none together.
+TEST(ShapeTest, WhatDoesNotFitIsNotValidHoweverItCameToBe) {
+  const int64_t big = int64_t{1} << 32;
+  EXPECT_EQ(Shape({big, big}).num_elements(), -1);
+  EXPECT_FALSE(Shape({big, 0, big}).is_valid()) << "a reshape or a loop would overflow";
+  EXPECT_FALSE(Shape({-1, 0}).is_valid());
+  EXPECT_FALSE(Shape(std::vector<int64_t>(255, 1)).is_valid());
+  EXPECT_TRUE(Shape({big, 0}).is_valid());
+  Shape added({big});
+  added.AddDim(big);
+  EXPECT_FALSE(added.is_valid());
+  added.AddDim(0);
+  EXPECT_FALSE(added.is_valid());
+  added.RemoveDim(0);
+  EXPECT_EQ(added.num_elements(), 0);
+  Shape inserted({0, big});
+  inserted.InsertDim(1, big);
+  EXPECT_FALSE(inserted.is_valid());
+  inserted.SetDim(2, 2);
+  EXPECT_EQ(inserted.num_elements(), 0);
+  Shape set({3, big});
+  set.SetDim(0, big);
+  EXPECT_FALSE(set.is_valid());
+  set.SetDim(0, -2);
+  EXPECT_FALSE(set.is_valid());
+  set.SetDim(0, 2);
+  EXPECT_EQ(set.num_elements(), 2 * big);
+}
+
 TEST(ShapeTest, SizesFromOutsideAreChecked) {
   EXPECT_TRUE(MakeShape(std::vector<int64_t>{2, 0, 3}).ok());
   EXPECT_TRUE(errors::IsInvalidArgument(MakeShape(std::vector<int64_t>{2, -1}).status()));
@@ -47,6 +76,7 @@ TEST(PartialShapeTest, TellsWhatIsKnown) {
   EXPECT_FALSE(PartialShape({-1, 784}).AsShape().has_value());
   EXPECT_EQ(PartialShape({2, 3}).AsShape(), Shape({2, 3}));
   EXPECT_FALSE(PartialShape().IsFullyDefined());
+  EXPECT_FALSE(PartialShape({int64_t{1} << 62, 20}).AsShape().has_value());
 }
 
 TEST(PartialShapeTest, MergesWhatBothKnow) {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "base/log.h"
+#include "base/exceptions.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "tensor/allocator.h"
@@ -22,6 +22,11 @@ const SharedObject* Objects(const Tensor& variants) {
   return static_cast<const SharedObject*>(variants.raw_data());
 }
 
+Status InvalidShape(const Shape& shape) {
+  Status status = MakeShape(shape.dims()).status();
+  return Annotate(status, ": no tensor can have it");
+}
+
 // Memory for the elements; null with OK when there are none.
 StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
                                           const Shape& shape) {
@@ -29,6 +34,7 @@ StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
   if (element == 0) {
     return errors::InvalidArgument("a tensor cannot have the type ", DataTypeName(dtype));
   }
+  if (!shape.is_valid()) return InvalidShape(shape);
   const auto count = static_cast<std::size_t>(shape.num_elements());
   if (count == 0) return RefPtr<Buffer>();
   std::size_t bytes = 0;
@@ -139,7 +145,7 @@ Tensor::Tensor(DataType dtype, const Shape& shape) : Tensor(HostAllocator(), dty
 Tensor::Tensor(Allocator* allocator, DataType dtype, const Shape& shape)
     : shape_(shape), dtype_(dtype) {
   StatusOr<RefPtr<Buffer>> buffer = AllocateElements(allocator, dtype, shape);
-  if (!buffer.ok()) Fatal(std::source_location::current(), Message(buffer.status()));
+  if (!buffer.ok()) throw OutOfMemory(buffer.status());
   buffer_ = *std::move(buffer);
   data_ = buffer_ ? buffer_->data() : nullptr;
 }
@@ -153,6 +159,7 @@ StatusOr<Tensor> Tensor::Allocate(Allocator* allocator, DataType dtype, const Sh
 Tensor Tensor::String(std::string_view value) { return Scalar(std::string(value)); }
 
 StatusOr<Tensor> Tensor::Reshaped(const Shape& shape) const {
+  if (!shape.is_valid()) return InvalidShape(shape);
   if (shape.num_elements() != num_elements()) {
     return errors::InvalidArgument("cannot reshape a tensor of shape ", shape_.DebugString(),
                                    " to ", shape.DebugString(), ": ", num_elements(),

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <string>
+
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "tensor/allocator.h"
 
 namespace millrace {
@@ -49,6 +53,33 @@ TEST(TensorTest, CopiesShareTheBufferAndClonesDoNot) {
   EXPECT_EQ(c.flat<int32_t>()[0], 1);
   const Tensor s = Tensor::FromValues<std::string>({"x", "y"});
   EXPECT_TRUE(TensorsEqual(s, s.Clone()));
+}
+
+TEST(TensorTest, NoTensorHasAShapeThatWraps) {
+  const Shape wraps({922337203685477581, 20});  // 4 elements, modulo 2^64
+  for (const DataType dtype : {kUint8, kFloat, kString, kVariant}) {
+    const Status status = Tensor::Allocate(HostAllocator(), dtype, wraps).status();
+    EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
+    EXPECT_NE(Message(status).find("[922337203685477581,20]"), std::string::npos) << status;
+  }
+  EXPECT_THROW(Tensor(kUint8, wraps), std::bad_alloc);
+  EXPECT_TRUE(errors::IsInvalidArgument(Tensor(kFloat, Shape({4})).Reshaped(wraps).status()));
+  EXPECT_TRUE(
+      errors::IsInvalidArgument(Tensor(kFloat, Shape({0}))
+                                    .Reshaped(Shape({0, int64_t{1} << 32, int64_t{1} << 32}))
+                                    .status()));
+}
+
+TEST(TensorTest, MemoryThatIsNotThereIsAStatusOrAnException) {
+  const Shape large({int64_t{1} << 61});
+  EXPECT_TRUE(
+      errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kFloat, large).status()));
+  const Status status = Guarded([&]() -> Status {
+    Tensor tensor(kUint8, large);
+    return OkStatus();
+  });
+  EXPECT_TRUE(errors::IsResourceExhausted(status)) << status;
+  EXPECT_NE(Message(status).find("[2305843009213693952]"), std::string::npos) << status;
 }
 
 TEST(TensorTest, ReshapeKeepsTheElementsAndTheirNumber) {

@@ -17,8 +17,9 @@ namespace millrace {
 // Up to four dimensions are stored without an allocation.
 using Dims = absl::InlinedVector<int64_t, 4>;
 
-// A fully known shape. A default Shape is a scalar's: rank 0, one element. Dimensions are
-// never negative; use MakeShape for sizes that come from outside.
+// A fully known shape. A default Shape is a scalar's: rank 0, one element. Sizes that no tensor can
+// have (negative ones, a product without the zeros that does not fit in an int64, more than 254 of
+// them) make it invalid: whatever allocates or reshapes refuses it. MakeShape says why.
 class Shape {
  public:
   Shape() = default;
@@ -28,7 +29,9 @@ class Shape {
   int rank() const { return static_cast<int>(dims_.size()); }
   int64_t dim(int i) const { return dims_[i]; }
   std::span<const int64_t> dims() const { return {dims_.data(), dims_.size()}; }
+  // -1 if it is not valid.
   int64_t num_elements() const { return num_elements_; }
+  bool is_valid() const { return num_elements_ >= 0; }
 
   void AddDim(int64_t size);
   void SetDim(int i, int64_t size);
@@ -69,7 +72,7 @@ class PartialShape {
   void SetDim(int i, int64_t size) { dims_[i] = size; }
 
   bool IsFullyDefined() const;
-  // The Shape, if fully defined.
+  // The Shape, if fully defined and valid.
   std::optional<Shape> AsShape() const;
   // True if no dimension known in both differs.
   bool IsCompatibleWith(const PartialShape& other) const;

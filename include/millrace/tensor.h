@@ -59,15 +59,17 @@ class Tensor {
   // Not initialised: dtype kInvalid, shape [0].
   Tensor() : shape_({0}) {}
   // Memory from the process's host allocator; plain elements are NOT set to zero, strings
-  // and handles are empty. Aborts when out of memory: kernels use the allocating calls of
-  // their context, which return ResourceExhausted instead.
+  // and handles are empty. For sizes that the program knows: throws a std::bad_alloc, with the
+  // shape in what(), when out of memory or if the shape is not valid. What is sized by data uses
+  // Allocate, or the calls of a kernel's context, which return a status instead.
   Tensor(DataType dtype, const Shape& shape);
   Tensor(Allocator* allocator, DataType dtype, const Shape& shape);
   // Adopts a share of `buffer`; elements start at `data`, which must lie inside it.
   Tensor(DataType dtype, const Shape& shape, RefPtr<Buffer> buffer, void* data)
       : shape_(shape), dtype_(dtype), buffer_(std::move(buffer)), data_(data) {}
 
-  // Like the allocating constructor, with ResourceExhausted instead of an abort.
+  // Like the allocating constructor, with ResourceExhausted, or InvalidArgument for a shape that
+  // is not valid, instead of an exception.
   static StatusOr<Tensor> Allocate(Allocator* allocator, DataType dtype, const Shape& shape);
 
   template <typename T>
