@@ -65,9 +65,12 @@ bool AllValid(std::span<const Output> outputs) {
                      [](const Output& output) { return output.valid(); });
 }
 
-StatusOr<std::vector<Output>> BuildCond(const Scope& scope, const Output& pred,
+// Nodes of a branch are made where the program makes them, all others where it called Cond.
+StatusOr<std::vector<Output>> BuildCond(const Scope& outer, const Output& pred,
                                         const BranchBuilder& then_branch,
-                                        const BranchBuilder& else_branch) {
+                                        const BranchBuilder& else_branch,
+                                        std::source_location where) {
+  const Scope scope = outer.CalledFrom(where);
   GraphState* const state = scope.graph();
   const auto pivots = ops::Switch(scope, pred, pred);
   MR_RETURN_IF_ERROR(scope.status());
@@ -76,7 +79,7 @@ StatusOr<std::vector<Output>> BuildCond(const Scope& scope, const Output& pred,
     const Output side = taken ? pivots.output_true : pivots.output_false;
     const Output pivot = ops::Identity(scope.WithOpName(taken ? "pivot_t" : "pivot_f"), side);
     MR_RETURN_IF_ERROR(scope.status());
-    const Scope inside = scope.Named(taken ? "then" : "else").WithControlDependencies({pivot.op()});
+    const Scope inside = outer.Named(taken ? "then" : "else").WithControlDependencies({pivot.op()});
     const int first_id = state->graph->num_node_ids();
     std::vector<Output> outputs = (taken ? then_branch : else_branch)(inside);
     MR_RETURN_IF_ERROR(scope.status());
@@ -106,8 +109,9 @@ StatusOr<std::vector<Output>> BuildCond(const Scope& scope, const Output& pred,
 
 class LoopBuilder {
  public:
-  LoopBuilder(const Scope& scope, const WhileOptions& options)
-      : scope_(scope), state_(scope.graph()), options_(options) {
+  // As of a Cond: what the program makes is made there, all else at `where`.
+  LoopBuilder(const Scope& outer, const WhileOptions& options, std::source_location where)
+      : outer_(outer), scope_(outer.CalledFrom(where)), state_(outer.graph()), options_(options) {
     frame_ = options.frame_name.empty() ? state_->UniqueName("while_frame") : options.frame_name;
   }
 
@@ -123,9 +127,10 @@ class LoopBuilder {
       merged.push_back(Output(state_, merge, 0));
     }
     const Scope inside = scope_.WithoutControlDependencies();
+    const Scope theirs = outer_.WithoutControlDependencies();
     const int first_id = state_->graph->num_node_ids();
     const Output goes_on =
-        condition(inside.Named("cond").WithControlDependencies({merged[0].op()}), merged);
+        condition(theirs.Named("cond").WithControlDependencies({merged[0].op()}), merged);
     MR_RETURN_IF_ERROR(scope_.status());
     if (!goes_on.valid()) return errors::InvalidArgument("the condition of a loop is not valid");
     const Output loop_cond = ops::LoopCond(inside, goes_on);
@@ -137,7 +142,7 @@ class LoopBuilder {
     }
     MR_RETURN_IF_ERROR(scope_.status());
     const std::vector<Output> next =
-        body(inside.Named("body").WithControlDependencies({current[0].op()}), current);
+        body(theirs.Named("body").WithControlDependencies({current[0].op()}), current);
     MR_RETURN_IF_ERROR(scope_.status());
     if (next.size() != initial.size() || !AllValid(next)) {
       return errors::InvalidArgument("the body of a loop over ", initial.size(),
@@ -219,6 +224,7 @@ class LoopBuilder {
     return node->type() == "Merge" && IsEnterOfThisFrame(node->input_edge(0)->src);
   }
 
+  const Scope outer_;
   const Scope scope_;
   GraphState* const state_;
   const WhileOptions& options_;
@@ -238,15 +244,16 @@ std::vector<Output> ValueOr(StatusOr<std::vector<Output>> built, const Scope& sc
 std::vector<Output> Cond(const Scope& scope, const Output& pred, const BranchBuilder& then_branch,
                          const BranchBuilder& else_branch, std::source_location where) {
   if (!scope.status().ok()) return {};
-  return ValueOr(BuildCond(scope.Named("cond"), pred, then_branch, else_branch), scope, where);
+  return ValueOr(BuildCond(scope.Named("cond"), pred, then_branch, else_branch, where), scope,
+                 where);
 }
 
 std::vector<Output> WhileLoop(const Scope& scope, const std::vector<Output>& initial,
                               const LoopCondition& condition, const LoopBody& body,
                               const WhileOptions& options, std::source_location where) {
   if (!scope.status().ok()) return {};
-  return ValueOr(LoopBuilder(scope.Named("while"), options).Run(initial, condition, body), scope,
-                 where);
+  return ValueOr(LoopBuilder(scope.Named("while"), options, where).Run(initial, condition, body),
+                 scope, where);
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@
 #include "frontend/device_functions.h"
 #include "frontend/op_outputs.h"
 #include "graph/graph_def_io.h"
+#include "graph/node_name.h"
 #include "ops/all_ops.h"
 #include "tensor/cast.h"
 
@@ -119,8 +120,10 @@ struct DeviceScope {
 };
 
 struct Scope::Settings {
-  std::string prefix;   // "" or "a/b/"
-  std::string op_name;  // "" unless WithOpName
+  std::string prefix;             // "" or "a/b/"
+  std::string op_name;            // "" unless WithOpName
+  bool takes_scope_name = false;  // WithScopeName, until another name is asked for
+  std::optional<std::source_location> called_from;
   std::shared_ptr<const DeviceScope> devices;
   std::vector<Operation> control;
   std::vector<std::string> colocate_with;
@@ -130,12 +133,21 @@ Scope Scope::Named(std::string_view name) const {
   auto settings = std::make_shared<Settings>(*settings_);
   settings->prefix = StrCat(graph_->UniqueName(StrCat(settings_->prefix, name)), "/");
   settings->op_name.clear();
+  settings->takes_scope_name = false;
   return Scope(graph_, std::move(settings));
 }
 
 Scope Scope::WithOpName(std::string_view name) const {
   auto settings = std::make_shared<Settings>(*settings_);
   settings->op_name = std::string(name);
+  settings->takes_scope_name = false;
+  return Scope(graph_, std::move(settings));
+}
+
+Scope Scope::WithScopeName() const {
+  auto settings = std::make_shared<Settings>(*settings_);
+  settings->op_name.clear();
+  settings->takes_scope_name = !settings->prefix.empty();
   return Scope(graph_, std::move(settings));
 }
 
@@ -180,10 +192,17 @@ Scope Scope::ColocateWith(const Operation& op) const {
   return Scope(graph_, std::move(settings));
 }
 
+Scope Scope::CalledFrom(std::source_location where) const {
+  if (settings_->called_from) return *this;
+  auto settings = std::make_shared<Settings>(*settings_);
+  settings->called_from = where;
+  return Scope(graph_, std::move(settings));
+}
+
 const Status& Scope::status() const { return graph_->status; }
 
 void Scope::RecordError(Status status, std::source_location where) const {
-  graph_->RecordError(std::move(status), where);
+  graph_->RecordError(std::move(status), settings_->called_from.value_or(where));
 }
 
 // ---- Adding a node ---------------------------------------------------------------
@@ -251,8 +270,9 @@ Status CheckHandles(GraphState* graph, std::string_view op,
 // Everything that makes one node; split by what can fail.
 class NodeMaker {
  public:
-  NodeMaker(const Scope& scope, std::string_view op, std::source_location where)
-      : scope_(scope), op_(op), where_(where) {}
+  NodeMaker(const Scope& scope, std::string_view op, std::source_location where,
+            bool takes_scope_name = false)
+      : scope_(scope), op_(op), where_(where), takes_scope_name_(takes_scope_name) {}
 
   StatusOr<Node*> Make(std::span<const std::vector<Input>> args, NamedAttrs named,
                        std::string_view prefix, std::string_view op_name,
@@ -275,8 +295,7 @@ class NodeMaker {
     std::vector<DataType> input_types, output_types;
     MR_RETURN_IF_ERROR(ExpandTypes(def, attrs, &input_types, &output_types));
 
-    const std::string name =
-        state.UniqueName(StrCat(prefix, op_name.empty() ? std::string_view(op_) : op_name));
+    MR_ASSIGN_OR_RETURN(const std::string name, NewName(prefix, op_name));
     std::vector<Output> inputs;
     MR_RETURN_IF_ERROR(MakeConstants(args, input_types, name, devices, colocate_with, &inputs));
     MR_ASSIGN_OR_RETURN(Node * node, state.graph->AddNode(name, op_, std::move(attrs)));
@@ -300,6 +319,22 @@ class NodeMaker {
   }
 
  private:
+  // The scopes' names are checked here too: they are part of every name.
+  // The prefix itself where that is asked for, unless a node has taken it.
+  StatusOr<std::string> NewName(std::string_view prefix, std::string_view op_name) {
+    GraphState& state = *scope_.graph();
+    const std::string wanted =
+        takes_scope_name_ ? std::string(prefix.substr(0, prefix.size() - 1))
+                          : StrCat(prefix, op_name.empty() ? std::string_view(op_) : op_name);
+    if (!IsNodeName(wanted)) {
+      return errors::InvalidArgument("Illegal op name '", CEscape(wanted), "' (op: ", op_,
+                                     "): letters, digits and any of _./-> may be in a name, and "
+                                     "it begins with a letter, a digit or a dot");
+    }
+    if (takes_scope_name_ && state.graph->FindNode(wanted) == nullptr) return wanted;
+    return state.UniqueName(wanted);
+  }
+
   static void AddColocation(std::span<const std::string> colocate_with, AttrMap* attrs) {
     if (colocate_with.empty() || attrs->Has("_class")) return;
     std::vector<std::string> groups;
@@ -391,12 +426,14 @@ class NodeMaker {
   const Scope& scope_;
   const std::string_view op_;
   const std::source_location where_;
+  const bool takes_scope_name_;
 };
 
 Operation Scope::AddOpWithLists(std::string_view op, std::span<const std::vector<Input>> args,
                                 NamedAttrs attrs, std::source_location where) const {
   if (!graph_->status.ok()) return Operation();  // one root cause is enough
-  NodeMaker maker(*this, op, where);
+  where = settings_->called_from.value_or(where);
+  NodeMaker maker(*this, op, where, settings_->takes_scope_name);
   const StatusOr<Node*> node =
       maker.Make(args, std::move(attrs), settings_->prefix, settings_->op_name,
                  settings_->devices.get(), settings_->control, settings_->colocate_with);
@@ -404,7 +441,7 @@ Operation Scope::AddOpWithLists(std::string_view op, std::span<const std::vector
     graph_->RecordError(node.status(), where);
     return Operation();
   }
-  return Operation(graph_, *node);
+  return Operation(graph_.get(), *node);
 }
 
 Operation Scope::AddOp(std::string_view op, std::span<const Input> inputs, NamedAttrs attrs,
@@ -437,69 +474,79 @@ void AddPrefix(std::string_view prefix, pb::GraphDef* def) {
 
 // ---- Graph -------------------------------------------------------------------------
 
-Graph::Graph() : state_(std::make_unique<GraphState>()) {}
+Graph::Graph() : state_(std::make_shared<GraphState>()) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 
-Scope Graph::root() { return Scope(state_.get(), std::make_shared<Scope::Settings>()); }
-const Status& Graph::status() const { return state_->status; }
-void Graph::SetSeed(int64_t seed) { state_->seed = seed; }
+const std::shared_ptr<GraphState>& Graph::shared_state() const {
+  if (state_ == nullptr) {
+    state_ = std::make_shared<GraphState>();
+    state_->status = errors::FailedPrecondition(
+        "this graph was moved from: its nodes belong to the graph that it was moved to");
+  }
+  return state_;
+}
+
+Scope Graph::root() { return Scope(shared_state(), std::make_shared<Scope::Settings>()); }
+const Status& Graph::status() const { return state()->status; }
+void Graph::SetSeed(int64_t seed) { state()->seed = seed; }
 
 Operation Graph::FindOperation(std::string_view name) const {
-  return Operation(state_.get(), state_->graph->FindNode(name));
+  return Operation(state(), state()->graph->FindNode(name));
 }
 
 std::vector<Operation> Graph::operations() const {
   std::vector<Operation> ops;
-  for (Node* node : state_->graph->OpNodes()) ops.emplace_back(state_.get(), node);
+  for (Node* node : state()->graph->OpNodes()) ops.emplace_back(state(), node);
   return ops;
 }
 
 StatusOr<std::string> Graph::ToGraphDef() const {
-  MR_RETURN_IF_ERROR(state_->status);
+  MR_RETURN_IF_ERROR(state()->status);
   pb::GraphDef def;
-  MR_RETURN_IF_ERROR(ExportGraphDef(*state_->graph, {}, &def));
+  MR_RETURN_IF_ERROR(ExportGraphDef(*state()->graph, {}, &def));
   return def.SerializeAsString();
 }
 
 StatusOr<std::string> Graph::ToText() const {
-  MR_RETURN_IF_ERROR(state_->status);
+  MR_RETURN_IF_ERROR(state()->status);
   pb::GraphDef def;
-  MR_RETURN_IF_ERROR(ExportGraphDef(*state_->graph, {}, &def));
+  MR_RETURN_IF_ERROR(ExportGraphDef(*state()->graph, {}, &def));
   std::string text;
   google::protobuf::TextFormat::PrintToString(def, &text);
   return text;
 }
 
 Status Graph::ImportGraphDef(std::string_view bytes, std::string_view prefix) {
+  if (state_ == nullptr) return status();
   pb::GraphDef def;
   if (bytes.size() > INT32_MAX ||
       !def.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return errors::InvalidArgument("the bytes are not a GraphDef");
   }
   if (!prefix.empty()) AddPrefix(prefix, &def);
-  const int first = state_->graph->num_node_ids();
-  MR_RETURN_IF_ERROR(millrace::ImportGraphDef({}, def, state_->graph.get()));
-  for (int id = first; id < state_->graph->num_node_ids(); ++id) {
-    const Node* node = state_->graph->node(id);
-    if (node != nullptr) state_->names_in_use.try_emplace(node->name(), 1);
+  const int first = state()->graph->num_node_ids();
+  MR_RETURN_IF_ERROR(millrace::ImportGraphDef({}, def, state()->graph.get()));
+  for (int id = first; id < state()->graph->num_node_ids(); ++id) {
+    const Node* node = state()->graph->node(id);
+    if (node != nullptr) state()->names_in_use.try_emplace(node->name(), 1);
   }
   // Shapes of the whole graph anew: imported nodes come in any order.
-  return state_->shapes.AddGraph(*state_->graph);
+  return state()->shapes.AddGraph(*state()->graph);
 }
 
 void Graph::AddToCollection(std::string_view collection, const Output& output) {
-  auto it = state_->collections.find(collection);
-  if (it == state_->collections.end()) {
-    it = state_->collections.emplace(std::string(collection), std::vector<Output>()).first;
+  auto it = state()->collections.find(collection);
+  if (it == state()->collections.end()) {
+    it = state()->collections.emplace(std::string(collection), std::vector<Output>()).first;
   }
   it->second.push_back(output);
 }
 
 std::vector<Output> Graph::collection(std::string_view collection) const {
-  const auto it = state_->collections.find(collection);
-  return it == state_->collections.end() ? std::vector<Output>() : it->second;
+  const auto it = state()->collections.find(collection);
+  return it == state()->collections.end() ? std::vector<Output>() : it->second;
 }
 
 }  // namespace millrace

@@ -45,7 +45,7 @@ Output Reduce(bool mean, const Scope& scope, const Output& x, std::vector<int32_
               std::source_location where) {
   if (!x.valid()) return Output();
   if (axes.empty() && !x.shape().has_rank()) {
-    const Output all = ops::Range(scope, 0, ops::Rank(scope, x), 1, where);
+    const Output all = ops::Range(scope, 0, ops::Rank(scope, x, where), 1, where);
     return mean ? ops::Mean(scope, x, all, {}, where) : ops::Sum(scope, x, all, {}, where);
   }
   const Tensor t = AxesTensor(x, std::move(axes));
@@ -143,19 +143,19 @@ Operation AssignAdd(const Scope& scope, const Variable& variable, const Input& v
   return ops::AssignAdd(s, variable.handle, value, {}, where);
 }
 
-Output IsInitialized(const Scope& scope, const Variable& variable) {
+Output IsInitialized(const Scope& scope, const Variable& variable, std::source_location where) {
   const Scope s = scope.ColocateWith(variable.handle);
-  if (variable.is_resource()) return ops::VarIsInitializedOp(s, variable.handle);
-  return ops::IsVariableInitialized(s, variable.handle);
+  if (variable.is_resource()) return ops::VarIsInitializedOp(s, variable.handle, where);
+  return ops::IsVariableInitialized(s, variable.handle, where);
 }
 
-Variable GlobalStep(const Scope& scope) {
+Variable GlobalStep(const Scope& scope, std::source_location where) {
   GraphState* state = scope.graph();
   const auto it = state->collections.find(kGlobalStep);
   if (it != state->collections.end() && !it->second.empty()) {
     return FromHandle(state, it->second.front());
   }
-  const Scope s = scope.WithoutControlDependencies();
+  const Scope s = scope.WithoutControlDependencies().CalledFrom(where);
   const Output zero =
       Constant(s.WithOpName("global_step/initial_value"), Tensor::Scalar<int64_t>(0));
   Variable step = MakeVariable(s, "global_step", zero, {.trainable = false});
@@ -174,8 +174,9 @@ Output Constant(const Scope& scope, const Tensor& value, std::source_location wh
   return ops::Const(scope, value, value.dtype(), where);
 }
 
-Output Zeros(const Scope& scope, const Shape& shape, DataType dtype) {
-  return ops::Fill(scope, ShapeTensor(shape), ops::Cast(scope, Tensor::Scalar<float>(0.0f), dtype));
+Output Zeros(const Scope& scope, const Shape& shape, DataType dtype, std::source_location where) {
+  const Output zero = ops::Cast(scope, Tensor::Scalar<float>(0.0f), dtype, {}, where);
+  return ops::Fill(scope, ShapeTensor(shape), zero, where);
 }
 
 Output TruncatedNormal(const Scope& scope, const Shape& shape, const RandomOptions& options,
@@ -234,14 +235,16 @@ Operation Group(const Scope& scope, std::span<const Operation> ops, std::source_
   return ops::NoOp(scope.WithControlDependencies(ops), where);
 }
 
-Operation InitializeVariables(const Scope& scope, std::string_view collection) {
+Operation InitializeVariables(const Scope& scope, std::string_view collection,
+                              std::source_location where) {
   std::vector<Operation> initializers;
   for (const Variable& v : Variables(scope, collection)) initializers.push_back(v.initializer);
-  return Group(scope.WithOpName("init"), initializers);
+  return Group(scope.WithOpName("init"), initializers, where);
 }
 
-Output ReportUninitializedVariables(const Scope& scope, std::string_view collection) {
-  const Scope s = scope.Named("report_uninitialized_variables");
+Output ReportUninitializedVariables(const Scope& scope, std::string_view collection,
+                                    std::source_location where) {
+  const Scope s = scope.Named("report_uninitialized_variables").CalledFrom(where);
   std::vector<Input> flags;
   std::vector<std::string> names;
   for (const Variable& v : Variables(scope, collection)) {

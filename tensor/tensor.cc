@@ -134,20 +134,41 @@ bool HandlesEqual(const ResourceHandle& a, const ResourceHandle& b) {
          a.dtypes_and_shapes == b.dtypes_and_shapes;
 }
 
+// "float [2,3]".
+std::string TypeAndShape(DataType dtype, const Shape& shape) {
+  return StrCat(DataTypeName(dtype), " ", shape.DebugString());
+}
+
+// " (at train.cc:42)", as the errors of graphs end.
+std::string At(CallSite where) {
+  std::string_view file = where.file;
+  file.remove_prefix(file.rfind('/') + 1);  // npos + 1 is 0
+  return StrCat(" (at ", file, ":", where.line, ")");
+}
+
+[[noreturn]] void Throw(CallSite where, std::string_view call, std::string_view text) {
+  throw BadTensorAccess(StrCat(call, ": ", text, At(where)));
+}
+
 }  // namespace
 
 std::string ResourceHandle::DebugString() const {
   return StrCat(type_name, "(", container, "/", name, " on ", device, ")");
 }
 
-Tensor::Tensor(DataType dtype, const Shape& shape) : Tensor(HostAllocator(), dtype, shape) {}
+Tensor::Tensor(DataType dtype, const Shape& shape, CallSite where)
+    : Tensor(HostAllocator(), dtype, shape, where) {}
 
-Tensor::Tensor(Allocator* allocator, DataType dtype, const Shape& shape)
+Tensor::Tensor(Allocator* allocator, DataType dtype, const Shape& shape, CallSite where)
     : shape_(shape), dtype_(dtype) {
   StatusOr<RefPtr<Buffer>> buffer = AllocateElements(allocator, dtype, shape);
-  if (!buffer.ok()) throw OutOfMemory(buffer.status());
+  if (!buffer.ok()) throw OutOfMemory(Annotate(buffer.status(), At(where)));
   buffer_ = *std::move(buffer);
   data_ = buffer_ ? buffer_->data() : nullptr;
+}
+
+StatusOr<Tensor> Tensor::Allocate(DataType dtype, const Shape& shape) {
+  return Allocate(HostAllocator(), dtype, shape);
 }
 
 StatusOr<Tensor> Tensor::Allocate(Allocator* allocator, DataType dtype, const Shape& shape) {
@@ -168,8 +189,53 @@ StatusOr<Tensor> Tensor::Reshaped(const Shape& shape) const {
   return Tensor(dtype_, shape, buffer_, data_);
 }
 
-Tensor Tensor::Slice(int64_t begin, int64_t end) const {
-  assert(rank() >= 1 && 0 <= begin && begin <= end && end <= dim(0));
+Status Tensor::CheckType(DataType asked) const {
+  if (asked == dtype_) return OkStatus();
+  if (dtype_ == DataType::kInvalid) {
+    return errors::InvalidArgument("the tensor has no value yet, expected ", DataTypeName(asked));
+  }
+  return errors::InvalidArgument("the elements are ", DataTypeName(dtype_), ", not ",
+                                 DataTypeName(asked), " (tensor of ", TypeAndShape(dtype_, shape_),
+                                 ")");
+}
+
+Status Tensor::CheckOneElement() const {
+  if (num_elements() == 1) return OkStatus();
+  return errors::InvalidArgument("a tensor of ", TypeAndShape(dtype_, shape_), " has ",
+                                 num_elements(), " elements, not one");
+}
+
+Status Tensor::CheckCount(std::size_t count, DataType dtype, const Shape& shape) {
+  if (static_cast<int64_t>(count) == shape.num_elements()) return OkStatus();
+  return errors::InvalidArgument(count, " values for a tensor of ", TypeAndShape(dtype, shape),
+                                 ", which has ", shape.num_elements(), " elements");
+}
+
+void Tensor::WrongType(DataType asked, CallSite where) const {
+  Throw(where, StrCat("data<", DataTypeName(asked), ">()"), Message(CheckType(asked)));
+}
+
+void Tensor::NotOneElement(CallSite where) const {
+  Throw(where, "scalar()", Message(CheckOneElement()));
+}
+
+void Tensor::WrongCount(std::size_t count, DataType dtype, const Shape& shape, CallSite where) {
+  Throw(where, "FromValues()", Message(CheckCount(count, dtype, shape)));
+}
+
+Tensor Tensor::Slice(int64_t begin, int64_t end, CallSite where) const {
+  StatusOr<Tensor> slice = TrySlice(begin, end);
+  if (!slice.ok()) [[unlikely]]
+    Throw(where, "Slice()", Message(slice.status()));
+  return *std::move(slice);
+}
+
+StatusOr<Tensor> Tensor::TrySlice(int64_t begin, int64_t end) const {
+  if (rank() < 1 || begin < 0 || begin > end || end > dim(0)) [[unlikely]] {
+    return errors::InvalidArgument(
+        "rows ", begin, " to ", end, " of a tensor of ", TypeAndShape(dtype_, shape_), ": ",
+        rank() < 1 ? "a scalar has no rows" : "not within its first axis");
+  }
   const int64_t row_bytes = dim(0) == 0 ? 0 : static_cast<int64_t>(num_bytes()) / dim(0);
   Shape shape = shape_;
   shape.SetDim(0, end - begin);
@@ -177,9 +243,13 @@ Tensor Tensor::Slice(int64_t begin, int64_t end) const {
   return Tensor(dtype_, shape, buffer_, data);
 }
 
-Tensor Tensor::BitcastTo(DataType dtype) const {
-  assert(IsMemcpyable(dtype_) && IsMemcpyable(dtype) &&
-         DataTypeSize(dtype_) == DataTypeSize(dtype));
+Tensor Tensor::BitcastTo(DataType dtype, CallSite where) const {
+  if (!IsMemcpyable(dtype_) || !IsMemcpyable(dtype) || DataTypeSize(dtype_) != DataTypeSize(dtype))
+      [[unlikely]] {
+    Throw(where, "BitcastTo()",
+          StrCat("the elements of a tensor of ", TypeAndShape(dtype_, shape_), " are no bytes of ",
+                 DataTypeName(dtype)));
+  }
   return Tensor(dtype, shape_, buffer_, data_);
 }
 

@@ -10,12 +10,14 @@
 namespace millrace {
 
 StatusOr<std::vector<GradientAndVariable>> Optimizer::ComputeGradients(
-    const Scope& scope, const Output& loss, std::vector<Variable> variables) {
+    const Scope& scope, const Output& loss, std::vector<Variable> variables,
+    std::source_location where) {
   if (variables.empty()) variables = Variables(scope, kTrainableVariables);
   if (variables.empty()) return errors::InvalidArgument("there are no variables to train");
   std::vector<Output> xs;
   for (const Variable& v : variables) xs.push_back(v.handle);
-  MR_ASSIGN_OR_RETURN(const std::vector<Output> gradients, Gradients(scope, {{loss}}, xs));
+  MR_ASSIGN_OR_RETURN(const std::vector<Output> gradients,
+                      Gradients(scope, {{loss}}, xs, {}, where));
   std::vector<GradientAndVariable> result;
   for (std::size_t i = 0; i < variables.size(); ++i) {
     result.push_back({gradients[i], variables[i]});
@@ -24,10 +26,10 @@ StatusOr<std::vector<GradientAndVariable>> Optimizer::ComputeGradients(
 }
 
 StatusOr<Operation> Optimizer::Minimize(const Scope& scope, const Output& loss,
-                                        const Variable* global_step) {
+                                        const Variable* global_step, std::source_location where) {
   MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
-                      ComputeGradients(scope, loss));
-  return ApplyGradients(scope, gradients, global_step);
+                      ComputeGradients(scope, loss, {}, where));
+  return ApplyGradients(scope, gradients, global_step, where);
 }
 
 namespace {
@@ -68,9 +70,11 @@ class SlotOptimizer : public Optimizer {
  public:
   explicit SlotOptimizer(std::string name) : name_(std::move(name)) {}
 
-  StatusOr<Operation> ApplyGradients(const Scope& scope,
+  StatusOr<Operation> ApplyGradients(const Scope& outer,
                                      std::span<const GradientAndVariable> gradients,
-                                     const Variable* global_step) override {
+                                     const Variable* global_step,
+                                     std::source_location where) override {
+    const Scope scope = outer.CalledFrom(where);
     std::vector<GradientAndVariable> usable;
     for (const GradientAndVariable& g : gradients) {
       if (g.gradient.valid()) usable.push_back(g);
@@ -95,8 +99,10 @@ class SlotOptimizer : public Optimizer {
     }
     for (const Operation& op : Finish(named, updates)) updates.push_back(op);
     MR_RETURN_IF_ERROR(scope.status());
-    if (global_step == nullptr) return Group(named.WithOpName("train"), updates);
-    const Operation step = AssignAdd(scope.WithOpName(name_).WithControlDependencies(updates),
+    // TensorFlow's names: the whole is called as the optimizer, its part as "Adam/update".
+    if (global_step == nullptr) return Group(named.WithScopeName(), updates);
+    const Operation update = Group(named.WithOpName("update"), updates);
+    const Operation step = AssignAdd(named.WithScopeName().WithControlDependencies({update}),
                                      *global_step, Tensor::Scalar<int64_t>(1));
     MR_RETURN_IF_ERROR(scope.status());
     return step;

@@ -40,9 +40,13 @@ Output MakeAccumulator(const Scope& scope, const GradientAndVariable& g) {
 
 }  // namespace
 
-StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& scope,
+StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
                                                  std::span<const GradientAndVariable> gradients,
-                                                 const Variable* global_step) {
+                                                 const Variable* global_step,
+                                                 std::source_location where) {
+  if (inner_ == nullptr) {
+    return errors::InvalidArgument("SyncReplicas was given no optimizer to synchronise");
+  }
   if (global_step == nullptr) {
     return errors::InvalidArgument("Global step is required to check staleness");
   }
@@ -50,6 +54,7 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& scope,
     return errors::InvalidArgument("replicas_to_aggregate must be positive, not ",
                                    options_.replicas_to_aggregate);
   }
+  const Scope scope = outer.CalledFrom(where);
   auto parts = std::make_unique<Parts>();
   const Scope s = scope.Named("sync_replicas");
   parts->global_step = global_step->read;
@@ -134,7 +139,8 @@ StatusOr<Operation> SyncReplicas::chief_queue_op() const {
   return parts_->sync_op;
 }
 
-StatusOr<Operation> SyncReplicas::InitTokensOp(const Scope& scope, int num_tokens) const {
+StatusOr<Operation> SyncReplicas::InitTokensOp(const Scope& scope, int num_tokens,
+                                               std::source_location where) const {
   if (!parts_) return NotBuilt();
   if (num_tokens == -1) num_tokens = options_.replicas_to_aggregate;
   if (num_tokens < options_.replicas_to_aggregate - options_.total_num_replicas) {
@@ -142,7 +148,7 @@ StatusOr<Operation> SyncReplicas::InitTokensOp(const Scope& scope, int num_token
         "Too few tokens to finish the first step: ", num_tokens, " (given) vs ",
         options_.replicas_to_aggregate - options_.total_num_replicas, " (needed)");
   }
-  const Scope s = scope.Named("sync_init_tokens");
+  const Scope s = scope.Named("sync_init_tokens").CalledFrom(where);
   if (num_tokens == 0) return ops::NoOp(s);
   const Scope beside = s.ColocateWith(parts_->token_queue);
   const Operation enqueue = ops::QueueEnqueueManyV2(

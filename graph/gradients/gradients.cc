@@ -294,9 +294,10 @@ StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const S
 }
 
 StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
-                                        std::span<const Output> xs,
-                                        std::span<const Output> grad_ys) {
-  return GradientsWithin(scope.graph()->UniqueName("gradients_source"), scope, ys, xs, grad_ys);
+                                        std::span<const Output> xs, std::span<const Output> grad_ys,
+                                        std::source_location where) {
+  return GradientsWithin(scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys,
+                         xs, grad_ys);
 }
 
 }  // namespace millrace

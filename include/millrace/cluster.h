@@ -56,8 +56,8 @@ struct ReplicaDeviceSetterOptions {
   // True: a device requested by an inner scope overrides field by field. False: a node with
   // any request keeps it unchanged.
   bool merge_devices = true;
-  std::vector<std::string> ps_ops;  // empty: TensorFlow's list of variables and tables
-  PsStrategy strategy;              // empty: RoundRobin(ps_tasks)
+  std::vector<std::string> ps_ops{};  // empty: TensorFlow's list of variables and tables
+  PsStrategy strategy{};              // empty: RoundRobin(ps_tasks)
 };
 // tf.train.replica_device_setter: variables on the ps tasks, all else on the worker.
 DeviceFunction ReplicaDeviceSetter(ReplicaDeviceSetterOptions options);

@@ -1,5 +1,10 @@
 // Building graphs. A Scope carries what applies to every node made through it (name prefix,
 // device, control inputs, colocation); op wrappers (millrace/ops.h) add nodes.
+//
+// Lifetimes: the nodes live as long as the Graph, a Scope of it or a Session made of it, whichever
+// is last. Operation and Output are plain handles to them, to be used no longer than that.
+// Threads: a graph is built by one thread at a time. Sessions may run meanwhile what they have
+// been told of; a Run in another thread must not take place while a node is being added.
 #ifndef MILLRACE_GRAPH_H_
 #define MILLRACE_GRAPH_H_
 
@@ -27,8 +32,8 @@ class DataflowGraph;
 struct GraphState;  // frontend/graph_builder.h
 class Output;
 
-// A node of a graph: a light handle, valid as long as the graph. A handle that stands for a
-// failed construction is not valid; using it further is harmless.
+// A node of a graph: a light handle, valid as long as the nodes live (see above). A handle that
+// stands for a failed construction is not valid; using it further is harmless.
 class Operation {
  public:
   Operation() = default;
@@ -111,14 +116,21 @@ struct NodeView {
 // Returns the device string to request. Called once per node, in order of creation.
 using DeviceFunction = std::function<std::string(const NodeView&)>;
 
-// Cheap to copy. Scopes of one graph share its state; not synchronised.
+// Cheap to copy. Scopes of one graph share its state, and keep it; not synchronised.
 class Scope {
  public:
+  // No moves: a scope that was moved from is still one.
+  Scope(const Scope&) = default;
+  Scope& operator=(const Scope&) = default;
+
   // Children prefix the names of their nodes: "outer/inner/MatMul". A second child of one
   // name gets "_1" appended.
   Scope Named(std::string_view name) const;
   // The next nodes of this scope take exactly this name (made unique), without their op's.
   Scope WithOpName(std::string_view name) const;
+  // The next node takes the name of this scope itself, which Named() made: what stands for all
+  // that the scope has. "_1" is appended if a node has it.
+  Scope WithScopeName() const;
   // Inner scopes override outer ones field by field ("/job:ps" within "/task:1" is both);
   // "" keeps what there is; a function sees the result and has the last word.
   Scope WithDevice(std::string_view device) const;
@@ -131,11 +143,14 @@ class Scope {
   }
   Scope WithoutControlDependencies() const;
   Scope ColocateWith(const Operation& op) const;
+  // For functions that make many nodes for one call: what is made through this scope counts as
+  // made at `where`, in errors and as the node's origin. The outermost call that says so decides.
+  Scope CalledFrom(std::source_location where) const;
 
   // The first error of the graph.
   const Status& status() const;
   void RecordError(Status status, std::source_location where) const;
-  GraphState* graph() const { return graph_; }
+  GraphState* graph() const { return graph_.get(); }
 
   // Adds a node with the given inputs (flattened over arguments) and attributes; type
   // attributes that inputs decide may be left out. The op wrappers call this. On error the
@@ -151,13 +166,15 @@ class Scope {
  private:
   friend class Graph;
   struct Settings;
-  Scope(GraphState* graph, std::shared_ptr<const Settings> settings)
-      : graph_(graph), settings_(std::move(settings)) {}
-  GraphState* graph_;
+  Scope(std::shared_ptr<GraphState> graph, std::shared_ptr<const Settings> settings)
+      : graph_(std::move(graph)), settings_(std::move(settings)) {}
+  std::shared_ptr<GraphState> graph_;
   std::shared_ptr<const Settings> settings_;
 };
 
-// Owns the nodes. Move-only; handles and scopes stay valid when it is moved.
+// Has the nodes, together with its scopes and sessions. Move-only; handles and scopes stay valid
+// when it is moved. What was moved from takes no nodes: its status says so, until another graph is
+// moved into it.
 class Graph {
  public:
   Graph();
@@ -175,7 +192,8 @@ class Graph {
   Operation FindOperation(std::string_view name) const;
   std::vector<Operation> operations() const;
 
-  // A serialized GraphDef (TensorFlow's message).
+  // A serialized GraphDef (TensorFlow's message). InvalidArgument, naming the biggest constants, if
+  // it is 2 GiB or more, which no such message may be.
   StatusOr<std::string> ToGraphDef() const;
   StatusOr<std::string> ToText() const;  // text format
   // Adds the nodes of a serialized GraphDef, all or none, their names under `prefix`.
@@ -185,19 +203,21 @@ class Graph {
   void AddToCollection(std::string_view collection, const Output& output);
   std::vector<Output> collection(std::string_view collection) const;
 
-  GraphState* state() const { return state_.get(); }
+  GraphState* state() const { return shared_state().get(); }
+  const std::shared_ptr<GraphState>& shared_state() const;
 
  private:
-  std::unique_ptr<GraphState> state_;
+  mutable std::shared_ptr<GraphState> state_;
 };
 
 // Adds to the graph of `scope` the nodes that compute d(sum of ys)/dx for each x. A result is
 // not valid (Output::valid) where no y depends on the x. `grad_ys`, if given, are the
 // gradients that arrive at the ys. Unimplemented, naming the node, if an op on the way has
 // no gradient.
-StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
-                                        std::span<const Output> xs,
-                                        std::span<const Output> grad_ys = {});
+StatusOr<std::vector<Output>> Gradients(
+    const Scope& scope, std::span<const Output> ys, std::span<const Output> xs,
+    std::span<const Output> grad_ys = {},
+    std::source_location where = std::source_location::current());
 
 }  // namespace millrace
 

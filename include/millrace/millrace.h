@@ -3,11 +3,14 @@
 #define MILLRACE_MILLRACE_H_
 
 #include "millrace/cluster.h"
+#include "millrace/control_flow.h"
 #include "millrace/digits.h"
+#include "millrace/gpu.h"
 #include "millrace/graph.h"
 #include "millrace/ops.h"
 #include "millrace/server.h"
 #include "millrace/session.h"
+#include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
 #include "millrace/training.h"
 #include "millrace/variables.h"

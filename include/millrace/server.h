@@ -13,8 +13,8 @@
 namespace millrace {
 
 struct ServerOptions {
-  ClusterSpec cluster;
-  std::string job_name;
+  ClusterSpec cluster{};
+  std::string job_name{};
   int task_index = 0;
   int num_cpu_devices = 1;
   int inter_op_threads = 0;  // 0: one per core

@@ -1,9 +1,13 @@
 // Running graphs: in this process (target ""), or on the server at "grpc://host:port".
+//
+// Lifetimes: a session keeps the nodes of its graph, so that the Graph may go first. A Callable
+// may outlive its Session; it then says FailedPrecondition. So does what was moved from.
 #ifndef MILLRACE_SESSION_H_
 #define MILLRACE_SESSION_H_
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +27,7 @@ struct InterOpPool {
   std::string name{};  // shared with every session of the process that names it; "": its own
 };
 
+// What cannot be (a negative limit, no CPU) is InvalidArgument of Session::Create, by its name.
 struct SessionOptions {
   std::string target{};  // "" or "grpc://host:port"
   bool allow_soft_placement = false;
@@ -83,7 +88,8 @@ struct RunMetadata {
 
 using Feed = std::pair<Output, Tensor>;
 
-// A prepared run. Thread-safe. Must not outlive its session.
+// A prepared run. Thread-safe, but for moves and destruction. FailedPrecondition when its session
+// is closed or gone.
 class Callable {
  public:
   Callable();
@@ -104,11 +110,14 @@ class Callable {
   std::unique_ptr<Impl> impl_;
 };
 
-// Thread-safe, but for Close and destruction, which must come last.
+// Thread-safe, but for moves and destruction. Close may be called while others run: what runs is
+// cancelled, what comes later is FailedPrecondition.
 class Session {
  public:
   // Sends the whole graph, which is placed at once: placement errors surface here. The graph
-  // may grow afterwards; Run sends what is new first.
+  // may grow afterwards; Run sends what is new first. InvalidArgument names an option that cannot
+  // be, and the biggest constants of a graph for a server that is 2 GiB or more, which no message
+  // may be (a session in this process takes it).
   static StatusOr<Session> Create(Graph& graph, const SessionOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -125,13 +134,20 @@ class Session {
     return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
                std::span(targets.begin(), targets.size()));
   }
+  StatusOr<std::vector<Tensor>> Run(std::initializer_list<Feed> feeds,
+                                    std::initializer_list<Output> fetches,
+                                    std::initializer_list<Operation> targets,
+                                    const RunOptions& options, RunMetadata* metadata = nullptr) {
+    return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
+               std::span(targets.begin(), targets.size()), options, metadata);
+  }
   // One fetch without feeds.
   StatusOr<Tensor> Eval(const Output& fetch);
   Status RunTargets(std::initializer_list<Operation> targets);
   StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
                                   std::span<const Operation> targets = {},
                                   const RunOptions& options = {});
-  // Cancels what runs and releases the session's state on the servers.
+  // Cancels what runs and releases the session's state on the servers. A second one does nothing.
   Status Close();
 
  private:

@@ -8,7 +8,7 @@
 namespace millrace {
 
 // Codes equal gRPC's and TensorFlow's numbers. Payloads carry what the wire carries
-// (see docs/errors.md); a message names node, device and task where one is involved.
+// (docs/wire.md); a message names node, device and task where one is involved.
 using Status = absl::Status;
 using StatusCode = absl::StatusCode;
 

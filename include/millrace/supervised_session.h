@@ -17,17 +17,17 @@
 namespace millrace {
 
 struct SupervisedSessionOptions {
-  SessionOptions session;
+  SessionOptions session{};
   bool is_chief = true;
 
-  Operation init_op;        // chief, unless everything has a value already
-  Operation local_init_op;  // every task, at every (re)start
+  Operation init_op{};        // chief, unless everything has a value already
+  Operation local_init_op{};  // every task, at every (re)start
   // A string vector naming what has no value yet (ReportUninitializedVariables).
-  Output not_ready;
+  Output not_ready{};
   // Chief, after its local init; not valid: none.
-  Operation init_tokens_op;
+  Operation init_tokens_op{};
   // Chief: each is run in a loop on a thread of its own until the session stops.
-  std::vector<Operation> queue_ops;
+  std::vector<Operation> queue_ops{};
 
   // Waiting for the chief, and for a lost peer to come back, ends after this long.
   std::chrono::milliseconds ready_timeout{60'000};
@@ -38,7 +38,7 @@ struct SupervisedSessionOptions {
   // initialised anew. An error ends the session instead.
   std::function<Status(const std::vector<std::string>& variables)> on_variables_lost;
   // Told at once, and when the reason changes, why this task waits.
-  std::function<void(const std::string& reason)> on_wait;
+  std::function<void(const std::string& reason)> on_wait{};
 };
 
 // Run may be called from one thread at a time.

@@ -2,10 +2,10 @@
 #ifndef MILLRACE_TENSOR_H_
 #define MILLRACE_TENSOR_H_
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +51,26 @@ class Buffer : public RefCounted {
   MemorySpace space_;
 };
 
+// Where in a program a call is written: the default of a last parameter.
+struct CallSite {
+  const char* file;
+  int line;
+  static constexpr CallSite Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+// What a checked call of Tensor throws where the program breaks its contract, as
+// std::vector::at and absl::StatusOr::value do: data<double>() of floats, scalar() of three
+// elements, a slice beyond the end. A mistake in the program, not an error to handle: nothing
+// catches it on the way, and the program ends with this text, which names the call's file and
+// line, type and shape. (In a kernel it ends the step.) Values from outside are for the calls
+// that return a Status: TryFlat, TryScalar, TryFromValues, TrySlice, Allocate.
+class BadTensorAccess : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
 // Copies share the buffer; a tensor handed to others must be treated as read-only unless
 // it is known to be the only owner. Not synchronised: one thread may write a Tensor
 // object at a time.
@@ -60,31 +80,36 @@ class Tensor {
   Tensor() : shape_({0}) {}
   // Memory from the process's host allocator; plain elements are NOT set to zero, strings
   // and handles are empty. For sizes that the program knows: throws a std::bad_alloc, with the
-  // shape in what(), when out of memory or if the shape is not valid. What is sized by data uses
-  // Allocate, or the calls of a kernel's context, which return a status instead.
-  Tensor(DataType dtype, const Shape& shape);
-  Tensor(Allocator* allocator, DataType dtype, const Shape& shape);
+  // shape and the call's place in what(), when out of memory or if the shape is not valid. What is
+  // sized by data uses Allocate, or the calls of a kernel's context, which return a status instead.
+  Tensor(DataType dtype, const Shape& shape, CallSite where = CallSite::Here());
+  Tensor(Allocator* allocator, DataType dtype, const Shape& shape,
+         CallSite where = CallSite::Here());
   // Adopts a share of `buffer`; elements start at `data`, which must lie inside it.
   Tensor(DataType dtype, const Shape& shape, RefPtr<Buffer> buffer, void* data)
       : shape_(shape), dtype_(dtype), buffer_(std::move(buffer)), data_(data) {}
 
   // Like the allocating constructor, with ResourceExhausted, or InvalidArgument for a shape that
-  // is not valid, instead of an exception.
+  // is not valid, instead of an exception. Without an allocator: the host's.
+  static StatusOr<Tensor> Allocate(DataType dtype, const Shape& shape);
   static StatusOr<Tensor> Allocate(Allocator* allocator, DataType dtype, const Shape& shape);
 
   template <typename T>
   static Tensor Scalar(T value) {
     Tensor t(DataTypeOf<T>(), Shape());
-    t.data<T>()[0] = std::move(value);
+    static_cast<T*>(t.data_)[0] = std::move(value);
     return t;
   }
   // A tensor of `shape` (by default one axis) with the given elements in row-major order;
-  // the sizes must agree.
+  // BadTensorAccess unless the sizes agree.
   template <typename T>
-  static Tensor FromValues(std::span<const T> values, const Shape& shape) {
-    assert(static_cast<int64_t>(values.size()) == shape.num_elements());
-    Tensor t(DataTypeOf<T>(), shape);
-    T* out = t.data<T>();
+  static Tensor FromValues(std::span<const T> values, const Shape& shape,
+                           CallSite where = CallSite::Here()) {
+    if (static_cast<int64_t>(values.size()) != shape.num_elements()) [[unlikely]] {
+      WrongCount(values.size(), DataTypeOf<T>(), shape, where);
+    }
+    Tensor t(DataTypeOf<T>(), shape, where);
+    T* out = static_cast<T*>(t.data_);
     for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return t;
   }
@@ -94,8 +119,21 @@ class Tensor {
                          Shape({static_cast<int64_t>(values.size())}));
   }
   template <typename T>
-  static Tensor FromValues(std::initializer_list<T> values, const Shape& shape) {
-    return FromValues<T>(std::span<const T>(values.begin(), values.size()), shape);
+  static Tensor FromValues(std::initializer_list<T> values, const Shape& shape,
+                           CallSite where = CallSite::Here()) {
+    return FromValues<T>(std::span<const T>(values.begin(), values.size()), shape, where);
+  }
+  // The same; InvalidArgument if sizes do not agree, and the errors of Allocate.
+  template <typename T>
+  static StatusOr<Tensor> TryFromValues(std::span<const T> values, const Shape& shape) {
+    if (Status status = CheckCount(values.size(), DataTypeOf<T>(), shape); !status.ok()) {
+      return status;
+    }
+    StatusOr<Tensor> t = Allocate(DataTypeOf<T>(), shape);
+    if (!t.ok()) return t;
+    T* out = static_cast<T*>(t->data_);
+    for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+    return t;
   }
   static Tensor String(std::string_view value);
 
@@ -112,29 +150,47 @@ class Tensor {
     return dtype_ != DataType::kInvalid && (data_ != nullptr || num_elements() == 0);
   }
 
-  // Elements in row-major order. T must be the C++ type of dtype().
+  // Elements in row-major order. BadTensorAccess unless T is the C++ type of dtype() and, for
+  // scalar(), there is exactly one element.
   template <typename T>
-  T* data() {
-    assert(DataTypeOf<T>() == dtype_);
+  T* data(CallSite where = CallSite::Here()) {
+    if (DataTypeOf<T>() != dtype_) [[unlikely]]
+      WrongType(DataTypeOf<T>(), where);
     return static_cast<T*>(data_);
   }
   template <typename T>
-  const T* data() const {
-    assert(DataTypeOf<T>() == dtype_);
+  const T* data(CallSite where = CallSite::Here()) const {
+    if (DataTypeOf<T>() != dtype_) [[unlikely]]
+      WrongType(DataTypeOf<T>(), where);
     return static_cast<const T*>(data_);
   }
   template <typename T>
-  std::span<T> flat() {
-    return {data<T>(), static_cast<std::size_t>(num_elements())};
+  std::span<T> flat(CallSite where = CallSite::Here()) {
+    return {data<T>(where), static_cast<std::size_t>(num_elements())};
   }
   template <typename T>
-  std::span<const T> flat() const {
-    return {data<T>(), static_cast<std::size_t>(num_elements())};
+  std::span<const T> flat(CallSite where = CallSite::Here()) const {
+    return {data<T>(where), static_cast<std::size_t>(num_elements())};
   }
   template <typename T>
-  const T& scalar() const {
-    assert(num_elements() == 1);
-    return data<T>()[0];
+  const T& scalar(CallSite where = CallSite::Here()) const {
+    if (num_elements() != 1) [[unlikely]]
+      NotOneElement(where);
+    return data<T>(where)[0];
+  }
+  // The same with InvalidArgument, for tensors whose type and shape others decide: what a graph
+  // from a file yields, what came over a wire.
+  template <typename T>
+  StatusOr<std::span<const T>> TryFlat() const {
+    if (Status status = CheckType(DataTypeOf<T>()); !status.ok()) return status;
+    return std::span<const T>(static_cast<const T*>(data_),
+                              static_cast<std::size_t>(num_elements()));
+  }
+  template <typename T>
+  StatusOr<T> TryScalar() const {
+    if (Status status = CheckType(DataTypeOf<T>()); !status.ok()) return status;
+    if (Status status = CheckOneElement(); !status.ok()) return status;
+    return static_cast<const T*>(data_)[0];
   }
   void* raw_data() const { return data_; }
   Buffer* buffer() const { return buffer_.get(); }
@@ -144,11 +200,12 @@ class Tensor {
 
   // The same elements under another shape with as many elements (InvalidArgument if not).
   StatusOr<Tensor> Reshaped(const Shape& shape) const;
-  // Rows [begin, end) of the first axis, sharing the buffer; rank must be at least 1 and
-  // the range valid.
-  Tensor Slice(int64_t begin, int64_t end) const;
-  // The same bytes as another type of equal element size.
-  Tensor BitcastTo(DataType dtype) const;
+  // Rows [begin, end) of the first axis, sharing the buffer. BadTensorAccess for a scalar and
+  // for a range that is not within the axis; InvalidArgument from TrySlice.
+  Tensor Slice(int64_t begin, int64_t end, CallSite where = CallSite::Here()) const;
+  StatusOr<Tensor> TrySlice(int64_t begin, int64_t end) const;
+  // The same bytes as another type of equal element size; BadTensorAccess for any other.
+  Tensor BitcastTo(DataType dtype, CallSite where = CallSite::Here()) const;
   // A copy with a buffer of its own.
   Tensor Clone() const;
 
@@ -156,6 +213,15 @@ class Tensor {
   std::string DebugString(int max_entries = 10) const;
 
  private:
+  // What the checks above are made of, in tensor.cc; the first three throw.
+  [[noreturn, gnu::cold]] void WrongType(DataType asked, CallSite where) const;
+  [[noreturn, gnu::cold]] void NotOneElement(CallSite where) const;
+  [[noreturn, gnu::cold]] static void WrongCount(std::size_t count, DataType dtype,
+                                                 const Shape& shape, CallSite where);
+  static Status CheckCount(std::size_t count, DataType dtype, const Shape& shape);
+  Status CheckType(DataType asked) const;
+  Status CheckOneElement() const;
+
   Shape shape_;
   DataType dtype_ = DataType::kInvalid;
   RefPtr<Buffer> buffer_;

@@ -3,6 +3,7 @@
 #define MILLRACE_TRAINING_H_
 
 #include <memory>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,16 +27,18 @@ class Optimizer {
 
   // The derivatives of the loss by the given variables (default: all trainable ones).
   // InvalidArgument if there is none to train.
-  StatusOr<std::vector<GradientAndVariable>> ComputeGradients(const Scope& scope,
-                                                              const Output& loss,
-                                                              std::vector<Variable> variables = {});
+  StatusOr<std::vector<GradientAndVariable>> ComputeGradients(
+      const Scope& scope, const Output& loss, std::vector<Variable> variables = {},
+      std::source_location where = std::source_location::current());
   // An op that applies the gradients, each update atomic, beside its variable; `global_step`, if
   // it is not null, grows by one after all of them. InvalidArgument if no gradient is valid.
-  virtual StatusOr<Operation> ApplyGradients(const Scope& scope,
-                                             std::span<const GradientAndVariable> gradients,
-                                             const Variable* global_step) = 0;
-  // Both.
-  StatusOr<Operation> Minimize(const Scope& scope, const Output& loss, const Variable* global_step);
+  virtual StatusOr<Operation> ApplyGradients(
+      const Scope& scope, std::span<const GradientAndVariable> gradients,
+      const Variable* global_step,
+      std::source_location where = std::source_location::current()) = 0;
+  // Both. The op is called as TensorFlow's: by the optimizer's name ("Adam").
+  StatusOr<Operation> Minimize(const Scope& scope, const Output& loss, const Variable* global_step,
+                               std::source_location where = std::source_location::current());
 };
 
 struct GradientDescentOptions {
@@ -88,10 +91,11 @@ class SyncReplicas : public Optimizer {
   ~SyncReplicas() override;
 
   // `scope` decides where the worker's local step lives (its own task). Returns the worker's
-  // train op. `global_step` must not be null (InvalidArgument).
-  StatusOr<Operation> ApplyGradients(const Scope& scope,
-                                     std::span<const GradientAndVariable> gradients,
-                                     const Variable* global_step) override;
+  // train op. Neither `global_step` nor the inner optimizer may be null (InvalidArgument).
+  StatusOr<Operation> ApplyGradients(
+      const Scope& scope, std::span<const GradientAndVariable> gradients,
+      const Variable* global_step,
+      std::source_location where = std::source_location::current()) override;
 
   // All below: after ApplyGradients (FailedPrecondition before). What the chief, and every
   // other worker, runs once when the variables are ready:
@@ -99,7 +103,9 @@ class SyncReplicas : public Optimizer {
   StatusOr<Operation> local_step_init_op() const;
   // The first tokens; -1: replicas_to_aggregate of them. InvalidArgument "Too few tokens" if
   // fewer than replicas_to_aggregate - total_num_replicas.
-  StatusOr<Operation> InitTokensOp(const Scope& scope, int num_tokens = -1) const;
+  StatusOr<Operation> InitTokensOp(
+      const Scope& scope, int num_tokens = -1,
+      std::source_location where = std::source_location::current()) const;
   // What the chief runs in a loop on a thread of its own: one run per global step.
   StatusOr<Operation> chief_queue_op() const;
 

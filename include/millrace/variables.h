@@ -38,7 +38,7 @@ struct VariableOptions {
   bool trainable = true;
   bool local = false;         // per worker, in kLocalVariables instead of kVariables
   bool use_resource = false;  // VarHandleOp instead of the reference variable of TF 1
-  std::string container = "";
+  std::string container{};
 };
 
 // A variable called `name` within the scope. Its dtype and shape are those of the initial
@@ -52,11 +52,13 @@ Operation Assign(const Scope& scope, const Variable& variable, const Input& valu
 Operation AssignAdd(const Scope& scope, const Variable& variable, const Input& value,
                     std::source_location where = std::source_location::current());
 // True once it has a value; runs on the variable's device.
-Output IsInitialized(const Scope& scope, const Variable& variable);
+Output IsInitialized(const Scope& scope, const Variable& variable,
+                     std::source_location where = std::source_location::current());
 
 // The int64 counter of training steps, called "global_step", not trainable; the one the
 // graph has already, if any.
-Variable GlobalStep(const Scope& scope);
+Variable GlobalStep(const Scope& scope,
+                    std::source_location where = std::source_location::current());
 
 // The variables of a collection, in order of creation.
 std::vector<Variable> Variables(const Graph& graph, std::string_view collection = kVariables);
@@ -69,7 +71,8 @@ struct RandomOptions {
 };
 Output Constant(const Scope& scope, const Tensor& value,
                 std::source_location where = std::source_location::current());
-Output Zeros(const Scope& scope, const Shape& shape, DataType dtype = kFloat);
+Output Zeros(const Scope& scope, const Shape& shape, DataType dtype = kFloat,
+             std::source_location where = std::source_location::current());
 // Normal values, those beyond two standard deviations drawn again.
 Output TruncatedNormal(const Scope& scope, const Shape& shape, const RandomOptions& options = {},
                        std::source_location where = std::source_location::current());
@@ -101,10 +104,12 @@ inline Operation Group(const Scope& scope, std::initializer_list<Operation> ops,
   return Group(scope, std::span(ops.begin(), ops.size()), where);
 }
 // Runs the initializers of all variables of a collection; called "init".
-Operation InitializeVariables(const Scope& scope, std::string_view collection = kVariables);
+Operation InitializeVariables(const Scope& scope, std::string_view collection = kVariables,
+                              std::source_location where = std::source_location::current());
 // A string vector: the names of those that have no value yet, each as "name @ task".
 // Every check runs where its variable is.
-Output ReportUninitializedVariables(const Scope& scope, std::string_view collection = kVariables);
+Output ReportUninitializedVariables(const Scope& scope, std::string_view collection = kVariables,
+                                    std::source_location where = std::source_location::current());
 
 }  // namespace millrace
 
