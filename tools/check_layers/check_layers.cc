@@ -1,13 +1,15 @@
 // check_layers [ROOT]: prints every include that breaks the picture of the layers and every
-// registration that nobody calls; exit code 0 when there is none, 1 when there is, 2 when
-// the tree cannot be read.
+// registration that nobody calls, and what is larger than it may be; exit code 0 when there is
+// none, 1 when there is, 2 when the tree cannot be read.
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/sizes.h"
 
 int main(int argc, char** argv) {
   namespace layers = millrace::layers;
@@ -29,7 +31,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "check_layers: no sources under %s\n", root.c_str());
     return 2;
   }
-  const std::vector<layers::Violation> violations = layers::CheckTree(tree);
+  std::vector<layers::Violation> violations = layers::CheckTree(tree);
+  for (layers::Violation& size : layers::CheckSizes(tree)) violations.push_back(std::move(size));
   for (const layers::Violation& violation : violations) {
     std::printf("%s\n", layers::ToString(violation).c_str());
   }

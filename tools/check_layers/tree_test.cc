@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/sizes.h"
 
 namespace millrace::layers {
 namespace {
@@ -22,6 +23,15 @@ TEST(TreeTest, EverySourceKeepsToTheLayers) {
   ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
   ASSERT_TRUE(tree.count("tools/check_layers/layers.cc")) << "this is not the workspace";
   for (const Violation& violation : CheckTree(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, NothingGrowsBeyondWhatAReaderCanCarry) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckSizes(tree)) {
     ADD_FAILURE() << ToString(violation);
   }
 }
