@@ -57,6 +57,9 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       "--trace_dir", f.trace_dir,
       "Folder for a trace of one step of each worker, for chrome://tracing and Perfetto");
   app.add_flag("--quiet", f.quiet, "No line per training step");
+  app.add_flag("--exact_steps", f.exact_steps,
+               "Asynchronous workers together take --train_steps steps, not one more: the global "
+               "step ends there (synchronous ones always do)");
   app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
   app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")
       ->capture_default_str();
@@ -92,6 +95,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   AddOwnFlags(app, parsed.flags);
   try {
     app.parse(argc, argv);
+    parsed.flags.hosts_given = app.count("--ps_hosts") + app.count("--worker_hosts") > 0;
     // Several asynchronous workers at 0.01 throw a deep network's weights about.
     if (parsed.flags.model == "cnn" && app.count("--learning_rate") == 0) {
       parsed.flags.learning_rate = 0.0003;
@@ -127,6 +131,11 @@ Status CheckFlags(const Flags& f) {
       return errors::InvalidArgument(
           "Must specify an explicit `job_name`: --existing_servers "
           "needs --job_name=worker");
+    }
+    if (f.hosts_given) {
+      return errors::InvalidArgument(
+          "Must specify an explicit `job_name`: --ps_hosts and --worker_hosts are for one task "
+          "(--job_name=ps or worker, --task_index); without them a local cluster is started");
     }
     return OkStatus();
   }

@@ -26,6 +26,7 @@ struct Flags {
   bool existing_servers = false;
   std::string ps_hosts = "localhost:2222";
   std::string worker_hosts = "localhost:2223,localhost:2224";
+  bool hosts_given = false;  // one of the two was on the command line
   // Ours.
   std::string model = "mlp";
   std::string optimizer = "adam";
@@ -33,6 +34,7 @@ struct Flags {
   std::string dump_graph;  // empty: nowhere
   std::string trace_dir;   // empty: nothing is traced
   bool quiet = false;
+  bool exact_steps = false;
   int num_ps = 1;
   int num_workers = 2;
   int64_t seed = 0;

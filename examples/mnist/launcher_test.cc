@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace millrace::mnist {
 namespace {
@@ -82,6 +83,60 @@ TEST(MnistReplica, WritesATraceOfEveryWorker) {
     for (const auto& event : trace["traceEvents"]) products += event["name"] == "MatMul";
     EXPECT_GE(products, 2) << "both layers";
   }
+}
+
+// What follows `phrase` on each line that has it.
+std::vector<std::string> Following(const std::string& text, const std::string& phrase) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(phrase);
+    if (at != std::string::npos) found.push_back(line.substr(at + phrase.size()));
+  }
+  return found;
+}
+
+TEST(MnistReplica, WorkersEvaluateWhenAllUpdatesHaveLanded) {
+  for (const char* mode : {"", " --sync_replicas", " --exact_steps"}) {
+    int code = -1;
+    const std::string text = RunExample(
+        std::string("--train_steps=40 --batch_size=10 --hidden_units=8 --num_workers=3 --num_ps=2 "
+                    "--quiet") +
+            mode,
+        &code);
+    ASSERT_EQ(code, 0) << text;
+    const auto values = Following(text, "After 40 training step(s), validation cross entropy = ");
+    ASSERT_EQ(values.size(), 3u) << text;
+    EXPECT_EQ(values[0], values[1]) << mode;
+    EXPECT_EQ(values[0], values[2]) << mode;
+  }
+}
+
+TEST(MnistReplica, StopsAtExactlyTheStepAskedFor) {
+  int code = -1;
+  const std::string text = RunExample(
+      "--train_steps=50 --batch_size=10 --hidden_units=8 --num_workers=4 --exact_steps", &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_THAT(Following(text, "the global step is "), ::testing::ElementsAre("50")) << text;
+  // Every step was one worker's.
+  EXPECT_EQ(Following(text, ": training step ").size(), 50u) << text;
+}
+
+TEST(MnistReplica, SaysThatAggregationIsForSynchronousReplicas) {
+  int code = -1;
+  const std::string text = RunExample(
+      "--train_steps=3 --batch_size=10 --hidden_units=8 --replicas_to_aggregate=2 --quiet", &code);
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_EQ(Following(text, "--replicas_to_aggregate has no effect without --sync_replicas").size(),
+            1u)
+      << text;
+}
+
+TEST(MnistReplica, WantsAJobNameWithHosts) {
+  int code = -1;
+  const std::string text = RunExample("--ps_hosts=localhost:2222", &code);
+  EXPECT_EQ(code, 2) << text;
+  EXPECT_THAT(text, HasSubstr("Must specify an explicit `job_name`"));
 }
 
 TEST(MnistReplica, SaysWhyItHasNoGpuAndTrainsOnTheCpu) {

@@ -41,6 +41,13 @@ int Main(int argc, char** argv) {
     Report(status);
     return 2;
   }
+  // Once: by the launcher, or by the chief of tasks started by hand.
+  if (flags.replicas_to_aggregate > 0 && !flags.sync_replicas && flags.progress_fd < 0 &&
+      (flags.is_launcher() || flags.is_chief())) {
+    std::fprintf(stderr,
+                 "mnist_replica: warning: --replicas_to_aggregate has no effect without "
+                 "--sync_replicas\n");
+  }
   // Bad data is one clear line here, not one from every task.
   if (flags.download_only || (flags.is_launcher() && !flags.data_dir.empty())) {
     if (flags.data_dir.empty()) {

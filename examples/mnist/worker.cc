@@ -44,8 +44,13 @@ struct Program {
   Operation train;
   Operation init, local_init, init_tokens, sync_op;
   Output not_ready;
-  Operation report_done;  // this worker has finished
-  Output all_done;        // blocks until every worker has
+  Output step_claim;         // --exact_steps: OutOfRange once all steps have been given out
+  Operation report_trained;  // this worker takes no further step
+  Output all_trained;        // blocks until every worker has said so
+  Operation let_evaluate;    // the chief: no variable changes any more
+  Output may_evaluate;       // blocks until the chief has said so
+  Operation report_done;     // this worker has finished
+  Output all_done;           // blocks until every worker has
 };
 
 class Worker {
@@ -63,6 +68,7 @@ class Worker {
     MR_RETURN_IF_ERROR(OpenSession());
     MR_RETURN_IF_ERROR(Train());
     if (StopSignal() != 0) return errors::Cancelled("stopped by signal ", StopSignal());
+    MR_RETURN_IF_ERROR(AwaitUpdates());
     MR_RETURN_IF_ERROR(Evaluate());
     MR_RETURN_IF_ERROR(AwaitOthers());
     MR_RETURN_IF_ERROR(session_->Stop());  // before the tasks that it talks to end
@@ -137,6 +143,8 @@ class Worker {
         OptimizerByName(flags_.optimizer, static_cast<float>(flags_.learning_rate)));
     if (flags_.sync_replicas) {
       MR_RETURN_IF_ERROR(BuildSync(scope, std::move(optimizer)));
+    } else if (flags_.exact_steps) {
+      MR_RETURN_IF_ERROR(BuildExact(scope, std::move(optimizer)));
     } else {
       MR_ASSIGN_OR_RETURN(p.train,
                           optimizer->Minimize(scope, p.model.cross_entropy, &p.global_step));
@@ -161,16 +169,54 @@ class Worker {
     return OkStatus();
   }
 
-  // A queue on the first ps through which workers tell the chief that they have finished.
+  // Every update waits for a claim: a step of the job that nobody else takes. What a worker reads
+  // of the global step is too old to tell whether the others' steps under way are the last ones.
+  Status BuildExact(const Scope& scope, std::unique_ptr<Optimizer> optimizer) {
+    Program& p = program_;
+    const Scope beside = scope.ColocateWith(p.global_step.handle);
+    const Variable claimed = MakeVariable(
+        beside, "claimed_steps",
+        Constant(beside.WithOpName("claimed_steps/initial_value"), Tensor::Scalar<int64_t>(0)),
+        {.trainable = false});
+    p.step_claim = ops::CountUpTo(beside.WithOpName("claim_step"), claimed.handle,
+                                  static_cast<int64_t>(flags_.train_steps));
+    MR_ASSIGN_OR_RETURN(std::vector<GradientAndVariable> gradients,
+                        optimizer->ComputeGradients(scope, p.model.cross_entropy));
+    // The claim goes to the worker once, and long before the gradients are there.
+    const Scope claimed_scope = scope.WithControlDependencies(
+        {Group(scope.WithOpName("step_claimed"), {p.step_claim.op()})});
+    for (GradientAndVariable& g : gradients) {
+      if (g.gradient.valid()) g.gradient = ops::Identity(claimed_scope, g.gradient);
+    }
+    MR_ASSIGN_OR_RETURN(p.train, optimizer->ApplyGradients(scope, gradients, &p.global_step));
+    return OkStatus();
+  }
+
+  // Queues on the first ps through which workers and the chief wait for each other.
   void BuildEnd(const Scope& scope) {
     Program& p = program_;
     const Scope s = scope.WithoutDevice().WithDevice("/job:ps/task:0/cpu:0");
-    const Output queue =
-        ops::FIFOQueueV2(s.WithOpName("finished_workers"), {kInt32},
-                         {.shapes = {PartialShape({})}, .shared_name = "finished_workers"});
-    p.report_done = ops::QueueEnqueueV2(s, queue, {Input(flags_.task_index)});
-    const std::vector<Output> all = ops::QueueDequeueManyV2(s, queue, num_workers_, {kInt32});
-    if (!all.empty()) p.all_done = all[0];
+    const auto queue = [&s](const char* name) {
+      return ops::FIFOQueueV2(s.WithOpName(name), {kInt32},
+                              {.shapes = {PartialShape({})}, .shared_name = name});
+    };
+    const auto report = [&](const Output& to) {
+      return ops::QueueEnqueueV2(s, to, {Input(flags_.task_index)});
+    };
+    const auto take = [&](const Output& from, int count) {
+      const std::vector<Output> taken = ops::QueueDequeueManyV2(s, from, count, {kInt32});
+      return taken.empty() ? Output() : taken[0];
+    };
+    const Output trained = queue("trained_workers"), evaluate = queue("workers_may_evaluate"),
+                 finished = queue("finished_workers");
+    p.report_trained = report(trained);
+    p.all_trained = take(trained, num_workers_);
+    const std::vector<int32_t> turns(static_cast<std::size_t>(num_workers_ - 1));
+    p.let_evaluate = ops::QueueEnqueueManyV2(
+        s, evaluate, {Input(Tensor::FromValues<int32_t>(turns, Shape({num_workers_ - 1})))});
+    p.may_evaluate = take(evaluate, 1);
+    p.report_done = report(finished);
+    p.all_done = take(finished, num_workers_);
   }
 
   Status OpenSession() {
@@ -226,7 +272,11 @@ class Worker {
           local_steps_ + 1 ==
               std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
       if (!traced || !RunTraced(feeds, fetches, &out)) {
-        MR_ASSIGN_OR_RETURN(out, session_->Run(feeds, fetches, std::span(&program_.train, 1)));
+        StatusOr<std::vector<Tensor>> ran =
+            session_->Run(feeds, fetches, std::span(&program_.train, 1));
+        // All steps have been claimed; nothing of this one was applied.
+        if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
+        MR_ASSIGN_OR_RETURN(out, std::move(ran));
       }
       ++local_steps_;
       global_step = out[1].scalar<int64_t>();
@@ -278,6 +328,50 @@ class Worker {
     [[maybe_unused]] const ssize_t n = write(flags_.progress_fd, record.data(), record.size());
   }
 
+  // Until no worker changes a variable any more: what is evaluated is the same everywhere.
+  Status AwaitUpdates() {
+    const std::chrono::seconds limit(flags_.ready_timeout);
+    MR_RETURN_IF_ERROR(session_->Run({}, {}, std::span(&program_.report_trained, 1)).status());
+    const Output& until = flags_.is_chief() ? program_.all_trained : program_.may_evaluate;
+    // The chief may have to wait itself first.
+    const RunOptions run{.timeout = flags_.is_chief() ? limit : 2 * limit};
+    const Status waited = session_->Run({}, std::span(&until, 1), {}, run).status();
+    if (!waited.ok() && !errors::IsDeadlineExceeded(waited)) return waited;
+    others_ended_ = waited.ok();
+    if (!others_ended_) {
+      MR_LOG(kWarning, "not every worker said within ", run.timeout.count() / 1000,
+             " s (--ready_timeout) that it takes no further step; the validation cross entropy of "
+             "the others may differ: ",
+             Message(waited));
+    }
+    if (!flags_.is_chief()) return OkStatus();
+    if (flags_.exact_steps) MR_RETURN_IF_ERROR(TakeLostSteps());
+    return session_->Run({}, {}, std::span(&program_.let_evaluate, 1)).status();
+  }
+
+  // Steps that were claimed by workers that were killed, or in sessions that were lost.
+  Status TakeLostSteps() {
+    if (!program_.step_claim.valid()) return OkStatus();  // synchronous
+    const uint64_t seed = flags_.seed != 0 ? static_cast<uint64_t>(flags_.seed) : RandomId();
+    BatchSource batches(digits_.train, flags_.batch_size, seed);
+    while (true) {
+      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> now,
+                          session_->Run({}, std::span(&program_.global_step.read, 1)));
+      const int64_t global_step = now[0].scalar<int64_t>();
+      if (global_step >= flags_.train_steps) {
+        std::printf("Worker %d: the global step is %lld\n", flags_.task_index,
+                    static_cast<long long>(global_step));
+        return OkStatus();
+      }
+      BatchSource::Batch batch = batches.Next();
+      const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
+                            {program_.model.labels, std::move(batch.one_hot)},
+                            {program_.step_claim, Tensor::Scalar<int64_t>(global_step)}};
+      MR_RETURN_IF_ERROR(session_->Run(feeds, {}, std::span(&program_.train, 1)).status());
+      ++local_steps_;
+    }
+  }
+
   // Sums over all examples, in slices that bound the memory of a step.
   Status Sum(const Examples& examples, double* cross_entropy, int64_t* correct) {
     const Output fetches[] = {program_.model.cross_entropy, program_.model.correct};
@@ -315,7 +409,7 @@ class Worker {
   // The chief leaves last.
   Status AwaitOthers() {
     MR_RETURN_IF_ERROR(session_->Run({}, {}, std::span(&program_.report_done, 1)).status());
-    if (!flags_.is_chief()) return OkStatus();
+    if (!flags_.is_chief() || !others_ended_) return OkStatus();
     const StatusOr<std::vector<Tensor>> all = session_->Run(
         {}, std::span(&program_.all_done, 1), {}, RunOptions{.timeout = kJobEndTimeout});
     if (!all.ok()) {
@@ -342,6 +436,7 @@ class Worker {
   std::unique_ptr<SupervisedSession> session_;
   int64_t local_steps_ = 0;
   double seconds_ = 0;
+  bool others_ended_ = false;  // every worker has said that it takes no further step
 };
 
 }  // namespace
