@@ -87,7 +87,7 @@ Status WriteTable(FileSystem* fs, const std::string& path,
   if (const leveldb::Status status = builder.Finish(); !status.ok()) {
     return errors::Internal("cannot write the table ", path, ": ", status.ToString());
   }
-  return fs->WriteFileAtomically(path, file.content);
+  return fs->WriteFileDurably(path, file.content);
 }
 
 StatusOr<std::vector<std::pair<std::string, std::string>>> ReadTable(FileSystem* fs,

@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Writes keys and values, in the order of the map, as a table file at `path`, atomically.
+// Writes keys and values, in the order of the map, as a table file at `path`, durably.
 Status WriteTable(FileSystem* fs, const std::string& path,
                   const std::map<std::string, std::string>& values);
 

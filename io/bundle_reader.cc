@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
+#include <set>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -30,6 +32,49 @@ StatusOr<Shape> EntryShape(const pb::BundleEntryProto& entry) {
     return errors::DataLoss("bad shape in a checkpoint: ", Message(known.status()));
   }
   return known;
+}
+
+using Part = std::pair<TensorSlice, Tensor>;
+
+bool Overlap(const TensorSlice& a, const TensorSlice& b) {
+  for (std::size_t i = 0; i < a.extents.size(); ++i) {
+    const auto &x = a.extents[i], &y = b.extents[i];
+    if (x.start + x.length <= y.start || y.start + y.length <= x.start) return false;
+  }
+  return true;
+}
+
+// The axis along which most parts begin at places of their own.
+std::size_t BusiestAxis(const std::vector<Part>& parts) {
+  std::size_t busiest = 0, most = 0;
+  for (std::size_t axis = 0; axis < parts[0].first.extents.size(); ++axis) {
+    std::set<int64_t> starts;
+    for (const Part& part : parts) starts.insert(part.first.extents[axis].start);
+    if (starts.size() > most) {
+      most = starts.size();
+      busiest = axis;
+    }
+  }
+  return busiest;
+}
+
+// Two parts, which are resolved and not empty, that have an element in common.
+std::optional<std::pair<TensorSlice, TensorSlice>> FindOverlap(const std::vector<Part>& parts) {
+  if (parts.size() < 2) return std::nullopt;
+  if (parts[0].first.extents.empty()) return std::pair(parts[0].first, parts[1].first);  // scalars
+  const std::size_t axis = BusiestAxis(parts);
+  const auto start = [axis](const TensorSlice* s) { return s->extents[axis].start; };
+  std::vector<const TensorSlice*> sorted;
+  for (const Part& part : parts) sorted.push_back(&part.first);
+  std::sort(sorted.begin(), sorted.end(),
+            [&](const auto* a, const auto* b) { return start(a) < start(b); });
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const int64_t end = start(sorted[i]) + sorted[i]->extents[axis].length;
+    for (std::size_t j = i + 1; j < sorted.size() && start(sorted[j]) < end; ++j) {
+      if (Overlap(*sorted[i], *sorted[j])) return std::pair(*sorted[i], *sorted[j]);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -303,7 +348,12 @@ StatusOr<Tensor> BundleReader::ReadSlice(std::string_view key, const TensorSlice
     covered += common;
     parts.emplace_back(std::move(from), std::move(tensor));
   }
-  // The parts of one tensor do not overlap, so that counting tells whether they cover.
+  // Parts that do not overlap cover what they count up to.
+  if (const auto pair = FindOverlap(parts)) {
+    return errors::DataLoss("the slices ", pair->first.DebugString(), " and ",
+                            pair->second.DebugString(), " of ", key, " in ",
+                            BundleIndexName(prefix_), " overlap: each element is stored once");
+  }
   if (covered != part.num_elements()) {
     return errors::InvalidArgument("Does not have sufficient slices for partitioned tensor ", key,
                                    " to restore in slice_spec: ", slice.DebugString());

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "io/bundle_files.h"
 #include "io/bundle_index.h"
 #include "io/crc32c.h"
 #include "io/tensor_bundle.h"
@@ -44,12 +45,12 @@ std::string BundleDataName(std::string_view prefix, int shard, int num_shards) {
 BundleWriter::BundleWriter(FileSystem* fs, std::string prefix)
     : fs_(fs),
       prefix_(std::move(prefix)),
-      temporary_(StrCat(BundleDataName(prefix_, 0, 1), ".tempstate", RandomId())) {}
+      temporary_(StrCat(BundleDataName(prefix_, 0, 1), kTemporarySuffix, RandomId())) {}
 
 BundleWriter::~BundleWriter() {
   if (data_ == nullptr) return;
   data_.reset();
-  fs_->DeleteFile(temporary_).IgnoreError();
+  if (fs_->FileExists(temporary_)) fs_->DeleteFile(temporary_).IgnoreError();
 }
 
 StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* fs, std::string prefix) {
@@ -144,13 +145,18 @@ Status BundleWriter::Save(std::string_view key, std::string_view shape_and_slice
 }
 
 Status BundleWriter::Finish() {
-  MR_RETURN_IF_ERROR(data_->Close());
-  MR_RETURN_IF_ERROR(fs_->Rename(temporary_, BundleDataName(prefix_, 0, 1)));
-  data_.reset();
+  // Open until all is done: others see that somebody is at it.
+  MR_RETURN_IF_ERROR(data_->Sync());
+  NewDataFiles files(fs_, prefix_);
+  MR_RETURN_IF_ERROR(files.Name({temporary_}));
   pb::BundleHeaderProto header;
-  header.set_num_shards(1);
+  header.set_num_shards(files.num_shards());
   header.mutable_version()->set_producer(1);
-  return WriteIndex(fs_, prefix_, header, entries_);
+  MR_RETURN_IF_ERROR(WriteIndex(fs_, prefix_, header, entries_));
+  const Status closed = data_->Close();
+  data_.reset();
+  files.Keep();
+  return closed;
 }
 
 namespace {
@@ -212,16 +218,18 @@ Status MergeBundles(FileSystem* fs, const std::vector<std::string>& prefixes,
   if (sources.empty()) return errors::InvalidArgument("there is nothing to merge into ", prefix);
   const std::string directory(DirectoryName(prefix));
   if (!directory.empty()) MR_RETURN_IF_ERROR(fs->CreateDirectories(directory));
-  const int num_shards = static_cast<int>(merged.data_files.size());
-  for (int i = 0; i < num_shards; ++i) {
-    MR_RETURN_IF_ERROR(fs->Rename(merged.data_files[i], BundleDataName(prefix, i, num_shards)));
-  }
-  merged.header.set_num_shards(num_shards);
+  // Other programs than ours may have written them.
+  for (const std::string& file : merged.data_files) MR_RETURN_IF_ERROR(fs->SyncPath(file));
+  NewDataFiles files(fs, prefix);
+  MR_RETURN_IF_ERROR(files.Name(merged.data_files));
+  merged.header.set_num_shards(files.num_shards());
   MR_RETURN_IF_ERROR(WriteIndex(fs, prefix, merged.header, merged.entries));
+  Status status;
   for (const std::string& source : sources) {
-    if (source != prefix) MR_RETURN_IF_ERROR(fs->DeleteFile(BundleIndexName(source)));
+    if (source != prefix) status.Update(fs->DeleteFile(BundleIndexName(source)));
   }
-  return OkStatus();
+  files.Keep();
+  return status;
 }
 
 }  // namespace millrace

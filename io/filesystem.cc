@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ Status FromErrno(int error, std::string_view what, const std::string& path) {
       return errors::AlreadyExists(text);
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case EMFILE:
     case ENFILE:
       return errors::ResourceExhausted(text);
@@ -89,6 +91,7 @@ class PosixWritableFile : public WritableFile {
         if (errno == EINTR) continue;
         return FromErrno(errno, "write", path_);
       }
+      if (n == 0) return FromErrno(ENOSPC, "write", path_);
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
     return OkStatus();
@@ -148,12 +151,42 @@ class Posix : public FileSystem {
     return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   }
   Status Rename(const std::string& from, const std::string& to) override {
-    if (std::rename(from.c_str(), to.c_str()) != 0) return FromErrno(errno, "rename", from);
+    if (std::rename(from.c_str(), to.c_str()) != 0) {
+      return FromErrno(errno, StrCat("rename ", from, " to"), to);
+    }
     return OkStatus();
+  }
+  Status Link(const std::string& from, const std::string& to) override {
+    if (::link(from.c_str(), to.c_str()) == 0) return OkStatus();
+    const int error = errno;
+    if (error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK) {
+      return errors::Unimplemented("cannot give ", from, " the second name ", to, ": ",
+                                   std::strerror(error));
+    }
+    return FromErrno(error, StrCat("give ", from, " the second name"), to);
+  }
+  Status SyncPath(const std::string& path) override {
+    const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return FromErrno(errno, "open to sync", path);
+    const int error = ::fsync(fd) == 0 ? 0 : errno;
+    ::close(fd);
+    // Some file systems keep no names that could be lost.
+    if (error == 0 || (error == EINVAL && IsDirectory(path))) return OkStatus();
+    return FromErrno(error, "sync", path);
   }
   Status DeleteFile(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) return FromErrno(errno, "delete", path);
     return OkStatus();
+  }
+  StatusOr<bool> DeleteUnlessWritten(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) return FromErrno(errno, "open", path);
+    const int error = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    Status status;
+    if (error == 0 && ::unlink(path.c_str()) != 0) status = FromErrno(errno, "delete", path);
+    ::close(fd);
+    if (!status.ok()) return status;
+    return error == 0;
   }
   Status DeleteDirectory(const std::string& path) override {
     if (::rmdir(path.c_str()) != 0) return FromErrno(errno, "delete", path);
@@ -163,7 +196,9 @@ class Posix : public FileSystem {
     for (std::size_t end = 1; end <= path.size(); ++end) {
       if (end < path.size() && path[end] != '/') continue;
       const std::string prefix = path.substr(0, end);
-      if (::mkdir(prefix.c_str(), 0777) != 0 && errno != EEXIST) {
+      if (::mkdir(prefix.c_str(), 0777) == 0) {
+        MR_RETURN_IF_ERROR(SyncPath(std::string(DirectoryName(prefix))));
+      } else if (errno != EEXIST) {
         return FromErrno(errno, "make the directory", prefix);
       }
     }
@@ -187,6 +222,8 @@ class Posix : public FileSystem {
   static StatusOr<std::unique_ptr<WritableFile>> OpenToWrite(const std::string& path, int flag) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flag, 0666);
     if (fd < 0) return FromErrno(errno, "open for writing", path);
+    // Told to DeleteUnlessWritten; no harm where there are no locks.
+    (void)::flock(fd, LOCK_SH | LOCK_NB);
     return std::unique_ptr<WritableFile>(new PosixWritableFile(path, fd));
   }
 };
@@ -203,15 +240,25 @@ StatusOr<std::string> FileSystem::ReadFile(const std::string& path) {
 }
 
 Status FileSystem::WriteFileAtomically(const std::string& path, std::string_view content) {
-  const std::string temporary = StrCat(path, ".tempstate", RandomId());
+  return Replace(path, content, /*durably=*/false);
+}
+
+Status FileSystem::WriteFileDurably(const std::string& path, std::string_view content) {
+  return Replace(path, content, /*durably=*/true);
+}
+
+Status FileSystem::Replace(const std::string& path, std::string_view content, bool durably) {
+  const std::string temporary = StrCat(path, kTemporarySuffix, RandomId());
   Status status = [&]() -> Status {
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, NewWritableFile(temporary));
     MR_RETURN_IF_ERROR(file->Append(content));
+    if (durably) MR_RETURN_IF_ERROR(file->Sync());
     MR_RETURN_IF_ERROR(file->Close());
     return Rename(temporary, path);
   }();
   if (!status.ok() && FileExists(temporary)) DeleteFile(temporary).IgnoreError();
-  return status;
+  if (!status.ok() || !durably) return status;
+  return SyncPath(std::string(DirectoryName(path)));
 }
 
 FileSystem* PosixFileSystem() {

@@ -15,7 +15,7 @@
 namespace millrace {
 
 // Errors carry the path: NotFound, PermissionDenied, AlreadyExists, ResourceExhausted (no
-// space), Unavailable otherwise.
+// space), Unavailable (the disk) otherwise.
 
 // Written from start to end by one thread at a time. Destroying it without Close drops what is
 // still buffered.
@@ -55,10 +55,18 @@ class FileSystem {
   virtual bool IsDirectory(const std::string& path) = 0;
   // Replaces `to` in one step.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // A second name for a file. AlreadyExists if there is a file `to`, Unimplemented where files
+  // have one name only.
+  virtual Status Link(const std::string& from, const std::string& to) = 0;
+  // Waits until the content of a file, or the names in a directory, are on the disk: what was
+  // written, made, renamed and deleted before may be lost with the power until then, in any order.
+  virtual Status SyncPath(const std::string& path) = 0;
   virtual Status DeleteFile(const std::string& path) = 0;
+  // False if some process of this machine has it open as a WritableFile; then it stays.
+  virtual StatusOr<bool> DeleteUnlessWritten(const std::string& path) = 0;
   // Only if it is empty: FailedPrecondition otherwise.
   virtual Status DeleteDirectory(const std::string& path) = 0;
-  // And its parents; one that exists is not an error.
+  // And its parents, on the disk; one that exists is not an error.
   virtual Status CreateDirectories(const std::string& path) = 0;
   // Names (without the path) in a directory, sorted.
   virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
@@ -67,7 +75,15 @@ class FileSystem {
   StatusOr<std::string> ReadFile(const std::string& path);
   // Under a temporary name first, then renamed: readers see the old content or the new.
   Status WriteFileAtomically(const std::string& path, std::string_view content);
+  // The same, also for those who read after the power was lost; on the disk when it returns.
+  Status WriteFileDurably(const std::string& path, std::string_view content);
+
+ private:
+  Status Replace(const std::string& path, std::string_view content, bool durably);
 };
+
+// What the names of files end with, before a number, that are not complete yet.
+inline constexpr char kTemporarySuffix[] = ".tempstate";
 
 // The files of the machine. Never destroyed.
 FileSystem* PosixFileSystem();

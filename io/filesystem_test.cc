@@ -58,6 +58,39 @@ TEST(FileSystem, ReplacesAFileInOneStepAndLeavesNothingElse) {
   EXPECT_FALSE(fs->FileExists(directory));
 }
 
+TEST(FileSystem, NamesTheFileThatADiskHasNoRoomFor) {
+  if (!PosixFileSystem()->FileExists("/dev/full")) GTEST_SKIP();
+  auto file = PosixFileSystem()->NewWritableFile("/dev/full");
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append("x").ok());
+  const Status status = (*file)->Sync();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("/dev/full"), absl::string_view::npos) << status;
+}
+
+TEST(FileSystem, KeepsAFileThatIsBeingWritten) {
+  FileSystem* const fs = PosixFileSystem();
+  const std::string path = testing::TempDir() + "/being_written";
+  {
+    auto file = fs->NewWritableFile(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_FALSE(*fs->DeleteUnlessWritten(path));
+    EXPECT_TRUE(fs->FileExists(path));
+  }
+  EXPECT_TRUE(*fs->DeleteUnlessWritten(path));
+  EXPECT_FALSE(fs->FileExists(path));
+}
+
+TEST(FileSystem, GivesAFileASecondName) {
+  FileSystem* const fs = PosixFileSystem();
+  const std::string one = testing::TempDir() + "/one", two = testing::TempDir() + "/two";
+  ASSERT_TRUE(fs->WriteFileDurably(one, "text").ok());
+  ASSERT_TRUE(fs->Link(one, two).ok());
+  EXPECT_EQ(fs->Link(one, two).code(), StatusCode::kAlreadyExists);
+  ASSERT_TRUE(fs->DeleteFile(one).ok());
+  EXPECT_EQ(*fs->ReadFile(two), "text");
+}
+
 TEST(FileSystem, SplitsAndJoinsPaths) {
   EXPECT_EQ(DirectoryName("/a/b"), "/a");
   EXPECT_EQ(DirectoryName("/a"), "/");

@@ -21,7 +21,9 @@
 namespace millrace {
 
 // Writes one bundle of one data file. One thread at a time. Files appear under their names in
-// Finish; without it nothing is left behind.
+// Finish; without it nothing is left behind. A bundle of the same prefix that there was is whole
+// until the new one is on the disk, whatever ends the process or the machine (io/bundle_files.h).
+// Readers that are open then fail with NotFound, if they have more to read.
 class BundleWriter {
  public:
   // Makes the directory of `prefix` if need be.
@@ -73,7 +75,7 @@ class BundleReader {
   // data file), OutOfRange "Read less bytes than requested", DataLoss (checksum).
   StatusOr<Tensor> Read(std::string_view key) const;
   // A part of it, from whatever parts are stored. InvalidArgument "Does not have sufficient
-  // slices" if they do not cover it.
+  // slices" if they do not cover it, DataLoss if they overlap.
   StatusOr<Tensor> ReadSlice(std::string_view key, const TensorSlice& slice) const;
   // With the slice as the op RestoreV2 gives it. InvalidArgument also if the tensor is stored
   // with another dtype or another full shape.
@@ -99,7 +101,8 @@ class BundleReader {
   mutable std::map<int, std::unique_ptr<RandomAccessFile>> files_ ABSL_GUARDED_BY(mu_);
 };
 
-// Joins bundles into one: data files are renamed, entries united, source indexes deleted.
+// Joins bundles into one: data files get new names, entries are united, sources deleted. Until the
+// new one is on the disk, the sources and a bundle `merged` that there was are whole.
 // InvalidArgument "Duplicate tensor keyed by k" if two have the same tensor. Prefixes without
 // an index are skipped if `allow_missing_files`.
 Status MergeBundles(FileSystem* fs, const std::vector<std::string>& prefixes,

@@ -273,6 +273,37 @@ TEST(SlicedCheckpoint, RefusesBadSlicesWithTensorFlowsCodes) {
   }
 }
 
+TEST(SlicedCheckpoint, RefusesSlicesThatOverlap) {
+  const std::string prefix = StrCat(testing::TempDir(), "/overlap");
+  const auto rows = [](int64_t begin, int64_t count) {
+    return TensorSlice{{{begin, count}, {0, -1}}};
+  };
+  const auto write = [&](const std::vector<std::pair<int64_t, int64_t>>& parts) {
+    auto writer = BundleWriter::Create(PosixFileSystem(), prefix);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const auto& [begin, count] : parts) {
+      ASSERT_TRUE((*writer)
+                      ->AddSlice("w", Shape({6, 2}), rows(begin, count),
+                                 Tensor::FromValues<float>(std::vector<float>(2 * count, 1.0f),
+                                                           Shape({count, 2})))
+                      .ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+  };
+  // As many elements as the whole has; the last two rows are nowhere.
+  write({{0, 2}, {2, 2}, {1, 2}});
+  const auto reader = BundleReader::Open(PosixFileSystem(), prefix);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const Status status = (*reader)->Read("w").status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
+  EXPECT_NE(status.ToString().find("0,2:0,2 and 1,2:0,2 of w"), std::string::npos) << status;
+
+  write({{4, 2}, {0, 1}, {1, 3}});
+  const auto whole = BundleReader::Open(PosixFileSystem(), prefix);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE((*whole)->Read("w").ok());
+}
+
 // One call of the writer.
 struct Call {
   std::string key;
