@@ -1,9 +1,13 @@
 #include "base/log.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -62,13 +66,43 @@ std::string_view FileName(const char* path) {
   return slash == std::string_view::npos ? text : text.substr(slash + 1);
 }
 
-// One call, so that lines of different threads and processes do not mix.
-void WriteToStderr(std::string_view line) {
+// A pipe with room for this many bytes takes them at once, in one piece.
+constexpr std::size_t kPieceBytes = PIPE_BUF;
+// How long a line waits for whoever reads. After that lines are dropped until there is room: logs
+// are written by threads on which others depend, that of the deadlines among them.
+constexpr int kPatienceMillis = 200;
+
+struct Output {
+  Mutex mu;
+  int64_t dropped ABSL_GUARDED_BY(mu) = 0;  // lines, since the last one that was written
+};
+
+Output& Stderr() {
+  static auto* const output = new Output;
+  return *output;
+}
+
+bool HasRoom(int millis) {
+  pollfd polled{STDERR_FILENO, POLLOUT, 0};
+  int ready;
+  do {
+    ready = poll(&polled, 1, millis);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;  // an error is one of write(), too
+}
+
+// False if not all of it could be written. Lines of different threads and processes do not mix, but
+// for very long ones.
+bool WriteToStderr(std::string_view line, int patience_millis) {
   while (!line.empty()) {
-    const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-    if (written <= 0) return;
+    if (!HasRoom(patience_millis)) return false;
+    const ssize_t written = write(STDERR_FILENO, line.data(), std::min(line.size(), kPieceBytes));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return false;
+    if (written <= 0) return true;  // closed: nobody will ever read it
     line.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 std::string FormatLine(char letter, std::source_location where, std::string_view text) {
@@ -93,11 +127,24 @@ void SetLogTask(std::string task) {
 }
 
 void LogLine(LogLevel level, std::source_location where, std::string_view text) {
-  WriteToStderr(FormatLine(Letter(level), where, text));
+  const std::string line = FormatLine(Letter(level), where, text);
+  Output& output = Stderr();
+  MutexLock lock(&output.mu);
+  if (output.dropped > 0) {
+    if (!HasRoom(0)) {
+      ++output.dropped;
+      return;
+    }
+    const std::string lost =
+        StrCat("(", output.dropped, " lines were lost: nobody read the log)\n");
+    if (!WriteToStderr(lost, kPatienceMillis)) return;
+    output.dropped = 0;
+  }
+  if (!WriteToStderr(line, kPatienceMillis)) output.dropped = 1;
 }
 
 void Fatal(std::source_location where, std::string_view text) {
-  WriteToStderr(FormatLine('F', where, text));
+  (void)WriteToStderr(FormatLine('F', where, text), 10 * kPatienceMillis);
   std::abort();
 }
 
