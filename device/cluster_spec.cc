@@ -1,3 +1,6 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <cctype>
 #include <set>
 
@@ -43,8 +46,13 @@ Status SplitAddress(std::string_view address, std::string* host, int* port) {
 }
 
 bool IsLoopbackHost(std::string_view host) {
-  return host == "localhost" || host == "::1" || host == "ip6-localhost" ||
-         host.starts_with("127.");
+  if (host == "localhost" || host == "ip6-localhost") return true;
+  // A name may begin like an address.
+  const std::string text(host);
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 StatusOr<ClusterSpec> ClusterSpec::Parse(std::string_view text) {

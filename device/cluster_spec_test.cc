@@ -76,6 +76,9 @@ TEST(SplitAddressTest, SplitsAtTheLastColon) {
   EXPECT_TRUE(IsLoopbackHost("127.1.2.3"));
   EXPECT_TRUE(IsLoopbackHost("localhost"));
   EXPECT_FALSE(IsLoopbackHost("10.0.0.1"));
+  EXPECT_FALSE(IsLoopbackHost("127.example.com"));
+  EXPECT_FALSE(IsLoopbackHost("127.0.0.1.example.com"));
+  EXPECT_TRUE(IsLoopbackHost("0:0:0:0:0:0:0:1"));
 }
 
 }  // namespace
