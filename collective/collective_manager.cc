@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "collective/buffer_exchange.h"
@@ -20,6 +21,8 @@ namespace {
 
 // Failed steps that are remembered.
 constexpr std::size_t kMaxFailedSteps = 256;
+// More than a cluster has.
+constexpr std::size_t kMaxGroups = 65536;
 // How often a leader is asked again that has not heard yet that a step has failed, and when.
 constexpr int kMaxAskAgain = 20;
 constexpr std::chrono::milliseconds kAskAgain{100};
@@ -91,9 +94,9 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
                   std::function<void(StatusOr<int64_t>)> done) override {
     StepSequences::Refresh refresh;
     if (leader != options_.task) {
-      refresh = [self = shared_from_this(), leader, graph_key](StepSequences::Done answer,
-                                                               std::function<bool()> wanted) {
-        self->AskForStepId(leader, graph_key, 0, std::move(answer), std::move(wanted));
+      refresh = [self = shared_from_this(), leader, graph_key](
+                    StepSequences::Done answer, const StepSequences::Wanted& wanted) {
+        self->AskForStepId(leader, graph_key, 0, std::move(answer), wanted);
       };
     }
     sequences_.Next(graph_key, refresh, cancellation, std::move(done));
@@ -108,6 +111,7 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
     explicit Local(Manager* manager) : manager_(*manager) {}
     void CompleteGroup(const GroupRequest& request, CancellationManager* cancellation,
                        GroupDone done) override {
+      if (Status room = manager_.CheckRoom(request.group_key); !room.ok()) return done(room);
       manager_.directory_.JoinGroup(request, cancellation, std::move(done));
     }
     void CompleteInstance(const InstanceRequest& request, CancellationManager* cancellation,
@@ -151,6 +155,18 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
     return errors::InvalidArgument(options_.task, " has no device ", request.src_device);
   }
 
+  // The directory keeps a group for good.
+  Status CheckRoom(int32_t group_key) {
+    MutexLock lock(&mu_);
+    if (group_keys_.size() >= kMaxGroups && !group_keys_.contains(group_key)) {
+      return errors::ResourceExhausted(
+          options_.task, " keeps ", kMaxGroups,
+          " collective groups, the most there may be (group_key=", group_key, ")");
+    }
+    group_keys_.insert(group_key);
+    return OkStatus();
+  }
+
   RefPtr<BufferExchange> FindExchange(int64_t step_id) {
     MutexLock lock(&mu_);
     const auto failed = failed_.find(step_id);
@@ -179,19 +195,20 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
   }
 
   void AskForStepId(const std::string& leader, int64_t graph_key, int times,
-                    StepSequences::Done answer, std::function<bool()> wanted) {
+                    StepSequences::Done answer, const StepSequences::Wanted& wanted) {
     const StatusOr<CollectivePeer*> peer = tasks_.Peer(leader);
     if (!peer.ok()) return answer(peer.status());
     (*peer)->GetStepSequence(
-        graph_key, nullptr,
+        graph_key, wanted.get(),
         [self = shared_from_this(), leader, graph_key, times, answer = std::move(answer),
-         wanted = std::move(wanted)](StatusOr<int64_t> id) {
+         wanted](StatusOr<int64_t> id) {
           if (!id.ok()) {
             return answer(Annotate(id.status(), StrCat("; ", leader, " leads the collectives of ",
                                                        "graph key ", graph_key)));
           }
           if (!self->HasFailed(*id) || times >= kMaxAskAgain) return answer(*id);
-          if (!wanted()) return answer(errors::Cancelled("the id is not wanted any more"));
+          if (wanted->IsCancelled())
+            return answer(errors::Cancelled("the id is not wanted any more"));
           (void)self->tasks_.At(
               DeadlineAfter(kAskAgain), [self, leader, graph_key, times, answer, wanted] {
                 const bool asked = self->tasks_.WithPeers(
@@ -214,6 +231,7 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
   absl::flat_hash_map<int64_t, StepEntry> exchanges_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, RefPtr<BufferExchange>> failed_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> failed_order_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<int32_t> group_keys_ ABSL_GUARDED_BY(mu_);  // that were asked for
 };
 
 }  // namespace

@@ -35,6 +35,19 @@ void KnownTasks::ForgetGroup(const std::string& leader, int32_t key) {
 void KnownTasks::Stop() {
   MutexLock lock(&stop_mu_);
   stopped_ = true;
+  while (using_ > 0) none_using_.Wait(&stop_mu_);
+}
+
+bool KnownTasks::Enter() {
+  MutexLock lock(&stop_mu_);
+  if (stopped_) return false;
+  ++using_;
+  return true;
+}
+
+void KnownTasks::Leave() {
+  MutexLock lock(&stop_mu_);
+  if (--using_ == 0) none_using_.SignalAll();
 }
 
 std::function<void()> KnownTasks::At(Deadline deadline, std::function<void()> what) const {

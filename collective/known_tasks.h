@@ -40,21 +40,28 @@ class KnownTasks {
   // and its peers with it.
   template <typename Use>
   bool WithPeers(const Use& use) {
-    MutexLock lock(&stop_mu_);
-    if (!stopped_) use();
-    return !stopped_;
+    if (!Enter()) return false;
+    use();
+    Leave();
+    return true;
   }
-  // The task is going down: WithPeers does nothing any more once this has returned.
+  // The task is going down: WithPeers does nothing any more once this has returned. Not from
+  // within it.
   void Stop();
 
   // Runs `what` at that time; calling what it gives back takes it back.
   std::function<void()> At(Deadline deadline, std::function<void()> what) const;
 
  private:
+  bool Enter();
+  void Leave();
+
   const CollectiveOptions& options_;
   CollectivePeer* const local_;
-  Mutex stop_mu_;  // taken before all others
+  Mutex stop_mu_;
+  CondVar none_using_;
   bool stopped_ ABSL_GUARDED_BY(stop_mu_) = false;
+  int using_ ABSL_GUARDED_BY(stop_mu_) = 0;
   mutable Mutex mu_;
   std::map<std::pair<std::string, int32_t>, std::shared_ptr<const CollectiveGroup>> groups_
       ABSL_GUARDED_BY(mu_);

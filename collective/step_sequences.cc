@@ -11,29 +11,47 @@ namespace {
 // TensorFlow's ids have 57 bits, and all masters must count alike.
 constexpr int64_t kStepMask = (int64_t{1} << 57) - 1;
 
+Status TooManyKeys() {
+  return errors::ResourceExhausted("step ids of ", StepSequences::kMostKeys,
+                                   " graph keys with collectives are kept here, the most there "
+                                   "may be");
+}
+
 int64_t NewSequence() { return static_cast<int64_t>(RandomId() >> 7) | 1; }
 
 }  // namespace
 
 void StepSequences::Next(int64_t graph_key, const Refresh& refresh,
                          CancellationManager* cancellation, Done done) {
-  Waiter waiter{MakeRef<Pending<StatusOr<int64_t>>>(std::move(done)), refresh};
-  waiter.pending->Watch(cancellation, [graph_key](const Done& give_up) {
+  Waiter waiter{MakeRef<Pending<StatusOr<int64_t>>>(std::move(done)), refresh,
+                std::make_shared<CancellationManager>()};
+  waiter.pending->Watch(cancellation, [graph_key, wanted = waiter.wanted](const Done& give_up) {
+    wanted->StartCancel(errors::Cancelled("the id is not wanted any more"));
     give_up(errors::Cancelled("the step waited for the id of its collectives (graph key ",
                               graph_key,
                               "): another step with this key was running, or the "
                               "leader did not answer"));
   });
+  bool is_full = false;
   {
     MutexLock lock(&mu_);
-    Sequence& sequence = sequences_[graph_key];
-    if (sequence.running) {
-      sequence.waiters.push_back(std::move(waiter));
+    Sequence* const sequence = Find(graph_key);
+    is_full = sequence == nullptr;
+    if (!is_full && sequence->running) {
+      sequence->waiters.push_back(std::move(waiter));
       return;
     }
-    sequence.running = true;
+    if (!is_full) sequence->running = true;
   }
-  Grant(graph_key, std::move(waiter));
+  if (!is_full) return Grant(graph_key, std::move(waiter));
+  if (waiter.pending->Claim()) waiter.pending->Finish(TooManyKeys());
+}
+
+StepSequences::Sequence* StepSequences::Find(int64_t graph_key) {
+  const auto it = sequences_.find(graph_key);
+  if (it != sequences_.end()) return &it->second;
+  if (sequences_.size() >= kMostKeys) return nullptr;
+  return &sequences_[graph_key];
 }
 
 // This waiter has the turn.
@@ -55,7 +73,7 @@ void StepSequences::Grant(int64_t graph_key, Waiter waiter) {
     if (taken) pending->Finish(std::move(id));
   };
   if (next != 0) return give(next);
-  waiter.refresh(give, [pending = waiter.pending] { return !pending->claimed(); });
+  waiter.refresh(give, waiter.wanted);
 }
 
 // The turn goes on to the first that still waits.
@@ -64,15 +82,13 @@ void StepSequences::GrantNext(int64_t graph_key) {
   {
     MutexLock lock(&mu_);
     Sequence& sequence = sequences_[graph_key];
-    while (!sequence.waiters.empty() && sequence.waiters.front().pending->claimed()) {
-      sequence.waiters.pop_front();
-    }
+    std::erase_if(sequence.waiters, [](const Waiter& other) { return other.pending->claimed(); });
     if (sequence.waiters.empty()) {
       sequence.running = false;
       return;
     }
     waiter = std::move(sequence.waiters.front());
-    sequence.waiters.pop_front();
+    sequence.waiters.erase(sequence.waiters.begin());
   }
   Grant(graph_key, std::move(waiter));
 }
@@ -89,11 +105,12 @@ void StepSequences::Retire(int64_t graph_key, int64_t step_id, bool succeeded) {
   GrantNext(graph_key);
 }
 
-int64_t StepSequences::Peek(int64_t graph_key) {
+StatusOr<int64_t> StepSequences::Peek(int64_t graph_key) {
   MutexLock lock(&mu_);
-  Sequence& sequence = sequences_[graph_key];
-  if (sequence.next == 0) sequence.next = NewSequence();
-  return sequence.next;
+  Sequence* const sequence = Find(graph_key);
+  if (sequence == nullptr) return TooManyKeys();
+  if (sequence->next == 0) sequence->next = NewSequence();
+  return sequence->next;
 }
 
 }  // namespace millrace

@@ -2,9 +2,11 @@
 #ifndef COLLECTIVE_STEP_SEQUENCES_H_
 #define COLLECTIVE_STEP_SEQUENCES_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/cancellation.h"
@@ -20,26 +22,35 @@ namespace millrace {
 class StepSequences {
  public:
   using Done = std::function<void(StatusOr<int64_t>)>;
-  // Asks the leader for the id of a key, as long as it is wanted; null for the leader itself.
-  using Refresh = std::function<void(Done, std::function<bool()> wanted)>;
+  // The leader is asked as long as the answer is wanted: until the cancellation.
+  using Wanted = std::shared_ptr<CancellationManager>;
+  // Asks the leader for the id of a key; null for the leader itself.
+  using Refresh = std::function<void(Done, const Wanted& wanted)>;
+  // Keys that are kept: more than a cluster has graphs with collectives.
+  static constexpr std::size_t kMostKeys = 65536;
 
   // Waits for the end of the step under way, if there is one.
   void Next(int64_t graph_key, const Refresh& refresh, CancellationManager* cancellation,
             Done done);
   void Retire(int64_t graph_key, int64_t step_id, bool succeeded);
   // For the members: as a leader.
-  int64_t Peek(int64_t graph_key);
+  // ResourceExhausted if there are too many keys.
+  StatusOr<int64_t> Peek(int64_t graph_key);
 
  private:
   struct Waiter {
     RefPtr<Pending<StatusOr<int64_t>>> pending;
     Refresh refresh;
+    Wanted wanted;
   };
   struct Sequence {
     int64_t next = 0;  // 0: not known
     bool running = false;
-    std::deque<Waiter> waiters;
+    std::vector<Waiter> waiters;  // the oldest first
   };
+  // Null if there are too many.
+  Sequence* Find(int64_t graph_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   void Grant(int64_t graph_key, Waiter waiter);
   void GrantNext(int64_t graph_key);
 

@@ -46,6 +46,9 @@ void CompleteInstance(CollectivePeer* collectives, ServerCall* call) {
                                 });
 }
 
+// Masters ask for one.
+constexpr int kMostKeysAtOnce = 1024;
+
 // The answers of several keys, in their order.
 struct Sequences {
   pb::GetStepSequenceResponse response;
@@ -61,6 +64,11 @@ void GetStepSequence(CollectivePeer* collectives, ServerCall* call) {
   auto all = std::make_shared<Sequences>();
   const int count = request.graph_key_size();
   if (count == 0) return call->Finish(all->response);
+  if (count > kMostKeysAtOnce) {
+    return call->Finish(errors::InvalidArgument("GetStepSequence for ", count,
+                                                " graph keys; at most ", kMostKeysAtOnce,
+                                                " may be asked for at once"));
+  }
   for (const int64_t key : request.graph_key()) {
     all->response.add_step_sequence()->set_graph_key(key);
   }
