@@ -1,5 +1,7 @@
 #include "distributed_runtime/messages.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,9 @@ constexpr uint32_t kRecvTensor = 1, kRecvIsDead = 2, kRecvSendStartMicros = 3, k
 
 // Our own field in responses that carry an error in their body: its payloads.
 constexpr int kErrorPayloads = 1000;
+
+// Added to a clock it must not wrap: a year.
+constexpr int64_t kLongestTimeoutMicros = int64_t{366} * 24 * 3600 * 1'000'000;
 
 constexpr char kPayloadsLost[] =
     "type.googleapis.com/tensorflow.distributed_runtime.GrpcPayloadsLost";
@@ -120,6 +125,11 @@ Status EncodeRunGraphRequest(const RunGraphArgs& args, const RequestMeta& meta, 
   request.set_is_last_partial_run(args.is_last_partial);
   request.set_store_errors_in_response_body(meta.store_errors_in_body);
   request.set_request_id(meta.request_id);
+  if (args.begin_by != kNoDeadline) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::microseconds>(args.begin_by - SteadyClock::now());
+    request.set_timeout_micros(std::max<int64_t>(left.count(), 1));
+  }
   out->AppendMessage(request);
   for (const auto& [key, value] : args.sends) {
     MR_RETURN_IF_ERROR(out->AppendNamedTensorField(kRunGraphSend, key, value));
@@ -146,6 +156,8 @@ Status DecodeRunGraphRequest(WireReader in, RunGraphArgs* args, RequestMeta* met
   args->record_partition_graphs = request.exec_opts().record_partition_graphs();
   args->is_partial = request.is_partial();
   args->is_last_partial = request.is_last_partial_run();
+  meta->begin_within = std::chrono::microseconds(
+      std::clamp<int64_t>(request.timeout_micros(), 0, kLongestTimeoutMicros));
   meta->request_id = request.request_id();
   meta->store_errors_in_body = request.store_errors_in_response_body();
   return OkStatus();

@@ -3,6 +3,7 @@
 #ifndef DISTRIBUTED_RUNTIME_MESSAGES_H_
 #define DISTRIBUTED_RUNTIME_MESSAGES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,8 @@ namespace millrace {
 struct RequestMeta {
   int64_t request_id = 0;  // 0: no detection of duplicates
   bool store_errors_in_body = false;
+  // Of a decoded RunGraph: how long after its arrival the step may be begun; 0: at any time.
+  std::chrono::microseconds begin_within{0};
 };
 
 // Every decoder gives InvalidArgument for bytes that are not the message, and for tensors that

@@ -151,9 +151,37 @@ class RemoteRendezvousManager : public RendezvousManager {
 
   RefPtr<Rendezvous> Find(int64_t step_id) override {
     MutexLock lock(&mu_);
-    RefPtr<RemoteRendezvous>& rendezvous = steps_[step_id];
-    if (!rendezvous) rendezvous = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_);
-    return rendezvous;
+    const bool is_new = !steps_.contains(step_id);
+    Entry& entry = FindEntry(step_id);
+    if (!std::exchange(entry.begun, true) && !is_new) --num_unknown_;
+    return entry.rendezvous;
+  }
+
+  StatusOr<RefPtr<Rendezvous>> FindForPeer(int64_t step_id) override {
+    MutexLock lock(&mu_);
+    const auto it = steps_.find(step_id);
+    const bool is_known = it != steps_.end();
+    if (!is_known && num_unknown_ >= kMostUnknown) {
+      return errors::ResourceExhausted(
+          "peers wait for values of ", num_unknown_, " steps that were not begun at ", task_prefix_,
+          ", the most that are kept; step ", step_id, " has to wait elsewhere");
+    }
+    Entry& entry = FindEntry(step_id);
+    if (!is_known) ++num_unknown_;
+    ++entry.requests;
+    return RefPtr<Rendezvous>(entry.rendezvous);
+  }
+
+  void PeerDone(int64_t step_id, const Rendezvous* found) override {
+    RefPtr<RemoteRendezvous> forgotten;  // destroyed without the lock
+    MutexLock lock(&mu_);
+    const auto it = steps_.find(step_id);
+    // Cleaned up meanwhile, and perhaps asked for again.
+    if (it == steps_.end() || it->second.rendezvous.get() != found) return;
+    if (--it->second.requests > 0 || it->second.begun) return;
+    forgotten = std::move(it->second.rendezvous);
+    steps_.erase(it);
+    --num_unknown_;
   }
 
   void Cleanup(int64_t step_id) override {
@@ -162,26 +190,45 @@ class RemoteRendezvousManager : public RendezvousManager {
       MutexLock lock(&mu_);
       const auto it = steps_.find(step_id);
       if (it == steps_.end()) return;
-      rendezvous = std::move(it->second);
+      if (!it->second.begun) --num_unknown_;
+      rendezvous = std::move(it->second.rendezvous);
       steps_.erase(it);
     }
     rendezvous->StartAbort(errors::Aborted("Cleanup ", step_id));
   }
 
   void CleanupAll(const Status& status) override {
-    absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps;
+    absl::flat_hash_map<int64_t, Entry> steps;
     {
       MutexLock lock(&mu_);
       steps.swap(steps_);
+      num_unknown_ = 0;
     }
-    for (const auto& [step_id, rendezvous] : steps) rendezvous->StartAbort(status);
+    for (const auto& [step_id, entry] : steps) entry.rendezvous->StartAbort(status);
   }
 
  private:
+  struct Entry {
+    RefPtr<RemoteRendezvous> rendezvous;
+    bool begun = false;  // here
+    int requests = 0;    // of peers, that have not ended
+  };
+  // Far more than a cluster has under way; some 50 MB.
+  static constexpr int kMostUnknown = 65536;
+
+  Entry& FindEntry(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    Entry& entry = steps_[step_id];
+    if (!entry.rendezvous) {
+      entry.rendezvous = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_);
+    }
+    return entry;
+  }
+
   const std::string task_prefix_;
   WorkerCache* const workers_;
   Mutex mu_;
-  absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, Entry> steps_ ABSL_GUARDED_BY(mu_);
+  int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;  // steps that only peers have asked for
 };
 
 }  // namespace

@@ -174,5 +174,32 @@ TEST_F(RemoteRendezvousTest, CleanupAbortsAndForgets) {
   manager_->CleanupAll(errors::Unavailable("going down"));
 }
 
+// What a peer asks of a step that is never begun here is kept as long as it asks.
+TEST(RemoteRendezvousManager, ForgetsStepsThatOnlyPeersAskedFor) {
+  const auto manager = NewRemoteRendezvousManager(kOwn, nullptr);
+  constexpr int kMost = 65536;
+  std::vector<RefPtr<Rendezvous>> found;
+  for (int step = 0; step < kMost; ++step) {
+    StatusOr<RefPtr<Rendezvous>> rendezvous = manager->FindForPeer(step);
+    ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();
+    found.push_back(*std::move(rendezvous));
+  }
+  EXPECT_EQ(manager->FindForPeer(kMost).status().code(), StatusCode::kResourceExhausted);
+  // One that is known already may be asked for by others, and begun.
+  EXPECT_TRUE(manager->FindForPeer(7).ok());
+  EXPECT_EQ(manager->Find(7).get(), found[7].get());
+  for (int step = 0; step < kMost; ++step) manager->PeerDone(step, found[step].get());
+  manager->PeerDone(7, found[7].get());
+  EXPECT_EQ(manager->Find(7).get(), found[7].get());  // until it is cleaned up
+  for (int step = kMost; step < 2 * kMost; ++step) {
+    EXPECT_TRUE(manager->FindForPeer(step).ok());
+  }
+  // A request that ends when its step has been forgotten and begun anew.
+  manager->Cleanup(7);
+  const RefPtr<Rendezvous> anew = manager->Find(7);
+  manager->PeerDone(7, found[7].get());
+  EXPECT_EQ(manager->Find(7).get(), anew.get());
+}
+
 }  // namespace
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "base/notification.h"
 #include "distributed_runtime/wire_reader.h"
 #include "distributed_runtime/wire_writer.h"
 #include "google/protobuf/message_lite.h"
@@ -22,6 +23,10 @@ class ServerCall {
   Status Parse(google::protobuf::MessageLite* message);
   // The caller's deadline, and its cancellation (also when the caller went away).
   virtual CallOptions options() = 0;
+  // When the request was read, by SteadyClock.
+  virtual Deadline arrival() const = 0;
+  // The handler should do nothing after this, where the way that the call came in says so.
+  virtual Deadline begin_by() const { return kNoDeadline; }
   // Each call ends by exactly one of these, on any thread.
   virtual void Finish(const Status& status) = 0;  // an error; OK sends an empty message
   virtual void Finish(WireWriter response) = 0;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/file_limit.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -42,6 +43,12 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kScheme = "grpc://";
+// One may decode or free something large while the other answers.
+constexpr int kControlThreads = 2;
+// What whoever reaches the server may take of it, unless the options say otherwise.
+constexpr int64_t kMaxMessageSize = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxConnections = 16384;
+constexpr int kMaxCalls = 65536;
 
 // "localhost" is two addresses, of which one may be taken without the other: the usual one.
 std::string ListeningHost(const std::string& host) {
@@ -83,7 +90,8 @@ struct TaskServer::Impl {
 
   // Made by Start, gone after Stop; in the order in which they depend on each other.
   struct Running {
-    std::unique_ptr<ThreadPool> intra_op_pool, inter_op_pool;
+    // Kernels never run on the threads of control, which answer, cancel and close.
+    std::unique_ptr<ThreadPool> control_pool, intra_op_pool, inter_op_pool;
     std::unique_ptr<TaskDevices> machines;
     DeviceSet devices;
     std::unique_ptr<LinkHub> links;
@@ -102,6 +110,7 @@ struct TaskServer::Impl {
 
   Status Compose(Running* r) {
     const ServerOptions& server = options.server;
+    r->control_pool = std::make_unique<ThreadPool>("mr-control", kControlThreads);
     r->intra_op_pool = std::make_unique<ThreadPool>(
         "mr-intra", ThreadsOrCores(std::max(0, server.intra_op_threads)));
     r->inter_op_pool = std::make_unique<ThreadPool>(
@@ -116,9 +125,9 @@ struct TaskServer::Impl {
     for (const auto& [job, tasks] : server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
-    r->links = std::make_unique<LinkHub>(task, r->inter_op_pool.get());
-    r->workers = std::make_unique<GrpcWorkerCache>(std::move(addresses), task,
-                                                   r->inter_op_pool.get(), r->links.get());
+    r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get());
+    r->workers = std::make_unique<GrpcWorkerCache>(
+        std::move(addresses), task, r->inter_op_pool.get(), r->control_pool.get(), r->links.get());
     r->rendezvous = NewRemoteRendezvousManager(task, r->workers.get());
     r->env.task = task;
     for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
@@ -127,6 +136,7 @@ struct TaskServer::Impl {
     r->env.inter_op_pool = r->inter_op_pool.get();
     r->env.rendezvous = r->rendezvous.get();
     r->env.workers = r->workers.get();
+    r->env.master_limit = 2 * server.peer_timeout;
     r->env.make_session_devices = [r] {
       return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
     };
@@ -140,15 +150,34 @@ struct TaskServer::Impl {
     master.default_config = options.default_session_config;
     master.graph_dumper = dumper.get();
     MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
+    master.writes_placement = false;
     r->master = std::make_unique<Master>(std::move(master));
     return OkStatus();
   }
 
+  RpcLimits Limits() const {
+    const ServerOptions& server = options.server;
+    const int64_t files = RaiseFileLimit();
+    RpcLimits limits;
+    limits.max_message_size =
+        server.max_message_size > 0 ? server.max_message_size : kMaxMessageSize;
+    // The other half is for links, peers, files and dumps.
+    limits.max_connections =
+        server.max_connections > 0
+            ? server.max_connections
+            : static_cast<int>(std::clamp<int64_t>(files / 2, 16, kMaxConnections));
+    limits.max_calls = server.max_calls > 0 ? server.max_calls : kMaxCalls;
+    limits.loopback_only = !server.insecure;
+    const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    limits.memory_quota = std::max(memory / 4 * 3, 2 * kMaxMessageSize);
+    return limits;
+  }
+
   void AddServices(Running* r) {
-    r->rpc = std::make_unique<RpcServer>(r->inter_op_pool.get());
+    r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits());
     r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get());
     r->worker_service->AddMethods(r->rpc.get(), r->links.get());
-    r->master_service = std::make_unique<MasterService>(r->master.get());
+    r->master_service = std::make_unique<MasterService>(r->master.get(), r->inter_op_pool.get());
     r->master_service->AddMethods(r->rpc.get());
     std::function<void(const std::string&)> shutdown;
     if (options.server.accept_shutdown) {
@@ -174,6 +203,7 @@ struct TaskServer::Impl {
         std::move(shutdown), [r] { return r->links->offer(); });
   }
 
+  // Whatever could be made of it.
   void TearDown(Deadline grace) {
     Running* const r = running.get();
     if (r->gate != nullptr) WithdrawMaster(address_now());
@@ -182,13 +212,15 @@ struct TaskServer::Impl {
       if (r->gate != nullptr) r->gate->Close(grace);
     });
     if (r->rpc != nullptr) r->rpc->Shutdown(grace);
-    r->links->StopServing(grace);
+    if (r->master_service != nullptr) r->master_service->WaitForNone();
+    if (r->links != nullptr) r->links->StopServing(grace);
     gate_closer.join();
     r->master = nullptr;
-    r->rendezvous->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
-    r->collectives->CleanupAll(errors::Unavailable("the server ", task, " is stopping"));
+    const Status stopping = errors::Unavailable("the server ", task, " is stopping");
+    if (r->rendezvous != nullptr) r->rendezvous->CleanupAll(stopping);
+    if (r->collectives != nullptr) r->collectives->CleanupAll(stopping);
     r->worker = nullptr;
-    r->links->Stop();
+    if (r->links != nullptr) r->links->Stop();
     r->workers = nullptr;  // waits for the answers of peers
     running = nullptr;
   }
@@ -242,7 +274,10 @@ Status TaskServer::Start() {
   }
   impl_->running = std::make_unique<Impl::Running>();
   Impl::Running* const r = impl_->running.get();
-  MR_RETURN_IF_ERROR(impl_->Compose(r));
+  if (Status composed = impl_->Compose(r); !composed.ok()) {
+    impl_->TearDown(SteadyClock::now());
+    return Annotate(composed, StrCat(" (", impl_->task, ")"));
+  }
   impl_->AddServices(r);
   if (impl_->options.links) {
     const Status linked = r->links->Start();

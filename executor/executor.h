@@ -24,6 +24,9 @@ struct ExecutorArgs {
   // True: the calling thread takes part, and RunAsync returns when it has nothing left to
   // do. False: RunAsync only starts the step on the pool (needs one with threads).
   bool caller_runs = true;
+  // True: a step that has kept a thread of the engine for some milliseconds may go on later, behind
+  // what waits for the pool. False for whoever waits for the step on such a thread.
+  bool may_yield = false;
 };
 
 // Thread-safe. The compiled graph must outlive every step.

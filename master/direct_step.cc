@@ -7,6 +7,7 @@
 #include "graph/graph_def_io.h"
 #include "master/step_errors.h"
 #include "session/inter_op_pools.h"
+#include "session/maybe_applied.h"
 #include "worker/overdue.h"
 
 namespace millrace {
@@ -56,6 +57,7 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
   ExecutorArgs args;
   args.env = &env_;
   args.pool = InterOpPool(*plan_->env_, options.inter_op_thread_pool());
+  args.may_yield = true;
   env_.inter_op_pool = args.pool;
   args.stats = stats_ ? &*stats_ : nullptr;
   const int64_t limit = plan_->graph().memory_limit();
@@ -106,7 +108,7 @@ void DirectStep::Expire() {
 void DirectStep::GiveUp() {
   const std::string description = DescribeOverdue(&*cancellation_);
   const TaskError error{plan_->task_, errors::DeadlineExceeded(description)};
-  const Status status = SummarizeTimeout(Message(DeadlineReason()), {&error, 1});
+  const Status status = MarkMaybeApplied(SummarizeTimeout(Message(DeadlineReason()), {&error, 1}));
   {
     MutexLock lock(&mu_);
     given_up_ = status;
@@ -190,9 +192,11 @@ Status DirectStep::Outcome(Status status) {
     MutexLock lock(&mu_);
     aborted = abort_reason_;
   }
-  if (aborted.ok()) return SummarizeErrors({&error, 1});
-  if (errors::IsDeadlineExceeded(aborted)) return SummarizeTimeout(Message(aborted), {&error, 1});
-  return aborted;
+  if (aborted.ok()) return MarkMaybeApplied(SummarizeErrors({&error, 1}));
+  if (errors::IsDeadlineExceeded(aborted)) {
+    aborted = SummarizeTimeout(Message(aborted), {&error, 1});
+  }
+  return MarkMaybeApplied(std::move(aborted));
 }
 
 void DirectStep::Destroy() {

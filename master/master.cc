@@ -70,9 +70,14 @@ Master::~Master() {
     MutexLock lock(&mu_);
     while (closing_ > 0) none_closing_.Wait(&mu_);
   }
-  for (const auto& session : TakeAll()) {
-    (void)Await([&](auto done) { session->Close(done); });
-  }
+  // All at once: each may have to wait for the same task that does not answer.
+  const auto sessions = TakeAll();
+  (void)Await([&](auto done) {
+    auto closed = AsyncJoin::Make(static_cast<int>(sessions.size()), done);
+    for (const auto& session : sessions) {
+      session->Close([closed](Status status) { closed->Done(std::move(status)); });
+    }
+  });
 }
 
 std::shared_ptr<MasterSession> Master::Find(std::string_view handle) const {

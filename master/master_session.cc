@@ -1,5 +1,6 @@
 #include "master/master_session.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -8,13 +9,16 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/thread_pool.h"
 #include "io/filesystem.h"
 #include "session/async_join.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::chrono::seconds kDeleteTimeout(10);
+// Whoever closes a session does not wait longer for tasks that do not answer; they are asked on.
+constexpr std::chrono::seconds kCloseWait(1);
+constexpr std::chrono::seconds kDeleteTimeout(60);
 
 // In the folder for temporary files, under a name that nobody can guess.
 std::string NewPlacementFile() {
@@ -62,19 +66,28 @@ void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, D
   StatusOr<std::vector<DeviceName>> filters =
       ParseDeviceFilters({config_.device_filters().begin(), config_.device_filters().end()});
   if (!filters.ok()) return done(filters.status());
-  FindClusterDevices(*env_.task, options, *std::move(filters),
-                     [self = shared_from_this(), options, done](StatusOr<ClusterDevices> cluster) {
-                       if (!cluster.ok()) return done(cluster.status());
-                       self->cluster_ = *std::move(cluster);
-                       Status placed = self->graph_->Place(self->cluster_.ForPlacer(
-                           *self->env_.task, self->config_.allow_soft_placement()));
-                       if (!placed.ok()) return done(std::move(placed));
-                       {
-                         MutexLock lock(&self->report_mu_);
-                         self->ReportPlacement(0);
-                       }
-                       self->CreateAtWorkers(options, done);
-                     });
+  FindClusterDevices(
+      *env_.task, options, *std::move(filters),
+      [self = shared_from_this(), options, done](StatusOr<ClusterDevices> cluster) {
+        if (!cluster.ok()) return done(cluster.status());
+        self->cluster_ = *std::move(cluster);
+        // The last answer may have come on a thread that others wait for.
+        ThreadPool* const pool = self->env_.task->inter_op_pool;
+        if (self->cluster_.tasks.size() > 1 && pool != nullptr) {
+          return pool->Schedule([self, options, done] { self->PlaceAndOpen(options, done); });
+        }
+        self->PlaceAndOpen(options, done);
+      });
+}
+
+void MasterSession::PlaceAndOpen(const CallOptions& options, Done done) {
+  Status placed = graph_->Place(cluster_.ForPlacer(*env_.task, config_.allow_soft_placement()));
+  if (!placed.ok()) return done(std::move(placed));
+  {
+    MutexLock lock(&report_mu_);
+    ReportPlacement(0);
+  }
+  CreateAtWorkers(options, std::move(done));
 }
 
 void MasterSession::ReportPlacement(int64_t version) {
@@ -93,6 +106,9 @@ void MasterSession::LogPlacement(int64_t version) {
   if (dump_ != nullptr) {
     file = dump_->PlacementFile(version);
     written = dump_->status();
+  } else if (!env_.writes_placement) {
+    written = errors::FailedPrecondition(
+        "this server writes no files for its clients; it can be started with --dump_dir");
   } else {
     if (placement_file_.empty()) placement_file_ = NewPlacementFile();
     file = placement_file_;
@@ -136,7 +152,22 @@ void MasterSession::CreateAtWorkers(const CallOptions& options, Done done) {
 }
 
 void MasterSession::DeleteAtWorkers(Done done) {
-  auto join = AsyncJoin::Make(static_cast<int>(cluster_.tasks.size()), std::move(done));
+  struct Answer {
+    explicit Answer(Done d) : done(std::move(d)) {}
+    std::atomic<bool> given{false};
+    Done done;
+    void Give() {
+      if (!given.exchange(true)) std::exchange(done, nullptr)(OkStatus());
+    }
+  };
+  const auto answer = std::make_shared<Answer>(std::move(done));
+  const DeadlineTimer::Token timer =
+      DeadlineTimer::Global().Schedule(DeadlineAfter(kCloseWait), [answer] { answer->Give(); });
+  auto join =
+      AsyncJoin::Make(static_cast<int>(cluster_.tasks.size()), [answer, timer](const Status&) {
+        DeadlineTimer::Global().Cancel(timer);
+        answer->Give();
+      });
   const CallOptions options{.deadline = DeadlineAfter(kDeleteTimeout)};
   for (const ClusterDevices::Task& task : cluster_.tasks) {
     task.worker->DeleteSessionAsync(options, handle_, [join, name = task.name](Status status) {

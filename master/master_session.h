@@ -70,6 +70,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   class PreparedCall;  // prepared_call.cc
 
   Status Configure(CreateSessionArgs* args);
+  void PlaceAndOpen(const CallOptions& options, Done done);
   // After the graph was placed: writes and logs what was asked for.
   void ReportPlacement(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(report_mu_);
   void LogPlacement(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(report_mu_);
@@ -82,8 +83,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   void Leave();
   Status ClosedError() const;
 
-  void GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
-  void BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready);
+  void GetPlan(const Step::Limits& limits, RunSignature signature, PlanCache::Ready ready);
+  void BuildPlan(RunSignature signature, std::shared_ptr<PlanCache::Attempt> attempt,
+                 PlanCache::Ready ready);
   // Makes the step one that tells what it costs; the callback to end it with.
   Done WithCosts(RunStepArgs* args, RunStepResult* result, Done done);
   // `feed(i)` is the value of the i-th feed of the request.

@@ -118,17 +118,35 @@ void MasterSession::RemoveStep(Step* step) {
   steps_.erase(step);
 }
 
-void MasterSession::GetPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+void MasterSession::GetPlan(const Step::Limits& limits, RunSignature signature,
+                            PlanCache::Ready ready) {
   if (dump_ != nullptr) signature.keeps_graphs = true;
   plans_.Get(
-      std::move(signature),
-      [this, deadline](RunSignature wanted, PlanCache::Ready built) {
-        BuildPlan(deadline, std::move(wanted), std::move(built));
+      std::move(signature), {limits.deadline, limits.caller},
+      [this](RunSignature wanted, std::shared_ptr<PlanCache::Attempt> attempt,
+             PlanCache::Ready built) {
+        BuildPlan(std::move(wanted), std::move(attempt), std::move(built));
       },
       std::move(ready));
 }
 
-void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCache::Ready ready) {
+// All that wait may have left before it is over: it is a call of its own.
+void MasterSession::BuildPlan(RunSignature signature, std::shared_ptr<PlanCache::Attempt> attempt,
+                              PlanCache::Ready built_plan) {
+  if (!Enter()) return built_plan(ClosedError());
+  const CancellationManager::Token token = closing_.NextToken();
+  const bool closes = !closing_.RegisterCallback(
+      token, [this, attempt] { attempt->cancellation.StartCancel(closing_.reason()); });
+  if (closes) attempt->cancellation.StartCancel(ClosedError());
+  PlanCache::Ready ready = [this, self = shared_from_this(), token,
+                            built_plan =
+                                std::move(built_plan)](StatusOr<std::shared_ptr<Plan>> plan) {
+    // Not the waiting form: this may be running inside of that cancellation.
+    (void)closing_.TryDeregisterCallback(token);
+    built_plan(std::move(plan));
+    Leave();
+  };
+  if (attempt->cancellation.IsCancelled()) return ready(attempt->cancellation.reason());
   std::unique_ptr<DataflowGraph> graph;
   graph_->Read([&](const DataflowGraph& full) { graph = CopyForRun(signature, full); });
   StatusOr<std::shared_ptr<Plan>> built =
@@ -162,9 +180,19 @@ void MasterSession::BuildPlan(Deadline deadline, RunSignature signature, PlanCac
     args.config = config_;
     args.keep_graph = plan->signature.keeps_graphs;
     args.collective_graph_key = plan->collective_graph_key;
-    part.worker->RegisterGraphAsync({.deadline = deadline, .cancellation = &closing_},
-                                    std::move(args), &part.graph_handle,
-                                    [join](Status status) { join->Done(std::move(status)); });
+    {
+      MutexLock lock(&attempt->mu);
+      attempt->asked.push_back(part.task);
+    }
+    part.worker->RegisterGraphAsync({.cancellation = &attempt->cancellation}, std::move(args),
+                                    &part.graph_handle,
+                                    [join, attempt, task = part.task](Status status) {
+                                      {
+                                        MutexLock lock(&attempt->mu);
+                                        std::erase(attempt->asked, task);
+                                      }
+                                      join->Done(std::move(status));
+                                    });
   }
 }
 
@@ -222,7 +250,7 @@ void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepRe
   }
   signature->keeps_graphs = keeps_graphs;
   signature->collective_graph_key = graph_key;
-  GetPlan(limits.deadline, *std::move(signature),
+  GetPlan(limits, *std::move(signature),
           [this, self = shared_from_this(), binding, limits, args, feed, result, keeps_graphs,
            done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
             if (!plan.ok()) {
@@ -421,7 +449,7 @@ void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs ar
   signature->keeps_graphs = wanted.run_options().output_partition_graphs();
   signature->collective_graph_key = wanted.run_options().experimental().collective_graph_key();
   if (!Enter()) return done(ClosedError());
-  GetPlan(LimitsOf(options, wanted.run_options()).deadline, *std::move(signature),
+  GetPlan(LimitsOf(options, wanted.run_options()), *std::move(signature),
           [this, self = shared_from_this(), made, callable,
            done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
             if (plan.ok()) {
@@ -482,7 +510,7 @@ void MasterSession::PartialRunSetup(const CallOptions& options, PartialRunSetupA
   if (!signature.ok()) return done(signature.status());
   signature->partial = true;
   if (!Enter()) return done(ClosedError());
-  GetPlan(LimitsOf(options, {}).deadline, *std::move(signature),
+  GetPlan(LimitsOf(options, {}), *std::move(signature),
           [this, self = shared_from_this(), partial_run_handle,
            done = std::move(done)](StatusOr<std::shared_ptr<Plan>> plan) {
             if (plan.ok()) {

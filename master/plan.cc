@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <utility>
 
 #include "base/errors.h"
@@ -22,6 +23,8 @@ namespace millrace {
 namespace {
 
 constexpr std::chrono::seconds kCleanupTimeout(10);
+// What a crowd of steps at once leaves behind.
+constexpr std::size_t kMostIdleSteps = 64;
 
 StatusOr<std::string> TaskOf(const Node& node) {
   MR_ASSIGN_OR_RETURN(const DeviceName device, DeviceName::Parse(node.assigned_device()));
@@ -167,8 +170,14 @@ void Plan::Recycle(Step* step) {
     delete step;
     return;
   }
-  MutexLock lock(&mu_);
-  idle_.push_back(step);
+  {
+    MutexLock lock(&mu_);
+    if (idle_.size() < kMostIdleSteps) {
+      idle_.push_back(step);
+      return;
+    }
+  }
+  delete step;
 }
 
 void Plan::CleanupStep(int64_t step_id) const {

@@ -1,9 +1,11 @@
 #include "master/plan_cache.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
+#include "base/deadline_timer.h"
 #include "base/errors.h"
 
 namespace millrace {
@@ -137,37 +139,128 @@ void PlanCache::Remember(std::shared_ptr<const Binding> binding) {
   bindings_[hash.value()].push_back(std::move(binding));
 }
 
-void PlanCache::Get(RunSignature signature, const Builder& build, Ready ready) {
+// Whoever claims it calls back: the plan, the deadline or the caller.
+class PlanCache::Waiter : public RefCounted {
+ public:
+  explicit Waiter(Ready ready) : ready_(std::move(ready)) {}
+
+  bool Claim() { return !claimed_.exchange(true, std::memory_order_acq_rel); }
+  // By who has claimed it.
+  void Finish(StatusOr<std::shared_ptr<Plan>> plan) {
+    {
+      MutexLock lock(&mu_);
+      DeadlineTimer::Global().Cancel(timer_);
+      // Not the waiting form: this may be running inside of that cancellation.
+      if (caller_ != nullptr) (void)caller_->TryDeregisterCallback(token_);
+    }
+    const Ready ready = std::move(ready_);
+    ready(std::move(plan));
+  }
+  // Once, while the caller waits; `give_up` may run before it returns, or later.
+  void Watch(const Patience& patience, const std::function<void(Status)>& give_up) {
+    bool cancelled = false;
+    {
+      MutexLock lock(&mu_);
+      if (patience.deadline != kNoDeadline) {
+        timer_ = DeadlineTimer::Global().Schedule(patience.deadline, [give_up] {
+          give_up(errors::DeadlineExceeded("the step did not end by its deadline"));
+        });
+      }
+      if (patience.caller != nullptr) {
+        token_ = patience.caller->NextToken();
+        cancelled = !patience.caller->RegisterCallback(token_, [give_up] {
+          give_up(errors::Cancelled("the run was cancelled by its caller"));
+        });
+        if (!cancelled) caller_ = patience.caller;
+      }
+    }
+    if (cancelled) give_up(errors::Cancelled("the run was cancelled by its caller"));
+  }
+
+ private:
+  Ready ready_;
+  std::atomic<bool> claimed_{false};
+  Mutex mu_;
+  CancellationManager* caller_ ABSL_GUARDED_BY(mu_) = nullptr;
+  CancellationManager::Token token_ ABSL_GUARDED_BY(mu_) = -1;
+  DeadlineTimer::Token timer_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
+};
+
+std::string PlanCache::Attempt::WaitsFor() {
+  std::string tasks;
+  MutexLock lock(&mu);
+  for (const std::string& task : asked) StrAppend(&tasks, tasks.empty() ? "" : ", ", task);
+  return tasks.empty() ? "; its plan was being made"
+                       : StrCat("; it was waiting for an answer to RegisterGraph from ", tasks);
+}
+
+void PlanCache::Get(RunSignature signature, const Patience& patience, const Builder& build,
+                    Ready ready) {
   std::string key = KeyOf(signature);
   std::shared_ptr<Plan> plan;
+  std::shared_ptr<Building> building;
+  RefPtr<Waiter> waiter;
+  bool is_new = false;
   {
     MutexLock lock(&mu_);
-    const auto [it, is_new] = plans_.try_emplace(key);
-    plan = it->second.plan;
+    Entry& entry = plans_[key];
+    plan = entry.plan;
     if (plan == nullptr) {
-      it->second.waiters.push_back(std::move(ready));
-      if (!is_new) return;
+      is_new = entry.building == nullptr;
+      if (is_new) {
+        entry.building = std::make_shared<Building>();
+        entry.building->key = std::move(key);
+      }
+      building = entry.building;
+      waiter = MakeRef<Waiter>(std::move(ready));
+      building->waiters.push_back(waiter);
     }
   }
   if (plan != nullptr) return ready(std::move(plan));
-  build(std::move(signature), [this, key = std::move(key)](StatusOr<std::shared_ptr<Plan>> built) {
-    Built(key, std::move(built));
+  waiter->Watch(patience, [this, building, waiter](Status why) {
+    GiveUp(building, waiter.get(), std::move(why));
+  });
+  if (!is_new) return;
+  build(std::move(signature), building, [this, building](StatusOr<std::shared_ptr<Plan>> built) {
+    Built(building, std::move(built));
   });
 }
 
-void PlanCache::Built(const std::string& key, StatusOr<std::shared_ptr<Plan>> plan) {
-  std::vector<Ready> waiters;
+void PlanCache::GiveUp(const std::shared_ptr<Building>& building, Waiter* waiter, Status why) {
+  if (!waiter->Claim()) return;
+  bool is_last = false;
   {
     MutexLock lock(&mu_);
-    const auto it = plans_.find(key);
-    waiters.swap(it->second.waiters);
-    if (plan.ok()) {
-      it->second.plan = *plan;
-    } else {
+    std::erase_if(building->waiters,
+                  [waiter](const RefPtr<Waiter>& other) { return other.get() == waiter; });
+    is_last = building->waiters.empty();
+    // Whoever comes next begins anew.
+    const auto it = plans_.find(building->key);
+    if (is_last && it != plans_.end() && it->second.building == building) plans_.erase(it);
+  }
+  if (errors::IsDeadlineExceeded(why))
+    why = WithMessage(why, StrCat(Message(why), building->WaitsFor()));
+  if (is_last) building->cancellation.StartCancel(why);
+  waiter->Finish(std::move(why));
+}
+
+void PlanCache::Built(const std::shared_ptr<Building>& building,
+                      StatusOr<std::shared_ptr<Plan>> plan) {
+  std::vector<RefPtr<Waiter>> waiters;
+  {
+    MutexLock lock(&mu_);
+    waiters.swap(building->waiters);
+    const auto it = plans_.find(building->key);
+    const bool is_current = it != plans_.end() && it->second.building == building;
+    if (plan.ok() && (is_current || it == plans_.end())) {
+      plans_[building->key] = {*plan, nullptr};
+    } else if (is_current) {
       plans_.erase(it);
     }
   }
-  for (const Ready& ready : waiters) ready(plan);
+  for (const RefPtr<Waiter>& waiter : waiters) {
+    if (waiter->Claim()) waiter->Finish(plan);
+  }
 }
 
 std::vector<std::shared_ptr<Plan>> PlanCache::All() const {

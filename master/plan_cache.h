@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/cancellation.h"
 #include "base/mutex.h"
+#include "base/notification.h"
 #include "base/string_map.h"
 #include "master/plan.h"
+#include "millrace/ref_ptr.h"
 #include "millrace/tensor.h"
 
 namespace millrace {
@@ -41,8 +44,22 @@ StatusOr<RunSignature> MakeSignature(std::vector<std::string> feeds,
 class PlanCache {
  public:
   using Ready = std::function<void(StatusOr<std::shared_ptr<Plan>>)>;
-  // Builds and registers a plan; calls back once.
-  using Builder = std::function<void(RunSignature, Ready)>;
+  // One attempt to build a plan, as its builder sees it.
+  struct Attempt {
+    // When nobody waits any more.
+    CancellationManager cancellation;
+    // Tasks that have been asked to take their part and have not answered; for those who leave.
+    Mutex mu;
+    std::vector<std::string> asked ABSL_GUARDED_BY(mu);
+    std::string WaitsFor();
+  };
+  // Builds and registers a plan; calls back once, soon after the cancellation if there is one.
+  using Builder = std::function<void(RunSignature, std::shared_ptr<Attempt>, Ready)>;
+  // How long a caller waits for a plan.
+  struct Patience {
+    Deadline deadline = kNoDeadline;
+    CancellationManager* caller = nullptr;
+  };
 
   // The binding of a request that was seen before, word for word; else null. No allocation.
   std::shared_ptr<const Binding> Find(std::span<const std::pair<std::string, Tensor>> feeds,
@@ -52,16 +69,24 @@ class PlanCache {
   void Remember(std::shared_ptr<const Binding> binding);
 
   // The plan of a signature, built by `build` if nobody has or does. A plan that fails is
-  // forgotten: all that waited for it get the error.
-  void Get(RunSignature signature, const Builder& build, Ready ready);
+  // forgotten: all that wait for it get the error. Each waits as long as it said, and no longer
+  // (DeadlineExceeded, Cancelled); when the last one has left, the building is cancelled. The cache
+  // must live until the last callback.
+  void Get(RunSignature signature, const Patience& patience, const Builder& build, Ready ready);
   std::vector<std::shared_ptr<Plan>> All() const;
 
  private:
-  struct Entry {
-    std::shared_ptr<Plan> plan;  // null while it is built
-    std::vector<Ready> waiters;
+  class Waiter;
+  struct Building : Attempt {
+    std::string key;
+    std::vector<RefPtr<Waiter>> waiters;  // guarded by mu_
   };
-  void Built(const std::string& key, StatusOr<std::shared_ptr<Plan>> plan);
+  struct Entry {
+    std::shared_ptr<Plan> plan;          // null while it is built
+    std::shared_ptr<Building> building;  // null when it is
+  };
+  void Built(const std::shared_ptr<Building>& building, StatusOr<std::shared_ptr<Plan>> plan);
+  void GiveUp(const std::shared_ptr<Building>& building, Waiter* waiter, Status why);
 
   mutable Mutex mu_;
   StringMap<Entry> plans_ ABSL_GUARDED_BY(mu_);

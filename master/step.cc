@@ -1,11 +1,13 @@
 #include "master/step.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "master/step_errors.h"
+#include "session/maybe_applied.h"
 
 namespace millrace {
 
@@ -67,6 +69,7 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     part.args.step_id = step_id;
+    part.args.begin_by = limits.deadline;
     {
       MutexLock lock(&mu_);
       if (ended_) break;
@@ -138,6 +141,9 @@ void Step::Finish() {
       for (auto& [part, error] : errors_) {
         errors.push_back({plan_->parts[part].task, std::move(error)});
       }
+      const bool maybe_applied =
+          std::any_of(errors.begin(), errors.end(),
+                      [](const TaskError& error) { return IsMaybeApplied(error.status); });
       if (abort_reason_.ok()) {
         status = SummarizeErrors(errors);
       } else if (errors::IsDeadlineExceeded(abort_reason_)) {
@@ -145,6 +151,7 @@ void Step::Finish() {
       } else {
         status = abort_reason_;
       }
+      if (maybe_applied) status = MarkMaybeApplied(std::move(status));
     }
   }
   Finished finished = std::move(finished_);

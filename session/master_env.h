@@ -22,6 +22,9 @@ struct MasterEnv {
   // Sessions that no client calls for this long are closed: their clients may have vanished. A
   // call that runs keeps its session, a partial run between its calls does not. 0: never.
   std::chrono::milliseconds session_idle_limit{0};
+  // Whether log_device_placement may write the list of all nodes to a temporary file. Not where the
+  // client is on another machine.
+  bool writes_placement = true;
 };
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "millrace/ref_ptr.h"
+#include "millrace/status.h"
 #include "rendezvous/rendezvous.h"
 
 namespace millrace {
@@ -19,6 +20,10 @@ class RendezvousManager {
   virtual ~RendezvousManager() = default;
   // The step's rendezvous, made on the first call: a peer may ask before the step starts here.
   virtual RefPtr<Rendezvous> Find(int64_t step_id) = 0;
+  // The same for the request of a peer, which ends with PeerDone. A step that nobody has begun here
+  // is forgotten with the last request for it. ResourceExhausted if there are too many of them.
+  virtual StatusOr<RefPtr<Rendezvous>> FindForPeer(int64_t step_id) { return Find(step_id); }
+  virtual void PeerDone(int64_t /*step_id*/, const Rendezvous* /*found*/) {}
   // Forgets the step and aborts its rendezvous with Aborted "Cleanup <step_id>". Not an error
   // if there is none.
   virtual void Cleanup(int64_t step_id) = 0;

@@ -66,6 +66,8 @@ struct RunGraphArgs {
   bool is_partial = false;
   bool is_last_partial = false;
   int inter_op_thread_pool = 0;  // session/inter_op_pools.h; for a worker of this process
+  // A worker elsewhere does not begin the step after this: whoever asked has given it up by then.
+  Deadline begin_by = kNoDeadline;
 };
 
 struct RunGraphResult {

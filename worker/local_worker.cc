@@ -45,6 +45,9 @@ StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
   return limit == 0 || own == 0 ? std::max(limit, own) : std::min(limit, own);
 }
 
+// Steps of which something is kept: more than a cluster has under way.
+constexpr std::size_t kMostSteps = 100'000;
+
 Status GraphNotFound(std::string_view handle, std::string_view hint) {
   return errors::Aborted("Graph handle is not found: ", handle, hint);
 }
@@ -55,9 +58,19 @@ LocalWorker::LocalWorker(const WorkerEnv& env)
     : env_(env),
       legacy_session_(
           std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env))),
-      partial_steps_(env) {}
+      partial_steps_(env) {
+  if (env_.master_limit.count() <= 0 || env_.workers == nullptr || env_.devices.empty()) return;
+  watch_ = std::make_unique<MasterWatch>(
+      env_, env_.master_limit, [this] { return Masters(); },
+      [this](const MasterId& master, const Status& why) {
+        CloseSessionsIf(why, [&](const WorkerSessionOptions& session) {
+          return MasterId(session.master_task, session.master_incarnation) == master;
+        });
+      });
+}
 
 LocalWorker::~LocalWorker() {
+  watch_ = nullptr;
   StringMap<std::shared_ptr<WorkerSession>> sessions;
   {
     MutexLock lock(&mu_);
@@ -82,9 +95,71 @@ LocalWorker::~LocalWorker() {
 void LocalWorker::CloseSession(const std::shared_ptr<WorkerSession>& session,
                                const Status& reason) {
   session->Close(reason);
+  // Its master will not clean up after them any more.
+  std::vector<int64_t> steps;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [step_id, owner] : steps_) {
+      if (owner == session.get()) steps.push_back(step_id);
+    }
+  }
+  for (const int64_t step_id : steps) ForgetStep(step_id);
   MutexLock lock(&mu_);
   std::erase_if(ending_, [](const auto& other) { return !other->HasSteps(); });
   if (session->HasSteps()) ending_.push_back(session);
+}
+
+template <typename Condition>
+void LocalWorker::CloseSessionsIf(const Status& reason, const Condition& condition) {
+  std::vector<std::shared_ptr<WorkerSession>> closed;
+  {
+    MutexLock lock(&mu_);
+    for (auto it = sessions_.begin(); it != sessions_.end();) {
+      const auto here = it++;
+      if (!condition(here->second->options())) continue;
+      closed.push_back(std::move(here->second));
+      sessions_.erase(here);
+    }
+  }
+  for (const auto& session : closed) {
+    MR_LOG(kInfo, "dropping session ", session->options().session_handle, ": ", Message(reason));
+    CloseSession(session, reason);
+  }
+}
+
+std::vector<MasterId> LocalWorker::Masters() const {
+  std::vector<MasterId> masters;
+  MutexLock lock(&mu_);
+  for (const auto& [handle, session] : sessions_) {
+    const WorkerSessionOptions& options = session->options();
+    if (options.master_task.empty() || options.master_task == env_.task) continue;
+    MasterId id(options.master_task, options.master_incarnation);
+    if (std::find(masters.begin(), masters.end(), id) == masters.end()) {
+      masters.push_back(std::move(id));
+    }
+  }
+  return masters;
+}
+
+Status LocalWorker::BeginStep(int64_t step_id, const WorkerSession* session) {
+  MutexLock lock(&mu_);
+  if (steps_.size() >= kMostSteps && !steps_.contains(step_id)) {
+    return errors::ResourceExhausted(env_.task, " keeps what ", steps_.size(),
+                                     " steps have left, the most that it does: their master has "
+                                     "not called CleanupGraph for them");
+  }
+  steps_[step_id] = session;
+  return OkStatus();
+}
+
+void LocalWorker::ForgetStep(int64_t step_id) {
+  {
+    MutexLock lock(&mu_);
+    steps_.erase(step_id);
+  }
+  env_.rendezvous->Cleanup(step_id);
+  if (env_.collectives != nullptr) env_.collectives->Cleanup(step_id);
+  partial_steps_.Forget(step_id);
 }
 
 StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(std::string_view handle) const {
@@ -135,31 +210,21 @@ Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
     }
   }
   auto session = std::make_shared<WorkerSession>(options, std::move(resources));
-  // A master that restarted has forgotten the sessions it opened before.
-  std::vector<std::shared_ptr<WorkerSession>> orphans;
   {
     MutexLock lock(&mu_);
     if (!sessions_.try_emplace(options.session_handle, std::move(session)).second) {
       return errors::AlreadyExists("the session ", options.session_handle, " is open at ",
                                    env_.task);
     }
-    if (!options.master_task.empty()) {
-      for (auto it = sessions_.begin(); it != sessions_.end();) {
-        const WorkerSessionOptions& other = it->second->options();
-        const bool orphaned = other.master_task == options.master_task &&
-                              other.master_incarnation != options.master_incarnation;
-        const auto here = it++;
-        if (!orphaned) continue;
-        orphans.push_back(std::move(here->second));
-        sessions_.erase(here);
-      }
-    }
   }
-  for (const auto& orphan : orphans) {
-    MR_LOG(kInfo, "dropping session ", orphan->options().session_handle, ": its master ",
-           options.master_task, " has restarted");
-    CloseSession(orphan, errors::Aborted("the master ", options.master_task, " has restarted"));
-  }
+  if (options.master_task.empty()) return OkStatus();
+  // A master that restarted has forgotten the sessions it opened before.
+  CloseSessionsIf(errors::Aborted("the master ", options.master_task, " has restarted"),
+                  [&](const WorkerSessionOptions& other) {
+                    return other.master_task == options.master_task &&
+                           other.master_incarnation != options.master_incarnation;
+                  });
+  if (watch_ != nullptr && options.master_task != env_.task) watch_->Wake();
   return OkStatus();
 }
 
@@ -239,6 +304,9 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
       if (!exported.ok()) return done(exported);
     }
   }
+  if (Status begun = BeginStep(args->step_id, session.get()); !begun.ok()) {
+    return done(std::move(begun));
+  }
   if (args->is_partial) {
     return partial_steps_.Run(options, session, graph, args, result, std::move(done));
   }
@@ -249,6 +317,7 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   }
   step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
   if (!session->AddStep(session, step.get())) {
+    ForgetStep(args->step_id);
     return done(errors::Aborted("Session handle is not found: ", args->session_handle));
   }
   // This thread may run the step, and leave it late: it must be the step's shares that go last.
@@ -266,9 +335,7 @@ std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& ses
 }
 
 void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {
-  env_.rendezvous->Cleanup(step_id);
-  if (env_.collectives != nullptr) env_.collectives->Cleanup(step_id);
-  partial_steps_.Forget(step_id);
+  ForgetStep(step_id);
   done(OkStatus());
 }
 
@@ -308,7 +375,14 @@ void LocalWorker::RecvTensorAsync(const CallOptions& options, int64_t step_id,
     return done(status, Tensor(), false);
   }
   // Not the step's own cancellation: a request that is given up does not end the step.
-  const RefPtr<Rendezvous> rendezvous = env_.rendezvous->Find(step_id);
+  const StatusOr<RefPtr<Rendezvous>> found = env_.rendezvous->FindForPeer(step_id);
+  if (!found.ok()) return done(found.status(), Tensor(), false);
+  const RefPtr<Rendezvous> rendezvous = *found;
+  done = [manager = env_.rendezvous, step_id, rendezvous = rendezvous.get(),
+          done = std::move(done)](const Status& status, const Tensor& value, bool is_dead) {
+    manager->PeerDone(step_id, rendezvous);
+    done(status, value, is_dead);
+  };
   if (options.deadline == kNoDeadline) {
     return rendezvous->RecvAsync(key, options.cancellation, std::move(done));
   }

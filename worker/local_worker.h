@@ -9,10 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "session/worker_env.h"
 #include "session/worker_interface.h"
+#include "worker/master_watch.h"
 #include "worker/partial_steps.h"
 #include "worker/worker_session.h"
 
@@ -53,6 +55,13 @@ class LocalWorker : public WorkerInterface {
   // Aborted if there is no such session. "" is the one of clients that open none.
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(std::string_view handle) const;
   void CloseSession(const std::shared_ptr<WorkerSession>& session, const Status& reason);
+  // Closes those for which it is true; they are not found any more.
+  template <typename Condition>
+  void CloseSessionsIf(const Status& reason, const Condition& condition);
+  std::vector<MasterId> Masters() const;
+  // The step has something here until it is cleaned up, or its session is closed.
+  Status BeginStep(int64_t step_id, const WorkerSession* session);
+  void ForgetStep(int64_t step_id);
   Status CreateSession(const WorkerSessionOptions& options);
   StatusOr<std::string> RegisterGraph(RegisterGraphArgs args);
 
@@ -63,8 +72,11 @@ class LocalWorker : public WorkerInterface {
   std::atomic<uint64_t> next_graph_{1};
   mutable Mutex mu_;
   StringMap<std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  // Begun and not cleaned up. The sessions are only compared: they may be gone.
+  absl::flat_hash_map<int64_t, const WorkerSession*> steps_ ABSL_GUARDED_BY(mu_);
   // Closed, but with steps that have not quite ended.
   std::vector<std::shared_ptr<WorkerSession>> ending_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<MasterWatch> watch_;  // null: sessions are kept; calls back until it is gone
 };
 
 }  // namespace millrace

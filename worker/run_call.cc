@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "session/maybe_applied.h"
 #include "worker/overdue.h"
 
 namespace millrace {
@@ -64,7 +65,7 @@ void RunCall::GiveUp() {
   LogOverdue(step_->step_id(), description);
   Release();
   const WorkerInterface::Done done = std::move(done_);
-  done(errors::DeadlineExceeded(description));
+  done(MarkMaybeApplied(errors::DeadlineExceeded(description)));
 }
 
 void RunCall::StepEnded(Status status) {
@@ -87,7 +88,7 @@ void RunCall::Finish(Status status) {
   step_->CollectStats(&result_->step_stats);
   session_->RemoveStep(step_.get());
   const WorkerInterface::Done done = std::move(done_);
-  done(std::move(status));
+  done(MarkMaybeApplied(std::move(status)));
 }
 
 void RunCall::Release() {

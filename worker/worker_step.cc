@@ -95,6 +95,7 @@ void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
     }
     // This thread works on the last part; it must not keep the others from starting.
     args.caller_runs = i + 1 == num_parts || !has_threads;
+    args.may_yield = true;
     const DoneCallback part_done{&WorkerStep::PartDone, &run};
     if (part.captured != nullptr && !in_rounds_) {
       part.captured->RunAsync(args, part_done);

@@ -7,10 +7,11 @@
 namespace millrace {
 
 GrpcWorkerCache::GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
-                                 ThreadPool* pool, LinkHub* links)
+                                 ThreadPool* pool, ThreadPool* control, LinkHub* links)
     : addresses_(std::move(addresses)),
       own_task_(std::move(own_task)),
       pool_(pool),
+      control_(control),
       links_(links) {}
 
 GrpcWorkerCache::~GrpcWorkerCache() = default;
@@ -29,8 +30,8 @@ WorkerInterface* GrpcWorkerCache::GetWorker(std::string_view task) {
   const auto address = addresses_.find(std::string(task));
   if (address == addresses_.end()) return nullptr;
   it = stubs_
-           .try_emplace(address->first,
-                        NewGrpcRemoteWorker(address->second, address->first, pool_, links_))
+           .try_emplace(address->first, NewGrpcRemoteWorker(address->second, address->first, pool_,
+                                                            control_, links_))
            .first;
   return it->second.get();
 }

@@ -19,9 +19,10 @@ namespace millrace {
 class GrpcWorkerCache : public WorkerCache {
  public:
   // `addresses`: task name -> "host:port", the own task included. Callbacks of stubs run on
-  // `pool` or on a thread of `links` (may be null), which must outlive the cache.
+  // `pool`, those that begin nothing on `control`, or on a thread of `links` (may be null); all
+  // must outlive the cache.
   GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
-                  ThreadPool* pool, LinkHub* links = nullptr);
+                  ThreadPool* pool, ThreadPool* control, LinkHub* links = nullptr);
   ~GrpcWorkerCache() override;
 
   // Before the first GetWorker; the worker must outlive the cache's use.
@@ -34,6 +35,7 @@ class GrpcWorkerCache : public WorkerCache {
   const std::map<std::string, std::string> addresses_;
   const std::string own_task_;
   ThreadPool* const pool_;
+  ThreadPool* const control_;
   LinkHub* const links_;
   WorkerInterface* own_worker_ = nullptr;
   Mutex mu_;

@@ -1,22 +1,31 @@
 #include "distributed_runtime/grpc/master_service.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/deadline_timer.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/use_count.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
+#include "millrace/ref_ptr.h"
 #include "proto/master.pb.h"
 
 namespace millrace {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr std::size_t kRememberedRequests = 10'000;
+constexpr int64_t kLongestMillis = int64_t{366} * 24 * 3600 * 1000;  // added to a clock
 
 template <typename Repeated>
 std::vector<std::string> Strings(const Repeated& from) {
@@ -35,6 +44,8 @@ struct Run {
 
 struct MasterService::Impl {
   MasterInterface* master = nullptr;
+  ThreadPool* pool = nullptr;
+  UseCount handlers;  // those on the pool that have not returned
   RecentIds requests{kRememberedRequests};
 
   void CreateSession(ServerCall* call) {
@@ -90,22 +101,79 @@ struct MasterService::Impl {
                                  });
   }
 
+  // A step that waits for a thread, and may have to be given up before it gets one.
+  struct WaitingStep : RefCounted {
+    Impl* service = nullptr;
+    ServerCall* call = nullptr;
+    std::unique_ptr<Run<RunStepArgs>> run;
+    Deadline arrival;
+    std::atomic<bool> claimed{false};
+    DeadlineTimer::Token timer = DeadlineTimer::kNone;
+
+    bool Claim() { return !claimed.exchange(true, std::memory_order_acq_rel); }
+  };
+
   void RunStep(ServerCall* call) {
     auto run = std::make_unique<Run<RunStepArgs>>();
     Status status = DecodeRunStepRequest(call->reader(), &run->args, &run->meta);
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunStep");
     if (!status.ok()) return call->Finish(status);
-    auto* const raw = run.release();
+    auto step = MakeRef<WaitingStep>();
+    step->service = this;
+    step->call = call;
+    step->arrival = call->arrival();
+    const int64_t timeout = run->args.options.timeout_in_ms();
+    step->run = std::move(run);
+    if (timeout > 0) {
+      step->timer = DeadlineTimer::Global().Schedule(
+          step->arrival + milliseconds(std::min(timeout, kLongestMillis)), [step, timeout] {
+            if (!step->Claim()) return;
+            AnswerStep(step->call, std::move(step->run),
+                       errors::DeadlineExceeded("the step did not end within ", timeout,
+                                                " ms; it was waiting for a thread of the server, "
+                                                "and was not begun"));
+          });
+    }
+    handlers.Enter();
+    pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                      const RefPtr<WaitingStep> begun(
+                                          static_cast<WaitingStep*>(arg));
+                                      Impl* const service = begun->service;
+                                      if (begun->Claim()) service->BeginStep(begun.get());
+                                      service->handlers.Leave();
+                                    },
+                                    step.release()});
+  }
+
+  // By who has claimed it.
+  void BeginStep(WaitingStep* step) {
+    DeadlineTimer::Global().Cancel(step->timer);
+    ServerCall* const call = step->call;
+    if (call->options().cancellation->IsCancelled()) {
+      return AnswerStep(call, std::move(step->run),
+                        errors::Cancelled("the run was cancelled before it was begun"));
+    }
+    pb::RunOptions& options = step->run->args.options;
+    if (const int64_t timeout = options.timeout_in_ms(); timeout > 0) {
+      const int64_t waited =
+          std::chrono::duration_cast<milliseconds>(SteadyClock::now() - step->arrival).count();
+      // Not for what every call waits.
+      if (waited > timeout / 8) options.set_timeout_in_ms(std::max<int64_t>(timeout - waited, 1));
+    }
+    auto* const raw = step->run.release();
     master->RunStepAsync(call->options(), &raw->args, &raw->result, [call, raw](Status ran) {
-      const std::unique_ptr<Run<RunStepArgs>> owned(raw);
-      WireWriter response;
-      if (ran.ok()) ran = EncodeRunStepResponse(raw->args, raw->result, &response);
-      if (ran.ok()) return call->Finish(std::move(response));
-      if (!raw->meta.store_errors_in_body) return call->Finish(ran);
-      WireWriter error;
-      EncodeRunStepError(ran, &error);
-      call->Finish(std::move(error));
+      AnswerStep(call, std::unique_ptr<Run<RunStepArgs>>(raw), std::move(ran));
     });
+  }
+
+  static void AnswerStep(ServerCall* call, std::unique_ptr<Run<RunStepArgs>> run, Status ran) {
+    WireWriter response;
+    if (ran.ok()) ran = EncodeRunStepResponse(run->args, run->result, &response);
+    if (ran.ok()) return call->Finish(std::move(response));
+    if (!run->meta.store_errors_in_body) return call->Finish(ran);
+    WireWriter error;
+    EncodeRunStepError(ran, &error);
+    call->Finish(std::move(error));
   }
 
   void MakeCallable(ServerCall* call) {
@@ -186,23 +254,29 @@ struct MasterService::Impl {
   }
 };
 
-MasterService::MasterService(MasterInterface* master) : impl_(std::make_unique<Impl>()) {
+MasterService::MasterService(MasterInterface* master, ThreadPool* pool)
+    : impl_(std::make_unique<Impl>()) {
   impl_->master = master;
+  impl_->pool = pool;
 }
+
+void MasterService::WaitForNone() { impl_->handlers.WaitForNone(); }
 
 MasterService::~MasterService() = default;
 
 void MasterService::AddMethods(RpcServer* server) {
   Impl* const impl = impl_.get();
-  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*)) {
-    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); });
+  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*),
+                       RpcLane lane = RpcLane::kControl) {
+    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); }, lane);
   };
-  add(methods::kMasterCreateSession, &Impl::CreateSession);
-  add(methods::kMasterExtendSession, &Impl::ExtendSession);
-  add(methods::kMasterPartialRunSetup, &Impl::PartialRunSetup);
-  add(methods::kMasterRunStep, &Impl::RunStep);
-  add(methods::kMasterMakeCallable, &Impl::MakeCallable);
-  add(methods::kMasterRunCallable, &Impl::RunCallable);
+  // What passes over graphs or begins steps.
+  add(methods::kMasterCreateSession, &Impl::CreateSession, RpcLane::kWork);
+  add(methods::kMasterExtendSession, &Impl::ExtendSession, RpcLane::kWork);
+  add(methods::kMasterPartialRunSetup, &Impl::PartialRunSetup, RpcLane::kWork);
+  add(methods::kMasterRunStep, &Impl::RunStep);  // only its decoding
+  add(methods::kMasterMakeCallable, &Impl::MakeCallable, RpcLane::kWork);
+  add(methods::kMasterRunCallable, &Impl::RunCallable, RpcLane::kWork);
   add(methods::kMasterReleaseCallable, &Impl::ReleaseCallable);
   add(methods::kMasterCloseSession, &Impl::CloseSession);
   add(methods::kMasterListDevices, &Impl::ListDevices);

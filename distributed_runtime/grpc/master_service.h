@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/thread_pool.h"
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "session/master_interface.h"
 
@@ -12,11 +13,13 @@ namespace millrace {
 // Decodes requests, calls the master, encodes answers. Thread-safe.
 class MasterService {
  public:
-  // The master must outlive the service.
-  explicit MasterService(MasterInterface* master);
+  // Steps begin on `pool`, behind the kernels that run there. Both must outlive the service.
+  MasterService(MasterInterface* master, ThreadPool* pool);
   ~MasterService();
   // The service must outlive the server.
   void AddMethods(RpcServer* server);
+  // After the server was shut down: until nothing of a call runs any more.
+  void WaitForNone();
 
  private:
   struct Impl;

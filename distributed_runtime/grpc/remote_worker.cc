@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/deadline_timer.h"
 #include "base/errors.h"
+#include "base/mutex.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/methods.h"
 #include "distributed_runtime/grpc/remote_collectives.h"
@@ -20,6 +21,7 @@
 #include "graph/graph_def_io.h"
 #include "proto/link.pb.h"
 #include "proto/worker.pb.h"
+#include "session/maybe_applied.h"
 
 namespace millrace {
 namespace {
@@ -27,11 +29,14 @@ namespace {
 class GrpcRemoteWorker : public WorkerInterface {
  public:
   GrpcRemoteWorker(const std::string& address, const std::string& task, ThreadPool* pool,
-                   LinkHub* links)
+                   ThreadPool* control, LinkHub* links)
       : task_(task),
         links_(links),
         collectives_(task, &channel_, links),
-        channel_(address, task, pool) {}
+        channel_(address, task, pool) {
+    channel_.SetControlPool(control);
+  }
+  ~GrpcRemoteWorker() override { opening_.CloseAndWait(); }
 
   void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
                       Done done) override {
@@ -111,20 +116,26 @@ class GrpcRemoteWorker : public WorkerInterface {
       return;
     }
     if (const RefPtr<Link> link = FindLink()) {
-      return link->Call(LinkMethod::kRunGraph, options, std::move(request),
-                        [args, result, done = std::move(done)](Status status, WireReader in) {
-                          if (status.ok()) status = DecodeRunGraphResponse(in, *args, result);
-                          done(std::move(status));
-                        });
+      return link->Call(
+          LinkMethod::kRunGraph, options, std::move(request),
+          [args, result, done = std::move(done)](Status status, WireReader in) {
+            if (status.ok()) status = DecodeRunGraphResponse(in, *args, result);
+            done(std::move(status));
+          },
+          args->begin_by);
     }
     channel_.Call(
         methods::kWorkerRunGraph, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
         [args, result, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
           if (status.ok()) {
             status = DecodeRunGraphResponse(ReceivedBytes(bytes).reader(), *args, result);
+          } else {
+            // What the worker itself says comes in an answer: nobody knows how far it came.
+            status = MarkMaybeApplied(std::move(status));
           }
           done(std::move(status));
-        });
+        },
+        RpcChannel::Lane::kControl);
   }
 
   void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) override {
@@ -211,16 +222,21 @@ class GrpcRemoteWorker : public WorkerInterface {
       std::atomic<bool> used{false};
       std::function<void()> then;
     };
+    if (!opening_.Enter()) return then();  // its call fails: the channel is closing
     auto once = std::make_shared<Once>();
     once->then = std::move(then);
-    const auto go_on = [once] {
-      if (!once->used.exchange(true)) once->then();
+    const auto go_on = [this, once] {
+      if (once->used.exchange(true)) return;
+      once->then();
+      opening_.Leave();
     };
     const DeadlineTimer::Token timer = DeadlineTimer::Global().Schedule(deadline, go_on);
     links_->Connect(task_, offer, [this, go_on, timer] {
       DeadlineTimer::Global().Cancel(timer);
       // A task on another host would be asked in vain at every registration.
+      if (!opening_.Enter()) return go_on();
       if (!FindLink()) ask_again_.store(SteadyNanos() + kAskAgainNanos);
+      opening_.Leave();
       go_on();
     });
   }
@@ -242,11 +258,39 @@ class GrpcRemoteWorker : public WorkerInterface {
   // Methods whose answer says nothing.
   void CallEmpty(const char* method, const CallOptions& options,
                  const google::protobuf::MessageLite& request, Done done) {
-    channel_.Call(method, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
-                  [done = std::move(done)](Status status, const grpc::ByteBuffer&) {
-                    done(std::move(status));
-                  });
+    channel_.Call(
+        method, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+        [done = std::move(done)](Status status, const grpc::ByteBuffer&) {
+          done(std::move(status));
+        },
+        RpcChannel::Lane::kControl);
   }
+
+  // Links that are being opened: the timer's thread, and the hub's, may be about to call.
+  class Opening {
+   public:
+    bool Enter() {
+      MutexLock lock(&mu_);
+      if (closed_) return false;
+      ++count_;
+      return true;
+    }
+    void Leave() {
+      MutexLock lock(&mu_);
+      if (--count_ == 0) none_.SignalAll();
+    }
+    void CloseAndWait() {
+      MutexLock lock(&mu_);
+      closed_ = true;
+      while (count_ > 0) none_.Wait(&mu_);
+    }
+
+   private:
+    Mutex mu_;
+    CondVar none_;
+    bool closed_ ABSL_GUARDED_BY(mu_) = false;
+    int count_ ABSL_GUARDED_BY(mu_) = 0;
+  };
 
   static constexpr std::chrono::seconds kLinkTimeout{2};
   static constexpr int64_t kAskAgainNanos = 30'000'000'000;
@@ -254,15 +298,17 @@ class GrpcRemoteWorker : public WorkerInterface {
   const std::string task_;
   LinkHub* const links_;               // null: gRPC for everything
   std::atomic<int64_t> ask_again_{0};  // when, by SteadyNanos, to ask the task for a link
-  RemoteCollectives collectives_;      // used by callbacks that the channel waits for
+  Opening opening_;
+  RemoteCollectives collectives_;  // used by callbacks that the channel waits for
   RpcChannel channel_;
 };
 
 }  // namespace
 
 std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                     ThreadPool* pool, LinkHub* links) {
-  return std::make_unique<GrpcRemoteWorker>(address, task, pool, links);
+                                                     ThreadPool* pool, ThreadPool* control,
+                                                     LinkHub* links) {
+  return std::make_unique<GrpcRemoteWorker>(address, task, pool, control, links);
 }
 
 }  // namespace millrace

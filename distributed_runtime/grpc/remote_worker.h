@@ -17,7 +17,8 @@ namespace millrace {
 // Steps go over a link where `links` can have one to the task; it may be null, and must outlive
 // the stub's calls.
 std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                     ThreadPool* pool, LinkHub* links = nullptr);
+                                                     ThreadPool* pool, ThreadPool* control,
+                                                     LinkHub* links = nullptr);
 
 }  // namespace millrace
 

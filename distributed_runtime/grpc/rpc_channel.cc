@@ -130,7 +130,7 @@ RpcChannel::~RpcChannel() {
 }
 
 void RpcChannel::Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
-                      IfDown if_down, Done done) {
+                      IfDown if_down, Done done, Lane lane) {
   auto* call = new ClientCall;
   call->calls = calls_.get();
   call->remove = [](void* calls, ClientCall* c) { static_cast<Calls*>(calls)->Remove(c); };
@@ -162,7 +162,7 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
       return;
     }
   }
-  ThreadPool* pool = pool_;
+  ThreadPool* pool = lane == Lane::kControl && control_ != nullptr ? control_ : pool_;
   call->sent.store(true, std::memory_order_release);
   grpc::GenericStub(channel_).UnaryCall(
       &call->context, method, grpc::StubOptions(), &call->request, &call->response,

@@ -29,6 +29,9 @@ class RpcChannel {
   // `peer` is how errors name the other side: a task, or the address again. Callbacks run on
   // `pool`, which must outlive the last callback.
   RpcChannel(const std::string& address, std::string peer, ThreadPool* pool);
+  // Before the first call: answers with Lane::kControl run on `control` instead, on which no kernel
+  // runs, and which must live as long as `pool`.
+  void SetControlPool(ThreadPool* control) { control_ = control; }
   // Cancels the calls that run and waits for their callbacks. Not to be called from one.
   ~RpcChannel();
   RpcChannel(const RpcChannel&) = delete;
@@ -38,11 +41,12 @@ class RpcChannel {
     kFail,  // Unavailable at once if the peer cannot be reached
     kWait,  // keep trying until the deadline
   };
+  enum class Lane { kWork, kControl };
   // `method` is "/package.Service/Method" and must be a literal. `done` gets the peer's status,
   // or: DeadlineExceeded naming the peer; Cancelled, marked as derived, if
   // options.cancellation was cancelled; Unavailable if the connection failed.
   void Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
-            IfDown if_down, Done done);
+            IfDown if_down, Done done, Lane lane = Lane::kWork);
 
   const std::string& address() const { return address_; }
   const std::string& peer() const { return peer_; }
@@ -51,6 +55,7 @@ class RpcChannel {
   const std::string address_;
   const std::string peer_;
   ThreadPool* const pool_;
+  ThreadPool* control_ = nullptr;  // null: pool_
   std::shared_ptr<grpc::Channel> channel_;
   struct Calls;
   std::unique_ptr<Calls> calls_;

@@ -1,16 +1,14 @@
 #include "distributed_runtime/grpc/rpc_server.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 #include <grpcpp/impl/codegen/service_type.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,13 +18,15 @@
 #include "base/mutex.h"
 #include "base/use_count.h"
 #include "distributed_runtime/grpc/grpc_util.h"
+#include "distributed_runtime/grpc/listener.h"
 
 namespace millrace {
 namespace {
 
 // What the calls of one server share.
 struct Serving {
-  ThreadPool* pool = nullptr;
+  ThreadPool* control = nullptr;
+  ThreadPool* work = nullptr;
   // Set once everything that a call reads is in place. gRPC orders that with its calls, too, but
   // inside a library that a thread sanitizer does not see through.
   std::atomic<bool> open{false};
@@ -39,10 +39,11 @@ struct Serving {
 // runs any more.
 class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor {
  public:
-  GrpcServerCall(const RpcServer::Handler* handler, Serving* serving,
+  GrpcServerCall(const RpcServer::Handler* handler, RpcLane lane, Serving* serving,
                  grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                  grpc::ByteBuffer* response)
       : handler_(handler),
+        lane_(lane),
         serving_(serving),
         context_(context),
         request_(request),
@@ -52,13 +53,14 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   void Post() {
     references_.store(1, std::memory_order_release);  // for OnCancel, on another of gRPC's threads
     serving_->handlers.Enter();
-    serving_->pool->Schedule(ThreadPool::Task{[](void* arg) {
-                                                auto* call = static_cast<GrpcServerCall*>(arg);
-                                                Serving* const serving = call->serving_;
-                                                (*call->handler_)(call);  // the call may be gone
-                                                serving->handlers.Leave();
-                                              },
-                                              this});
+    ThreadPool* const pool = lane_ == RpcLane::kWork ? serving_->work : serving_->control;
+    pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                      auto* call = static_cast<GrpcServerCall*>(arg);
+                                      Serving* const serving = call->serving_;
+                                      call->Handle();  // the call may be gone
+                                      serving->handlers.Leave();
+                                    },
+                                    this});
   }
 
   std::span<const WirePiece> request() override {
@@ -66,6 +68,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     return received_->pieces();
   }
   CallOptions options() override { return {deadline_, &cancellation_}; }
+  Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
     if (status.ok()) *response_ = ToByteBuffer(WireWriter());
@@ -77,6 +80,18 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   }
 
  private:
+  // Nobody waits for an answer any more: then nothing shall come of the call.
+  void Handle() {
+    if (lane_ == RpcLane::kWork) {
+      if (cancellation_.IsCancelled() || context_->IsCancelled()) {
+        return Finish(errors::Cancelled("the call was cancelled before it was its turn"));
+      }
+      if (deadline_ != kNoDeadline && SteadyClock::now() >= deadline_) {
+        return Finish(errors::DeadlineExceeded("the call's deadline passed before its turn"));
+      }
+    }
+    (*handler_)(this);
+  }
   // The call may be gone afterwards. Whoever frees it does so after all that was done to it until
   // here: gRPC's OnDone comes later, but only gRPC knows (see Serving::open).
   void FinishWith(const grpc::Status& status) {
@@ -87,15 +102,16 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   void OnCancel() override {
     references_.fetch_add(1, std::memory_order_acquire);
     serving_->handlers.Enter();
-    serving_->pool->Schedule(ThreadPool::Task{[](void* arg) {
-                                                auto* call = static_cast<GrpcServerCall*>(arg);
-                                                Serving* const serving = call->serving_;
-                                                call->cancellation_.StartCancel(errors::Cancelled(
-                                                    "the caller cancelled the call or went away"));
-                                                call->Unref();
-                                                serving->handlers.Leave();
-                                              },
-                                              this});
+    serving_->control->Schedule(
+        ThreadPool::Task{[](void* arg) {
+                           auto* call = static_cast<GrpcServerCall*>(arg);
+                           Serving* const serving = call->serving_;
+                           call->cancellation_.StartCancel(
+                               errors::Cancelled("the caller cancelled the call or went away"));
+                           call->Unref();
+                           serving->handlers.Leave();
+                         },
+                         this});
   }
   void OnDone() override { Unref(); }
   // Both only post or free: no need for another of gRPC's threads.
@@ -106,12 +122,14 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   }
 
   const RpcServer::Handler* const handler_;
+  const RpcLane lane_;
   Serving* const serving_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_;
   std::optional<ReceivedBytes> received_;  // the request, once it was looked at
   grpc::ByteBuffer* const response_;
   const Deadline deadline_;
+  const Deadline arrival_ = SteadyClock::now();
   CancellationManager cancellation_;
   std::atomic<int> references_{0};
 };
@@ -119,6 +137,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
 struct Method {
   std::string path;
   RpcServer::Handler handler;
+  RpcLane lane;
 };
 
 class RawService final : public grpc::Service {
@@ -133,8 +152,8 @@ class RawService final : public grpc::Service {
             [method, serving](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
               (void)serving->open.load(std::memory_order_acquire);
-              auto* call =
-                  new GrpcServerCall(&method->handler, serving, context, request, response);
+              auto* call = new GrpcServerCall(&method->handler, method->lane, serving, context,
+                                              request, response);
               call->Post();
               return call;
             }));
@@ -144,77 +163,84 @@ class RawService final : public grpc::Service {
   int next_ = 0;
 };
 
-// gRPC does not say why it could not listen; the system does.
-std::string WhyNotListening(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &list);
-  if (error != 0) return gai_strerror(error);
-  std::string why = "the library refused it";
-  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd < 0) continue;
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 1) != 0) why = std::strerror(errno);
-    close(fd);
-  }
-  freeaddrinfo(list);
-  return why;
-}
-
 }  // namespace
 
 struct RpcServer::Impl {
   Serving serving;
+  RpcLimits limits;
   std::vector<std::unique_ptr<Method>> methods;
   RawService service;
   Mutex mu;  // held through Shutdown: a second caller waits for the first
   std::unique_ptr<grpc::Server> server ABSL_GUARDED_BY(mu);
+  grpc::Server* served = nullptr;  // the same one, for the listener's thread
+  std::unique_ptr<Listener> listener ABSL_GUARDED_BY(mu);
 };
 
-RpcServer::RpcServer(ThreadPool* pool) : impl_(std::make_unique<Impl>()) {
+RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& limits)
+    : impl_(std::make_unique<Impl>()) {
   InitGrpc();
-  impl_->serving.pool = pool;
+  impl_->serving.control = control;
+  impl_->serving.work = work == nullptr ? control : work;
+  impl_->limits = limits;
 }
 
 RpcServer::~RpcServer() { Shutdown(SteadyClock::now()); }
 
-void RpcServer::AddMethod(std::string path, Handler handler) {
-  impl_->methods.push_back(std::make_unique<Method>(Method{std::move(path), std::move(handler)}));
+void RpcServer::AddMethod(std::string path, Handler handler, RpcLane lane) {
+  impl_->methods.push_back(
+      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane}));
   impl_->service.Add(impl_->methods.back().get(), &impl_->serving);
 }
 
 StatusOr<int> RpcServer::Start(const std::string& address) {
   MutexLock lock(&impl_->mu);
-  int port = 0;
+  const RpcLimits& limits = impl_->limits;
+  ListenerOptions listening;
+  listening.max_connections = limits.max_connections;
+  listening.loopback_only = limits.loopback_only;
+  auto listener = std::make_unique<Listener>(listening, [this](int fd) {
+    // The server lives until the listener has stopped.
+    grpc::AddInsecureChannelFromFd(impl_->served, fd);
+  });
+  const StatusOr<int> port = listener->Open(address);
+  if (!port.ok()) {
+    return errors::Unavailable("could not start the gRPC server: cannot listen on ", address, ": ",
+                               Message(port.status()));
+  }
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&impl_->service);
-  builder.SetMaxReceiveMessageSize(-1);
+  // gRPC counts them in an int; no limit is -1.
+  const int64_t most = std::numeric_limits<int>::max();
+  builder.SetMaxReceiveMessageSize(limits.max_message_size <= 0
+                                       ? -1
+                                       : static_cast<int>(std::min(limits.max_message_size, most)));
   builder.SetMaxSendMessageSize(-1);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  if (limits.max_calls > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_calls);
+  }
+  if (limits.memory_quota > 0) {
+    grpc::ResourceQuota quota("millrace");
+    builder.SetResourceQuota(quota.Resize(static_cast<std::size_t>(limits.memory_quota)));
+  }
   impl_->serving.open.store(true, std::memory_order_release);
   impl_->server = builder.BuildAndStart();
-  if (impl_->server == nullptr || port == 0) {
-    impl_->server = nullptr;
-    return errors::Unavailable("could not start the gRPC server: cannot listen on ", address, ": ",
-                               WhyNotListening(address));
+  if (impl_->server == nullptr) {
+    return errors::Unavailable("could not start the gRPC server for ", address);
   }
+  impl_->served = impl_->server.get();
+  impl_->listener = std::move(listener);
+  impl_->listener->Start();
   return port;
 }
 
 void RpcServer::Shutdown(Deadline grace) {
   MutexLock lock(&impl_->mu);
   if (impl_->server == nullptr) return;
+  impl_->listener->Stop();
   impl_->server->Shutdown(ToSystemTime(grace));
   impl_->server->Wait();
   impl_->serving.handlers.WaitForNone();
+  impl_->listener = nullptr;
   impl_->server = nullptr;
 }
 

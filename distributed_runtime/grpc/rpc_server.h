@@ -2,6 +2,7 @@
 #ifndef DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 #define DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,26 +15,46 @@
 
 namespace millrace {
 
+// What callers may take of the server; 0: no bound but gRPC's own.
+struct RpcLimits {
+  int64_t max_message_size = 0;  // bytes of a request
+  int max_connections = 1024;
+  int max_calls = 0;  // at once, by one connection
+  bool loopback_only = false;
+  int64_t memory_quota = 0;  // bytes, for requests on their way in, all connections together
+};
+
+// Where the handler of a method runs.
+enum class RpcLane {
+  // What must be answered whatever the steps do. Short, and waits for nothing.
+  kControl,
+  // What computes: it waits its turn behind kernels. A call that was cancelled, or whose deadline
+  // has passed, while it waited is not handled any more.
+  kWork,
+};
+
 // Listens on one address. Methods are added first, then it starts, once, and shuts down.
-// gRPC's threads only hand calls over: handlers run on `pool`, which must outlive the server.
+// gRPC's threads only hand calls over: handlers run on the pool of their lane, cancellations on
+// that of control. Both must outlive the server; no kernel ever runs on the pool of control.
 class RpcServer {
  public:
   using Handler = std::function<void(ServerCall* call)>;
 
-  explicit RpcServer(ThreadPool* pool);
+  explicit RpcServer(ThreadPool* control, ThreadPool* work = nullptr,
+                     const RpcLimits& limits = RpcLimits());
   // Shuts down with no grace if nobody did.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
   // `path` is "/package.Service/Method". Unknown methods are answered with Unimplemented.
-  void AddMethod(std::string path, Handler handler);
+  void AddMethod(std::string path, Handler handler, RpcLane lane = RpcLane::kControl);
   // Listens on "host:port", port 0 meaning any that is free. Returns the port. The port is not
   // shared: Unavailable, naming it and what the system says, if it is taken.
   StatusOr<int> Start(const std::string& address);
   // Refuses new calls, gives those that run until `grace`, cancels the rest and waits until
   // all have finished and their handlers have returned: what handlers use may go then. The port
-  // is free. Idempotent, not to be called on `pool`.
+  // is free. Idempotent, not to be called on its pools.
   void Shutdown(Deadline grace);
 
  private:

@@ -1,5 +1,7 @@
 #include "distributed_runtime/grpc/worker_service.h"
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -22,6 +24,20 @@ constexpr std::size_t kRememberedRequests = 100'000;
 
 // gRPC cancels a call whose deadline has passed, so that the worker needs no timer.
 CallOptions UntilCancelled(ServerCall* call) { return {kNoDeadline, call->options().cancellation}; }
+
+// A step whose caller has been told that it failed must not be begun: it would be applied all the
+// same.
+Status CheckInTime(ServerCall* call, std::chrono::microseconds begin_within) {
+  Deadline begin_by = call->begin_by();
+  if (begin_within.count() > 0) begin_by = std::min(begin_by, call->arrival() + begin_within);
+  Status status;
+  if (call->options().cancellation->IsCancelled()) {
+    status = MarkDerived(errors::Cancelled("RunGraph was cancelled before it was begun"));
+  } else if (begin_by != kNoDeadline && SteadyClock::now() >= begin_by) {
+    status = errors::DeadlineExceeded("RunGraph was not begun by its deadline");
+  }
+  return status;
+}
 
 }  // namespace
 
@@ -112,6 +128,7 @@ struct WorkerService::Impl {
     auto run = std::make_unique<Run>();
     Status status = DecodeRunGraphRequest(call->reader(), &run->args, &run->meta);
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunGraph");
+    if (status.ok()) status = CheckInTime(call, run->meta.begin_within);
     if (!status.ok()) return call->Finish(status);
     Run* const raw = run.release();
     worker->RunGraphAsync(UntilCancelled(call), &raw->args, &raw->result, [call, raw](Status ran) {
@@ -170,24 +187,26 @@ WorkerService::~WorkerService() = default;
 
 void WorkerService::AddMethods(RpcServer* server, LinkHub* hub) {
   Impl* const impl = impl_.get();
-  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*)) {
-    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); });
+  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*),
+                       RpcLane lane = RpcLane::kControl) {
+    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); }, lane);
   };
   add(methods::kWorkerGetStatus, &Impl::GetStatus);
   add(methods::kWorkerCreateWorkerSession, &Impl::CreateWorkerSession);
   add(methods::kWorkerDeleteWorkerSession, &Impl::DeleteWorkerSession);
-  add(methods::kWorkerRegisterGraph, &Impl::RegisterGraph);
+  add(methods::kWorkerRegisterGraph, &Impl::RegisterGraph, RpcLane::kWork);
   add(methods::kWorkerDeregisterGraph, &Impl::DeregisterGraph);
-  add(methods::kWorkerRunGraph, &Impl::RunGraph);
+  add(methods::kWorkerRunGraph, &Impl::RunGraph, RpcLane::kWork);
   add(methods::kWorkerCleanupGraph, &Impl::CleanupGraph);
   add(methods::kWorkerCleanupAll, &Impl::CleanupAll);
   add(methods::kWorkerRecvTensor, &Impl::RecvTensor);
   // What a step needs comes over links, too.
   if (hub != nullptr) {
-    const auto link = [&](LinkMethod which, void (Impl::*method)(ServerCall*)) {
-      hub->AddMethod(which, [impl, method](ServerCall* call) { (impl->*method)(call); });
+    const auto link = [&](LinkMethod which, void (Impl::*method)(ServerCall*),
+                          bool computes = false) {
+      hub->AddMethod(which, [impl, method](ServerCall* call) { (impl->*method)(call); }, computes);
     };
-    link(LinkMethod::kRunGraph, &Impl::RunGraph);
+    link(LinkMethod::kRunGraph, &Impl::RunGraph, /*computes=*/true);
     link(LinkMethod::kRecvTensor, &Impl::RecvTensor);
     link(LinkMethod::kCleanupGraph, &Impl::CleanupGraph);
   }

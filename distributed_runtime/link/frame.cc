@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -36,6 +37,21 @@ T Get(const uint8_t* from) {
 
 }  // namespace
 
+uint32_t FrameHeader::EncodeDeadline(Deadline deadline) {
+  if (deadline == kNoDeadline) return 0;
+  const auto count =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline.time_since_epoch()).count();
+  return std::max<uint32_t>(static_cast<uint32_t>(count), 1);
+}
+
+Deadline FrameHeader::DecodeDeadline(uint32_t begin_by, Deadline now) {
+  if (begin_by == 0) return kNoDeadline;
+  const auto count =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  const auto left = static_cast<int32_t>(begin_by - static_cast<uint32_t>(count));
+  return now + std::chrono::milliseconds(left);
+}
+
 OutFrame::OutFrame(const FrameHeader& header, WireWriter message) {
   std::vector<WireWriter::Segment> shared = message.TakeSegments();
   const std::string& text = message.text();
@@ -45,7 +61,7 @@ OutFrame::OutFrame(const FrameHeader& header, WireWriter message) {
   Put(&head, header.method);
   Put(&head, uint16_t{0});
   Put(&head, static_cast<uint32_t>(shared.size()));
-  Put(&head, uint32_t{0});
+  Put(&head, header.begin_by);
   Put(&head, header.call_id);
   Put(&head, static_cast<uint64_t>(text.size()));
   segments.reserve(shared.size());
@@ -76,6 +92,7 @@ Status FrameReader::ParseHeader(const uint8_t* bytes) {
   header.kind = static_cast<FrameKind>(kind);
   header.method = bytes[5];
   header.num_segments = Get<uint32_t>(bytes + 8);
+  header.begin_by = Get<uint32_t>(bytes + 12);
   header.call_id = Get<uint64_t>(bytes + 16);
   header.text_size = Get<uint64_t>(bytes + 24);
   if (Get<uint32_t>(bytes) != FrameHeader::kMagic ||
@@ -83,6 +100,11 @@ Status FrameReader::ParseHeader(const uint8_t* bytes) {
       kind > static_cast<uint8_t>(FrameKind::kCancel) ||
       header.num_segments > FrameHeader::kMaxSegments || header.text_size > FrameHeader::kMaxText) {
     return errors::InvalidArgument("the bytes are not a link's frame");
+  }
+  if (greeting_ && (header.kind > FrameKind::kWelcome || header.num_segments > 0 ||
+                    header.text_size > kMaxGreeting)) {
+    return errors::InvalidArgument("a link's peer does not begin with a greeting of at most ",
+                                   kMaxGreeting, " bytes");
   }
   frame_ = std::make_unique<InFrame>();
   frame_->header = header;
@@ -168,10 +190,20 @@ StatusOr<bool> FrameReader::Consume(std::vector<std::unique_ptr<InFrame>>* frame
   return true;
 }
 
+Status FrameReader::ConsumeAll(std::vector<std::unique_ptr<InFrame>>* frames) {
+  while (!HasGreeting(*frames)) {
+    MR_ASSIGN_OR_RETURN(const bool progress, Consume(frames));
+    if (!progress) break;
+  }
+  return OkStatus();
+}
+
 StatusOr<FrameReader::Result> FrameReader::Read(int fd,
                                                 std::vector<std::unique_ptr<InFrame>>* frames) {
+  // What followed a greeting.
+  MR_RETURN_IF_ERROR(ConsumeAll(frames));
   std::size_t total = 0;
-  while (total < kReadBudget) {
+  while (total < kReadBudget && !HasGreeting(*frames)) {
     // The scratch bytes are empty but for the beginning of a header or table.
     if (begin_ > 0) {
       std::memmove(scratch_->data(), scratch_->data() + begin_, scratch_size());
@@ -200,10 +232,7 @@ StatusOr<FrameReader::Result> FrameReader::Read(int fd,
       frames->push_back(std::move(frame_));
       frame_ = nullptr;
     }
-    for (;;) {
-      MR_ASSIGN_OR_RETURN(const bool progress, Consume(frames));
-      if (!progress) break;
-    }
+    MR_RETURN_IF_ERROR(ConsumeAll(frames));
     if (got < target.size() + (kScratchBytes - (end_ - (got - direct)))) break;  // all there was
   }
   return Result::kOpen;

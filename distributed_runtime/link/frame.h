@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/notification.h"
 #include "distributed_runtime/wire_reader.h"
 #include "distributed_runtime/wire_writer.h"
 #include "millrace/ref_ptr.h"
@@ -42,6 +43,13 @@ struct FrameHeader {
   uint32_t num_segments = 0;
   uint64_t call_id = 0;
   uint64_t text_size = 0;
+  // Of a request: by when it must be begun, in milliseconds of the steady clock, the lowest 32 bits
+  // of them; 0: whenever.
+  uint32_t begin_by = 0;
+
+  static uint32_t EncodeDeadline(Deadline deadline);
+  // The one that is nearest to `now`; kNoDeadline for 0.
+  static Deadline DecodeDeadline(uint32_t begin_by, Deadline now);
 };
 
 // A message on its way out. The segments' tensors must not change until it is written.
@@ -88,9 +96,19 @@ class FrameReader {
   // if it sends something else than frames, ResourceExhausted if there is no memory for one.
   StatusOr<Result> Read(int fd, std::vector<std::unique_ptr<InFrame>>* frames);
 
+  // Until the peer has been found to be who it should be, nothing but one greeting of at most
+  // kMaxGreeting bytes is taken: what follows it stays where it is until Welcome.
+  static constexpr uint64_t kMaxGreeting = 4096;
+  void ExpectGreeting() { greeting_ = true; }
+  void Welcome() { greeting_ = false; }
+
  private:
   // True if a frame was completed, or part of one was taken from the scratch bytes.
   StatusOr<bool> Consume(std::vector<std::unique_ptr<InFrame>>* frames);
+  Status ConsumeAll(std::vector<std::unique_ptr<InFrame>>* frames);
+  bool HasGreeting(const std::vector<std::unique_ptr<InFrame>>& frames) const {
+    return greeting_ && !frames.empty();
+  }
   Status ParseHeader(const uint8_t* bytes);
   Status ParseTable(const uint8_t* bytes);
   bool BodyIsComplete() const { return !table_missing_ && segment_ == frame_->segments_.size(); }
@@ -100,6 +118,7 @@ class FrameReader {
   std::size_t scratch_size() const { return end_ - begin_; }
 
   const uint64_t max_segment_bytes_;
+  bool greeting_ = false;
   static constexpr std::size_t kScratchBytes = 64 * 1024;
   std::unique_ptr<std::array<uint8_t, kScratchBytes>> scratch_ =
       std::make_unique<std::array<uint8_t, kScratchBytes>>();

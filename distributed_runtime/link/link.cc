@@ -3,12 +3,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "distributed_runtime/messages.h"
 #include "proto/link.pb.h"
+#include "session/maybe_applied.h"
 
 namespace millrace {
 
@@ -68,12 +70,20 @@ struct Link::Pending {
 class Link::Served final : public ServerCall, public RefCounted {
  public:
   Served(RefPtr<Link> link, std::unique_ptr<InFrame> frame)
-      : link_(std::move(link)), frame_(std::move(frame)) {}
+      : link_(std::move(link)),
+        frame_(std::move(frame)),
+        begin_by_(FrameHeader::DecodeDeadline(
+            link_->same_clock_.load(std::memory_order_relaxed) ? frame_->header.begin_by : 0,
+            arrival_)) {}
 
   uint64_t id() const { return frame_->header.call_id; }  // 0: nobody waits for an answer
-  uint64_t key = 0;  // in served_: ids come from the peer and need not be unique
+  uint8_t method() const { return frame_->header.method; }
+  uint64_t key = 0;                   // in served_: ids come from the peer and need not be unique
+  std::atomic<bool> given_up{false};  // by the caller
   std::span<const WirePiece> request() override { return frame_->pieces(); }
   CallOptions options() override { return {kNoDeadline, &cancellation_}; }
+  Deadline arrival() const override { return arrival_; }
+  Deadline begin_by() const override { return begin_by_; }
   void Finish(const Status& status) override {
     if (status.ok()) return Finish(WireWriter());
     link_->FinishServed(this, FrameKind::kError, EncodeStatus(status));
@@ -95,11 +105,14 @@ class Link::Served final : public ServerCall, public RefCounted {
  private:
   const RefPtr<Link> link_;
   const std::unique_ptr<InFrame> frame_;
+  const Deadline arrival_ = SteadyClock::now();
+  const Deadline begin_by_;
   CancellationManager cancellation_;
 };
 
-Link::Link(int fd, uint64_t id, const Handlers* handlers, ThreadPool* pool)
-    : fd_(fd), id_(id), handlers_(handlers), pool_(pool) {
+Link::Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work)
+    : fd_(fd), id_(id), methods_(methods), control_(control), work_(work) {
+  reader_.ExpectGreeting();
   flush_.link = this;
   flush_.run = [](DeferredWork* self) {
     const RefPtr<Link> link(static_cast<FlushWork*>(self)->link);  // the reference Send took
@@ -118,7 +131,9 @@ std::string Link::peer() const {
   return peer_;
 }
 
-void Link::set_peer(std::string task) {
+void Link::set_peer(std::string task, bool same_clock) {
+  reader_.Welcome();
+  same_clock_.store(same_clock, std::memory_order_relaxed);
   MutexLock lock(&mu_);
   peer_ = std::move(task);
 }
@@ -134,7 +149,8 @@ Status Link::LostError(LinkMethod method) const {
                              ":\nthe link between the two tasks was closed");
 }
 
-void Link::Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done) {
+void Link::Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done,
+                Deadline begin_by) {
   auto owned = std::make_unique<Pending>();
   Pending* const call = owned.get();
   call->method = method;
@@ -175,10 +191,12 @@ void Link::Call(LinkMethod method, const CallOptions& options, WireWriter reques
     }
     return;
   }
-  Send(OutFrame(
-      FrameHeader{
-          .kind = FrameKind::kRequest, .method = static_cast<uint8_t>(method), .call_id = id},
-      std::move(request)));
+  const bool tells = same_clock_.load(std::memory_order_relaxed);
+  Send(OutFrame(FrameHeader{.kind = FrameKind::kRequest,
+                            .method = static_cast<uint8_t>(method),
+                            .call_id = id,
+                            .begin_by = tells ? FrameHeader::EncodeDeadline(begin_by) : 0},
+                std::move(request)));
 }
 
 std::unique_ptr<Link::Pending> Link::TakePending(uint64_t id, const Status& why) {
@@ -209,6 +227,7 @@ void Link::Abandon(uint64_t id, StatusCode code) {
                                                       " to ", peer(), " was cancelled"));
   std::unique_ptr<Pending> call = TakePending(id, status);
   if (call == nullptr) return;
+  if (method == LinkMethod::kRunGraph) status = MarkMaybeApplied(std::move(status));
   Send(OutFrame(FrameHeader{.kind = FrameKind::kCancel, .call_id = id}, WireWriter()));
   EndOnPool(std::move(call), std::move(status));
 }
@@ -220,11 +239,11 @@ void Link::EndOnPool(std::unique_ptr<Pending> call, Status status) {
     Status status;
   };
   auto* const ending = new Ending{RefPtr<Link>::Share(this), std::move(call), std::move(status)};
-  pool_->Schedule(ThreadPool::Task{[](void* arg) {
-                                     const std::unique_ptr<Ending> e(static_cast<Ending*>(arg));
-                                     e->link->End(std::move(e->call), e->status, WireReader());
-                                   },
-                                   ending});
+  control_->Schedule(ThreadPool::Task{[](void* arg) {
+                                        const std::unique_ptr<Ending> e(static_cast<Ending*>(arg));
+                                        e->link->End(std::move(e->call), e->status, WireReader());
+                                      },
+                                      ending});
 }
 
 void Link::End(std::unique_ptr<Pending> call, const Status& status, WireReader response) {
@@ -238,49 +257,88 @@ void Link::End(std::unique_ptr<Pending> call, const Status& status, WireReader r
   --active_;
 }
 
-void Link::Handle(std::unique_ptr<InFrame> frame) {
-  switch (frame->header.kind) {
-    case FrameKind::kRequest:
-      return HandleRequest(std::move(frame));
-    case FrameKind::kResponse:
-    case FrameKind::kError:
-      return HandleAnswer(std::move(frame));
-    case FrameKind::kCancel: {
-      MutexLock lock(&mu_);
-      for (const auto& [key, call] : served_) {
-        if (call->id() != frame->header.call_id) continue;
-        call->Ref();
-        call->CancelOnPool(pool_);
+std::vector<Link::Incoming> Link::Admit(std::vector<std::unique_ptr<InFrame>> frames) {
+  std::vector<Incoming> admitted;
+  admitted.reserve(frames.size());
+  for (std::unique_ptr<InFrame>& frame : frames) {
+    switch (frame->header.kind) {
+      case FrameKind::kRequest: {
+        auto* const call = new Served(RefPtr<Link>::Share(this), std::move(frame));
+        MutexLock lock(&mu_);
+        call->key = ++last_key_;
+        served_.emplace(call->key, call);
+        if (call->id() != 0) by_id_[call->id()] = call;
+        admitted.push_back({nullptr, call});
+        break;
       }
-      return;
+      case FrameKind::kResponse:
+      case FrameKind::kError:
+        admitted.push_back({std::move(frame), nullptr});
+        break;
+      case FrameKind::kCancel:
+        CancelRequest(frame->header.call_id);
+        break;
+      default:
+        MR_LOG(kWarning, "a link's peer greeted twice: ", peer());
+        Break();
     }
-    default:
-      MR_LOG(kWarning, "a link's peer greeted twice: ", peer());
-      Break();
   }
+  return admitted;
 }
 
-void Link::HandleRequest(std::unique_ptr<InFrame> frame) {
-  const FrameHeader header = frame->header;
-  const Handler* const handler = header.method < handlers_->size() && (*handlers_)[header.method]
-                                     ? &(*handlers_)[header.method]
-                                     : nullptr;
-  auto* const call = new Served(RefPtr<Link>::Share(this), std::move(frame));
+void Link::CancelRequest(uint64_t id) {
+  MutexLock lock(&mu_);
+  const auto it = by_id_.find(id);
+  if (it == by_id_.end()) return;  // answered before
+  it->second->given_up.store(true, std::memory_order_relaxed);
+  it->second->Ref();
+  it->second->CancelOnPool(control_);
+}
+
+void Link::Handle(Incoming incoming) {
+  if (incoming.request != nullptr) return HandleRequest(incoming.request);
+  HandleAnswer(std::move(incoming.answer));
+}
+
+void Link::HandleRequest(Served* call) {
+  const Method* const method =
+      call->method() < methods_->size() && (*methods_)[call->method()].handler
+          ? &(*methods_)[call->method()]
+          : nullptr;
+  {
+    MutexLock lock(&mu_);
+    ++num_handling_;
+  }
+  // This thread is the only one that reads now: it must not be in a kernel when a cancellation
+  // comes.
+  if (method == nullptr || !method->computes || !HurryScope::InHurry()) return Serve(call, method);
+  struct Later {
+    RefPtr<Link> link;
+    Served* call;
+    const Method* method;
+  };
+  work_->Schedule(ThreadPool::Task{[](void* arg) {
+                                     const std::unique_ptr<Later> later(static_cast<Later*>(arg));
+                                     later->link->Serve(later->call, later->method);
+                                   },
+                                   new Later{RefPtr<Link>::Share(this), call, method}});
+}
+
+void Link::Serve(Served* call, const Method* method) {
   bool serves;
   {
     MutexLock lock(&mu_);
-    call->key = ++last_key_;
-    served_.emplace(call->key, call);
     serves = serving_;
-    ++num_handling_;
   }
   const RefPtr<Link> self = RefPtr<Link>::Share(this);  // the call may be gone when it is answered
-  if (handler == nullptr) {
-    call->Finish(errors::Unimplemented("method ", header.method));
+  if (method == nullptr) {
+    call->Finish(errors::Unimplemented("method ", static_cast<int>(call->method())));
   } else if (!serves) {
     call->Finish(errors::Unavailable("the server is stopping"));
+  } else if (call->given_up.load(std::memory_order_relaxed)) {
+    call->Finish(errors::Cancelled("the call was cancelled before it was begun"));
   } else {
-    (*handler)(call);
+    method->handler(call);
   }
   MutexLock lock(&mu_);
   --num_handling_;
@@ -302,6 +360,8 @@ void Link::FinishServed(Served* call, FrameKind kind, WireWriter message) {
   {
     MutexLock lock(&mu_);
     served_.erase(call->key);
+    const auto it = by_id_.find(id);
+    if (it != by_id_.end() && it->second == call) by_id_.erase(it);
   }
   call->Unref();  // may be the last reference to this link
 }
@@ -377,7 +437,7 @@ void Link::CancelServed() {
   MutexLock lock(&mu_);
   for (const auto& [id, call] : served_) {
     call->Ref();
-    call->CancelOnPool(pool_);
+    call->CancelOnPool(control_);
   }
 }
 
@@ -392,6 +452,9 @@ void Link::FailCalls(const Status& reason) {
       if (here->second->starting) {
         if (here->second->early.ok()) here->second->early = std::move(status);
         continue;
+      }
+      if (here->second->method == LinkMethod::kRunGraph) {
+        status = MarkMaybeApplied(std::move(status));
       }
       calls.emplace_back(std::move(here->second), std::move(status));
       pending_.erase(here);

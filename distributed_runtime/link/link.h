@@ -33,16 +33,24 @@ const char* LinkMethodName(LinkMethod method);
 class Link : public RefCounted {
  public:
   using Handler = std::function<void(ServerCall* call)>;
+  struct Method {
+    Handler handler;
+    // It may run kernels: on the thread that reads only while another one is free to read on.
+    bool computes = false;
+  };
   using Done = std::function<void(Status status, WireReader response)>;
-  using Handlers = std::vector<Handler>;  // by method
+  using Methods = std::vector<Method>;  // by LinkMethod
 
-  // Takes over `fd`, a connected stream socket that does not block. `handlers` and `pool` must
-  // outlive the link's last call. Until the peer is named it serves nothing.
-  Link(int fd, uint64_t id, const Handlers* handlers, ThreadPool* pool);
+  // Takes over `fd`, a connected stream socket that does not block. `methods` and the pools must
+  // outlive the link's last call. Until the peer is named it serves nothing. No kernel runs on
+  // `control`.
+  Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work);
 
-  // Ends by `done`, once: on a thread of the hub, or on the pool after a cancellation, a
-  // deadline or the end of the link. Statuses are those of RpcChannel::Call.
-  void Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done);
+  // Ends by `done`, once: on a thread of the hub, or on `control` after a cancellation, a
+  // deadline or the end of the link. Statuses are those of RpcChannel::Call. The peer does not
+  // begin the call after `begin_by`, if it has the same clock.
+  void Call(LinkMethod method, const CallOptions& options, WireWriter request, Done done,
+            Deadline begin_by = kNoDeadline);
 
   // A call without an answer, which may go out up to kLazyDelay later, with whatever is sent
   // next.
@@ -56,9 +64,10 @@ class Link : public RefCounted {
   uint64_t id() const { return id_; }
   // The task at the other end; "" before the greeting.
   std::string peer() const;
-  void set_peer(std::string task);
+  // After the greeting. `same_clock`: both ends mean the same by a deadline.
+  void set_peer(std::string task, bool same_clock);
 
-  // For the hub. Only one thread at a time may be in Read or Handle... of a link's frames.
+  // For the hub. Only one thread at a time may be in Read and Admit of a link's frames.
   StatusOr<FrameReader::Result> Read(std::vector<std::unique_ptr<InFrame>>* frames) {
     // The kernel gives the turn from one thread to the next, where sanitizers do not see it.
     (void)turns_.load(std::memory_order_acquire);
@@ -66,8 +75,16 @@ class Link : public RefCounted {
     turns_.fetch_add(1, std::memory_order_release);
     return result;
   }
-  // A request, an answer or a cancellation.
-  void Handle(std::unique_ptr<InFrame> frame);
+  class Served;
+  // Something that was read: an answer, or a request that can be cancelled from now on.
+  struct Incoming {
+    std::unique_ptr<InFrame> answer;
+    Served* request = nullptr;
+  };
+  // What there is to handle, in order. A request whose cancellation was read as well, then or
+  // before its turn, is answered without being begun.
+  std::vector<Incoming> Admit(std::vector<std::unique_ptr<InFrame>> frames);
+  void Handle(Incoming incoming);
   // Queues a frame and, outside of a burst, writes it.
   void Send(OutFrame frame);
   static constexpr std::chrono::milliseconds kLazyDelay{20};
@@ -86,12 +103,13 @@ class Link : public RefCounted {
   int num_active() const;
 
  private:
-  class Served;
   struct Pending;
   ~Link() override;
 
   void FinishServed(Served* call, FrameKind kind, WireWriter message);
-  void HandleRequest(std::unique_ptr<InFrame> frame);
+  void CancelRequest(uint64_t id);
+  void HandleRequest(Served* call);
+  void Serve(Served* call, const Method* method);
   void HandleAnswer(std::unique_ptr<InFrame> frame);
   // Null if the call has ended already, or is starting: then it will end with `why`.
   std::unique_ptr<Pending> TakePending(uint64_t id, const Status& why);
@@ -106,9 +124,11 @@ class Link : public RefCounted {
 
   const int fd_;
   const uint64_t id_;
-  const Handlers* const handlers_;
-  ThreadPool* const pool_;
+  const Methods* const methods_;
+  ThreadPool* const control_;
+  ThreadPool* const work_;
   FrameReader reader_;
+  std::atomic<bool> same_clock_{false};
   std::atomic<uint64_t> turns_{0};
   std::atomic<bool> broken_{false};
 
@@ -120,6 +140,7 @@ class Link : public RefCounted {
   int active_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Served*> served_ ABSL_GUARDED_BY(mu_);  // by key
+  absl::flat_hash_map<uint64_t, Served*> by_id_ ABSL_GUARDED_BY(mu_);   // those with an answer
   int num_handling_ ABSL_GUARDED_BY(mu_) = 0;  // handlers that have not returned
   uint64_t last_key_ ABSL_GUARDED_BY(mu_) = 0;
 

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -31,6 +32,16 @@ constexpr int kSocketBuffer = 4 << 20;
 // What epoll tells: the id of a link, twice, plus one for the side that waits for room.
 constexpr uint64_t kListenerData = 0, kWakeData = 1;
 constexpr std::chrono::milliseconds kPollInterval{1};
+// After the system had no descriptor for a connection.
+constexpr std::chrono::milliseconds kRest{100};
+
+int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+// Processes with the same one mean the same by a deadline; 0 if that is not known.
+uint64_t TimeNamespace() {
+  struct stat file{};
+  return stat("/proc/self/ns/time", &file) == 0 ? static_cast<uint64_t>(file.st_ino) : 0;
+}
 
 std::string RandomBytes() {
   std::string bytes;
@@ -75,6 +86,7 @@ OutFrame HelloFrame(FrameKind kind, const std::string& task, const std::string& 
   pb::LinkHello hello;
   hello.set_task(task);
   hello.set_token(token);
+  hello.set_time_namespace(TimeNamespace());
   WireWriter out;
   out.AppendMessage(hello);
   return OutFrame(FrameHeader{.kind = kind}, std::move(out));
@@ -82,16 +94,16 @@ OutFrame HelloFrame(FrameKind kind, const std::string& task, const std::string& 
 
 }  // namespace
 
-LinkHub::LinkHub(std::string task, ThreadPool* pool)
-    : task_(std::move(task)), pool_(pool), handlers_(kNumLinkMethods) {}
+LinkHub::LinkHub(std::string task, ThreadPool* control, ThreadPool* work)
+    : task_(std::move(task)), control_(control), work_(work), methods_(kNumLinkMethods) {}
 
 LinkHub::~LinkHub() {
   StopServing(SteadyClock::now());
   Stop();
 }
 
-void LinkHub::AddMethod(LinkMethod method, Link::Handler handler) {
-  handlers_[static_cast<std::size_t>(method)] = std::move(handler);
+void LinkHub::AddMethod(LinkMethod method, Link::Handler handler, bool computes) {
+  methods_[static_cast<std::size_t>(method)] = {std::move(handler), computes};
 }
 
 void LinkHub::Arm(int fd, uint64_t data, uint32_t events, bool add) {
@@ -107,7 +119,7 @@ Status LinkHub::Start() {
   const auto failed = [this](const char* what) {
     const Status status = errors::Unavailable("no links between tasks on this host: ", what, ": ",
                                               std::strerror(errno));
-    for (int* fd : {&epoll_, &listener_, &wake_}) {
+    for (int* fd : {&epoll_, &listener_, &wake_, &spare_}) {
       if (*fd >= 0) close(std::exchange(*fd, -1));
     }
     return status;
@@ -116,6 +128,7 @@ Status LinkHub::Start() {
   token_ = RandomBytes();
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  spare_ = OpenSpare();
   listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (epoll_ < 0 || wake_ < 0 || listener_ < 0) return failed("no descriptors");
   sockaddr_un address;
@@ -171,12 +184,16 @@ void LinkHub::Add(int fd, std::string expected_peer, std::function<void()> on_op
   bool kept = false;
   {
     MutexLock lock(&mu_);
-    if (!stopping_.load(std::memory_order_acquire)) {
+    const bool is_crowd = expected_peer.empty() && greeting_ >= kMostGreeting;
+    if (!stopping_.load(std::memory_order_acquire) && !is_crowd) {
+      // To wait for room apart from waiting for bytes.
+      write_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+    if (write_fd >= 0) {
       kept = true;
       const uint64_t id = next_id_++;
-      link = MakeRef<Link>(fd, id, &handlers_, pool_);
+      link = MakeRef<Link>(fd, id, &methods_, control_, work_);
       if (!serving_) link->StopServing();
-      write_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
       link->want_write = [this, id] {
         MutexLock lock(&mu_);
         const auto it = links_.find(id);
@@ -187,6 +204,8 @@ void LinkHub::Add(int fd, std::string expected_peer, std::function<void()> on_op
       entry.write_fd = write_fd;
       entry.expected_peer = std::move(expected_peer);
       entry.on_open = on_open;
+      entry.greets_by = DeadlineAfter(kGreetingLimit);
+      ++greeting_;
     }
   }
   if (!kept) {
@@ -201,7 +220,14 @@ void LinkHub::Add(int fd, std::string expected_peer, std::function<void()> on_op
 void LinkHub::Accept() {
   for (;;) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) break;
+    if (fd < 0) {
+      if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) break;
+      // It would be told at once that there is a connection to take.
+      if (AcceptAndClose()) continue;
+      MutexLock lock(&mu_);
+      listens_again_ = DeadlineAfter(kRest);
+      return;
+    }
     if (!OfThisUser(fd)) {
       MR_LOG(kWarning, task_, " refused a link to a process of another user");
       close(fd);
@@ -211,6 +237,50 @@ void LinkHub::Accept() {
     Add(fd, "", nullptr);
   }
   Arm(listener_, kListenerData, EPOLLIN, /*add=*/false);
+}
+
+// So that who waits first learns that there is no room. False if even that cannot be.
+bool LinkHub::AcceptAndClose() {
+  MutexLock lock(&mu_);
+  if (spare_ < 0) spare_ = OpenSpare();
+  if (spare_ < 0) return false;
+  close(std::exchange(spare_, -1));
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) close(fd);
+  spare_ = OpenSpare();
+  return fd >= 0;
+}
+
+int LinkHub::Housekeep() {
+  std::vector<RefPtr<Link>> silent;
+  bool listens = false;
+  int64_t left = -1;
+  {
+    MutexLock lock(&mu_);
+    if (greeting_ == 0 && listens_again_ == kNoDeadline) return -1;
+    const Deadline now = SteadyClock::now();
+    Deadline next = listens_again_;
+    if (listens_again_ <= now) {
+      listens = true;
+      next = listens_again_ = kNoDeadline;
+    }
+    for (const auto& [id, entry] : links_) {
+      if (entry.greets_by <= now) {
+        silent.push_back(entry.link);
+      } else {
+        next = std::min(next, entry.greets_by);
+      }
+    }
+    if (next != kNoDeadline) {
+      left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count() + 1;
+    }
+  }
+  for (const RefPtr<Link>& link : silent) {
+    MR_LOG(kWarning, task_, " closed a link whose peer did not greet");
+    Remove(link, OkStatus());
+  }
+  if (listens) Arm(listener_, kListenerData, EPOLLIN, /*add=*/false);
+  return static_cast<int>(left);
 }
 
 RefPtr<Link> LinkHub::ById(uint64_t id) const {
@@ -231,8 +301,9 @@ void LinkHub::ThreadMain(int index) {
   MarkEngineThread();
   while (!stopping_.load(std::memory_order_acquire)) {
     epoll_event event{};
+    const int timeout = Housekeep();
     reading_.fetch_add(1, std::memory_order_relaxed);
-    const int n = epoll_wait(epoll_, &event, 1, -1);
+    const int n = epoll_wait(epoll_, &event, 1, timeout);
     reading_.fetch_sub(1, std::memory_order_relaxed);
     if (n <= 0) continue;
     if (event.data.u64 == kWakeData) continue;
@@ -252,27 +323,29 @@ void LinkHub::ThreadMain(int index) {
 
 void LinkHub::Serve(const RefPtr<Link>& link) {
   std::vector<std::unique_ptr<InFrame>> frames;
-  const StatusOr<FrameReader::Result> read = link->Read(&frames);
-  const bool open = read.ok() && *read == FrameReader::Result::kOpen;
-  // Greetings are few and come first; until they are over nobody else may read.
-  while (!frames.empty() && link->peer().empty()) {
-    const std::unique_ptr<InFrame> first = std::move(frames.front());
-    frames.erase(frames.begin());
-    if (!Greet(link, *first)) return Remove(link, OkStatus());
+  StatusOr<FrameReader::Result> read = link->Read(&frames);
+  // The greeting comes alone; until it is over nobody else may read.
+  if (!frames.empty() && link->peer().empty()) {
+    if (!Greet(link, *frames.front())) return Remove(link, OkStatus());
+    frames.clear();
+    if (read.ok() && *read == FrameReader::Result::kOpen) read = link->Read(&frames);
   }
+  const bool open = read.ok() && *read == FrameReader::Result::kOpen;
+  // Whoever reads next may find a cancellation of what was read now.
+  std::vector<Link::Incoming> incoming = link->Admit(std::move(frames));
   if (open) Arm(link->fd(), 2 * link->id(), EPOLLIN, /*add=*/false);
-  HandleAll(link, std::move(frames));
+  HandleAll(link, std::move(incoming));
   if (open) return;
   if (!read.ok()) MR_LOG(kWarning, "the link to ", link->peer(), ": ", Message(read.status()));
   Remove(link, OkStatus());
 }
 
-void LinkHub::HandleAll(const RefPtr<Link>& link, std::vector<std::unique_ptr<InFrame>> frames) {
+void LinkHub::HandleAll(const RefPtr<Link>& link, std::vector<Link::Incoming> incoming) {
   DeferScope burst;
-  for (std::size_t i = 0; i < frames.size(); ++i) {
+  for (std::size_t i = 0; i < incoming.size(); ++i) {
     // Long work runs here only if it holds up neither the next frame nor the next reader.
-    HurryScope hurry(i + 1 < frames.size() || reading_.load(std::memory_order_relaxed) == 0);
-    link->Handle(std::move(frames[i]));
+    HurryScope hurry(i + 1 < incoming.size() || reading_.load(std::memory_order_relaxed) == 0);
+    link->Handle(std::move(incoming[i]));
   }
 }
 
@@ -293,13 +366,16 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
                    : frame.header.kind == FrameKind::kHello && SameSecret(hello.token(), token_));
     if (good) {
       on_open = std::exchange(entry.on_open, nullptr);
+      entry.greets_by = kNoDeadline;
+      --greeting_;
     }
   }
   if (!good) {
     MR_LOG(kWarning, task_, " refused a link: its peer did not greet as it should");
     return false;
   }
-  link->set_peer(hello.task());
+  link->set_peer(hello.task(),
+                 hello.time_namespace() != 0 && hello.time_namespace() == TimeNamespace());
   // The welcome is queued before anything that this end may ask, and goes out when it may ask.
   DeferScope burst;
   if (!connected) link->Send(HelloFrame(FrameKind::kWelcome, task_, ""));
@@ -320,6 +396,7 @@ void LinkHub::Remove(const RefPtr<Link>& link, const Status& reason) {
     if (it == links_.end()) return;
     entry = std::move(it->second);
     links_.erase(it);
+    if (entry.greets_by != kNoDeadline) --greeting_;
     const auto named = by_task_.find(link->peer());
     if (named != by_task_.end() && named->second.get() == link.get()) by_task_.erase(named);
     ending_.push_back(link);
@@ -382,6 +459,7 @@ void LinkHub::Stop() {
     while (link->num_active() > 0) std::this_thread::sleep_for(kPollInterval);
   }
   for (int* fd : {&listener_, &wake_, &epoll_}) close(std::exchange(*fd, -1));
+  if (spare_ >= 0) close(std::exchange(spare_, -1));
 }
 
 }  // namespace millrace

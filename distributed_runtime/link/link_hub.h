@@ -3,6 +3,7 @@
 #define DISTRIBUTED_RUNTIME_LINK_LINK_HUB_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,15 +31,20 @@ namespace millrace {
 // long work goes to the pool. Thread-safe.
 class LinkHub {
  public:
-  // `task` is this end's name. `pool` must outlive the hub.
-  LinkHub(std::string task, ThreadPool* pool);
+  // How long a connection may take to greet, and how many may be about to.
+  static constexpr std::chrono::seconds kGreetingLimit{5};
+  static constexpr int kMostGreeting = 64;
+
+  // `task` is this end's name. The pools must outlive the hub: `control` for what must happen
+  // whatever the steps do, such as cancellations; `work` for calls that compute.
+  LinkHub(std::string task, ThreadPool* control, ThreadPool* work);
   // Stops with no grace if nobody did.
   ~LinkHub();
   LinkHub(const LinkHub&) = delete;
   LinkHub& operator=(const LinkHub&) = delete;
 
   // Before Start.
-  void AddMethod(LinkMethod method, Link::Handler handler);
+  void AddMethod(LinkMethod method, Link::Handler handler, bool computes = false);
   Status Start();
   // What a peer needs to open a link to this task; empty before Start and after Stop.
   pb::OfferLinkResponse offer() const;
@@ -60,7 +66,10 @@ class LinkHub {
   void Accept();
   void Add(int fd, std::string expected_peer, std::function<void()> on_open);
   void Serve(const RefPtr<Link>& link);
-  void HandleAll(const RefPtr<Link>& link, std::vector<std::unique_ptr<InFrame>> frames);
+  void HandleAll(const RefPtr<Link>& link, std::vector<Link::Incoming> incoming);
+  // Milliseconds that a thread may wait; what is due before is done.
+  int Housekeep();
+  bool AcceptAndClose();
   bool Greet(const RefPtr<Link>& link, const InFrame& frame);
   void Remove(const RefPtr<Link>& link, const Status& reason);
   void Arm(int fd, uint64_t data, uint32_t events, bool add);
@@ -68,23 +77,28 @@ class LinkHub {
   std::vector<RefPtr<Link>> AllLinks() const;
 
   const std::string task_;
-  ThreadPool* const pool_;
-  Link::Handlers handlers_;
+  ThreadPool* const control_;
+  ThreadPool* const work_;
+  Link::Methods methods_;
   std::string name_, token_;  // constant after Start
   int epoll_ = -1, listener_ = -1, wake_ = -1;
+  int spare_ = -1;  // given up to take, and close, a connection when there are no descriptors
   std::atomic<int> reading_{0};  // threads that wait for something to read
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 
   struct Entry {
     RefPtr<Link> link;
-    int write_fd = -1;              // a duplicate, to wait for room apart from waiting for bytes
-    std::string expected_peer;      // set if this end connected
-    std::function<void()> on_open;  // until the greeting is over
+    int write_fd = -1;                 // a duplicate, to wait for room apart from waiting for bytes
+    std::string expected_peer;         // set if this end connected
+    std::function<void()> on_open;     // until the greeting is over
+    Deadline greets_by = kNoDeadline;  // kNoDeadline: it has
   };
   mutable Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 2;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  int greeting_ ABSL_GUARDED_BY(mu_) = 0;                      // links that have not greeted
+  Deadline listens_again_ ABSL_GUARDED_BY(mu_) = kNoDeadline;  // kNoDeadline: it does
   absl::flat_hash_map<uint64_t, Entry> links_ ABSL_GUARDED_BY(mu_);
   StringMap<RefPtr<Link>> by_task_ ABSL_GUARDED_BY(mu_);
   std::vector<RefPtr<Link>> ending_ ABSL_GUARDED_BY(mu_);  // broken, but calls may run

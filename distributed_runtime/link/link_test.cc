@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/engine_thread.h"
 #include "base/errors.h"
@@ -26,7 +27,7 @@ constexpr char kWorker[] = "/job:worker/replica:0/task:0";
 constexpr char kPs[] = "/job:ps/replica:0/task:0";
 // What the test's handlers do.
 constexpr LinkMethod kEcho = LinkMethod::kRecvTensor, kPark = LinkMethod::kRunGraph,
-                     kNote = LinkMethod::kCleanupGraph;
+                     kNote = LinkMethod::kCleanupGraph, kDeadline = LinkMethod::kRecvBuf;
 
 std::string Text(WireReader reader) {
   std::string text;
@@ -42,7 +43,7 @@ WireWriter Message(const std::string& text) {
 
 // A task that echoes, parks calls until they are cancelled, and notes notifications.
 struct Task {
-  explicit Task(const std::string& name) : hub(name, &pool) {
+  explicit Task(const std::string& name) : hub(name, &control, &pool) {
     hub.AddMethod(kEcho, [this](ServerCall* call) {
       if (!failure.ok()) return call->Finish(failure);
       WireWriter out;
@@ -58,14 +59,19 @@ struct Task {
       if (!cancellation->RegisterCallback(cancellation->NextToken(), end)) end();
       parked.Notify();
     });
+    hub.AddMethod(kDeadline, [this](ServerCall* call) {
+      told = call->begin_by();
+      call->Finish(OkStatus());
+    });
     hub.AddMethod(kNote, [this](ServerCall* call) {
       call->Finish(OkStatus());
       noted.Notify();
     });
   }
 
-  ThreadPool pool{"task", 2};
+  ThreadPool control{"control", 1}, pool{"task", 2};
   Status failure;
+  Deadline told = kNoDeadline;
   Notification parked, cancelled, noted;
   LinkHub hub;
 };
@@ -158,6 +164,76 @@ TEST_F(LinkTest, BytesThatAreNoGreetingEndTheConnection) {
   EXPECT_EQ(read(fd, &byte, 1), 0);  // closed by the peer
   close(fd);
   EXPECT_TRUE(Connect());  // others are served
+}
+
+int Dial(const std::string& name) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&address), size) == 0) return fd;
+  ADD_FAILURE() << "cannot connect";
+  return fd;
+}
+
+TEST_F(LinkTest, AGreetingTakesNoMoreThanAGreetingsMemory) {
+  const std::string name = ps_->hub.offer().socket_name();
+  // Headers alone, of a text and of a table that are never sent.
+  std::string text = OutFrame(FrameHeader{.kind = FrameKind::kHello}, Message("x")).head;
+  const uint64_t size = FrameHeader::kMaxText;
+  std::memcpy(text.data() + 24, &size, sizeof(size));
+  std::string table = text;
+  const uint32_t segments = FrameHeader::kMaxSegments;
+  std::memcpy(table.data() + 8, &segments, sizeof(segments));
+  for (const std::string& head : {text, table}) {
+    const int fd = Dial(name);
+    ASSERT_EQ(write(fd, head.data(), FrameHeader::kSize), static_cast<ssize_t>(FrameHeader::kSize));
+    char byte;
+    EXPECT_EQ(read(fd, &byte, 1), 0);  // closed by the peer
+    close(fd);
+  }
+  EXPECT_TRUE(Connect());
+}
+
+TEST_F(LinkTest, ThoseWhoNeverGreetAreClosedAndACrowdOfThemAtOnce) {
+  const std::string name = ps_->hub.offer().socket_name();
+  std::vector<int> silent;
+  for (int i = 0; i < LinkHub::kMostGreeting + 1; ++i) silent.push_back(Dial(name));
+  for (const int fd : silent) {
+    char byte;
+    EXPECT_EQ(read(fd, &byte, 1), 0);
+    close(fd);
+  }
+  EXPECT_TRUE(Connect());
+}
+
+// One thread of the peer is in a call and the other reads: the request and its cancellation, which
+// a test can send as one write.
+TEST_F(LinkTest, ARequestThatIsCancelledInTheSameReadIsNotBegun) {
+  const RefPtr<Link> link = Connect();
+  CancellationManager cancellation;
+  Notification done;
+  {
+    DeferScope burst;  // both go out together
+    link->Call(kPark, {kNoDeadline, &cancellation}, Message(""),
+               [&](const Status&, WireReader) { done.Notify(); });
+    cancellation.StartCancel(errors::Cancelled("enough"));
+  }
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(Call(link.get(), kEcho, "x").ok());  // all before it has been read
+  EXPECT_FALSE(ps_->parked.HasBeenNotified());
+}
+
+TEST_F(LinkTest, TheDeadlineOfARequestIsToldToThePeer) {
+  const RefPtr<Link> link = Connect();
+  const Deadline begin_by = DeadlineAfter(seconds(100));
+  Notification done;
+  link->Call(
+      kDeadline, {}, Message(""), [&](const Status&, WireReader) { done.Notify(); }, begin_by);
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_LE(ps_->told - begin_by, milliseconds(2));
+  EXPECT_GE(ps_->told - begin_by, milliseconds(-2));
 }
 
 TEST_F(LinkTest, CancellingEndsTheCallAtBothEnds) {

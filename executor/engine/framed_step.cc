@@ -1,5 +1,6 @@
 #include "executor/engine/framed_step.h"
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -55,6 +56,12 @@ struct FramedTask {
   ReadyNode ready;
 };
 
+// What a thread had to do when its turn was over.
+struct FramedRest {
+  FramedStep* step;
+  std::vector<ReadyNode> ready;
+};
+
 struct FramedCall : AsyncCall {
   ReadyNode ready;
   std::vector<EdgeValue> values;  // outputs
@@ -77,6 +84,10 @@ class FramedLoop {
     queue_.push_back(ready);
     Run();
   }
+  void RunRest(std::vector<ReadyNode> ready) {
+    queue_ = std::move(ready);
+    Run();
+  }
   void RunAfter(FramedCall* call) {
     FinishAsync(call);
     Run();
@@ -87,6 +98,11 @@ class FramedLoop {
     LoopScope scope;
     FramedLoop(task->step).RunFrom(task->ready);
   }
+  static void GoOn(void* arg) {
+    const std::unique_ptr<FramedRest> rest(static_cast<FramedRest*>(arg));
+    LoopScope scope;
+    FramedLoop(rest->step).RunRest(std::move(rest->ready));
+  }
   static void RunStart(void* arg) {
     LoopScope scope;
     FramedLoop(static_cast<FramedStep*>(arg)).RunRoots();
@@ -94,8 +110,12 @@ class FramedLoop {
 
  private:
   void Run() {
+    Turn turn;
+    turn.Begin(s_.MayYield());
     Sort();
     while (next_ < queue_.size()) {
+      if (turn.IsOver()) [[unlikely]]
+        return Yield();
       const ReadyNode ready = queue_[next_++];
       if (next_ == queue_.size()) {
         queue_.clear();
@@ -106,6 +126,15 @@ class FramedLoop {
     }
     running_.Idle();
     s_.DropWork();
+  }
+
+  // The step goes on behind what others wait for; the count of this loop goes with the rest.
+  // Another thread may end the step when this returns.
+  void Yield() {
+    auto* const rest =
+        new FramedRest{&s_, {queue_.begin() + static_cast<std::ptrdiff_t>(next_), queue_.end()}};
+    running_.Idle();
+    s_.pool()->ScheduleLast({&FramedLoop::GoOn, rest});
   }
 
   // Cheap nodes stay on this thread, expensive ones go to the pool but for the last.

@@ -2,6 +2,7 @@
 // but those of the buffers' shares.
 #include "executor/engine/sequential_step.h"
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -69,22 +70,35 @@ class SequentialStep final : public StepState {
   }
 
   void Run() {
-    RunningMark running(graph(), cancellation());
-    running_ = &running;
-    measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
-    keeps_ = memory() == nullptr;
-    const bool observes = measures_ || memory() != nullptr || has_arena();
-    if (!has_constants_) LoadConstants();
-    if (program_.may_be_dead) {
-      observes ? RunOps<true, true>() : RunOps<true, false>();
-    } else {
-      observes ? RunOps<false, true>() : RunOps<false, false>();
+    if (!RunTurn()) {
+      pool()->ScheduleLast({&SequentialStep::RunStart, this});  // another thread may have it now
+      return;
     }
-    running.Idle();
     if (measures_) graph().CostsChanged();
     if (failed()) [[unlikely]]
       CleanUp();
     End();
+  }
+
+  // False if the step is to go on later: others have waited for this thread.
+  bool RunTurn() {
+    RunningMark running(graph(), cancellation());
+    running_ = &running;
+    if (next_op_ == 0) {
+      measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
+      keeps_ = memory() == nullptr;
+      if (!has_constants_) LoadConstants();
+    }
+    const bool observes = measures_ || memory() != nullptr || has_arena();
+    turn_.Begin(!program_.loops.empty() && MayYield());
+    bool ended;
+    if (program_.may_be_dead) {
+      ended = observes ? RunOps<true, true>() : RunOps<true, false>();
+    } else {
+      ended = observes ? RunOps<false, true>() : RunOps<false, false>();
+    }
+    running.Idle();
+    return ended;
   }
 
   // Their values stay in their registers.
@@ -112,44 +126,45 @@ class SequentialStep final : public StepState {
     std::fill(loops_.begin(), loops_.end(), LoopState());
   }
 
+  // From next_op_ on; false if it is not at the end.
   template <bool kMayBeDead, bool kObserves>
-  void RunOps() {
+  bool RunOps() {
     using Kind = SeqOp::Kind;
     KernelContext ctx(graph().device(), env());
     const SeqOp* const begin = program_.ops.data();
     const SeqOp* const end = begin + program_.ops.size();
-    for (const SeqOp* op = begin; op != end; ++op) {
+    for (const SeqOp* op = begin + std::exchange(next_op_, 0); op != end; ++op) {
       if (ShouldStop()) [[unlikely]]
-        return;
+        return true;
       if constexpr (kMayBeDead) {
         if (dead_[op->node] && SkipDead(*op)) continue;
       }
       switch (op->kind) {
         case Kind::kCompute:
           if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kLong:
           running_->Begin(op->node);
           if (!Compute<kObserves>(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kScalar:
           if (!Scalar<kObserves>(*op) && !Compute<kObserves>(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kIsolated:
           running_->Begin(op->node);
           if (!ComputeIsolated<kObserves>(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kArg:
           if (!Arg(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kRetval:
           if (!Retval(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kMark:
           break;
@@ -158,11 +173,11 @@ class SequentialStep final : public StepState {
           break;
         case Kind::kSwitch:
           if (!Switch(*op, ctx)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kMerge:
           if (!Merge(*op)) [[unlikely]]
-            return;
+            return true;
           break;
         case Kind::kLoopMerge:
           MergeInLoop(*op);
@@ -173,12 +188,17 @@ class SequentialStep final : public StepState {
         case Kind::kLoopEnd:
           if (NextIteration(program_.loops[op->registers], &loops_[op->registers])) {
             op = begin + program_.loops[op->registers].begin;
+            if (turn_.IsOver()) [[unlikely]] {
+              next_op_ = op + 1 - begin;
+              return false;
+            }
             continue;
           }
           break;
       }
       Clear(*op);
     }
+    return true;
   }
 
   // Mostly there is nothing to clear, or one scalar: that much is in the loop.
@@ -521,8 +541,10 @@ class SequentialStep final : public StepState {
   std::vector<EdgeValue> registers_;
   std::vector<EdgeValue> isolated_;  // inputs and outputs of one kernel
   uint64_t num_steps_ = 0;
-  bool measures_ = false;  // in this step
-  bool keeps_ = true;      // in this step: nobody watches its memory
+  Turn turn_;
+  std::ptrdiff_t next_op_ = 0;  // not the first: where the step goes on
+  bool measures_ = false;       // in this step
+  bool keeps_ = true;           // in this step: nobody watches its memory
   bool has_constants_ = false;
   bool runs_dead_ = false;                       // the next isolated kernel: a transfer
   std::vector<uint8_t> dead_, merge_dead_;       // by node, by merge slot

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/engine_thread.h"
 #include "base/mutex.h"
 #include "executor/compiled_graph.h"
@@ -44,6 +45,21 @@ class LoopScope {
 void RunKeptCompletions();
 // `pool` may be null.
 void PostCompletion(Completion* completion, ThreadPool* pool);
+
+// How long a thread has been in a loop of a step that may give it to others.
+class Turn {
+ public:
+  // A step of a client must not keep others from theirs for longer.
+  static constexpr int64_t kTurnNanos = 5'000'000;
+
+  // At the beginning of a turn.
+  void Begin(bool may_yield) { ends_ = may_yield ? SteadyNanos() + kTurnNanos : kNever; }
+  bool IsOver() const { return ends_ != kNever && SteadyNanos() >= ends_; }
+
+ private:
+  static constexpr int64_t kNever = -1;
+  int64_t ends_ = kNever;
+};
 
 class StepState;
 
@@ -85,6 +101,12 @@ class StepState : public StepBlock {
   // Whether a kernel's memory is more than what the device's allocator gives.
   bool Provides(int32_t node) const {
     return args_.memory != nullptr || (arena_ && arena_->plan().first[node] >= 0);
+  }
+
+  // Whether this thread may be given to others before the step has ended.
+  bool MayYield() const {
+    return args_.may_yield && args_.pool != nullptr &&
+           (args_.pool->IsCurrentThread() || OnEngineThread());
   }
 
   // True if no further node shall begin.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/errors.h"
+#include "base/notification.h"
 #include "executor/executor.h"
 #include "executor/test_graph.h"
 #include "gtest/gtest.h"
@@ -108,6 +109,55 @@ TEST_P(WhileLoopTest, ALoopRunsUntilItsConditionIsFalse) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunStep().ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(t_.kept[i].scalar<float>(), 100);
   EXPECT_EQ(t_.kept_runs, 9);
+}
+
+// On one thread: what else is scheduled there has its turn, and the loop goes on afterwards.
+void RunBesideAnEndlessLoop(const CompiledGraph& graph) {
+  ThreadPool pool("one", 1);
+  auto rendezvous = NewLocalRendezvous();
+  CancellationManager cancellation;
+  StepEnv env;
+  env.rendezvous = rendezvous.get();
+  env.cancellation = &cancellation;
+  ExecutorArgs args;
+  args.env = &env;
+  args.pool = &pool;
+  args.caller_runs = false;
+  args.may_yield = true;
+  Notification ended;
+  Executor(&graph).RunAsync(args, {[](void* arg, Status status) {
+                                     EXPECT_FALSE(status.ok());
+                                     static_cast<Notification*>(arg)->Notify();
+                                   },
+                                   &ended});
+  for (int i = 0; i < 3; ++i) {
+    Notification ran;
+    pool.Schedule([&ran] { ran.Notify(); });
+    EXPECT_TRUE(ran.WaitUntil(DeadlineAfter(std::chrono::seconds(60))));
+    EXPECT_FALSE(ended.HasBeenNotified());
+  }
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  EXPECT_TRUE(ended.WaitUntil(DeadlineAfter(std::chrono::seconds(60))));
+}
+
+// Adding one to 2^24 changes nothing: the limit is never reached.
+constexpr float kNever = 1e9f;
+
+TEST_P(WhileLoopTest, AnEndlessLoopLetsOthersHaveTheirTurn) {
+  AddLoop(Value(0), 0, kNever, "loop", 10,
+          [this](Node* x, int output) { return AddOne(x, output); });
+  Compile();
+  ASSERT_NE(compiled_->sequential(), nullptr);
+  RunBesideAnEndlessLoop(*compiled_);
+}
+
+TEST_P(WhileLoopTest, AnEndlessLoopOfManyThreadsLetsOthersHaveTheirTurn) {
+  AddLoop(Value(0), 0, kNever, "loop", 10, [this](Node* x, int output) {
+    return t_.Add("Now", {AddOne(x, output)});  // one thread alone cannot run it
+  });
+  Compile();
+  ASSERT_EQ(compiled_->sequential(), nullptr);
+  RunBesideAnEndlessLoop(*compiled_);
 }
 
 TEST_P(WhileLoopTest, ALoopThatIsOverAtOnceGivesItsStart) {

@@ -30,6 +30,9 @@ struct Flags {
   std::string dump_dir;
   int64_t step_memory_limit = 0;
   double session_idle_limit = 24 * 3600;  // seconds
+  int64_t max_message_size = 0;
+  int max_connections = 0;
+  int max_calls = 0;
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -75,6 +78,9 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
   options.num_cpu_devices = flags.cpus;
   options.insecure = flags.insecure;
   options.dump_dir = flags.dump_dir;
+  options.max_message_size = flags.max_message_size;
+  options.max_connections = flags.max_connections;
+  options.max_calls = flags.max_calls;
   return options;
 }
 
@@ -174,6 +180,18 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
       ->envname("MILLRACE_SESSION_IDLE_LIMIT")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command
+      ->add_option("--max_message_size", flags->max_message_size,
+                   "the largest request: bytes, or 100MB, 1GB (default: 2 GiB - 1)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  command
+      ->add_option("--max_connections", flags->max_connections,
+                   "connections at once (default: half of the file descriptors, at most 16384)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--max_calls", flags->max_calls,
+                   "calls at once on one connection (default: 65536)")
+      ->check(CLI::NonNegativeNumber);
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {

@@ -1,0 +1,177 @@
+#include "distributed_runtime/grpc/listener.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/notification.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+// A client's socket; -1 if it cannot connect.
+int Dial(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+bool Say(int fd, const std::string& text) {
+  return send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+// Whether the peer closes the connection within half a minute.
+bool IsClosed(int fd) {
+  pollfd polled{fd, POLLIN | POLLRDHUP, 0};
+  return poll(&polled, 1, 30'000) == 1;
+}
+
+class ListenerTest : public testing::Test {
+ protected:
+  int Start(const ListenerOptions& options) {
+    listener_ = std::make_unique<Listener>(options, [this](int fd) {
+      MutexLock lock(&mu_);
+      accepted_.push_back(fd);
+      came_.SignalAll();
+    });
+    const StatusOr<int> port = listener_->Open("127.0.0.1:0");
+    EXPECT_TRUE(port.ok()) << port.status();
+    listener_->Start();
+    return port.ok() ? *port : 0;
+  }
+  // The descriptors that were handed on, once there are so many.
+  std::vector<int> WaitFor(std::size_t count) {
+    const Deadline limit = DeadlineAfter(std::chrono::seconds(60));
+    MutexLock lock(&mu_);
+    while (accepted_.size() < count && came_.WaitUntil(&mu_, limit)) {
+    }
+    EXPECT_EQ(accepted_.size(), count);
+    return accepted_;
+  }
+  void TearDown() override {
+    listener_ = nullptr;
+    for (const int fd : accepted_) close(fd);
+  }
+
+  Mutex mu_;
+  CondVar came_;
+  std::vector<int> accepted_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(ListenerTest, HandsOnWhoGreetsWithNothingTakenFromWhatItSaid) {
+  const int port = Start({});
+  const int client = Dial(port);
+  ASSERT_TRUE(Say(client, "PRI * HTTP/2.0"));
+  ASSERT_TRUE(Say(client, "\r\n\r\nSM\r\n\r\nmore"));
+  const int fd = WaitFor(1)[0];
+  std::string got;
+  while (got.size() < sizeof(kPreface) - 1 + 4) {
+    pollfd polled{fd, POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, 30'000), 1);
+    char bytes[64];
+    const ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
+    ASSERT_GT(n, 0);
+    got.append(bytes, static_cast<std::size_t>(n));
+  }
+  EXPECT_EQ(got, std::string(kPreface) + "more");
+  close(client);
+}
+
+TEST_F(ListenerTest, ClosesThoseWhoNeverGreetAndThoseWhoSayOtherThings) {
+  const int port = Start({.greeting_limit = std::chrono::milliseconds(50)});
+  const int silent = Dial(port), half = Dial(port), other = Dial(port);
+  ASSERT_TRUE(Say(half, "PRI * HT"));
+  ASSERT_TRUE(Say(other, "GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n"));
+  for (const int fd : {silent, half, other}) {
+    EXPECT_TRUE(IsClosed(fd));
+    close(fd);
+  }
+  EXPECT_TRUE(WaitFor(0).empty());
+}
+
+TEST_F(ListenerTest, TakesNoMoreThanItMayAndOthersWhenThoseHaveGone) {
+  const int port = Start({.max_connections = 2});
+  const int first = Dial(port), second = Dial(port);
+  ASSERT_TRUE(Say(first, kPreface) && Say(second, kPreface));
+  std::vector<int> accepted = WaitFor(2);
+  const int third = Dial(port);
+  EXPECT_TRUE(IsClosed(third));
+  close(third);
+  // Whoever was given the connection has closed it.
+  {
+    MutexLock lock(&mu_);
+    close(accepted_[0]);
+    accepted_.erase(accepted_.begin());
+  }
+  bool served = false;
+  for (int i = 0; i < 600 && !served; ++i) {
+    const int next = Dial(port);
+    (void)Say(next, kPreface);
+    const Deadline limit = DeadlineAfter(std::chrono::milliseconds(100));
+    MutexLock lock(&mu_);
+    while (accepted_.size() < 2 && came_.WaitUntil(&mu_, limit)) {
+    }
+    served = accepted_.size() == 2;
+    close(next);
+  }
+  EXPECT_TRUE(served);
+  close(first);
+  close(second);
+}
+
+TEST_F(ListenerTest, ServesOnAfterTheProcessHadNoDescriptors) {
+  const int port = Start({});
+  // A client's end for later, made while that is possible.
+  const int later = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int refused = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{static_cast<rlim_t>(refused) + 1, before.rlim_max};  // what is open stays
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  // The kernel takes it; that accept() fails for it may be seen at any time from now on.
+  EXPECT_EQ(connect(refused, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(connect(later, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_TRUE(Say(later, kPreface));
+  EXPECT_EQ(WaitFor(1).size(), 1u);
+  close(later);
+  close(refused);
+}
+
+TEST_F(ListenerTest, SaysWhyItCannotListen) {
+  const int port = Start({});
+  Listener second({}, [](int) {});
+  const StatusOr<int> taken = second.Open("127.0.0.1:" + std::to_string(port));
+  EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(taken.status().message().find("in use"), absl::string_view::npos) << taken.status();
+  Listener third({}, [](int) {});
+  EXPECT_FALSE(third.Open("no.such.name.invalid:0").ok());
+  Listener fourth({.loopback_only = true}, [](int) {});
+  EXPECT_FALSE(fourth.Open("0.0.0.0:0").ok());
+}
+
+}  // namespace
+}  // namespace millrace
