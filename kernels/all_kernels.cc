@@ -7,6 +7,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
 #include "kernels/math/elementwise_special.h"
+#include "kernels/training/staleness.h"
 
 namespace millrace {
 
@@ -60,6 +61,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterResourceVariableKernels(registry);
   RegisterVariableScatterKernels(registry);
   RegisterTrainingKernels(registry);
+  RegisterStalenessKernels(registry);
 
   RegisterQueueKernels(registry);
   RegisterAccumulatorKernels(registry);

@@ -186,6 +186,13 @@ constexpr OpSpec kOps[] = {
      "var: resource, accum: resource, accum_update: resource, lr: T, rho: T, epsilon: T, grad: T, "
      "indices: Tindices",
      "", "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", NoOutputs, kStateful},
+    // Turns of asynchronous workers (millrace/staleness_bound.h). Nodes wait for them.
+    {"_StalenessCommit", "", "", "bound: int; shared_name: string; worker: string", NoOutputs,
+     kStateful},
+    {"_StalenessEnter", "", "", "bound: int; shared_name: string; worker: string", NoOutputs,
+     kStateful},
+    {"_StalenessFinish", "", "", "bound: int; shared_name: string; worker: string", NoOutputs,
+     kStateful},
 };
 
 }  // namespace

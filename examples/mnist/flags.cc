@@ -60,6 +60,9 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
   app.add_flag("--exact_steps", f.exact_steps,
                "Asynchronous workers together take --train_steps steps, not one more: the global "
                "step ends there (synchronous ones always do)");
+  app.add_option("--staleness_bound", f.staleness_bound,
+                 "No asynchronous update is older than so many updates of other workers: who is "
+                 "further ahead waits");
   app.add_option("--num_ps", f.num_ps, "ps tasks of the local cluster")->capture_default_str();
   app.add_option("--num_workers", f.num_workers, "Workers of the local cluster")
       ->capture_default_str();
@@ -118,6 +121,12 @@ Status CheckFlags(const Flags& f) {
   MR_RETURN_IF_ERROR(AtLeast("num_gpus", f.num_gpus, 0));
   MR_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", f.replicas_to_aggregate, 0));
   MR_RETURN_IF_ERROR(AtLeast("ready_timeout", f.ready_timeout, 1));
+  MR_RETURN_IF_ERROR(AtLeast("staleness_bound", f.staleness_bound, -1));
+  if (f.staleness_bound >= 0 && f.sync_replicas) {
+    return errors::InvalidArgument(
+        "--staleness_bound is for asynchronous workers: gradients of --sync_replicas are never "
+        "older than their step");
+  }
   if (!(f.learning_rate > 0)) {
     return errors::InvalidArgument("--learning_rate must be positive, not ", f.learning_rate);
   }

@@ -35,6 +35,7 @@ struct Flags {
   std::string trace_dir;   // empty: nothing is traced
   bool quiet = false;
   bool exact_steps = false;
+  int staleness_bound = -1;  // -1: none
   int num_ps = 1;
   int num_workers = 2;
   int64_t seed = 0;

@@ -97,7 +97,7 @@ std::vector<std::string> Following(const std::string& text, const std::string& p
 }
 
 TEST(MnistReplica, WorkersEvaluateWhenAllUpdatesHaveLanded) {
-  for (const char* mode : {"", " --sync_replicas", " --exact_steps"}) {
+  for (const char* mode : {"", " --sync_replicas", " --exact_steps --staleness_bound=1"}) {
     int code = -1;
     const std::string text = RunExample(
         std::string("--train_steps=40 --batch_size=10 --hidden_units=8 --num_workers=3 --num_ps=2 "

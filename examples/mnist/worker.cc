@@ -22,6 +22,7 @@
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
 #include "millrace/server.h"
+#include "millrace/staleness_bound.h"
 #include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
 #include "millrace/training.h"
@@ -143,11 +144,8 @@ class Worker {
         OptimizerByName(flags_.optimizer, static_cast<float>(flags_.learning_rate)));
     if (flags_.sync_replicas) {
       MR_RETURN_IF_ERROR(BuildSync(scope, std::move(optimizer)));
-    } else if (flags_.exact_steps) {
-      MR_RETURN_IF_ERROR(BuildExact(scope, std::move(optimizer)));
     } else {
-      MR_ASSIGN_OR_RETURN(p.train,
-                          optimizer->Minimize(scope, p.model.cross_entropy, &p.global_step));
+      MR_RETURN_IF_ERROR(BuildAsync(scope, std::move(optimizer)));
     }
     BuildEnd(scope);
     p.init = InitializeVariables(scope);
@@ -169,9 +167,25 @@ class Worker {
     return OkStatus();
   }
 
+  Status BuildAsync(const Scope& scope, std::unique_ptr<Optimizer> optimizer) {
+    Program& p = program_;
+    if (flags_.staleness_bound >= 0) {
+      optimizer = std::make_unique<StalenessBound>(
+          std::move(optimizer),
+          StalenessBoundOptions{flags_.staleness_bound, StrCat("worker ", flags_.task_index)});
+    }
+    if (flags_.exact_steps) {
+      MR_RETURN_IF_ERROR(BuildExact(scope, *optimizer));
+    } else {
+      MR_ASSIGN_OR_RETURN(p.train,
+                          optimizer->Minimize(scope, p.model.cross_entropy, &p.global_step));
+    }
+    return OkStatus();
+  }
+
   // Every update waits for a claim: a step of the job that nobody else takes. What a worker reads
   // of the global step is too old to tell whether the others' steps under way are the last ones.
-  Status BuildExact(const Scope& scope, std::unique_ptr<Optimizer> optimizer) {
+  Status BuildExact(const Scope& scope, Optimizer& optimizer) {
     Program& p = program_;
     const Scope beside = scope.ColocateWith(p.global_step.handle);
     const Variable claimed = MakeVariable(
@@ -181,14 +195,14 @@ class Worker {
     p.step_claim = ops::CountUpTo(beside.WithOpName("claim_step"), claimed.handle,
                                   static_cast<int64_t>(flags_.train_steps));
     MR_ASSIGN_OR_RETURN(std::vector<GradientAndVariable> gradients,
-                        optimizer->ComputeGradients(scope, p.model.cross_entropy));
+                        optimizer.ComputeGradients(scope, p.model.cross_entropy));
     // The claim goes to the worker once, and long before the gradients are there.
     const Scope claimed_scope = scope.WithControlDependencies(
         {Group(scope.WithOpName("step_claimed"), {p.step_claim.op()})});
     for (GradientAndVariable& g : gradients) {
       if (g.gradient.valid()) g.gradient = ops::Identity(claimed_scope, g.gradient);
     }
-    MR_ASSIGN_OR_RETURN(p.train, optimizer->ApplyGradients(scope, gradients, &p.global_step));
+    MR_ASSIGN_OR_RETURN(p.train, optimizer.ApplyGradients(scope, gradients, &p.global_step));
     return OkStatus();
   }
 

@@ -10,6 +10,7 @@
 #include "millrace/ops.h"
 #include "millrace/server.h"
 #include "millrace/session.h"
+#include "millrace/staleness_bound.h"
 #include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
 #include "millrace/training.h"

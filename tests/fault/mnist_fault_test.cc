@@ -214,5 +214,19 @@ TEST_F(TasksStartedByHand, EndWithCodeZeroWhenTheJobIsDone) {
   EXPECT_EQ(ps->WaitForEnd(kEnd), 0) << ps->output();
 }
 
+TEST_F(TasksStartedByHand, EndAtTheExactStepAlthoughAWorkerWasKilled) {
+  const std::vector<std::string> flags = {"--train_steps=1500",  "--batch_size=5",
+                                          "--hidden_units=4",    "--exact_steps",
+                                          "--staleness_bound=3", "--ready_timeout=5"};
+  auto ps = Start("ps", 0, flags), chief = Start("worker", 0, flags),
+       other = Start("worker", 1, flags);
+  ExpectTraining(*other, 2);
+  other->Signal(SIGKILL);
+  EXPECT_EQ(other->WaitForEnd(kEnd), -SIGKILL);
+  EXPECT_EQ(chief->WaitForEnd(2 * kStart), 0) << chief->output();
+  EXPECT_THAT(chief->output(), HasSubstr("the global step is 1500\n"));
+  EXPECT_EQ(ps->WaitForEnd(kEnd), 0) << ps->output();
+}
+
 }  // namespace
 }  // namespace millrace::testing

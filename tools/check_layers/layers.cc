@@ -63,7 +63,8 @@ const std::vector<Layer>& Layers() {
       {"kernels/io", {"kernels/data_flow"}},
       {"kernels/data", {"kernels/state"}},
       {"kernels/all_kernels.cc",
-       {"kernels/math", "kernels/control", "kernels/collective", "kernels/data"}},
+       {"kernels/math", "kernels/control", "kernels/collective", "kernels/data",
+        "kernels/training"}},
       {"kernels/accelerator", {"kernels/collective", "kernels/state"}},
       {"kernels/fake", {"kernels/accelerator", "device/fake"}},
       {"kernels/gpu", {"kernels/accelerator", "kernels/nn", "kernels/random", "kernels/training"}},
@@ -117,7 +118,7 @@ constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
 constexpr const char* kOuter[] = {"training", "data", "examples"};
-constexpr const char* kSeenByImplementations[] = {"session", "graph", "io"};
+constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.
 constexpr std::string_view kLibraries[] = {
