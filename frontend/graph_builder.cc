@@ -13,6 +13,7 @@
 #include "device/device_name.h"
 #include "frontend/device_functions.h"
 #include "frontend/op_outputs.h"
+#include "frontend/root_scope.h"
 #include "graph/graph_def_io.h"
 #include "graph/node_name.h"
 #include "ops/all_ops.h"
@@ -474,14 +475,35 @@ void AddPrefix(std::string_view prefix, pb::GraphDef* def) {
 
 // ---- Graph -------------------------------------------------------------------------
 
-Graph::Graph() : state_(std::make_shared<GraphState>()) {}
+namespace {
+
+// What graphs really have: a state that can be found again from a handle to one of its nodes.
+struct SharedGraphState : GraphState, std::enable_shared_from_this<SharedGraphState> {
+  Scope (*root)(std::shared_ptr<GraphState>) = nullptr;
+};
+
+}  // namespace
+
+Scope RootScope(GraphState* state) {
+  // Handles come from graphs alone, whose states are all made below.
+  auto* const shared = static_cast<SharedGraphState*>(state);
+  return shared->root(shared->shared_from_this());
+}
+
+Graph::Graph() {
+  auto state = std::make_shared<SharedGraphState>();
+  state->root = [](std::shared_ptr<GraphState> graph) {
+    return Scope(std::move(graph), std::make_shared<Scope::Settings>());
+  };
+  state_ = std::move(state);
+}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 
 const std::shared_ptr<GraphState>& Graph::shared_state() const {
   if (state_ == nullptr) {
-    state_ = std::make_shared<GraphState>();
+    state_ = Graph().state_;
     state_->status = errors::FailedPrecondition(
         "this graph was moved from: its nodes belong to the graph that it was moved to");
   }
