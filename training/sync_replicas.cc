@@ -75,8 +75,9 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
     if (!g.gradient.valid()) continue;
     const Output handle = MakeAccumulator(s, g);
     const Scope beside = s.ColocateWith(g.variable.handle);
-    pushed.push_back(
-        ops::ResourceAccumulatorApplyGradient(beside, handle, parts->local_step.read, g.gradient));
+    // Accumulators take whole gradients: rows become one beside the variable.
+    pushed.push_back(ops::ResourceAccumulatorApplyGradient(beside, handle, parts->local_step.read,
+                                                           DenseGradient(beside, g)));
     // Chief: the mean of what was pushed.
     const Output mean =
         ops::ResourceAccumulatorTakeGradient(beside, handle, required, g.variable.dtype());

@@ -7,10 +7,12 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/gradient_registry.h"
 #include "graph/gradients/loop_grad.h"
+#include "millrace/sparse_gradients.h"
 
 namespace millrace {
 
@@ -43,14 +45,20 @@ bool CarriesGradient(DataType dtype) {
 
 class GradientBuilder {
  public:
+  // `keep_rows`: gradients of tables of which rows are taken come with indices.
   GradientBuilder(const std::string& source, const Scope& scope, std::span<const Output> ys,
-                  std::span<const Output> xs)
-      : source_(source), scope_(scope), xs_(xs), num_ids_(scope.graph()->graph->num_node_ids()) {
+                  std::span<const Output> xs, bool keep_rows)
+      : source_(source),
+        scope_(scope),
+        xs_(xs),
+        keep_rows_(keep_rows),
+        num_ids_(scope.graph()->graph->num_node_ids()) {
     from_x_ = ReachableForward(xs);
     to_y_ = ReachableBackward(ys);
   }
 
-  StatusOr<std::vector<Output>> Build(std::span<const Output> ys, std::span<const Output> grad_ys) {
+  StatusOr<std::vector<SparseGradient>> Build(std::span<const Output> ys,
+                                              std::span<const Output> grad_ys) {
     for (std::size_t i = 0; i < ys.size(); ++i) {
       const Output seed =
           grad_ys.empty() ? ops::OnesLike(scope_.Named("grad_ys"), ys[i]) : grad_ys[i];
@@ -71,8 +79,8 @@ class GradientBuilder {
       MR_RETURN_IF_ERROR(unit < num_ids_ ? Visit(scope_.graph()->graph->node(unit))
                                          : VisitLoop(unit - num_ids_));
     }
-    std::vector<Output> results;
-    for (const Output& x : xs_) results.push_back(Sum(x));
+    std::vector<SparseGradient> results;
+    for (const Output& x : xs_) results.push_back(SumOrRows(x));
     MR_RETURN_IF_ERROR(scope_.status());
     return results;
   }
@@ -210,15 +218,16 @@ class GradientBuilder {
                        : Annotate(status, StrCat(" (gradient of the loop '", loop.frame, "')"));
   }
 
+  static Key KeyOf(const Output& at) { return Key(at.op().node()->id(), at.index()); }
+
   void Add(const Output& at, const Output& gradient) {
-    if (gradient.valid()) {
-      arrived_[Key(at.op().node()->id(), at.index())].push_back(gradient);
-    }
+    if (gradient.valid()) arrived_[KeyOf(at)].push_back(gradient);
   }
 
   // What arrived at an output, added up once.
   Output Sum(const Output& at) {
-    const auto it = arrived_.find(Key(at.op().node()->id(), at.index()));
+    MakeDense(at);
+    const auto it = arrived_.find(KeyOf(at));
     if (it == arrived_.end()) return Output();
     std::vector<Output>& parts = it->second;
     if (parts.size() > 1) {
@@ -228,8 +237,100 @@ class GradientBuilder {
     return parts.front();
   }
 
+  // --- Rows of tables -----------------------------------------------------------------------
+
+  // Rows that arrived at an output become a gradient of its shape.
+  void MakeDense(const Output& at) {
+    const auto rows = rows_.find(KeyOf(at));
+    if (rows == rows_.end()) return;
+    const Scope s = scope_.ColocateWith(at.op());
+    const Output shape = at.dtype() == kResource ? ops::VariableShape(s, at) : ops::Shape(s, at);
+    const Output count =
+        ops::Reshape(s, ops::Slice(s, shape, {0}, {1}), Tensor(kInt32, Shape({0})));
+    for (const SparseGradient& part : rows->second) {
+      Add(at, ops::UnsortedSegmentSum(s, part.values, part.indices, count));
+    }
+    rows_.erase(rows);
+  }
+
+  // All that arrived, with indices if it is nothing but rows.
+  SparseGradient SumOrRows(const Output& at) {
+    const auto rows = rows_.find(KeyOf(at));
+    if (rows == rows_.end() || arrived_.contains(KeyOf(at))) return {Sum(at)};
+    const std::vector<SparseGradient>& parts = rows->second;
+    if (parts.size() == 1) return parts.front();
+    std::vector<Input> values, indices;
+    for (const SparseGradient& part : parts) {
+      values.push_back(part.values);
+      const bool wide = part.indices.dtype() == kInt64;
+      indices.push_back(wide ? part.indices : ops::Cast(scope_, part.indices, kInt64));
+    }
+    return {ops::ConcatV2(scope_, values, 0), ops::ConcatV2(scope_, indices, 0)};
+  }
+
+  static bool IsRead(const Node* node) {
+    return node->type() == "Identity" || node->type() == "ReadVariableOp";
+  }
+
+  // An x, or read from one.
+  bool LeadsToX(const Output& table) const {
+    Output at = table;
+    while (true) {
+      if (std::find(xs_.begin(), xs_.end(), at) != xs_.end()) return true;
+      if (!IsRead(at.op().node()) || LoopOf(at.op().node()) >= 0) return false;
+      at = at.op().input(0);
+    }
+  }
+
+  // Of what a node takes of an x, if that is rows along the first axis.
+  bool TakesRows(const Operation& op) const {
+    if (!keep_rows_ || op.num_inputs() < 2) return false;
+    if (op.type() == "GatherV2") {
+      const Output axis = op.input(2);
+      const Tensor* value = scope_.graph()->shapes.constant(axis.op().node(), axis.index());
+      if (value == nullptr || value->num_elements() != 1) return false;
+      if (value->dtype() == kInt32 ? value->scalar<int32_t>() != 0
+                                   : value->scalar<int64_t>() != 0) {
+        return false;
+      }
+    } else if (op.type() != "Gather" && op.type() != "ResourceGather") {
+      return false;
+    }
+    return op.node()->attrs().GetOr<int64_t>("batch_dims", 0) == 0 && LeadsToX(op.input(0));
+  }
+
+  // The rows of `dy`, one for each index, whatever shape the indices have.
+  void AddRows(const Operation& op, const Output& dy) {
+    const Scope s = scope_.Named(StrCat(op.name(), "_grad"));
+    const Output indices = op.input(1);
+    const int rank = indices.shape().has_rank() ? indices.shape().rank() : -1;
+    if (rank == 1) {
+      rows_[KeyOf(op.input(0))].push_back({dy, indices});
+      return;
+    }
+    const Output flat = ops::Reshape(s, indices, {-1});
+    const Output row_shape =
+        ops::Slice(s, ops::Shape(s, dy), ops::Reshape(s, ops::Rank(s, indices), {1}), {-1});
+    const Output values = ops::Reshape(
+        s, dy, ops::ConcatV2(s, {ops::Reshape(s, ops::Size(s, flat), {1}), row_shape}, 0));
+    rows_[KeyOf(op.input(0))].push_back({values, flat});
+  }
+
+  // Hands rows on from what was read of a variable to the variable; false if there is more.
+  bool PassRowsOn(const Node* node, const Operation& op) {
+    if (!IsRead(node) || IsX(node)) return false;
+    const auto rows = rows_.find(KeyOf(op.output(0)));
+    if (rows == rows_.end() || arrived_.contains(KeyOf(op.output(0)))) return false;
+    std::vector<SparseGradient> parts = std::move(rows->second);
+    rows_.erase(rows);
+    std::vector<SparseGradient>& all = rows_[KeyOf(op.input(0))];
+    all.insert(all.end(), parts.begin(), parts.end());
+    return true;
+  }
+
   Status Visit(Node* node) {
     const Operation op(scope_.graph(), node);
+    if (keep_rows_ && PassRowsOn(node, op)) return OkStatus();
     std::vector<Output> dys;
     bool any = false;
     for (int i = 0; i < node->num_outputs(); ++i) {
@@ -237,6 +338,10 @@ class GradientBuilder {
       any |= dys.back().valid();
     }
     if (!any || IsX(node)) return OkStatus();
+    if (TakesRows(op)) {
+      AddRows(op, dys[0]);
+      return scope_.status();
+    }
     GradFn fn = nullptr;
     if (scope_.graph()->graph->IsCall(*node)) {
       fn = CallGrad;
@@ -266,18 +371,19 @@ class GradientBuilder {
   const std::string source_;
   const Scope scope_;
   const std::span<const Output> xs_;
+  const bool keep_rows_;
   const int num_ids_;  // nodes made later are gradients themselves
   Loops loops_;
   std::vector<bool> from_x_, to_y_;
   std::map<Key, std::vector<Output>> arrived_;
+  std::map<Key, std::vector<SparseGradient>> rows_;  // likewise, as rows
 };
 
-}  // namespace
-
-StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const Scope& scope,
-                                              std::span<const Output> ys,
-                                              std::span<const Output> xs,
-                                              std::span<const Output> grad_ys) {
+StatusOr<std::vector<SparseGradient>> BuildGradients(const std::string& source, const Scope& scope,
+                                                     std::span<const Output> ys,
+                                                     std::span<const Output> xs,
+                                                     std::span<const Output> grad_ys,
+                                                     bool keep_rows) {
   MR_RETURN_IF_ERROR(scope.status());
   if (!grad_ys.empty() && grad_ys.size() != ys.size()) {
     return errors::InvalidArgument("there are ", ys.size(), " ys but ", grad_ys.size(), " grad_ys");
@@ -289,8 +395,30 @@ StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const S
       }
     }
   }
-  GradientBuilder builder(source, scope.Named("gradients"), ys, xs);
+  GradientBuilder builder(source, scope.Named("gradients"), ys, xs, keep_rows);
   return builder.Build(ys, grad_ys);
+}
+
+}  // namespace
+
+StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const Scope& scope,
+                                              std::span<const Output> ys,
+                                              std::span<const Output> xs,
+                                              std::span<const Output> grad_ys) {
+  MR_ASSIGN_OR_RETURN(const std::vector<SparseGradient> gradients,
+                      BuildGradients(source, scope, ys, xs, grad_ys, /*keep_rows=*/false));
+  std::vector<Output> dense;
+  for (const SparseGradient& gradient : gradients) dense.push_back(gradient.values);
+  return dense;
+}
+
+StatusOr<std::vector<SparseGradient>> SparseGradients(const Scope& scope,
+                                                      std::span<const Output> ys,
+                                                      std::span<const Output> xs,
+                                                      std::span<const Output> grad_ys,
+                                                      std::source_location where) {
+  return BuildGradients(scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys,
+                        xs, grad_ys, /*keep_rows=*/true);
 }
 
 StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,

@@ -21,6 +21,21 @@ Status GatherGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Likewise, of the variable behind a handle.
+Status ResourceGatherGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  if (c.op().node()->attrs().GetOr<int64_t>("batch_dims", 0) != 0) {
+    return errors::Unimplemented("ResourceGather has a gradient for batch_dims = 0 only");
+  }
+  const Output shape = ops::VariableShape(s, c.x(0));
+  const Output rows = ops::Reshape(s, ops::Slice(s, shape, {0}, {1}), Tensor(kInt32, Shape({0})));
+  const Output indices = ops::Reshape(s, c.x(1), {-1});
+  const Output row_shape = ops::Slice(s, shape, {1}, {-1});
+  const Output flat = ops::Reshape(s, c.dy(), ops::ConcatV2(s, {Input({-1}), Input(row_shape)}, 0));
+  c.set_dx(0, ops::UnsortedSegmentSum(s, flat, indices, rows));
+  return OkStatus();
+}
+
 // Elements [begin, begin + count) of a vector of sizes, multiplied; as a vector of one.
 Output SizeOf(const Scope& s, const Output& shape, const Input& begin, const Input& count) {
   return ops::Reshape(s, ops::Prod(s, ops::Slice(s, shape, begin, count), {0}), {1});
@@ -182,6 +197,7 @@ Status UnsortedSegmentExtremumGrad(GradContext& c) {
 void RegisterIndexingGradients(GradientRegistry& r) {
   r.Register("Gather", GatherGrad);
   r.Register("GatherV2", GatherV2Grad);
+  r.Register("ResourceGather", ResourceGatherGrad);
   r.Register("GatherNd", GatherNdGrad);
   r.Register("ScatterNd", ScatterNdGrad);
   r.Register("TopKV2", TopKGrad);

@@ -1,0 +1,83 @@
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "millrace/math.h"
+#include "millrace/optimizers.h"
+
+namespace millrace::optimizers {
+
+LossScale::LossScale(std::unique_ptr<KerasOptimizer> inner, const LossScaleOptions& options)
+    : inner_(std::move(inner)), options_(options) {}
+
+void LossScale::MakeVariables(const Scope& scope) {
+  if (scale_.handle.valid()) return;
+  const Scope s = scope.WithoutControlDependencies();
+  counter_ = MakeVariable(s, "loss_scale_optimizer/step_counter",
+                          Constant(s, Tensor::Scalar<int32_t>(0)), {.trainable = false});
+  scale_ =
+      MakeVariable(s, "loss_scale_optimizer/dynamic_scale",
+                   Constant(s, Tensor::Scalar<float>(static_cast<float>(options_.initial_scale))),
+                   {.trainable = false});
+}
+
+Output LossScale::ScaleLoss(const Scope& scope, const Output& loss) {
+  MakeVariables(scope);
+  const Expr l(scope, loss);
+  return l * Expr(scope, scale_.read).Cast(l.dtype());
+}
+
+StatusOr<std::vector<GradientAndVariable>> LossScale::ComputeGradients(
+    const Scope& scope, const Output& loss, std::vector<Variable> variables,
+    std::source_location where) {
+  if (!loss.valid()) return errors::InvalidArgument("the loss is not an output of this graph");
+  return inner_->ComputeGradients(scope, ScaleLoss(scope, loss), std::move(variables), where);
+}
+
+StatusOr<Operation> LossScale::ApplyGradients(const Scope& outer,
+                                              std::span<const GradientAndVariable> gradients,
+                                              const Variable* global_step,
+                                              std::source_location where) {
+  if (!inner_) return errors::InvalidArgument("LossScale needs an inner optimizer");
+  const Scope scope = outer.CalledFrom(where);
+  MakeVariables(scope);
+  const Scope s = scope.Named("loss_scale_optimizer");
+  const Expr scale(s, scale_.read), counter(s, counter_.read);
+  std::vector<GradientAndVariable> unscaled;
+  std::vector<Input> finite;
+  for (const GradientAndVariable& g : gradients) {
+    unscaled.push_back(g);
+    if (!g.gradient.valid()) continue;
+    const Scope beside = s.ColocateWith(g.variable.handle);
+    const Expr gradient(beside, g.gradient);
+    unscaled.back().gradient = gradient / scale.In(beside).Cast(gradient.dtype());
+    const Output all = ops::IsFinite(beside, gradient);
+    finite.push_back(ops::All(beside, ops::Reshape(beside, all, {-1}), {0}));
+  }
+  if (finite.empty()) {
+    return errors::InvalidArgument(
+        "no gradient for any variable: the loss depends on none of them");
+  }
+  const Expr good(s, ops::All(s, ops::Pack(s, finite), {0}));
+  MR_ASSIGN_OR_RETURN(const Operation applied,
+                      inner_->ApplyGradientsIf(scope, unscaled, good, global_step, where));
+  // After the update: all that used the old scale has been computed.
+  const Scope after = s.WithControlDependencies({applied});
+  const Expr grows =
+      good.And(counter.Equal(static_cast<int32_t>(options_.dynamic_growth_steps - 1)));
+  const Expr next = grows.Select(scale * 2.0, good.Select(scale, scale * 0.5));
+  const Expr count = good.And(grows.Not()).Select(counter + 1, ops::ZerosLike(s, counter));
+  const Operation updates[] = {Assign(after, scale_, next), Assign(after, counter_, count)};
+  const Operation done = Group(s.WithScopeName(), updates);
+  MR_RETURN_IF_ERROR(scope.status());
+  return done;
+}
+
+std::vector<Variable> LossScale::variables() const {
+  std::vector<Variable> all = {counter_, scale_};
+  const std::vector<Variable> inner = inner_->variables();
+  all.insert(all.end(), inner.begin(), inner.end());
+  return all;
+}
+
+}  // namespace millrace::optimizers

@@ -1,0 +1,166 @@
+#include "millrace/schedules.h"
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "base/errors.h"
+#include "millrace/math.h"
+
+namespace millrace {
+
+Output LearningRate::At(const Scope& scope, const Output& step) const {
+  if (schedule_) return schedule_(scope, step);
+  if (tensor_.valid())
+    return tensor_.dtype() == kFloat ? tensor_ : ops::Cast(scope, tensor_, kFloat);
+  return Constant(scope, Tensor::Scalar<float>(static_cast<float>(number_)));
+}
+
+namespace schedules {
+namespace {
+
+// Computes the rate of a step that is a float already.
+using Formula = std::function<Expr(const Expr& step)>;
+
+bool Positive(const Scope& scope, const char* what, double value) {
+  if (value > 0) return true;
+  scope.RecordError(
+      errors::InvalidArgument("a schedule's ", what, " must be positive, not ", value),
+      std::source_location::current());
+  return false;
+}
+
+Schedule Make(const char* what, double must_be_positive, Formula formula) {
+  return [what, must_be_positive, formula = std::move(formula)](const Scope& scope,
+                                                                const Output& step) -> Output {
+    if (!step.valid() || !Positive(scope, what, must_be_positive)) return Output();
+    return formula(Expr(scope.Named("learning_rate"), step).Cast(kFloat));
+  };
+}
+
+Expr Number(const Expr& like, double value) {
+  return Expr(like.scope(),
+              Constant(like.scope(), Tensor::Scalar<float>(static_cast<float>(value))));
+}
+
+Schedule OfFraction(const ExponentialDecayOptions& o, std::function<Expr(const Expr&)> formula) {
+  return Make("decay_steps", o.decay_steps, [o, formula = std::move(formula)](const Expr& step) {
+    const Expr fraction = step / o.decay_steps;
+    return formula(o.staircase ? fraction.Floor() : fraction);
+  });
+}
+
+// One half of a wave, from 1 to 0 where `fraction` goes from 0 to 1.
+Expr HalfWave(const Expr& fraction) { return 0.5 * (1.0 + (std::numbers::pi * fraction).Cos()); }
+
+Expr LinearCosine(const LinearCosineDecayOptions& o, const Expr& step,
+                  const std::function<Expr(const Expr& linear)>& change) {
+  const Expr held = step.Min(o.decay_steps);
+  const Expr linear = change((o.decay_steps - held) / o.decay_steps);
+  const Expr wave = HalfWave(2 * o.num_periods * held / o.decay_steps);
+  return o.learning_rate * ((o.alpha + linear) * wave + o.beta);
+}
+
+}  // namespace
+
+Schedule ExponentialDecay(const ExponentialDecayOptions& o) {
+  return OfFraction(o, [o](const Expr& fraction) {
+    return o.initial_learning_rate * fraction.PowerOf(o.decay_rate);
+  });
+}
+
+Schedule NaturalExponentialDecay(const ExponentialDecayOptions& o) {
+  return OfFraction(o, [o](const Expr& fraction) {
+    return o.initial_learning_rate * (-o.decay_rate * fraction).Exp();
+  });
+}
+
+Schedule InverseTimeDecay(const ExponentialDecayOptions& o) {
+  return OfFraction(o, [o](const Expr& fraction) {
+    return o.initial_learning_rate / (1.0 + o.decay_rate * fraction);
+  });
+}
+
+Schedule PiecewiseConstantDecay(std::vector<double> boundaries, std::vector<double> values) {
+  return [boundaries, values](const Scope& scope, const Output& step) -> Output {
+    if (values.size() != boundaries.size() + 1) {
+      scope.RecordError(
+          errors::InvalidArgument("a piecewise constant schedule of ", boundaries.size(),
+                                  " boundaries needs one value more, not ", values.size()),
+          std::source_location::current());
+      return Output();
+    }
+    const Scope s = scope.Named("learning_rate");
+    // Compared in double: exact for every step that can be reached.
+    const Expr behind =
+        Expr(s, step).Cast(kDouble) >
+        Tensor::FromValues<double>(boundaries, Shape({static_cast<int64_t>(boundaries.size())}));
+    const std::vector<float> rates(values.begin(), values.end());
+    return ops::GatherV2(
+        s, Tensor::FromValues<float>(rates, Shape({static_cast<int64_t>(rates.size())})),
+        behind.Cast(kInt32).Sum({0}), 0);
+  };
+}
+
+Schedule PolynomialDecay(const PolynomialDecayOptions& o) {
+  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+    // Step 0 of a cycle has a period of its own, too.
+    const Expr steps = o.cycle ? (step / o.decay_steps).Ceil().Max(1.0) * o.decay_steps
+                               : Number(step, o.decay_steps);
+    const Expr left = 1.0 - (o.cycle ? step : step.Min(o.decay_steps)) / steps;
+    return (o.initial_learning_rate - o.end_learning_rate) * left.Pow(o.power) +
+           o.end_learning_rate;
+  });
+}
+
+Schedule CosineDecay(const CosineDecayOptions& o) {
+  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+    const auto decay = [&](const Expr& at, double from) {
+      return from * ((1 - o.alpha) * HalfWave(at / o.decay_steps) + o.alpha);
+    };
+    if (!o.warmup_target) return decay(step.Min(o.decay_steps), o.initial_learning_rate);
+    const double target = *o.warmup_target, warmup = o.warmup_steps;
+    const Expr at = step.Min(o.decay_steps + warmup);
+    const Expr decayed = decay(at - warmup, target);
+    if (warmup <= 0) return decayed;
+    const Expr rising =
+        (target - o.initial_learning_rate) * (at / warmup) + o.initial_learning_rate;
+    return (at < warmup).Select(rising, decayed);
+  });
+}
+
+Schedule CosineDecayRestarts(const CosineDecayRestartsOptions& o) {
+  return Make("first_decay_steps", o.first_decay_steps, [o](const Expr& step) {
+    Expr fraction = step / o.first_decay_steps;
+    Expr restart = fraction.Floor();
+    if (o.t_mul == 1) {
+      fraction = fraction - restart;
+    } else {
+      // As TensorFlow does it, in float: which restart it is comes from a logarithm.
+      restart = ((1.0 - fraction * (1 - o.t_mul)).Log() / Number(step, o.t_mul).Log()).Floor();
+      const Expr length = restart.PowerOf(o.t_mul);
+      fraction = (fraction - (1.0 - length) / (1 - o.t_mul)) / length;
+    }
+    const Expr height = restart.PowerOf(o.m_mul);
+    const Expr wave = 0.5 * height * (1.0 + (std::numbers::pi * fraction).Cos());
+    return o.initial_learning_rate * ((1 - o.alpha) * wave + o.alpha);
+  });
+}
+
+Schedule LinearCosineDecay(const LinearCosineDecayOptions& o) {
+  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+    return LinearCosine(o, step, [](const Expr& linear) { return linear; });
+  });
+}
+
+Schedule NoisyLinearCosineDecay(const NoisyLinearCosineDecayOptions& o) {
+  return Make("decay_steps", o.decay.decay_steps, [o](const Expr& step) {
+    return LinearCosine(o.decay, step, [&](const Expr& linear) {
+      const Expr deviation = (o.initial_variance / (1.0 + step).Pow(o.variance_decay)).Sqrt();
+      return linear + deviation * RandomNormal(step.scope(), {}, {.seed = o.seed});
+    });
+  });
+}
+
+}  // namespace schedules
+}  // namespace millrace
