@@ -9,6 +9,7 @@
 #include "millrace/graph.h"
 #include "millrace/losses.h"
 #include "millrace/math.h"
+#include "millrace/metrics.h"
 #include "millrace/ops.h"
 #include "millrace/server.h"
 #include "millrace/session.h"

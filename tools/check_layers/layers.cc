@@ -86,6 +86,7 @@ const std::vector<Layer>& Layers() {
        {"distributed_runtime", "jit", "data", "kernels/cuda", "kernels/fake", "device/cpu",
         "device/cuda/simulated"}},
       {"training", {"include"}},
+      {"model", {"include"}},
       {"examples", {"include"}},
   };
   return *layers;
@@ -117,7 +118,7 @@ constexpr Door kDoors[] = {
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
-constexpr const char* kOuter[] = {"training", "data", "examples"};
+constexpr const char* kOuter[] = {"training", "model", "data", "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.
