@@ -7,6 +7,7 @@
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
 #include "millrace/graph.h"
+#include "millrace/initializers.h"
 #include "millrace/losses.h"
 #include "millrace/math.h"
 #include "millrace/metrics.h"
