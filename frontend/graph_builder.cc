@@ -21,6 +21,10 @@
 
 namespace millrace {
 
+// Of graph/graph_def_size.h, apart from the headers of the graph.
+Status CheckMessageSize(const DataflowGraph& graph, int first_id);
+Status SerializeGraphDef(const pb::GraphDef& def, std::string* bytes);
+
 const OpRegistry& BuiltinOps() {
   static const OpRegistry* const ops = [] {
     auto* registry = new OpRegistry();
@@ -501,11 +505,15 @@ Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 
+namespace {
+constexpr std::string_view kMovedFrom =
+    "this graph was moved from: its nodes belong to the graph that it was moved to";
+}  // namespace
+
 const std::shared_ptr<GraphState>& Graph::shared_state() const {
   if (state_ == nullptr) {
     state_ = Graph().state_;
-    state_->status = errors::FailedPrecondition(
-        "this graph was moved from: its nodes belong to the graph that it was moved to");
+    state_->status = errors::FailedPrecondition(kMovedFrom);
   }
   return state_;
 }
@@ -526,13 +534,17 @@ std::vector<Operation> Graph::operations() const {
 
 StatusOr<std::string> Graph::ToGraphDef() const {
   MR_RETURN_IF_ERROR(state()->status);
+  MR_RETURN_IF_ERROR(CheckMessageSize(*state()->graph, 0));
   pb::GraphDef def;
   MR_RETURN_IF_ERROR(ExportGraphDef(*state()->graph, {}, &def));
-  return def.SerializeAsString();
+  std::string bytes;
+  MR_RETURN_IF_ERROR(SerializeGraphDef(def, &bytes));
+  return bytes;
 }
 
 StatusOr<std::string> Graph::ToText() const {
   MR_RETURN_IF_ERROR(state()->status);
+  MR_RETURN_IF_ERROR(CheckMessageSize(*state()->graph, 0));  // others read it into one
   pb::GraphDef def;
   MR_RETURN_IF_ERROR(ExportGraphDef(*state()->graph, {}, &def));
   std::string text;
@@ -541,10 +553,13 @@ StatusOr<std::string> Graph::ToText() const {
 }
 
 Status Graph::ImportGraphDef(std::string_view bytes, std::string_view prefix) {
-  if (state_ == nullptr) return status();
+  if (Message(status()) == kMovedFrom) return status();
   pb::GraphDef def;
-  if (bytes.size() > INT32_MAX ||
-      !def.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (bytes.size() > INT32_MAX) {
+    return errors::InvalidArgument("these ", bytes.size(),
+                                   " bytes are no GraphDef: none has 2 GiB or more");
+  }
+  if (!def.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return errors::InvalidArgument("the bytes are not a GraphDef");
   }
   if (!prefix.empty()) AddPrefix(prefix, &def);

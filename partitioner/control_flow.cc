@@ -38,10 +38,16 @@ const Node* OutputFrame(const Node& node, const std::vector<FrameInfo>& frames) 
 
 Status DifferentFrames(const Node& node, const Node& input, std::string_view frame,
                        const Node* earlier, std::string_view earlier_frame) {
+  const auto made_at = [](const Node& n) {
+    return n.origin().empty() ? std::string() : StrCat(" (made at ", n.origin(), ")");
+  };
   return errors::InvalidArgument(
-      "{{node ", node.name(), "}} has inputs from different frames. The input {{node ",
-      input.name(), "}} is in frame '", frame, "'. The input {{node ",
-      earlier == nullptr ? "" : earlier->name(), "}} is in frame '", earlier_frame, "'.");
+      "{{node ", node.name(), "}}", made_at(node),
+      " has inputs from different frames. The input {{node ", input.name(), "}}", made_at(input),
+      " is in frame '", frame, "'. The input {{node ", earlier == nullptr ? "" : earlier->name(),
+      "}}", earlier == nullptr ? "" : made_at(*earlier), " is in frame '", earlier_frame,
+      "'. What is made in the body of a loop exists there only: return it from the body as a "
+      "variable of the loop, and use what the loop returns.");
 }
 
 // Depth first from the source as TensorFlow walks, because the order decides: a node takes

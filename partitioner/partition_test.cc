@@ -428,6 +428,7 @@ TEST_F(PartitionTest, InputsFromDifferentFramesAreErrors) {
   const auto parts = PartitionGraph(graph_, options_);
   EXPECT_EQ(parts.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(Message(parts.status())), HasSubstr("inputs from different frames"));
+  EXPECT_THAT(std::string(Message(parts.status())), HasSubstr("use what the loop returns"));
 }
 
 TEST_F(PartitionTest, AMissingInputIsNamed) {

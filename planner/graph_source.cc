@@ -1,5 +1,7 @@
 #include "planner/graph_source.h"
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -65,6 +67,8 @@ StatusOr<pb::GraphDef> ParseGraph(const std::string& bytes, std::string_view tag
       return ChooseGraph(model, tags);
     }
   }
+  // Each is tried on bytes of the others, which is no error to print.
+  const google::protobuf::LogSilencer quiet;
   if (graph.ParseFromString(bytes) && HasNamedNodes(graph)) return graph;
   if (meta.ParseFromString(bytes) && HasNamedNodes(meta.graph_def())) return meta.graph_def();
   if (model.ParseFromString(bytes) && HasNamedNodes(model)) return ChooseGraph(model, tags);

@@ -1,11 +1,14 @@
 // The public Session: the client side of whatever master its target names.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
+#include "graph/graph_def_size.h"
 #include "millrace/session.h"
 #include "runtime/feed_spec.h"
 #include "runtime/gpu.h"
@@ -16,7 +19,37 @@
 namespace millrace {
 namespace {
 
+// InvalidArgument, by the name that the user gave it, unless `value` is at least `least`.
+Status CheckAtLeast(int64_t least, int64_t value, std::string_view name) {
+  if (value >= least) return OkStatus();
+  return errors::InvalidArgument(name, " is ", value, "; it must be at least ", least);
+}
+
+Status CheckOptions(const SessionOptions& options) {
+  MR_RETURN_IF_ERROR(CheckAtLeast(1, options.num_cpu_devices, "SessionOptions.num_cpu_devices"));
+  MR_RETURN_IF_ERROR(CheckAtLeast(-1, options.inter_op_threads, "SessionOptions.inter_op_threads"));
+  MR_RETURN_IF_ERROR(CheckAtLeast(-1, options.intra_op_threads, "SessionOptions.intra_op_threads"));
+  MR_RETURN_IF_ERROR(
+      CheckAtLeast(0, options.step_memory_limit, "SessionOptions.step_memory_limit (bytes)"));
+  MR_RETURN_IF_ERROR(
+      CheckAtLeast(0, options.start_timeout.count(), "SessionOptions.start_timeout (ms)"));
+  MR_RETURN_IF_ERROR(
+      CheckAtLeast(0, options.step_timeout.count(), "SessionOptions.step_timeout (ms)"));
+  for (const InterOpPool& pool : options.inter_op_pools) {
+    MR_RETURN_IF_ERROR(CheckAtLeast(-1, pool.threads, "SessionOptions.inter_op_pools: threads"));
+  }
+  return OkStatus();
+}
+
+Status CheckOptions(const RunOptions& options) {
+  if (options.timeout.count() >= 0 && options.inter_op_pool >= -1) [[likely]]
+    return OkStatus();
+  MR_RETURN_IF_ERROR(CheckAtLeast(0, options.timeout.count(), "RunOptions.timeout (ms)"));
+  return CheckAtLeast(-1, options.inter_op_pool, "RunOptions.inter_op_pool");
+}
+
 StatusOr<pb::ConfigProto> ToConfig(const SessionOptions& options) {
+  MR_RETURN_IF_ERROR(CheckOptions(options));
   pb::ConfigProto config;
   const GpuFields gpus = GpuFieldsOf(options);
   MR_RETURN_IF_ERROR(ToConfig(gpus, &config));
@@ -65,12 +98,13 @@ bool IsPlain(const RunOptions& options) {
          !options.partition_graphs;
 }
 
-void ToMetadata(const pb::RunMetadata& from, RunMetadata* to) {
+Status ToMetadata(const pb::RunMetadata& from, RunMetadata* to) {
   to->step_stats = from.has_step_stats() ? from.step_stats().SerializeAsString() : "";
   to->partition_graphs.clear();
   for (const pb::GraphDef& graph : from.partition_graphs()) {
-    to->partition_graphs.push_back(graph.SerializeAsString());
+    MR_RETURN_IF_ERROR(SerializeGraphDef(graph, &to->partition_graphs.emplace_back()));
   }
+  return OkStatus();
 }
 
 Status CheckHandle(const Operation& op, const GraphState* graph, const char* what) {
@@ -81,23 +115,40 @@ Status CheckHandle(const Operation& op, const GraphState* graph, const char* wha
   return OkStatus();
 }
 
-}  // namespace
+Status MovedFrom(std::string_view what) {
+  return errors::FailedPrecondition("this ", what, " was moved from or never made");
+}
 
-struct Session::Impl {
-  GraphState* graph = nullptr;
+// A session as its callables share it, which may outlive the Session.
+struct SharedSession {
+  std::shared_ptr<GraphState> graph;
+  bool is_remote = false;
   std::unique_ptr<ClientSession> session;
   KnownRuns known;
+  std::atomic<bool> closed{false};
   Mutex mu;  // one extension at a time
   int sent_ids ABSL_GUARDED_BY(mu) = 0;
 
   Status CheckHandles(std::span<const Feed> feeds, std::span<const Output> fetches,
                       std::span<const Operation> targets) const {
     for (const Feed& feed : feeds) {
-      MR_RETURN_IF_ERROR(CheckHandle(feed.first.op(), graph, "feed"));
+      MR_RETURN_IF_ERROR(CheckHandle(feed.first.op(), graph.get(), "feed"));
     }
-    for (const Output& fetch : fetches) MR_RETURN_IF_ERROR(CheckHandle(fetch.op(), graph, "fetch"));
-    for (const Operation& op : targets) MR_RETURN_IF_ERROR(CheckHandle(op, graph, "target"));
+    for (const Output& fetch : fetches)
+      MR_RETURN_IF_ERROR(CheckHandle(fetch.op(), graph.get(), "fetch"));
+    for (const Operation& op : targets) MR_RETURN_IF_ERROR(CheckHandle(op, graph.get(), "target"));
     return OkStatus();
+  }
+
+  Status CheckOpen() const {
+    if (!closed.load(std::memory_order_acquire)) [[likely]]
+      return OkStatus();
+    return errors::FailedPrecondition("Session is closed.");
+  }
+
+  Status Close() {
+    closed.store(true, std::memory_order_release);
+    return session->Close();
   }
 
   // Sends the nodes made since the last call.
@@ -106,12 +157,26 @@ struct Session::Impl {
     const int ids = graph->graph->num_node_ids();
     if (ids == sent_ids) return OkStatus();
     MR_RETURN_IF_ERROR(graph->status);
+    if (is_remote) MR_RETURN_IF_ERROR(CheckMessageSize(*graph->graph, sent_ids));
     pb::GraphDef added;
     MR_RETURN_IF_ERROR(
         ExportGraphDef(*graph->graph, {.origins = true, .first_id = sent_ids}, &added));
     MR_RETURN_IF_ERROR(session->Extend(std::move(added)));
     sent_ids = ids;
     return OkStatus();
+  }
+};
+
+}  // namespace
+
+struct Session::Impl {
+  std::shared_ptr<SharedSession> shared;
+  ~Impl() {
+    const Status status = shared->Close();
+    if (!status.ok()) {
+      MR_LOG(kInfo, "the session ", shared->session->handle(),
+             " was not closed: ", Message(status));
+    }
   }
 };
 
@@ -125,22 +190,24 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   MR_ASSIGN_OR_RETURN(const pb::ConfigProto config, ToConfig(options));
   MR_ASSIGN_OR_RETURN(std::shared_ptr<MasterInterface> master,
                       ConnectTarget(options.target, config, options.dump_dir));
-  auto impl = std::make_unique<Impl>();
-  impl->graph = graph.state();
+  auto shared = std::make_shared<SharedSession>();
+  shared->graph = graph.shared_state();
+  shared->is_remote = !options.target.empty();
   const DataflowGraph& nodes = *graph.state()->graph;
+  if (shared->is_remote) MR_RETURN_IF_ERROR(CheckMessageSize(nodes, 0));
   pb::GraphDef def;
   MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {.origins = true}, &def));
   ClientSession::Options client;
   client.config = config;
   client.start_timeout = options.start_timeout;
   client.step_timeout = options.step_timeout;
-  MR_ASSIGN_OR_RETURN(impl->session,
+  MR_ASSIGN_OR_RETURN(shared->session,
                       ClientSession::Create(std::move(master), std::move(def), client));
   {
-    MutexLock lock(&impl->mu);
-    impl->sent_ids = nodes.num_node_ids();
+    MutexLock lock(&shared->mu);
+    shared->sent_ids = nodes.num_node_ids();
   }
-  return Session(std::move(impl));
+  return Session(std::unique_ptr<Impl>(new Impl{std::move(shared)}));
 }
 
 namespace {
@@ -162,11 +229,15 @@ StatusOr<std::vector<Tensor>> Session::Run(std::span<const Feed> feeds,
                                            std::span<const Output> fetches,
                                            std::span<const Operation> targets,
                                            const RunOptions& options, RunMetadata* metadata) {
-  MR_RETURN_IF_ERROR(impl_->SendNewNodes());
-  MR_RETURN_IF_ERROR(impl_->CheckHandles(feeds, fetches, targets));
+  if (!impl_) return MovedFrom("session");
+  SharedSession& shared = *impl_->shared;
+  MR_RETURN_IF_ERROR(shared.CheckOpen());
+  MR_RETURN_IF_ERROR(CheckOptions(options));
+  MR_RETURN_IF_ERROR(shared.SendNewNodes());
+  MR_RETURN_IF_ERROR(shared.CheckHandles(feeds, fetches, targets));
   const bool is_plain = IsPlain(options);
   const KnownRuns::Known* const known =
-      is_plain ? impl_->known.Find(feeds, fetches, targets) : nullptr;
+      is_plain ? shared.known.Find(feeds, fetches, targets) : nullptr;
   if (known != nullptr && known->run != nullptr) {
     if (metadata != nullptr) *metadata = RunMetadata();
     return RunKnown(*known, feeds);
@@ -182,10 +253,11 @@ StatusOr<std::vector<Tensor>> Session::Run(std::span<const Feed> feeds,
   request.options = ToRunOptions(options);
   pb::RunMetadata run_metadata;
   MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
-                      impl_->session->Run(std::move(request), &run_metadata));
-  if (metadata != nullptr) ToMetadata(run_metadata, metadata);
-  if (is_plain && known == nullptr)
-    impl_->known.Remember(impl_->session.get(), feeds, fetches, targets);
+                      shared.session->Run(std::move(request), &run_metadata));
+  if (metadata != nullptr) MR_RETURN_IF_ERROR(ToMetadata(run_metadata, metadata));
+  if (is_plain && known == nullptr) {
+    shared.known.Remember(shared.session.get(), feeds, fetches, targets);
+  }
   return values;
 }
 
@@ -198,14 +270,17 @@ Status Session::RunTargets(std::initializer_list<Operation> targets) {
   return Run({}, {}, std::span(targets.begin(), targets.size())).status();
 }
 
-Status Session::Close() { return impl_->session->Close(); }
+Status Session::Close() { return impl_ ? impl_->shared->Close() : MovedFrom("session"); }
 
 struct Callable::Impl {
-  ClientSession* session = nullptr;
+  std::shared_ptr<SharedSession> shared;
   int64_t handle = -1;
   std::shared_ptr<PreparedRun> prepared;  // null: called by its handle
   std::vector<FeedSpec> feeds;
-  ~Impl() { session->ReleaseCallable(handle).IgnoreError(); }
+  ~Impl() {
+    // A session that is closed has released it.
+    if (shared->CheckOpen().ok()) shared->session->ReleaseCallable(handle).IgnoreError();
+  }
 };
 
 Callable::Callable() = default;
@@ -217,27 +292,31 @@ StatusOr<Callable> Session::MakeCallable(std::span<const Output> feeds,
                                          std::span<const Output> fetches,
                                          std::span<const Operation> targets,
                                          const RunOptions& options) {
-  MR_RETURN_IF_ERROR(impl_->SendNewNodes());
+  if (!impl_) return MovedFrom("session");
+  SharedSession& shared = *impl_->shared;
+  MR_RETURN_IF_ERROR(shared.CheckOpen());
+  MR_RETURN_IF_ERROR(CheckOptions(options));
+  MR_RETURN_IF_ERROR(shared.SendNewNodes());
   pb::CallableOptions request;
   for (const Output& output : feeds) {
-    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "feed"));
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), shared.graph.get(), "feed"));
     request.add_feed(output.name());
   }
   for (const Output& output : fetches) {
-    MR_RETURN_IF_ERROR(CheckHandle(output.op(), impl_->graph, "fetch"));
+    MR_RETURN_IF_ERROR(CheckHandle(output.op(), shared.graph.get(), "fetch"));
     request.add_fetch(output.name());
   }
   for (const Operation& op : targets) {
-    MR_RETURN_IF_ERROR(CheckHandle(op, impl_->graph, "target"));
+    MR_RETURN_IF_ERROR(CheckHandle(op, shared.graph.get(), "target"));
     request.add_target(op.name());
   }
   *request.mutable_run_options() = ToRunOptions(options);
-  MR_ASSIGN_OR_RETURN(const int64_t handle, impl_->session->MakeCallable(std::move(request)));
+  MR_ASSIGN_OR_RETURN(const int64_t handle, shared.session->MakeCallable(std::move(request)));
   Callable callable;
   callable.impl_ = std::make_unique<Callable::Impl>();
-  callable.impl_->session = impl_->session.get();
+  callable.impl_->shared = impl_->shared;
   callable.impl_->handle = handle;
-  callable.impl_->prepared = impl_->session->Prepare(handle);
+  callable.impl_->prepared = shared.session->Prepare(handle);
   for (const Output& output : feeds) callable.impl_->feeds.emplace_back(output);
   return callable;
 }
@@ -251,13 +330,16 @@ StatusOr<std::vector<Tensor>> Callable::Run(std::span<const Tensor> feeds,
 
 Status Callable::Run(std::span<const Tensor> feeds, std::vector<Tensor>* fetches,
                      const RunOptions& options) const {
-  if (!impl_) return errors::FailedPrecondition("this callable was moved from or never made");
+  if (!impl_) return MovedFrom("callable");
+  MR_RETURN_IF_ERROR(impl_->shared->CheckOpen());
+  MR_RETURN_IF_ERROR(CheckOptions(options));
   // The master checks their number.
   for (std::size_t i = 0; i < std::min(feeds.size(), impl_->feeds.size()); ++i) {
     MR_RETURN_IF_ERROR(impl_->feeds[i].Check(feeds[i]));
   }
   if (impl_->prepared != nullptr) return impl_->prepared->Run(options.timeout, feeds, fetches);
-  return impl_->session->RunCallable(impl_->handle, feeds, fetches, nullptr, options.timeout);
+  return impl_->shared->session->RunCallable(impl_->handle, feeds, fetches, nullptr,
+                                             options.timeout);
 }
 
 }  // namespace millrace

@@ -1,14 +1,12 @@
 #include "millrace/step_trace.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "executor/stats/step_stats.h"
 #include "executor/stats/step_trace.h"
+#include "io/filesystem.h"
 
 namespace millrace {
 namespace {
@@ -30,11 +28,7 @@ StatusOr<std::string> StepTrace(std::string_view step_stats) {
 
 Status WriteStepTrace(std::string_view step_stats, const std::string& file) {
   MR_ASSIGN_OR_RETURN(const std::string trace, StepTrace(step_stats));
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << trace;
-  out.close();
-  if (out.good()) return OkStatus();
-  return errors::Unavailable("cannot write ", file, ": ", std::strerror(errno));
+  return PosixFileSystem()->WriteFileAtomically(file, trace);
 }
 
 StatusOr<int64_t> StepPeakBytes(std::string_view step_stats) {

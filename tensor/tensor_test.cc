@@ -4,6 +4,8 @@
 
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/exceptions.h"
@@ -138,6 +140,73 @@ TEST(TensorTest, AllocateReportsWhatCannotBe) {
       errors::IsResourceExhausted(Tensor::Allocate(HostAllocator(), kString, huge).status()));
   EXPECT_TRUE(errors::IsInvalidArgument(
       Tensor::Allocate(HostAllocator(), MakeRefType(kFloat), Shape()).status()));
+}
+
+// What a checked call says; its line is `line`.
+template <typename Call>
+void ExpectMisuse(const Call& call, int line, std::string_view text) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown: " << text;
+  } catch (const BadTensorAccess& e) {
+    EXPECT_NE(std::string_view(e.what()).find(text), std::string_view::npos) << e.what();
+    const std::string place = "(at tensor_test.cc:" + std::to_string(line) + ")";
+    EXPECT_NE(std::string_view(e.what()).find(place), std::string_view::npos) << e.what();
+  }
+}
+
+TEST(TensorTest, MisuseSaysWhatIsWrongInWhichLine) {
+  Tensor t = Tensor::FromValues<float>({1, 2, 3});
+  const Tensor& same = t;
+  ExpectMisuse([&] { t.data<double>(); }, __LINE__,
+               "data<double>(): the elements are float, not double (tensor of float [3])");
+  ExpectMisuse([&] { same.data<int64_t>(); }, __LINE__, "data<int64>(): the elements are float");
+  ExpectMisuse([&] { t.flat<int32_t>(); }, __LINE__, "data<int32>(): the elements are float");
+  ExpectMisuse([&] { same.flat<std::string>(); }, __LINE__, "not string");
+  ExpectMisuse([&] { Tensor().flat<float>(); }, __LINE__, "has no value yet");
+  ExpectMisuse([&] { t.scalar<float>(); }, __LINE__,
+               "scalar(): a tensor of float [3] has 3 elements, not one");
+  ExpectMisuse([&] { t.Slice(1, 2).scalar<int32_t>(); }, __LINE__, "the elements are float");
+  ExpectMisuse([&] { t.Slice(2, 9); }, __LINE__,
+               "Slice(): rows 2 to 9 of a tensor of float [3]: not within its first axis");
+  ExpectMisuse([&] { t.Slice(2, 1); }, __LINE__, "not within its first axis");
+  ExpectMisuse([&] { Tensor::Scalar(1).Slice(0, 1); }, __LINE__, "a scalar has no rows");
+  ExpectMisuse([&] { Tensor::FromValues<float>({1, 2, 3}, Shape({2, 2})); }, __LINE__,
+               "FromValues(): 3 values for a tensor of float [2,2], which has 4 elements");
+  ExpectMisuse([&] { t.BitcastTo(kDouble); }, __LINE__, "are no bytes of double");
+}
+
+TEST(TensorTest, AShapeThatCannotBeSaysSoWithTheLine) {
+  const int line = __LINE__ + 2;
+  try {
+    Tensor(kFloat, {-1, 3});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::bad_alloc& e) {
+    EXPECT_NE(std::string_view(e.what()).find("negative size -1"), std::string_view::npos)
+        << e.what();
+    EXPECT_NE(std::string_view(e.what()).find("tensor_test.cc:" + std::to_string(line)),
+              std::string_view::npos)
+        << e.what();
+  }
+  EXPECT_TRUE(errors::IsInvalidArgument(Tensor::Allocate(kFloat, Shape({-1, 3})).status()));
+  EXPECT_TRUE(errors::IsResourceExhausted(
+      Tensor::Allocate(kFloat, Shape({int64_t{1} << 40, 1 << 20})).status()));
+}
+
+TEST(TensorTest, WhatComesFromOutsideIsAskedForWithAStatus) {
+  const Tensor t = Tensor::FromValues<float>({1, 2, 3});
+  EXPECT_EQ((*t.TryFlat<float>())[2], 3);
+  EXPECT_EQ(*t.Slice(1, 2).TryScalar<float>(), 2);
+  EXPECT_EQ(t.TrySlice(1, 3)->num_elements(), 2);
+  EXPECT_TRUE(errors::IsInvalidArgument(t.TryFlat<double>().status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(t.TryScalar<float>().status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(t.TryScalar<int32_t>().status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(t.TrySlice(2, 9).status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(Tensor().TryFlat<float>().status()));
+  const std::vector<float> three = {1, 2, 3};
+  EXPECT_TRUE(
+      errors::IsInvalidArgument(Tensor::TryFromValues<float>(three, Shape({2, 2})).status()));
+  EXPECT_TRUE(TensorsEqual(*Tensor::TryFromValues<float>(three, Shape({3})), t));
 }
 
 }  // namespace

@@ -69,7 +69,10 @@ grpc::ByteBuffer ToByteBuffer(const WireWriter& writer) {
 }
 
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
-  grpc::Slice slice(message.ByteSizeLong());
+  const std::size_t size = message.ByteSizeLong();
+  // Protobuf would write beyond the slice. RpcChannel refuses what is not valid.
+  if (size > INT32_MAX) return grpc::ByteBuffer();
+  grpc::Slice slice(size);
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
 }

@@ -19,6 +19,7 @@
 #include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/messages.h"
 #include "graph/graph_def_io.h"
+#include "graph/graph_def_size.h"
 #include "proto/link.pb.h"
 #include "proto/worker.pb.h"
 #include "session/maybe_applied.h"
@@ -72,9 +73,12 @@ class GrpcRemoteWorker : public WorkerInterface {
     request.set_session_handle(args.session_handle);
     request.set_create_worker_session_called(!args.session_handle.empty());
     // With the origins of its nodes: errors at run time name them.
-    const Status exported =
-        ExportGraphDef(*args.graph, ExportOptions{.origins = true, .strip_default_attrs = true},
-                       request.mutable_graph_def());
+    Status exported = CheckMessageSize(*args.graph, 0);
+    if (exported.ok()) {
+      exported =
+          ExportGraphDef(*args.graph, ExportOptions{.origins = true, .strip_default_attrs = true},
+                         request.mutable_graph_def());
+    }
     if (!exported.ok()) {
       done(exported);
       return;

@@ -150,6 +150,15 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
     // A cancellation before the call has begun is remembered by its context.
     if (calls_->closed) call->context.TryCancel();
   }
+  if (!call->request.Valid()) {
+    call->status = grpc::Status(
+        grpc::StatusCode::INVALID_ARGUMENT,
+        StrCat("the request of ", method, " to ", peer_,
+               " would have 2 GiB or more, which no message may have: make its graph smaller, by ",
+               "feeding, restoring or computing what is in its biggest constants"));
+    call->Complete();
+    return;
+  }
   if (options.cancellation != nullptr) {
     call->cancellation = options.cancellation;
     call->token = options.cancellation->NextToken();

@@ -20,7 +20,7 @@ constexpr std::size_t kUsualNodes = 128;
 
 struct OutputRecord {
   int32_t slot = 0;
-  int32_t rank = -1;      // -1: a reference, of which no more is told
+  int32_t rank = -1;      // -1: a reference that was in use, or dead: no more is told
   int32_t first_dim = 0;  // in the thread's
   bool has_buffer = false;
   bool is_alone = false;
@@ -55,19 +55,29 @@ struct ThreadRecords {
   void AddOutput(int32_t slot, const EdgeValue& value) {
     OutputRecord& out = outputs.emplace_back();
     out.slot = slot;
-    // A reference's tensor may be changing under its lock; its shape is not worth the wait.
+    if (value.kind == EdgeValue::Kind::kRef) {
+      // Its tensor may be changing under its lock; its shape is not worth the wait.
+      if (value.ref_mu == nullptr || !value.ref_mu->TryLock()) return;
+      if (value.ref->dtype() != DataType::kInvalid) AddShape(*value.ref, &out);
+      value.ref_mu->Unlock();
+      return;
+    }
     if (value.kind != EdgeValue::Kind::kValue) return;
     const Tensor& tensor = value.value;
-    out.rank = tensor.shape().rank();
-    out.first_dim = static_cast<int32_t>(dims.size());
-    for (const int64_t dim : tensor.shape().dims()) dims.push_back(dim);
-    out.dtype = tensor.dtype();
-    out.bytes = static_cast<int64_t>(tensor.num_bytes());
+    AddShape(tensor, &out);
     if (tensor.buffer() == nullptr) return;
     out.has_buffer = true;
     out.buffer_bytes = static_cast<int64_t>(tensor.buffer()->size());
     out.is_alone = tensor.OwnsBufferAlone();
     out.address = reinterpret_cast<uintptr_t>(tensor.raw_data());
+  }
+
+  void AddShape(const Tensor& tensor, OutputRecord* out) {
+    out->rank = tensor.shape().rank();
+    out->first_dim = static_cast<int32_t>(dims.size());
+    for (const int64_t dim : tensor.shape().dims()) dims.push_back(dim);
+    out->dtype = tensor.dtype();
+    out->bytes = static_cast<int64_t>(tensor.num_bytes());
   }
 
   const uint32_t id;

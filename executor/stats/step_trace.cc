@@ -53,10 +53,11 @@ std::string OutputsOf(const pb::NodeExecStats& node) {
   std::vector<std::string> outputs;
   for (const pb::NodeOutput& output : node.output()) {
     const pb::TensorDescription& tensor = output.tensor_description();
+    const auto dtype = static_cast<DataType>(tensor.dtype());
+    if (dtype == DataType::kInvalid) continue;  // nothing is known of it
     std::vector<int64_t> dims;
     for (const auto& dim : tensor.shape().dim()) dims.push_back(dim.size());
-    outputs.push_back(
-        StrCat(DataTypeName(static_cast<DataType>(tensor.dtype())), " [", StrJoin(dims, ","), "]"));
+    outputs.push_back(StrCat(DataTypeName(dtype), " [", StrJoin(dims, ","), "]"));
   }
   return StrJoin(outputs, ", ");
 }

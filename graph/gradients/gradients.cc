@@ -43,6 +43,11 @@ bool CarriesGradient(DataType dtype) {
   return IsFloating(base) || IsComplex(base) || base == kResource || base == kVariant;
 }
 
+// " made at train.cc:42", of a node that C++ built.
+std::string MadeAt(const Node& node) {
+  return node.origin().empty() ? "" : StrCat(" made at ", node.origin());
+}
+
 class GradientBuilder {
  public:
   // `keep_rows`: gradients of tables of which rows are taken come with indices.
@@ -346,8 +351,8 @@ class GradientBuilder {
     if (scope_.graph()->graph->IsCall(*node)) {
       fn = CallGrad;
     } else if (!BuiltinGradients().Find(node->type(), &fn)) {
-      return errors::Unimplemented("op ", node->type(), " of node '", node->name(),
-                                   "' has no gradient; it lies between ys and xs");
+      return errors::Unimplemented("op ", node->type(), " of node '", node->name(), "'",
+                                   MadeAt(*node), " has no gradient; it lies between ys and xs");
     }
     if (fn == nullptr) return OkStatus();
     const Scope inner = scope_.Named(StrCat(node->name(), "_grad"));
@@ -359,7 +364,8 @@ class GradientBuilder {
     GradContext context(inner, op, dys, needed, source_);
     const Status status = fn(context);
     if (!status.ok()) {
-      return Annotate(status, StrCat(" (gradient of node '", node->name(), "')"));
+      return Annotate(status,
+                      StrCat(" (gradient of node '", node->name(), "'", MadeAt(*node), ")"));
     }
     MR_RETURN_IF_ERROR(scope_.status());
     for (int i = 0; i < node->num_inputs(); ++i) {
@@ -424,8 +430,11 @@ StatusOr<std::vector<SparseGradient>> SparseGradients(const Scope& scope,
 StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
                                         std::span<const Output> xs, std::span<const Output> grad_ys,
                                         std::source_location where) {
-  return GradientsWithin(scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys,
-                         xs, grad_ys);
+  StatusOr<std::vector<Output>> gradients = GradientsWithin(
+      scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys, xs, grad_ys);
+  // What the graph recorded has the place already.
+  if (gradients.ok() || !scope.status().ok()) return gradients;
+  return Annotate(gradients.status(), StrCat(" (at ", FormatOrigin(where), ")"));
 }
 
 }  // namespace millrace

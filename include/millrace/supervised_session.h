@@ -36,7 +36,7 @@ struct SupervisedSessionOptions {
   int max_recoveries = 5;
   // Chief: told which variables had a value once, have lost it ("v @ /job:ps/task:0") and will be
   // initialised anew. An error ends the session instead.
-  std::function<Status(const std::vector<std::string>& variables)> on_variables_lost;
+  std::function<Status(const std::vector<std::string>& variables)> on_variables_lost{};
   // Told at once, and when the reason changes, why this task waits.
   std::function<void(const std::string& reason)> on_wait{};
 };

@@ -159,10 +159,29 @@ TEST_P(StepMemoryTest, ATraceHasOneSliceForEachNodeThatRan) {
   EXPECT_EQ(slices["c"]["args"]["bytes"], 64 * 64 * 4);
 }
 
+TEST_P(StepMemoryTest, ATraceTellsWhatVariablesHold) {
+  Graph graph;
+  const Variable v = MakeVariable(graph.root(), "v", Zeros(graph.root(), {3, 2}));
+  Session session = Open(graph);
+  ASSERT_TRUE(session.RunTargets({v.initializer}).ok());
+  const auto trace = StepTrace(Stats(session, v.read));
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->find("INVALID"), std::string::npos) << *trace;
+  const Json events = Json::parse(*trace)["traceEvents"];
+  const auto of_v = std::find_if(events.begin(), events.end(), [](const Json& event) {
+    return event["ph"] == "X" && event["args"]["node"] == "v";
+  });
+  ASSERT_NE(of_v, events.end());
+  EXPECT_EQ((*of_v)["args"]["outputs"], "float [3,2]");
+  EXPECT_EQ((*of_v)["args"]["output_bytes"], 24);
+}
+
 TEST_P(StepMemoryTest, WhatIsNoStatisticsIsSaid) {
   EXPECT_TRUE(errors::IsInvalidArgument(StepTrace("\xff\xff\xff").status()));
   EXPECT_TRUE(errors::IsInvalidArgument(StepPeakBytes("\xff\xff\xff").status()));
-  EXPECT_FALSE(WriteStepTrace("", "/no/such/folder/step.json").ok());
+  const Status written = WriteStepTrace("", "/no/such/folder/step.json");
+  EXPECT_TRUE(errors::IsNotFound(written)) << written;
+  EXPECT_THAT(std::string(Message(written)), HasSubstr("/no/such/folder/step.json"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, StepMemoryTest, testing::Values(-1, 2));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,33 @@ TEST(Optimizers, AreFoundByNameAndListedForANameThatIsNone) {
 }
 
 // The counter counts finished steps: whoever reads it after the train op sees the update.
+TEST(Optimizers, CallTheirOpAsTensorFlowDoes) {
+  for (const bool with_step : {false, true}) {
+    Graph graph;
+    const Scope root = graph.root();
+    const Variable w = MakeVariable(root, "w", Constant(root, Tensor::Scalar(1.0f)));
+    const Output loss = ops::Mul(root, w.read, w.read);
+    const Variable step = GlobalStep(root);
+    const auto adam = Adam({})->Minimize(root, loss, with_step ? &step : nullptr);
+    ASSERT_TRUE(adam.ok()) << adam.status();
+    EXPECT_EQ(adam->name(), "Adam");
+    const auto more = Adam({})->Minimize(root.Named("more"), loss, with_step ? &step : nullptr);
+    ASSERT_TRUE(more.ok()) << more.status();
+    EXPECT_EQ(more->name(), "more/Adam");
+  }
+}
+
+TEST(Optimizers, NameTheLineThatAsksForThem) {
+  Graph graph;
+  const Scope root = graph.root();
+  const Variable w = MakeVariable(root, "w", Constant(root, Tensor::Scalar(1.0f)));
+  const int line = std::source_location::current().line() + 1;
+  const auto train = GradientDescent({})->Minimize(root, ops::Digamma(root, w.read), nullptr);
+  EXPECT_TRUE(errors::IsUnimplemented(train.status())) << train.status();
+  EXPECT_THAT(std::string(Message(train.status())),
+              ::testing::HasSubstr("(at optimizers_test.cc:" + std::to_string(line) + ")"));
+}
+
 TEST(Optimizers, CountAStepOnlyAfterEveryUpdate) {
   Graph graph;
   const Scope root = graph.root();

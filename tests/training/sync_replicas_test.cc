@@ -342,6 +342,16 @@ TEST(SyncReplicasRefuse, ToTrainWithoutAGlobalStep) {
   EXPECT_THAT(std::string(Message(status)), ::testing::HasSubstr("Global step is required"));
 }
 
+TEST(SyncReplicasRefuse, ToTrainWithoutAnOptimizer) {
+  Graph graph;
+  const Scope root = graph.root();
+  const Variable w = MakeVariable(root, "w", Constant(root, Tensor::Scalar(1.0f)));
+  const Variable step = GlobalStep(root);
+  SyncReplicas sync(nullptr, {.replicas_to_aggregate = 1});
+  const Status status = sync.Minimize(root, ops::Mul(root, w.read, w.read), &step).status();
+  EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
+}
+
 TEST(SyncReplicasRefuse, ToAggregateNothing) {
   Parts p;
   SyncReplicas sync(GradientDescent({}), {.replicas_to_aggregate = 0, .total_num_replicas = 2});
