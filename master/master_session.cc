@@ -52,7 +52,11 @@ Status MasterSession::Configure(CreateSessionArgs* args) {
     MR_LOG(kWarning, "place_pruned_graph is not supported here: the whole graph is placed");
     config_.mutable_graph_options()->set_place_pruned_graph(false);
   }
-  graph_ = std::make_unique<SessionGraph>(env_.task->ops);
+  // The one thing that TensorFlow does differently for this type: its executor of one thread knows
+  // no Switch and Merge. Ours run in one thread where that is faster.
+  const bool keep_control_flow =
+      config_.experimental().executor_type() == "SINGLE_THREADED_EXECUTOR";
+  graph_ = std::make_unique<SessionGraph>(env_.task->ops, keep_control_flow);
   MR_RETURN_IF_ERROR(graph_->Import(args->graph));
   if (env_.graph_dumper != nullptr) {
     dump_ = env_.graph_dumper->NewSession();

@@ -10,8 +10,10 @@
 
 namespace millrace {
 
-SessionGraph::SessionGraph(const OpRegistry* ops)
-    : ops_(ops), graph_(std::make_unique<DataflowGraph>(ops)) {}
+SessionGraph::SessionGraph(const OpRegistry* ops, bool keep_control_flow)
+    : ops_(ops),
+      keep_control_flow_(keep_control_flow),
+      graph_(std::make_unique<DataflowGraph>(ops)) {}
 
 Status SessionGraph::Import(const pb::GraphDef& def) {
   MutexLock lock(&mu_);
@@ -23,7 +25,9 @@ Status SessionGraph::Add(const pb::GraphDef& def) {
   const int num_nodes = graph_->num_node_ids();
   MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
   if (graph_->library() == nullptr) return OkStatus();
-  MR_RETURN_IF_ERROR(LowerFunctions({.first_node = num_nodes}, &bodies_, graph_.get()));
+  const LoweringOptions options = {.first_node = num_nodes,
+                                   .keep_control_flow = keep_control_flow_};
+  MR_RETURN_IF_ERROR(LowerFunctions(options, &bodies_, graph_.get()));
   graph_->FixSourceAndSink(num_nodes);
   return OkStatus();
 }

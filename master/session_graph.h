@@ -24,8 +24,9 @@ namespace millrace {
 // Thread-safe. Nodes are only added, and edges only into new nodes.
 class SessionGraph {
  public:
-  // `ops` must outlive this object.
-  explicit SessionGraph(const OpRegistry* ops);
+  // `ops` must outlive this object. `keep_control_flow`: branches and loops of functions are run
+  // as functions, unless they span tasks.
+  explicit SessionGraph(const OpRegistry* ops, bool keep_control_flow = false);
 
   // Before anything else, in this order: the first graph is imported and validated, then, when
   // the devices are known, placed.
@@ -64,6 +65,7 @@ class SessionGraph {
   std::vector<PlacementLog> RecordAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const OpRegistry* const ops_;
+  const bool keep_control_flow_;
   PlacerInput placer_;  // constant once set
   mutable Mutex mu_;
   std::unique_ptr<DataflowGraph> graph_ ABSL_GUARDED_BY(mu_);

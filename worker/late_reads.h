@@ -7,12 +7,16 @@
 
 namespace millrace {
 
-// TensorFlow's Identity hands the memory of a reference variable on, so a node that waits for
-// an update by a control edge sees the updated value even if the Identity ran before it. Old
-// programs rely on that: SyncReplicasOptimizer fills its tokens with the new global step this
-// way. Our reads are snapshots. So a node with control inputs, its own or those of a constant
-// it takes, that also takes a value from such an Identity gets a read of its own, which waits for
-// the same nodes. `graph` is the part of one device.
+// TensorFlow's Identity hands the memory of a reference variable on, so a node that runs after
+// an update sees the updated value even if the Identity ran before it, and so does one within a
+// loop or branch to which Enter or Switch brought that memory. Old programs rely on that:
+// SyncReplicasOptimizer fills its tokens with the new global step this way, and loops assign to
+// variables that were read before them. Our reads are snapshots. So a node that takes such a value
+// gets a read of its own, which waits for
+//   * the node's control inputs, and those of a constant it takes, if nothing lies between the
+//     Identity and the node;
+//   * those of its inputs, of either kind, that come after an update of the same variable.
+// `graph` is the part of one device: what updates a variable by reference is in it.
 Status ReadLate(DataflowGraph* graph);
 
 }  // namespace millrace

@@ -25,6 +25,8 @@ constexpr char kGraph[] = R"(
          attr { key: "value" value { tensor { dtype: DT_INT64 tensor_shape {} int64_val: 2 } } } }
   node { name: "waits_too" op: "Mul" input: "two" input: "read"
          attr { key: "T" value { type: DT_INT64 } } }
+  node { name: "both" op: "Mul" input: "read" input: "update"
+         attr { key: "T" value { type: DT_INT64 } } }
   node { name: "free" op: "Neg" input: "read" attr { key: "T" value { type: DT_INT64 } } }
   versions { producer: 1000 }
 )";
@@ -57,6 +59,10 @@ TEST(LateReads, ANodeThatWaitsForAnUpdateReadsAfterIt) {
   const Node* second = graph.FindNode("waits_too")->input_edge(1)->src;
   EXPECT_NE(second, early);
   EXPECT_TRUE(Waits(*second, *graph.FindNode("two")));
+  // And one that takes what the update gives.
+  const Node* third = graph.FindNode("both")->input_edge(0)->src;
+  EXPECT_NE(third, early);
+  EXPECT_TRUE(Waits(*third, *graph.FindNode("update")));
   // One that waits for nothing keeps the read it had.
   EXPECT_EQ(graph.FindNode("free")->input_edge(0)->src, early);
 }

@@ -46,13 +46,15 @@ void Spread(const DataflowGraph& graph, bool forward, std::vector<bool>* marked)
   }
 }
 
-// What has effects, and is not done already when any one of the outputs is there.
-std::vector<const Node*> LooseEffects(const FunctionBody& body) {
+// What runs for its effects, and is not done already when any one of the outputs is there.
+std::vector<const Node*> LooseEffects(const FunctionBody& body, InlineSite::Effects effects) {
+  if (effects == InlineSite::Effects::kNone) return {};
+  const bool all = effects == InlineSite::Effects::kAll;
   const DataflowGraph& graph = *body.graph;
   std::vector<bool> effect(graph.num_node_ids());
   for (const Node* node : body.effects) effect[node->id()] = true;
   for (const Node* node : graph.OpNodes()) {
-    if (node->is_stateful() && !OnlyReads(*node)) effect[node->id()] = true;
+    if (all && node->is_stateful() && !OnlyReads(*node)) effect[node->id()] = true;
   }
   std::vector<const Node*> loose;
   for (int id = 2; id < graph.num_node_ids(); ++id) {
@@ -223,10 +225,11 @@ class Inliner {
     for (const Node* node : body_.graph->OpNodes()) {
       Node* const twin = twins_[node->id()];
       if (twin == nullptr) continue;
-      bool takes_arg = false;
+      bool takes_arg = false, has_gate = false;
       for (const Edge* edge : node->in_edges()) {
         if (!edge->src->IsOp()) continue;
         Node* const src = twins_[edge->src->id()];
+        has_gate |= src != nullptr || !IsInvariant(ArgIndex(*edge->src));
         if (src != nullptr) {
           if (edge->IsControl()) {
             graph_->AddControlEdge(src, twin);
@@ -247,11 +250,16 @@ class Inliner {
                   .status());
         }
       }
-      if (takes_arg && !site_.controls_decide) {
+      // Of two that are there whether the body runs or not, their product would be too.
+      if (takes_arg && (!site_.controls_decide || !has_gate)) {
         for (Node* control : controls_) graph_->AddControlEdge(control, twin);
       }
     }
     return OkStatus();
+  }
+
+  bool IsInvariant(std::size_t arg) const {
+    return arg < site_.invariant.size() && site_.invariant[arg];
   }
 
   // What runs without inputs waits for the call to begin, and is in its loop and branch.
@@ -289,8 +297,7 @@ class Inliner {
   }
 
   Status JoinEffects() {
-    const std::vector<const Node*> loose =
-        site_.ignore_effects ? std::vector<const Node*>() : LooseEffects(body_);
+    const std::vector<const Node*> loose = LooseEffects(body_, site_.effects);
     if (loose.empty() && !body_.results.empty()) return OkStatus();
     MR_ASSIGN_OR_RETURN(result_.done, Add("output_control_node", "NoOp", {}, site_.device));
     for (const Node* node : loose) graph_->AddControlEdge(twins_[node->id()], result_.done);
@@ -301,6 +308,7 @@ class Inliner {
   }
 
   Status MakeOutputs() {
+    Node* const before = site_.effects == InlineSite::Effects::kAll ? result_.done : nullptr;
     for (std::size_t i = 0; i < body_.results.size(); ++i) {
       const Edge* const edge = body_.results[i]->input_edge(0);
       Node* const twin = twins_[edge->src->id()];
@@ -311,14 +319,14 @@ class Inliner {
             return other->src_output == edge->src_output && !other->IsControl();
           });
       // An output is a value of its own: it can be fed, and others use what it is made of.
-      const bool is_own = twin != nullptr && consumers == 1 && result_.done == nullptr &&
+      const bool is_own = twin != nullptr && consumers == 1 && before == nullptr &&
                           !IsSwitch(*twin) && !IsRefType(source.node->output_types()[source.index]);
       if (is_own) {
         result_.outputs.push_back(source);
         continue;
       }
       MR_ASSIGN_OR_RETURN(Node* const identity, AddIdentity(StrCat("output_", i), source));
-      if (result_.done != nullptr) graph_->AddControlEdge(result_.done, identity);
+      if (before != nullptr) graph_->AddControlEdge(before, identity);
       if (twin == nullptr) {
         for (Node* control : controls_) graph_->AddControlEdge(control, identity);
       }
@@ -338,7 +346,7 @@ class Inliner {
 
 }  // namespace
 
-bool CanInline(const FunctionBody& body, bool even_noinline) {
+bool CanInline(const FunctionBody& body, InlineSite::Effects effects, bool even_noinline) {
   if (!even_noinline && body.attrs.GetOr<bool>("_noinline", false)) return false;
   std::vector<bool> inside(body.graph->num_node_ids());
   bool any = false;
@@ -348,7 +356,7 @@ bool CanInline(const FunctionBody& body, bool even_noinline) {
   }
   if (!any) return true;
   Spread(*body.graph, /*forward=*/true, &inside);
-  const std::vector<const Node*> loose = LooseEffects(body);
+  const std::vector<const Node*> loose = LooseEffects(body, effects);
   return std::none_of(loose.begin(), loose.end(),
                       [&](const Node* node) { return inside[node->id()]; });
 }

@@ -24,8 +24,16 @@ struct InlineSite {
   // True: `controls` are dead exactly when the body shall not run. False: it shall not run
   // either if one of the inputs is dead.
   bool controls_decide = false;
-  // Nothing of the body runs but for an output.
-  bool ignore_effects = false;
+  // By input, with controls_decide: the same in every iteration of a loop, and there when the body
+  // shall not run any more. What takes nothing else waits for `controls`. False where it ends.
+  std::vector<bool> invariant;
+  enum class Effects {
+    kAll,       // everything in the body that has effects, before any of the outputs: a call
+    kDeclared,  // what the definition says must run, for whoever waits for `done`: the outputs
+                // wait for no more than they are made of, as in TensorFlow's lowered branches
+    kNone,      // nothing runs but for an output
+  };
+  Effects effects = Effects::kAll;
 };
 
 // The site of a call: the node's name, device, control inputs, and inputs from this one on.
@@ -33,17 +41,17 @@ InlineSite SiteOf(const Node& node, int first_input);
 
 struct InlinedBody {
   std::vector<OutputRef> outputs;
-  Node* done = nullptr;  // everything with effects has run; null if the outputs imply that
+  Node* done = nullptr;  // the site's effects have happened; null if the outputs imply that
 };
 
-// True if the body may be put into another graph: what has effects in it runs either always or
-// because an output needs it. Effects within branches and loops that no output waits for
-// cannot be waited for from outside. False too if the function says _noinline, unless that does
-// not matter.
-bool CanInline(const FunctionBody& body, bool even_noinline = false);
+// True if the body may be put into another graph: what runs for its effects there runs either
+// always or because an output needs it. Effects within branches and loops that no output waits
+// for cannot be waited for from outside. False too if the function says _noinline, unless that
+// does not matter.
+bool CanInline(const FunctionBody& body, InlineSite::Effects effects, bool even_noinline = false);
 
-// Adds the nodes of the body. Outputs come after all that has effects, as those of a call do.
-// InvalidArgument if the types of inputs do not fit. The graph may be half changed then.
+// Adds the nodes of the body. InvalidArgument if the types of inputs do not fit. The graph may
+// be half changed then.
 StatusOr<InlinedBody> InlineBody(const FunctionBody& body, const InlineSite& site,
                                  DataflowGraph* graph);
 

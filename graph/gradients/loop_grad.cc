@@ -487,7 +487,7 @@ class LoopDifferentiator {
     site.device = loop_.condition->requested_device();
     site.controls = {pivot};
     site.controls_decide = true;
-    site.ignore_effects = true;
+    site.effects = InlineSite::Effects::kNone;
     const auto is_used = [](const Node& arg) {
       return std::any_of(arg.out_edges().begin(), arg.out_edges().end(),
                          [](const Edge* edge) { return edge->dst->IsOp(); });
@@ -508,6 +508,8 @@ class LoopDifferentiator {
         MR_ASSIGN_OR_RETURN(Node* const again, Enter(InputOf(*enter, 0), frame, /*constant=*/true));
         again->set_requested_device(enter->requested_device());
         site.inputs.push_back({again, 0});
+        site.invariant.resize(site.inputs.size());
+        site.invariant.back() = true;
       } else {
         site.inputs.push_back(sums[arg - first_dy_].current);
       }

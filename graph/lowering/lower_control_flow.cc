@@ -21,13 +21,13 @@ class Lowering {
   Lowering(Node* node, int first_input, DataflowGraph* graph)
       : node_(node), graph_(graph), site_(SiteOf(*node, first_input)) {}
 
+  // Names are TensorFlow's: "node/name/_7", with a number that no other node of the graph has.
+  std::string NewName(const std::string& name) {
+    return graph_->NewName(StrCat(node_->name(), "/", name));
+  }
   StatusOr<Node*> Add(const std::string& name, std::string_view op, AttrMap attrs,
                       std::initializer_list<OutputRef> inputs) {
-    const std::string full = StrCat(node_->name(), "/", name);
-    MR_ASSIGN_OR_RETURN(
-        Node* const node,
-        graph_->AddNode(graph_->FindNode(full) == nullptr ? full : graph_->NewName(full), op,
-                        std::move(attrs)));
+    MR_ASSIGN_OR_RETURN(Node* const node, graph_->AddNode(NewName(name), op, std::move(attrs)));
     node->set_requested_device(site_.device);
     node->set_origin(site_.origin);
     node->set_device_origin(site_.device_origin);
@@ -58,12 +58,13 @@ class Lowering {
     return OutputRef{node, 0};
   }
   // The site of a body within this node.
-  InlineSite Within(const std::string& name, std::vector<OutputRef> inputs, Node* pivot) const {
+  InlineSite Within(const std::string& prefix, std::vector<OutputRef> inputs, Node* pivot) const {
     InlineSite site = site_;
-    site.prefix = StrCat(node_->name(), "/", name);
+    site.prefix = prefix;
     site.inputs = std::move(inputs);
     site.controls = {pivot};
     site.controls_decide = true;
+    site.effects = InlineSite::Effects::kDeclared;
     return site;
   }
   Status CheckResults(const FunctionBody& body, const std::vector<DataType>& types) const {
@@ -91,48 +92,77 @@ class BranchLowering : public Lowering {
       : Lowering(node, 1, graph), branches_(branches) {}
 
   Status Run() {
+    NameBranches();
     MR_RETURN_IF_ERROR(MakeConditions());
+    MR_RETURN_IF_ERROR(MakePivots());
+    std::vector<std::vector<OutputRef>> inputs(branches_.size());
+    for (const OutputRef& input : site().inputs) {
+      for (std::size_t b = 0; b < branches_.size(); ++b) {
+        MR_ASSIGN_OR_RETURN(const OutputRef value, Switched(input, b, input.node->name()));
+        inputs[b].push_back(value);
+      }
+    }
     std::vector<std::vector<OutputRef>> outputs;
-    std::vector<OutputRef> executed;
+    std::vector<Node*> done;
     for (std::size_t b = 0; b < branches_.size(); ++b) {
       MR_RETURN_IF_ERROR(CheckResults(*branches_[b], node()->output_types()));
-      MR_ASSIGN_OR_RETURN(const OutputRef taken, Switched(conditions_[b], b, "pivot"));
-      MR_ASSIGN_OR_RETURN(Node* const pivot,
-                          AddTyped(StrCat("pivot_", b), "Identity", kBool, {taken}));
-      std::vector<OutputRef> inputs;
-      for (std::size_t i = 0; i < site().inputs.size(); ++i) {
-        MR_ASSIGN_OR_RETURN(const OutputRef input, Switched(site().inputs[i], b, StrCat(i)));
-        inputs.push_back(input);
-      }
       MR_ASSIGN_OR_RETURN(
           InlinedBody inlined,
-          InlineBody(*branches_[b], Within(BranchName(b), std::move(inputs), pivot), graph()));
+          InlineBody(*branches_[b], Within(prefixes_[b], std::move(inputs[b]), pivots_[b]),
+                     graph()));
       outputs.push_back(std::move(inlined.outputs));
-      if (!node()->output_types().empty()) continue;
-      MR_ASSIGN_OR_RETURN(Node* const end,
-                          AddTyped(StrCat("end_", b), "Identity", kBool, {{pivot, 0}}));
-      graph()->AddControlEdge(inlined.done, end);
-      executed.push_back({end, 0});
+      done.push_back(inlined.done);
     }
     std::vector<OutputRef> merged;
     for (int i = 0; i < node()->num_outputs(); ++i) {
       std::vector<OutputRef> alternatives;
       for (const auto& of_branch : outputs) alternatives.push_back(of_branch[i]);
-      MR_ASSIGN_OR_RETURN(Node* const merge, Merge(StrCat("Merge_", i), alternatives));
+      MR_ASSIGN_OR_RETURN(Node* const merge, Merge(IsIf() ? "output" : "merge", alternatives));
       merged.push_back({merge, 0});
     }
-    Node* done = nullptr;
-    if (!executed.empty()) {
-      MR_ASSIGN_OR_RETURN(done, Merge("branch_executed", executed));
-    }
-    return ReplaceNode(node(), merged, done, graph());
+    MR_ASSIGN_OR_RETURN(Node* const executed, Executed(done));
+    return ReplaceNode(node(), merged, executed, graph());
   }
 
  private:
-  std::string BranchName(std::size_t b) const {
-    if (IsIf()) return b == 0 ? "else" : "then";
-    return StrCat("branch_", b);
+  void NameBranches() {
+    prefixes_.resize(branches_.size());
+    if (IsIf()) {
+      for (const int b : {1, 0}) prefixes_[b] = NewName(b == 0 ? "else" : "then");
+      return;
+    }
+    for (std::size_t b = 0; b < branches_.size(); ++b) prefixes_[b] = NewName(StrCat("branch", b));
   }
+
+  Status MakePivots() {
+    for (std::size_t b = 0; b < branches_.size(); ++b) {
+      const std::string pivot =
+          IsIf() ? std::string(b == 0 ? "pivot_f" : "pivot_t") : StrCat("pivot_", b);
+      MR_ASSIGN_OR_RETURN(const OutputRef taken,
+                          Switched(conditions_[b], b, IsIf() ? "switch_pred" : "branch_index"));
+      MR_ASSIGN_OR_RETURN(Node* const node, AddTyped(pivot, "Identity", kBool, {taken}));
+      pivots_.push_back(node);
+    }
+    return OkStatus();
+  }
+
+  // What waits for the effects of the branch that was taken; null if there are none but those of
+  // the outputs.
+  StatusOr<Node*> Executed(const std::vector<Node*>& done) {
+    if (std::all_of(done.begin(), done.end(), [](const Node* node) { return node == nullptr; })) {
+      return nullptr;
+    }
+    std::vector<OutputRef> ends;
+    for (std::size_t b = 0; b < done.size(); ++b) {
+      ends.push_back({pivots_[b], 0});
+      if (done[b] == nullptr) continue;
+      MR_ASSIGN_OR_RETURN(ends[b].node,
+                          AddTyped(StrCat("executed_", b), "Identity", kBool, {{pivots_[b], 0}}));
+      graph()->AddControlEdge(done[b], ends[b].node);
+    }
+    return Merge("branch_executed", ends);
+  }
+
   bool IsIf() const { return node()->type() == "If" || node()->type() == "StatelessIf"; }
 
   StatusOr<Node*> Merge(const std::string& name, const std::vector<OutputRef>& alternatives) {
@@ -156,13 +186,18 @@ class BranchLowering : public Lowering {
     if (IsIf()) {
       MR_ASSIGN_OR_RETURN(chosen, AsBool(chosen, "to_bool"));
     }
-    MR_ASSIGN_OR_RETURN(Node* const choice,
-                        AddTyped("choice", "Identity", TypeOf(chosen), {chosen}));
-    for (Node* control : site().controls) graph()->AddControlEdge(control, choice);
+    if (!IsIf() || !site().controls.empty() ||
+        IsRefType(chosen.node->output_types()[chosen.index])) {
+      MR_ASSIGN_OR_RETURN(Node* const choice,
+                          AddTyped("choice", "Identity", TypeOf(chosen), {chosen}));
+      for (Node* control : site().controls) graph()->AddControlEdge(control, choice);
+      chosen = {choice, 0};
+    }
     if (IsIf()) {
-      conditions_.assign(2, {choice, 0});
+      conditions_.assign(2, chosen);
       return OkStatus();
     }
+    Node* const choice = chosen.node;
     // The last branch is for all other numbers.
     std::optional<OutputRef> any;
     for (std::size_t b = 0; b + 1 < branches_.size(); ++b) {
@@ -194,14 +229,14 @@ class BranchLowering : public Lowering {
   // The value if branch `b` is taken, else dead.
   StatusOr<OutputRef> Switched(const OutputRef& value, std::size_t b, const std::string& name) {
     if (!IsIf()) {
-      MR_ASSIGN_OR_RETURN(Node* const node, Switch(value, b, StrCat("Switch_", name, "_", b)));
+      MR_ASSIGN_OR_RETURN(Node* const node, Switch(value, b, name));
       return OutputRef{node, 1};
     }
     const auto key = std::make_pair(value.node->id(), value.index);
     for (const auto& [known, node] : switches_) {
       if (known == key) return OutputRef{node, static_cast<int>(b)};
     }
-    MR_ASSIGN_OR_RETURN(Node* const node, Switch(value, b, StrCat("Switch_", name)));
+    MR_ASSIGN_OR_RETURN(Node* const node, Switch(value, b, name));
     switches_.emplace_back(key, node);
     return OutputRef{node, static_cast<int>(b)};
   }
@@ -218,7 +253,9 @@ class BranchLowering : public Lowering {
   }
 
   const std::vector<const FunctionBody*>& branches_;
+  std::vector<std::string> prefixes_;  // of the branches' nodes
   std::vector<OutputRef> conditions_;
+  std::vector<Node*> pivots_;
   std::vector<std::pair<std::pair<int, int>, Node*>> switches_;
 };
 
@@ -234,21 +271,24 @@ class LoopLowering : public Lowering {
                                      node()->name(), "}}, gives ", cond_.results.size(),
                                      " results, not one");
     }
+    const std::string cond_prefix = NewName("cond");
+    body_prefix_ = NewName("body");
     MR_RETURN_IF_ERROR(EnterAll());
     std::vector<OutputRef> current;
     for (const Variable& variable : variables_) current.push_back(variable.current);
     if (has_counter_) current.pop_back();
     Node* const first = variables_[carried_].merge;
     MR_ASSIGN_OR_RETURN(const InlinedBody cond,
-                        InlineBody(cond_, Within("cond", current, first), graph()));
+                        InlineBody(cond_, Within(cond_prefix, current, first), graph()));
     MR_ASSIGN_OR_RETURN(const OutputRef goes_on, AsBool(cond.outputs[0], "to_bool"));
     MR_ASSIGN_OR_RETURN(Node* const loop_cond, Add("LoopCond", "LoopCond", {}, {goes_on}));
+    if (cond.done != nullptr) graph()->AddControlEdge(cond.done, loop_cond);
     for (std::size_t i = 0; i < variables_.size(); ++i) {
       Variable& variable = variables_[i];
       if (variable.merge == nullptr) continue;
       MR_ASSIGN_OR_RETURN(variable.branch,
-                          AddTyped(StrCat("Switch_", i), "Switch", TypeOf(variable.current),
-                                   {variable.current, {loop_cond, 0}}));
+                          AddTyped(StrCat(variable.source.node->name(), "_switch"), "Switch",
+                                   TypeOf(variable.current), {variable.current, {loop_cond, 0}}));
       variable.current = {variable.branch, 1};
     }
     MR_RETURN_IF_ERROR(Iterate());
@@ -266,26 +306,24 @@ class LoopLowering : public Lowering {
     return body_.results[i]->input_edge(0)->src == body_.args[i];
   }
 
-  StatusOr<Node*> Enter(std::size_t i, const OutputRef& source, bool constant) {
+  StatusOr<Node*> Enter(const OutputRef& source, bool constant) {
     AttrMap attrs;
     attrs.Set("T", TypeOf(source));
     attrs.Set("frame_name", node()->name());
     attrs.Set("is_constant", constant);
     attrs.Set("parallel_iterations", node()->attrs().GetOr<int64_t>("parallel_iterations", 10));
-    MR_ASSIGN_OR_RETURN(Node* const enter,
-                        Add(StrCat("Enter_", i), "Enter", std::move(attrs), {source}));
+    MR_ASSIGN_OR_RETURN(Node* const enter, Add("enter", "Enter", std::move(attrs), {source}));
     for (Node* control : site().controls) graph()->AddControlEdge(control, enter);
     return enter;
   }
 
-  Status Carry(std::size_t i, const OutputRef& source) {
-    MR_ASSIGN_OR_RETURN(Node* const enter, Enter(i, source, /*constant=*/false));
+  Status Carry(const OutputRef& source) {
+    MR_ASSIGN_OR_RETURN(Node* const enter, Enter(source, /*constant=*/false));
     AttrMap attrs;
     attrs.Set("T", TypeOf(source));
     attrs.Set("N", int64_t{2});
     // Its second input is not there yet.
-    MR_ASSIGN_OR_RETURN(Node* const merge,
-                        Add(StrCat("Merge_", i), "Merge", std::move(attrs), {{enter, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const merge, Add("merge", "Merge", std::move(attrs), {{enter, 0}}));
     variables_.push_back({source, {merge, 0}, merge, nullptr});
     return OkStatus();
   }
@@ -295,13 +333,13 @@ class LoopLowering : public Lowering {
     for (std::size_t i = 0; i < site().inputs.size(); ++i) {
       const OutputRef& source = site().inputs[i];
       if (IsInvariant(i)) {
-        MR_ASSIGN_OR_RETURN(Node* const enter, Enter(i, source, /*constant=*/true));
+        MR_ASSIGN_OR_RETURN(Node* const enter, Enter(source, /*constant=*/true));
         variables_.push_back({source, {enter, 0}, nullptr, nullptr});
         continue;
       }
       if (!carries) carried_ = i;
       carries = true;
-      MR_RETURN_IF_ERROR(Carry(i, source));
+      MR_RETURN_IF_ERROR(Carry(source));
     }
     if (carries) return OkStatus();
     // Nothing changes but the world: something has to go round.
@@ -311,7 +349,7 @@ class LoopLowering : public Lowering {
     for (const Edge* edge : node()->in_edges()) {
       if (edge->src->IsOp()) graph()->AddControlEdge(edge->src, token);
     }
-    return Carry(carried_, {token, 0});
+    return Carry({token, 0});
   }
 
   Status Iterate() {
@@ -321,14 +359,17 @@ class LoopLowering : public Lowering {
     if (has_counter_) current.pop_back();
     MR_ASSIGN_OR_RETURN(Node* const pivot, AddTyped("loop_body_control", "Identity",
                                                     TypeOf(pivot_value), {pivot_value}));
-    MR_ASSIGN_OR_RETURN(const InlinedBody body,
-                        InlineBody(body_, Within("body", current, pivot), graph()));
+    InlineSite site = Within(body_prefix_, current, pivot);
+    for (std::size_t i = 0; i < current.size(); ++i) {
+      site.invariant.push_back(variables_[i].merge == nullptr);
+    }
+    MR_ASSIGN_OR_RETURN(const InlinedBody body, InlineBody(body_, site, graph()));
     for (std::size_t i = 0; i < variables_.size(); ++i) {
       Variable& variable = variables_[i];
       if (variable.merge == nullptr) continue;
       const OutputRef next = i < body.outputs.size() ? body.outputs[i] : OutputRef{pivot, 0};
-      MR_ASSIGN_OR_RETURN(Node* const back, AddTyped(StrCat("NextIteration_", i), "NextIteration",
-                                                     TypeOf(next), {next}));
+      MR_ASSIGN_OR_RETURN(Node* const back,
+                          AddTyped("next_iteration", "NextIteration", TypeOf(next), {next}));
       if (body.done != nullptr) graph()->AddControlEdge(body.done, back);
       MR_RETURN_IF_ERROR(graph()->AddEdge(back, 0, variable.merge, 1).status());
     }
@@ -341,9 +382,8 @@ class LoopLowering : public Lowering {
     for (std::size_t i = 0; i < variables_.size(); ++i) {
       const Variable& variable = variables_[i];
       if (variable.merge == nullptr) continue;
-      MR_ASSIGN_OR_RETURN(
-          Node* const exit,
-          AddTyped(StrCat("Exit_", i), "Exit", TypeOf(variable.current), {{variable.branch, 0}}));
+      MR_ASSIGN_OR_RETURN(Node* const exit, AddTyped("exit", "Exit", TypeOf(variable.current),
+                                                     {{variable.branch, 0}}));
       if (i < outputs.size()) outputs[i] = {exit, 0};
       last = exit;
     }
@@ -354,7 +394,7 @@ class LoopLowering : public Lowering {
       const OutputRef& source = variables_[i].source;
       const InternedString device = StayBeside(*source.node, &attrs);
       MR_ASSIGN_OR_RETURN(Node* const same,
-                          Add(StrCat("unchanged_", i), "Identity", std::move(attrs), {source}));
+                          Add("unchanged", "Identity", std::move(attrs), {source}));
       same->set_requested_device(device);
       graph()->AddControlEdge(last, same);
       outputs[i] = {same, 0};
@@ -364,6 +404,7 @@ class LoopLowering : public Lowering {
 
   const FunctionBody& cond_;
   const FunctionBody& body_;
+  std::string body_prefix_;
   std::vector<Variable> variables_;
   std::size_t carried_ = 0;  // the first that changes
   bool has_counter_ = false;

@@ -60,7 +60,8 @@ class Lowerer {
       : bodies_(*bodies),
         graph_(*graph),
         first_new_(graph->num_node_ids()),
-        everything_(options.everything) {
+        everything_(options.everything),
+        keep_control_flow_(options.keep_control_flow) {
     limit_ = static_cast<int64_t>(first_new_) + options.max_added_nodes;
     chains_.push_back({-1, ""});
     ranges_.push_back({options.first_node, 0});
@@ -118,7 +119,9 @@ class Lowerer {
       if (IsWithin(function.name, chain)) return {};
       const FunctionBody* const body =
           bodies_.Find(graph_, function, node.type() == "SymbolicGradient");
-      if (body == nullptr || !CanInline(*body, everything_)) return {};
+      const auto effects = IsBranch(node) || IsLoop(node) ? InlineSite::Effects::kDeclared
+                                                          : InlineSite::Effects::kAll;
+      if (body == nullptr || !CanInline(*body, effects, everything_)) return {};
       num_nodes += body->graph->num_nodes();
       bodies.push_back(body);
     }
@@ -133,8 +136,8 @@ class Lowerer {
       return by_name ? MakePartitionedCall(node, functions[0]) : OkStatus();
     }
     if (IsBranch(*node) || IsLoop(*node)) {
-      const bool lower = everything_ ||
-                         node->attrs().GetOr<bool>("_lower_using_switch_merge", false) ||
+      const bool asks = node->attrs().GetOr<bool>("_lower_using_switch_merge", false);
+      const bool lower = everything_ || (asks && !keep_control_flow_) ||
                          std::any_of(bodies.begin(), bodies.end(),
                                      [](const FunctionBody* body) { return AsksForATask(*body); });
       if (!lower) return OkStatus();
@@ -214,7 +217,7 @@ class Lowerer {
   FunctionBodies& bodies_;
   DataflowGraph& graph_;
   const int first_new_;
-  const bool everything_;
+  const bool everything_, keep_control_flow_;
   int64_t limit_ = 0;
   std::vector<Chain> chains_;
   std::vector<Range> ranges_;  // by first_id

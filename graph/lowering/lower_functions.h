@@ -33,6 +33,8 @@ struct LoweringOptions {
   int64_t max_added_nodes = int64_t{1} << 15;
   // Functions that say _noinline are put in too, and branches and loops that do not ask for it.
   bool everything = false;
+  // Branches and loops stay, whatever they ask for, unless a body asks for another task.
+  bool keep_control_flow = false;
 };
 
 // Puts in place of

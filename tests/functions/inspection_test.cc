@@ -231,6 +231,26 @@ TEST_F(InspectionTest, WhatIsAddedLaterReadsTheCallThroughAnIdentityToo) {
   EXPECT_EQ(graph_.FindNode("read")->input_edge(0)->src->name(), "call_read");
 }
 
+TEST_F(InspectionTest, NodesOfBranchesAndLoopsHaveTensorFlowsNames) {
+  const std::string identity = FunctionText("Same", {"x"}, {{"y", "x"}}, "");
+  ASSERT_TRUE(Place(identity + GraphNode("p", "Placeholder", {}, Attr("dtype", "type: DT_BOOL")) +
+                    FloatConst("node", "c", 3) +
+                    GraphNode("cond", "If", {"p", "c"},
+                              FloatLists(1, 1) + Attr("Tcond", "type: DT_BOOL") +
+                                  Func("then_branch", "Same") + Func("else_branch", "Same") +
+                                  Attr("_lower_using_switch_merge", "b: true")))
+                  .ok());
+  for (const auto& [name, op] :
+       std::vector<std::pair<std::string, std::string>>{{"cond/switch_pred/_2", "Switch"},
+                                                        {"cond/pivot_f/_3", "Identity"},
+                                                        {"cond/pivot_t/_4", "Identity"},
+                                                        {"cond/c/_5", "Switch"}}) {
+    const Node* const node = graph_.FindNode(name);
+    ASSERT_NE(node, nullptr) << name;
+    EXPECT_EQ(node->type(), op);
+  }
+}
+
 TEST_F(InspectionTest, ListsOfStringsStayOnTheCpu) {
   const auto list = [](const std::string& element) {
     return Attr("element_dtype", "type: " + element);
