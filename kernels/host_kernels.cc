@@ -6,6 +6,8 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterStackKernels(registry);
   RegisterTensorArrayKernels(registry);
   RegisterTensorListKernels(registry);
+  RegisterOptionalKernels(registry);
+  RegisterVariantMathKernels(registry);
   RegisterLookupKernels(registry);
   RegisterBarrierKernels(registry);
   RegisterStagingKernels(registry);

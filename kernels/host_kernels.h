@@ -10,6 +10,8 @@ namespace millrace {
 void RegisterStackKernels(KernelRegistry& registry);
 void RegisterTensorArrayKernels(KernelRegistry& registry);
 void RegisterTensorListKernels(KernelRegistry& registry);
+void RegisterOptionalKernels(KernelRegistry& registry);
+void RegisterVariantMathKernels(KernelRegistry& registry);
 void RegisterLookupKernels(KernelRegistry& registry);
 void RegisterBarrierKernels(KernelRegistry& registry);
 void RegisterStagingKernels(KernelRegistry& registry);

@@ -103,6 +103,8 @@ constexpr OpSpec kOps[] = {
      kStateful},
     {"IteratorGetNext", "iterator: resource", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes, kStateful},
+    {"IteratorGetNextAsOptional", "iterator: resource", "optional: optional(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
     {"IteratorGetNextSync", "iterator: resource", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes, kStateful},
     {"IteratorToStringHandle", "resource_handle: resource", "string_handle: string", "",
@@ -140,6 +142,12 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; optimization_configs: "
      "list(string) = []",
      ScalarShape},
+    {"OptionalFromValue", "components: Toutput_types", "optional: optional(Toutput_types)",
+     "Toutput_types: list(type) >= 1", ScalarShape},
+    {"OptionalGetValue", "optional: variant", "components: output_types",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes},
+    {"OptionalHasValue", "optional: variant", "has_value: bool", "", ScalarShape},
+    {"OptionalNone", "", "optional: variant", "", ScalarShape},
     {"OptionsDataset", "input_dataset: variant", "handle: dataset(output_types)",
      "serialized_options: string; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
      "metadata: string = ''",

@@ -39,6 +39,8 @@ constexpr OpSpec kOps[] = {
     {"Case", "branch_index: int32, input: Tin", "output: Tout", kCaseAttrs, OutputShapes,
      kStateful},
     {"FakeParam", "", "output: dtype", "dtype: type; shape: shape", FakeParamShape},
+    {"For", "start: int32, limit: int32, delta: int32, input: T", "output: T",
+     "T: list(type) >= 0; body: func", UnknownShape},
     {"If", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes, kStateful},
     {"PartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape},
     {"StatefulPartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape,

@@ -246,12 +246,69 @@ class BranchKernel final : public CallingKernel {
   std::vector<LazyFunction> branches_;
 };
 
-// While: one iteration after the other. A call that ends at once is gone on with in a loop, not
+// Calls functions one after the other. A call that ends at once is gone on with in a loop, not
 // from within its callback: the stack must not grow with the number of iterations.
-class LoopKernel final : public CallingKernel {
+class IteratingKernel : public CallingKernel {
+ public:
+  using CallingKernel::CallingKernel;
+
+ protected:
+  // `args` holds what the next call is given.
+  void GoOn(Call* call) {
+    for (;;) {
+      call->progress.store(kRunning, std::memory_order_relaxed);
+      Start(call);
+      if (call->progress.exchange(kReturned, std::memory_order_acq_rel) != kCompleted) return;
+      if (!Completed(call)) return;
+    }
+  }
+  // The function of the next call.
+  virtual const RunnableFunction& Next(const Call& call) const = 0;
+  // Takes the results of a call that went well; false if it was the last one, which has ended
+  // the call of the kernel.
+  virtual StatusOr<bool> Take(Call* call) = 0;
+
+ private:
+  enum Progress : int { kRunning, kReturned, kCompleted };
+
+  void Start(Call* call) {
+    const StepEnv& env = call->ctx->env();
+    const RunnableFunction& function = Next(*call);
+    call->results.resize(function.result_types().size());
+    env.functions->RunAsync(function, FunctionCall::In(env, call->kernel->name()), call->args,
+                            call->results, {&OnDone, call});
+  }
+
+  static void OnDone(void* arg, Status status) {
+    auto* const call = static_cast<Call*>(arg);
+    call->status = std::move(status);
+    if (call->progress.exchange(kCompleted, std::memory_order_acq_rel) == kRunning) return;
+    auto* const self = static_cast<IteratingKernel*>(call->kernel);
+    if (self->Completed(call)) self->GoOn(call);
+  }
+
+  // False if the loop has ended; the call is gone then.
+  bool Completed(Call* call) {
+    Status status = std::exchange(call->status, OkStatus());
+    CancellationManager* const cancellation = call->ctx->cancellation();
+    if (status.ok() && cancellation != nullptr && cancellation->IsCancelled()) {
+      status = errors::Cancelled("the loop was cancelled");
+    }
+    if (status.ok()) {
+      const StatusOr<bool> goes_on = Take(call);
+      if (goes_on.ok()) return *goes_on;
+      status = goes_on.status();
+    }
+    End(call, std::move(status), nullptr);
+    return false;
+  }
+};
+
+// While: its condition and its body take turns.
+class LoopKernel final : public IteratingKernel {
  public:
   explicit LoopKernel(KernelConstruction& c)
-      : CallingKernel(c),
+      : IteratingKernel(c),
         condition_(c.attr<FunctionName>("cond")),
         body_(c.attr<FunctionName>("body")) {}
 
@@ -270,8 +327,6 @@ class LoopKernel final : public CallingKernel {
   }
 
  private:
-  enum Progress : int { kRunning, kReturned, kCompleted };
-
   static Status Check(const Call& call) {
     if (call.condition->result_types().size() != 1) {
       return errors::InvalidArgument("the condition of a loop gives one value, but function ",
@@ -285,59 +340,102 @@ class LoopKernel final : public CallingKernel {
     return OkStatus();
   }
 
-  // `args` holds the loop's variables between calls.
-  void GoOn(Call* call) {
-    for (;;) {
-      call->progress.store(kRunning, std::memory_order_relaxed);
-      Start(call);
-      if (call->progress.exchange(kReturned, std::memory_order_acq_rel) != kCompleted) return;
-      if (!Completed(call)) return;
-    }
+  const RunnableFunction& Next(const Call& call) const override {
+    return call.evaluates_condition ? *call.condition : *call.body;
   }
-
-  void Start(Call* call) {
-    const StepEnv& env = call->ctx->env();
-    const RunnableFunction* const function =
-        call->evaluates_condition ? call->condition : call->body;
-    call->results.resize(function->result_types().size());
-    env.functions->RunAsync(*function, FunctionCall::In(env, call->kernel->name()), call->args,
-                            call->results, {&OnDone, call});
-  }
-
-  static void OnDone(void* arg, Status status) {
-    auto* const call = static_cast<Call*>(arg);
-    call->status = std::move(status);
-    if (call->progress.exchange(kCompleted, std::memory_order_acq_rel) == kRunning) return;
-    auto* const self = static_cast<LoopKernel*>(call->kernel);
-    if (self->Completed(call)) self->GoOn(call);
-  }
-
-  // False if the loop has ended; the call is gone then.
-  bool Completed(Call* call) {
-    Status status = std::exchange(call->status, OkStatus());
-    CancellationManager* const cancellation = call->ctx->cancellation();
-    if (status.ok() && cancellation != nullptr && cancellation->IsCancelled()) {
-      status = errors::Cancelled("the loop was cancelled");
-    }
-    if (status.ok() && call->evaluates_condition) {
-      const StatusOr<bool> goes_on = IsTrue(call->results[0]);
-      status = goes_on.status();
-      if (status.ok() && !*goes_on) {
+  StatusOr<bool> Take(Call* call) override {
+    if (call->evaluates_condition) {
+      MR_ASSIGN_OR_RETURN(const bool goes_on, IsTrue(call->results[0]));
+      if (!goes_on) {
         End(call, OkStatus(), &call->args);
         return false;
       }
-    } else if (status.ok()) {
+    } else {
       call->args.swap(call->results);
-    }
-    if (!status.ok()) {
-      End(call, std::move(status), nullptr);
-      return false;
     }
     call->evaluates_condition = !call->evaluates_condition;
     return true;
   }
 
   const LazyFunction condition_, body_;
+};
+
+// For: the body is given a number from `start` to before `limit`, by `delta`, and the variables.
+class ForKernel final : public IteratingKernel {
+ public:
+  explicit ForKernel(KernelConstruction& c)
+      : IteratingKernel(c), body_(c.attr<FunctionName>("body")) {}
+
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    const StatusOr<Numbers> numbers = NumbersOf(ctx);
+    if (!numbers.ok()) return done(numbers.status());
+    const StatusOr<const RunnableFunction*> body = body_.Get(ctx);
+    if (!body.ok()) return done(body.status());
+    Call* const call = Begin(ctx, kFirstVariable - 1, done);
+    call->body = *body;
+    call->args[0] = Tensor::Scalar<int32_t>(numbers->start);
+    const std::size_t expected = call->args.size() - 1;
+    if ((*body)->result_types().size() != expected) {
+      return End(call,
+                 errors::InvalidArgument("For loop body returned ", (*body)->result_types().size(),
+                                         " arguments. Expected: ", expected),
+                 nullptr);
+    }
+    const std::vector<DataType>& types = (*body)->arg_types();
+    if (!std::equal((*body)->result_types().begin(), (*body)->result_types().end(),
+                    types.begin() + (types.empty() ? 0 : 1), types.end())) {
+      return End(call,
+                 errors::InvalidArgument("the body of a loop gives what it takes, but function ",
+                                         (*body)->name(), " does not"),
+                 nullptr);
+    }
+    if (!numbers->Includes(numbers->start)) return Finish(call);
+    GoOn(call);
+  }
+
+ private:
+  static constexpr int kFirstVariable = 3;
+  struct Numbers {
+    int64_t start, limit, delta;
+    bool Includes(int64_t number) const { return delta > 0 ? number < limit : number > limit; }
+  };
+
+  static StatusOr<Numbers> NumbersOf(const KernelContext& ctx) {
+    int64_t numbers[kFirstVariable];
+    const char* const names[kFirstVariable] = {"start", "limit", "delta"};
+    for (int i = 0; i < kFirstVariable; ++i) {
+      const Tensor& input = ctx.input(i);
+      if (input.rank() != 0) {
+        return errors::InvalidArgument(names[i], " must be a scalar, but ",
+                                       input.shape().DebugString());
+      }
+      numbers[i] = input.scalar<int32_t>();
+    }
+    const auto [start, limit, delta] = numbers;
+    const bool leads_there =
+        delta > 0 ? start <= limit : (delta < 0 ? start >= limit : start == limit);
+    if (leads_there) return Numbers{start, limit, delta};
+    return errors::InvalidArgument("Invalid start/limit/delta: ", start, " ", limit, " ", delta);
+  }
+
+  void Finish(Call* call) {
+    std::vector<Tensor> variables(call->args.begin() + 1, call->args.end());
+    End(call, OkStatus(), &variables);
+  }
+  const RunnableFunction& Next(const Call& call) const override { return *call.body; }
+  StatusOr<bool> Take(Call* call) override {
+    MR_ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(*call->ctx));
+    const int64_t next = call->args[0].scalar<int32_t>() + numbers.delta;
+    std::move(call->results.begin(), call->results.end(), call->args.begin() + 1);
+    if (!numbers.Includes(next)) {
+      Finish(call);
+      return false;
+    }
+    call->args[0] = Tensor::Scalar<int32_t>(static_cast<int32_t>(next));
+    return true;
+  }
+
+  const LazyFunction body_;
 };
 
 }  // namespace
@@ -352,6 +450,7 @@ void RegisterFunctionalKernels(KernelRegistry& registry) {
   for (const char* op : {"While", "StatelessWhile"}) {
     registry.Register(KernelDef(op), MakeKernel<LoopKernel>);
   }
+  registry.Register(KernelDef("For"), MakeKernel<ForKernel>);
   registry.Register(KernelDef("ToBool"), MakeKernel<ToBoolKernel>);
   registry.Register(KernelDef("FakeParam"), MakeKernel<FakeParamKernel>);
 }

@@ -15,6 +15,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/iterator_resource.h"
+#include "kernels/lists/optional.h"
 #include "kernels/state/session_tensors.h"
 #include "tensor/tensor_proto.h"
 
@@ -143,11 +144,12 @@ class MakeIteratorKernel : public Kernel {
   }
 };
 
-// IteratorGetNext and IteratorGetNextSync.
+// IteratorGetNext, IteratorGetNextSync and IteratorGetNextAsOptional.
 class IteratorGetNextKernel : public Kernel {
  public:
   explicit IteratorGetNextKernel(KernelConstruction& c)
       : Kernel(c),
+        as_optional_(c.def().name() == "IteratorGetNextAsOptional"),
         types_(c.attr<std::vector<DataType>>("output_types")),
         shapes_(c.attr<std::vector<PartialShape>>("output_shapes")) {
     if (types_.size() != shapes_.size()) {
@@ -181,18 +183,26 @@ class IteratorGetNextKernel : public Kernel {
 
  private:
   Status Output(KernelContext& ctx, Status status, DatasetElement element) const {
+    if (as_optional_ && IteratorResource::IsEnd(status)) {
+      ctx.SetOutput(0, VariantTensor(MakeRef<Optional>()));
+      return OkStatus();
+    }
     MR_RETURN_IF_ERROR(status);
-    for (int i = 0; i < num_outputs(); ++i) {
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
       if (!shapes_[i].IsCompatibleWith(element[i].shape())) {
         return errors::InvalidArgument("component ", i, " has shape ",
                                        element[i].shape().DebugString(), ", declared is ",
                                        shapes_[i].DebugString());
       }
-      ctx.SetOutput(i, std::move(element[i]));
+      if (!as_optional_) ctx.SetOutput(static_cast<int>(i), std::move(element[i]));
     }
+    if (!as_optional_) return OkStatus();
+    MR_ASSIGN_OR_RETURN(Tensor optional, OptionalOf(std::move(element)));
+    ctx.SetOutput(0, std::move(optional));
     return OkStatus();
   }
 
+  const bool as_optional_;
   const std::vector<DataType> types_;
   const std::vector<PartialShape> shapes_;
 };
@@ -253,6 +263,7 @@ void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<MakeIteratorKernel>(r, "MakeIterator");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNext");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextSync");
+  RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextAsOptional");
   RegisterCpu<IteratorToStringKernel>(r, "IteratorToStringHandle");
   RegisterCpu<IteratorFromStringKernel>(r, "IteratorFromStringHandle");
   RegisterCpu<IteratorFromStringKernel>(r, "IteratorFromStringHandleV2");

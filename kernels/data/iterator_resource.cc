@@ -3,6 +3,11 @@
 #include "kernels/data/waiting.h"
 
 namespace millrace {
+namespace {
+
+constexpr char kEnd[] = "End of sequence";
+
+}  // namespace
 
 Status IteratorResource::Start(DatasetPtr dataset) {
   if (dataset->types() != types_) {
@@ -24,10 +29,14 @@ Status IteratorResource::NotStarted() {
       "run the initializer operation for this iterator before getting the next element.");
 }
 
+bool IteratorResource::IsEnd(const Status& status) {
+  return status.code() == StatusCode::kOutOfRange && status.message() == kEnd;
+}
+
 Status IteratorResource::Step(Walk* walk, const DatasetCall& call, DatasetElement* element) {
   Status status;
   if (!walk->ended) status = walk->iterator->Next(call, element, &walk->ended);
-  if (status.ok() && walk->ended) status = errors::OutOfRange("End of sequence");
+  if (status.ok() && walk->ended) status = errors::OutOfRange(kEnd);
   MutexLock lock(&walk->mu);
   walk->busy = false;
   walk->idle.Signal();

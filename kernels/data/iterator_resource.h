@@ -30,6 +30,9 @@ class IteratorResource : public Resource {
   // The same if it does not need to wait; false, and nothing has happened, if it would.
   bool TryNext(const DatasetCall& call, DatasetElement* element, Status* status);
 
+  // True for the OutOfRange of a sequence that has ended, false for one of something within it.
+  static bool IsEnd(const Status& status);
+
   bool started() const {
     MutexLock lock(&mu_);
     return walk_ != nullptr;

@@ -194,63 +194,6 @@ class ListResizeKernel : public Kernel {
   }
 };
 
-// ZerosLike of lists: every element that is set becomes zeros.
-class ZerosLikeVariantKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& in = ctx.input(0);
-    Tensor out(kVariant, in.shape());
-    for (int64_t i = 0; i < in.num_elements(); ++i) {
-      const auto* list = dynamic_cast<TensorList*>(in.data<Variant>()[i].get());
-      if (list == nullptr) {
-        return errors::InvalidArgument("ZerosLike of a variant that is not a list: ",
-                                       in.DebugString(1));
-      }
-      RefPtr<TensorList> zeros = list->Copy();
-      for (Tensor& t : zeros->elements) {
-        if (!t.IsInitialized()) continue;
-        MR_ASSIGN_OR_RETURN(t, ZeroTensor(ctx.allocator(), t.dtype(), t.shape()));
-      }
-      out.data<Variant>()[i] = std::move(zeros);
-    }
-    ctx.SetOutput(0, std::move(out));
-    return OkStatus();
-  }
-};
-
-// AddN of lists of equal length, element by element.
-class AddNVariantKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const TensorList* first, InputList(ctx, 0));
-    RefPtr<TensorList> sum = first->Copy();
-    for (int i = 1; i < ctx.num_inputs(); ++i) {
-      MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, i));
-      MR_RETURN_IF_ERROR(CheckListType(*list, sum->dtype));
-      if (list->elements.size() != sum->elements.size()) {
-        return errors::InvalidArgument(
-            "Trying to add two lists of tensors with different lengths. One is ",
-            sum->elements.size(), " and the other is ", list->elements.size());
-      }
-      MR_ASSIGN_OR_RETURN(sum->element_shape, sum->element_shape.MergeWith(list->element_shape));
-      for (std::size_t k = 0; k < list->elements.size(); ++k) {
-        const Tensor& t = list->elements[k];
-        Tensor& to = sum->elements[k];
-        if (!t.IsInitialized()) continue;
-        if (to.IsInitialized()) {
-          MR_ASSIGN_OR_RETURN(to, AddTensors(ctx.allocator(), to, t));
-        } else {
-          to = t;
-        }
-      }
-    }
-    SetList(ctx, std::move(sum));
-    return OkStatus();
-  }
-};
-
 }  // namespace
 
 void RegisterTensorListKernels(KernelRegistry& r) {
@@ -264,9 +207,6 @@ void RegisterTensorListKernels(KernelRegistry& r) {
   RegisterCpu<ListElementShapeKernel>(r, "TensorListElementShape");
   RegisterCpu<ListResizeKernel>(r, "TensorListResize");
   RegisterTensorListArrayKernels(r);
-  r.Register(KernelDef("ZerosLike").Type<Variant>("T").Priority(1),
-             MakeKernel<ZerosLikeVariantKernel>);
-  r.Register(KernelDef("AddN").Type<Variant>("T"), MakeKernel<AddNVariantKernel>);
 }
 
 }  // namespace millrace

@@ -293,6 +293,46 @@ TEST_P(ControlFlowTest, WhatFailsInALoopSaysWhere) {
 
 INSTANTIATE_TEST_SUITE_P(LoweredOrNot, ControlFlowTest, ::testing::Bool());
 
+TEST_F(FunctionsTest, ForCallsItsBodyWithEachNumber) {
+  const std::string body =
+      "library { function { signature { name: 'Horner' input_arg { name: 'i' type: DT_INT32 }"
+      " input_arg { name: 's' type: DT_FLOAT } output_arg { name: 'y' type: DT_FLOAT } }" +
+      FloatConst("node_def", "ten", 10) +
+      BodyNode("x", "Cast", {"i"},
+               Attr("SrcT", "type: DT_INT32") + Attr("DstT", "type: DT_FLOAT")) +
+      BodyNode("p", "Mul", {"s", "ten:output:0"}, FloatT()) +
+      BodyNode("sum", "AddV2", {"p:z:0", "x:y:0"}, FloatT()) +
+      " ret { key: 'y' value: 'sum:z:0' } } }\n";
+  const auto loop = [](const std::string& name, const std::string& function) {
+    return GraphNode(name, "For", {"from", "to", "by", "c"},
+                     Attr("T", "list { type: DT_FLOAT }") + Func("body", function));
+  };
+  const auto number = [](const std::string& name) {
+    return GraphNode(name, "Placeholder", {}, Attr("dtype", "type: DT_INT32"));
+  };
+  Open(body + Twice() + number("from") + number("to") + number("by") + FloatConst("node", "c", 7) +
+       loop("for", "Horner") + loop("no_number", "Twice"));
+  const auto feeds = [&](int from, int to, int by) {
+    return std::vector<Feed>{{Find("from"), Tensor::Scalar<int32_t>(from)},
+                             {Find("to"), Tensor::Scalar<int32_t>(to)},
+                             {Find("by"), Tensor::Scalar<int32_t>(by)}};
+  };
+  EXPECT_EQ(Value("for", feeds(1, 4, 1)), 7123);
+  EXPECT_EQ(Value("for", feeds(5, 0, -2)), 7531);
+  EXPECT_EQ(Value("for", feeds(3, 3, 1)), 7);
+  const auto error = [&](const std::string& name, std::vector<Feed> with) {
+    const Status status = Run(std::move(with), {Find(name)}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error("for", feeds(0, 10, -1)), HasSubstr("Invalid start/limit/delta: 0 10 -1"));
+  EXPECT_THAT(error("for", feeds(0, 1, 0)), HasSubstr("Invalid start/limit/delta"));
+  EXPECT_THAT(error("no_number", feeds(0, 1, 1)), HasSubstr("does not"));
+  std::vector<Feed> vector = feeds(1, 3, 1);
+  vector[0] = {Find("from"), Tensor::FromValues<int32_t>({1})};
+  EXPECT_THAT(error("for", vector), HasSubstr("start must be a scalar, but [1]"));
+}
+
 TEST_F(FunctionsTest, TheGradientOfAFunctionIsAFunction) {
   Open(FunctionText("Cube", {"x"}, {{"y", "b:z:0"}},
                     BodyNode("a", "Mul", {"x", "x"}, FloatT()) +

@@ -1,0 +1,164 @@
+// Sums and zeros of lists and optionals: what gradients of loops and branches are made of.
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "kernels/common/element_copy.h"
+#include "kernels/host_kernels.h"
+#include "kernels/kernel_context.h"
+#include "kernels/lists/optional.h"
+#include "kernels/lists/tensor_list.h"
+
+namespace millrace {
+namespace {
+
+// Lists of optionals of lists: a loop of branches of loops. Deeper ones are a mistake.
+constexpr int kMaxDepth = 100;
+
+Status CheckDepth(int depth) {
+  if (depth <= kMaxDepth) return OkStatus();
+  return errors::ResourceExhausted("variants within variants, more than ", kMaxDepth, " deep");
+}
+
+StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth);
+
+StatusOr<Variant> ZerosOfObject(Allocator* allocator, const Variant& object, int depth) {
+  MR_RETURN_IF_ERROR(CheckDepth(depth));
+  if (const auto* list = dynamic_cast<TensorList*>(object.get())) {
+    RefPtr<TensorList> zeros = list->Copy();
+    for (Tensor& t : zeros->elements) {
+      if (!t.IsInitialized()) continue;
+      MR_ASSIGN_OR_RETURN(t, ZerosOf(allocator, t, depth + 1));
+    }
+    return Variant(std::move(zeros));
+  }
+  if (const auto* optional = dynamic_cast<Optional*>(object.get())) {
+    auto zeros = MakeRef<Optional>();
+    zeros->has_value = optional->has_value;
+    zeros->depth = optional->depth;
+    for (const Tensor& t : optional->components) {
+      MR_ASSIGN_OR_RETURN(Tensor zero, ZerosOf(allocator, t, depth + 1));
+      zeros->components.push_back(std::move(zero));
+    }
+    return Variant(std::move(zeros));
+  }
+  return errors::InvalidArgument("ZerosLike of a variant that is neither a list nor an optional");
+}
+
+StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth) {
+  if (of.dtype() != kVariant) return ZeroTensor(allocator, of.dtype(), of.shape());
+  Tensor zeros(kVariant, of.shape());
+  for (int64_t i = 0; i < of.num_elements(); ++i) {
+    MR_ASSIGN_OR_RETURN(zeros.data<Variant>()[i],
+                        ZerosOfObject(allocator, of.data<Variant>()[i], depth));
+  }
+  return zeros;
+}
+
+StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int depth);
+
+StatusOr<Variant> SumOfLists(Allocator* allocator, const TensorList& a, const TensorList& b,
+                             int depth) {
+  if (a.dtype != b.dtype) {
+    return errors::InvalidArgument("Invalid data types; op elements ", DataTypeName(a.dtype),
+                                   " but list elements ", DataTypeName(b.dtype));
+  }
+  if (a.elements.size() != b.elements.size()) {
+    return errors::InvalidArgument(
+        "Trying to add two lists of tensors with different lengths. One is ", a.elements.size(),
+        " and the other is ", b.elements.size());
+  }
+  RefPtr<TensorList> sum = a.Copy();
+  MR_ASSIGN_OR_RETURN(sum->element_shape, a.element_shape.MergeWith(b.element_shape));
+  for (std::size_t k = 0; k < b.elements.size(); ++k) {
+    const Tensor& t = b.elements[k];
+    Tensor& to = sum->elements[k];
+    if (!t.IsInitialized()) continue;
+    if (to.IsInitialized()) {
+      MR_ASSIGN_OR_RETURN(to, Sum(allocator, to, t, depth + 1));
+    } else {
+      to = t;
+    }
+  }
+  return Variant(std::move(sum));
+}
+
+StatusOr<Variant> SumOfOptionals(Allocator* allocator, const Optional& a, const Optional& b,
+                                 int depth) {
+  if (a.has_value != b.has_value) {
+    return errors::InvalidArgument(
+        "Cannot add optionals because one has a value and the other doesn't.");
+  }
+  if (a.components.size() != b.components.size()) {
+    return errors::InvalidArgument(
+        "Cannot add optionals because they have different numbers of components (",
+        a.components.size(), " vs. ", b.components.size(), ").");
+  }
+  auto sum = MakeRef<Optional>();
+  sum->has_value = a.has_value;
+  sum->depth = std::max(a.depth, b.depth);
+  for (std::size_t i = 0; i < a.components.size(); ++i) {
+    MR_ASSIGN_OR_RETURN(Tensor component,
+                        Sum(allocator, a.components[i], b.components[i], depth + 1));
+    sum->components.push_back(std::move(component));
+  }
+  return Variant(std::move(sum));
+}
+
+StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int depth) {
+  if (a.dtype() != kVariant || b.dtype() != kVariant) return AddTensors(allocator, a, b);
+  MR_RETURN_IF_ERROR(CheckDepth(depth));
+  if (!(a.shape() == b.shape())) {
+    return errors::InvalidArgument("cannot add ", a.shape().DebugString(), " and ",
+                                   b.shape().DebugString());
+  }
+  Tensor sum(kVariant, a.shape());
+  for (int64_t i = 0; i < a.num_elements(); ++i) {
+    Variant& to = sum.data<Variant>()[i];
+    RefCounted* const x = a.data<Variant>()[i].get();
+    RefCounted* const y = b.data<Variant>()[i].get();
+    const auto *list = dynamic_cast<TensorList*>(x), *other_list = dynamic_cast<TensorList*>(y);
+    const auto *optional = dynamic_cast<Optional*>(x), *other = dynamic_cast<Optional*>(y);
+    if (list != nullptr && other_list != nullptr) {
+      MR_ASSIGN_OR_RETURN(to, SumOfLists(allocator, *list, *other_list, depth));
+    } else if (optional != nullptr && other != nullptr) {
+      MR_ASSIGN_OR_RETURN(to, SumOfOptionals(allocator, *optional, *other, depth));
+    } else {
+      return errors::InvalidArgument("AddN of variants that are not all lists or all optionals");
+    }
+  }
+  return sum;
+}
+
+class ZerosLikeVariantKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(Tensor zeros, ZerosOf(ctx.allocator(), ctx.input(0), 0));
+    ctx.SetOutput(0, std::move(zeros));
+    return OkStatus();
+  }
+};
+
+class AddNVariantKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    Tensor sum = ctx.locked_input(0);
+    for (int i = 1; i < ctx.num_inputs(); ++i) {
+      MR_ASSIGN_OR_RETURN(sum, Sum(ctx.allocator(), sum, ctx.input(i), 0));
+    }
+    ctx.SetOutput(0, std::move(sum));
+    return OkStatus();
+  }
+};
+
+}  // namespace
+
+void RegisterVariantMathKernels(KernelRegistry& r) {
+  r.Register(KernelDef("ZerosLike").Type<Variant>("T").Priority(1),
+             MakeKernel<ZerosLikeVariantKernel>);
+  r.Register(KernelDef("AddN").Type<Variant>("T"), MakeKernel<AddNVariantKernel>);
+}
+
+}  // namespace millrace
