@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "graph/function_library.h"
 #include "graph/gradients/grad_util.h"
+#include "graph/gradients/runs_again.h"
 #include "graph/graph_def_io.h"
 
 namespace millrace {
@@ -18,55 +18,6 @@ namespace {
 
 bool IsPartitionedCall(std::string_view op) {
   return op == "PartitionedCall" || op == "StatefulPartitionedCall";
-}
-
-// The derivative runs the function again: an op that then gives something else makes it wrong.
-class RunsAgain {
- public:
-  explicit RunsAgain(const DataflowGraph& graph) : graph_(graph) {}
-
-  Status Check(const std::string& function) {
-    const FunctionLibrary* const library = graph_.library().get();
-    const Function* const found = library == nullptr ? nullptr : library->Find(function);
-    if (found == nullptr || !seen_.insert(function).second) return OkStatus();
-    for (const pb::NodeDef& node : found->def.node_def()) {
-      std::vector<std::string> callees;
-      if (library->Find(node.op()) != nullptr) callees.push_back(node.op());
-      for (const auto& [name, value] : node.attr()) {
-        if (value.has_func()) callees.push_back(value.func().name());
-        for (const pb::NameAttrList& callee : value.list().func()) callees.push_back(callee.name());
-      }
-      for (const std::string& callee : callees) MR_RETURN_IF_ERROR(Check(callee));
-      if (!callees.empty()) continue;
-      const OpInfo* const op = graph_.ops().Find(node.op());
-      if (op == nullptr || !op->def.is_stateful() || op->def.output_arg().empty()) continue;
-      if (CanRunAgain(node.op())) continue;
-      return errors::Unimplemented("the gradient of a call runs its function again, but {{node ",
-                                   node.name(), "}} (op: ", node.op(), ") in function ", function,
-                                   " would give something else then");
-    }
-    return OkStatus();
-  }
-
- private:
-  // Reads, and what lives within one run of the function.
-  static bool CanRunAgain(std::string_view op) {
-    return op == "ReadVariableOp" || op == "ResourceGather" || op == "VarHandleOp" ||
-           op == "VariableShape" || op == "VarIsInitializedOp" || op == "Placeholder" ||
-           op.starts_with("TensorArray") || op.starts_with("Stack");
-  }
-
-  const DataflowGraph& graph_;
-  absl::flat_hash_set<std::string> seen_;
-};
-
-Status CheckFunctionsOf(const Node& node, const DataflowGraph& graph) {
-  RunsAgain again(graph);
-  if (graph.IsCall(node)) return again.Check(node.type());
-  std::vector<std::string> names;
-  for (const auto& [name, value] : node.attrs()) AddMentioned(value, &names);
-  for (const std::string& name : names) MR_RETURN_IF_ERROR(again.Check(name));
-  return OkStatus();
 }
 
 // A function that does what the node does. Of variables it is given it reads the value too, so
@@ -145,7 +96,7 @@ class FunctionOfNode {
 Status CallGrad(GradContext& c) {
   const Node& node = *c.op().node();
   const GraphState& state = *c.scope().graph();
-  MR_RETURN_IF_ERROR(CheckFunctionsOf(node, *state.graph));
+  MR_RETURN_IF_ERROR(CheckRunsAgain(node, *state.graph));
   const Scope& s = c.scope();
   std::vector<Input> inputs;
   std::vector<DataType> types, variables(c.op().num_inputs(), DataType::kInvalid);

@@ -492,6 +492,34 @@ TEST_P(FunctionGradientTest, IsRefusedWhereASecondRunWouldGiveSomethingElse) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("Noise"));
 }
 
+TEST_P(FunctionGradientTest, IsRefusedForAVariableThatIsReadForAResultAndWritten) {
+  const auto function = [&](const std::string& name, const std::string& product) {
+    return StrCat(
+        "library { function { signature { name: '", name,
+        "' is_stateful: true input_arg { name: 'h' type: DT_RESOURCE }"
+        " input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'y' type: DT_FLOAT } }",
+        BodyNode("w", "ReadVariableOp", {"h"}, Attr("dtype", "type: DT_FLOAT")),
+        BodyNode("half", "Mul", {"w:value:0", "x"}, FloatT()),
+        BodyNode("set", "AssignVariableOp", {"h", "half:z:0"}, Attr("dtype", "type: DT_FLOAT")),
+        BodyNode("y", "Mul", {product, "x"}, FloatT()), " ret { key: 'y' value: 'y:z:0' }",
+        GetParam() ? "" : kNoInline, " } }\n");
+  };
+  const auto call = [](const std::string& name) {
+    return GraphNode(name, "StatefulPartitionedCall", {"v", "x"},
+                     Attr("Tin", "list { type: DT_RESOURCE type: DT_FLOAT }") +
+                         Attr("Tout", "list { type: DT_FLOAT }") + Func("f", name + "F"));
+  };
+  Open(function("usesF", "half:z:0") + function("keepsF", "x") + Counter() + Input("x") +
+       call("uses") + call("keeps"));
+  const Output uses[] = {Find("uses")}, keeps[] = {Find("keeps")}, xs[] = {Find("x")};
+  const Status refused = Gradients(graph_.root(), uses, xs).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("{{node w}} in function usesF reads"));
+  // A moving average does not lead to the result.
+  const Status fine = Gradients(graph_.root(), keeps, xs).status();
+  EXPECT_TRUE(fine.ok()) << fine;
+}
+
 INSTANTIATE_TEST_SUITE_P(InlinedOrNot, FunctionGradientTest, ::testing::Bool());
 
 // fact(x) = x < 1 ? 1 : x * fact(x - 1)
