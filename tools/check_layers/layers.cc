@@ -61,7 +61,7 @@ const std::vector<Layer>& Layers() {
       {"kernels/control", {"kernels/common"}},
       {"kernels/collective", {"kernels/common"}},
       {"kernels/io", {"kernels/data_flow"}},
-      {"kernels/data", {"kernels/state"}},
+      {"kernels/data", {"kernels/state", "kernels/lists"}},
       {"kernels/all_kernels.cc",
        {"kernels/math", "kernels/control", "kernels/collective", "kernels/data",
         "kernels/training"}},
