@@ -1,6 +1,9 @@
 // What clients and masters that misbehave, or vanish, cannot do to a server: deafen it, starve it,
 // fill it, or keep it from stopping.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -17,6 +20,7 @@
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
 #include "distributed_runtime/task_server.h"
+#include "kernels/host_kernels.h"
 #include "master/session_test_util.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
@@ -35,7 +39,10 @@ constexpr char kTask[] = "/job:worker/replica:0/task:0";
 Deadline Soon() { return DeadlineAfter(seconds(60)); }
 
 struct Engine {
-  Engine() { RegisterTestOpsAndKernels(ops, kernels); }
+  Engine() {
+    RegisterTestOpsAndKernels(ops, kernels);
+    RegisterFileKernels(kernels);
+  }
   OpRegistry ops;
   KernelRegistry kernels;
 };
@@ -87,6 +94,37 @@ Status Call(const TaskServer& server, const char* method,
   });
 }
 
+// while (true) x = x: the value of `name` never comes.
+void AddEndlessLoop(TestGraph* graph, const std::string& name) {
+  graph->Const(name + "/start", 0);
+  pb::NodeDef* const yes = graph->Add(name + "/true", "Const");
+  (*yes->mutable_attr())["dtype"].set_type(pb::DT_BOOL);
+  auto& value = *(*yes->mutable_attr())["value"].mutable_tensor();
+  value.set_dtype(pb::DT_BOOL);
+  value.mutable_tensor_shape();
+  value.add_bool_val(true);
+  const auto set_type = [](pb::NodeDef* node, pb::DataType type) {
+    (*node->mutable_attr())["T"].set_type(type);
+    return node;
+  };
+  const auto enter = [&](const std::string& to, const std::string& from, pb::DataType type) {
+    pb::NodeDef* const node = set_type(graph->Add(to, "Enter", {from}), type);
+    (*node->mutable_attr())["frame_name"].set_s(name);
+    (*node->mutable_attr())["is_constant"].set_b(type == pb::DT_BOOL);
+    (*node->mutable_attr())["parallel_iterations"].set_i(10);
+  };
+  enter(name + "/x", name + "/start", pb::DT_FLOAT);
+  enter(name + "/always", name + "/true", pb::DT_BOOL);
+  pb::NodeDef* const merge =
+      set_type(graph->Add(name + "/merge", "Merge", {name + "/x", name + "/next"}), pb::DT_FLOAT);
+  (*merge->mutable_attr())["N"].set_i(2);
+  graph->Add(name + "/cond", "LoopCond", {name + "/always"});
+  set_type(graph->Add(name + "/switch", "Switch", {name + "/merge", name + "/cond"}), pb::DT_FLOAT);
+  set_type(graph->Add(name + "/body", "Identity", {name + "/switch:1"}), pb::DT_FLOAT);
+  set_type(graph->Add(name + "/next", "NextIteration", {name + "/body"}), pb::DT_FLOAT);
+  set_type(graph->Add(name, "Exit", {name + "/switch"}), pb::DT_FLOAT);
+}
+
 // Steps that are under way; waits for them at the end.
 class Running {
  public:
@@ -136,6 +174,101 @@ TEST(Robustness, AnswersWhileKernelsHoldAllThreads) {
   EXPECT_FALSE(session->Run(request).ok());
   EXPECT_LT(SteadyClock::now() - begun, seconds(50));
   OpenGates();
+}
+
+TEST(Robustness, LoopsLeaveTheirThreadsToOthers) {
+  const auto server = Start();
+  TestGraph graph;
+  graph.Const("one", 1);
+  graph.Counter("count");
+  AddEndlessLoop(&graph, "loop");
+  const std::shared_ptr<MasterInterface> loops = Connect(*server), master = Connect(*server);
+  const auto session = Open(loops, graph.def());
+  const auto other = Open(master, graph.def());
+  ASSERT_TRUE(session != nullptr && other != nullptr);
+  Running running;
+  for (int i = 0; i < 2 * kThreads; ++i) running.Start(session.get(), "loop:0");
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(other->Run({}, {"one:0"}).ok());
+  EXPECT_TRUE(other->Close().ok());
+  EXPECT_EQ(running.failed(), 0);
+  EXPECT_TRUE(session->Close().ok());  // which ends the loops
+}
+
+// Closes a session at the server: that waits for its steps.
+TEST(Robustness, AClientThatGoesAwayEndsItsLoops) {
+  const auto server = Start();
+  TestGraph graph;
+  AddEndlessLoop(&graph, "loop");
+  const std::shared_ptr<MasterInterface> other = Connect(*server);
+  CreateSessionArgs create;
+  create.graph = graph.def();
+  CreateSessionResult created;
+  ASSERT_TRUE(Await([&](auto done) {
+                other->CreateSessionAsync({Soon(), nullptr}, create, &created, done);
+              }).ok());
+  std::vector<RunStepArgs> args(2 * kThreads);
+  std::vector<RunStepResult> results(args.size());
+  BlockingCounter ended(static_cast<int>(args.size()));
+  {
+    std::shared_ptr<MasterInterface> client = Connect(*server);
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      args[i].session_handle = created.session_handle;
+      args[i].fetches = {"loop:0"};
+      client->RunStepAsync({}, &args[i], &results[i], [&](const Status& status) {
+        EXPECT_FALSE(status.ok());
+        ended.DecrementCount();
+      });
+    }
+    // All have arrived: something that came later is answered.
+    ListDevicesResult devices;
+    EXPECT_TRUE(Await([&](auto done) {
+                  client->ListDevicesAsync({Soon(), nullptr}, created.session_handle, &devices,
+                                           done);
+                }).ok());
+  }  // the connection goes, with the calls
+  ASSERT_TRUE(ended.WaitUntil(Soon()));
+  const Status closed = Await([&](auto done) {
+    other->CloseSessionAsync({Soon(), nullptr}, created.session_handle, done);
+  });
+  EXPECT_TRUE(closed.ok()) << closed;
+}
+
+TEST(Robustness, APipeThatNobodyWritesHoldsNoThreadOfTheServer) {
+  const std::string pipe = testing::TempDir() + "/robustness_pipe";
+  (void)unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  auto server = Start();
+  TestGraph graph;
+  graph.Const("one", 1);
+  pb::NodeDef* const path = graph.Add("path", "Const");
+  (*path->mutable_attr())["dtype"].set_type(pb::DT_STRING);
+  auto& value = *(*path->mutable_attr())["value"].mutable_tensor();
+  value.set_dtype(pb::DT_STRING);
+  value.mutable_tensor_shape();
+  value.add_string_val(pipe);
+  graph.Add("read", "ReadFile", {"path"});
+  const std::shared_ptr<MasterInterface> master = Connect(*server);
+  const auto session = Open(master, graph.def());
+  ASSERT_NE(session, nullptr);
+  {
+    Running running;
+    for (int i = 0; i < 2 * kThreads; ++i) running.Start(session.get(), "read:0");
+    EXPECT_TRUE(session->Run({}, {"one:0"}).ok());
+    // With a deadline the step ends by it.
+    ClientSession::RunRequest request;
+    request.fetches = {"read:0"};
+    request.options.set_timeout_in_ms(100);
+    const Status late = session->Run(request).status();
+    EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded) << late;
+    EXPECT_TRUE(session->Close().ok());
+  }
+  EXPECT_TRUE(server->Stop(SteadyClock::now()).ok());
+  server = nullptr;
+  // Lets the threads go that are still in open().
+  const int fd = open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  EXPECT_GE(fd, 0);
+  close(fd);
+  (void)unlink(pipe.c_str());
 }
 
 TEST(Robustness, ServersThatCannotBeComposedSayWhy) {

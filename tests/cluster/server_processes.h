@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ class ServerProcesses {
   // The master of the worker, over a connection of its own.
   std::shared_ptr<MasterInterface> Connect() const;
   std::vector<pid_t> pids() const { return {ps_->pid(), worker_->pid()}; }
+  // Of the process with that index in pids(): as Process::WaitForEnd.
+  int WaitForEnd(int index, std::chrono::seconds limit) {
+    return (index == 0 ? ps_ : worker_)->WaitForEnd(limit);
+  }
 
  private:
   bool TryStart(const std::vector<std::string>& flags);
