@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 
 namespace millrace {
 namespace {
@@ -58,6 +59,14 @@ Status ParseMessage(std::span<const WirePiece> pieces, google::protobuf::Message
     return errors::InvalidArgument("the bytes are not a well-formed ", message->GetTypeName());
   }
   return OkStatus();
+}
+
+void Serve(const std::function<void(ServerCall*)>& handler, ServerCall* call) {
+  try {
+    handler(call);
+  } catch (...) {
+    call->Finish(CaughtStatus());
+  }
 }
 
 Status ServerCall::Parse(google::protobuf::MessageLite* message) {

@@ -2,6 +2,7 @@
 #ifndef DISTRIBUTED_RUNTIME_SERVER_CALL_H_
 #define DISTRIBUTED_RUNTIME_SERVER_CALL_H_
 
+#include <functional>
 #include <span>
 
 #include "base/notification.h"
@@ -35,6 +36,10 @@ class ServerCall {
  protected:
   virtual ~ServerCall() = default;
 };
+
+// Lets `handler` serve the call. What it throws, which it may as long as it has neither finished
+// the call nor handed it on, is the call's answer.
+void Serve(const std::function<void(ServerCall*)>& handler, ServerCall* call);
 
 // InvalidArgument if the pieces are not this message.
 Status ParseMessage(std::span<const WirePiece> pieces, google::protobuf::MessageLite* message);

@@ -216,6 +216,29 @@ TEST_P(ExecutorTest, TheFirstErrorNamesItsNodeAndEndsTheStep) {
   EXPECT_EQ(t_.runs, 0);
 }
 
+TEST_P(ExecutorTest, WhatKernelsThrowIsTheStepsErrorAndTheNextStepRuns) {
+  t_.AddNamed("large", "Throw", {}, TestGraph::Attr("async", false));
+  Compile();
+  for (int step = 0; step < 3; ++step) {
+    const Status status = RunStep();
+    EXPECT_TRUE(errors::IsResourceExhausted(status)) << status;
+    EXPECT_NE(Message(status).find("{{node large}}"), std::string::npos) << status;
+    EXPECT_NE(Message(status).find("op Throw on " + t_.device->name()), std::string::npos)
+        << status;
+  }
+}
+
+TEST_P(ExecutorTest, WhatAsynchronousKernelsThrowEndsThem) {
+  t_.AddNamed("large", "Throw", {}, TestGraph::Attr("async", true));
+  t_.Add("Stuck");
+  Compile();
+  for (int step = 0; step < 3; ++step) {
+    const Status status = RunStep();
+    EXPECT_TRUE(errors::IsResourceExhausted(status)) << status;
+    EXPECT_NE(Message(status).find("{{node large}}"), std::string::npos) << status;
+  }
+}
+
 TEST_P(ExecutorTest, AStepAfterAFailedOneStartsClean) {
   Node* value = t_.Add("Value", {}, Value(1));
   Node* variable = t_.AddNamed("v", "Variable");

@@ -1,6 +1,9 @@
 #include "executor/test_graph.h"
 
+#include <cstdint>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/log.h"
@@ -24,6 +27,7 @@ constexpr OpSpec kOps[] = {
     {"Now", "x: float", "y: float", ""},
     {"Stuck", "", "", ""},
     {"Fail", "", "", "code: int"},
+    {"Throw", "", "", "async: bool = false"},
     {"Wrong", "", "y: float", ""},
     {"Silent", "", "y: float", ""},
     {"Variable", "", "v: Ref(float)", ""},
@@ -177,6 +181,18 @@ class FailKernel : public TestKernel {
   const int code_;
 };
 
+// Asks for more than there is.
+class ThrowKernel : public TestKernel {
+ public:
+  explicit ThrowKernel(KernelConstruction& c) : TestKernel(c), async_(c.attr<bool>("async")) {}
+  bool IsAsync() const override { return async_; }
+  Status Compute(KernelContext&) override { throw std::bad_alloc(); }
+  void ComputeAsync(KernelContext&, DoneCallback) override { std::vector<char>().resize(SIZE_MAX); }
+
+ private:
+  const bool async_;
+};
+
 class WrongKernel : public TestKernel {
  public:
   using TestKernel::TestKernel;
@@ -219,6 +235,7 @@ void RegisterTestKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("Now"), MakeKernel<NowKernel>);
   registry.Register(KernelDef("Stuck"), MakeKernel<StuckKernel>);
   registry.Register(KernelDef("Fail"), MakeKernel<FailKernel>);
+  registry.Register(KernelDef("Throw"), MakeKernel<ThrowKernel>);
   registry.Register(KernelDef("Wrong"), MakeKernel<WrongKernel>);
   registry.Register(KernelDef("Silent"), MakeKernel<NullKernel>);
   registry.Register(KernelDef("Variable"), MakeKernel<VariableKernel>);

@@ -27,10 +27,10 @@ namespace millrace::test {
 //   Later(x: float) -> float, asynchronous, completes on another thread
 //   Now(x: float) -> float, asynchronous, completes before it returns
 //   Stuck() -> nothing, asynchronous, ends with the step's cancellation only
-//   Fail(code: int), Wrong() -> float (gives an int32), Silent() -> float (gives nothing)
-//   Variable() -> Ref(float), uninitialised until `variable` is set
-//   Look(v: Ref(float)) takes references that hold nothing; Use(v: Ref(float)) does not
-//   Keep(x: float, index: int) puts its input into kept[index] and counts
+//   Throw(async) throws what containers and the memory do; Fail(code: int), Wrong() -> float (gives
+//   an int32), Silent() -> float (gives nothing) Variable() -> Ref(float), uninitialised until
+//   `variable` is set Look(v: Ref(float)) takes references that hold nothing; Use(v: Ref(float))
+//   does not Keep(x: float, index: int) puts its input into kept[index] and counts
 class TestGraph {
  public:
   TestGraph();

@@ -19,7 +19,7 @@ StatusOr<Tensor*> KernelContext::AllocateOutput(int i, const Shape& shape) {
   const DataType dtype = BaseType(values_.output_types[i]);
   EdgeValue& to = out(i);
   const int64_t count = shape.num_elements();
-  std::size_t bytes = 0;
+  int64_t bytes = 0;
   RefPtr<Buffer> buffer;
   if (IsMemcpyable(dtype) && count > 0 &&
       !__builtin_mul_overflow(static_cast<std::size_t>(count), DataTypeSize(dtype), &bytes)) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/strings.h"
 
 namespace millrace {
@@ -94,7 +95,12 @@ StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(
   KernelConstruction construction(device, op, node_name, &attrs, input_types, output_types);
   const KernelRegistry* const outer_registry = std::exchange(t_registry, this);
   const OpInfo* const outer_op = std::exchange(t_op, op);
-  std::unique_ptr<Kernel> kernel = def->factory(construction);
+  std::unique_ptr<Kernel> kernel;
+  try {
+    kernel = def->factory(construction);
+  } catch (...) {
+    construction.SetError(CaughtStatus());
+  }
   t_registry = outer_registry;
   t_op = outer_op;
   if (!construction.status().ok()) {

@@ -37,7 +37,7 @@ StatusOr<RefPtr<Buffer>> AllocateElements(Allocator* allocator, DataType dtype,
   if (!shape.is_valid()) return InvalidShape(shape);
   const auto count = static_cast<std::size_t>(shape.num_elements());
   if (count == 0) return RefPtr<Buffer>();
-  std::size_t bytes = 0;
+  int64_t bytes = 0;  // signed: allocators may round it up
   RefPtr<Buffer> buffer;
   if (!__builtin_mul_overflow(count, element, &bytes)) {
     if (dtype == kString) {

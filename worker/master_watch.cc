@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/notification.h"
 #include "kernels/background.h"
@@ -82,13 +83,18 @@ struct MasterWatch::State : std::enable_shared_from_this<MasterWatch::State> {
 
   // Closing a session frees what it has: not on the timer's thread, nor under the lock.
   void Tell(const MasterId& id, const Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    masters.erase(id);
     ++telling;
-    RunInBackground(env.devices.front(), [self = shared_from_this(), id, why] {
+    const Status begun = RunInBackground(env.devices.front(), [self = shared_from_this(), id, why] {
       self->lost(id, why);
       MutexLock lock(&self->mu);
       if (--self->telling == 0) self->none_telling.SignalAll();
     });
+    if (begun.ok()) {
+      masters.erase(id);
+      return;
+    }
+    MR_LOG(kWarning, "sessions of ", id.first, " stay until the next look: ", Message(begun));
+    if (--telling == 0) none_telling.SignalAll();
   }
 
   const WorkerEnv& env;

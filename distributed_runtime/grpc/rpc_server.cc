@@ -90,7 +90,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
         return Finish(errors::DeadlineExceeded("the call's deadline passed before its turn"));
       }
     }
-    (*handler_)(this);
+    Serve(*handler_, this);
   }
   // The call may be gone afterwards. Whoever frees it does so after all that was done to it until
   // here: gRPC's OnDone comes later, but only gRPC knows (see Serving::open).

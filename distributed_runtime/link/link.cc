@@ -338,7 +338,7 @@ void Link::Serve(Served* call, const Method* method) {
   } else if (call->given_up.load(std::memory_order_relaxed)) {
     call->Finish(errors::Cancelled("the call was cancelled before it was begun"));
   } else {
-    method->handler(call);
+    millrace::Serve(method->handler, call);
   }
   MutexLock lock(&mu_);
   --num_handling_;

@@ -17,6 +17,7 @@
 
 #include "base/engine_thread.h"
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/strings.h"
@@ -323,12 +324,13 @@ void LinkHub::ThreadMain(int index) {
 
 void LinkHub::Serve(const RefPtr<Link>& link) {
   std::vector<std::unique_ptr<InFrame>> frames;
-  StatusOr<FrameReader::Result> read = link->Read(&frames);
+  const auto next = [&] { return Guarded([&] { return link->Read(&frames); }); };
+  StatusOr<FrameReader::Result> read = next();
   // The greeting comes alone; until it is over nobody else may read.
   if (!frames.empty() && link->peer().empty()) {
     if (!Greet(link, *frames.front())) return Remove(link, OkStatus());
     frames.clear();
-    if (read.ok() && *read == FrameReader::Result::kOpen) read = link->Read(&frames);
+    if (read.ok() && *read == FrameReader::Result::kOpen) read = next();
   }
   const bool open = read.ok() && *read == FrameReader::Result::kOpen;
   // Whoever reads next may find a cancellation of what was read now.

@@ -12,6 +12,7 @@
 #include "device/copy.h"
 #include "executor/capture/captured_inputs.h"
 #include "executor/capture/recorded_step.h"
+#include "kernels/run_kernel.h"
 #include "kernels/state/variable.h"
 #include "rendezvous/device_rendezvous.h"
 
@@ -162,7 +163,7 @@ class CapturedProgram::Step {
       input.value = values[i];
       input.kind = EdgeValue::Kind::kValue;
       KernelContext ctx(node.kernel, graph.device(), args_.env, {&input, 1}, {}, {});
-      const Status status = node.kernel->Compute(ctx);
+      const Status status = RunKernel(node.kernel, ctx);
       if (!status.ok()) Fail(status, tail);
     }
   }
@@ -341,6 +342,7 @@ CapturedProgram::Variant* CapturedProgram::FindVariant(const Step& step) {
     Tensor known(value.dtype(), value.shape(), nullptr, nullptr);
     if (!plan_.heads[i].on_device) {
       // A copy: who fed it may change its own.
+      // Bounded: by a value that is there, in host memory.
       known = Tensor(value.dtype(), value.shape());
       if (value.num_bytes() > 0) std::memcpy(known.raw_data(), value.raw_data(), value.num_bytes());
     }
@@ -442,6 +444,7 @@ Status CapturedProgram::Launch(const Step& step, const std::shared_ptr<RecordedS
     copies.emplace_back(step.input(static_cast<int>(i)), recording->inputs[i]);
   }
   if (!recording->draws.empty()) {
+    // Bounded: by the nodes that draw.
     Tensor drawn(kUint64, recording->drawn.shape());
     uint64_t* to = drawn.data<uint64_t>();
     for (const auto& draw : recording->draws) *to++ = draw();

@@ -9,6 +9,7 @@
 #include "device/trimmable_allocator.h"
 #include "executor/capture/capture_memory.h"
 #include "kernels/capturable_kernel.h"
+#include "kernels/run_kernel.h"
 #include "kernels/state/variable.h"
 #include "rendezvous/device_rendezvous.h"
 
@@ -170,7 +171,7 @@ Status Walker::Compute(const CompiledNode& node, Allocator* memory, OperationRec
     recording_.last_node = node.kernel->name();
     recorder->Resume();
   }
-  const Status status = traits.draws ? RecordDrawn(node, &ctx) : node.kernel->Compute(ctx);
+  const Status status = traits.draws ? RecordDrawn(node, &ctx) : RunKernel(node.kernel, ctx);
   recorder->Pause();
   if (!status.ok()) return Annotate(status, StrCat(" [[{{node ", node.kernel->name(), "}}]]"));
   values->Clear(node);

@@ -15,6 +15,7 @@
 #include "base/engine_thread.h"
 #include "executor/engine/step_state.h"
 #include "executor/stats/running_nodes.h"
+#include "kernels/run_kernel.h"
 
 namespace millrace {
 namespace {
@@ -294,11 +295,11 @@ class FlatLoop {
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) {
       const uint64_t start = CycleCount();
       running_.BeginTimed(id, start);
-      status = node.kernel->Compute(ctx);
+      status = RunKernel(node.kernel, ctx);
       Measured(id, CycleCount() - start);
     } else {
       running_.Begin(id);
-      status = node.kernel->Compute(ctx);
+      status = RunKernel(node.kernel, ctx);
     }
     FinishNode(node, inputs, outputs, std::move(status), dead, times, nullptr);
   }
@@ -308,7 +309,7 @@ class FlatLoop {
     NodeMemory memory(s_, id, node.kernel, &ctx);
     const uint64_t start = CycleCount();
     running_.BeginTimed(id, start);
-    Status status = node.kernel->Compute(ctx);
+    Status status = RunKernel(node.kernel, ctx);
     if (kThreaded && (node.flags & kNodeMaybeExpensive)) Measured(id, CycleCount() - start);
     FinishNode(node, inputs, outputs, std::move(status), dead, times, memory.tracked());
   }

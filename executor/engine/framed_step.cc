@@ -10,6 +10,7 @@
 #include "executor/engine/frames.h"
 #include "executor/engine/step_state.h"
 #include "executor/stats/running_nodes.h"
+#include "kernels/run_kernel.h"
 
 namespace millrace {
 namespace {
@@ -198,7 +199,7 @@ class FramedLoop {
     if (s_.memory() != nullptr) memory.emplace(s_, ready.node, node.kernel, &ctx);
     const uint64_t start = CycleCount();
     running_.BeginTimed(ready.node, start);
-    Status status = node.kernel->Compute(ctx);
+    Status status = RunKernel(node.kernel, ctx);
     if (node.flags & kNodeMaybeExpensive) graph_.RecordCost(ready.node, CycleCount() - start);
     FinishNode(ready, inputs, scratch_.data(), std::move(status), times,
                memory ? memory->tracked() : nullptr);

@@ -12,6 +12,7 @@
 #include "executor/engine/step_state.h"
 #include "executor/stats/running_nodes.h"
 #include "kernels/common/isa.h"
+#include "kernels/run_kernel.h"
 #include "tensor/allocator.h"
 
 #define MR_NOINLINE __attribute__((noinline))
@@ -108,7 +109,7 @@ class SequentialStep final : public StepState {
       const CompiledNode& node = graph().nodes()[id];
       ctx.Bind(node.kernel,
                {.out = &registers_[reg], .num_outputs = 1, .output_types = node.output_types()});
-      Status status = node.kernel->Compute(ctx);
+      Status status = RunKernel(node.kernel, ctx);
       if (status.ok()) status = CheckOutputs(node, &registers_[reg]);
       if (!status.ok()) return Fail(node, std::move(status));
     }
@@ -244,13 +245,13 @@ class SequentialStep final : public StepState {
       if (Provides(op.node)) return CallProvided(op, ctx);
       return CallMeasured(op, ctx);
     }
-    return op.kernel->Compute(ctx);
+    return RunKernel(op.kernel, ctx);
   }
 
   Status CallMeasured(const SeqOp& op, KernelContext& ctx) {
     const bool measured = measures_ && (NodeOf(op).flags & kNodeMaybeExpensive);
     const uint64_t start = measured ? CycleCount() : 0;
-    Status status = op.kernel->Compute(ctx);
+    Status status = RunKernel(op.kernel, ctx);
     if (measured) graph().RecordCost(op.node, CycleCount() - start);
     return status;
   }

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "device/memory_report.h"
+#include "kernels/run_kernel.h"
 #include "rendezvous/rendezvous.h"
 
 namespace millrace {
@@ -106,9 +107,9 @@ bool AsyncCall::Start(Kernel* kernel) {
   state.store(kStarting, std::memory_order_relaxed);
   if (memory) [[unlikely]] {
     const MemoryTracker::Scope scope(step->memory());
-    kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+    RunKernelAsync(kernel, *ctx, {&OnAsyncDone, this});
   } else {
-    kernel->ComputeAsync(*ctx, {&OnAsyncDone, this});
+    RunKernelAsync(kernel, *ctx, {&OnAsyncDone, this});
   }
   return state.exchange(kReturned, std::memory_order_acq_rel) == kCompleted;
 }

@@ -94,8 +94,8 @@ class SingleElementKernel : public Kernel {
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     StatusOr<DatasetPtr> input = InputDataset(ctx, 0);
     if (!input.ok()) return done(input.status());
-    RunInBackground(ctx.device(),
-                    [this, &ctx, done, input = *std::move(input)] { done(Give(ctx, *input)); });
+    ComputeInBackground(ctx.device(), done,
+                        [this, &ctx, input = *std::move(input)] { return Give(ctx, *input); });
   }
 
  private:

@@ -97,8 +97,8 @@ class OneShotIteratorKernel : public IteratorHandleKernel {
     if (!found.ok()) return done(found.status());
     ctx.SetOutput(0, std::move(handle));
     if ((*found)->started()) return done(OkStatus());
-    RunInBackground(ctx.device(), [this, &ctx, done, iterator = *std::move(found)] {
-      done(Fill(ctx, *iterator));
+    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found)] {
+      return Fill(ctx, *iterator);
     });
   }
 
@@ -174,10 +174,10 @@ class IteratorGetNextKernel : public Kernel {
     if (iterator.TryNext({ctx.allocator(), ctx.cancellation()}, &element, &status)) {
       return done(Output(ctx, std::move(status), std::move(element)));
     }
-    RunInBackground(ctx.device(), [this, &ctx, done, iterator = *std::move(found)] {
+    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found)] {
       DatasetElement next;
       Status waited = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
-      done(Output(ctx, std::move(waited), std::move(next)));
+      return Output(ctx, std::move(waited), std::move(next));
     });
   }
 

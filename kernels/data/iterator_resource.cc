@@ -1,5 +1,6 @@
 #include "kernels/data/iterator_resource.h"
 
+#include "base/exceptions.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
@@ -35,7 +36,9 @@ bool IteratorResource::IsEnd(const Status& status) {
 
 Status IteratorResource::Step(Walk* walk, const DatasetCall& call, DatasetElement* element) {
   Status status;
-  if (!walk->ended) status = walk->iterator->Next(call, element, &walk->ended);
+  if (!walk->ended) {
+    status = Guarded([&] { return walk->iterator->Next(call, element, &walk->ended); });
+  }
   if (status.ok() && walk->ended) status = errors::OutOfRange(kEnd);
   MutexLock lock(&walk->mu);
   walk->busy = false;

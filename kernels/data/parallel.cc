@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/background.h"
@@ -53,7 +54,7 @@ class PrefetchDataset : public Dataset {
         mu.Unlock();
         Made next;
         bool end = false;
-        next.status = walk->Next(call, &next.element, &end);
+        next.status = Guarded([&] { return walk->Next(call, &next.element, &end); });
         if (cancellation.IsCancelled()) return;
         MutexLock lock(&mu);
         if (end) {
@@ -80,8 +81,8 @@ class PrefetchDataset : public Dataset {
     ~Iterator() override { state_->cancellation.StartCancel(IteratorIsGone()); }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       if (!started_) {
+        MR_RETURN_IF_ERROR(RunInBackground(state_->device, [state = state_] { state->Fill(); }));
         started_ = true;
-        RunInBackground(state_->device, [state = state_] { state->Fill(); });
       }
       State& state = *state_;
       MR_RETURN_IF_ERROR(LockWhen(&state.mu, &state.changed, call.cancellation,
@@ -187,15 +188,18 @@ class ParallelMapDataset : public Dataset {
       slots_.push_back(slot);
       if (slot->done || parallelism_ == 1) return OkStatus();
       Device* const device = state_->function->device();
-      RunInBackground(device, [state = state_, slot, device] {
+      // Without a thread the one that asks for the element makes the call.
+      const auto make = [state = state_, slot, device] {
         if (slot->claimed.exchange(true)) return;
         const DatasetCall own{device->allocator(), &state->cancellation};
-        Status status = state->function->Call(own, std::move(slot->args), &slot->results);
+        Status status = Guarded(
+            [&] { return state->function->Call(own, std::move(slot->args), &slot->results); });
         MutexLock lock(&state->mu);
         slot->status = std::move(status);
         slot->done = true;
         state->changed.SignalAll();
-      });
+      };
+      RunInBackground(device, make).IgnoreError();
       return OkStatus();
     }
 

@@ -14,6 +14,7 @@
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/accelerator/computing_ops.h"
 #include "kernels/kernel_context.h"
+#include "kernels/run_kernel.h"
 #include "kernels/state/variable.h"
 
 namespace millrace {
@@ -147,7 +148,7 @@ class CpuBody final : public StreamBody {
     StepEnv env;
     env.cancellation = &cancellation;
     KernelContext ctx(kernel_.get(), twin, &env, in, out, output_types_);
-    Status status = kernel_->Compute(ctx);
+    Status status = RunKernel(kernel_.get(), ctx);
     if (status.ok() && !call.variables.empty()) status = KeepVariables(call.variables, scratch);
     for (std::size_t i = 0; status.ok() && i < references.size(); ++i) {
       if (!call.variables[i].is_reference) continue;

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/notification.h"
 #include "base/status_macros.h"
+#include "kernels/run_kernel.h"
 
 namespace millrace::testing {
 namespace {
@@ -142,9 +143,9 @@ Status GraphInterpreter::Compute(int index, StepEnv* env, StepValues* values) {
   values->outputs[index].resize(node.output_types.size());
   KernelContext ctx(node.kernel.get(), device_, env, inputs, values->outputs[index],
                     node.output_types);
-  if (!node.kernel->IsAsync()) return node.kernel->Compute(ctx);
+  if (!node.kernel->IsAsync()) return RunKernel(node.kernel.get(), ctx);
   Outcome outcome;
-  node.kernel->ComputeAsync(ctx, DoneCallback{&Outcome::Record, &outcome});
+  RunKernelAsync(node.kernel.get(), ctx, DoneCallback{&Outcome::Record, &outcome});
   if (!outcome.done.WaitUntil(DeadlineAfter(kKernelTimeout))) {
     // The kernel still holds pointers into this frame.
     std::fprintf(stderr, "%s did not finish\n", node.name.c_str());
