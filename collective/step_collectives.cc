@@ -15,6 +15,7 @@ namespace {
 
 // Notes are padded with zeros.
 Tensor NoteOf(std::string_view text) {
+  // Bounded: of one small size.
   Tensor note(kUint8, Shape({static_cast<int64_t>(CollectiveExecutor::kMaxNote) + 1}));
   std::memset(note.raw_data(), 0, note.num_bytes());
   std::memcpy(note.raw_data(), text.data(), std::min(text.size(), CollectiveExecutor::kMaxNote));

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "tensor/allocator.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
@@ -189,7 +190,7 @@ StatusOr<Tensor> DecodeRecvBufResponse(WireReader in, int64_t num_bytes) {
     return errors::Internal("Tensor Size Mismatch: the answer to RecvBuf has ", total,
                             " bytes, and ", num_bytes, " were expected");
   }
-  Tensor bytes(kUint8, Shape({num_bytes}));
+  MR_ASSIGN_OR_RETURN(Tensor bytes, Tensor::Allocate(HostAllocator(), kUint8, Shape({num_bytes})));
   auto* to = bytes.data<uint8_t>();
   for (WireReader& chunk : chunks) {
     const std::size_t size = chunk.remaining();

@@ -46,6 +46,7 @@ std::vector<Tensor> HostGrid::Run(const std::vector<Tensor>& inputs, int64_t thr
   }
   std::vector<Tensor> results;
   for (std::size_t k = 0; k < out.size(); ++k) {
+    // Bounded: by the memory of the results that it copies; and only tests run grids on the host.
     Tensor result(program_.instructions[program_.outputs[k]].result, layout_.output_shapes[k]);
     if (result.num_bytes() > 0) std::memcpy(result.raw_data(), out[k], result.num_bytes());
     results.push_back(std::move(result));
@@ -56,6 +57,7 @@ std::vector<Tensor> HostGrid::Run(const std::vector<Tensor>& inputs, int64_t thr
 Tensor HostGrid::Reduce(const std::vector<Tensor>& inputs, int64_t threads, const FusedRows& rows) {
   std::vector<const void*> in;
   for (const Tensor& input : inputs) in.push_back(input.raw_data());
+  // Bounded: by the rows of the inputs.
   Tensor out(program_.instructions[program_.outputs[0]].result, rows.out);
   void* to = out.raw_data();
   for (int64_t thread = threads - 1; thread >= 0; --thread) {

@@ -60,7 +60,10 @@ class ConcatKernel : public Kernel {
               " vs. shape[", i, "] = ", s.DebugString());
         }
       }
-      total += s.dim(axis);
+      if (__builtin_add_overflow(total, s.dim(axis), &total)) {
+        return errors::InvalidArgument("ConcatOp : dimension ", axis,
+                                       " of all inputs together does not fit in an int64");
+      }
     }
     shape.SetDim(axis, total);
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));

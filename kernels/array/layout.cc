@@ -209,6 +209,9 @@ class ReverseKernel : public Kernel {
   }
 };
 
+// -1, which no shape has, if it does not fit.
+int64_t Product(std::initializer_list<int64_t> sizes) { return Shape(sizes).num_elements(); }
+
 // Blocks of pixels to channels and back, for the NHWC layout.
 template <bool kToDepth>
 class DepthSpaceKernel : public Kernel {
@@ -217,8 +220,9 @@ class DepthSpaceKernel : public Kernel {
       : Kernel(c), block_(c.attr<int64_t>("block_size")) {
     if (c.attrs().GetOr<std::string>("data_format", "NHWC") != "NHWC") {
       c.SetError(errors::Unimplemented("only data_format NHWC is supported on the CPU"));
-    } else if (block_ < 2) {
-      c.SetError(errors::InvalidArgument("block_size should be at least 2, got ", block_));
+    } else if (block_ < 2 || block_ > INT32_MAX) {
+      c.SetError(errors::InvalidArgument("block_size should be at least 2 and at most ", INT32_MAX,
+                                         ", got ", block_));
     }
   }
   Status Compute(KernelContext& ctx) override {
@@ -242,8 +246,10 @@ class DepthSpaceKernel : public Kernel {
       }
       d /= b * b;
     }
-    const Shape deep({n, h, w, d * b * b}), spatial({n, h * b, w * b, d});
+    const Shape deep({n, h, w, Product({d, b, b})});
+    const Shape spatial({n, Product({h, b}), Product({w, b}), d});
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, kToDepth ? deep : spatial));
+    if (out->num_elements() == 0) return OkStatus();
     const Dims s = RowMajorStrides(std::initializer_list<int64_t>{n, h, b, w, b, d});
     const Dims t = RowMajorStrides(std::initializer_list<int64_t>{n, h, w, b, b, d});
     const int64_t sizes[] = {n, h, b, w, b, d};

@@ -343,15 +343,22 @@ class BroadcastArgsKernel : public Kernel {
 Status SliceOffsets(const Tensor& indices, const Shape& shape, std::vector<int64_t>* offsets,
                     int64_t* slice) {
   if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-  const auto depth = static_cast<int>(indices.dim(indices.rank() - 1));
-  if (depth > shape.rank()) {
+  const int64_t columns = indices.dim(indices.rank() - 1);
+  if (columns > shape.rank()) {
     return errors::InvalidArgument("index innermost dimension length must be <= params rank; saw: ",
-                                   depth, " vs. ", shape.rank());
+                                   columns, " vs. ", shape.rank());
   }
+  const auto depth = static_cast<int>(columns);
   *slice = 1;
   for (int i = depth; i < shape.rank(); ++i) *slice *= shape.dim(i);
   int64_t count = 1;
   for (int i = 0; i + 1 < indices.rank(); ++i) count *= indices.dim(i);
+  // Rows that name the whole take no memory, but what is made of each does.
+  constexpr int64_t kMostRows = int64_t{1} << 24;
+  if (depth == 0 && count > kMostRows) {
+    return errors::ResourceExhausted("indices of shape ", indices.shape().DebugString(),
+                                     " name the whole tensor more than ", kMostRows, " times");
+  }
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = 0;
     for (int k = 0; k < depth; ++k) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <new>
 
 #include "kernels/common/isa.h"
 
@@ -396,7 +397,7 @@ void Gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* 
   parallel(parts, operations / static_cast<double>(parts) / 40, [&](int64_t from, int64_t to) {
     thread_local Scratch scratch;
     T* memory = static_cast<T*>(scratch.Get(kScratch * sizeof(T)));
-    if (memory == nullptr) std::abort();
+    if (memory == nullptr) throw std::bad_alloc();
     for (int64_t part = from; part < to; ++part) {
       const int64_t row = part % grid.row_parts, column = part / grid.row_parts;
       const int64_t i = PartBegin(row, grid.row_parts, row_tiles, height, m);

@@ -64,6 +64,7 @@ Status CheckFits(DataType dtype, std::span<const int64_t> values) {
 }
 
 Tensor IndexTensor(DataType dtype, std::span<const int64_t> values) {
+  // Bounded: by the values, which are in memory.
   Tensor out(dtype, Shape({static_cast<int64_t>(values.size())}));
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (dtype == DataType::kInt32) {

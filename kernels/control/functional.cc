@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "kernels/function_runner.h"
 #include "kernels/kernel_context.h"
+#include "tensor/allocator.h"
 
 namespace millrace {
 namespace {
@@ -70,7 +71,12 @@ class FakeParamKernel final : public Kernel {
     for (int i = 0; wanted.has_rank() && i < wanted.rank(); ++i) {
       dims.push_back(std::max<int64_t>(wanted.dim(i), 0));
     }
-    value_ = Tensor(c.output_types()[0], Shape(dims));
+    StatusOr<Tensor> made = Tensor::Allocate(HostAllocator(), c.output_types()[0], Shape(dims));
+    if (!made.ok()) {
+      c.SetError(made.status());
+      return;
+    }
+    value_ = *std::move(made);
     if (value_.num_elements() > 0 && value_.dtype() != kString && value_.dtype() != kResource &&
         value_.dtype() != kVariant) {
       std::memset(value_.raw_data(), 0, value_.num_bytes());

@@ -225,6 +225,7 @@ class SparseAccumulator : public Accumulator {
         if (counts_[i] > 1) DivideBy(counts_[i], &values, i * row, row);
       }
     }
+    // Bounded: by the most axes that there are.
     Tensor shape(kInt64, Shape({values.rank()}));
     for (int i = 0; i < values.rank(); ++i) {
       const bool declared = options_.shape.has_rank() && i < options_.shape.rank();

@@ -111,9 +111,20 @@ class EnqueueKernel : public AsyncQueueKernel {
   }
 
  private:
+  static bool HoldsNothing(const Queue::Element& batch) {
+    return std::all_of(batch.begin(), batch.end(),
+                       [](const Tensor& t) { return t.num_elements() == 0; });
+  }
   // Elements of their own: one must not keep the whole batch in memory.
   static StatusOr<std::vector<Queue::Element>> Split(KernelContext& ctx,
                                                      const Queue::Element& batch) {
+    // Each takes memory of its own, also where it holds nothing.
+    constexpr int64_t kMostEmpty = int64_t{1} << 24;
+    if (batch[0].dim(0) > kMostEmpty && HoldsNothing(batch)) {
+      return errors::ResourceExhausted("a batch of ", batch[0].dim(0),
+                                       " elements without values; at most ", kMostEmpty,
+                                       " are possible");
+    }
     std::vector<Queue::Element> elements(static_cast<std::size_t>(batch[0].dim(0)));
     for (std::size_t i = 0; i < elements.size(); ++i) {
       for (const Tensor& component : batch) {

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
+#include "tensor/allocator.h"
 
 namespace millrace::gpu {
 namespace {
@@ -92,7 +93,7 @@ class StitchBody final : public Body {
     const std::size_t n = call.inputs.size() / 2;
     const Shape row = RowShape(call.inputs[n].shape(), call.inputs[0].shape());
     const int64_t rows = call.outputs[0].dim(0);
-    Tensor staged(kInt32, Shape({rows, 2}));
+    MR_ASSIGN_OR_RETURN(Tensor staged, Tensor::Allocate(HostAllocator(), kInt32, Shape({rows, 2})));
     auto* const sources = staged.data<int32_t>();
     std::fill_n(sources, 2 * rows, -1);
     for (std::size_t i = 0; i < n; ++i) {

@@ -11,6 +11,7 @@
 #include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/random/random_order.h"
+#include "tensor/allocator.h"
 
 namespace millrace::gpu {
 namespace {
@@ -165,7 +166,8 @@ class ShuffleBody final : public Body {
     const Tensor& in = call.inputs[0];
     if (in.rank() == 0 || in.num_elements() <= 1 || in.dim(0) <= 1) return Tensor();
     MR_ASSIGN_OR_RETURN(const std::vector<int64_t> order, DrawOrder(&generator_, in.dim(0)));
-    Tensor staged(kInt64, Shape({in.dim(0)}));
+    MR_ASSIGN_OR_RETURN(Tensor staged,
+                        Tensor::Allocate(HostAllocator(), kInt64, Shape({in.dim(0)})));
     std::copy(order.begin(), order.end(), staged.data<int64_t>());
     return staged;
   }

@@ -32,6 +32,11 @@ class ExtractImagePatchesKernel : public Kernel {
     if (images.rank() != 4) {
       return errors::InvalidArgument("input must be 4-dimensional: ", images.shape().DebugString());
     }
+    for (const int64_t size : images.shape().dims()) {
+      if (size > INT32_MAX) {
+        return errors::InvalidArgument("input is too large: ", images.shape().DebugString());
+      }
+    }
     Side side[2];
     for (int i = 0; i < 2; ++i) {
       const int64_t in = images.dim(1 + i);
@@ -44,10 +49,11 @@ class ExtractImagePatchesKernel : public Kernel {
       }
     }
     const int64_t depth = images.dim(3);
-    MR_ASSIGN_OR_RETURN(const Shape shape,
-                        MakeShape(std::vector<int64_t>{images.dim(0), side[0].count, side[1].count,
-                                                       size_[0] * size_[1] * depth}));
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(std::vector<int64_t>{
+                                               images.dim(0), side[0].count, side[1].count,
+                                               Shape({size_[0], size_[1], depth}).num_elements()}));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (shape.num_elements() == 0) return OkStatus();  // there may be any number of rows
     DispatchMovable(images.dtype(), [&]<typename T>() {
       if constexpr (!std::is_same_v<T, std::string> && !std::is_same_v<T, ResourceHandle>) {
         ctx.ParallelFor(shape.dim(0) * side[0].count, 100, [&](int64_t begin, int64_t end) {
@@ -74,8 +80,9 @@ class ExtractImagePatchesKernel : public Kernel {
     }
     for (int i = 0; i < 2; ++i) {
       (*values)[i] = list[1 + i];
-      if (list[1 + i] < 1 || list[1 + i] > (int64_t{1} << 31)) {
-        c.SetError(errors::InvalidArgument(name, " must be positive, got ", list[1 + i]));
+      if (list[1 + i] < 1 || list[1 + i] > INT32_MAX) {
+        c.SetError(
+            errors::InvalidArgument(name, " must be in [1, ", INT32_MAX, "], got ", list[1 + i]));
       }
     }
   }

@@ -94,6 +94,7 @@ class ResizeBilinearKernel : public ResizeKernel {
     const Tensor& images = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const Shape shape, ResultShape(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (shape.num_elements() == 0) return OkStatus();  // its axes may be of any size
     const std::vector<Mix> rows = MixesOf(images.dim(1), shape.dim(1));
     const std::vector<Mix> columns = MixesOf(images.dim(2), shape.dim(2));
     DispatchType(RealTypes(), images.dtype(), [&]<typename T>() {
@@ -145,6 +146,7 @@ class ResizeNearestKernel : public ResizeKernel {
     const Tensor& images = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const Shape shape, ResultShape(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (shape.num_elements() == 0) return OkStatus();
     const std::vector<int64_t> rows = NearestOf(images.dim(1), shape.dim(1));
     const std::vector<int64_t> columns = NearestOf(images.dim(2), shape.dim(2));
     const int64_t in_rows = images.dim(1), in_columns = images.dim(2), channels = images.dim(3);
@@ -229,16 +231,18 @@ class ResizeNearestGradKernel : public ResizeKernel {
     C* sum = sums.data<C>();
     std::fill_n(sum, shape.num_elements(), C(0));
     const int64_t channels = grads.dim(3), out_rows = grads.dim(1), out_columns = grads.dim(2);
-    const std::vector<int64_t> rows = NearestOf(shape.dim(1), out_rows);
-    const std::vector<int64_t> columns = NearestOf(shape.dim(2), out_columns);
-    const T* grad = grads.data<T>();
-    for (int64_t r = 0; r < grads.dim(0) * out_rows; ++r) {
-      const int64_t row =
-          r / out_rows * shape.dim(1) + rows[static_cast<std::size_t>(r % out_rows)];
-      for (int64_t x = 0; x < out_columns; ++x) {
-        C* to = sum + (row * shape.dim(2) + columns[static_cast<std::size_t>(x)]) * channels;
-        for (int64_t c = 0; c < channels; ++c) {
-          to[c] = static_cast<C>(to[c] + static_cast<C>(*grad++));
+    if (grads.num_elements() > 0) {
+      const std::vector<int64_t> rows = NearestOf(shape.dim(1), out_rows);
+      const std::vector<int64_t> columns = NearestOf(shape.dim(2), out_columns);
+      const T* grad = grads.data<T>();
+      for (int64_t r = 0; r < grads.dim(0) * out_rows; ++r) {
+        const int64_t row =
+            r / out_rows * shape.dim(1) + rows[static_cast<std::size_t>(r % out_rows)];
+        for (int64_t x = 0; x < out_columns; ++x) {
+          C* to = sum + (row * shape.dim(2) + columns[static_cast<std::size_t>(x)]) * channels;
+          for (int64_t c = 0; c < channels; ++c) {
+            to[c] = static_cast<C>(to[c] + static_cast<C>(*grad++));
+          }
         }
       }
     }

@@ -36,6 +36,14 @@ const pb::Feature* Find(const pb::Features& features, const std::string& key) {
                                                                                     : &it->second;
 }
 
+// Whether a tensor of these sizes could be had now, before its values are made one by one.
+Status CheckRoom(DataType dtype, std::span<const int64_t> dims) {
+  constexpr int64_t kFew = int64_t{1} << 16;
+  MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+  if (shape.num_elements() <= kFew) return OkStatus();
+  return Tensor::Allocate(HostAllocator(), dtype, shape).status();
+}
+
 StatusOr<Tensor> ParseDense(const DenseFeature& spec, std::span<const pb::Features* const> rows,
                             std::span<const std::string> names, bool single) {
   FeatureColumn column(spec.dtype);
@@ -49,7 +57,18 @@ StatusOr<Tensor> ParseDense(const DenseFeature& spec, std::span<const pb::Featur
       return errors::InvalidArgument("dense_shape of feature ", spec.key,
                                      " is not fully defined: ", spec.shape.DebugString());
     }
-    row_size *= spec.shape.dim(i);
+    row_size = Shape({row_size, spec.shape.dim(i)}).num_elements();
+    if (row_size < 0) {
+      return errors::InvalidArgument("dense_shape of feature ", spec.key,
+                                     " is too large: ", spec.shape.DebugString());
+    }
+  }
+  Dims dims;
+  if (!single) dims.push_back(static_cast<int64_t>(rows.size()));
+  if (!variable) {
+    // Standard values are made one by one: not before it is known that they fit.
+    dims.insert(dims.end(), spec.shape.dims().begin(), spec.shape.dims().end());
+    MR_RETURN_IF_ERROR(CheckRoom(spec.dtype, dims));
   }
   std::vector<FeatureColumn> parts;  // of variable length
   std::vector<int64_t> counts;
@@ -77,12 +96,7 @@ StatusOr<Tensor> ParseDense(const DenseFeature& spec, std::span<const pb::Featur
     }
     counts.push_back(count);
   }
-  Dims dims;
-  if (!single) dims.push_back(static_cast<int64_t>(rows.size()));
-  if (!variable) {
-    dims.insert(dims.end(), spec.shape.dims().begin(), spec.shape.dims().end());
-    return column.Take(Shape(dims));
-  }
+  if (!variable) return column.Take(Shape(dims));
   const int64_t longest = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   dims.push_back(longest / std::max<int64_t>(row_size, 1));
   dims.insert(dims.end(), spec.shape.dims().begin() + 1, spec.shape.dims().end());
@@ -113,14 +127,15 @@ Status ParseList(const ListFeature& spec, std::span<const pb::Features* const> r
   return OkStatus();
 }
 
-void AddSparse(const std::vector<int64_t>& counts, bool single, ParsedExamples* out) {
+Status AddSparse(const std::vector<int64_t>& counts, bool single, ParsedExamples* out) {
   int64_t total = 0, longest = 0;
   for (const int64_t n : counts) {
     total += n;
     longest = std::max(longest, n);
   }
   const int rank = single ? 1 : 2;
-  Tensor indices(kInt64, Shape({total, rank}));
+  MR_ASSIGN_OR_RETURN(Tensor indices,
+                      Tensor::Allocate(HostAllocator(), kInt64, Shape({total, rank})));
   int64_t* to = indices.num_elements() == 0 ? nullptr : indices.data<int64_t>();
   for (std::size_t r = 0; r < counts.size(); ++r) {
     for (int64_t k = 0; k < counts[r]; ++k) {
@@ -132,10 +147,12 @@ void AddSparse(const std::vector<int64_t>& counts, bool single, ParsedExamples* 
   out->sparse_shapes.push_back(
       single ? Tensor::FromValues<int64_t>({longest})
              : Tensor::FromValues<int64_t>({static_cast<int64_t>(counts.size()), longest}));
+  return OkStatus();
 }
 
-void AddSplits(const std::vector<int64_t>& counts, DataType dtype, ParsedExamples* out) {
-  Tensor splits(dtype, Shape({static_cast<int64_t>(counts.size()) + 1}));
+Status AddSplits(const std::vector<int64_t>& counts, DataType dtype, ParsedExamples* out) {
+  const auto length = static_cast<int64_t>(counts.size()) + 1;
+  MR_ASSIGN_OR_RETURN(Tensor splits, Tensor::Allocate(HostAllocator(), dtype, Shape({length})));
   int64_t at = 0;
   for (std::size_t r = 0; r <= counts.size(); ++r) {
     if (dtype == kInt32) {
@@ -146,6 +163,7 @@ void AddSplits(const std::vector<int64_t>& counts, DataType dtype, ParsedExample
     if (r < counts.size()) at += counts[r];
   }
   out->ragged_splits.push_back(std::move(splits));
+  return OkStatus();
 }
 
 }  // namespace
@@ -208,7 +226,7 @@ StatusOr<ParsedExamples> ParseFeatures(const ExampleSpec& spec,
     std::vector<int64_t> counts;
     MR_RETURN_IF_ERROR(ParseList(feature, rows, names, &values, &counts));
     out.sparse_values.push_back(std::move(values));
-    AddSparse(counts, single, &out);
+    MR_RETURN_IF_ERROR(AddSparse(counts, single, &out));
   }
   for (const ListFeature& feature : spec.ragged) {
     Tensor values;
@@ -219,7 +237,7 @@ StatusOr<ParsedExamples> ParseFeatures(const ExampleSpec& spec,
     if (single) {
       out.ragged_splits.push_back(Tensor(feature.splits_dtype, Shape({0})));
     } else {
-      AddSplits(counts, feature.splits_dtype, &out);
+      MR_RETURN_IF_ERROR(AddSplits(counts, feature.splits_dtype, &out));
     }
   }
   return out;

@@ -219,8 +219,11 @@ class ParseSequenceExampleKernel : public Kernel {
                                          "lengths"));
     }
     for (const PartialShape& shape : list_shapes_) {
-      if (!shape.IsFullyDefined()) {
-        c.SetError(errors::InvalidArgument("feature_list_dense_shapes must be fully defined"));
+      if (const auto known = shape.AsShape()) {
+        list_elements_.push_back(*known);
+      } else {
+        c.SetError(errors::InvalidArgument("feature_list_dense_shapes must be fully defined and ",
+                                           "not too large, got ", shape.DebugString()));
       }
     }
   }
@@ -344,7 +347,7 @@ class ParseSequenceExampleKernel : public Kernel {
 
   Status DenseList(KernelContext& ctx, const Sequences& examples, const std::string& key,
                    bool may_miss, int i, bool single) const {
-    const Shape element = *list_shapes_[i].AsShape();
+    const Shape& element = list_elements_[i];
     std::vector<int64_t> lengths;
     int64_t steps = 0;
     for (std::size_t r = 0; r < examples.size(); ++r) {
@@ -357,6 +360,14 @@ class ParseSequenceExampleKernel : public Kernel {
       }
       lengths.push_back(list == nullptr ? 0 : list->feature_size());
       steps = std::max(steps, lengths.back());
+    }
+    Dims dims;
+    if (!single) dims.push_back(static_cast<int64_t>(examples.size()));
+    dims.push_back(steps);
+    dims.insert(dims.end(), element.dims().begin(), element.dims().end());
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+    if (shape.num_elements() > (1 << 16)) {  // before its values are made one by one
+      MR_RETURN_IF_ERROR(ctx.AllocateTemp(list_dense_types_[i], shape).status());
     }
     FeatureColumn column(list_dense_types_[i]);
     for (std::size_t r = 0; r < examples.size(); ++r) {
@@ -374,11 +385,6 @@ class ParseSequenceExampleKernel : public Kernel {
       column.AddStandard(Tensor(list_dense_types_[i], Shape({0})),
                          (steps - lengths[r]) * element.num_elements());
     }
-    Dims dims;
-    if (!single) dims.push_back(static_cast<int64_t>(examples.size()));
-    dims.push_back(steps);
-    dims.insert(dims.end(), element.dims().begin(), element.dims().end());
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
     MR_ASSIGN_OR_RETURN(Tensor values, column.Take(shape));
     ctx.SetOutput(outputs_[9].begin + i, std::move(values));
     const auto batch = static_cast<int64_t>(lengths.size());
@@ -415,6 +421,7 @@ class ParseSequenceExampleKernel : public Kernel {
   const std::vector<DataType> list_dense_types_, list_sparse_types_;
   const std::vector<DataType> list_ragged_types_, list_split_types_;
   const std::vector<PartialShape> list_shapes_;
+  std::vector<Shape> list_elements_;  // of `list_shapes_`
   Range standards_, outputs_[kNumOutputs];
 };
 

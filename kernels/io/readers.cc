@@ -372,21 +372,23 @@ class ReaderReadKernel : public Kernel {
     raw->Read(*std::move(queue), count, ctx.cancellation(),
               [this, &ctx, done, reader = std::move(reader)](Status status,
                                                              std::vector<Reader::Record> records) {
-                if (status.ok()) SetOutputs(ctx, std::move(records));
+                if (status.ok()) status = SetOutputs(ctx, std::move(records));
                 done(std::move(status));
               });
   }
 
  private:
-  void SetOutputs(KernelContext& ctx, std::vector<Reader::Record> records) const {
+  Status SetOutputs(KernelContext& ctx, std::vector<Reader::Record> records) const {
     const Shape shape = one_ ? Shape() : Shape({static_cast<int64_t>(records.size())});
-    Tensor keys(kString, shape), values(kString, shape);
+    MR_ASSIGN_OR_RETURN(Tensor keys, ctx.AllocateTemp(kString, shape));
+    MR_ASSIGN_OR_RETURN(Tensor values, ctx.AllocateTemp(kString, shape));
     for (std::size_t i = 0; i < records.size(); ++i) {
       keys.data<std::string>()[i] = std::move(records[i].key);
       values.data<std::string>()[i] = std::move(records[i].value);
     }
     ctx.SetOutput(0, std::move(keys));
     ctx.SetOutput(1, std::move(values));
+    return OkStatus();
   }
 
   const bool one_;

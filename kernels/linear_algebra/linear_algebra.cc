@@ -328,6 +328,7 @@ class SolveKernel : public Kernel {
     shape.AddDim(n);
     shape.AddDim(m);
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->num_elements() == 0) return OkStatus();  // there may be any number of batches
     bool good = true;
     DispatchType(JoinTypes<MatrixTypes, TypeList<BFloat16>>(), a.dtype(), [&]<typename T>() {
       using C = ComputeType<T>;

@@ -424,7 +424,9 @@ class TensorArrayConcatKernel : public Kernel {
             Shape(values[0].shape().dims().subspan(1)).DebugString(), " but index ", i,
             " has (excepting dimension 0) shape: ", tail.DebugString());
       }
-      rows += shape.dim(0);
+      if (__builtin_add_overflow(rows, shape.dim(0), &rows)) {
+        return errors::InvalidArgument("the elements of the TensorArray have too many rows");
+      }
     }
     Dims dims(values[0].shape().dims().begin(), values[0].shape().dims().end());
     dims[0] = rows;
@@ -451,6 +453,11 @@ class TensorArraySplitKernel : public Kernel {
     for (const int64_t n : lengths) {
       if (n < 0 || n > value.dim(0)) {
         return errors::InvalidArgument("Expected lengths within [0, ", value.dim(0), "], got ", n);
+      }
+      if (n > value.dim(0) - sum) {
+        return errors::InvalidArgument(
+            "Expected sum of lengths to be equal to values.shape[0], ",
+            "but they exceed it; value's shape is: ", value.shape().DebugString());
       }
       sum += n;
     }

@@ -80,6 +80,8 @@ class ListFromTensorKernel : public Kernel {
                                      list->element_shape.DebugString(),
                                      " from a tensor with shape ", element.DebugString());
     }
+    // Each takes memory of its own, also where the rows hold nothing.
+    if (value.num_elements() == 0) MR_RETURN_IF_ERROR(CheckListSize(value.dim(0)));
     for (int64_t i = 0; i < value.dim(0); ++i) {
       MR_ASSIGN_OR_RETURN(Tensor row, CopyOfRow(ctx.allocator(), value, i));
       list->elements.push_back(std::move(row));
@@ -204,7 +206,9 @@ class ListConcatKernel : public Kernel {
                                        "supported in this version of TensorListConcat. Consider ",
                                        "updating your GraphDef to run the newer version.");
       }
-      sum += rows[i];
+      if (__builtin_add_overflow(sum, rows[i], &sum)) {
+        return errors::InvalidArgument("Concat: the elements of the list have too many rows");
+      }
     }
     Dims dims = {sum};
     dims.insert(dims.end(), tail.dims().begin(), tail.dims().end());
@@ -272,7 +276,7 @@ class ListConcatListsKernel : public Kernel {
       return errors::InvalidArgument("Cannot concatenate lists of shapes ", a.shape().DebugString(),
                                      " and ", b.shape().DebugString());
     }
-    Tensor out(kVariant, a.shape());
+    MR_ASSIGN_OR_RETURN(Tensor out, ctx.AllocateTemp(kVariant, a.shape()));
     for (int64_t i = 0; i < a.num_elements(); ++i) {
       const auto* x = dynamic_cast<TensorList*>(a.data<Variant>()[i].get());
       const auto* y = dynamic_cast<TensorList*>(b.data<Variant>()[i].get());

@@ -47,7 +47,7 @@ StatusOr<Variant> ZerosOfObject(Allocator* allocator, const Variant& object, int
 
 StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth) {
   if (of.dtype() != kVariant) return ZeroTensor(allocator, of.dtype(), of.shape());
-  Tensor zeros(kVariant, of.shape());
+  MR_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Allocate(allocator, kVariant, of.shape()));
   for (int64_t i = 0; i < of.num_elements(); ++i) {
     MR_ASSIGN_OR_RETURN(zeros.data<Variant>()[i],
                         ZerosOfObject(allocator, of.data<Variant>()[i], depth));
@@ -112,7 +112,7 @@ StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int
     return errors::InvalidArgument("cannot add ", a.shape().DebugString(), " and ",
                                    b.shape().DebugString());
   }
-  Tensor sum(kVariant, a.shape());
+  MR_ASSIGN_OR_RETURN(Tensor sum, Tensor::Allocate(allocator, kVariant, a.shape()));
   for (int64_t i = 0; i < a.num_elements(); ++i) {
     Variant& to = sum.data<Variant>()[i];
     RefCounted* const x = a.data<Variant>()[i].get();

@@ -240,6 +240,8 @@ class UniqueV2Kernel : public Kernel {
     for (int i = 0; i < axis; ++i) outer *= in.dim(i);
     for (int i = axis + 1; i < in.rank(); ++i) inner *= in.dim(i);
     const int64_t size = in.dim(axis);
+    // One place for each slice, also for those without elements.
+    MR_RETURN_IF_ERROR(ctx.AllocateOutput(1, Shape({size})).status());
     std::vector<int64_t> firsts, places(static_cast<std::size_t>(size));
     StringMap<int64_t> seen;
     for (int64_t i = 0; i < size; ++i) {

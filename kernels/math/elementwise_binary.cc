@@ -239,7 +239,10 @@ void RegisterElementwiseBinaryKernels(KernelRegistry& r) {
   RegisterBinary<SquaredDifference, JoinTypes<FloatOrComplex, IndexTypes>>(r, "SquaredDifference");
   RegisterBinary<Maximum, RealTypes>(r, "Maximum");
   RegisterBinary<Minimum, RealTypes>(r, "Minimum");
-  RegisterBinary<MakeComplex, TypeList<float, double>>(r, "Complex");
+  r.Register(KernelDef("Complex").Type<float>("T").Type<Complex64>("Tout"),
+             &MakeBinary<MakeComplex, TypeList<float>, true>);
+  r.Register(KernelDef("Complex").Type<double>("T").Type<Complex128>("Tout"),
+             &MakeBinary<MakeComplex, TypeList<double>, true>);
   RegisterBinary<SigmoidGrad, FloatOrComplex, false>(r, "SigmoidGrad");
   RegisterBinary<TanhGrad, FloatOrComplex, false>(r, "TanhGrad");
   RegisterBinary<SqrtGrad, FloatOrComplex, false>(r, "SqrtGrad");

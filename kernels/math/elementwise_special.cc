@@ -222,7 +222,11 @@ void RegisterElementwiseSpecialKernels(KernelRegistry& r) {
   RegisterBinary<RightShift, IntTypes>(r, "RightShift");
   RegisterBinary<Xlog1py, FloatTypes>(r, "Xlog1py");
   RegisterUnary<PopulationCount, IntTypes>(r, "PopulationCount");
-  RegisterUnary<Angle, ComplexTypes>(r, "Angle");
+  // The angle is as wide as the parts.
+  r.Register(KernelDef("Angle").Type<Complex64>("T").Type<float>("Tout"),
+             &MakeUnary<Angle, TypeList<Complex64>>);
+  r.Register(KernelDef("Angle").Type<Complex128>("T").Type<double>("Tout"),
+             &MakeUnary<Angle, TypeList<Complex128>>);
   RegisterBinary<TruncateMod, JoinTypes<FloatTypes, IndexTypes>>(r, "TruncateMod");
   RegisterBinary<Mod, JoinTypes<FloatTypes, IndexTypes>>(r, "Mod");
 }

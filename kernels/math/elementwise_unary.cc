@@ -181,6 +181,14 @@ struct ComplexAbs {
   }
 };
 
+// Results are as wide as the parts: the op's two types are attributes of their own.
+template <typename Op, typename... Ts>
+void RegisterPart(KernelRegistry& r, const char* op, TypeList<Ts...>) {
+  (r.Register(KernelDef(op).Type<Ts>("T").template Type<typename Ts::value_type>("Tout"),
+              &MakeUnary<Op, TypeList<Ts>>),
+   ...);
+}
+
 using FloatOrComplex = JoinTypes<FloatTypes, ComplexTypes>;
 
 }  // namespace
@@ -201,9 +209,9 @@ void RegisterElementwiseUnaryKernels(KernelRegistry& r) {
   RegisterUnary<IsFinite, FloatTypes>(r, "IsFinite");
   RegisterUnary<LogicalNot, TypeList<bool>>(r, "LogicalNot", "");
   RegisterUnary<Conj, ComplexTypes>(r, "Conj");
-  RegisterUnary<Real, ComplexTypes>(r, "Real");
-  RegisterUnary<Imag, ComplexTypes>(r, "Imag");
-  RegisterUnary<ComplexAbs, ComplexTypes>(r, "ComplexAbs");
+  RegisterPart<Real>(r, "Real", ComplexTypes());
+  RegisterPart<Imag>(r, "Imag", ComplexTypes());
+  RegisterPart<ComplexAbs>(r, "ComplexAbs", ComplexTypes());
 }
 
 }  // namespace millrace

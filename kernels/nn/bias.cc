@@ -111,6 +111,7 @@ class BiasAddKernel : public BiasKernel {
           bias.shape().DebugString(), " vs. ", view.channels, " in ", value.shape().DebugString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, value.shape()));
+    if (out->num_elements() == 0) return OkStatus();
     DispatchType(NumberTypes(), value.dtype(), [&]<typename T>() {
       Add<T>(ctx, view, value.data<T>(), bias.data<T>(), out->data<T>());
     });
@@ -139,6 +140,10 @@ class BiasAddGradKernel : public BiasKernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({view.channels})));
     Status status;
     DispatchType(NumberTypes(), gradient.dtype(), [&]<typename T>() {
+      if (gradient.num_elements() == 0) {  // of whatever many rows
+        std::fill_n(out->data<T>(), view.channels, T());
+        return;
+      }
       status = Reduce<T>(ctx, view, gradient.data<T>(), out->data<T>());
     });
     return status;

@@ -152,7 +152,6 @@ template <typename C>
 Status Forward(KernelContext& ctx, const Geometry& g, const C* input, const C* filter, C* out) {
   const int64_t step = RowsPerBlock(g), blocks = (g.rows.output + step - 1) / step;
   const int64_t taps = g.taps();
-  if (g.batch * g.out_image() == 0) return OkStatus();
   Status failed;
   const double cost = static_cast<double>(step * g.cols.output * taps * g.group_outputs()) / 20;
   Mutex mu;
@@ -445,6 +444,7 @@ class ConvKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     Geometry g;
     MR_ASSIGN_OR_RETURN(Tensor * out, Prepare(ctx, &g));
+    if (out->num_elements() == 0) return OkStatus();  // the other axes may be of any size
     return Run(ctx, g, out);
   }
 
@@ -542,6 +542,7 @@ class FusedConvKernel : public ConvKernel {
     if (!prepared.ok()) return epilogue_.OfProduct(std::move(prepared).status());
     Tensor* const out = *prepared;
     MR_RETURN_IF_ERROR(epilogue_.Check(ctx.input(2), g.out_channels));
+    if (out->num_elements() == 0) return OkStatus();
     if (out->dtype() != kDouble) return RunFloats(ctx, g, out);
     MR_RETURN_IF_ERROR(Forward<double>(ctx, g, ctx.input(0).data<double>(),
                                        ctx.input(1).data<double>(), out->data<double>()));
@@ -575,7 +576,6 @@ class FusedConvKernel : public ConvKernel {
   }
 
   void FinishAll(KernelContext& ctx, const Geometry& g, const Tensor& product, Tensor* out) const {
-    if (g.out_channels == 0) return;
     ctx.ParallelFor(out->num_elements() / g.out_channels, 0.5 * static_cast<double>(g.out_channels),
                     [&](int64_t begin, int64_t end) { Finish(ctx, g, product, begin, end, out); });
   }

@@ -33,7 +33,7 @@ class PoolKernel : public Kernel {
   explicit PoolKernel(KernelConstruction& c)
       : Kernel(c), attrs_(c), ksize_(c.attr<std::vector<int64_t>>("ksize")) {
     if (ksize_.size() != 4 || *std::min_element(ksize_.begin(), ksize_.end()) < 1 ||
-        ksize_[0] != 1) {
+        *std::max_element(ksize_.begin(), ksize_.end()) > INT32_MAX || ksize_[0] != 1) {
       c.SetError(
           errors::InvalidArgument("ksize must have 4 positive elements, the first of them 1"));
       ksize_ = {1, 1, 1, 1};
@@ -56,9 +56,10 @@ class PoolKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(g.cols, attrs_.Axis(2, input.dim(2), ksize_[2]));
     if (g.depth_window > 1 &&
         (ksize_[1] != 1 || ksize_[2] != 1 || attrs_.stride(3) != g.depth_window ||
-         g.channels % g.depth_window != 0)) {
+         g.channels % g.depth_window != 0 || g.rows.output != g.rows.input ||
+         g.cols.output != g.cols.input)) {
       return errors::Unimplemented("a window over depth must divide it, be as wide as its stride ",
-                                   "and be the only one");
+                                   "and be the only one, without strides and padding");
     }
     return g;
   }
@@ -78,6 +79,7 @@ class PoolKernel : public Kernel {
   template <typename F>
   Status FillOutput(KernelContext& ctx, const Shape& shape, F&& f) const {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->num_elements() == 0) return OkStatus();  // the other axes may be of any size
     if (!attrs_.channels_first()) {
       f(out);
       return OkStatus();
@@ -133,7 +135,8 @@ MR_ALWAYS_INLINE void ForEachBlock(int64_t channels, F&& f) {
 }
 
 double ImageCost(const Geometry& g) {
-  return 0.3 * static_cast<double>(g.out_image() * g.rows.size * g.cols.size * g.depth_window);
+  return 0.3 * static_cast<double>(g.out_image()) * static_cast<double>(g.rows.size) *
+         static_cast<double>(g.cols.size) * static_cast<double>(g.depth_window);
 }
 
 template <typename T>
@@ -324,6 +327,7 @@ class MaxPoolWithArgmaxKernel : public PoolKernel {
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, g.OutputShape()));
     MR_ASSIGN_OR_RETURN(Tensor * argmax, ctx.AllocateOutput(1, g.OutputShape()));
+    if (out->num_elements() == 0) return OkStatus();
     DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
       DispatchType(IndexTypes(), argmax->dtype(), [&]<typename Index>() {
         const T* in = input.data<T>();

@@ -10,6 +10,12 @@
 
 namespace millrace {
 
+namespace {
+// Of every size, stride and padding, as TensorFlow has it: products of two fit, and libraries take
+// them as int.
+constexpr int64_t kMost = INT32_MAX;
+}  // namespace
+
 WindowAttrs::WindowAttrs(KernelConstruction& c)
     : strides_(c.attr<std::vector<int64_t>>("strides")),
       dilations_(c.attrs().GetOr<std::vector<int64_t>>("dilations", {1, 1, 1, 1})),
@@ -25,8 +31,10 @@ WindowAttrs::WindowAttrs(KernelConstruction& c)
     strides_ = dilations_ = {1, 1, 1, 1};
   }
   for (int i = 0; i < 4; ++i) {
-    if (strides_[i] < 1 || dilations_[i] < 1) {
-      c.SetError(errors::InvalidArgument("strides and dilations must be positive"));
+    if (strides_[i] < 1 || strides_[i] > kMost || dilations_[i] < 1 || dilations_[i] > kMost) {
+      c.SetError(errors::InvalidArgument("strides and dilations must be positive, and at most ",
+                                         kMost, ", got ", strides_[i], " and ", dilations_[i]));
+      strides_[i] = dilations_[i] = 1;
     }
   }
   channels_first_ = format == "NCHW";
@@ -34,6 +42,11 @@ WindowAttrs::WindowAttrs(KernelConstruction& c)
     ChannelsLast(&strides_);
     ChannelsLast(&dilations_);
     if (explicit_paddings_.size() == 8) ChannelsLast(&explicit_paddings_, 2);
+  }
+  for (const int64_t padding : explicit_paddings_) {
+    if (padding >= 0 && padding <= kMost) continue;
+    c.SetError(errors::InvalidArgument("All elements of explicit_paddings must be in [0, ", kMost,
+                                       "], got ", padding));
   }
   if (strides_[0] != 1 || dilations_[0] != 1) {
     c.SetError(errors::InvalidArgument("strides and dilations in the batch are not supported"));
@@ -43,9 +56,19 @@ WindowAttrs::WindowAttrs(KernelConstruction& c)
                                        explicit_paddings_.size()));
     explicit_paddings_.assign(8, 0);
   }
+  for (const int i : {0, 1, 6, 7}) {
+    if (padding_ == "EXPLICIT" && explicit_paddings_[i] != 0) {
+      c.SetError(errors::InvalidArgument("Nonzero explicit padding in the batch or depth ",
+                                         "dimensions is not supported"));
+    }
+  }
 }
 
 StatusOr<WindowAxis> WindowAttrs::Axis(int axis, int64_t input, int64_t size) const {
+  if (input > kMost || size > kMost) {
+    return errors::InvalidArgument("images and windows may have ", kMost,
+                                   " rows and columns at most, got ", input, " and ", size);
+  }
   WindowAxis a{input, size, strides_[axis], dilations_[axis]};
   const int64_t effective = (size - 1) * a.dilation + 1;
   if (padding_ == "SAME") {
@@ -64,6 +87,9 @@ StatusOr<WindowAxis> WindowAttrs::Axis(int axis, int64_t input, int64_t size) co
                                    ", effective filter size ", effective, ", stride ", a.stride);
   }
   a.output = room / a.stride;
+  if (a.output > kMost) {
+    return errors::InvalidArgument("Computed output size would be too large: ", a.output);
+  }
   return a;
 }
 

@@ -80,6 +80,7 @@ class RandomShuffleKernel : public Kernel {
   explicit RandomShuffleKernel(KernelConstruction& c) : Kernel(c), generator_(c) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
+    // Rows that hold nothing look the same in any order.
     if (in.rank() == 0 || in.num_elements() <= 1 || in.dim(0) <= 1) {
       ctx.SetOutput(0, in);
       return OkStatus();

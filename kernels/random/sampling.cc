@@ -61,6 +61,7 @@ class MultinomialKernel : public Kernel {
     if (classes <= 0) return errors::InvalidArgument("num_classes should be positive, got 0");
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(Dims{rows, samples}));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->num_elements() == 0) return OkStatus();    // the axes may be of any size
     const int64_t rounded = (samples + 3) / 4 * 4 * 2;  // two words make a number
     Philox generator;
     if (has_seed_) {
@@ -120,6 +121,11 @@ class CandidateSamplerKernel : public Kernel {
         unique_(c.attr<bool>("unique")),
         log_range_(std::log1p(static_cast<double>(range_))),
         generator_(c) {
+    if (num_sampled_ < 1 || range_ < 1 || num_true_ < 1) {
+      c.SetError(
+          errors::InvalidArgument("num_true, num_sampled and range_max must be at least 1, got ",
+                                  num_true_, ", ", num_sampled_, " and ", range_));
+    }
     if (unique_ && num_sampled_ > range_) {
       c.SetError(errors::InvalidArgument("Sampler's range is too small."));
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "base/errors.h"
@@ -119,7 +120,9 @@ class SparseFillEmptyRowsKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * is_empty, ctx.AllocateOutput(2, Shape({rows})));
     MR_ASSIGN_OR_RETURN(Tensor * where, ctx.AllocateOutput(3, Shape({in.count})));
     // Where the next value of each row goes.
-    std::vector<int64_t> next(static_cast<std::size_t>(rows) + 1, 0);
+    MR_ASSIGN_OR_RETURN(Tensor places, ctx.AllocateTemp(kInt64, Shape({rows + 1})));
+    const std::span<int64_t> next = places.flat<int64_t>();
+    std::fill(next.begin(), next.end(), 0);
     for (int64_t i = 0; i < in.count; ++i) {
       const int64_t row = in.row(i)[0];
       if (row < 0 || row >= rows) {

@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "tensor/allocator.h"
 
 namespace millrace {
 
@@ -15,15 +16,17 @@ StatusOr<SparseInput> ReadSparse(const KernelContext& ctx, int indices, int valu
                                    sparse.indices.shape().DebugString());
   }
   if (sparse.indices.dtype() == kInt32) {
-    Tensor wide(kInt64, sparse.indices.shape());
+    MR_ASSIGN_OR_RETURN(Tensor wide,
+                        Tensor::Allocate(HostAllocator(), kInt64, sparse.indices.shape()));
     std::copy_n(sparse.indices.data<int32_t>(), wide.num_elements(), wide.data<int64_t>());
     sparse.indices = wide;
   }
   MR_ASSIGN_OR_RETURN(sparse.shape, IntVector(ctx.input(shape), "dense_shape", true));
   sparse.count = sparse.indices.dim(0);
-  sparse.rank = static_cast<int>(sparse.indices.dim(1));
-  if (static_cast<int>(sparse.shape.size()) != sparse.rank) {
-    return errors::InvalidArgument("Input shape should have ", sparse.rank,
+  const int64_t rank = sparse.indices.dim(1);  // of any size where there are no rows
+  sparse.rank = static_cast<int>(rank);
+  if (static_cast<int64_t>(sparse.shape.size()) != rank || rank > INT32_MAX) {
+    return errors::InvalidArgument("Input shape should have ", rank,
                                    " elements, as indices have columns, got ", sparse.shape.size());
   }
   if (values < 0) return sparse;

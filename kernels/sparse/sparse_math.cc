@@ -128,6 +128,10 @@ class SparseAddGradKernel : public Kernel {
           "not match: ",
           grads.shape().DebugString(), " and ", sums.shape().DebugString());
     }
+    if (sums.dim(1) > INT32_MAX) {
+      return errors::InvalidArgument("sum_indices have too many columns: ",
+                                     sums.shape().DebugString());
+    }
     const int rank = static_cast<int>(sums.dim(1));
     for (int side = 0; side < 2; ++side) {
       const Tensor& indices = ctx.input(1 + side);
@@ -379,7 +383,7 @@ class SparseReduceKernel : public Kernel {
     using Types = std::conditional_t<kMaximum, RealTypes, NumberTypes>;
     DispatchType(Types(), in.values.dtype(), [&]<typename T>() {
       std::fill_n(out->data<T>(), shape.num_elements(), T(0));
-      std::vector<bool> seen(static_cast<std::size_t>(shape.num_elements()), false);
+      std::vector<bool> seen(static_cast<std::size_t>(shape.num_elements()), false);  // as `out`
       for (int64_t i = 0; i < in.count; ++i) {
         int64_t at = 0;
         for (int k = 0; k < in.rank; ++k) at += in.row(i)[k] * strides[k];

@@ -60,7 +60,10 @@ class SparseSegmentKernel : public Kernel {
         return errors::InvalidArgument("segment ids are not increasing");
       }
     }
-    int64_t segments = ids.empty() ? 0 : ids.back() + 1;
+    int64_t segments = 0;
+    if (!ids.empty() && __builtin_add_overflow(ids.back(), 1, &segments)) {
+      return errors::InvalidArgument("segment id ", ids.back(), " is too large");
+    }
     if (ctx.num_inputs() == 4) {  // ...WithNumSegments
       MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(3), "num_segments"));
       if (given < 0) return errors::InvalidArgument("num_segments must be >= 0, got ", given);
@@ -114,13 +117,14 @@ class SparseSegmentGradKernel : public Kernel {
     }
     const int64_t segments = gradient.dim(0);
     const int64_t run = segments == 0 ? 0 : gradient.num_elements() / segments;
-    std::vector<int64_t> sizes(static_cast<std::size_t>(segments), 0);
+    // Rows without elements take no memory, however many there are.
+    std::vector<int64_t> sizes(run == 0 ? 0 : static_cast<std::size_t>(segments), 0);
     for (std::size_t i = 0; i < ids.size(); ++i) {
       MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], count, i));
       if (ids[i] < 0 || ids[i] >= segments) {
         return errors::InvalidArgument("Segment id ", ids[i], " out of range [0, ", segments, ").");
       }
-      ++sizes[static_cast<std::size_t>(ids[i])];
+      if (run > 0) ++sizes[static_cast<std::size_t>(ids[i])];
     }
     Dims dims(gradient.shape().dims().begin(), gradient.shape().dims().end());
     dims[0] = ctx.num_outputs() == 2 ? static_cast<int64_t>(touched.size()) : count;
@@ -129,7 +133,7 @@ class SparseSegmentGradKernel : public Kernel {
     const T* from = gradient.data<T>();
     T* to = out->data<T>();
     std::fill_n(to, shape.num_elements(), T());
-    for (std::size_t i = 0; i < ids.size(); ++i) {
+    for (std::size_t i = 0; run > 0 && i < ids.size(); ++i) {
       const C scale = C(1) / Divisor<C>(kWeigh, sizes[static_cast<std::size_t>(ids[i])]);
       const T* row = from + ids[i] * run;
       int64_t at = indices[i];

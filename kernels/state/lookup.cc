@@ -79,8 +79,10 @@ class DenseTableKernel : public TableKernel {
  public:
   using TableKernel::TableKernel;
   Status Compute(KernelContext& ctx) override {
-    const Tensor &empty = ctx.input(0), &deleted = ctx.input(1);
-    if (!(empty.shape() == deleted.shape())) {
+    // The first form of the op has no deleted key.
+    const Tensor& empty = ctx.input(0);
+    const Tensor deleted = ctx.num_inputs() > 1 ? ctx.input(1) : Tensor();
+    if (deleted.IsInitialized() && !(empty.shape() == deleted.shape())) {
       return errors::InvalidArgument(
           "Empty and deleted keys must have same shape, got shapes: ", empty.shape().DebugString(),
           " and ", deleted.shape().DebugString());

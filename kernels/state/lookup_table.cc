@@ -184,6 +184,7 @@ Status LookupTable::InsertLocked(const Tensor& keys, const Tensor& values, int64
     } else if (!unique) {
       SetRow(values, i, width, it->second, &values_);
     } else if (!SameRow(values, i, it->second)) {
+      // Bounded: as one value that the table holds.
       Tensor old(options_.value_dtype, options_.value_shape);
       GetRow(values_, it->second, width, &old, 0);
       return errors::FailedPrecondition(
@@ -221,6 +222,7 @@ Status LookupTable::Remove(const Tensor& keys) {
     const int64_t row = it->second, last = size_ - 1;
     rows_.erase(it);
     if (row != last) {  // the last row takes its place
+      // Bounded: as one key that the table holds.
       Tensor key(options_.key_dtype, options_.key_shape);
       GetRow(keys_, last, key_width, &key, 0);
       rows_[std::string(KeyAt(key, 0, key_width, &scratch))] = row;

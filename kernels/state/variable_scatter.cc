@@ -1,6 +1,7 @@
 // Updates of some rows or elements of a variable, in place: Scatter*, ScatterNd* and their
 // forms on resource variables.
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,6 +35,26 @@ Update UpdateOf(std::string_view op) {
   return Update::kSet;
 }
 
+// What does not fit wraps, as everywhere; it is not left to the compiler.
+template <typename C, typename F>
+C Wrapping(C a, C b, F f) {
+  if constexpr (std::is_integral_v<C>) {
+    using U = std::make_unsigned_t<std::common_type_t<C, int>>;
+    return static_cast<C>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
+// Towards zero. The lowest integer by -1, which would trap, wraps. `b` is no integer 0.
+template <typename C>
+C Quotient(C a, C b) {
+  if constexpr (std::is_integral_v<C> && std::is_signed_v<C>) {
+    if (b == C(-1)) return Wrapping(C(0), a, std::minus<>());
+  }
+  return static_cast<C>(a / b);
+}
+
 // to[i] = update(to[i], by[i * stride]); stride is 0 for a scalar. False on division of an
 // integer by zero.
 template <typename T>
@@ -52,19 +73,19 @@ bool Apply(Update update, T* to, const T* by, int64_t n, int64_t stride) {
         to[i] = by[i * stride];
         break;
       case Update::kAdd:
-        to[i] = static_cast<T>(a + b);
+        to[i] = static_cast<T>(Wrapping(a, b, std::plus<>()));
         break;
       case Update::kSub:
-        to[i] = static_cast<T>(a - b);
+        to[i] = static_cast<T>(Wrapping(a, b, std::minus<>()));
         break;
       case Update::kMul:
-        to[i] = static_cast<T>(a * b);
+        to[i] = static_cast<T>(Wrapping(a, b, std::multiplies<>()));
         break;
       case Update::kDiv:
         if constexpr (!kIsFloating<T> && !kIsComplex<T>) {
           if (b == C(0)) return false;
         }
-        to[i] = static_cast<T>(a / b);
+        to[i] = static_cast<T>(Quotient(a, b));
         break;
       case Update::kMin:
       case Update::kMax:

@@ -445,13 +445,13 @@ class UnsortedSegmentJoinKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const int64_t row = ids.num_elements() == 0 ? 0 : in.num_elements() / ids.num_elements();
-    std::vector<bool> begun(count, false);
+    std::vector<bool> begun(row == 0 ? 0 : count, false);
     for (int64_t i = 0; i < ids.num_elements(); ++i) {
       const int64_t id = ids.dtype() == kInt32 ? ids.data<int32_t>()[i] : ids.data<int64_t>()[i];
       if (id >= count) {
         return errors::InvalidArgument("segment id ", id, " is out of range [0, ", count, ")");
       }
-      if (id < 0) continue;
+      if (id < 0 || row == 0) continue;
       for (int64_t k = 0; k < row; ++k) {
         std::string& text = out->data<std::string>()[id * row + k];
         if (begun[id]) text += separator_;
