@@ -170,12 +170,12 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
                             ": neither may be negative");
   }
   if (dtype == kString) {
-    // A length takes a byte at least, so the file bounds what is allocated.
+    // A length takes a byte at least, so the file, which is read first, bounds what is allocated.
     if (shape.num_elements() > entry.size()) {
       return errors::DataLoss("the entry at ", PlaceOf(entry), " is too short for string",
                               shape.DebugString(), ": expected a byte at least for each element");
     }
-    MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
+    Tensor tensor;
     MR_RETURN_IF_ERROR(ReadStrings(entry, &tensor));
     return tensor;
   }
@@ -214,6 +214,7 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
 
 // Lengths as varints, a checksum over them, then the text of all strings.
 Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tensor) const {
+  MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(entry));
   const std::string path = BundleDataName(prefix_, entry.shard_id(), header_.num_shards());
   MR_ASSIGN_OR_RETURN(const uint64_t file_size, fs_->FileSize(path));
   if (static_cast<uint64_t>(entry.offset() + entry.size()) > file_size) {
@@ -229,7 +230,7 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
   };
   uint32_t crc = 0;
   std::vector<uint64_t> lengths;
-  for (int64_t i = 0; i < tensor->num_elements(); ++i) {
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
     uint64_t length = 0;
     for (int shift = 0;; shift += 7) {
       if (at == bytes.size() || shift > 63) return damaged("the length of a string");
@@ -254,7 +255,8 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
   }
   crc = ExtendCrc32c(crc, std::string_view(bytes).substr(at, sizeof(stored)));
   at += sizeof(stored);
-  for (int64_t i = 0; i < tensor->num_elements(); ++i) {
+  MR_ASSIGN_OR_RETURN(*tensor, Tensor::Allocate(HostAllocator(), kString, shape));
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
     if (bytes.size() - at < lengths[i]) {
       return damaged(StrCat("a string of ", lengths[i], " bytes"));
     }

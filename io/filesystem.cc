@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 
@@ -228,14 +229,30 @@ class Posix : public FileSystem {
   }
 };
 
+constexpr std::size_t kReadStep = std::size_t{16} << 20;
+
 }  // namespace
 
 StatusOr<std::string> FileSystem::ReadFile(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, NewRandomAccessFile(path));
   MR_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
-  std::string content(size, '\0');
-  MR_ASSIGN_OR_RETURN(const std::size_t read, file->Read(0, content.size(), content.data()));
-  content.resize(read);
+  // Files may state any size, those with holes for one: nothing is touched before it is there.
+  std::string content;
+  const Status room = Guarded([&]() -> Status {
+    content.reserve(size);
+    return OkStatus();
+  });
+  if (!room.ok()) {
+    return errors::ResourceExhausted("cannot read ", path, ": it has ", size,
+                                     " bytes, which do not fit into memory");
+  }
+  while (content.size() < size) {
+    const std::size_t at = content.size(), step = std::min<uint64_t>(size - at, kReadStep);
+    content.resize(at + step);
+    MR_ASSIGN_OR_RETURN(const std::size_t read, file->Read(at, step, content.data() + at));
+    content.resize(at + read);
+    if (read < step) break;
+  }
   return content;
 }
 

@@ -1,7 +1,11 @@
 #include "io/filesystem.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <string>
+
+#include "base/errors.h"
 #include "io/crc32c.h"
 
 namespace millrace {
@@ -42,6 +46,19 @@ TEST(FileSystem, ReportsAMissingFileByName) {
   const auto read = PosixFileSystem()->ReadFile(TempPath("missing"));
   EXPECT_EQ(read.status().code(), StatusCode::kNotFound);
   EXPECT_NE(read.status().ToString().find("missing"), std::string::npos);
+}
+
+TEST(FileSystem, AFileThatStatesMoreThanFitsIsNotRead) {
+  const std::string path = TempPath("holes");
+  ASSERT_TRUE(PosixFileSystem()->WriteFileAtomically(path, "a").ok());
+  const Status status = [&]() -> Status {  // 8 TiB of nothing
+    if (truncate(path.c_str(), off_t{1} << 43) != 0) return errors::Unimplemented("no holes here");
+    return PosixFileSystem()->ReadFile(path).status();
+  }();
+  PosixFileSystem()->DeleteFile(path).IgnoreError();
+  if (errors::IsUnimplemented(status)) GTEST_SKIP() << status;
+  EXPECT_TRUE(errors::IsResourceExhausted(status)) << status;
+  EXPECT_NE(Message(status).find(path), std::string::npos) << status;
 }
 
 TEST(FileSystem, ReplacesAFileInOneStepAndLeavesNothingElse) {

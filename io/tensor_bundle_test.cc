@@ -11,7 +11,9 @@
 #include <string>
 
 #include "base/errors.h"
+#include "io/bundle_index.h"
 #include "io/filesystem.h"
+#include "tensor/allocator.h"
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
@@ -407,6 +409,29 @@ TEST(BundleReader, CallsAnIndexDamagedThatStatesAnAbsurdSize) {
   std::ofstream(StrCat(prefix, ".index"), std::ios::binary) << std::string(100, 'x') << footer;
   const auto reader = BundleReader::Open(PosixFileSystem(), prefix);
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
+}
+
+// An index of some bytes states 2^26 strings of a data file without any.
+TEST(BundleReader, TakesNoMemoryForStringsThatAreNotThere) {
+  const std::string prefix = StrCat(::testing::TempDir(), "absurd_strings");
+  pb::BundleHeaderProto header;
+  header.set_num_shards(1);
+  header.mutable_version()->set_producer(1);
+  pb::BundleEntryProto entry;
+  entry.set_dtype(pb::DT_STRING);
+  entry.mutable_shape()->add_dim()->set_size(int64_t{1} << 26);
+  entry.set_size(int64_t{1} << 26);
+  FileSystem* const fs = PosixFileSystem();
+  ASSERT_TRUE(WriteTable(fs, BundleIndexName(prefix),
+                         {{"", header.SerializeAsString()}, {"x", entry.SerializeAsString()}})
+                  .ok());
+  ASSERT_TRUE(fs->WriteFileAtomically(BundleDataName(prefix, 0, 1), "").ok());
+  const auto reader = BundleReader::Open(fs, prefix);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const int64_t before = HostAllocator()->stats().peak_bytes_in_use;
+  const Status status = (*reader)->Read("x").status();
+  EXPECT_TRUE(errors::IsOutOfRange(status)) << status;
+  EXPECT_LT(HostAllocator()->stats().peak_bytes_in_use - before, int64_t{64} << 20);
 }
 
 TEST(MergeBundles, UnitesShardsAndDeletesTheSourceIndexes) {
