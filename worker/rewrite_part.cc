@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "graph/rewrite/rewrite.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/run_kernel.h"
+#include "tensor/allocator.h"
 
 namespace millrace {
 namespace {
@@ -46,9 +49,27 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
   return read;
 }
 
-// Runs the node's kernel as a step would.
+// Host memory up to a limit in all: what would be larger is not made to be thrown away.
+class LimitedAllocator final : public Allocator {
+ public:
+  explicit LimitedAllocator(int64_t limit) : left_(static_cast<std::size_t>(limit)) {}
+  std::string_view name() const override { return "folding"; }
+  RefPtr<Buffer> Allocate(std::size_t bytes) override {
+    MutexLock lock(&mu_);
+    if (bytes > left_) return nullptr;
+    left_ -= bytes;
+    return HostAllocator()->Allocate(bytes);
+  }
+  AllocatorStats stats() const override { return {}; }
+
+ private:
+  Mutex mu_;
+  std::size_t left_ ABSL_GUARDED_BY(mu_);
+};
+
+// Runs the node's kernel as a step would, with outputs of at most `most_bytes`.
 StatusOr<std::vector<Tensor>> Compute(const WorkerEnv& env, Device* device, const Node& node,
-                                      std::span<const Tensor> inputs) {
+                                      std::span<const Tensor> inputs, int64_t most_bytes) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
                       env.kernels->Create(device, &node.op(), node.name(), node.attrs(),
                                           node.input_types(), node.output_types()));
@@ -62,7 +83,10 @@ StatusOr<std::vector<Tensor>> Compute(const WorkerEnv& env, Device* device, cons
   CancellationManager cancellation;
   step.cancellation = &cancellation;
   KernelContext ctx(kernel.get(), device, &step, in, out, node.output_types());
-  MR_RETURN_IF_ERROR(kernel->Compute(ctx));
+  constexpr int64_t kTemporaries = 4;  // as much again, and a little more, beside the outputs
+  LimitedAllocator memory(kTemporaries * (most_bytes + (1 << 16)));
+  ctx.set_allocator(&memory);
+  MR_RETURN_IF_ERROR(RunKernel(kernel.get(), ctx));
   std::vector<Tensor> outputs;
   for (int i = 0; i < node.num_outputs(); ++i) {
     if (out[i].kind != EdgeValue::Kind::kValue || out[i].value.dtype() != node.output_types()[i]) {
@@ -101,7 +125,7 @@ Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device
   return RewriteGraph(
              rewrites,
              [&](const Node& node, std::span<const Tensor> inputs) {
-               return Compute(env, device, node, inputs);
+               return Compute(env, device, node, inputs, rewrites.max_folded_bytes);
              },
              graph)
       .status();

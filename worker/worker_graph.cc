@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "device/stream.h"
 #include "kernels/kernel_registry.h"
 #include "partitioner/partition.h"
@@ -67,6 +68,20 @@ bool CapturesSteps(const pb::GraphOptions& options) {
     if (enable != optimizer.parameter_map().end()) return enable->second.b();
   }
   return true;
+}
+
+// What a kernel with a state is kept under for other graphs of the session. All that it was made
+// from, not the name alone: it would read operands and write results that another node of that
+// name does not have.
+std::string SharedAs(const Node& node) {
+  std::string key = StrCat(node.name(), ";", node.type(), ";");
+  for (const DataType type : node.input_types()) StrAppend(&key, DataTypeName(type), ",");
+  key += ';';
+  for (const DataType type : node.output_types()) StrAppend(&key, DataTypeName(type), ",");
+  for (const auto& [name, value] : node.attrs()) {
+    if (!name.starts_with('_')) StrAppend(&key, ";", name, "=", value.DebugString());
+  }
+  return key;
 }
 
 // Such a kernel keeps functions of one graph: others must not share it.
@@ -185,7 +200,7 @@ Status WorkerGraph::Compile(const WorkerEnv& env, bool is_body, Part* part) {
                                  node.output_types());
     };
     if (node.is_stateful() && !is_body && !NamesFunctions(node)) {
-      return resources_->stateful_kernels.FindOrCreate(device->name(), node.name(), create);
+      return resources_->stateful_kernels.FindOrCreate(device->name(), SharedAs(node), create);
     }
     MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, create());
     part->kernels.push_back(std::move(kernel));

@@ -37,7 +37,9 @@ namespace {
 // begin with an underscore.
 bool MayBePure(const Node& node) {
   return !node.is_stateful() && !IsControlFlow(node) && !node.type().starts_with('_') &&
-         !IsOneOf(node.type(), {"Placeholder", "PlaceholderV2", "CheckNumerics"});
+         !IsOneOf(node.type(), {"Placeholder", "PlaceholderV2", "CheckNumerics",
+                                // Files change between steps.
+                                "ReadFile", "MatchingFiles"});
 }
 
 // What this node tells beside its op.
