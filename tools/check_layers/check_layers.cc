@@ -1,6 +1,7 @@
 // check_layers [ROOT]: prints every include that breaks the picture of the layers and every
-// registration that nobody calls, and what is larger than it may be; exit code 0 when there is
-// none, 1 when there is, 2 when the tree cannot be read.
+// registration that nobody calls, what is larger than it may be, and tensors that are sized by
+// data without a check; exit code 0 when there is none, 1 when there is, 2 when the tree cannot be
+// read.
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "tools/check_layers/layers.h"
 #include "tools/check_layers/sizes.h"
+#include "tools/check_layers/tensors.h"
 
 int main(int argc, char** argv) {
   namespace layers = millrace::layers;
@@ -33,6 +35,7 @@ int main(int argc, char** argv) {
   }
   std::vector<layers::Violation> violations = layers::CheckTree(tree);
   for (layers::Violation& size : layers::CheckSizes(tree)) violations.push_back(std::move(size));
+  for (layers::Violation& made : layers::CheckTensors(tree)) violations.push_back(std::move(made));
   for (const layers::Violation& violation : violations) {
     std::printf("%s\n", layers::ToString(violation).c_str());
   }

@@ -8,6 +8,7 @@
 
 #include "tools/check_layers/layers.h"
 #include "tools/check_layers/sizes.h"
+#include "tools/check_layers/tensors.h"
 
 namespace millrace::layers {
 namespace {
@@ -32,6 +33,15 @@ TEST(TreeTest, NothingGrowsBeyondWhatAReaderCanCarry) {
   std::string error;
   ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
   for (const Violation& violation : CheckSizes(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, WhatIsSizedByDataIsCheckedAndKernelsCannotEndTheProcess) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckTensors(tree)) {
     ADD_FAILURE() << ToString(violation);
   }
 }
