@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/errors.h"
 
 namespace millrace {
@@ -14,6 +15,7 @@ class FakeCall final : public ServerCall {
  public:
   std::span<const WirePiece> request() override { return {}; }
   CallOptions options() override { return {}; }
+  Deadline arrival() const override { return SteadyClock::now(); }
   void Finish(const Status& status) override { answers.push_back(status); }
   void Finish(WireWriter) override { answers.push_back(OkStatus()); }
 
