@@ -190,16 +190,21 @@ class Emitter {
       case FusedOp::kTanhGrad:
         return Mul(y, Sub(F(1), Mul(x, x)));
       case FusedOp::kSqrtGrad:
-        return Div(Mul(y, F(0.5)), x);
+        return ZeroOfZero(y, Div(Mul(y, F(0.5)), x));
       case FusedOp::kRsqrtGrad:
-        return Mul(Mul(Mul(Mul(y, F(-0.5)), x), x), x);
+        return ZeroOfZero(y, Mul(Mul(F(-0.5), Mul(y, x)), Mul(x, x)));
       case FusedOp::kReciprocalGrad:
-        return Mul(Mul(b_.CreateFNeg(y), x), x);
+        return ZeroOfZero(y, Mul(b_.CreateFNeg(x), Mul(y, x)));
       case FusedOp::kReluGrad:
         return Choose(More(y, F(0)), x, F(0));
       default:  // kRelu6Grad
         return Choose(b_.CreateAnd(More(y, F(0)), Less(y, F(6))), x, F(0));
     }
+  }
+
+  // Where no gradient arrives, none leaves, whatever it is multiplied with.
+  Value* ZeroOfZero(Value* dy, Value* value) {
+    return Choose(b_.CreateFCmpOEQ(dy, F(0)), F(0), value);
   }
 
   Value* OfDouble(FusedOp op, Value* x) {

@@ -106,8 +106,14 @@ bool PartialShape::IsCompatibleWith(const PartialShape& other) const {
 
 StatusOr<PartialShape> PartialShape::MergeWith(const PartialShape& other) const {
   if (!IsCompatibleWith(other)) {
-    return errors::InvalidArgument("shapes ", DebugString(), " and ", other.DebugString(),
-                                   " are not compatible");
+    // known ranks, both
+    if (rank() != other.rank()) {
+      return errors::InvalidArgument(
+          "PartialTensorShape: Incompatible ranks during merge: ", rank(), " vs. ", other.rank(),
+          " (", DebugString(), " and ", other.DebugString(), ")");
+    }
+    return errors::InvalidArgument("PartialTensorShape: Incompatible shapes during merge: ",
+                                   DebugString(), " vs. ", other.DebugString());
   }
   if (!known_rank_) return other;
   PartialShape merged = *this;

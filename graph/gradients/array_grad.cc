@@ -14,10 +14,9 @@ Status PassOn(GradContext& c) {
 Status ReshapeBack(GradContext& c) {
   const auto shape = c.x(0).shape().AsShape();
   if (shape) {
-    const std::vector<int32_t> dims(shape->dims().begin(), shape->dims().end());
-    c.set_dx(0, ops::Reshape(
-                    c.scope(), c.dy(),
-                    Tensor::FromValues<int32_t>(dims, Shape({static_cast<int64_t>(dims.size())}))));
+    const std::vector<int64_t> dims(shape->dims().begin(), shape->dims().end());
+    c.set_dx(0, ops::Reshape(c.scope(), c.dy(),
+                             Tensor::FromValues<int64_t>(dims, Shape({shape->rank()}))));
   } else {
     c.set_dx(0, ops::Reshape(c.scope(), c.dy(), ops::Shape(c.scope(), c.x(0))));
   }

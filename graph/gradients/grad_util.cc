@@ -1,12 +1,18 @@
 #include "graph/gradients/grad_util.h"
 
 #include <algorithm>
+#include <complex>
 
 namespace millrace {
 namespace {
 
 Tensor Int32Vector(const std::vector<int32_t>& values) {
   return Tensor::FromValues<int32_t>(values, Shape({static_cast<int64_t>(values.size())}));
+}
+// Sizes may need 64 bits.
+Tensor SizesOf(const Shape& shape) {
+  const std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  return Tensor::FromValues<int64_t>(dims, Shape({shape.rank()}));
 }
 
 // The axes of `full` along which a tensor of shape `own` was repeated.
@@ -23,9 +29,8 @@ Output ReduceTo(const Scope& scope, const Output& gradient, const Shape& own, co
   const std::vector<int32_t> axes = RepeatedAxes(own, full);
   Output result = gradient;
   if (!axes.empty()) result = ops::Sum(scope, result, Int32Vector(axes));
-  const std::vector<int32_t> dims(own.dims().begin(), own.dims().end());
   if (own.rank() + static_cast<int>(axes.size()) != full.rank()) {
-    result = ops::Reshape(scope, result, Int32Vector(dims));
+    result = ops::Reshape(scope, result, SizesOf(own));
   }
   return result;
 }
@@ -59,6 +64,12 @@ Output ConstantLike(const Scope& scope, const Output& like, double value) {
       return ops::Const(scope, Tensor::Scalar(Half(static_cast<float>(value))), kHalf);
     case DataType::kBfloat16:
       return ops::Const(scope, Tensor::Scalar(BFloat16(static_cast<float>(value))), kBfloat16);
+    case DataType::kComplex64:
+      return ops::Const(scope,
+                        Tensor::Scalar<std::complex<float>>({static_cast<float>(value), 0.0f}),
+                        kComplex64);
+    case DataType::kComplex128:
+      return ops::Const(scope, Tensor::Scalar<std::complex<double>>({value, 0.0}), kComplex128);
     default:
       return ops::Const(scope, Tensor::Scalar<float>(static_cast<float>(value)), kFloat);
   }

@@ -7,6 +7,27 @@
 namespace millrace {
 namespace {
 
+bool IsComplexOutput(const Output& x) {
+  const DataType type = BaseType(x.dtype());
+  return type == kComplex64 || type == kComplex128;
+}
+
+// What a derivative of an analytic function is multiplied with: TensorFlow's derivatives of complex
+// numbers are conjugates, so that descent goes downhill.
+Output Conjugate(const Scope& s, const Output& x) {
+  return IsComplexOutput(x) ? Output(ops::Conj(s, x)) : x;
+}
+
+// `dx` has the shape of output 0, which input `index` was broadcast to.
+void SetReducedGradient(GradContext& c, int index, const Output& dx) {
+  const Scope& s = c.scope();
+  const auto own = c.x(index).shape().AsShape(), full = c.y().shape().AsShape();
+  if (own && full && *own == *full) return c.set_dx(index, dx);
+  const Output shape = ops::Shape(s, c.x(index));
+  const auto axes = ops::BroadcastGradientArgs(s, shape, ops::Shape(s, c.y()));
+  c.set_dx(index, ops::Reshape(s, ops::Sum(s, dx, axes.r0), shape));
+}
+
 Status AddGrad(GradContext& c) {
   SetBroadcastGradients(c, 0, c.dy(), 1, c.dy());
   return OkStatus();
@@ -18,17 +39,18 @@ Status SubGrad(GradContext& c) {
 }
 
 Status MulGrad(GradContext& c) {
-  SetBroadcastGradients(c, 0, ops::Mul(c.scope(), c.dy(), c.x(1)), 1,
-                        ops::Mul(c.scope(), c.x(0), c.dy()));
+  const Scope& s = c.scope();
+  SetBroadcastGradients(c, 0, ops::Mul(s, c.dy(), Conjugate(s, c.x(1))), 1,
+                        ops::Mul(s, Conjugate(s, c.x(0)), c.dy()));
   return OkStatus();
 }
 
 Status DivGrad(GradContext& c) {
   const Scope& s = c.scope();
-  const Output dx = ops::RealDiv(s, c.dy(), c.x(1));
+  const Output x = Conjugate(s, c.x(0)), y = Conjugate(s, c.x(1));
+  const Output dx = ops::RealDiv(s, c.dy(), y);
   // d(x/y)/dy = -(x/y)/y
-  const Output dy =
-      ops::Mul(s, c.dy(), ops::RealDiv(s, ops::RealDiv(s, ops::Neg(s, c.x(0)), c.x(1)), c.x(1)));
+  const Output dy = ops::Mul(s, c.dy(), ops::RealDiv(s, ops::RealDiv(s, ops::Neg(s, x), y), y));
   SetBroadcastGradients(c, 0, dx, 1, dy);
   return OkStatus();
 }
@@ -36,9 +58,9 @@ Status DivGrad(GradContext& c) {
 // As DivGrad, 0 where the divisor is 0.
 Status DivNoNanGrad(GradContext& c) {
   const Scope& s = c.scope();
-  const Output dx = ops::DivNoNan(s, c.dy(), c.x(1));
-  const Output dy =
-      ops::Mul(s, c.dy(), ops::DivNoNan(s, ops::DivNoNan(s, ops::Neg(s, c.x(0)), c.x(1)), c.x(1)));
+  const Output x = Conjugate(s, c.x(0)), y = Conjugate(s, c.x(1));
+  const Output dx = ops::DivNoNan(s, c.dy(), y);
+  const Output dy = ops::Mul(s, c.dy(), ops::DivNoNan(s, ops::DivNoNan(s, ops::Neg(s, x), y), y));
   SetBroadcastGradients(c, 0, dx, 1, dy);
   return OkStatus();
 }
@@ -53,15 +75,15 @@ Status FloorModGrad(GradContext& c) {
 
 Status PowGrad(GradContext& c) {
   const Scope& s = c.scope();
-  const Output x = c.x(0), y = c.x(1);
+  const Output x = Conjugate(s, c.x(0)), y = Conjugate(s, c.x(1));
   const Output dx =
       ops::Mul(s, c.dy(), ops::Mul(s, y, ops::Pow(s, x, ops::Sub(s, y, ConstantLike(s, y, 1)))));
   // log(x) only where it exists: elsewhere the derivative is taken as 0.
   const Output zero = ops::ZerosLike(s, x);
-  const Output positive = ops::Greater(s, x, zero);
+  const Output positive = IsComplexOutput(x) ? ops::NotEqual(s, x, zero) : ops::Greater(s, x, zero);
   const Output log_x = ops::SelectV2(
       s, positive, ops::Log(s, ops::SelectV2(s, positive, x, ops::OnesLike(s, x))), zero);
-  SetBroadcastGradients(c, 0, dx, 1, ops::Mul(s, c.dy(), ops::Mul(s, c.y(), log_x)));
+  SetBroadcastGradients(c, 0, dx, 1, ops::Mul(s, c.dy(), ops::Mul(s, Conjugate(s, c.y()), log_x)));
   return OkStatus();
 }
 
@@ -92,25 +114,29 @@ Status NegGrad(GradContext& c) {
   return OkStatus();
 }
 Status ExpGrad(GradContext& c) {
-  c.set_dx(0, ops::Mul(c.scope(), c.dy(), c.y()));
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Mul(s, c.dy(), Conjugate(s, c.y())));
   return OkStatus();
 }
 Status LogGrad(GradContext& c) {
-  c.set_dx(0, ops::Mul(c.scope(), c.dy(), ops::Reciprocal(c.scope(), c.x(0))));
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Mul(s, c.dy(), ops::Reciprocal(s, Conjugate(s, c.x(0)))));
   return OkStatus();
 }
 Status Log1pGrad(GradContext& c) {
   const Scope& s = c.scope();
-  c.set_dx(0, ops::RealDiv(s, c.dy(), ops::Add(s, c.x(0), ConstantLike(s, c.x(0), 1))));
+  c.set_dx(0,
+           ops::RealDiv(s, c.dy(), ops::Add(s, Conjugate(s, c.x(0)), ConstantLike(s, c.x(0), 1))));
   return OkStatus();
 }
 Status Expm1Grad(GradContext& c) {
-  c.set_dx(0, ops::Mul(c.scope(), c.dy(), ops::Exp(c.scope(), c.x(0))));
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Mul(s, c.dy(), ops::Exp(s, Conjugate(s, c.x(0)))));
   return OkStatus();
 }
 Status SquareGrad(GradContext& c) {
   const Scope& s = c.scope();
-  c.set_dx(0, ops::Mul(s, c.dy(), ops::Mul(s, c.x(0), ConstantLike(s, c.x(0), 2))));
+  c.set_dx(0, ops::Mul(s, c.dy(), ops::Mul(s, Conjugate(s, c.x(0)), ConstantLike(s, c.x(0), 2))));
   return OkStatus();
 }
 Status SqrtGrad(GradContext& c) {
@@ -126,11 +152,11 @@ Status ReciprocalGrad(GradContext& c) {
   return OkStatus();
 }
 Status SigmoidGrad(GradContext& c) {
-  c.set_dx(0, ops::SigmoidGrad(c.scope(), c.y(), c.dy()));
+  c.set_dx(0, ops::SigmoidGrad(c.scope(), Conjugate(c.scope(), c.y()), c.dy()));
   return OkStatus();
 }
 Status TanhGrad(GradContext& c) {
-  c.set_dx(0, ops::TanhGrad(c.scope(), c.y(), c.dy()));
+  c.set_dx(0, ops::TanhGrad(c.scope(), Conjugate(c.scope(), c.y()), c.dy()));
   return OkStatus();
 }
 Status AbsGrad(GradContext& c) {
@@ -138,12 +164,12 @@ Status AbsGrad(GradContext& c) {
   return OkStatus();
 }
 Status SinGrad(GradContext& c) {
-  c.set_dx(0, ops::Mul(c.scope(), c.dy(), ops::Cos(c.scope(), c.x(0))));
+  c.set_dx(0, ops::Mul(c.scope(), c.dy(), ops::Cos(c.scope(), Conjugate(c.scope(), c.x(0)))));
   return OkStatus();
 }
 Status CosGrad(GradContext& c) {
   const Scope& s = c.scope();
-  c.set_dx(0, ops::Neg(s, ops::Mul(s, c.dy(), ops::Sin(s, c.x(0)))));
+  c.set_dx(0, ops::Neg(s, ops::Mul(s, c.dy(), ops::Sin(s, Conjugate(s, c.x(0))))));
   return OkStatus();
 }
 
@@ -182,17 +208,43 @@ Status SelectGrad(GradContext& c) {
 Status SelectV2Grad(GradContext& c) {
   const Scope& s = c.scope();
   const Output zeros = ops::ZerosLike(s, c.dy());
-  SetBroadcastGradients(c, 1, ops::SelectV2(s, c.x(0), c.dy(), zeros), 2,
-                        ops::SelectV2(s, c.x(0), zeros, c.dy()));
+  // Not SetBroadcastGradients(): the condition may have more axes than both.
+  SetReducedGradient(c, 1, ops::SelectV2(s, c.x(0), c.dy(), zeros));
+  SetReducedGradient(c, 2, ops::SelectV2(s, c.x(0), zeros, c.dy()));
   return OkStatus();
 }
 
-// The clipped part is constant.
+// What is clipped depends on the bound that it was clipped to. A NaN stays within both.
 Status ClipByValueGrad(GradContext& c) {
   const Scope& s = c.scope();
-  const Output inside =
-      ops::LogicalAnd(s, ops::GreaterEqual(s, c.x(0), c.x(1)), ops::LessEqual(s, c.x(0), c.x(2)));
-  c.set_dx(0, ops::SelectV2(s, inside, c.dy(), ops::ZerosLike(s, c.dy())));
+  const Output zeros = ops::ZerosLike(s, c.dy());
+  const Output low = ops::Less(s, c.x(0), c.x(1)), high = ops::Greater(s, c.x(0), c.x(2));
+  c.set_dx(0, ops::SelectV2(s, ops::LogicalOr(s, low, high), zeros, c.dy()));
+  SetReducedGradient(c, 1, ops::SelectV2(s, low, c.dy(), zeros));
+  SetReducedGradient(c, 2, ops::SelectV2(s, high, c.dy(), zeros));
+  return OkStatus();
+}
+
+// Between complex numbers and their parts. What arrives at a part that is not there is zero.
+Status RealGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Complex(s, c.dy(), ops::ZerosLike(s, c.dy()), {.Tout = c.x(0).dtype()}));
+  return OkStatus();
+}
+Status ImagGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  c.set_dx(0, ops::Complex(s, ops::ZerosLike(s, c.dy()), c.dy(), {.Tout = c.x(0).dtype()}));
+  return OkStatus();
+}
+Status ComplexGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const DataType part = BaseType(c.x(0).dtype());
+  SetBroadcastGradients(c, 0, ops::Real(s, c.dy(), {.Tout = part}), 1,
+                        ops::Imag(s, c.dy(), {.Tout = part}));
+  return OkStatus();
+}
+Status ConjGrad(GradContext& c) {
+  c.set_dx(0, ops::Conj(c.scope(), c.dy()));
   return OkStatus();
 }
 
@@ -209,7 +261,7 @@ Output Product(const Scope& s, const Output& a, const Output& b, bool ta, bool t
 Status MatMulGrad(GradContext& c) {
   const Scope& s = c.scope();
   const bool ta = BoolAttr(c.op(), "transpose_a"), tb = BoolAttr(c.op(), "transpose_b");
-  const Output a = c.x(0), b = c.x(1), dy = c.dy();
+  const Output a = Conjugate(s, c.x(0)), b = Conjugate(s, c.x(1)), dy = c.dy();
   if (!ta && !tb) {
     c.set_dx(0, Product(s, dy, b, false, true));
     c.set_dx(1, Product(s, a, dy, true, false));
@@ -288,6 +340,10 @@ void RegisterMathGradients(GradientRegistry& r) {
   r.Register("Select", SelectGrad);
   r.Register("SelectV2", SelectV2Grad);
   r.Register("ClipByValue", ClipByValueGrad);
+  r.Register("Real", RealGrad);
+  r.Register("Imag", ImagGrad);
+  r.Register("Complex", ComplexGrad);
+  r.Register("Conj", ConjGrad);
   r.Register("MatMul", MatMulGrad);
   r.Register("BatchMatMulV2", BatchMatMulGrad);
   for (const char* op : {"Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",

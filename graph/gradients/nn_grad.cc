@@ -67,23 +67,30 @@ Status LogSoftmaxGrad(GradContext& c) {
   return OkStatus();
 }
 
-// Output 1 of the op is already the derivative of the loss by the logits.
+// Output 1 of a cross entropy is already the derivative of the loss by the logits: softmax(logits)
+// less the labels. Whoever differentiates twice has a gradient for it, too.
+Output CrossEntropyLogitsGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  Output dx;
+  if (c.dy(0).valid()) dx = ops::Mul(s, MinusOneColumn(s, c.dy(0)), c.y(1));
+  if (!c.dy(1).valid()) return dx;
+  const Output softmax = ops::Softmax(s, c.x(0));
+  const Output sum = ops::Sum(s, ops::Mul(s, c.dy(1), softmax), {-1}, {.keep_dims = true});
+  const Output more = ops::Mul(s, ops::Sub(s, c.dy(1), sum), softmax);
+  return dx.valid() ? Output(ops::AddV2(s, dx, more)) : more;
+}
+
 Status SoftmaxCrossEntropyGrad(GradContext& c) {
   const Scope& s = c.scope();
-  if (!c.dy(0).valid()) {
-    return errors::Unimplemented(
-        "only the loss of a softmax cross entropy has a gradient, not "
-        "its backprop output");
+  c.set_dx(0, CrossEntropyLogitsGrad(c));
+  if (c.dy(0).valid()) {
+    c.set_dx(1, ops::Neg(s, ops::Mul(s, MinusOneColumn(s, c.dy(0)), ops::LogSoftmax(s, c.x(0)))));
   }
-  const Output scale = MinusOneColumn(s, c.dy(0));
-  c.set_dx(0, ops::Mul(s, scale, c.op().output(1)));
-  c.set_dx(1, ops::Neg(s, ops::Mul(s, scale, ops::LogSoftmax(s, c.x(0)))));
   return OkStatus();
 }
 
 Status SparseSoftmaxCrossEntropyGrad(GradContext& c) {
-  const Scope& s = c.scope();
-  c.set_dx(0, ops::Mul(s, MinusOneColumn(s, c.dy(0)), c.op().output(1)));
+  c.set_dx(0, CrossEntropyLogitsGrad(c));
   return OkStatus();
 }
 
@@ -118,7 +125,8 @@ Status MaxPoolGrad(GradContext& c) {
   MR_ASSIGN_OR_RETURN(const std::string padding, attrs.Get<std::string>("padding"));
   c.set_dx(0,
            ops::MaxPoolGrad(c.scope(), c.x(0), c.y(), c.dy(), ksize, strides, padding,
-                            {.data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC")}));
+                            {.explicit_paddings = AttrOr<Ints>(c.op(), "explicit_paddings", {}),
+                             .data_format = AttrOr<std::string>(c.op(), "data_format", "NHWC")}));
   return OkStatus();
 }
 

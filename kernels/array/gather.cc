@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/array/bad_indices.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
@@ -67,6 +68,7 @@ class GatherKernel : public Kernel {
     // A product of two shapes may be too large for one.
     MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (shape.num_elements() == 0) return OkStatus();  // rows of no width need no place
     const Rows rows{batches, outer, per_batch, params.dim(axis), inner};
     std::atomic<int64_t> bad{-1};
     bool known = false;
@@ -117,7 +119,7 @@ class GatherKernel : public Kernel {
 
 class GatherNdKernel : public Kernel {
  public:
-  using Kernel::Kernel;
+  explicit GatherNdKernel(KernelConstruction& c) : Kernel(c), ignore_bad_(IgnoresBadIndices(c)) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor &params = ctx.input(0), &indices = ctx.input(1);
     if (params.rank() < 1) return errors::InvalidArgument("params must be at least a vector");
@@ -140,13 +142,17 @@ class GatherNdKernel : public Kernel {
       inner *= params.dim(i);
     }
     MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
+    if (params.num_elements() == 0 && count > 0) {
+      return errors::InvalidArgument("Requested more than 0 entries, but params is empty.  ",
+                                     "Params shape: ", params.shape().DebugString());
+    }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     std::atomic<int64_t> bad{-1};
-    bool known = false;
-    DispatchMovable(params.dtype(), [&]<typename T>() {
+    bool known_index = false;
+    const bool known = DispatchMovable(params.dtype(), [&]<typename T>() {
       const T* src = static_cast<const T*>(params.raw_data());
       T* dst = static_cast<T*>(out->raw_data());
-      known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
+      known_index = DispatchType(FullIndexTypes(), indices.dtype(), [&]<typename I>() {
         const I* index = indices.data<I>();
         ctx.ParallelFor(count, 10 + 0.1 * static_cast<double>(inner * sizeof(T)),
                         [&](int64_t begin, int64_t end) {
@@ -155,30 +161,49 @@ class GatherNdKernel : public Kernel {
                             for (int k = 0; k < depth; ++k) {
                               const auto x = static_cast<int64_t>(index[i * depth + k]);
                               if (x < 0 || x >= params.dim(k)) {
-                                bad.store(i, std::memory_order_relaxed);
-                                return;
+                                flat = -1;
+                                break;
                               }
                               flat = flat * params.dim(k) + x;
                             }
-                            std::copy_n(src + flat * inner, inner, dst + i * inner);
+                            if (flat >= 0) {
+                              std::copy_n(src + flat * inner, inner, dst + i * inner);
+                            } else if (ignore_bad_) {
+                              std::fill_n(dst + i * inner, inner, T());
+                            } else {
+                              bad.store(i, std::memory_order_relaxed);
+                              return;
+                            }
                           }
                         });
       });
     });
     if (!known) return errors::Unimplemented("GatherNd of ", DataTypeName(params.dtype()));
-    if (const int64_t at = bad.load(); at >= 0) {
-      std::string text;
-      for (int64_t k = 0; k < depth; ++k) {
-        const int64_t v = indices.dtype() == kInt32 ? indices.data<int32_t>()[at * depth + k]
-                                                    : indices.data<int64_t>()[at * depth + k];
-        text = StrCat(text, k == 0 ? "" : ", ", v);
-      }
-      return errors::InvalidArgument("indices[", at, "] = [", text,
-                                     "] does not index into param shape ",
-                                     params.shape().DebugString());
+    if (!known_index) {
+      return errors::Unimplemented("GatherNd by indices of type ", DataTypeName(indices.dtype()));
     }
-    return OkStatus();
+    const int64_t at = bad.load();
+    return at < 0 ? OkStatus() : BadIndex(indices, at, params.shape());
   }
+
+ private:
+  using FullIndexTypes = TypeList<int16_t, int32_t, int64_t>;
+
+  static Status BadIndex(const Tensor& indices, int64_t at, const Shape& params) {
+    const int64_t depth = indices.dim(indices.rank() - 1);
+    std::string text;
+    DispatchType(FullIndexTypes(), indices.dtype(), [&]<typename I>() {
+      for (int64_t k = 0; k < depth; ++k) {
+        text = StrCat(text, k == 0 ? "" : ", ", int64_t{indices.data<I>()[at * depth + k]});
+      }
+    });
+    Shape places = indices.shape();
+    places.RemoveDim(places.rank() - 1);
+    return errors::InvalidArgument("indices[", IndexText(places, at), "] = [", text,
+                                   "] does not index into param shape ", params.DebugString());
+  }
+
+  const bool ignore_bad_;
 };
 
 }  // namespace

@@ -45,7 +45,8 @@ class ReshapeKernel : public Kernel {
     const Tensor& in = ctx.input(0);
     MR_ASSIGN_OR_RETURN(Dims dims, IntVector(ctx.input(1), "shape", /*vector_only=*/true));
     int unknown = -1;
-    Dims known;
+    bool some_zero = false;
+    Dims known;  // without zeros
     for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
       if (dims[i] == -1) {
         if (unknown >= 0) {
@@ -55,24 +56,15 @@ class ReshapeKernel : public Kernel {
         unknown = i;
       } else if (dims[i] < 0) {
         return errors::InvalidArgument("Size ", i, " must be non-negative, not ", dims[i]);
+      } else if (dims[i] == 0) {
+        some_zero = true;
       } else {
         known.push_back(dims[i]);
       }
     }
     if (unknown >= 0) {
       MR_ASSIGN_OR_RETURN(const Shape rest, MakeShape({known.data(), known.size()}));
-      const int64_t product = rest.num_elements();
-      if (product == 0) {
-        return errors::InvalidArgument(
-            "reshape cannot infer the missing input size for an empty tensor unless all "
-            "specified input sizes are non-zero");
-      }
-      if (in.num_elements() % product != 0) {
-        return errors::InvalidArgument("Input to reshape is a tensor with ", in.num_elements(),
-                                       " values, but the requested shape requires a multiple of ",
-                                       product);
-      }
-      dims[unknown] = in.num_elements() / product;
+      MR_ASSIGN_OR_RETURN(dims[unknown], MissingSize(in.shape(), rest.num_elements(), some_zero));
     }
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({dims.data(), dims.size()}));
     if (shape.num_elements() != in.num_elements()) {
@@ -84,6 +76,26 @@ class ReshapeKernel : public Kernel {
     return OkStatus();
   }
   bool IsExpensive() const override { return false; }
+
+ private:
+  // The size that was left open beside others of `product`. If one of those is zero, any size
+  // would do: then zeros count on neither side, so that a batch of none keeps its other sizes
+  // ([0, 3, 4] to [0, -1] is [0, 12]).
+  static StatusOr<int64_t> MissingSize(const Shape& in, int64_t product, bool some_zero) {
+    Dims counted;
+    for (const int64_t dim : in.dims()) {
+      if (dim != 0 || !some_zero) counted.push_back(dim);
+    }
+    const bool left_out = static_cast<int>(counted.size()) < in.rank();
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({counted.data(), counted.size()}));
+    const int64_t elements = shape.num_elements();
+    if (!left_out && elements % product != 0) {
+      return errors::InvalidArgument("Input to reshape is a tensor with ", in.num_elements(),
+                                     " values, but the requested shape requires a multiple of ",
+                                     product);
+    }
+    return elements / product;
+  }
 };
 
 class SqueezeKernel : public Kernel {

@@ -9,7 +9,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/string_map.h"
+#include "kernels/array/bad_indices.h"
+#include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
@@ -245,19 +246,13 @@ class EmptyKernel : public Kernel {
 
 // --- Telling elements apart -------------------------------------------------------------------
 
-std::string_view ElementBytes(const Tensor& t, int64_t i) {
-  if (t.dtype() == kString) return t.data<std::string>()[i];
-  const std::size_t size = DataTypeSize(t.dtype());
-  return {static_cast<const char*>(t.raw_data()) + i * size, size};
+Status CheckVector(const Tensor& t, const char* what) {
+  if (t.rank() == 1) return OkStatus();
+  return errors::InvalidArgument(what, " should be a 1D vector, got ", t.shape().DebugString());
 }
 
-Status CheckVector(const Tensor& t, const char* what) {
-  if (t.rank() != 1) {
-    return errors::InvalidArgument(what, " should be a 1D vector, got ", t.shape().DebugString());
-  }
-  if (t.dtype() == kString || IsMemcpyable(t.dtype())) return OkStatus();
-  return errors::Unimplemented("elements of type ", DataTypeName(t.dtype()),
-                               " cannot be told apart");
+Status NotTold(DataType type) {
+  return errors::Unimplemented("elements of type ", DataTypeName(type), " cannot be told apart");
 }
 
 class ListDiffKernel : public Kernel {
@@ -268,12 +263,15 @@ class ListDiffKernel : public Kernel {
     const Tensor &x = ctx.input(0), &y = ctx.input(1);
     MR_RETURN_IF_ERROR(CheckVector(x, "x"));
     MR_RETURN_IF_ERROR(CheckVector(y, "y"));
-    StringSet known;
-    for (int64_t i = 0; i < y.num_elements(); ++i) known.emplace(ElementBytes(y, i));
     std::vector<int64_t> kept;
-    for (int64_t i = 0; i < x.num_elements(); ++i) {
-      if (!known.contains(ElementBytes(x, i))) kept.push_back(i);
-    }
+    const bool known = DispatchType(DistinctTypes(), x.dtype(), [&]<typename T>() {
+      Numbering<T> excluded;
+      for (const T& value : y.flat<T>()) excluded.Add(value);
+      for (int64_t i = 0; i < x.num_elements(); ++i) {
+        if (!excluded.Contains(x.data<T>()[i])) kept.push_back(i);
+      }
+    });
+    if (!known) return NotTold(x.dtype());
     const auto n = static_cast<int64_t>(kept.size());
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({n})));
     for (int64_t i = 0; i < n; ++i) CopyRange(x, kept[i], out, i, 1);
@@ -292,18 +290,20 @@ class UniqueWithCountsKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     MR_RETURN_IF_ERROR(CheckVector(x, "unique"));
-    StringMap<int64_t> places;
     std::vector<int64_t> first, index, count;
-    for (int64_t i = 0; i < x.num_elements(); ++i) {
-      const auto [it, added] =
-          places.try_emplace(std::string(ElementBytes(x, i)), static_cast<int64_t>(first.size()));
-      if (added) {
-        first.push_back(i);
-        count.push_back(0);
+    const bool known = DispatchType(DistinctTypes(), x.dtype(), [&]<typename T>() {
+      Numbering<T> numbering;
+      for (int64_t i = 0; i < x.num_elements(); ++i) {
+        const auto [number, is_new] = numbering.Add(x.data<T>()[i]);
+        if (is_new) {
+          first.push_back(i);
+          count.push_back(0);
+        }
+        ++count[number];
+        index.push_back(number);
       }
-      ++count[it->second];
-      index.push_back(it->second);
-    }
+    });
+    if (!known) return NotTold(x.dtype());
     const auto n = static_cast<int64_t>(first.size());
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({n})));
     for (int64_t i = 0; i < n; ++i) CopyRange(x, first[i], out, i, 1);
@@ -339,9 +339,20 @@ class BroadcastArgsKernel : public Kernel {
 
 // --- By full index ----------------------------------------------------------------------------
 
-// Where the slices lie that the rows of `indices` name, in a tensor of `shape`.
-Status SliceOffsets(const Tensor& indices, const Shape& shape, std::vector<int64_t>* offsets,
-                    int64_t* slice) {
+Status BadIndex(const Tensor& indices, int64_t row, const Shape& shape) {
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  std::string text;
+  for (int64_t k = 0; k < depth; ++k) {
+    text = StrCat(text, k == 0 ? "" : ", ", IndexAt(indices, row * depth + k));
+  }
+  return errors::InvalidArgument("indices[", row, "] = [", text, "] does not index into shape ",
+                                 shape.DebugString());
+}
+
+// Where the slices lie that the rows of `indices` name, in a tensor of `shape`. A row that names
+// none is an error, or, to be left out, -1.
+Status SliceOffsets(const Tensor& indices, const Shape& shape, bool ignore_bad,
+                    std::vector<int64_t>* offsets, int64_t* slice) {
   if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
   const int64_t columns = indices.dim(indices.rank() - 1);
   if (columns > shape.rank()) {
@@ -364,12 +375,15 @@ Status SliceOffsets(const Tensor& indices, const Shape& shape, std::vector<int64
     for (int k = 0; k < depth; ++k) {
       const int64_t index = IndexAt(indices, i * depth + k);
       if (index < 0 || index >= shape.dim(k)) {
-        return errors::InvalidArgument("indices[", i, "] has ", index, " in place ", k,
-                                       ", which does not index into shape ", shape.DebugString());
+        if (!ignore_bad) {
+          return BadIndex(indices, i, shape);
+        }
+        at = -1;
+        break;
       }
       at = at * shape.dim(k) + index;
     }
-    offsets->push_back(at * *slice);
+    offsets->push_back(at < 0 ? -1 : at * *slice);
   }
   return OkStatus();
 }
@@ -388,7 +402,7 @@ class ResourceGatherNdKernel : public Kernel {
     const Tensor& indices = ctx.input(1);
     std::vector<int64_t> offsets;
     int64_t slice;
-    MR_RETURN_IF_ERROR(SliceOffsets(indices, params.shape(), &offsets, &slice));
+    MR_RETURN_IF_ERROR(SliceOffsets(indices, params.shape(), false, &offsets, &slice));
     Dims dims;
     for (int i = 0; i + 1 < indices.rank(); ++i) dims.push_back(indices.dim(i));
     for (int i = static_cast<int>(indices.dim(indices.rank() - 1)); i < params.rank(); ++i) {
@@ -409,41 +423,36 @@ class ResourceGatherNdKernel : public Kernel {
 // TensorScatterUpdate, Add, Sub, Min and Max.
 class TensorScatterKernel : public Kernel {
  public:
-  explicit TensorScatterKernel(KernelConstruction& c) : Kernel(c) {
+  explicit TensorScatterKernel(KernelConstruction& c)
+      : Kernel(c), ignore_bad_(IgnoresBadIndices(c)) {
     const std::string& op = c.def().name();
     what_ = op.ends_with("Add")   ? '+'
             : op.ends_with("Sub") ? '-'
             : op.ends_with("Min") ? '<'
             : op.ends_with("Max") ? '>'
                                   : '=';
-    if (!c.attrs().GetOr<std::string>("bad_indices_policy", "").empty()) {
-      c.SetError(errors::Unimplemented("only bad_indices_policy '' is supported"));
-    }
   }
   Status Compute(KernelContext& ctx) override {
     const Tensor tensor = ctx.locked_input(0);
     const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
     std::vector<int64_t> offsets;
     int64_t slice;
-    MR_RETURN_IF_ERROR(SliceOffsets(indices, tensor.shape(), &offsets, &slice));
-    if (updates.num_elements() != static_cast<int64_t>(offsets.size()) * slice) {
-      return errors::InvalidArgument("Dimensions [0,", indices.rank() - 1,
-                                     ") of indices[shape=", indices.shape().DebugString(),
-                                     "] must match those of ",
-                                     "updates[shape=", updates.shape().DebugString(), "]");
-    }
+    MR_RETURN_IF_ERROR(SliceOffsets(indices, tensor.shape(), ignore_bad_, &offsets, &slice));
+    MR_RETURN_IF_ERROR(CheckUpdates(tensor.shape(), indices.shape(), updates.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, tensor.shape()));
     CopyRange(tensor, 0, out, 0, tensor.num_elements());
     bool known = what_ == '=';
     for (std::size_t i = 0; known && i < offsets.size(); ++i) {
+      if (offsets[i] < 0) continue;
       CopyRange(updates, static_cast<int64_t>(i) * slice, out, offsets[i], slice);
     }
     if (!known) {
       known = DispatchType(NumberTypes(), tensor.dtype(), [&]<typename T>() {
         const T* by = updates.data<T>();
-        for (const int64_t offset : offsets) {
-          T* to = out->data<T>() + offset;
-          for (int64_t k = 0; k < slice; ++k) to[k] = Combine(to[k], *by++);
+        for (std::size_t i = 0; i < offsets.size(); ++i, by += slice) {
+          if (offsets[i] < 0) continue;
+          T* to = out->data<T>() + offsets[i];
+          for (int64_t k = 0; k < slice; ++k) to[k] = Combine(to[k], by[k]);
         }
       });
     }
@@ -452,6 +461,25 @@ class TensorScatterKernel : public Kernel {
   }
 
  private:
+  // Updates are of the shape of the indices without their last axis, then that of a slice.
+  static Status CheckUpdates(const Shape& tensor, const Shape& indices, const Shape& updates) {
+    const auto outer = indices.dims().first(indices.rank() - 1);
+    const auto inner = tensor.dims().subspan(indices.dims().back());
+    const auto dims = updates.dims();
+    if (dims.size() < outer.size() || !std::equal(outer.begin(), outer.end(), dims.begin())) {
+      return errors::InvalidArgument("Outer dimensions of indices and update must match. Indices ",
+                                     "shape: ", indices.DebugString(),
+                                     ", updates shape:", updates.DebugString());
+    }
+    const auto rest = dims.subspan(outer.size());
+    if (!std::equal(inner.begin(), inner.end(), rest.begin(), rest.end())) {
+      return errors::InvalidArgument("Inner dimensions of output shape must match inner ",
+                                     "dimensions of updates shape. Output: ", tensor.DebugString(),
+                                     " updates: ", updates.DebugString());
+    }
+    return OkStatus();
+  }
+
   template <typename T>
   T Combine(T a, T b) const {
     using C = ComputeType<T>;
@@ -464,6 +492,7 @@ class TensorScatterKernel : public Kernel {
     return static_cast<T>(x - y);
   }
 
+  const bool ignore_bad_;
   char what_;
 };
 

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/array/bad_indices.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
@@ -131,7 +132,7 @@ int64_t FlatIndex(const I* index, int64_t depth, const Shape& shape) {
 // Zeros, plus the updates; rows named twice are summed: truths by or, strings one behind the other.
 class ScatterNdKernel : public Kernel {
  public:
-  using Kernel::Kernel;
+  explicit ScatterNdKernel(KernelConstruction& c) : Kernel(c), ignore_bad_(IgnoresBadIndices(c)) {}
   using Types = JoinTypes<NumberTypes, TypeList<bool, std::string>>;
   Status Compute(KernelContext& ctx) override {
     const Tensor &indices = ctx.input(0), &updates = ctx.input(1);
@@ -159,24 +160,29 @@ class ScatterNdKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     FillZero(ctx, out->dtype(), out->raw_data(), shape.num_elements());
     int64_t bad = -1;
-    bool known = false;
-    DispatchType(Types(), updates.dtype(), [&]<typename T>() {
-      known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
-        const T* src = updates.data<T>();
-        T* dst = out->data<T>();
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t at = FlatIndex(indices.data<I>() + i * depth, depth, shape);
-          if (at < 0) {
-            bad = i;
-            return;
-          }
-          for (int64_t k = 0; k < run; ++k) {
-            AddTo(src[i * run + k], &dst[at * run + k]);
-          }
-        }
-      });
+    bool known_index = false;
+    const bool known = DispatchType(Types(), updates.dtype(), [&]<typename T>() {
+      known_index =
+          DispatchType(TypeList<int16_t, int32_t, int64_t>(), indices.dtype(), [&]<typename I>() {
+            const T* src = updates.data<T>();
+            T* dst = out->data<T>();
+            for (int64_t i = 0; i < rows; ++i) {
+              const int64_t at = FlatIndex(indices.data<I>() + i * depth, depth, shape);
+              if (at < 0) {
+                if (ignore_bad_) continue;
+                bad = i;
+                return;
+              }
+              for (int64_t k = 0; k < run; ++k) {
+                AddTo(src[i * run + k], &dst[at * run + k]);
+              }
+            }
+          });
     });
     if (!known) return errors::Unimplemented("ScatterNd of ", DataTypeName(updates.dtype()));
+    if (!known_index) {
+      return errors::Unimplemented("ScatterNd by indices of type ", DataTypeName(indices.dtype()));
+    }
     if (bad >= 0) {
       return errors::InvalidArgument("indices[", bad, "] does not index into shape ",
                                      shape.DebugString());
@@ -196,6 +202,8 @@ class ScatterNdKernel : public Kernel {
           static_cast<T>(static_cast<ComputeType<T>>(*sum) + static_cast<ComputeType<T>>(update));
     }
   }
+
+  const bool ignore_bad_;
 };
 
 class SparseToDenseKernel : public Kernel {

@@ -1,10 +1,10 @@
 // Tensors made by counting: Range, LinSpace, OneHot, Unique.
 #include <cmath>
-#include <unordered_map>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
@@ -144,15 +144,12 @@ class UniqueKernel : public Kernel {
     const Tensor& in = ctx.input(0);
     if (in.rank() != 1) return errors::InvalidArgument("unique expects a 1D vector.");
     const auto values = in.flat<T>();
-    std::unordered_map<ComputeType<T>, int64_t> places;
+    Numbering<T> numbering;
     std::vector<int64_t> first, place(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto [it, is_new] = places.try_emplace(static_cast<ComputeType<T>>(values[i]),
-                                                   static_cast<int64_t>(first.size()));
-      if (is_new) {
-        first.push_back(static_cast<int64_t>(i));
-      }
-      place[i] = it->second;
+      const auto [number, is_new] = numbering.Add(values[i]);
+      if (is_new) first.push_back(static_cast<int64_t>(i));
+      place[i] = number;
     }
     MR_ASSIGN_OR_RETURN(Tensor * out,
                         ctx.AllocateOutput(0, Shape({static_cast<int64_t>(first.size())})));

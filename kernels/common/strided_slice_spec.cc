@@ -92,7 +92,8 @@ StatusOr<StridedSliceSpec> MakeStridedSliceSpec(const Shape& in, std::span<const
       if (step < 0) {
         return errors::InvalidArgument("only stride 1 allowed on non-range indexing.");
       }
-      const int64_t at = HasBit(masks.begin, i) ? 0 : begin[i] < 0 ? begin[i] + size : begin[i];
+      // A mask that opens the beginning says nothing about a single element.
+      const int64_t at = begin[i] < 0 ? begin[i] + size : begin[i];
       if (at < 0 || at >= size) {
         return errors::InvalidArgument("slice index ", begin[i], " of dimension ", axis,
                                        " out of bounds.");

@@ -248,37 +248,71 @@ class SparseAccumulator : public Accumulator {
       return errors::InvalidArgument("Input indices should be vector but received shape: ",
                                      indices.shape().DebugString());
     }
-    if (values.rank() < 1 || values.dim(0) != indices.dim(0)) {
-      return errors::InvalidArgument("Expected values.shape[0] == indices.shape[0], got values ",
-                                     values.shape().DebugString(), " and indices ",
-                                     indices.shape().DebugString());
+    if (values.rank() < 1) return errors::InvalidArgument("Values cannot be 0-dimensional.");
+    if (values.dim(0) != indices.dim(0)) {
+      return errors::InvalidArgument("Expected ", indices.dim(0), " non-empty input values, got ",
+                                     values.dim(0));
     }
-    const int64_t rank = shape.num_elements();
-    if (rank > 0 && rank != values.rank()) {
-      return errors::InvalidArgument("Expected a gradient shape of rank ", values.rank(), ", got ",
-                                     rank);
+    MR_RETURN_IF_ERROR(CheckGiven(indices, values, shape));
+    return first ? CheckDeclared(values) : CheckAlike(values);
+  }
+
+  static Status Mismatch(std::string_view what, int dim, int64_t want, int64_t got) {
+    return errors::InvalidArgument("Shape mismatch: expected ", what, " dim ", dim, " to be ", want,
+                                   ", got ", got);
+  }
+
+  // What the accumulator declares are the leading sizes: `shape`, if it is given, and the indices
+  // have to fit them. A scalar declares nothing: SyncReplicasOptimizer makes its accumulators so.
+  Status CheckGiven(const Tensor& indices, const Tensor& values, const Tensor& shape) const {
+    const auto given = shape.flat<int64_t>();
+    const auto rank = static_cast<int>(given.size());
+    const int declared = options_.shape.has_rank() ? options_.shape.rank() : 0;
+    if (rank > 0 && declared > rank) {
+      return errors::InvalidArgument("Shape mismatch: expected shape rank at least ", declared,
+                                     ", got ", rank);
     }
-    // A scalar shape declares nothing: SyncReplicasOptimizer makes its accumulators so.
-    const bool has_shape = options_.shape.rank() > 0;
-    bool fits = (!has_shape || options_.shape.rank() == values.rank()) &&
-                (first || values.rank() == values_.rank());
-    for (int i = 1; fits && i < values.rank(); ++i) {
-      fits = (!has_shape || options_.shape.dim(i) < 0 || options_.shape.dim(i) == values.dim(i)) &&
-             (rank == 0 || shape.data<int64_t>()[i] == values.dim(i)) &&
-             (first || values_.dim(i) == values.dim(i));
+    for (int i = 0; rank > 0 && i < declared; ++i) {
+      const int64_t want = options_.shape.dim(i);
+      if (want >= 0 && want != given[i]) return Mismatch("shape", i, want, given[i]);
     }
-    if (fits && rank > 0 && has_shape) {
-      const int64_t declared = options_.shape.dim(0), given = shape.data<int64_t>()[0];
-      fits = declared < 0 || given < 0 || declared == given;
+    for (int i = 1; i < std::min(rank, values.rank()); ++i) {
+      if (given[i] != values.dim(i)) return Mismatch("values", i, given[i], values.dim(i));
     }
-    if (!fits) {
-      return errors::InvalidArgument("Shape mismatch: accumulator ", options_.name, " of shape ",
-                                     options_.shape.DebugString(), " cannot take values of shape ",
-                                     values.shape().DebugString());
+    int64_t limit = declared > 0 ? options_.shape.dim(0) : -1;
+    if (limit < 0 && rank > 0) limit = given[0];
+    for (int64_t i = 0; i < indices.num_elements(); ++i) {
+      const int64_t at = indices.data<int64_t>()[i];
+      if (at >= 0 && (limit < 0 || at < limit)) continue;
+      return errors::InvalidArgument("Shape mismatch: index of slice ", i,
+                                     " exceeded limits of shape; index is ", at, " exceeded ",
+                                     limit);
     }
-    for (const int64_t at : indices.flat<int64_t>()) {
-      if (at < 0 || (rank > 0 && shape.data<int64_t>()[0] >= 0 && at >= shape.data<int64_t>()[0])) {
-        return errors::InvalidArgument("index ", at, " is outside of the gradient's shape");
+    return OkStatus();
+  }
+
+  Status CheckDeclared(const Tensor& values) const {
+    const int declared = options_.shape.has_rank() ? options_.shape.rank() : 0;
+    if (declared > values.rank()) {
+      return errors::InvalidArgument("Shape mismatch: expected values rank at least ", declared,
+                                     ", got ", values.rank());
+    }
+    for (int i = 1; i < declared; ++i) {
+      const int64_t want = options_.shape.dim(i);
+      if (want >= 0 && want != values.dim(i)) return Mismatch("values", i, want, values.dim(i));
+    }
+    return OkStatus();
+  }
+
+  // As what has been accumulated already.
+  Status CheckAlike(const Tensor& values) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (values.rank() != values_.rank()) {
+      return errors::InvalidArgument("Shape mismatch: expected values rank ", values_.rank(),
+                                     ", got ", values.rank());
+    }
+    for (int i = 1; i < values.rank(); ++i) {
+      if (values.dim(i) != values_.dim(i)) {
+        return Mismatch("values", i, values_.dim(i), values.dim(i));
       }
     }
     return OkStatus();

@@ -46,9 +46,17 @@ class Barrier : public Resource {
     Status status;
     {
       MutexLock lock(&mu_);
+      if (cancelled_) {
+        return errors::Cancelled("Barrier ", name_, " is closed.  Pending enqueues cancelled: 1.  ",
+                                 "Number of new insertions: ", NewKeys(keys),
+                                 ".  Number of incomplete keys: ", incomplete_.size(), ".");
+      }
+      // All keys that one insertion brings have one place in the order.
+      const std::size_t before = incomplete_.size() + complete.size();
       for (int64_t i = 0; status.ok() && i < keys.num_elements(); ++i) {
         status = InsertOne(allocator, component, keys.data<std::string>()[i], values, i, &complete);
       }
+      if (incomplete_.size() + complete.size() != before) ++next_position_;
       close = closed_ && incomplete_.empty();
     }
     if (!complete.empty()) ready_->Enqueue(std::move(complete), nullptr, [](const Status&) {});
@@ -74,6 +82,7 @@ class Barrier : public Resource {
     {
       MutexLock lock(&mu_);
       closed_ = true;
+      cancelled_ |= cancel_pending;
       if (cancel_pending) incomplete_.clear();
       close = incomplete_.empty();
     }
@@ -113,6 +122,10 @@ class Barrier : public Resource {
                                      keys.shape().DebugString(), " and ",
                                      values.shape().DebugString());
     }
+    if (keys.dim(0) > 0 && values.num_elements() == 0) {
+      return errors::InvalidArgument("Tensors with no elements are not supported ", name_,
+                                     ": received shape ", values.shape().DebugString());
+    }
     const PartialShape element(values.shape().dims().subspan(1));
     if (!shapes_.empty() && !shapes_[component].IsCompatibleWith(element)) {
       return errors::InvalidArgument("Shape mismatch in tuple component ", component, ". Expected ",
@@ -120,6 +133,12 @@ class Barrier : public Resource {
                                      element.DebugString());
     }
     return OkStatus();
+  }
+
+  int64_t NewKeys(const Tensor& keys) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    int64_t count = 0;
+    for (const std::string& key : keys.flat<std::string>()) count += !incomplete_.contains(key);
+    return count;
   }
 
   Status InsertOne(Allocator* allocator, int64_t component, const std::string& key,
@@ -132,7 +151,7 @@ class Barrier : public Resource {
                                  "new key: ", key, ". Pending inserts and takes: ", ready_size());
       }
       it = incomplete_
-               .try_emplace(key, Incomplete{next_position_++, std::vector<Tensor>(types_.size()),
+               .try_emplace(key, Incomplete{next_position_, std::vector<Tensor>(types_.size()),
                                             types_.size()})
                .first;
     }
@@ -156,6 +175,7 @@ class Barrier : public Resource {
   RefPtr<Queue> ready_;
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;  // closed, and what was pending is given up
   int64_t next_position_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int64_t>::min();
   StringMap<Incomplete> incomplete_ ABSL_GUARDED_BY(mu_);
 };
@@ -181,12 +201,35 @@ class BarrierKernel : public HandleKernel<Barrier> {
     return MakeRef<Barrier>(resource_name(), types_, shapes_);
   }
   Status CheckSame(const Barrier& existing) const override {
-    if (existing.types() == types_ && existing.shapes() == shapes_) return OkStatus();
-    return errors::InvalidArgument("Shared barrier '", resource_name(),
-                                   "' exists with other components");
+    if (existing.types() != types_) {
+      return errors::InvalidArgument("Shared barrier '", resource_name(), "' has component types ",
+                                     Names(existing.types()), " but requested component types were",
+                                     " ", Names(types_));
+    }
+    if (existing.shapes() != shapes_) {
+      return errors::InvalidArgument("Shared barrier '", resource_name(), "' has component shapes ",
+                                     Texts(existing.shapes()), " but requested component shapes ",
+                                     "were ", Texts(shapes_));
+    }
+    return OkStatus();
   }
 
  private:
+  static std::string Names(const std::vector<DataType>& types) {
+    std::string text;
+    for (const DataType type : types) {
+      text = StrCat(text, text.empty() ? "" : ", ", DataTypeName(type));
+    }
+    return text;
+  }
+  static std::string Texts(const std::vector<PartialShape>& shapes) {
+    std::string text;
+    for (const PartialShape& shape : shapes) {
+      text = StrCat(text, text.empty() ? "" : ", ", shape.DebugString());
+    }
+    return StrCat("[", text, "]");
+  }
+
   const std::vector<DataType> types_;
   const std::vector<PartialShape> shapes_;
 };

@@ -80,9 +80,10 @@ Status Queue::CheckBatch(const Element& components) const {
     }
     if (!options_.shapes.empty() &&
         !options_.shapes[i].IsCompatibleWith(PartialShape(c.shape().dims().subspan(1)))) {
-      return errors::InvalidArgument(
-          "Shape mismatch in tuple component ", i, ". Expected elements of shape ",
-          options_.shapes[i].DebugString(), ", got a batch of shape ", c.shape().DebugString());
+      PartialShape batch({c.dim(0)});
+      for (int k = 0; k < options_.shapes[i].rank(); ++k) batch.AddDim(options_.shapes[i].dim(k));
+      return errors::InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ",
+                                     batch.DebugString(), ", got ", c.shape().DebugString());
     }
   }
   return OkStatus();
@@ -272,9 +273,9 @@ bool Queue::ServeDequeues(Finished* finished) {
       Finish(std::move(attempt), OkStatus(), finished);
     } else if (complete) {
       Restore(std::exchange(attempt.taken, {}));
-      Status status =
-          errors::OutOfRange(Named(), " is closed and has insufficient elements ", "(requested ",
-                             attempt.count, ", current size ", elements_.size(), ")");
+      Status status = errors::OutOfRange(
+          Named(), " is closed and has insufficient elements ", "(requested ", attempt.count, ", ",
+          options_.kind == "Barrier" ? "total" : "current", " size ", elements_.size(), ")");
       Finish(std::move(attempt), std::move(status), finished);
     } else {
       break;

@@ -97,9 +97,11 @@ struct JoinedMoments {
     count += more;
   }
   MR_HD void Finish(const BatchNormParams& p, int64_t c, const BatchNormScratch& scratch) const {
-    const float used_mean = p.training ? static_cast<float>(mean) : p.old_mean[c];
+    // The statistics of no images are NaN.
+    const double found = count > 0 ? mean : squares / count;
+    const float used_mean = p.training ? static_cast<float>(found) : p.old_mean[c];
     const float used_variance =
-        p.training ? static_cast<float>(squares / (count > 1 ? count : 1)) : p.old_variance[c];
+        p.training ? static_cast<float>(squares / count) : p.old_variance[c];
     scratch.shift[c] = used_mean;
     scratch.scale[c] = p.scale[c] / std::sqrt(used_variance + p.epsilon);
     KeepStatistics(p, c, p.outer, used_mean, used_variance);

@@ -32,7 +32,7 @@ struct BatchNormChannel {
     const int64_t n = view.count();
     float mean, variance;
     if (p.training) {
-      const double count = static_cast<double>(n > 1 ? n : 1);
+      const double count = static_cast<double>(n);  // 0: statistics are NaN
       double sum = 0;
       for (int64_t i = team.rank(); i < n; i += team.size()) {
         sum += static_cast<double>(Widen(x[view.At(c, i)]));

@@ -110,9 +110,10 @@ MR_GPU_BINARY(LogicalOr, return a || b;);
 // a is the op's output, b the gradient.
 MR_GPU_BINARY(SigmoidGrad, return b * a * (C(1) - a););
 MR_GPU_BINARY(TanhGrad, return b * (C(1) - a * a););
-MR_GPU_BINARY(SqrtGrad, return b * C(0.5) / a;);
-MR_GPU_BINARY(RsqrtGrad, return b * C(-0.5) * a * a * a;);
-MR_GPU_BINARY(ReciprocalGrad, return -b * a * a;);
+// Where no gradient arrives these three are 0, whatever a is.
+MR_GPU_BINARY(SqrtGrad, return b == C(0) ? C(0) : b * C(0.5) / a;);
+MR_GPU_BINARY(RsqrtGrad, return b == C(0) ? C(0) : C(-0.5) * (b * a) * (a * a););
+MR_GPU_BINARY(ReciprocalGrad, return b == C(0) ? C(0) : -a * (b * a););
 // a is the gradient, b the op's input, or, for Elu and Selu, its output.
 MR_GPU_BINARY(ReluGrad, return b > C(0) ? a : C(0););
 MR_GPU_BINARY(Relu6Grad, return b > C(0) && b < C(6) ? a : C(0););

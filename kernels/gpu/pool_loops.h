@@ -65,12 +65,15 @@ MR_HD inline Span OutputsOf(const WindowParams& w, int64_t i) {
   return {begin, Smaller<int64_t>(w.output, at / w.stride + 1)};
 }
 
-template <typename C>
-MR_HD C LowestOf() {
-  if constexpr (std::is_floating_point_v<C>) {
-    return -std::numeric_limits<C>::infinity();
+// What a maximum begins with: the lowest finite number, as in kernels/pool.cc.
+template <typename T>
+MR_HD ComputeType<T> LowestOf() {
+  if constexpr (std::is_same_v<T, Half>) {
+    return -65504.0f;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return -3.3895313892515355e38f;
   } else {
-    return std::numeric_limits<C>::lowest();
+    return std::numeric_limits<T>::lowest();
   }
 }
 
@@ -103,7 +106,7 @@ struct MaxPoolEach : PoolPlaces<kGroup> {
     const auto at = this->grid.At(i);
     const Span ys = InputsOf(this->p.rows, at.y), xs = InputsOf(this->p.cols, at.x);
     C best[kGroup];
-    for (int k = 0; k < kGroup; ++k) best[k] = LowestOf<C>();
+    for (int k = 0; k < kGroup; ++k) best[k] = LowestOf<T>();
     for (int64_t y = ys.begin; y < ys.end; ++y) {
       for (int64_t x = xs.begin; x < xs.end; ++x) {
         Pack<T, kGroup> from;

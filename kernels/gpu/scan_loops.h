@@ -12,7 +12,7 @@ namespace millrace::gpu {
 
 // --- Positions of extremes -------------------------------------------------------------------
 
-// A NaN is found only where it comes first, as on the CPU: nothing compares with it.
+// A NaN is never found, unless nothing else can be: see kernels/arg_reduce.cc.
 template <typename T>
 struct ArgBase {
   using C = ComputeType<T>;
@@ -22,6 +22,14 @@ struct ArgBase {
   bool largest, wide;  // `wide`: positions are int64, else int32
 
   MR_HD bool IsBetter(C x, C best) const { return largest ? x > best : x < best; }
+  // What the first element of a line has to be beaten as.
+  MR_HD C Start(C first) const {
+    if constexpr (std::is_floating_point_v<C>) {
+      constexpr C kInfinity = std::numeric_limits<C>::infinity();
+      if (first != first) return largest ? -kInfinity : kInfinity;
+    }
+    return first;
+  }
   MR_HD void Store(int64_t output, int64_t position) const {
     if (wide) {
       static_cast<int64_t*>(out)[output] = position;
@@ -36,7 +44,7 @@ template <typename T>
 struct ArgByThread : ArgBase<T> {
   MR_HD void operator()(int64_t i) const {
     const int64_t base = i / this->inner * this->size * this->inner + i % this->inner;
-    auto best = Widen(this->in[base]);
+    auto best = this->Start(Widen(this->in[base]));
     int64_t at = 0;
     for (int64_t k = 1; k < this->size; ++k) {
       const auto x = Widen(this->in[base + k * this->inner]);
@@ -60,7 +68,7 @@ struct ArgByTeam : ArgBase<T> {
   template <typename Team>
   MR_HD void operator()(const Team& team, int64_t row) const {
     const T* const line = this->in + row * this->size;
-    const C first = Widen(line[0]);
+    const C first = this->Start(Widen(line[0]));
     C best = first;  // every member has seen the first
     int64_t at = 0;
     for (int64_t k = team.rank(); k < this->size; k += team.size()) {
@@ -72,10 +80,9 @@ struct ArgByTeam : ArgBase<T> {
     }
     const C found =
         team.Reduce(best, first, [this](C a, C b) { return this->IsBetter(b, a) ? b : a; });
-    // If the first is a NaN, nothing equals it.
     constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
     at = team.Reduce(best == found ? at : kNone, kNone, LeastIndex());
-    if (team.rank() == 0) this->Store(row, at == kNone ? 0 : at);
+    if (team.rank() == 0) this->Store(row, at);
   }
 };
 

@@ -111,8 +111,13 @@ void CheckArg(const std::vector<T>& in, DataType type, int64_t outer, int64_t si
     std::vector<int32_t> several(want.size());
     for (int64_t i = 0; i < outer * inner; ++i) {
       const auto at = [&](int64_t k) { return in[(i / inner * size + k) * inner + i % inner]; };
-      for (int64_t k = 1; k < size; ++k) {
-        if (largest ? at(k) > at(want[i]) : at(k) < at(want[i])) want[i] = k;
+      double best = largest ? -INFINITY : INFINITY;
+      for (int64_t k = 0; k < size; ++k) {
+        const auto x = static_cast<double>(at(k));
+        if (largest ? x > best : x < best) {
+          want[i] = k;
+          best = x;
+        }
       }
     }
     ASSERT_EQ(
@@ -136,13 +141,15 @@ TEST(Arg, FindsTheFirstOfEqualsByTeamsAndThreads) {
   }
 }
 
-TEST(Arg, PassesOverANaNUnlessItIsTheFirst) {
+TEST(Arg, PassesOverNaNsWhereverTheyAre) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CheckArg<float>({1, nan, 3, nan, 2}, kFloat, 1, 5, 1);
   CheckArg<float>({nan, 5, 3, 9, 2}, kFloat, 1, 5, 1);
   CheckArg<float>({nan, nan, nan}, kFloat, 1, 3, 1);
   const float infinity = std::numeric_limits<float>::infinity();
   CheckArg<float>({-infinity, nan, -infinity}, kFloat, 1, 3, 1);
+  CheckArg<float>({nan, -infinity, infinity, nan, nan, 1}, kFloat, 2, 3, 1);
+  CheckArg<float>({nan, -infinity, infinity, nan, nan, 1}, kFloat, 1, 3, 2);
 }
 
 }  // namespace

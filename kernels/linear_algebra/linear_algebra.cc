@@ -120,19 +120,29 @@ class MatrixKernel : public Kernel {
             matrix[k * n + i] = Conjugate(a);
           }
         }
-        good = factor_ ? Factor(&matrix, n) : Invert(&matrix, n);
+        if (factor_) {
+          FactorOrNan(&matrix, n);
+        } else {
+          good = Invert(&matrix, n);
+        }
         Store<T>(matrix, out->data<T>() + at);
       }
     });
-    if (good) return OkStatus();
-    if (factor_) {
-      return errors::InvalidArgument("Cholesky decomposition was not successful. The input might ",
-                                     "not be valid.");
-    }
-    return errors::InvalidArgument("Input is not invertible.");
+    return good ? OkStatus() : errors::InvalidArgument("Input is not invertible.");
   }
 
  private:
+  // A matrix that has no factor gets NaN, as TensorFlow gives it: the others of the batch count.
+  template <typename C>
+  static void FactorOrNan(std::vector<C>* matrix, int64_t n) {
+    if (Factor(matrix, n)) return;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t k = 0; k < n; ++k) {
+        (*matrix)[i * n + k] = k > i ? C(0) : C(std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+  }
+
   const bool factor_, adjoint_;
 };
 

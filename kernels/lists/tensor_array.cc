@@ -1,6 +1,7 @@
 #include "kernels/lists/tensor_array.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
@@ -27,7 +28,7 @@ Status CheckSize(int64_t size) {
 }  // namespace
 
 TensorArray::TensorArray(Options options, int64_t size)
-    : options_(std::move(options)), slots_(size) {}
+    : options_(std::move(options)), slots_(size), marked_(size) {}
 
 Status TensorArray::CheckOpen() const {
   if (!closed_) return OkStatus();
@@ -38,6 +39,22 @@ StatusOr<int64_t> TensorArray::Size() const {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   return static_cast<int64_t>(slots_.size());
+}
+
+StatusOr<int64_t> TensorArray::ConcatSize() const {
+  MutexLock lock(&mu_);
+  MR_RETURN_IF_ERROR(CheckOpen());
+  const auto size = static_cast<int64_t>(slots_.size());
+  return options_.add_up_writes ? std::min(marked_, size) : size;
+}
+
+Status TensorArray::CheckSplit(int64_t count) const {
+  MutexLock lock(&mu_);
+  const auto size = static_cast<int64_t>(slots_.size());
+  if (options_.dynamic_size || size == count) return OkStatus();
+  return errors::InvalidArgument("TensorArray's size is not equal to the size of lengths (", size,
+                                 " vs. ", count, "), and the TensorArray is not marked as ",
+                                 "dynamically resizeable");
 }
 
 PartialShape TensorArray::ElementShape() const {
@@ -65,6 +82,7 @@ Status TensorArray::WriteMany(Allocator* allocator, const std::vector<int64_t>* 
     const int64_t index = indices == nullptr ? static_cast<int64_t>(i) : (*indices)[i];
     MR_RETURN_IF_ERROR(WriteLocked(allocator, index, values[i]));
   }
+  if (!options_.add_up_writes) marked_ = static_cast<int64_t>(slots_.size());
   return OkStatus();
 }
 
@@ -75,10 +93,10 @@ Status TensorArray::WriteLocked(Allocator* allocator, int64_t index, const Tenso
                                    index, " but array is not resizeable and size is: ", size);
   }
   if (value.dtype() != options_.dtype) {
-    return errors::InvalidArgument("TensorArray ", options_.name,
-                                   ": Could not write to TensorArray index ", index,
-                                   " because the value dtype is ", DataTypeName(value.dtype()),
-                                   " but TensorArray dtype is ", DataTypeName(options_.dtype), ".");
+    return errors::InvalidArgument(
+        "TensorArray ", options_.name, ": Could not write to TensorArray index ", index,
+        " because TensorArray dtype is ", DataTypeName(options_.dtype),
+        " but Op is trying to write dtype ", DataTypeName(value.dtype()), ".");
   }
   if (!options_.element_shape.IsCompatibleWith(value.shape())) {
     return errors::InvalidArgument(
@@ -189,6 +207,7 @@ StatusOr<RefPtr<TensorArray>> TensorArray::MakeGradient(std::string name) {
   options.add_up_writes = true;
   auto gradient = MakeRef<TensorArray>(std::move(options), static_cast<int64_t>(slots_.size()));
   MutexLock other(&gradient->mu_);
+  gradient->marked_ = marked_;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].written) continue;
     gradient->slots_[i].shape = slots_[i].shape;
@@ -231,9 +250,13 @@ class TensorArrayKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t size, IntScalar(ctx.input(0), "TensorArray size"));
     MR_RETURN_IF_ERROR(CheckSize(size));
+    // Errors name the array by a number too: a loop may make many of one name.
+    static std::atomic<uint64_t> next{0};
+    TensorArray::Options options = options_;
+    options.name = StrCat(options_.name, "_", next.fetch_add(1, std::memory_order_relaxed));
     MR_ASSIGN_OR_RETURN(Tensor handle,
                         AddStepResource(ctx, StrCat("_tensor_arrays/", options_.name),
-                                        MakeRef<TensorArray>(options_, size)));
+                                        MakeRef<TensorArray>(std::move(options), size)));
     ctx.SetOutput(0, std::move(handle));
     ctx.SetOutput(1, Flow());
     return OkStatus();
@@ -377,7 +400,7 @@ class TensorArrayConcatKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
     MR_RETURN_IF_ERROR(CheckType(*array, dtype_));
-    MR_ASSIGN_OR_RETURN(const int64_t size, array->Size());
+    MR_ASSIGN_OR_RETURN(const int64_t size, array->ConcatSize());
     std::vector<int64_t> indices(size);
     for (int64_t i = 0; i < size; ++i) indices[i] = i;
     MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values,
@@ -443,8 +466,11 @@ class TensorArraySplitKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
     const Tensor value = ctx.locked_input(1);
-    MR_ASSIGN_OR_RETURN(const Dims lengths,
-                        IntVector(ctx.input(2), "TensorArray lengths", /*vector_only=*/true));
+    if (ctx.input(2).rank() != 1) {
+      return errors::InvalidArgument("Expected lengths to be a vector, received shape: ",
+                                     ctx.input(2).shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(const Dims lengths, IntVector(ctx.input(2), "TensorArray lengths"));
     if (value.rank() < 1) {
       return errors::InvalidArgument("Expected value to be at least a vector, but received shape: ",
                                      value.shape().DebugString());
@@ -467,6 +493,7 @@ class TensorArraySplitKernel : public Kernel {
           "sum of lengths is ",
           sum, " and value's shape is: ", value.shape().DebugString());
     }
+    MR_RETURN_IF_ERROR(array->CheckSplit(static_cast<int64_t>(lengths.size())));
     std::vector<Tensor> parts;
     int64_t at = 0;
     for (const int64_t n : lengths) {

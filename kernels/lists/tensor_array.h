@@ -30,13 +30,19 @@ class TensorArray : public Resource {
 
   DataType dtype() const { return options_.dtype; }
   StatusOr<int64_t> Size() const;
+  // The elements that a concatenation takes: all, or, of gradients, those that were marked.
+  StatusOr<int64_t> ConcatSize() const;
+  // InvalidArgument if `count` rows cannot be all the elements.
+  Status CheckSplit(int64_t count) const;
   // What is known of the elements, also from those that were written.
   PartialShape ElementShape() const;
   // Narrows it; InvalidArgument if that contradicts what is known.
   Status MergeElementShape(const PartialShape& shape);
 
   Status Write(Allocator* allocator, int64_t index, const Tensor& value);
-  // Elements [0, values.size()) at `indices`, or at 0, 1, ... if that is null.
+  // Elements [0, values.size()) at `indices`, or at 0, 1, ... if that is null. Marks the elements
+  // that there are then as what a gradient of this array gives back: those that are added later
+  // are no part of what was taken apart.
   Status WriteMany(Allocator* allocator, const std::vector<int64_t>* indices,
                    const std::vector<Tensor>& values);
   StatusOr<Tensor> Read(Allocator* allocator, int64_t index);
@@ -68,6 +74,7 @@ class TensorArray : public Resource {
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
+  int64_t marked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -162,11 +162,12 @@ class ListConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(PartialShape tail, Tail(wanted));
     MR_ASSIGN_OR_RETURN(const PartialShape of_list, Tail(list->element_shape));
     MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(of_list));
-    for (const Tensor& t : list->elements) {
+    for (std::size_t i = 0; i < list->elements.size(); ++i) {
+      const Tensor& t = list->elements[i];
       if (!t.IsInitialized()) continue;
       if (t.rank() < 1) {
-        return errors::InvalidArgument("Concat saw a scalar shape at an index but requires at ",
-                                       "least vectors.");
+        return errors::InvalidArgument("Concat saw a scalar shape at index ", i,
+                                       " but requires at least vectors.");
       }
       MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(PartialShape(t.shape().dims().subspan(1))));
     }
@@ -177,7 +178,7 @@ class ListConcatKernel : public Kernel {
           "list. element_shape: ",
           wanted.DebugString());
     }
-    return Concat(ctx, *list, *element, leading);
+    return Concat(ctx, *list, *element, leading, DefaultRows(wanted, list->element_shape));
   }
 
  private:
@@ -190,8 +191,16 @@ class ListConcatKernel : public Kernel {
     return PartialShape(shape.dims().subspan(1));
   }
 
-  Status Concat(KernelContext& ctx, const TensorList& list, const Shape& tail,
-                const Dims& leading) const {
+  // The rows of an element that nobody wrote, -1 if no shape tells.
+  static int64_t DefaultRows(const PartialShape& wanted, const PartialShape& of_list) {
+    for (const PartialShape* shape : {&wanted, &of_list}) {
+      if (shape->has_rank() && shape->rank() > 0 && shape->dim(0) >= 0) return shape->dim(0);
+    }
+    return -1;
+  }
+
+  Status Concat(KernelContext& ctx, const TensorList& list, const Shape& tail, const Dims& leading,
+                int64_t default_rows) const {
     const auto n = static_cast<int64_t>(list.elements.size());
     Dims rows(n);
     int64_t sum = 0;
@@ -201,6 +210,8 @@ class ListConcatKernel : public Kernel {
         rows[i] = t.dim(0);
       } else if (i < static_cast<int64_t>(leading.size()) && leading[i] >= 0) {
         rows[i] = leading[i];
+      } else if (default_rows >= 0) {
+        rows[i] = default_rows;  // zeros
       } else {
         return errors::InvalidArgument("Concating lists with uninitialized tensors is not ",
                                        "supported in this version of TensorListConcat. Consider ",
@@ -241,8 +252,11 @@ class ListSplitKernel : public Kernel {
     auto list = MakeRef<TensorList>();
     list->dtype = value.dtype();
     MR_ASSIGN_OR_RETURN(list->element_shape, ElementShapeOperand(ctx.input(1)));
-    MR_ASSIGN_OR_RETURN(const Dims lengths,
-                        IntVector(ctx.input(2), "lengths", /*vector_only=*/true));
+    if (ctx.input(2).rank() != 1) {
+      return errors::InvalidArgument("Expected lengths to be a vector, received shape: ",
+                                     ctx.input(2).shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(const Dims lengths, IntVector(ctx.input(2), "lengths"));
     if (value.rank() < 1) {
       return errors::InvalidArgument("Tensor must be at least a vector, but saw shape: ",
                                      value.shape().DebugString());

@@ -1,4 +1,8 @@
-// The position of the largest or smallest element along an axis; the first of equals.
+// The position of the largest or smallest element along an axis; the first of equals. A NaN is
+// neither, wherever it stands; among NaNs and the worst of all values the first element is named.
+#include <limits>
+#include <type_traits>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
@@ -22,6 +26,10 @@ int64_t FindExtreme(const void* in_ptr, const ArgView& v, int64_t flat) {
       static_cast<const T*>(in_ptr) + (flat / v.inner) * v.size * v.inner + flat % v.inner;
   int64_t best = 0;
   C value = static_cast<C>(in[0]);
+  if constexpr (std::is_floating_point_v<C>) {
+    constexpr C kInfinity = std::numeric_limits<C>::infinity();
+    if (value != value) value = kMax ? -kInfinity : kInfinity;
+  }
   for (int64_t k = 1; k < v.size; ++k) {
     const C x = static_cast<C>(in[k * v.inner]);
     if (kMax ? x > value : x < value) {

@@ -246,10 +246,13 @@ class UniqueV2Kernel : public Kernel {
     StringMap<int64_t> seen;
     for (int64_t i = 0; i < size; ++i) {
       std::string key;
-      for (int64_t o = 0; o < outer; ++o) AppendKey(in, (o * size + i) * inner, inner, &key);
-      const auto [it, fresh] = seen.try_emplace(key, static_cast<int64_t>(firsts.size()));
-      if (fresh) firsts.push_back(i);
-      places[i] = it->second;
+      bool equals_itself = true;
+      for (int64_t o = 0; o < outer; ++o) {
+        equals_itself &= AppendKey(in, (o * size + i) * inner, inner, &key);
+      }
+      const auto next = static_cast<int64_t>(firsts.size());
+      places[i] = equals_itself ? seen.try_emplace(key, next).first->second : next;
+      if (places[i] == next) firsts.push_back(i);
     }
     Dims dims(in.shape().dims().begin(), in.shape().dims().end());
     const auto distinct = static_cast<int64_t>(firsts.size());
@@ -267,8 +270,9 @@ class UniqueV2Kernel : public Kernel {
   }
 
  private:
-  // What is equal for equal elements only. Zeros of both signs are equal.
-  static void AppendKey(const Tensor& in, int64_t at, int64_t n, std::string* key) {
+  // What is equal for equal elements only, as in common/distinct.h: zeros of both signs are. False
+  // if there is a NaN among them, which equals nothing.
+  static bool AppendKey(const Tensor& in, int64_t at, int64_t n, std::string* key) {
     if (in.dtype() == kString) {
       for (int64_t i = at; i < at + n; ++i) {
         const std::string& text = in.data<std::string>()[i];
@@ -276,18 +280,22 @@ class UniqueV2Kernel : public Kernel {
         key->append(reinterpret_cast<const char*>(&length), sizeof(length));
         key->append(text);
       }
-      return;
+      return true;
     }
     const std::size_t begin = key->size(), width = DataTypeSize(in.dtype());
     key->append(static_cast<const char*>(in.raw_data()) + at * static_cast<int64_t>(width),
                 static_cast<std::size_t>(n) * width);
+    bool equals_itself = true;
     DispatchType(FloatTypes(), in.dtype(), [&]<typename T>() {
       for (int64_t i = 0; i < n; ++i) {
-        if (static_cast<ComputeType<T>>(in.data<T>()[at + i]) != 0) continue;
+        const auto x = static_cast<ComputeType<T>>(in.data<T>()[at + i]);
+        equals_itself &= x == x;
+        if (x != 0) continue;
         std::fill_n(key->begin() + static_cast<std::ptrdiff_t>(begin + i * sizeof(T)), sizeof(T),
                     '\0');
       }
     });
+    return equals_itself;
   }
 
   const DataType index_type_;

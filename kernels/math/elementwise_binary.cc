@@ -205,25 +205,41 @@ struct TanhGrad {
     return dy * (T(1) - y * y);
   }
 };
+// The next three take the conjugate of y (the two above get one from whoever differentiates), and
+// give 0 where no gradient arrives, whatever y is: what a mask has cut off stays cut off at the
+// places where the derivative has no value. kernels/gpu/binary_loops.h and jit/emit_ops.cc follow.
+template <typename T>
+T Conjugate(T x) {
+  if constexpr (kIsComplex<T>) {
+    return std::conj(x);
+  } else {
+    return x;
+  }
+}
 struct SqrtGrad {
   static constexpr double kCost = 0.8;
   template <typename T>
   static T Do(T y, T dy) {
-    return dy * T(0.5) / y;
+    const T value = dy * T(0.5) / Conjugate(y);
+    return dy == T(0) ? T(0) : value;
   }
 };
 struct RsqrtGrad {
   static constexpr double kCost = 0.5;
   template <typename T>
   static T Do(T y, T dy) {
-    return dy * T(-0.5) * y * y * y;
+    const T z = Conjugate(y);
+    const T value = T(-0.5) * (dy * z) * (z * z);
+    return dy == T(0) ? T(0) : value;
   }
 };
 struct ReciprocalGrad {
   static constexpr double kCost = 0.5;
   template <typename T>
   static T Do(T y, T dy) {
-    return -dy * y * y;
+    const T z = Conjugate(y);
+    const T value = -z * (dy * z);
+    return dy == T(0) ? T(0) : value;
   }
 };
 

@@ -283,7 +283,10 @@ Status Reduce(KernelContext& ctx, const Tensor& in, const ReductionPlan& plan, T
       }
     } else {
       const A count = static_cast<A>(static_cast<decltype(std::abs(A()))>(plan.reduced_elements));
-      for (int64_t i = 0; i < n; ++i) acc[i] = acc[i] / count;  // 0 / 0 is NaN, as it should be
+      // The mean of no numbers is NaN, as it should be, but of no complex ones 0, as in TensorFlow.
+      if (!kIsComplex<A> || plan.reduced_elements != 0) {
+        for (int64_t i = 0; i < n; ++i) acc[i] = acc[i] / count;
+      }
     }
   }
   if constexpr (!std::is_same_v<A, T>) {

@@ -102,18 +102,19 @@ class UnsortedSegmentKernel : public Kernel {
     const int64_t rows = ids.num_elements();
     const int64_t run = rows == 0 ? 0 : data.num_elements() / rows;
     Status status;
-    const bool known = DispatchType(IndexTypes(), ids.dtype(), [&]<typename I>() {
-      for (int64_t i = 0; i < rows; ++i) {
-        const auto id = static_cast<int64_t>(ids.data<I>()[i]);
-        if (id < 0) continue;
-        if (id >= segments) {
-          status = errors::InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ",
-                                           segments, ")");
-          return;
-        }
-        CombineRows<kOp>(data.data<T>() + i * run, out->data<T>() + id * run, run);
-      }
-    });
+    const bool known =
+        DispatchType(TypeList<int16_t, int32_t, int64_t>(), ids.dtype(), [&]<typename I>() {
+          for (int64_t i = 0; i < rows; ++i) {
+            const auto id = static_cast<int64_t>(ids.data<I>()[i]);
+            if (id < 0) continue;
+            if (id >= segments) {
+              status = errors::InvalidArgument("segment_ids[", i, "] = ", id,
+                                               " is out of range [0, ", segments, ")");
+              return;
+            }
+            CombineRows<kOp>(data.data<T>() + i * run, out->data<T>() + id * run, run);
+          }
+        });
     if (!known) return errors::Unimplemented("segment ids of type ", DataTypeName(ids.dtype()));
     return status;
   }

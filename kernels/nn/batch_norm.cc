@@ -224,7 +224,7 @@ class FusedBatchNormKernel : public BatchNormKernel {
     MR_ASSIGN_OR_RETURN(const Tensor scale, Floats(ctx, ctx.input(1)));
     MR_ASSIGN_OR_RETURN(const Tensor offset, Floats(ctx, ctx.input(2)));
     if (training_) {
-      const double count = static_cast<double>(std::max<int64_t>(1, v.count()));
+      const auto count = static_cast<double>(v.count());  // 0: statistics are NaN
       const auto sum = LoopFor<SumValues<T>, T>();
       MR_RETURN_IF_ERROR(SumRows(ctx, v, sums, [&](int64_t begin, int64_t end, float* out) {
         sum(v, x, begin, end, out);

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/isa.h"
+#include "kernels/common/kernel_util.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -30,12 +31,15 @@ struct Geometry {
 
 class PoolKernel : public Kernel {
  public:
+  // The forms V2 have ksize and strides as their last inputs, not as attributes.
   explicit PoolKernel(KernelConstruction& c)
-      : Kernel(c), attrs_(c), ksize_(c.attr<std::vector<int64_t>>("ksize")) {
-    if (ksize_.size() != 4 || *std::min_element(ksize_.begin(), ksize_.end()) < 1 ||
-        *std::max_element(ksize_.begin(), ksize_.end()) > INT32_MAX || ksize_[0] != 1) {
-      c.SetError(
-          errors::InvalidArgument("ksize must have 4 positive elements, the first of them 1"));
+      : Kernel(c),
+        attrs_(c),
+        from_inputs_(c.def().name().ends_with("V2")),
+        ksize_(c.attrs().GetOr<std::vector<int64_t>>("ksize", {1, 1, 1, 1})) {
+    const Status status = CheckWindow(ksize_);
+    if (!status.ok()) {
+      c.SetError(status);
       ksize_ = {1, 1, 1, 1};
     }
     if (attrs_.channels_first()) ChannelsLast(&ksize_);
@@ -43,25 +47,14 @@ class PoolKernel : public Kernel {
 
  protected:
   // `input` in the order of the node's data format.
-  StatusOr<Geometry> MakeGeometry(const Shape& shape) const {
-    if (shape.rank() != 4) {
-      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", shape.DebugString());
-    }
-    const Shape input = attrs_.channels_first() ? WithChannelsLast(shape) : shape;
-    Geometry g;
-    g.batch = input.dim(0);
-    g.channels = input.dim(3);
-    g.depth_window = ksize_[3];
-    MR_ASSIGN_OR_RETURN(g.rows, attrs_.Axis(1, input.dim(1), ksize_[1]));
-    MR_ASSIGN_OR_RETURN(g.cols, attrs_.Axis(2, input.dim(2), ksize_[2]));
-    if (g.depth_window > 1 &&
-        (ksize_[1] != 1 || ksize_[2] != 1 || attrs_.stride(3) != g.depth_window ||
-         g.channels % g.depth_window != 0 || g.rows.output != g.rows.input ||
-         g.cols.output != g.cols.input)) {
-      return errors::Unimplemented("a window over depth must divide it, be as wide as its stride ",
-                                   "and be the only one, without strides and padding");
-    }
-    return g;
+  StatusOr<Geometry> MakeGeometry(KernelContext& ctx, const Shape& shape) const {
+    if (!from_inputs_) return MakeGeometry(attrs_, ksize_, shape);
+    MR_ASSIGN_OR_RETURN(std::vector<int64_t> ksize, WindowInput(ctx.input(ctx.num_inputs() - 2)));
+    MR_ASSIGN_OR_RETURN(std::vector<int64_t> strides, WindowInput(ctx.input(ctx.num_inputs() - 1)));
+    MR_RETURN_IF_ERROR(CheckWindow(ksize));
+    if (attrs_.channels_first()) ChannelsLast(&ksize);
+    MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, attrs_.WithStrides(std::move(strides)));
+    return MakeGeometry(attrs, ksize, shape);
   }
 
   // The shape of the outputs in the order of the node's data format.
@@ -90,7 +83,56 @@ class PoolKernel : public Kernel {
   }
 
  private:
+  static Status CheckWindow(const std::vector<int64_t>& ksize) {
+    if (ksize.size() != 4) {
+      return errors::InvalidArgument("Sliding window ksize field must specify 4 dimensions, got ",
+                                     ksize.size());
+    }
+    for (const int64_t size : ksize) {
+      if (size >= 1 && size <= std::numeric_limits<int32_t>::max()) continue;
+      return errors::InvalidArgument("ksize must have 4 positive elements, got ", size);
+    }
+    if (ksize[0] == 1) return OkStatus();
+    return errors::Unimplemented("Pooling is not yet supported on the batch dimension.");
+  }
+  static StatusOr<std::vector<int64_t>> WindowInput(const Tensor& input) {
+    MR_ASSIGN_OR_RETURN(const Dims values, IntVector(input, "ksize or strides"));
+    return std::vector<int64_t>(values.begin(), values.end());
+  }
+
+  static StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs,
+                                         const std::vector<int64_t>& ksize, const Shape& shape) {
+    if (shape.rank() != 4) {
+      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", shape.DebugString());
+    }
+    const Shape input = attrs.channels_first() ? WithChannelsLast(shape) : shape;
+    Geometry g;
+    g.batch = input.dim(0);
+    g.channels = input.dim(3);
+    g.depth_window = ksize[3];
+    if (g.depth_window > 1) {
+      if (ksize[1] != 1 || ksize[2] != 1) {
+        return errors::Unimplemented("MaxPooling supports exactly one of pooling across depth or ",
+                                     "pooling across width/height.");
+      }
+      if (g.channels % g.depth_window != 0) {
+        return errors::Unimplemented("Depthwise max pooling requires the depth window to evenly ",
+                                     "divide the input depth, ", g.depth_window, " not ",
+                                     g.channels);
+      }
+      if (attrs.stride(3) != g.depth_window) {
+        return errors::Unimplemented("Depthwise max pooling requires the depth window to equal ",
+                                     "the depth stride, got ", g.depth_window, " and ",
+                                     attrs.stride(3));
+      }
+    }
+    MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, input.dim(1), ksize[1]));
+    MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, input.dim(2), ksize[2]));
+    return g;
+  }
+
   const WindowAttrs attrs_;
+  const bool from_inputs_;
   std::vector<int64_t> ksize_;
 };
 
@@ -139,12 +181,14 @@ double ImageCost(const Geometry& g) {
          static_cast<double>(g.cols.size) * static_cast<double>(g.depth_window);
 }
 
+// What a maximum begins with, as in TensorFlow: finite, so that it stays where a window has only
+// infinities below and NaNs.
 template <typename T>
 T Lowest() {
-  if constexpr (kIsSmallFloat<T>) {
-    return T(-std::numeric_limits<float>::infinity());
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return -std::numeric_limits<T>::infinity();
+  if constexpr (std::is_same_v<T, Half>) {
+    return T(-65504.0f);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return T(-3.3895313892515355e38f);
   } else {
     return std::numeric_limits<T>::lowest();
   }
@@ -271,7 +315,7 @@ class MaxPoolKernel : public PoolKernel {
  public:
   using PoolKernel::PoolKernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, ctx.input(0).shape()));
     MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
     return FillOutput(ctx, OutputShape(g), [&](Tensor* out) {
       DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
@@ -290,7 +334,7 @@ class MaxPoolGradKernel : public PoolKernel {
  public:
   using PoolKernel::PoolKernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, ctx.input(0).shape()));
     if (!(ctx.input(2).shape() == OutputShape(g)) || !(ctx.input(1).shape() == OutputShape(g))) {
       return errors::InvalidArgument(
           "orig_output and grad must have shape ", OutputShape(g).DebugString(), ", got ",
@@ -321,7 +365,7 @@ class MaxPoolWithArgmaxKernel : public PoolKernel {
       : PoolKernel(c), counts_batch_(c.attr<bool>("include_batch_in_index")) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(input.shape()));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, input.shape()));
     if (g.depth_window != 1) {
       return errors::Unimplemented("MaxPoolWithArgmax over depth");
     }
@@ -366,7 +410,7 @@ class AvgPoolKernel : public PoolKernel {
  public:
   using PoolKernel::PoolKernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx.input(0).shape()));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, ctx.input(0).shape()));
     if (g.depth_window != 1) return errors::Unimplemented("AvgPool over depth");
     MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
     return FillOutput(ctx, OutputShape(g), [&](Tensor* out) {
@@ -394,7 +438,7 @@ class AvgPoolGradKernel : public PoolKernel {
     const auto flat = sizes.flat<int32_t>();
     MR_ASSIGN_OR_RETURN(const Shape shape,
                         MakeShape(std::vector<int64_t>(flat.begin(), flat.end())));
-    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(shape));
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, shape));
     if (g.depth_window != 1) return errors::Unimplemented("AvgPoolGrad over depth");
     if (!(ctx.input(1).shape() == OutputShape(g))) {
       return errors::InvalidArgument("grad must have shape ", OutputShape(g).DebugString(),

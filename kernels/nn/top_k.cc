@@ -1,6 +1,7 @@
 // The largest of a row, and whether a target is among them.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -27,16 +28,22 @@ StatusOr<int64_t> ReadK(const Tensor& k) {
   return value;
 }
 
-// Of equal values the first comes first.
+// Of equal values the first comes first. A NaN is larger than all else, as on GPUs.
 class TopKKernel : public Kernel {
  public:
-  explicit TopKKernel(KernelConstruction& c) : Kernel(c) {}
+  explicit TopKKernel(KernelConstruction& c)
+      : Kernel(c), index_type_(BaseType(c.output_types()[1])) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const int64_t k, ReadK(ctx.input(1)));
     if (input.rank() < 1) return errors::InvalidArgument("input must be >= 1-D, got a scalar");
     const int64_t columns = input.dim(input.rank() - 1);
+    if (index_type_ == kInt16 && columns > std::numeric_limits<int16_t>::max()) {
+      return errors::InvalidArgument(
+          "Second dimension of flattened input must be <= ", std::numeric_limits<int16_t>::max(),
+          ", got ", columns, ": positions of type int16 end there");
+    }
     if (columns < k) {
       return errors::InvalidArgument("input must have at least k columns. Had ", columns,
                                      ", needed ", k);
@@ -55,7 +62,8 @@ class TopKKernel : public Kernel {
           std::iota(order.begin(), order.end(), int64_t{0});
           std::partial_sort(order.begin(), order.begin() + k, order.end(),
                             [row](int64_t a, int64_t b) {
-                              return row[b] < row[a] || (!(row[a] < row[b]) && a < b);
+                              if (IsLarger(row[a], row[b])) return true;
+                              return !IsLarger(row[b], row[a]) && a < b;
                             });
           for (int64_t i = 0; i < k; ++i) {
             values->data<T>()[r * k + i] = row[order[i]];
@@ -68,10 +76,20 @@ class TopKKernel : public Kernel {
   }
 
  private:
+  template <typename T>
+  static bool IsLarger(const T& a, const T& b) {
+    const auto x = static_cast<ComputeType<T>>(a), y = static_cast<ComputeType<T>>(b);
+    if constexpr (kIsFloating<T>) {
+      if (x != x || y != y) return x != x && y == y;
+    }
+    return y < x;
+  }
   static void SetIndex(Tensor* indices, int64_t i, int64_t value) {
     DispatchType(TypeList<int16_t, int32_t, int64_t>(), indices->dtype(),
                  [&]<typename T>() { indices->data<T>()[i] = static_cast<T>(value); });
   }
+
+  const DataType index_type_;
 };
 
 // True where fewer than k predictions are larger than the target's; ties all count as in.

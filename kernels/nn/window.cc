@@ -17,7 +17,7 @@ constexpr int64_t kMost = INT32_MAX;
 }  // namespace
 
 WindowAttrs::WindowAttrs(KernelConstruction& c)
-    : strides_(c.attr<std::vector<int64_t>>("strides")),
+    : strides_(c.attrs().GetOr<std::vector<int64_t>>("strides", {1, 1, 1, 1})),
       dilations_(c.attrs().GetOr<std::vector<int64_t>>("dilations", {1, 1, 1, 1})),
       explicit_paddings_(c.attrs().GetOr<std::vector<int64_t>>("explicit_paddings", {})),
       padding_(c.attr<std::string>("padding")) {
@@ -64,6 +64,26 @@ WindowAttrs::WindowAttrs(KernelConstruction& c)
   }
 }
 
+StatusOr<WindowAttrs> WindowAttrs::WithStrides(std::vector<int64_t> strides) const {
+  if (strides.size() != 4) {
+    return errors::InvalidArgument("Sliding window stride field must specify 4 dimensions, got ",
+                                   strides.size());
+  }
+  for (const int64_t stride : strides) {
+    if (stride < 1) return errors::InvalidArgument("Stride must be > 0, but got ", stride);
+    if (stride > kMost) {
+      return errors::InvalidArgument("Stride must be ", kMost, " at most, but got ", stride);
+    }
+  }
+  if (strides[0] != 1) {
+    return errors::Unimplemented("Pooling is not yet supported on the batch dimension.");
+  }
+  WindowAttrs other = *this;
+  other.strides_ = std::move(strides);
+  if (channels_first_) ChannelsLast(&other.strides_);
+  return other;
+}
+
 StatusOr<WindowAxis> WindowAttrs::Axis(int axis, int64_t input, int64_t size) const {
   if (input > kMost || size > kMost) {
     return errors::InvalidArgument("images and windows may have ", kMost,
@@ -81,12 +101,12 @@ StatusOr<WindowAxis> WindowAttrs::Axis(int axis, int64_t input, int64_t size) co
     a.pad_before = explicit_paddings_[2 * axis];
     padded += a.pad_before + explicit_paddings_[2 * axis + 1];
   }
-  const int64_t room = padded - effective + a.stride;
-  if (room < 0) {
+  // Cut towards zero: a window that is too large by less than a stride has no output.
+  a.output = (padded - effective + a.stride) / a.stride;
+  if (a.output < 0) {
     return errors::InvalidArgument("Computed output size would be negative: input size ", input,
                                    ", effective filter size ", effective, ", stride ", a.stride);
   }
-  a.output = room / a.stride;
   if (a.output > kMost) {
     return errors::InvalidArgument("Computed output size would be too large: ", a.output);
   }

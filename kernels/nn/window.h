@@ -29,6 +29,10 @@ class WindowAttrs {
   // Records an error in `c` if an attribute is not valid.
   explicit WindowAttrs(KernelConstruction& c);
 
+  // The same with other strides, in the order of the node's data format. InvalidArgument unless
+  // there are 4 positive ones, Unimplemented for one over the batch.
+  StatusOr<WindowAttrs> WithStrides(std::vector<int64_t> strides) const;
+
   // The axis `height` (1) or width (2) for an input of `input` and a window of `size`.
   // InvalidArgument if the output size would be negative.
   StatusOr<WindowAxis> Axis(int axis, int64_t input, int64_t size) const;

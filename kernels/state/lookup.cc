@@ -36,6 +36,10 @@ class TableKernel : public HandleKernel<LookupTable> {
     } else {
       options_.value_shape = *shape;
     }
+    if (options_.kind == "MutableHashTableOfTensors" && options_.value_shape.rank() != 1) {
+      c.SetError(errors::InvalidArgument("Default value must be a vector, got shape ",
+                                         options_.value_shape.DebugString()));
+    }
     for (const DataType type : {options_.key_dtype, options_.value_dtype}) {
       if (type != kString && !IsMemcpyable(type)) {
         c.SetError(
@@ -45,6 +49,7 @@ class TableKernel : public HandleKernel<LookupTable> {
   }
 
  protected:
+  virtual StatusOr<LookupTable::Options> OptionsFor(KernelContext&) { return options_; }
   StatusOr<RefPtr<LookupTable>> Make() override { return MakeRef<LookupTable>(options_); }
   Status CheckSame(const LookupTable& existing) const override {
     const LookupTable::Options& o = existing.options();
@@ -61,12 +66,14 @@ class TableKernel : public HandleKernel<LookupTable> {
   LookupTable::Options options_;
 };
 
-// A new table for each step, gone with it.
-class AnonymousTableKernel : public TableKernel {
+// A new table for each step, gone with it. `Base` says what a table is like.
+template <typename Base>
+class AnonymousTableKernel : public Base {
  public:
-  using TableKernel::TableKernel;
+  using Base::Base;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, Make());
+    MR_ASSIGN_OR_RETURN(LookupTable::Options options, this->OptionsFor(ctx));
+    RefPtr<LookupTable> table = MakeRef<LookupTable>(std::move(options));
     MR_ASSIGN_OR_RETURN(Tensor handle, AddStepResource(ctx, "table", std::move(table)));
     ctx.SetOutput(0, std::move(handle));
     return OkStatus();
@@ -74,11 +81,29 @@ class AnonymousTableKernel : public TableKernel {
 };
 
 // MutableDenseHashTable: two keys are given up for marks, which this table does not need but
-// refuses all the same.
+// refuses all the same; and the number of buckets is seen by whoever exports it.
 class DenseTableKernel : public TableKernel {
  public:
-  using TableKernel::TableKernel;
+  explicit DenseTableKernel(KernelConstruction& c) : TableKernel(c) {
+    options_.buckets = c.attr<int64_t>("initial_num_buckets");
+    options_.max_load = c.attr<float>("max_load_factor");
+    if (options_.buckets < 4 || (options_.buckets & (options_.buckets - 1)) != 0) {
+      c.SetError(errors::InvalidArgument("Number of buckets must be at least 4 and a power of 2, ",
+                                         "got: ", options_.buckets));
+    }
+    if (!(options_.max_load > 0 && options_.max_load < 1)) {
+      c.SetError(errors::InvalidArgument("max_load_factor must be between 0 and 1, got: ",
+                                         options_.max_load));
+    }
+  }
   Status Compute(KernelContext& ctx) override {
+    MutexLock lock(&mu_);
+    MR_ASSIGN_OR_RETURN(options_, OptionsFor(ctx));
+    return TableKernel::Compute(ctx);
+  }
+
+ protected:
+  StatusOr<LookupTable::Options> OptionsFor(KernelContext& ctx) override {
     // The first form of the op has no deleted key.
     const Tensor& empty = ctx.input(0);
     const Tensor deleted = ctx.num_inputs() > 1 ? ctx.input(1) : Tensor();
@@ -90,11 +115,11 @@ class DenseTableKernel : public TableKernel {
     if (TensorsEqual(empty, deleted)) {
       return errors::InvalidArgument("Empty and deleted keys cannot be equal");
     }
-    MutexLock lock(&mu_);
-    options_.empty_key = empty;
-    options_.deleted_key = deleted;
-    options_.key_shape = empty.shape();
-    return TableKernel::Compute(ctx);
+    LookupTable::Options options = options_;
+    options.empty_key = empty;
+    options.deleted_key = deleted;
+    options.key_shape = empty.shape();
+    return options;
   }
 
  private:
@@ -141,6 +166,9 @@ class TableInitializeKernel : public Kernel {
     }
     if (!table->options().fixed) {
       return errors::InvalidArgument("Table ", table->options().name, " is not initializable");
+    }
+    if (keys.num_elements() == 0) {
+      return errors::InvalidArgument("keys and values cannot be empty tensors.");
     }
     return table->Initialize(keys, values);
   }
@@ -200,7 +228,7 @@ class TextColumn {
   TextColumn(DataType dtype, int64_t index) : dtype_(dtype), index_(index) {}
 
   Status Check(std::string_view what) const {
-    const bool fits = index_ == kWholeLine ? dtype_ == kString
+    const bool fits = index_ == kWholeLine ? dtype_ == kString || dtype_ == kInt64
                       : index_ == kLineNumber
                           ? dtype_ == kInt64 || dtype_ == kInt32
                           : dtype_ == kString || dtype_ == kInt64 || dtype_ == kInt32 ||
@@ -211,16 +239,28 @@ class TextColumn {
   }
 
   Status Add(const std::string& line, const std::vector<std::string_view>& fields, int64_t number) {
-    if (index_ == kWholeLine) {
-      strings_.push_back(line);
-      return OkStatus();
-    }
+    if (index_ == kWholeLine) return AddField(line, number);
     if (index_ == kLineNumber) return AddNumber(number, static_cast<double>(number));
     if (index_ >= static_cast<int64_t>(fields.size())) {
       return errors::InvalidArgument("Invalid number of columns in line ", number, " (", line,
                                      ") : expected at least ", index_ + 1, " got ", fields.size());
     }
-    const std::string_view field = fields[index_];
+    return AddField(fields[index_], number);
+  }
+
+  StatusOr<Tensor> Take() {
+    if (dtype_ == kString) {
+      return Tensor::FromValues<std::string>(strings_,
+                                             Shape({static_cast<int64_t>(strings_.size())}));
+    }
+    const auto n = static_cast<int64_t>(bytes_.size() / DataTypeSize(dtype_));
+    MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Allocate(HostAllocator(), dtype_, Shape({n})));
+    if (n > 0) std::memcpy(t.raw_data(), bytes_.data(), bytes_.size());
+    return t;
+  }
+
+ private:
+  Status AddField(std::string_view field, int64_t number) {
     if (dtype_ == kString) {
       strings_.emplace_back(field);
       return OkStatus();
@@ -236,18 +276,6 @@ class TextColumn {
     return AddNumber(integer, number_value);
   }
 
-  StatusOr<Tensor> Take() {
-    if (dtype_ == kString) {
-      return Tensor::FromValues<std::string>(strings_,
-                                             Shape({static_cast<int64_t>(strings_.size())}));
-    }
-    const auto n = static_cast<int64_t>(bytes_.size() / DataTypeSize(dtype_));
-    MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Allocate(HostAllocator(), dtype_, Shape({n})));
-    if (n > 0) std::memcpy(t.raw_data(), bytes_.data(), bytes_.size());
-    return t;
-  }
-
- private:
   Status AddNumber(int64_t integer, double number) {
     const auto append = [this](auto value) {
       bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -323,6 +351,19 @@ class TableFromTextFileKernel : public Kernel {
   const std::string delimiter_;
 };
 
+// Fixed tables have certain pairs of types only, as TensorFlow's: its clients count on the refusal.
+template <typename K>
+void RegisterFixed(KernelRegistry& registry, const std::string& op) {
+  const auto add = [&](std::vector<DataType> keys, std::vector<DataType> values) {
+    registry.Register(
+        KernelDef(op).Types("key_dtype", std::move(keys)).Types("value_dtype", std::move(values)),
+        MakeKernel<K>);
+  };
+  add({kString}, {kString, kInt32, kInt64, kFloat, kDouble, kBool});
+  add({kInt32}, {kString, kInt32, kFloat, kDouble});
+  add({kInt64}, {kString, kInt32, kInt64, kFloat, kDouble});
+}
+
 }  // namespace
 
 void RegisterLookupKernels(KernelRegistry& registry) {
@@ -330,7 +371,7 @@ void RegisterLookupKernels(KernelRegistry& registry) {
     const auto add = [&](const char* op, KernelFactory factory) {
       registry.Register(KernelDef(StrCat(op, version)), factory);
     };
-    add("HashTable", MakeKernel<TableKernel>);
+    RegisterFixed<TableKernel>(registry, StrCat("HashTable", version));
     add("MutableHashTable", MakeKernel<TableKernel>);
     add("MutableHashTableOfTensors", MakeKernel<TableKernel>);
     add("MutableDenseHashTable", MakeKernel<DenseTableKernel>);
@@ -342,8 +383,8 @@ void RegisterLookupKernels(KernelRegistry& registry) {
     add("LookupTableSize", MakeKernel<TableSizeKernel>);
     add("LookupTableExport", MakeKernel<TableExportKernel>);
   }
-  RegisterCpu<AnonymousTableKernel>(registry, "AnonymousHashTable");
-  RegisterCpu<AnonymousTableKernel>(registry, "AnonymousMutableHashTable");
+  RegisterFixed<AnonymousTableKernel<TableKernel>>(registry, "AnonymousHashTable");
+  RegisterCpu<AnonymousTableKernel<TableKernel>>(registry, "AnonymousMutableHashTable");
   RegisterCpu<TableRemoveKernel>(registry, "LookupTableRemoveV2");
 }
 

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/element_copy.h"
+#include "tensor/allocator.h"
 
 namespace millrace {
 namespace {
@@ -40,7 +41,41 @@ Status LookupTable::CheckKeys(const Tensor& keys, int64_t* count) const {
   }
   const int64_t width = options_.key_shape.num_elements();
   *count = width == 0 ? 0 : keys.num_elements() / width;
+  // A dense table takes a list of keys, not a matrix of them.
+  const int64_t listed = keys.rank() == 0 ? 1 : keys.dim(0);
+  if (IsDense() && *count != listed) {
+    return errors::InvalidArgument("Expected key shape ",
+                                   Join(Shape({listed}), options_.key_shape).DebugString(), " got ",
+                                   keys.shape().DebugString());
+  }
   return OkStatus();
+}
+
+const Tensor* LookupTable::ReservedKey(std::string_view key) const {
+  const int64_t width = options_.key_shape.num_elements();
+  std::string scratch;
+  for (const Tensor* reserved : {&options_.empty_key, &options_.deleted_key}) {
+    if (reserved->IsInitialized() && key == KeyAt(*reserved, 0, width, &scratch)) return reserved;
+  }
+  return nullptr;
+}
+
+Status LookupTable::CheckNotReserved(std::string_view key) const {
+  const Tensor* const reserved = ReservedKey(key);
+  if (reserved == nullptr) return OkStatus();
+  return errors::InvalidArgument("Using the ",
+                                 reserved == &options_.empty_key ? "empty" : "deleted",
+                                 "_key as a table key is not allowed");
+}
+
+void LookupTable::GrowLocked(int64_t more) {
+  if (!IsDense()) return;
+  const auto fits = [this](int64_t entries) {
+    return static_cast<double>(entries) <= static_cast<double>(buckets_) * options_.max_load;
+  };
+  if (fits(size_ + more)) return;
+  while (!fits(size_ + more)) buckets_ *= 2;
+  removed_.clear();  // what grows is put together anew
 }
 
 Status LookupTable::CheckPair(const Tensor& keys, const Tensor& values, int64_t* count) const {
@@ -138,20 +173,23 @@ StatusOr<Tensor> LookupTable::Find(Allocator* allocator, const Tensor& keys,
                                    DataTypeName(options_.value_dtype), " but got ",
                                    DataTypeName(missing.dtype()));
   }
-  const bool one_default = missing.num_elements() == width;
-  if (!one_default && missing.num_elements() != count * width) {
-    return errors::InvalidArgument("Expected shape ", options_.value_shape.DebugString(),
-                                   " for default value, got ", missing.shape().DebugString());
-  }
   const Shape shape =
       Join(WithoutTail(keys.shape(), options_.key_shape.rank()), options_.value_shape);
+  const bool one_default = missing.shape() == options_.value_shape;
+  if (!one_default && !(missing.shape() == shape)) {
+    return errors::InvalidArgument("Expected shape ", options_.value_shape.DebugString(), " or ",
+                                   shape.DebugString(), " for default value, got ",
+                                   missing.shape().DebugString());
+  }
   MR_ASSIGN_OR_RETURN(Tensor out, Tensor::Allocate(allocator, options_.value_dtype, shape));
   const int64_t key_width = options_.key_shape.num_elements();
   std::string scratch;
   MutexLock lock(&mu_);
   if (options_.fixed && !initialized_) return errors::FailedPrecondition("Table not initialized.");
   for (int64_t i = 0; i < count; ++i) {
-    const auto it = rows_.find(KeyAt(keys, i, key_width, &scratch));
+    const std::string_view key = KeyAt(keys, i, key_width, &scratch);
+    MR_RETURN_IF_ERROR(CheckNotReserved(key));
+    const auto it = rows_.find(key);
     if (it != rows_.end()) {
       GetRow(values_, it->second, width, &out, i);
     } else {
@@ -168,16 +206,13 @@ Status LookupTable::InsertLocked(const Tensor& keys, const Tensor& values, int64
   std::string scratch;
   for (int64_t i = 0; i < count; ++i) {
     const std::string_view key = KeyAt(keys, i, key_width, &scratch);
-    for (const Tensor* reserved : {&options_.empty_key, &options_.deleted_key}) {
-      std::string other;
-      if (reserved->IsInitialized() && key == KeyAt(*reserved, 0, key_width, &other)) {
-        return errors::InvalidArgument("Using the ",
-                                       reserved == &options_.empty_key ? "empty" : "deleted",
-                                       "_key as a table key is not allowed");
-      }
-    }
+    MR_RETURN_IF_ERROR(CheckNotReserved(key));
     const auto [it, added] = rows_.try_emplace(std::string(key), size_);
     if (added) {
+      removed_.erase(key);
+      if (size_ + static_cast<int64_t>(removed_.size()) >= buckets_ && !removed_.empty()) {
+        removed_.erase(removed_.begin());  // its bucket is taken
+      }
       SetRow(keys, i, key_width, size_, &keys_);
       SetRow(values, i, width, size_, &values_);
       ++size_;
@@ -203,6 +238,7 @@ Status LookupTable::Insert(const Tensor& keys, const Tensor& values) {
   int64_t count;
   MR_RETURN_IF_ERROR(CheckPair(keys, values, &count));
   MutexLock lock(&mu_);
+  GrowLocked(count);
   return InsertLocked(keys, values, count, /*unique=*/false);
 }
 
@@ -217,15 +253,23 @@ Status LookupTable::Remove(const Tensor& keys) {
   std::string scratch;
   MutexLock lock(&mu_);
   for (int64_t i = 0; i < count; ++i) {
-    const auto it = rows_.find(KeyAt(keys, i, key_width, &scratch));
+    const std::string_view key = KeyAt(keys, i, key_width, &scratch);
+    MR_RETURN_IF_ERROR(CheckNotReserved(key));
+    const auto it = rows_.find(key);
     if (it == rows_.end()) continue;
     const int64_t row = it->second, last = size_ - 1;
+    if (IsDense()) {
+      MR_ASSIGN_OR_RETURN(Tensor old, Tensor::Allocate(HostAllocator(), options_.value_dtype,
+                                                       options_.value_shape));
+      GetRow(values_, row, width, &old, 0);
+      removed_.insert_or_assign(std::string(key), std::move(old));
+    }
     rows_.erase(it);
     if (row != last) {  // the last row takes its place
       // Bounded: as one key that the table holds.
-      Tensor key(options_.key_dtype, options_.key_shape);
-      GetRow(keys_, last, key_width, &key, 0);
-      rows_[std::string(KeyAt(key, 0, key_width, &scratch))] = row;
+      Tensor moved(options_.key_dtype, options_.key_shape);
+      GetRow(keys_, last, key_width, &moved, 0);
+      rows_[std::string(KeyAt(moved, 0, key_width, &scratch))] = row;
     }
     MoveRow(last, row, key_width, DataTypeSize(options_.key_dtype), &keys_);
     MoveRow(last, row, width, DataTypeSize(options_.value_dtype), &values_);
@@ -239,6 +283,31 @@ void LookupTable::ClearLocked() {
   keys_ = Column();
   values_ = Column();
   size_ = 0;
+  buckets_ = options_.buckets;
+  removed_.clear();
+}
+
+Status LookupTable::ImportBuckets(const Tensor& keys, const Tensor& values, int64_t count) {
+  const int64_t key_width = options_.key_shape.num_elements();
+  const int64_t width = options_.value_shape.num_elements();
+  buckets_ = std::max<int64_t>(count, 1);
+  std::string scratch;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string_view key = KeyAt(keys, i, key_width, &scratch);
+    const Tensor* const reserved = ReservedKey(key);
+    if (reserved == &options_.empty_key) continue;
+    if (reserved != nullptr) {
+      MR_ASSIGN_OR_RETURN(Tensor old, Tensor::Allocate(HostAllocator(), options_.value_dtype,
+                                                       options_.value_shape));
+      CopyRange(values, i * width, &old, 0, width);
+      removed_.try_emplace(StrCat("bucket ", i), std::move(old));
+      continue;
+    }
+    const auto [it, added] = rows_.try_emplace(std::string(key), size_);
+    if (added) SetRow(keys, i, key_width, size_++, &keys_);
+    SetRow(values, i, width, it->second, &values_);
+  }
+  return OkStatus();
 }
 
 Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
@@ -247,21 +316,31 @@ Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
   MR_RETURN_IF_ERROR(CheckPair(keys, values, &count));
   MutexLock lock(&mu_);
   ClearLocked();
+  if (IsDense()) return ImportBuckets(keys, values, count);
   return InsertLocked(keys, values, count, /*unique=*/false);
 }
 
 Status LookupTable::Export(Allocator* allocator, Tensor* keys, Tensor* values) const {
   MutexLock lock(&mu_);
   if (options_.fixed && !initialized_) return errors::Aborted("HashTable is not initialized.");
-  const Shape rows({size_});
+  const int64_t width = options_.value_shape.num_elements();
+  const int64_t key_width = options_.key_shape.num_elements();
+  const Shape rows({std::max(size_, buckets_)});
   MR_ASSIGN_OR_RETURN(
       *keys, Tensor::Allocate(allocator, options_.key_dtype, Join(rows, options_.key_shape)));
   MR_ASSIGN_OR_RETURN(
       *values, Tensor::Allocate(allocator, options_.value_dtype, Join(rows, options_.value_shape)));
   for (int64_t i = 0; i < size_; ++i) {
-    GetRow(keys_, i, options_.key_shape.num_elements(), keys, i);
-    GetRow(values_, i, options_.value_shape.num_elements(), values, i);
+    GetRow(keys_, i, key_width, keys, i);
+    GetRow(values_, i, width, values, i);
   }
+  int64_t at = size_;
+  for (auto it = removed_.begin(); it != removed_.end() && at < rows.dim(0); ++it, ++at) {
+    CopyRange(options_.deleted_key, 0, keys, at * key_width, key_width);
+    CopyRange(it->second, 0, values, at * width, width);
+  }
+  ClearRange(values, at * width, (rows.dim(0) - at) * width);
+  for (; at < rows.dim(0); ++at) CopyRange(options_.empty_key, 0, keys, at * key_width, key_width);
   return OkStatus();
 }
 

@@ -25,8 +25,13 @@ class LookupTable : public Resource {
     bool fixed = false;            // filled once, by Initialize
     // Keys that cannot be stored (those of dense tables); not initialised: none.
     Tensor empty_key, deleted_key;
+    // Of dense tables: how many rows an export has, marks included, and when they double; 0: as
+    // many as there are entries.
+    int64_t buckets = 0;
+    double max_load = 0.8;
   };
-  explicit LookupTable(Options options) : options_(std::move(options)) {}
+  explicit LookupTable(Options options)
+      : options_(std::move(options)), buckets_(options_.buckets) {}
 
   const Options& options() const { return options_; }
 
@@ -36,9 +41,10 @@ class LookupTable : public Resource {
   // Adds or replaces. FailedPrecondition for a fixed table.
   Status Insert(const Tensor& keys, const Tensor& values);
   Status Remove(const Tensor& keys);
-  // Replaces everything.
+  // Replaces everything; by what a dense table has exported, also its number of buckets.
   Status Import(const Tensor& keys, const Tensor& values);
-  // All keys and values, in the order in which they came.
+  // All keys and values, in the order in which they came. Of a dense table one row for each bucket:
+  // entries, then removed ones (deleted_key and the old value), then empty ones (empty_key, zeros).
   Status Export(Allocator* allocator, Tensor* keys, Tensor* values) const;
   // Fills a fixed table. FailedPrecondition if a key has two values; filling it again with as
   // many entries changes nothing.
@@ -67,6 +73,13 @@ class LookupTable : public Resource {
   bool SameRow(const Tensor& values, int64_t at, int64_t row) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ClearLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsDense() const { return options_.buckets > 0; }
+  // Which of its two reserved keys a dense table has at `key`: nullptr if it is none of them.
+  const Tensor* ReservedKey(std::string_view key) const;
+  Status CheckNotReserved(std::string_view key) const;
+  void GrowLocked(int64_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status ImportBuckets(const Tensor& keys, const Tensor& values, int64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   mutable Mutex mu_;
@@ -74,6 +87,9 @@ class LookupTable : public Resource {
   int64_t size_ ABSL_GUARDED_BY(mu_) = 0;
   StringMap<int64_t> rows_ ABSL_GUARDED_BY(mu_);
   Column keys_ ABSL_GUARDED_BY(mu_), values_ ABSL_GUARDED_BY(mu_);
+  int64_t buckets_ ABSL_GUARDED_BY(mu_) = 0;
+  // The values of keys that were removed from a dense table: their buckets are not empty.
+  StringMap<Tensor> removed_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -74,13 +74,10 @@ class AssignVariableKernel : public Kernel {
     if (ctx.input_is_ref(1)) read = ctx.locked_input(1);
     const Tensor& source = ctx.input_is_ref(1) ? read : ctx.input(1);
     if (!handle->dtypes_and_shapes.empty()) {
-      const auto& [dtype, shape] = handle->dtypes_and_shapes[0];
+      const DataType dtype = handle->dtypes_and_shapes[0].first;
       if (dtype != dtype_) {
         return errors::InvalidArgument("Variable and value dtypes don't match; respectively, ",
                                        DataTypeName(dtype), " and ", DataTypeName(dtype_));
-      }
-      if (validate_shape_ && !shape.IsCompatibleWith(source.shape())) {
-        return WrongShape(*handle, shape, source);
       }
     }
     MR_ASSIGN_OR_RETURN(
@@ -95,11 +92,15 @@ class AssignVariableKernel : public Kernel {
           "Trying to assign variable ", handle->name, " with wrong dtype. Expected ",
           DataTypeName(variable->value.dtype()), " got ", DataTypeName(dtype_));
     }
+    // The first value may have any shape: what the handle declares is a promise to shape inference.
+    if (!first && validate_shape_ && !(variable->value.shape() == source.shape())) {
+      return WrongShape(*handle, variable->value.shape(), source);
+    }
     return AssignValue(ctx.allocator(), source, &variable->value);
   }
 
  private:
-  static Status WrongShape(const ResourceHandle& handle, const PartialShape& expected,
+  static Status WrongShape(const ResourceHandle& handle, const Shape& expected,
                            const Tensor& source) {
     return errors::InvalidArgument("Trying to assign to variable ", handle.name,
                                    " a tensor with wrong shape. Expected ", expected.DebugString(),

@@ -12,32 +12,88 @@
 namespace millrace {
 namespace {
 
+// A slice that is written, by an op with the inputs (tensor, begin, end, strides, value).
+class SliceWriter {
+ public:
+  explicit SliceWriter(KernelConstruction& c) : masks_(StridedSliceMasks::FromAttrs(c.attrs())) {}
+
+  StatusOr<StridedSliceSpec> SpecOf(KernelContext& ctx, const Shape& shape) const {
+    MR_ASSIGN_OR_RETURN(const Dims begin, IntVector(ctx.input(1), "begin", true));
+    MR_ASSIGN_OR_RETURN(const Dims end, IntVector(ctx.input(2), "end", true));
+    MR_ASSIGN_OR_RETURN(const Dims strides, IntVector(ctx.input(3), "strides", true));
+    return MakeStridedSliceSpec(shape, begin, end, strides, masks_);
+  }
+
+  // InvalidArgument unless a tensor of shape `value` can be repeated to fill the slice.
+  static Status Check(const StridedSliceSpec& spec, const Shape& value) {
+    const int more = value.rank() - spec.out.rank();
+    bool fits = true;
+    for (int i = 0; i < value.rank(); ++i) {
+      fits &= value.dim(i) == 1 || (i >= more && value.dim(i) == spec.out.dim(i - more));
+    }
+    if (fits) return OkStatus();
+    return errors::InvalidArgument("Cannot broadcast input shape ", value.DebugString(),
+                                   " into final shape ", spec.out.DebugString());
+  }
+
+  // `given` has been checked. Unimplemented if elements of its type cannot be moved.
+  static Status Write(KernelContext& ctx, const StridedSliceSpec& spec, const Tensor& given,
+                      Tensor* to) {
+    if (spec.out.num_elements() == 0) return OkStatus();
+    MR_ASSIGN_OR_RETURN(const Tensor value, Repeated(ctx, given, spec.out));
+    // Axes that are new or shrunk have one element: they move nothing.
+    const Dims dense = RowMajorStrides({spec.count.data(), spec.count.size()});
+    const Dims sliced = RowMajorStrides(to->shape().dims());
+    int64_t offset = 0;
+    CopyDims dims;
+    for (int i = 0; i < to->rank(); ++i) {
+      offset += spec.begin[i] * sliced[i];
+      dims.push_back(
+          {spec.count[i], value.num_elements() == 1 ? 0 : dense[i], sliced[i] * spec.step[i]});
+    }
+    return Copy(ctx, value, ElementAt(to->raw_data(), value.dtype(), offset), std::move(dims));
+  }
+
+ private:
+  // `value` with all elements of `shape`, or with one for all of them.
+  static StatusOr<Tensor> Repeated(KernelContext& ctx, const Tensor& value, const Shape& shape) {
+    if (value.num_elements() == 1 || value.num_elements() == shape.num_elements()) return value;
+    MR_ASSIGN_OR_RETURN(Tensor all, ctx.AllocateTemp(value.dtype(), shape));
+    const Dims own = RowMajorStrides(value.shape().dims()), dense = RowMajorStrides(shape.dims());
+    const int more = value.rank() - shape.rank();
+    CopyDims dims;
+    for (int i = 0; i < shape.rank(); ++i) {
+      const bool repeats = i + more < 0 || value.dim(i + more) == 1;
+      dims.push_back({shape.dim(i), repeats ? 0 : own[i + more], dense[i]});
+    }
+    MR_RETURN_IF_ERROR(Copy(ctx, value, all.raw_data(), std::move(dims)));
+    return all;
+  }
+
+  static Status Copy(KernelContext& ctx, const Tensor& value, void* to, CopyDims dims) {
+    if (CopyStrided(ctx, value.dtype(), value.raw_data(), to, std::move(dims))) return OkStatus();
+    return errors::Unimplemented("slices of ", DataTypeName(value.dtype()), " cannot be written");
+  }
+
+  const StridedSliceMasks masks_;
+};
+
 // StridedSliceAssign and ResourceStridedSliceAssign.
 class StridedSliceAssignKernel : public Kernel {
  public:
-  explicit StridedSliceAssignKernel(KernelConstruction& c)
-      : Kernel(c), masks_(StridedSliceMasks::FromAttrs(c.attrs())) {}
+  explicit StridedSliceAssignKernel(KernelConstruction& c) : Kernel(c), writer_(c) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor value = ctx.locked_input(4);
     {
       LockedVariables variable;
       MR_RETURN_IF_ERROR(variable.Lock(ctx, 1, value.dtype()));
-      MR_ASSIGN_OR_RETURN(const Dims begin, IntVector(ctx.input(1), "begin", true));
-      MR_ASSIGN_OR_RETURN(const Dims end, IntVector(ctx.input(2), "end", true));
-      MR_ASSIGN_OR_RETURN(const Dims strides, IntVector(ctx.input(3), "strides", true));
-      MR_ASSIGN_OR_RETURN(
-          const StridedSliceSpec spec,
-          MakeStridedSliceSpec(variable.value(0)->shape(), begin, end, strides, masks_));
-      const bool scalar = value.num_elements() == 1 && value.rank() == 0;
-      if (!(value.shape() == spec.out) && !scalar) {
-        return errors::Unimplemented("sliced l-value shape ", spec.out.DebugString(),
-                                     " does not match r-value shape ", value.shape().DebugString(),
-                                     ". Automatic broadcasting not yet implemented.");
-      }
+      MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec,
+                          writer_.SpecOf(ctx, variable.value(0)->shape()));
+      MR_RETURN_IF_ERROR(SliceWriter::Check(spec, value.shape()));
       if (spec.out.num_elements() > 0) {
         MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
-        MR_RETURN_IF_ERROR(Copy(ctx, spec, value, scalar, variable.value(0)));
+        MR_RETURN_IF_ERROR(SliceWriter::Write(ctx, spec, value, variable.value(0)));
       }
     }
     ForwardFirstRef(ctx);
@@ -45,24 +101,7 @@ class StridedSliceAssignKernel : public Kernel {
   }
 
  private:
-  Status Copy(const KernelContext& ctx, const StridedSliceSpec& spec, const Tensor& value,
-              bool scalar, Tensor* to) const {
-    const Dims dense = RowMajorStrides({spec.count.data(), spec.count.size()});
-    const Dims sliced = RowMajorStrides(to->shape().dims());
-    int64_t offset = 0;
-    CopyDims dims;
-    for (int i = 0; i < to->rank(); ++i) {
-      offset += spec.begin[i] * sliced[i];
-      dims.push_back({spec.count[i], scalar ? 0 : dense[i], sliced[i] * spec.step[i]});
-    }
-    if (CopyStrided(ctx, value.dtype(), value.raw_data(),
-                    ElementAt(to->raw_data(), value.dtype(), offset), std::move(dims))) {
-      return OkStatus();
-    }
-    return errors::Unimplemented(def().name(), " of ", DataTypeName(value.dtype()));
-  }
-
-  const StridedSliceMasks masks_;
+  const SliceWriter writer_;
 };
 
 // CountUpTo and ResourceCountUpTo.

@@ -154,13 +154,14 @@ struct LossAndGradients {
   std::vector<Tensor> gradients;  // of those inputs that have one, in order
 };
 
-// The floating inputs of a case are its constants x0, x1, ...
+// The floating and complex inputs of a case are its constants x0, x1, ...
 std::vector<Output> FloatingInputs(const Graph& graph) {
   std::vector<Output> xs;
   for (int i = 0;; ++i) {
     const Operation x = graph.FindOperation("x" + std::to_string(i));
     if (!x.valid()) return xs;
-    if (IsFloating(x.output(0).dtype())) xs.push_back(x.output(0));
+    const DataType type = x.output(0).dtype();
+    if (IsFloating(type) || type == kComplex64 || type == kComplex128) xs.push_back(x.output(0));
   }
 }
 

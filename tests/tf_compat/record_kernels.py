@@ -29,7 +29,8 @@ def golden_module():
 
 
 class Recorder:
-    def __init__(self):
+    def __init__(self, tag="later"):
+        self.tag = tag
         self.golden = golden_module()
         self.set = self.golden.CaseSet()
         self.names = {}
@@ -59,7 +60,7 @@ class Recorder:
                 flat += list(r) if isinstance(r, (tuple, list)) else [r]
             flat = flat[:fetched]
             n = self.names[op] = self.names.get(op, 0) + 1
-            case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=5,
+            case = self.set.case.add(name=f"{op}_{self.tag}_{n}", op=op, family=5,
                                      graph_def=graph.as_graph_def().SerializeToString())
             case.compare = "bits" if bits else "close"
             case.rtol, case.atol = rtol, atol
@@ -105,7 +106,7 @@ class Recorder:
             reads = [tf.raw_ops.ReadVariableOp(resource=h, dtype=variables[name].dtype)
                      for name, h in handles.items()]
             n = self.names[op] = self.names.get(op, 0) + 1
-            case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=2, compare="close",
+            case = self.set.case.add(name=f"{op}_{self.tag}_{n}", op=op, family=2, compare="close",
                                      dtype=reads[0].dtype.name, rtol=2e-5, atol=2e-6,
                                      graph_def=graph.as_graph_def().SerializeToString())
             with v1.Session(graph=graph) as session:
@@ -134,7 +135,7 @@ class Recorder:
             reads = [tf.raw_ops.Identity(input=ref, name="read_" + name)
                      for name, ref in refs.items()]
             n = self.names[op] = self.names.get(op, 0) + 1
-            case = self.set.case.add(name=f"{op}_later_{n}", op=op, family=2, compare="close",
+            case = self.set.case.add(name=f"{op}_{self.tag}_{n}", op=op, family=2, compare="close",
                                      dtype=reads[0].dtype.name, rtol=2e-5, atol=2e-6,
                                      graph_def=graph.as_graph_def().SerializeToString())
             with v1.Session(graph=graph) as session:
@@ -150,8 +151,8 @@ class Recorder:
                         for t, v in zip(reads, session.run(reads)))
             print(case.name, op, case.dtype)
 
-    def write(self):
-        with open(os.path.join(GOLDENS, "cases_later.pb"), "wb") as f:
+    def write(self, name="cases_later.pb"):
+        with open(os.path.join(GOLDENS, name), "wb") as f:
             f.write(self.set.SerializeToString(deterministic=True))
 
 

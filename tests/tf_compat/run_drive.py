@@ -36,7 +36,20 @@ ABOUT = {
 class Module:
     """The outcomes of one module's tests, by name."""
 
-    def __init__(self, name, passed=(), failed=(), skipped=()):
+    # What is not as in TensorFlow, and stays so.
+DIFFERENCES = [
+    "- Denormal numbers are kept; TensorFlow's threads take them for zero. So `sign`, comparisons with 0, `x / x` and functions",
+    "  that end near zero (`softplus(-100)`) may differ for numbers below 1.2e-38.",
+    "- `Cholesky` of a matrix that has no factor is NaN in the lower triangle, as in TensorFlow 2.21, and zero above it.",
+    "- `TopKV2` takes a NaN for larger than all else; TensorFlow's order of NaNs is any.",
+    "- `ArgMax` of infinities below and the lowest finite number finds the finite one; TensorFlow the first.",
+    "- Zeros of both signs are one value of half precision for `Unique` and its kin too.",
+    "- `ShuffleDatasetV3` takes its order from its seeds, not from the resource of the seed generator, and the order for one",
+    "  seed is not TensorFlow's.",
+]
+
+
+def __init__(self, name, passed=(), failed=(), skipped=()):
         self.name = name
         self.passed, self.failed, self.skipped = list(passed), list(failed), list(skipped)
 
@@ -109,6 +122,10 @@ def page(modules, version):
     if total.failed or total.skipped:
         lines.append("")
     lines += [
+        "What differs on purpose:",
+        "",
+        *DIFFERENCES,
+        "",
         "Beside these tests:",
         "",
         "- `op_table.md` lists every op with the types it takes, the cases recorded from TensorFlow that it",
