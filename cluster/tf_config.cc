@@ -70,4 +70,13 @@ StatusOr<TfConfig> ParseTfConfig(std::string_view text) {
   return config;
 }
 
+Status AddEvaluator(TfConfig* config) {
+  constexpr char kEvaluator[] = "evaluator";
+  if (config->job_name != kEvaluator || config->cluster.num_tasks(kEvaluator) > 0) {
+    return OkStatus();
+  }
+  config->cluster = ClusterSpec();
+  return config->cluster.AddTask(kEvaluator, config->task_index.value_or(0), "127.0.0.1:0");
+}
+
 }  // namespace millrace

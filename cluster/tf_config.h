@@ -21,6 +21,10 @@ struct TfConfig {
 // InvalidArgument, beginning with "TF_CONFIG", for anything else.
 StatusOr<TfConfig> ParseTfConfig(std::string_view json);
 
+// An evaluator is no task of the cluster that it looks after: TensorFlow starts it as a cluster of
+// its own. Does that, with a loopback port that is free, if the task is one.
+Status AddEvaluator(TfConfig* config);
+
 }  // namespace millrace
 
 #endif  // CLUSTER_TF_CONFIG_H_

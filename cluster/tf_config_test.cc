@@ -33,6 +33,24 @@ TEST(TfConfig, LeavesOpenWhatItDoesNotSay) {
   EXPECT_FALSE(config->task_index.has_value());
 }
 
+TEST(TfConfig, MakesAnEvaluatorAClusterOfItsOwn) {
+  StatusOr<TfConfig> config = ParseTfConfig(
+      R"({"cluster": {"ps": ["h:1"], "chief": ["h:2"]}, "task": {"type": "evaluator", "index": 0}})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_TRUE(AddEvaluator(&*config).ok());
+  EXPECT_EQ(config->cluster.ToString(), "evaluator|127.0.0.1:0");
+  // Where it is a task of the cluster, or another task, nothing changes.
+  for (const char* text :
+       {R"({"cluster": {"evaluator": ["h:1"]}, "task": {"type": "evaluator", "index": 0}})",
+        R"({"cluster": {"ps": ["h:1"]}, "task": {"type": "ps", "index": 0}})"}) {
+    StatusOr<TfConfig> other = ParseTfConfig(text);
+    ASSERT_TRUE(other.ok()) << other.status();
+    const std::string before = other->cluster.ToString();
+    ASSERT_TRUE(AddEvaluator(&*other).ok());
+    EXPECT_EQ(other->cluster.ToString(), before);
+  }
+}
+
 TEST(TfConfig, SaysWhatIsWrong) {
   for (const char* text :
        {"", "{", "[]", R"({"cluster": 1})", R"({"cluster": {"ps": 1}})",

@@ -1,7 +1,9 @@
 #include "millrace/supervised_session.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -11,13 +13,16 @@
 #include "base/notification.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "training/initializers.h"
 #include "training/ready_signal.h"
 
 namespace millrace {
 namespace {
 
-// Before trying again what failed at once.
-constexpr std::chrono::milliseconds kPause{20};
+// Before trying again what failed at once; each time in a row twice as long, up to the longest.
+constexpr std::chrono::milliseconds kPause{20}, kLongestPause{500};
+// Before a session is made anew although the last one has not seen a step end.
+constexpr std::chrono::milliseconds kFirstBackOff{100}, kLongestBackOff{5'000};
 // A worker looks itself this often: the chief may be of a kind that gives no signal.
 constexpr std::chrono::milliseconds kLongestWait{1'000};
 // For an announcement that has been made already, if it ever will be.
@@ -26,8 +31,32 @@ constexpr std::chrono::milliseconds kShortestWait{100};
 // waits; each further one lasts twice as long.
 constexpr std::chrono::milliseconds kFirstAttempt{5'000};
 
+// A task is gone, silent, new or has dropped the session: another session may work.
 bool SessionIsLost(const Status& status) {
-  return errors::IsAborted(status) || errors::IsUnavailable(status);
+  return errors::IsAborted(status) || errors::IsUnavailable(status) ||
+         status.GetPayload(kWorkerRestartedPayload).has_value();
+}
+
+// "3 variables were lost with /job:ps/task:0 (a, b, c)" and so on.
+std::string DescribeLoss(const std::vector<std::string>& variables) {
+  constexpr std::size_t kMost = 10;
+  std::map<std::string, std::vector<std::string>> by_device;
+  for (const std::string& variable : variables) {
+    const std::size_t at = variable.find(" @ ");
+    by_device[at == std::string::npos ? "the device" : variable.substr(at + 3)].push_back(
+        variable.substr(0, at));
+  }
+  std::string text;
+  for (auto& [device, names] : by_device) {
+    const std::size_t count = names.size();
+    if (count > kMost) {
+      names.resize(kMost);
+      names.push_back("...");
+    }
+    StrAppend(&text, text.empty() ? "" : "; ", count, " variable", count == 1 ? " was" : "s were",
+              " lost with ", device, " (", StrJoin(names, ", "), ")");
+  }
+  return text;
 }
 
 }  // namespace
@@ -41,7 +70,9 @@ struct SupervisedSession::Impl {
   std::optional<Session> session;
   std::vector<std::thread> queue_threads;
   int recoveries = 0;
+  int in_a_row = 0;  // recoveries since a step ended well
   std::string last_reason;
+  bool was_ready = false;  // all variables had a value once
 
   Mutex mu;
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -49,6 +80,8 @@ struct SupervisedSession::Impl {
 
   // Makes a session in which everything is ready, or says why not by the deadline.
   Status Start(Deadline deadline) {
+    std::string why;  // what the first attempts that were told a reason were told
+    std::chrono::milliseconds pause = kPause;
     for (std::chrono::milliseconds attempt = kFirstAttempt;;) {
       Status status = TryStart(deadline, attempt);
       if (status.ok()) {
@@ -60,9 +93,17 @@ struct SupervisedSession::Impl {
       if (no_answer) attempt *= 2;
       session.reset();
       // A peer that is just coming up refuses or forgets; what is wrong with the graph stays.
-      if (!(no_answer || SessionIsLost(status)) || SteadyClock::now() >= deadline) return status;
+      if (!(no_answer || SessionIsLost(status))) return status;
+      if (SteadyClock::now() >= deadline) {
+        // The last attempt had little time, and may have ended before it was told for whom it
+        // waits.
+        const bool tells_less = no_answer && !why.empty() && why != Message(status);
+        return tells_less ? Annotate(status, StrCat("; before: ", why)) : status;
+      }
+      if (!no_answer || errors::IsDeadlineExceeded(status)) why = std::string(Message(status));
       Tell(StrCat("waiting for the cluster: ", Message(status)));
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, kLongestPause);
     }
   }
 
@@ -98,12 +139,23 @@ struct SupervisedSession::Impl {
   Status Initialize() {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, NotReady());
     if (options.init_op.valid() && (!missing.empty() || !options.not_ready.valid())) {
-      MR_RETURN_IF_ERROR(RunTarget(options.init_op));
+      const std::vector<Operation> initializers = InitializersOf(graph, options.init_op, missing);
+      if (options.not_ready.valid() &&
+          (was_ready || initializers != std::vector<Operation>{options.init_op})) {
+        MR_RETURN_IF_ERROR(TellOfLoss(missing));
+      }
+      MR_RETURN_IF_ERROR(session->Run({}, {}, initializers).status());
       MR_ASSIGN_OR_RETURN(missing, NotReady());
     }
+    was_ready = missing.empty();
     if (missing.empty()) return OkStatus();
     return errors::FailedPrecondition("the init op left variables without a value: ",
                                       StrJoin(missing, ", "));
+  }
+
+  Status TellOfLoss(const std::vector<std::string>& variables) const {
+    MR_LOG(kWarning, DescribeLoss(variables), "; initialised anew");
+    return options.on_variables_lost ? options.on_variables_lost(variables) : OkStatus();
   }
 
   // Ends the waits of the others.
@@ -167,8 +219,15 @@ struct SupervisedSession::Impl {
     while (true) {
       const Status status = session->Run({}, {}, std::span(&op, 1), forever).status();
       if (status.ok()) continue;
-      MutexLock lock(&mu);
-      if (!stopping && !errors::IsCancelled(status) && queue_error.ok()) queue_error = status;
+      {
+        MutexLock lock(&mu);
+        if (stopping || errors::IsCancelled(status)) return;
+        if (queue_error.ok()) queue_error = status;
+      }
+      // Steps that wait for what the queue's op would have done would wait for their deadline.
+      MR_LOG(kWarning, "the session ends because {{node ", op.name(),
+             "}}, which it runs in a loop, has failed: ", Message(status));
+      session->Close().IgnoreError();
       return;
     }
   }
@@ -189,9 +248,14 @@ struct SupervisedSession::Impl {
 
   Status Recover(const Status& why) {
     ++recoveries;
-    MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", recoveries, " of ",
-           options.max_recoveries);
+    ++in_a_row;
+    MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", in_a_row, " of ",
+           options.max_recoveries, " without a step in between");
     EndSession().IgnoreError();
+    if (in_a_row > 1) {
+      std::this_thread::sleep_for(
+          std::min(kFirstBackOff * (1 << std::min(in_a_row - 2, 10)), kLongestBackOff));
+    }
     {
       MutexLock lock(&mu);
       stopping = false;
@@ -229,11 +293,19 @@ StatusOr<std::vector<Tensor>> SupervisedSession::Run(std::span<const Feed> feeds
       return errors::FailedPrecondition("the supervised session has been stopped");
     }
     StatusOr<std::vector<Tensor>> result = impl_->session->Run(feeds, fetches, targets, options);
-    if (result.ok()) return result;
+    if (result.ok()) {
+      impl_->in_a_row = 0;
+      return result;
+    }
     // The queue thread saw the root cause if it failed first.
     const Status queue = impl_->QueueError();
     const Status cause = queue.ok() ? result.status() : queue;
-    if (!SessionIsLost(cause) || impl_->recoveries >= impl_->options.max_recoveries) return cause;
+    if (!SessionIsLost(cause)) return cause;
+    if (impl_->in_a_row >= impl_->options.max_recoveries) {
+      if (impl_->in_a_row == 0) return cause;
+      return Annotate(cause, StrCat("; the session was made anew ", impl_->in_a_row,
+                                    " times, and no step has ended since"));
+    }
     MR_RETURN_IF_ERROR(impl_->Recover(cause));
   }
 }

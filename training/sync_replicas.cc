@@ -152,10 +152,18 @@ StatusOr<Operation> SyncReplicas::InitTokensOp(const Scope& scope, int num_token
   const Scope s = scope.Named("sync_init_tokens").CalledFrom(where);
   if (num_tokens == 0) return ops::NoOp(s);
   const Scope beside = s.ColocateWith(parts_->token_queue);
+  // Once in the life of the queue: who lost the one lost the other.
+  const Output given = ops::VarHandleOp(beside.WithOpName("given"), kBool, PartialShape({}),
+                                        {.shared_name = "sync_token_q/tokens_given"});
+  const Output count =
+      ops::Select(beside, ops::VarIsInitializedOp(beside, given), {0}, {num_tokens});
   const Operation enqueue = ops::QueueEnqueueManyV2(
-      beside, parts_->token_queue, {ops::Fill(beside, {num_tokens}, parts_->global_step)});
+      beside, parts_->token_queue,
+      {ops::Fill(beside, ops::Reshape(beside, count, {1}), parts_->global_step)});
+  const Operation done =
+      ops::AssignVariableOp(beside.WithControlDependencies({enqueue}), given, Input(true));
   MR_RETURN_IF_ERROR(s.status());
-  return enqueue;
+  return done;
 }
 
 }  // namespace millrace

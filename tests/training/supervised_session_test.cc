@@ -262,6 +262,49 @@ TEST(SupervisedSession, InitialisesAnewWhatARestartedPsHasLost) {
   EXPECT_EQ(ReadW(**first, chief), 3);  // 1, and one step of each
 }
 
+float ReadV(SupervisedSession& session, const Program& program) {
+  const auto value = session.Run({}, std::span(&program.v.read, 1));
+  EXPECT_TRUE(value.ok()) << value.status();
+  return value.ok() ? (*value)[0].scalar<float>() : -1;
+}
+
+TEST(SupervisedSession, InitialisesOnlyWhatOneOfSeveralPsHasLostAndTellsOfIt) {
+  InProcessCluster cluster(2, 1);
+  Program chief(cluster, 0);
+  std::vector<std::string> lost;
+  chief.options.on_variables_lost = [&lost](const std::vector<std::string>& variables) {
+    lost.insert(lost.end(), variables.begin(), variables.end());
+    return OkStatus();
+  };
+  const auto session = chief.Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(lost.empty());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Add(**session, chief).ok());
+  cluster.Stop("ps", 1);
+  cluster.Start("ps", 1);
+  EXPECT_EQ(ReadV(**session, chief), 1);
+  EXPECT_EQ(ReadW(**session, chief), 4) << "of the ps that lived";
+  EXPECT_EQ(lost, (std::vector<std::string>{"v @ /job:ps/task:1"}));
+  // All that there is may be lost as well.
+  cluster.Stop("ps", 0);
+  cluster.Start("ps", 0);
+  EXPECT_EQ(ReadW(**session, chief), 1);
+  EXPECT_EQ(lost.size(), 2u);
+}
+
+TEST(SupervisedSession, EndsWhenVariablesAreLostIfItIsTold) {
+  InProcessCluster cluster(1, 1);
+  Program chief(cluster, 0);
+  chief.options.on_variables_lost = [](const std::vector<std::string>&) {
+    return errors::DataLoss("restore the last checkpoint");
+  };
+  const auto session = chief.Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  cluster.Stop("ps", 0);
+  cluster.Start("ps", 0);
+  EXPECT_TRUE(errors::IsDataLoss(Add(**session, chief)));
+}
+
 TEST(SupervisedSession, GivesUpOnAPeerThatStaysAwayAndNamesIt) {
   InProcessCluster cluster(1, 1);
   Program chief(cluster, 0);
@@ -276,18 +319,31 @@ TEST(SupervisedSession, GivesUpOnAPeerThatStaysAwayAndNamesIt) {
   EXPECT_LT(SteadyNanos() - begin, 15'000'000'000);
 }
 
-TEST(SupervisedSession, DoesNotRecoverMoreOftenThanAllowed) {
+// A job of weeks sees many restarts.
+TEST(SupervisedSession, RecoversAsOftenAsStepsEndInBetween) {
   InProcessCluster cluster(1, 1);
   Program chief(cluster, 0);
   chief.options.max_recoveries = 1;
   const auto session = chief.Open();
   ASSERT_TRUE(session.ok()) << session.status();
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
     cluster.Stop("worker", 0);
     cluster.Start("worker", 0);
-    EXPECT_EQ(Add(**session, chief).ok(), i == 0);
+    EXPECT_TRUE(Add(**session, chief).ok());
   }
-  EXPECT_EQ((*session)->recoveries(), 1);
+  EXPECT_EQ((*session)->recoveries(), 3);
+}
+
+TEST(SupervisedSession, DoesNotRecoverIfItMayNot) {
+  InProcessCluster cluster(1, 1);
+  Program chief(cluster, 0);
+  chief.options.max_recoveries = 0;
+  const auto session = chief.Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  cluster.Stop("worker", 0);
+  cluster.Start("worker", 0);
+  EXPECT_FALSE(Add(**session, chief).ok());
+  EXPECT_EQ((*session)->recoveries(), 0);
 }
 
 TEST(SupervisedSession, ReturnsErrorsOfTheGraphWithoutRecovering) {
@@ -340,6 +396,21 @@ TEST(SupervisedSession, ReportsTheErrorThatEndedAQueueThread) {
   } while (!errors::IsOutOfRange(status) && SteadyClock::now() < deadline);
   EXPECT_TRUE(errors::IsOutOfRange(status)) << status;
   EXPECT_TRUE(errors::IsOutOfRange((*session)->Stop()));
+}
+
+// Otherwise the step would end by its deadline, and blame the task that has the queue.
+TEST(SupervisedSession, EndsStepsThatWaitWhenAQueueThreadFails) {
+  InProcessCluster cluster(1, 1);
+  Program chief(cluster, 0);
+  const Scope root = chief.graph.root().WithDevice("/job:ps/task:0");
+  const Output closed = ops::FIFOQueueV2(root, {kFloat}), open = ops::FIFOQueueV2(root, {kFloat});
+  chief.options.local_init_op = ops::QueueCloseV2(root, closed);
+  chief.options.queue_ops = {ops::QueueDequeueV2(root, closed, {kFloat})[0].op()};
+  const Output never = ops::QueueDequeueV2(root, open, {kFloat})[0];
+  const auto session = chief.Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  const Status status = (*session)->Run({}, std::span(&never, 1)).status();
+  EXPECT_TRUE(errors::IsOutOfRange(status)) << status;
 }
 
 TEST(SupervisedSession, RunsQueueOpsAgainAfterARecovery) {

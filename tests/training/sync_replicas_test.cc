@@ -48,6 +48,9 @@ class Replica {
     EXPECT_TRUE(tokens.ok()) << tokens.status();
     tokens_ = *tokens;
     sync_ = *sync.chief_queue_op();
+    const Operation queue = graph_.FindOperation("sync_replicas/sync_token_q");
+    EXPECT_TRUE(queue.valid());
+    num_tokens_ = ops::QueueSizeV2(root.ColocateWith(queue), queue.output(0));
     SessionOptions session;
     session.target = cluster.Target("worker", index);
     session.step_timeout = seconds(20);
@@ -73,6 +76,7 @@ class Replica {
 
   float w() { return Read<float>(w_.read); }
   int64_t step() { return Read<int64_t>(step_.read); }
+  int32_t num_tokens() { return Read<int32_t>(num_tokens_); }
 
  private:
   static void Expect(const Status& status) { EXPECT_TRUE(status.ok()) << status; }
@@ -85,7 +89,7 @@ class Replica {
 
   Graph graph_;
   Variable step_, w_;
-  Output x_;
+  Output x_, num_tokens_;
   Operation train_, init_, local_init_, tokens_, sync_;
   std::optional<Session> session_;
 };
@@ -115,6 +119,18 @@ TEST(SyncReplicasOfAllWorkers, ApplyTheMeanOfTheirGradientsOnce) {
   job.chief().Aggregate();
   EXPECT_EQ(job.chief().w(), -2);
   EXPECT_EQ(job.chief().step(), 1);
+}
+
+// A chief that comes again finds the queue as it was; more tokens would let workers run ahead.
+TEST(SyncReplicasOfAllWorkers, AreGivenTheirFirstTokensOnceInTheLifeOfTheQueue) {
+  Job job(2, 2);
+  EXPECT_EQ(job.chief().num_tokens(), 2);
+  job.chief().Initialise(/*is_chief=*/true);
+  EXPECT_EQ(job.chief().num_tokens(), 2);
+  job[0].Train(1);
+  job[1].Train(1);
+  job.chief().Initialise(/*is_chief=*/true);
+  EXPECT_EQ(job.chief().num_tokens(), 0);
 }
 
 TEST(SyncReplicasOfAllWorkers, DropGradientsOfAnOlderStep) {

@@ -44,6 +44,7 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
       !flags.cluster_spec.empty() && !flags.job_name.empty() && flags.task_id >= 0;
   if (!complete && text != nullptr && *text != '\0') {
     MR_ASSIGN_OR_RETURN(environment, ParseTfConfig(text));
+    MR_RETURN_IF_ERROR(AddEvaluator(&environment));
   }
   if (!flags.cluster_spec.empty()) {
     MR_ASSIGN_OR_RETURN(options.cluster, ClusterSpec::Parse(flags.cluster_spec));
