@@ -30,6 +30,8 @@
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "distributed_runtime/grpc/worker_service.h"
 #include "distributed_runtime/link/link_hub.h"
+#include "distributed_runtime/peer_monitor.h"
+#include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/remote_rendezvous.h"
 #include "master/dump/graph_dump.h"
 #include "master/master.h"
@@ -94,12 +96,14 @@ struct TaskServer::Impl {
     std::unique_ptr<ThreadPool> control_pool, intra_op_pool, inter_op_pool;
     std::unique_ptr<TaskDevices> machines;
     DeviceSet devices;
+    std::unique_ptr<PeerTable> peers;
     std::unique_ptr<LinkHub> links;
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<RendezvousManager> rendezvous;
     std::shared_ptr<CollectiveManager> collectives;
     WorkerEnv env;
     std::unique_ptr<LocalWorker> worker;
+    std::unique_ptr<PeerMonitor> monitor;
     std::unique_ptr<Master> master;
     std::shared_ptr<GatedMaster> gate;
     std::unique_ptr<WorkerService> worker_service;
@@ -125,9 +129,17 @@ struct TaskServer::Impl {
     for (const auto& [job, tasks] : server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
-    r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get());
-    r->workers = std::make_unique<GrpcWorkerCache>(
-        std::move(addresses), task, r->inter_op_pool.get(), r->control_pool.get(), r->links.get());
+    const PeerIdentity own{task, r->devices.devices.front()->incarnation(), server.cluster_id, ""};
+    r->peers = std::make_unique<PeerTable>(own, addresses, r->control_pool.get());
+    r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get(),
+                                         r->peers.get());
+    r->workers =
+        std::make_unique<GrpcWorkerCache>(std::move(addresses), task, r->inter_op_pool.get(),
+                                          r->control_pool.get(), r->links.get(), r->peers.get());
+    r->peers->set_ask([workers = r->workers.get()](const std::string& peer, const CallOptions& call,
+                                                   PeerTable::Devices* found, auto answered) {
+      workers->GetWorker(peer)->GetStatusAsync(call, found, std::move(answered));
+    });
     r->rendezvous = NewRemoteRendezvousManager(task, r->workers.get());
     r->env.task = task;
     for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
@@ -145,6 +157,7 @@ struct TaskServer::Impl {
     r->env.collectives = r->collectives.get();
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->workers->SetOwnWorker(r->worker.get());
+    WatchPeers(r);
     MasterEnv master;
     master.task = &r->env;
     master.default_config = options.default_session_config;
@@ -173,9 +186,41 @@ struct TaskServer::Impl {
     return limits;
   }
 
+  void WatchPeers(Running* r) {
+    PeerMonitor::Options watch;
+    watch.timeout = options.server.peer_timeout;
+    watch.pool = r->control_pool.get();
+    watch.watched = [r] {
+      std::vector<std::string> tasks = r->workers->WaitedFor();
+      for (std::string& master : r->worker->MasterTasks()) {
+        if (!r->workers->Address(master).empty()) tasks.push_back(std::move(master));
+      }
+      return tasks;
+    };
+    watch.ask = [r](const std::string& peer, const CallOptions& call, WorkerInterface::Done done) {
+      WorkerInterface* const asked = r->workers->GetWorker(peer);
+      if (asked == nullptr) return done(errors::Unavailable("the cluster has no task ", peer));
+      auto found = std::make_shared<std::vector<pb::DeviceAttributes>>();
+      asked->GetStatusAsync(call, found.get(),
+                            [found, done = std::move(done)](Status status) { done(status); });
+    };
+    watch.known = [r](const std::string& peer) { return r->workers->HasAnswered(peer); };
+    watch.lost = [r](const std::string& peer, const Status& why) {
+      r->workers->FailWaiting(peer, why);
+      r->worker->AbandonMaster(peer, why);
+    };
+    watch.address = [r](const std::string& peer) { return r->workers->Address(peer); };
+    r->monitor = std::make_unique<PeerMonitor>(std::move(watch));
+    r->env.missing_tasks = [r] { return r->monitor->DescribeSilent(); };
+    r->links->set_on_closed([r](const std::string& peer) {
+      if (!r->workers->Address(peer).empty()) r->monitor->Suspect(peer);
+    });
+  }
+
   void AddServices(Running* r) {
-    r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits());
-    r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get());
+    r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits(),
+                                         r->peers.get());
+    r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get(), r->peers.get());
     r->worker_service->AddMethods(r->rpc.get(), r->links.get());
     r->master_service = std::make_unique<MasterService>(r->master.get(), r->inter_op_pool.get());
     r->master_service->AddMethods(r->rpc.get());
@@ -192,6 +237,8 @@ struct TaskServer::Impl {
         r->rpc.get(),
         [this, r](pb::ControlStatusResponse* status) {
           status->set_task(task);
+          status->set_cluster_id(r->peers->own().cluster_id);
+          status->set_incarnation(r->peers->own().incarnation);
           {
             MutexLock lock(&mu);
             status->set_address(address);
@@ -207,6 +254,8 @@ struct TaskServer::Impl {
   void TearDown(Deadline grace) {
     Running* const r = running.get();
     if (r->gate != nullptr) WithdrawMaster(address_now());
+    if (r->peers != nullptr) r->peers->Stop();
+    if (r->monitor != nullptr) r->monitor->Stop();
     // Calls that came over the wire and those from within the process end side by side.
     std::thread gate_closer([r, grace] {
       if (r->gate != nullptr) r->gate->Close(grace);
@@ -251,6 +300,7 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
     return errors::InvalidArgument("a task needs at least one CPU device, not ",
                                    server.num_cpu_devices);
   }
+  MR_RETURN_IF_ERROR(CheckClusterId(server.cluster_id));
   if (!server.dump_dir.empty()) {
     MR_ASSIGN_OR_RETURN(impl->dumper, GraphDumper::Open(server.dump_dir, options.ops));
   }
@@ -292,6 +342,7 @@ Status TaskServer::Start() {
     impl_->TearDown(SteadyClock::now());
     return Annotate(port.status(), StrCat(" (", impl_->task, ")"));
   }
+  r->monitor->Start();
   const std::string address =
       StrCat(impl_->configured.substr(0, impl_->configured.rfind(':') + 1), *port);
   r->gate = std::make_shared<GatedMaster>(r->master.get(), StrCat(kScheme, address));

@@ -414,39 +414,59 @@ TEST_F(WireTest, WorkerSessionsNeedAHandleAndMayBeDeletedTwice) {
   EXPECT_TRUE(Call(methods::kWorkerDeleteWorkerSession, remove, &removed).ok());
 }
 
-TEST_F(WireTest, AMasterThatRestartedLosesTheSessionsItHad) {
-  const auto create = [&](const char* handle, const char* master, int64_t incarnation) {
+// A server on its own port, at which a worker session is opened, and asked for, by hand.
+struct SessionsAt {
+  std::string address;
+
+  Status Create(const char* handle, const char* master, uint64_t incarnation) const {
     pb::CreateWorkerSessionRequest request;
     request.set_session_handle(handle);
     request.set_master_task(master);
-    request.set_master_incarnation(incarnation);
+    request.set_master_incarnation(static_cast<int64_t>(incarnation));
     pb::CreateWorkerSessionResponse response;
-    const Status status = Call(methods::kWorkerCreateWorkerSession, request, &response);
-    EXPECT_TRUE(status.ok()) << status;
-  };
+    return CallRaw(address, methods::kWorkerCreateWorkerSession, request, &response);
+  }
   // What is wrong with a graph of the session tells whether there is a session.
-  const auto is_there = [&](const char* handle) {
+  bool Has(const char* handle) const {
     pb::RunGraphRequest run;
     run.set_create_worker_session_called(true);
     run.set_session_handle(handle);
     run.set_graph_handle("00000000000000ff");
     pb::RunGraphResponse response;
-    const Status status = Call(methods::kWorkerRunGraph, run, &response);
+    const Status status = CallRaw(address, methods::kWorkerRunGraph, run, &response);
     EXPECT_EQ(status.code(), StatusCode::kAborted) << status;
     return Message(status).find("Graph handle is not found") != std::string_view::npos;
-  };
-  create("first", "/job:chief/replica:0/task:0", 1);
-  create("second", "/job:chief/replica:0/task:0", 1);
-  create("of another", "/job:chief/replica:0/task:1", 1);
-  create("of nobody", "", 0);
-  for (const char* handle : {"first", "second", "of another", "of nobody"}) {
-    EXPECT_TRUE(is_there(handle)) << handle;
   }
-  create("new", "/job:chief/replica:0/task:0", 2);
-  EXPECT_FALSE(is_there("first"));
-  EXPECT_FALSE(is_there("second"));
+  uint64_t Incarnation() const {
+    pb::GetStatusResponse response;
+    const Status status =
+        CallRaw(address, methods::kWorkerGetStatus, pb::GetStatusRequest(), &response);
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() ? response.device_attributes(0).incarnation() : 0;
+  }
+};
+
+TEST(Sessions, OfAMasterThatRestartedAreDropped) {
+  constexpr char kMaster[] = "/job:worker/replica:0/task:0";
+  Pair pair;
+  const SessionsAt ps{pair.ps->address()}, worker{pair.worker->address()};
+  ASSERT_TRUE(ps.Create("first", kMaster, worker.Incarnation()).ok());
+  ASSERT_TRUE(ps.Create("second", kMaster, worker.Incarnation()).ok());
+  ASSERT_TRUE(ps.Create("of another", "/job:chief/replica:0/task:1", 1).ok());
+  ASSERT_TRUE(ps.Create("of nobody", "", 0).ok());
+  ASSERT_TRUE(pair.worker->Stop(SteadyClock::now()).ok());
+  const std::string spec = StrCat("ps|", ps.address, ",worker|", worker.address);
+  pair.worker = *MakeServer(*ClusterSpec::Parse(spec), "worker");
+  ASSERT_TRUE(pair.worker->Start().ok());
+  for (const char* handle : {"first", "second", "of another", "of nobody"}) {
+    EXPECT_TRUE(ps.Has(handle)) << handle;
+  }
+  const Status created = ps.Create("new", kMaster, worker.Incarnation());
+  ASSERT_TRUE(created.ok()) << created;
+  EXPECT_FALSE(ps.Has("first"));
+  EXPECT_FALSE(ps.Has("second"));
   for (const char* handle : {"of another", "of nobody", "new"}) {
-    EXPECT_TRUE(is_there(handle)) << handle;
+    EXPECT_TRUE(ps.Has(handle)) << handle;
   }
 }
 

@@ -20,6 +20,11 @@ using std::chrono::seconds;
 constexpr milliseconds kFirstPause(50), kLongestPause(1000);
 constexpr seconds kReminder(10);
 
+std::string At(const WorkerEnv& env, std::string_view task) {
+  const std::string address = env.workers == nullptr ? "" : env.workers->Address(task);
+  return address.empty() ? "" : StrCat(" at ", address);
+}
+
 // One task that is asked for its devices until it answers.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
@@ -42,8 +47,9 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
       status = options_.cancellation->reason();
     } else if (errors::IsDeadlineExceeded(status) ||
                (errors::IsUnavailable(status) && now + pause_ >= options_.deadline)) {
-      status = errors::DeadlineExceeded("CreateSession still waiting for response from worker: ",
-                                        task_->name, " (", Message(status), ")");
+      status = errors::DeadlineExceeded(
+          "CreateSession still waiting for response from worker: ", task_->name,
+          At(env_, task_->name), " (", Message(status), ")");
     } else if (errors::IsUnavailable(status)) {
       Retry(now);
       return;
@@ -53,7 +59,8 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
   void Retry(Deadline now) {
     if (now >= reminder_) {
-      MR_LOG(kInfo, "CreateSession still waiting for response from worker: ", task_->name);
+      MR_LOG(kInfo, "CreateSession still waiting for response from worker: ", task_->name,
+             At(env_, task_->name));
       reminder_ = now + kReminder;
     }
     auto self = shared_from_this();
@@ -79,6 +86,12 @@ Status Finish(const WorkerEnv& env, const std::vector<DeviceName>& filters,
     std::vector<pb::DeviceAttributes> kept;
     for (pb::DeviceAttributes& device : task.devices) {
       MR_ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(device.name()));
+      if (TaskName(name) != task.name) {
+        return errors::FailedPrecondition("the address of ", task.name,
+                                          " in the cluster specification of ", env.task,
+                                          At(env, task.name), ", is that of ", TaskName(name),
+                                          ": one of the two has a wrong address there");
+      }
       if (task.name != env.task && !MatchesAnyFilter(filters, name)) continue;
       cluster->incarnations[device.name()] = device.incarnation();
       kept.push_back(std::move(device));

@@ -44,7 +44,8 @@ bool MatchesAnyFilter(const std::vector<DeviceName>& filters, const DeviceName& 
 
 // Asks every task that matches a filter (none: every task), and this one, for its devices.
 // A task that cannot be reached is asked again until the deadline: DeadlineExceeded naming
-// those that did not answer. `done` gets the devices that match.
+// those that did not answer. FailedPrecondition if another task answers at a task's address.
+// `done` gets the devices that match.
 void FindClusterDevices(const WorkerEnv& env, const CallOptions& options,
                         std::vector<DeviceName> filters,
                         std::function<void(StatusOr<ClusterDevices>)> done);

@@ -156,13 +156,13 @@ void AgreeOnStepId(CollectiveManager* collectives, const std::string& leader, in
     wait->own.StartCancel(errors::DeadlineExceeded("the step's deadline has passed"));
   });
   collectives->NextStepId(
-      leader, graph_key, &wait->own, [wait, done = std::move(done)](StatusOr<int64_t> id) {
+      leader, graph_key, &wait->own, [wait, leader, done = std::move(done)](StatusOr<int64_t> id) {
         wait->Release();
         if (!id.ok() && wait->late.load()) {
           return done(
               errors::DeadlineExceeded("the step did not end by its deadline; it was "
                                        "waiting for: ",
-                                       Message(id.status())));
+                                       Message(id.status()), "; its leader is ", leader));
         }
         done(std::move(id));
       });

@@ -95,6 +95,11 @@ void DirectStep::MarkOverdue() {
 }
 
 void DirectStep::Expire() {
+  std::string waits = StrJoin(cancellation_->DescribeWaits(), "; ");
+  {
+    MutexLock lock(&mu_);
+    waits_ = std::move(waits);
+  }
   Abort(DeadlineReason());
   const State state = state_.load(std::memory_order_acquire);
   if (state == kEnded || state == kGivenUp) return;
@@ -188,13 +193,15 @@ Status DirectStep::Outcome(Status status) {
   }
   const TaskError error{plan_->task_, std::move(status)};
   Status aborted;
+  TaskWaits waits{plan_->task_, ""};
   {
     MutexLock lock(&mu_);
     aborted = abort_reason_;
+    waits.text = waits_;
   }
   if (aborted.ok()) return MarkMaybeApplied(SummarizeErrors({&error, 1}));
   if (errors::IsDeadlineExceeded(aborted)) {
-    aborted = SummarizeTimeout(Message(aborted), {&error, 1});
+    aborted = SummarizeTimeout(Message(aborted), {&error, 1}, {&waits, 1});
   }
   return MarkMaybeApplied(std::move(aborted));
 }
@@ -211,6 +218,7 @@ void DirectStep::Destroy() {
     cancellation_.emplace();
     MutexLock lock(&mu_);
     abort_reason_ = given_up_ = OkStatus();
+    waits_.clear();
     grace_ = DeadlineTimer::kNone;
   }
   const std::shared_ptr<UseCount> use = std::move(use_);

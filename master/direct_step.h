@@ -113,6 +113,7 @@ class DirectStep : public RefCounted {
   std::shared_ptr<UseCount> use_;
   Mutex mu_;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
+  std::string waits_ ABSL_GUARDED_BY(mu_);  // at the deadline
   Status given_up_ ABSL_GUARDED_BY(mu_);
   DeadlineTimer::Token grace_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
 };

@@ -1,15 +1,23 @@
 #include "master/step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "master/step_errors.h"
+#include "session/async_join.h"
 #include "session/maybe_applied.h"
 
 namespace millrace {
+namespace {
+
+// How long a task may take to say what a step that is late waits for.
+constexpr std::chrono::milliseconds kDescribeTimeout(500);
+
+}  // namespace
 
 Step::Step(const Plan& plan) : parts_(plan.parts.size()) {
   cancellation_.emplace();
@@ -56,12 +64,7 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
   }
   if (limits.deadline != kNoDeadline) {
     RefPtr<Step> self = RefPtr<Step>::Share(this);
-    timer_ = DeadlineTimer::Global().Schedule(limits.deadline, [self] {
-      self->Abort(
-          self->timeout_ms_ > 0
-              ? errors::DeadlineExceeded("the step did not end within ", self->timeout_ms_, " ms")
-              : errors::DeadlineExceeded("the step did not end by the call's deadline"));
-    });
+    timer_ = DeadlineTimer::Global().Schedule(limits.deadline, [self] { self->Expire(); });
   }
   CallOptions options;
   options.cancellation = &*cancellation_;
@@ -83,6 +86,36 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
 }
 
 void Step::Abort(const Status& reason) { Stop(reason, /*aborted=*/true); }
+
+void Step::Expire() {
+  {
+    MutexLock lock(&mu_);
+    if (ended_ || stopped_) return;
+  }
+  const Status late =
+      timeout_ms_ > 0 ? errors::DeadlineExceeded("the step did not end within ", timeout_ms_, " ms")
+                      : errors::DeadlineExceeded("the step did not end by the call's deadline");
+  // Apart from the step: it may end by itself while the others answer.
+  const auto waits = std::make_shared<std::vector<std::string>>(parts_.size());
+  const auto self = RefPtr<Step>::Share(this);
+  const auto join = AsyncJoin::Make(static_cast<int>(parts_.size()), [self, waits, late](Status) {
+    {
+      MutexLock lock(&self->mu_);
+      self->waits_ = std::move(*waits);
+    }
+    self->Abort(late);
+  });
+  const CallOptions soon{.deadline = DeadlineAfter(kDescribeTimeout)};
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    plan_->parts[i].worker->DescribeStepAsync(
+        soon, step_id_, &(*waits)[i], [join, waits, i](const Status& status) {
+          if (errors::IsDeadlineExceeded(status) || errors::IsUnavailable(status)) {
+            (*waits)[i] = StrCat("it does not answer (", Message(status), ")");
+          }
+          join->Done(OkStatus());
+        });
+  }
+}
 
 void Step::Stop(const Status& reason, bool aborted) {
   {
@@ -147,7 +180,11 @@ void Step::Finish() {
       if (abort_reason_.ok()) {
         status = SummarizeErrors(errors);
       } else if (errors::IsDeadlineExceeded(abort_reason_)) {
-        status = SummarizeTimeout(Message(abort_reason_), errors);
+        std::vector<TaskWaits> waits;
+        for (size_t i = 0; i < waits_.size(); ++i) {
+          waits.push_back({plan_->parts[i].task, std::move(waits_[i])});
+        }
+        status = SummarizeTimeout(Message(abort_reason_), errors, waits);
       } else {
         status = abort_reason_;
       }
@@ -174,6 +211,7 @@ void Step::Reset() {
   stopped_ = ended_ = false;
   abort_reason_ = OkStatus();
   errors_.clear();
+  waits_.clear();
 }
 
 void Step::Destroy() {

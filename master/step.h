@@ -58,6 +58,9 @@ class Step : public RefCounted {
   void Reset();
   void PartDone(int part, Status status);
   void Finish();
+  // At the deadline: asks the parts what they wait for, and aborts the step once they have
+  // answered.
+  void Expire();
   // Cancels the parts, if this is the first reason to.
   void Stop(const Status& reason, bool aborted);
 
@@ -77,6 +80,7 @@ class Step : public RefCounted {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> waits_ ABSL_GUARDED_BY(mu_);  // of the parts, at the deadline
   std::vector<std::pair<int, Status>> errors_ ABSL_GUARDED_BY(mu_);  // part, in order of arrival
 };
 

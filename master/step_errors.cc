@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/strings.h"
+#include "session/worker_interface.h"
 
 namespace millrace {
 namespace {
@@ -48,13 +50,25 @@ Status SummarizeErrors(std::span<const TaskError> errors) {
   return Finish(roots.front()->status, std::move(text));
 }
 
-Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors) {
+Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors,
+                        std::span<const TaskWaits> waits) {
+  std::vector<std::string> causes, others;
+  for (const TaskWaits& part : waits) {
+    if (part.text.empty()) continue;
+    auto& list = part.text.starts_with(kWaitsForTasks) ? others : causes;
+    list.push_back(StrCat("\n  ", part.task, ": ", part.text));
+  }
+  for (const TaskError& error : errors) {
+    const auto said = std::find_if(waits.begin(), waits.end(), [&](const TaskWaits& part) {
+      return part.task == error.task && !part.text.empty();
+    });
+    // That a call was cancelled says nothing beside what was waited for.
+    if (said != waits.end() && IsDerived(error.status)) continue;
+    others.push_back(StrCat("\n  ", error.task, ": ", Message(error.status)));
+  }
   std::string text(reason);
-  if (!errors.empty()) {
-    text.append("; it was waiting for:");
-    for (const TaskError& error : errors) {
-      StrAppend(&text, "\n  ", error.task, ": ", Message(error.status));
-    }
+  if (!causes.empty() || !others.empty()) {
+    StrAppend(&text, "; it was waiting for:", StrJoin(causes, ""), StrJoin(others, ""));
   }
   return Finish(errors::DeadlineExceeded(""), std::move(text));
 }

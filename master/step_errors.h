@@ -21,9 +21,16 @@ struct TaskError {
 // the first. Of several Unavailable ones the first stands for all. The text ends after 16 MiB.
 Status SummarizeErrors(std::span<const TaskError> errors);
 
-// DeadlineExceeded for a step that was cancelled by its deadline, with what its parts say
-// they were waiting for.
-Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors);
+// What a task said at the deadline that its part of the step was waiting for.
+struct TaskWaits {
+  std::string_view task;
+  std::string text;  // "": nothing
+};
+
+// DeadlineExceeded for a step that was cancelled by its deadline, with what its parts said they
+// were waiting for, those first that did not wait for others; and with their errors.
+Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors,
+                        std::span<const TaskWaits> waits = {});
 
 }  // namespace millrace
 

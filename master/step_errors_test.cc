@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "gtest/gtest.h"
+#include "session/worker_interface.h"
 
 namespace millrace {
 namespace {
@@ -87,6 +88,25 @@ TEST(SummarizeTimeout, SaysWhatWasWaitedFor) {
   EXPECT_NE(Message(status).find("within 5 ms"), std::string_view::npos);
   EXPECT_NE(Message(status).find("/job:ps/replica:0/task:0: dequeue was cancelled [[{{node dq}}]]"),
             std::string_view::npos);
+}
+
+TEST(SummarizeTimeout, PutsFirstWhoDoesNotWaitForOthers) {
+  const std::vector<TaskError> errors = {
+      {kWorker, MarkDerived(errors::Cancelled("RecvAsync is cancelled"))},
+      {kPs, MarkDerived(errors::Cancelled("the call was cancelled"))}};
+  const std::vector<TaskWaits> waits = {{kWorker, StrCat(kWaitsForTasks, "'w/read' from /job:ps")},
+                                        {kPs, "queue 'q' has 0 of 1 element"}};
+  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
+            StrCat("late; it was waiting for:\n  ", kPs, ": queue 'q' has 0 of 1 element\n  ",
+                   kWorker, ": ", kWaitsForTasks, "'w/read' from /job:ps"));
+}
+
+TEST(SummarizeTimeout, KeepsErrorsBesideWhatWasWaitedFor) {
+  const std::vector<TaskError> errors = {{kPs, errors::DeadlineExceeded("it still runs a node")}};
+  const std::vector<TaskWaits> waits = {{kPs, "a barrier"}};
+  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
+            StrCat("late; it was waiting for:\n  ", kPs, ": a barrier\n  ", kPs,
+                   ": it still runs a node"));
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ class WorkerCache {
   // The worker of a task: of this process itself called directly, else a stub. Null if the
   // cluster has no such task. Owned by the cache and valid as long as it is.
   virtual WorkerInterface* GetWorker(std::string_view task) = 0;
+  // "host:port" of a task, for errors; "" where nothing lies between, or if there is no such task.
+  virtual std::string Address(std::string_view) const { return ""; }
 };
 
 // Workers that are known beforehand; they must outlive the cache.

@@ -39,6 +39,9 @@ struct WorkerEnv {
   RendezvousManager* rendezvous = nullptr;
   WorkerCache* workers = nullptr;            // may be null where no peer exists
   CollectiveManager* collectives = nullptr;  // null: collectives fail
+  // The tasks of which nothing has been heard for some time, as text for people; "" if there are
+  // none. May be null.
+  std::function<std::string()> missing_tasks;
   // Devices of the same names, attributes and incarnations with resources of their own, for
   // a session with isolate_session_state. Null: such a session is Unimplemented.
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;

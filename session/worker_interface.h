@@ -34,7 +34,13 @@ struct WorkerSessionOptions {
   bool isolate_session_state = false;
   std::string master_task;
   int64_t master_incarnation = 0;
+  // It is known that the master's task is the process of that incarnation: sessions of others that
+  // called themselves so are nobody's any more.
+  bool master_is_confirmed = true;
 };
+
+// What a description of a step begins with that waits for other tasks only: the cause is there.
+inline constexpr char kWaitsForTasks[] = "values of other tasks: ";
 
 class WorkerGraph;  // worker/worker_graph.h
 
@@ -99,6 +105,12 @@ class WorkerInterface {
   virtual void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) = 0;
   virtual void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
                                Done done) = 0;
+  // What the step waits for here, as text for people (see kWaitsForTasks); "" for nothing that this
+  // worker knows of. For a master whose step is late.
+  virtual void DescribeStepAsync(const CallOptions&, int64_t /*step_id*/, std::string* /*waits*/,
+                                 Done done) {
+    done(OkStatus());
+  }
   // Whether a master of this process may run graphs of one device itself: those that it wants
   // to, and that FindDirectGraph then gives it (null for all others).
   virtual bool OffersDirectGraphs() const { return false; }

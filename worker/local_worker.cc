@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "base/deadline_timer.h"
@@ -219,11 +220,13 @@ Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
   }
   if (options.master_task.empty()) return OkStatus();
   // A master that restarted has forgotten the sessions it opened before.
-  CloseSessionsIf(errors::Aborted("the master ", options.master_task, " has restarted"),
-                  [&](const WorkerSessionOptions& other) {
-                    return other.master_task == options.master_task &&
-                           other.master_incarnation != options.master_incarnation;
-                  });
+  if (options.master_is_confirmed) {
+    CloseSessionsIf(errors::Aborted("the master ", options.master_task, " has restarted"),
+                    [&](const WorkerSessionOptions& other) {
+                      return other.master_task == options.master_task &&
+                             other.master_incarnation != options.master_incarnation;
+                    });
+  }
   if (watch_ != nullptr && options.master_task != env_.task) watch_->Wake();
   return OkStatus();
 }
@@ -346,6 +349,38 @@ void LocalWorker::CleanupAllAsync(const CallOptions& options, std::vector<std::s
     for (const std::string& container : containers) device->resource_manager()->Cleanup(container);
   }
   done(OkStatus());
+}
+
+void LocalWorker::DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
+                                    Done done) {
+  std::vector<std::shared_ptr<WorkerSession>> sessions = {legacy_session_};
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, session] : sessions_) sessions.push_back(session);
+  }
+  std::vector<std::string> texts;
+  for (const auto& session : sessions) session->DescribeStep(step_id, &texts);
+  const std::string missing = env_.missing_tasks == nullptr ? "" : env_.missing_tasks();
+  if (!missing.empty()) texts.push_back(StrCat("it does not hear from ", missing));
+  *waits = StrJoin(texts, "; ");
+  done(OkStatus());
+}
+
+std::vector<std::string> LocalWorker::MasterTasks() const {
+  std::set<std::string> masters;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, session] : sessions_) {
+      const std::string& master = session->options().master_task;
+      if (!master.empty() && master != env_.task) masters.insert(master);
+    }
+  }
+  return {masters.begin(), masters.end()};
+}
+
+void LocalWorker::AbandonMaster(std::string_view task, const Status& why) {
+  CloseSessionsIf(why,
+                  [&](const WorkerSessionOptions& other) { return other.master_task == task; });
 }
 
 CollectivePeer* LocalWorker::collectives() {

@@ -50,6 +50,13 @@ class LocalWorker : public WorkerInterface {
   void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
                        RecvDone done) override;
   CollectivePeer* collectives() override;
+  void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
+                         Done done) override;
+
+  // The masters that have sessions here, "" not among them.
+  std::vector<std::string> MasterTasks() const;
+  // Ends the sessions of a master that is lost, and with them their steps.
+  void AbandonMaster(std::string_view task, const Status& why);
 
  private:
   // Aborted if there is no such session. "" is the one of clients that open none.

@@ -61,6 +61,20 @@ void WorkerSession::Close(const Status& reason) {
   tensors_->ForgetPrivate();
 }
 
+void WorkerSession::DescribeStep(int64_t step_id, std::vector<std::string>* texts) const {
+  std::vector<RefPtr<WorkerStep>> steps;
+  {
+    MutexLock lock(&mu_);
+    for (WorkerStep* step : steps_) {
+      if (step->step_id() == step_id) steps.push_back(RefPtr<WorkerStep>::Share(step));
+    }
+  }
+  for (const RefPtr<WorkerStep>& step : steps) {
+    std::string text = step->DescribeWaits();
+    if (!text.empty()) texts->push_back(std::move(text));
+  }
+}
+
 bool WorkerSession::HasSteps() const { return step_count_->any(); }
 
 void WorkerSession::WaitForSteps() { step_count_->WaitForNone(); }

@@ -43,6 +43,8 @@ class WorkerSession {
   // Forgets the graphs and cancels the steps.
   void Close(const Status& reason);
   bool HasSteps() const;
+  // Appends what its steps of this id wait for.
+  void DescribeStep(int64_t step_id, std::vector<std::string>* texts) const;
   // Until the last reference to the last step is gone, and its share of the session; every step
   // must be ending.
   void WaitForSteps();

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "device/device_name.h"
 #include "rendezvous/device_rendezvous.h"
 #include "worker/worker_session.h"
 
@@ -132,6 +133,35 @@ void WorkerStep::Ended() {
   Unref();
 }
 
+std::string WorkerStep::DescribeWaits() const {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> waits = cancellation_->DescribeWaits();
+  const bool own = !waits.empty();
+  std::size_t more = waits.size() > kMost ? waits.size() - kMost : 0;
+  waits.resize(waits.size() - more);
+  std::vector<std::string> keys, tensors;
+  rendezvous_->ListWaits(8 * kMost, &keys);
+  for (const std::string& key : keys) {
+    // What another node of this task has not made yet waits for something itself.
+    const StatusOr<RendezvousKey> parsed = RendezvousKey::Parse(key);
+    if (!parsed.ok() || parsed->src_device == parsed->dst_device) continue;
+    const StatusOr<DeviceName> from = DeviceName::Parse(parsed->src_device);
+    const StatusOr<DeviceName> to = DeviceName::Parse(parsed->dst_device);
+    if (!from.ok() || !to.ok() || TaskName(*from) == TaskName(*to)) continue;
+    if (tensors.size() == kMost) {
+      ++more;
+      continue;
+    }
+    tensors.push_back(StrCat("'", parsed->edge_name, "' from ", parsed->src_device));
+  }
+  std::string text = StrJoin(waits, "; ");
+  if (!tensors.empty()) {
+    StrAppend(&text, own ? "; " : "", kWaitsForTasks, StrJoin(tensors, ", "));
+  }
+  if (more > 0) StrAppend(&text, " and ", more, " more");
+  return text;
+}
+
 void WorkerStep::Fail(const Status& status) {
   {
     MutexLock lock(&mu_);
@@ -170,6 +200,9 @@ Status WorkerStep::FirstError(Status status) {
   if (errors::IsDeadlineExceeded(cancel_reason_)) {
     return Annotate(cancel_reason_, StrCat("; it was waiting for: ", Message(status)));
   }
+  // A caller that gave the step up knows why; whoever lost its session does not.
+  const bool follows = errors::IsCancelled(status) || IsDerived(status);
+  if (!errors::IsCancelled(cancel_reason_)) return follows ? cancel_reason_ : status;
   return MarkDerived(std::move(status));
 }
 

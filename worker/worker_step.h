@@ -55,12 +55,15 @@ class WorkerStep : public RefCounted {
   // Takes the values of `keys`, waiting for them. InvalidArgument for a dead one. If the step
   // fails meanwhile, its first error.
   void Receive(const std::vector<std::string>& keys, std::vector<Tensor>* values, Done done);
-  // Ends the step early; not before Prepare. Its errors are derived from now on, unless the
-  // reason is DeadlineExceeded: then that is its error, with what it was waiting for. The
-  // caller holds a reference.
+  // Ends the step early; not before Prepare. If the reason is Cancelled, its errors are derived
+  // from now on. DeadlineExceeded is its error, with what it was waiting for; any other reason is,
+  // too. The caller holds a reference.
   void Cancel(const Status& reason);
   // What it is cancelled by, as long as it is referenced.
   const CancellationManager* cancellation() const { return &*cancellation_; }
+  // What it waits for right now: resources, other tasks. "" for nothing that it knows of. Begins
+  // with kWaitsForTasks if for other tasks only. The caller holds a reference.
+  std::string DescribeWaits() const;
   // What to tell of an error that some part of the step reported.
   Status FirstError(Status status);
 

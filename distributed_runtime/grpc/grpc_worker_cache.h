@@ -10,7 +10,9 @@
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/remote_worker.h"
 #include "distributed_runtime/link/link_hub.h"
+#include "distributed_runtime/peer_table.h"
 #include "session/worker_cache.h"
 
 namespace millrace {
@@ -20,9 +22,10 @@ class GrpcWorkerCache : public WorkerCache {
  public:
   // `addresses`: task name -> "host:port", the own task included. Callbacks of stubs run on
   // `pool`, those that begin nothing on `control`, or on a thread of `links` (may be null); all
-  // must outlive the cache.
+  // must outlive the cache. `peers` (may be null) says who this task is.
   GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
-                  ThreadPool* pool, ThreadPool* control, LinkHub* links = nullptr);
+                  ThreadPool* pool, ThreadPool* control, LinkHub* links = nullptr,
+                  const PeerTable* peers = nullptr);
   ~GrpcWorkerCache() override;
 
   // Before the first GetWorker; the worker must outlive the cache's use.
@@ -30,6 +33,14 @@ class GrpcWorkerCache : public WorkerCache {
 
   std::vector<std::string> ListWorkers() const override;
   WorkerInterface* GetWorker(std::string_view task) override;
+  std::string Address(std::string_view task) const override;
+
+  // The tasks for which calls wait that are no questions for signs of life; and the end of those
+  // for one of them.
+  std::vector<std::string> WaitedFor() const;
+  void FailWaiting(std::string_view task, const Status& why);
+  // Whether a task has ever answered at its address.
+  bool HasAnswered(std::string_view task) const;
 
  private:
   const std::map<std::string, std::string> addresses_;
@@ -37,9 +48,10 @@ class GrpcWorkerCache : public WorkerCache {
   ThreadPool* const pool_;
   ThreadPool* const control_;
   LinkHub* const links_;
+  const PeerTable* const peers_;
   WorkerInterface* own_worker_ = nullptr;
-  Mutex mu_;
-  StringMap<std::unique_ptr<WorkerInterface>> stubs_ ABSL_GUARDED_BY(mu_);
+  mutable Mutex mu_;
+  StringMap<std::unique_ptr<RemoteWorker>> stubs_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -41,6 +41,7 @@ MR_WORKER_METHOD(MarkRecvFinished);
 // Our own: not part of TensorFlow's protocol.
 inline constexpr char kControlStatus[] = "/millrace.ControlService/Status";
 inline constexpr char kControlShutdown[] = "/millrace.ControlService/Shutdown";
+inline constexpr char kControlDescribeStep[] = "/millrace.ControlService/DescribeStep";
 inline constexpr char kControlOfferLink[] = "/millrace.ControlService/OfferLink";
 
 }  // namespace millrace::methods

@@ -21,20 +21,21 @@
 #include "graph/graph_def_io.h"
 #include "graph/graph_def_size.h"
 #include "proto/link.pb.h"
+#include "proto/step_state.pb.h"
 #include "proto/worker.pb.h"
 #include "session/maybe_applied.h"
 
 namespace millrace {
 namespace {
 
-class GrpcRemoteWorker : public WorkerInterface {
+class GrpcRemoteWorker : public RemoteWorker {
  public:
   GrpcRemoteWorker(const std::string& address, const std::string& task, ThreadPool* pool,
-                   ThreadPool* control, LinkHub* links)
+                   ThreadPool* control, LinkHub* links, std::string identity)
       : task_(task),
         links_(links),
         collectives_(task, &channel_, links),
-        channel_(address, task, pool) {
+        channel_(address, task, pool, std::move(identity)) {
     channel_.SetControlPool(control);
   }
   ~GrpcRemoteWorker() override { opening_.CloseAndWait(); }
@@ -190,7 +191,26 @@ class GrpcRemoteWorker : public WorkerInterface {
         });
   }
 
+  void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
+                         Done done) override {
+    pb::DescribeStepRequest request;
+    request.set_step_id(step_id);
+    CallMessage<pb::DescribeStepResponse>(
+        methods::kControlDescribeStep, options, request, std::move(done),
+        [waits](pb::DescribeStepResponse& response) { waits->swap(*response.mutable_waits()); });
+  }
+
   CollectivePeer* collectives() override { return &collectives_; }
+
+  bool has_answered() const override { return channel_.has_answered(); }
+  bool waits() const override {
+    const RefPtr<Link> link = FindLink();
+    return (link && link->num_active() > 0) || channel_.waits();
+  }
+  void FailWaiting(const Status& why) override {
+    channel_.FailWaiting(why);
+    if (const RefPtr<Link> link = FindLink()) link->Lose(why);
+  }
 
  private:
   RefPtr<Link> FindLink() const { return links_ == nullptr ? nullptr : links_->Find(task_); }
@@ -309,10 +329,11 @@ class GrpcRemoteWorker : public WorkerInterface {
 
 }  // namespace
 
-std::unique_ptr<WorkerInterface> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                     ThreadPool* pool, ThreadPool* control,
-                                                     LinkHub* links) {
-  return std::make_unique<GrpcRemoteWorker>(address, task, pool, control, links);
+std::unique_ptr<RemoteWorker> NewGrpcRemoteWorker(const std::string& address, std::string task,
+                                                  ThreadPool* pool, ThreadPool* control,
+                                                  LinkHub* links, std::string identity) {
+  return std::make_unique<GrpcRemoteWorker>(address, task, pool, control, links,
+                                            std::move(identity));
 }
 
 }  // namespace millrace

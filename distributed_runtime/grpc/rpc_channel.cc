@@ -8,6 +8,8 @@
 
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/peer_table.h"
 
 namespace millrace {
 
@@ -22,6 +24,7 @@ struct RpcChannel::Calls {
   bool closed ABSL_GUARDED_BY(mu) = false;
   int count ABSL_GUARDED_BY(mu) = 0;
   ClientCall* first ABSL_GUARDED_BY(mu) = nullptr;  // those without an answer, linked
+  std::atomic<bool> answered{false};
 
   void Remove(ClientCall* call);
   void CallbackReturned() {
@@ -46,6 +49,8 @@ struct ClientCall {
   CancellationManager* cancellation = nullptr;
   CancellationManager::Token token = 0;
   bool cancelled_before = false;  // the call was never sent
+  bool is_question = false;       // for a sign of life, or the state of a step
+  Status failed;  // what it ends with, if the peer was given up; guarded by the channel's lock
   RpcChannel::Done done;
   // Set when the call goes to gRPC, read when it comes back: gRPC orders the two, but in code
   // that sanitizers do not see.
@@ -55,7 +60,7 @@ struct ClientCall {
   void Complete() {
     (void)sent.load(std::memory_order_acquire);
     if (cancellation != nullptr) cancellation->DeregisterCallback(token);
-    remove(calls, this);
+    remove(calls, this);  // nobody else knows the call from now on
     const auto returned = callback_returned;
     void* const channel_calls = calls;
     {
@@ -70,6 +75,7 @@ struct ClientCall {
 
   Status Result() const {
     if (status.ok()) return OkStatus();
+    if (!failed.ok()) return Annotate(failed, StrCat("; the call of ", method, " waited for it"));
     Status result = FromGrpcStatus(status);
     if (errors::IsCancelled(result) &&
         (cancelled_before || (cancellation != nullptr && cancellation->IsCancelled()))) {
@@ -108,13 +114,19 @@ grpc::ChannelArguments MakeChannelArguments() {
 }  // namespace
 
 void RpcChannel::Calls::Remove(ClientCall* call) {
+  if (call->status.ok()) answered.store(true, std::memory_order_relaxed);
   MutexLock lock(&mu);
   (call->previous != nullptr ? call->previous->next : first) = call->next;
   if (call->next != nullptr) call->next->previous = call->previous;
 }
 
-RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool* pool)
-    : address_(address), peer_(std::move(peer)), pool_(pool), calls_(std::make_unique<Calls>()) {
+RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool* pool,
+                       std::string identity)
+    : address_(address),
+      peer_(std::move(peer)),
+      identity_(std::move(identity)),
+      pool_(pool),
+      calls_(std::make_unique<Calls>()) {
   InitGrpc();
   channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                        MakeChannelArguments());
@@ -129,6 +141,25 @@ RpcChannel::~RpcChannel() {
   while (calls_->count > 0) calls_->idle.Wait(&calls_->mu);
 }
 
+bool RpcChannel::has_answered() const { return calls_->answered.load(std::memory_order_relaxed); }
+
+bool RpcChannel::waits() const {
+  MutexLock lock(&calls_->mu);
+  for (const ClientCall* call = calls_->first; call != nullptr; call = call->next) {
+    if (!call->is_question) return true;
+  }
+  return false;
+}
+
+void RpcChannel::FailWaiting(const Status& why) {
+  MutexLock lock(&calls_->mu);
+  for (ClientCall* call = calls_->first; call != nullptr; call = call->next) {
+    if (call->is_question || !call->failed.ok()) continue;
+    call->failed = why;
+    call->context.TryCancel();
+  }
+}
+
 void RpcChannel::Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
                       IfDown if_down, Done done, Lane lane) {
   auto* call = new ClientCall;
@@ -139,7 +170,10 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
   call->method = method;
   call->peer = peer_;
   call->done = std::move(done);
+  call->is_question = std::string_view(method) == methods::kWorkerGetStatus ||
+                      std::string_view(method) == methods::kControlDescribeStep;
   if (options.deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(options.deadline));
+  if (!identity_.empty()) call->context.AddMetadata(kPeerMetadata, identity_);
   call->context.set_wait_for_ready(if_down == IfDown::kWait);
   {
     MutexLock lock(&calls_->mu);

@@ -28,7 +28,9 @@ class RpcChannel {
 
   // `peer` is how errors name the other side: a task, or the address again. Callbacks run on
   // `pool`, which must outlive the last callback.
-  RpcChannel(const std::string& address, std::string peer, ThreadPool* pool);
+  // `identity` goes with every call, as metadata (kPeerMetadata of peer_table.h), if not "".
+  RpcChannel(const std::string& address, std::string peer, ThreadPool* pool,
+             std::string identity = "");
   // Before the first call: answers with Lane::kControl run on `control` instead, on which no kernel
   // runs, and which must live as long as `pool`.
   void SetControlPool(ThreadPool* control) { control_ = control; }
@@ -48,12 +50,20 @@ class RpcChannel {
   void Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
             IfDown if_down, Done done, Lane lane = Lane::kWork);
 
+  // Whether any call has got a good answer.
+  bool has_answered() const;
+  // Whether calls wait for an answer that are no questions for a sign of life.
+  bool waits() const;
+  // Ends them with `why`, and with what each was for: the peer is lost.
+  void FailWaiting(const Status& why);
+
   const std::string& address() const { return address_; }
   const std::string& peer() const { return peer_; }
 
  private:
   const std::string address_;
   const std::string peer_;
+  const std::string identity_;
   ThreadPool* const pool_;
   ThreadPool* control_ = nullptr;  // null: pool_
   std::shared_ptr<grpc::Channel> channel_;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "base/use_count.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/listener.h"
+#include "distributed_runtime/grpc/methods.h"
 
 namespace millrace {
 namespace {
@@ -27,6 +29,7 @@ namespace {
 struct Serving {
   ThreadPool* control = nullptr;
   ThreadPool* work = nullptr;
+  PeerTable* peers = nullptr;
   // Set once everything that a call reads is in place. gRPC orders that with its calls, too, but
   // inside a library that a thread sanitizer does not see through.
   std::atomic<bool> open{false};
@@ -35,15 +38,21 @@ struct Serving {
   UseCount handlers;
 };
 
+struct Method {
+  std::string path;
+  RpcServer::Handler handler;
+  RpcLane lane;
+  // Who calls is asked back with GetStatus: that must not ask in turn.
+  bool asks_nobody = false;
+};
+
 // A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
 // runs any more.
 class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor {
  public:
-  GrpcServerCall(const RpcServer::Handler* handler, RpcLane lane, Serving* serving,
-                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                 grpc::ByteBuffer* response)
-      : handler_(handler),
-        lane_(lane),
+  GrpcServerCall(const Method* method, Serving* serving, grpc::CallbackServerContext* context,
+                 const grpc::ByteBuffer* request, grpc::ByteBuffer* response)
+      : method_(method),
         serving_(serving),
         context_(context),
         request_(request),
@@ -53,14 +62,8 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   void Post() {
     references_.store(1, std::memory_order_release);  // for OnCancel, on another of gRPC's threads
     serving_->handlers.Enter();
-    ThreadPool* const pool = lane_ == RpcLane::kWork ? serving_->work : serving_->control;
-    pool->Schedule(ThreadPool::Task{[](void* arg) {
-                                      auto* call = static_cast<GrpcServerCall*>(arg);
-                                      Serving* const serving = call->serving_;
-                                      call->Handle();  // the call may be gone
-                                      serving->handlers.Leave();
-                                    },
-                                    this});
+    LanePool()->Schedule(
+        ThreadPool::Task{[](void* arg) { static_cast<GrpcServerCall*>(arg)->Serve(); }, this});
   }
 
   std::span<const WirePiece> request() override {
@@ -80,18 +83,52 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   }
 
  private:
+  // Leaves the handlers at its end.
+  void Serve() {
+    PeerIdentity caller;
+    if (serving_->peers == nullptr || !FindCaller(&caller)) return Handle();
+    Status named = serving_->peers->CheckNames(caller);
+    if (!named.ok()) return Refuse(named);
+    if (method_->asks_nobody) return Handle();
+    serving_->peers->Admit(
+        caller.task, caller.incarnation,
+        [this, here = std::this_thread::get_id()](const StatusOr<PeerTable::Standing>& standing) {
+          if (!standing.ok()) return Refuse(standing.status());
+          if (std::this_thread::get_id() == here) return Handle();
+          // Whoever brought the answer may be of the other lane.
+          LanePool()->Schedule(ThreadPool::Task{
+              [](void* arg) { static_cast<GrpcServerCall*>(arg)->Handle(); }, this});
+        });
+  }
+  ThreadPool* LanePool() const {
+    return method_->lane == RpcLane::kWork ? serving_->work : serving_->control;
+  }
   // Nobody waits for an answer any more: then nothing shall come of the call.
   void Handle() {
-    if (lane_ == RpcLane::kWork) {
+    if (method_->lane == RpcLane::kWork) {
       if (cancellation_.IsCancelled() || context_->IsCancelled()) {
-        return Finish(errors::Cancelled("the call was cancelled before it was its turn"));
+        return Refuse(errors::Cancelled("the call was cancelled before it was its turn"));
       }
       if (deadline_ != kNoDeadline && SteadyClock::now() >= deadline_) {
-        return Finish(errors::DeadlineExceeded("the call's deadline passed before its turn"));
+        return Refuse(errors::DeadlineExceeded("the call's deadline passed before its turn"));
       }
     }
-    Serve(*handler_, this);
+    Serving* const serving = serving_;
+    millrace::Serve(method_->handler, this);  // the call may be gone
+    serving->handlers.Leave();
   }
+  void Refuse(const Status& status) {
+    Serving* const serving = serving_;
+    Finish(status);
+    serving->handlers.Leave();
+  }
+  bool FindCaller(PeerIdentity* caller) const {
+    const auto& metadata = context_->client_metadata();
+    const auto it = metadata.find(kPeerMetadata);
+    return it != metadata.end() &&
+           PeerIdentity::Parse({it->second.data(), it->second.size()}, caller);
+  }
+
   // The call may be gone afterwards. Whoever frees it does so after all that was done to it until
   // here: gRPC's OnDone comes later, but only gRPC knows (see Serving::open).
   void FinishWith(const grpc::Status& status) {
@@ -121,8 +158,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  const RpcServer::Handler* const handler_;
-  const RpcLane lane_;
+  const Method* const method_;
   Serving* const serving_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_;
@@ -132,12 +168,6 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   const Deadline arrival_ = SteadyClock::now();
   CancellationManager cancellation_;
   std::atomic<int> references_{0};
-};
-
-struct Method {
-  std::string path;
-  RpcServer::Handler handler;
-  RpcLane lane;
 };
 
 class RawService final : public grpc::Service {
@@ -152,8 +182,7 @@ class RawService final : public grpc::Service {
             [method, serving](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
               (void)serving->open.load(std::memory_order_acquire);
-              auto* call = new GrpcServerCall(&method->handler, method->lane, serving, context,
-                                              request, response);
+              auto* call = new GrpcServerCall(method, serving, context, request, response);
               call->Post();
               return call;
             }));
@@ -176,19 +205,22 @@ struct RpcServer::Impl {
   std::unique_ptr<Listener> listener ABSL_GUARDED_BY(mu);
 };
 
-RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& limits)
+RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& limits,
+                     PeerTable* peers)
     : impl_(std::make_unique<Impl>()) {
   InitGrpc();
   impl_->serving.control = control;
   impl_->serving.work = work == nullptr ? control : work;
+  impl_->serving.peers = peers;
   impl_->limits = limits;
 }
 
 RpcServer::~RpcServer() { Shutdown(SteadyClock::now()); }
 
 void RpcServer::AddMethod(std::string path, Handler handler, RpcLane lane) {
+  const bool asks_nobody = path == methods::kWorkerGetStatus;
   impl_->methods.push_back(
-      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane}));
+      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane, asks_nobody}));
   impl_->service.Add(impl_->methods.back().get(), &impl_->serving);
 }
 

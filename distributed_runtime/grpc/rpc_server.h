@@ -10,6 +10,7 @@
 
 #include "base/notification.h"
 #include "base/thread_pool.h"
+#include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/server_call.h"
 #include "millrace/status.h"
 
@@ -40,8 +41,10 @@ class RpcServer {
  public:
   using Handler = std::function<void(ServerCall* call)>;
 
+  // A task that says who it is is served only what is meant for this one, by one of its own cluster
+  // and known to be that task, as `peers` (may be null) says; it must outlive the server.
   explicit RpcServer(ThreadPool* control, ThreadPool* work = nullptr,
-                     const RpcLimits& limits = RpcLimits());
+                     const RpcLimits& limits = RpcLimits(), PeerTable* peers = nullptr);
   // Shuts down with no grace if nobody did.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;

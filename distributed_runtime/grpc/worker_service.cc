@@ -15,6 +15,7 @@
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
 #include "graph/graph_def_io.h"
+#include "proto/step_state.pb.h"
 #include "proto/worker.pb.h"
 
 namespace millrace {
@@ -44,13 +45,15 @@ Status CheckInTime(ServerCall* call, std::chrono::microseconds begin_within) {
 struct WorkerService::Impl {
   const WorkerEnv* env = nullptr;
   WorkerInterface* worker = nullptr;
+  PeerTable* peers = nullptr;
   RecentIds requests{kRememberedRequests};
 
   void GetStatus(ServerCall* call) {
     auto devices = std::make_shared<std::vector<pb::DeviceAttributes>>();
-    worker->GetStatusAsync(call->options(), devices.get(), [call, devices](Status status) {
+    worker->GetStatusAsync(call->options(), devices.get(), [this, call, devices](Status status) {
       if (!status.ok()) return call->Finish(status);
       pb::GetStatusResponse response;
+      if (peers != nullptr) response.set_cluster_id(peers->own().cluster_id);
       for (pb::DeviceAttributes& device : *devices) {
         *response.add_device_attributes() = std::move(device);
       }
@@ -73,6 +76,17 @@ struct WorkerService::Impl {
     options.isolate_session_state = request.isolate_session_state();
     options.master_task = request.master_task();
     options.master_incarnation = request.master_incarnation();
+    if (peers == nullptr || options.master_task.empty()) return OpenSession(call, options);
+    // TensorFlow's masters say who they are here only.
+    peers->Admit(options.master_task, static_cast<uint64_t>(options.master_incarnation),
+                 [this, call, options](const StatusOr<PeerTable::Standing>& standing) mutable {
+                   if (!standing.ok()) return call->Finish(standing.status());
+                   options.master_is_confirmed = *standing == PeerTable::Standing::kConfirmed;
+                   OpenSession(call, options);
+                 });
+  }
+
+  void OpenSession(ServerCall* call, const WorkerSessionOptions& options) {
     worker->CreateSessionAsync(call->options(), options,
                                [call](Status created) { call->Finish(created); });
   }
@@ -143,6 +157,20 @@ struct WorkerService::Impl {
     });
   }
 
+  void DescribeStep(ServerCall* call) {
+    pb::DescribeStepRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    auto waits = std::make_shared<std::string>();
+    worker->DescribeStepAsync(call->options(), request.step_id(), waits.get(),
+                              [call, waits](Status described) {
+                                if (!described.ok()) return call->Finish(described);
+                                pb::DescribeStepResponse response;
+                                response.set_waits(std::move(*waits));
+                                call->Finish(response);
+                              });
+  }
+
   void CleanupGraph(ServerCall* call) {
     pb::CleanupGraphRequest request;
     const Status status = call->Parse(&request);
@@ -177,10 +205,11 @@ struct WorkerService::Impl {
   }
 };
 
-WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker)
+WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker, PeerTable* peers)
     : impl_(std::make_unique<Impl>()) {
   impl_->env = env;
   impl_->worker = worker;
+  impl_->peers = peers;
 }
 
 WorkerService::~WorkerService() = default;
@@ -200,6 +229,7 @@ void WorkerService::AddMethods(RpcServer* server, LinkHub* hub) {
   add(methods::kWorkerCleanupGraph, &Impl::CleanupGraph);
   add(methods::kWorkerCleanupAll, &Impl::CleanupAll);
   add(methods::kWorkerRecvTensor, &Impl::RecvTensor);
+  add(methods::kControlDescribeStep, &Impl::DescribeStep);
   // What a step needs comes over links, too.
   if (hub != nullptr) {
     const auto link = [&](LinkMethod which, void (Impl::*method)(ServerCall*),

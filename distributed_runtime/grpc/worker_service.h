@@ -6,6 +6,7 @@
 
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "distributed_runtime/link/link_hub.h"
+#include "distributed_runtime/peer_table.h"
 #include "session/worker_env.h"
 #include "session/worker_interface.h"
 
@@ -14,8 +15,9 @@ namespace millrace {
 // Decodes requests, calls the worker, encodes answers. Thread-safe.
 class WorkerService {
  public:
-  // Both must outlive the service.
-  WorkerService(const WorkerEnv* env, WorkerInterface* worker);
+  // All must outlive the service. Sessions are opened by masters that are who they say they are, as
+  // `peers` (may be null) knows it.
+  WorkerService(const WorkerEnv* env, WorkerInterface* worker, PeerTable* peers = nullptr);
   ~WorkerService();
   // The service must outlive the server, and `hub`, through which steps may also come (null:
   // they do not).

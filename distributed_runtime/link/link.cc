@@ -143,7 +143,18 @@ void Link::Break() {
   shutdown(fd_, SHUT_RDWR);
 }
 
+void Link::Lose(const Status& why) {
+  {
+    MutexLock lock(&mu_);
+    if (lost_.ok()) lost_ = why;
+  }
+  Break();
+}
+
 Status Link::LostError(LinkMethod method) const {
+  if (!lost_.ok()) {
+    return Annotate(lost_, StrCat("; the call of ", LinkMethodName(method), " waited for it"));
+  }
   return errors::Unavailable("Socket closed\nAdditional GRPC error information from remote target ",
                              peer_, " while calling ", LinkMethodName(method),
                              ":\nthe link between the two tasks was closed");

@@ -56,6 +56,8 @@ class Link : public RefCounted {
   // next.
   void Notify(LinkMethod method, WireWriter request);
 
+  // As Break, and the calls of this end fail with `why`: the peer has been given up.
+  void Lose(const Status& why);
   // Breaks the connection: the hub's thread that finds it broken ends the calls.
   void Break();
   bool broken() const { return broken_.load(std::memory_order_acquire); }
@@ -135,6 +137,7 @@ class Link : public RefCounted {
   mutable Mutex mu_;
   std::string peer_ ABSL_GUARDED_BY(mu_);
   uint64_t next_call_ ABSL_GUARDED_BY(mu_) = 1;
+  Status lost_ ABSL_GUARDED_BY(mu_);          // why the peer was given up; OK: it was not
   bool failed_ ABSL_GUARDED_BY(mu_) = false;  // FailCalls has begun
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   int active_ ABSL_GUARDED_BY(mu_) = 0;

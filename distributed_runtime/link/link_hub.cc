@@ -83,20 +83,14 @@ void SetBuffers(int fd) {
   (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 }
 
-OutFrame HelloFrame(FrameKind kind, const std::string& task, const std::string& token) {
-  pb::LinkHello hello;
-  hello.set_task(task);
-  hello.set_token(token);
-  hello.set_time_namespace(TimeNamespace());
-  WireWriter out;
-  out.AppendMessage(hello);
-  return OutFrame(FrameHeader{.kind = kind}, std::move(out));
-}
-
 }  // namespace
 
-LinkHub::LinkHub(std::string task, ThreadPool* control, ThreadPool* work)
-    : task_(std::move(task)), control_(control), work_(work), methods_(kNumLinkMethods) {}
+LinkHub::LinkHub(std::string task, ThreadPool* control, ThreadPool* work, const PeerTable* peers)
+    : task_(std::move(task)),
+      control_(control),
+      work_(work),
+      peers_(peers),
+      methods_(kNumLinkMethods) {}
 
 LinkHub::~LinkHub() {
   StopServing(SteadyClock::now());
@@ -170,7 +164,7 @@ void LinkHub::Connect(const std::string& task, const pb::OfferLinkResponse& offe
     return done();
   }
   SetBuffers(fd);
-  const OutFrame hello = HelloFrame(FrameKind::kHello, task_, offer.token());
+  const OutFrame hello = Greeting(FrameKind::kHello, task, offer.token());
   // The greeting fits into any socket buffer.
   if (write(fd, hello.head.data(), hello.head.size()) != static_cast<ssize_t>(hello.head.size())) {
     close(fd);
@@ -293,8 +287,8 @@ RefPtr<Link> LinkHub::ById(uint64_t id) const {
 RefPtr<Link> LinkHub::Find(std::string_view task) const {
   MutexLock lock(&mu_);
   const auto it = by_task_.find(task);
-  if (it == by_task_.end() || it->second->broken()) return nullptr;
-  return it->second;
+  if (it == by_task_.end() || it->second.link->broken()) return nullptr;
+  return it->second.link;
 }
 
 void LinkHub::ThreadMain(int index) {
@@ -351,9 +345,49 @@ void LinkHub::HandleAll(const RefPtr<Link>& link, std::vector<Link::Incoming> in
   }
 }
 
+OutFrame LinkHub::Greeting(FrameKind kind, const std::string& task,
+                           const std::string& token) const {
+  pb::LinkHello hello;
+  hello.set_task(task_);
+  hello.set_token(token);
+  hello.set_expected_task(task);
+  hello.set_time_namespace(TimeNamespace());
+  if (peers_ != nullptr) {
+    hello.set_cluster_id(peers_->own().cluster_id);
+    hello.set_incarnation(peers_->own().incarnation);
+  }
+  WireWriter out;
+  out.AppendMessage(hello);
+  return OutFrame(FrameHeader{.kind = kind}, std::move(out));
+}
+
+Status LinkHub::CheckHello(const pb::LinkHello& hello) const {
+  if (peers_ == nullptr) return OkStatus();
+  const Status named = peers_->CheckNames(
+      {hello.task(), hello.incarnation(), hello.cluster_id(), hello.expected_task()});
+  if (!named.ok() ||
+      peers_->StandingOf(hello.task(), hello.incarnation()) != PeerTable::Standing::kRefuted) {
+    return named;
+  }
+  return errors::FailedPrecondition("another process is known to be ", hello.task());
+}
+
+void LinkHub::Name(const RefPtr<Link>& link, const pb::LinkHello& hello, bool connected) {
+  const bool confirmed =
+      connected || peers_ == nullptr ||
+      peers_->StandingOf(hello.task(), hello.incarnation()) == PeerTable::Standing::kConfirmed;
+  Named& named = by_task_[hello.task()];
+  const bool taken = named.link && !named.link->broken();
+  if (taken && named.incarnation != hello.incarnation() && (named.confirmed || !confirmed)) {
+    return;  // the other end may call this one; calls of this end go to whom they went so far
+  }
+  named = {link, hello.incarnation(), confirmed};
+}
+
 bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
   pb::LinkHello hello;
   const bool parsed = ParseMessage(frame.pieces(), &hello).ok() && !hello.task().empty();
+  const Status meant = parsed ? CheckHello(hello) : OkStatus();
   std::function<void()> on_open;
   bool good = false, connected = false;
   {
@@ -366,6 +400,7 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
         parsed &&
         (connected ? frame.header.kind == FrameKind::kWelcome && hello.task() == entry.expected_peer
                    : frame.header.kind == FrameKind::kHello && SameSecret(hello.token(), token_));
+    good = good && meant.ok();
     if (good) {
       on_open = std::exchange(entry.on_open, nullptr);
       entry.greets_by = kNoDeadline;
@@ -373,17 +408,18 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
     }
   }
   if (!good) {
-    MR_LOG(kWarning, task_, " refused a link: its peer did not greet as it should");
+    MR_LOG(kWarning, task_, " refused a link: ",
+           meant.ok() ? "its peer did not greet as it should" : Message(meant));
     return false;
   }
   link->set_peer(hello.task(),
                  hello.time_namespace() != 0 && hello.time_namespace() == TimeNamespace());
   // The welcome is queued before anything that this end may ask, and goes out when it may ask.
   DeferScope burst;
-  if (!connected) link->Send(HelloFrame(FrameKind::kWelcome, task_, ""));
+  if (!connected) link->Send(Greeting(FrameKind::kWelcome, hello.task(), ""));
   {
     MutexLock lock(&mu_);
-    by_task_[hello.task()] = link;
+    Name(link, hello, connected);
   }
   DeferScope::RunDeferred();
   if (on_open) on_open();
@@ -400,13 +436,15 @@ void LinkHub::Remove(const RefPtr<Link>& link, const Status& reason) {
     links_.erase(it);
     if (entry.greets_by != kNoDeadline) --greeting_;
     const auto named = by_task_.find(link->peer());
-    if (named != by_task_.end() && named->second.get() == link.get()) by_task_.erase(named);
+    if (named != by_task_.end() && named->second.link.get() == link.get()) by_task_.erase(named);
     ending_.push_back(link);
   }
   epoll_ctl(epoll_, EPOLL_CTL_DEL, link->fd(), nullptr);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, entry.write_fd, nullptr);
   link->Break();
   close(entry.write_fd);
+  const std::string peer = link->peer();
+  if (on_closed_ && !peer.empty() && !stopping_.load(std::memory_order_acquire)) on_closed_(peer);
   link->FailCalls(reason);
   if (entry.on_open) entry.on_open();
   MutexLock lock(&mu_);

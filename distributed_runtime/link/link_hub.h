@@ -17,6 +17,7 @@
 #include "base/string_map.h"
 #include "base/thread_pool.h"
 #include "distributed_runtime/link/link.h"
+#include "distributed_runtime/peer_table.h"
 #include "millrace/status.h"
 #include "proto/link.pb.h"
 
@@ -36,13 +37,19 @@ class LinkHub {
   static constexpr int kMostGreeting = 64;
 
   // `task` is this end's name. The pools must outlive the hub: `control` for what must happen
-  // whatever the steps do, such as cancellations; `work` for calls that compute.
-  LinkHub(std::string task, ThreadPool* control, ThreadPool* work);
+  // whatever the steps do, such as cancellations; `work` for calls that compute. So must `peers`,
+  // which says who this task and the others are (null: every task is who it says it is).
+  LinkHub(std::string task, ThreadPool* control, ThreadPool* work,
+          const PeerTable* peers = nullptr);
   // Stops with no grace if nobody did.
   ~LinkHub();
   LinkHub(const LinkHub&) = delete;
   LinkHub& operator=(const LinkHub&) = delete;
 
+  // Before Start: who is told of each link that has ended although this end has not stopped.
+  void set_on_closed(std::function<void(const std::string& task)> told) {
+    on_closed_ = std::move(told);
+  }
   // Before Start.
   void AddMethod(LinkMethod method, Link::Handler handler, bool computes = false);
   Status Start();
@@ -53,7 +60,8 @@ class LinkHub {
   // it turned out that there can be none, on a thread of the hub or before this returns.
   void Connect(const std::string& task, const pb::OfferLinkResponse& offer,
                std::function<void()> done);
-  // The link to a task; null if there is none that works.
+  // The link to a task; null if there is none that works. One that is alive stays the task's until
+  // it ends or a process that is confirmed to be the task has one.
   RefPtr<Link> Find(std::string_view task) const;
 
   // Ends in two steps. First no call is served any more: those that run have until `grace`,
@@ -71,6 +79,10 @@ class LinkHub {
   int Housekeep();
   bool AcceptAndClose();
   bool Greet(const RefPtr<Link>& link, const InFrame& frame);
+  OutFrame Greeting(FrameKind kind, const std::string& task, const std::string& token) const;
+  Status CheckHello(const pb::LinkHello& hello) const;
+  void Name(const RefPtr<Link>& link, const pb::LinkHello& hello, bool connected)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(const RefPtr<Link>& link, const Status& reason);
   void Arm(int fd, uint64_t data, uint32_t events, bool add);
   RefPtr<Link> ById(uint64_t id) const;
@@ -79,6 +91,8 @@ class LinkHub {
   const std::string task_;
   ThreadPool* const control_;
   ThreadPool* const work_;
+  const PeerTable* const peers_;
+  std::function<void(const std::string& task)> on_closed_;
   Link::Methods methods_;
   std::string name_, token_;  // constant after Start
   int epoll_ = -1, listener_ = -1, wake_ = -1;
@@ -94,13 +108,19 @@ class LinkHub {
     std::function<void()> on_open;     // until the greeting is over
     Deadline greets_by = kNoDeadline;  // kNoDeadline: it has
   };
+  // The link for this end's calls to a task.
+  struct Named {
+    RefPtr<Link> link;
+    uint64_t incarnation = 0;
+    bool confirmed = false;  // that it is the task's: this end went to its address, or it is known
+  };
   mutable Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 2;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   int greeting_ ABSL_GUARDED_BY(mu_) = 0;                      // links that have not greeted
   Deadline listens_again_ ABSL_GUARDED_BY(mu_) = kNoDeadline;  // kNoDeadline: it does
   absl::flat_hash_map<uint64_t, Entry> links_ ABSL_GUARDED_BY(mu_);
-  StringMap<RefPtr<Link>> by_task_ ABSL_GUARDED_BY(mu_);
+  StringMap<Named> by_task_ ABSL_GUARDED_BY(mu_);
   std::vector<RefPtr<Link>> ending_ ABSL_GUARDED_BY(mu_);  // broken, but calls may run
 };
 

@@ -71,6 +71,12 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
   app.add_option("--ready_timeout", f.ready_timeout,
                  "Seconds to wait for the other tasks, at the start and when one was lost")
       ->capture_default_str();
+  app.add_option("--cluster_id", f.cluster_id,
+                 "A name that all tasks of this job have and those of no other");
+  app.add_option("--peer_timeout", f.peer_timeout,
+                 "Seconds without a sign of life after which another task is lost; 0: never")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
 }
 

@@ -39,8 +39,10 @@ struct Flags {
   int num_ps = 1;
   int num_workers = 2;
   int64_t seed = 0;
-  int ready_timeout = 60;  // seconds
-  int progress_fd = -1;    // set by the launcher: where progress records go
+  int ready_timeout = 60;    // seconds
+  std::string cluster_id;    // the launcher gives its tasks one
+  double peer_timeout = 30;  // seconds
+  int progress_fd = -1;      // set by the launcher: where progress records go
 
   bool is_launcher() const { return job_name.empty(); }
   bool is_chief() const { return job_name == "worker" && task_index == 0; }

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "examples/mnist/child_process.h"
@@ -179,6 +180,8 @@ class Launcher {
     }
     hosts_ = {"--ps_hosts=" + StrJoin(ps_hosts, ","),
               "--worker_hosts=" + StrJoin(worker_hosts, ",")};
+    // What another job sends here by mistake is refused.
+    if (flags_.cluster_id.empty()) hosts_.push_back("--cluster_id=mnist-" + Hex16(RandomId()));
     children_.reserve(ps_hosts.size() + worker_hosts.size());
     for (int i = 0; i < flags_.num_ps; ++i) MR_RETURN_IF_ERROR(StartTask("ps", i));
     for (int i = 0; i < flags_.num_workers; ++i) MR_RETURN_IF_ERROR(StartTask("worker", i));

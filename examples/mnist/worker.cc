@@ -37,6 +37,12 @@ constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 
+// Of whose cluster the task is, and when it takes another one for lost.
+void AddIdentity(const Flags& flags, ServerOptions* options) {
+  options->cluster_id = flags.cluster_id;
+  options->peer_timeout = milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
+}
+
 // The training graph of one worker.
 struct Program {
   Graph graph;
@@ -89,6 +95,7 @@ class Worker {
     options.cluster = cluster_;
     options.job_name = "worker";
     options.task_index = flags_.task_index;
+    AddIdentity(flags_, &options);
     if (!flags_.dump_graph.empty()) {
       options.dump_dir = StrCat(flags_.dump_graph, "/worker_", flags_.task_index);
     }
@@ -466,6 +473,7 @@ Status RunParameterServer(const Flags& flags) {
   options.job_name = flags.job_name;
   options.task_index = flags.task_index;
   options.accept_shutdown = true;
+  AddIdentity(flags, &options);
   std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
   std::fflush(stdout);
   GpuOptions none;

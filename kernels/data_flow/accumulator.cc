@@ -45,6 +45,13 @@ void Accumulator::Take(int64_t num_required, CancellationManager* cancellation, 
     if (!cancelled) {
       attempts_.push_back({id, num_required, cancellation, token, std::move(done)});
       Serve(&finished);
+      if (cancellation != nullptr && !attempts_.empty() && attempts_.back().id == id) {
+        cancellation->Describe(token, [self = RefPtr<Accumulator>::Share(this), num_required] {
+          MutexLock lock(&self->mu_);
+          return StrCat("accumulator '", self->options_.name, "' has ", self->count_, " of ",
+                        num_required, " gradients for step ", self->global_step_);
+        });
+      }
     }
   }
   if (cancelled) return done(errors::Cancelled("TakeGrad operation was cancelled"), {});

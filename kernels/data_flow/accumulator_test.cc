@@ -166,6 +166,18 @@ Status ApplySparse(const RefPtr<Accumulator>& a, int64_t step, const Longs& indi
   return a->Apply(step, inputs);
 }
 
+TEST(DenseAccumulator, SaysHowManyGradientsATakeLacks) {
+  auto a = NewSparseAccumulator(Options({-1, 2}), HostAllocator());
+  a->SetGlobalStep(812);
+  ASSERT_TRUE(ApplySparse(a, 812, {0}, {1, 2}, 2).ok());
+  CancellationManager cancellation;
+  a->Take(2, &cancellation, [](const Status&, const std::vector<Tensor>&) {});
+  const std::vector<std::string> waits = cancellation.DescribeWaits();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_NE(waits[0].find("has 1 of 2 gradients for step 812"), std::string::npos) << waits[0];
+  cancellation.StartCancel(errors::Cancelled("over"));
+}
+
 TEST(SparseAccumulator, AveragesEachRowOverTheGradientsThatHadIt) {
   auto a = NewSparseAccumulator(Options({-1, 2}), HostAllocator());
   ASSERT_TRUE(ApplySparse(a, 0, {0, 3}, {1, 2, 3, 4}, 2).ok());

@@ -110,6 +110,12 @@ void Queue::Enqueue(std::vector<Element> elements, CancellationManager* cancella
     if (refused.ok()) {
       enqueues_.push_back({id, std::move(elements), 0, cancellation, token, std::move(done)});
       Serve(&finished);
+      if (cancellation != nullptr && !enqueues_.empty() && enqueues_.back().id == id) {
+        cancellation->Describe(token, [self = RefPtr<Queue>::Share(this)] {
+          return StrCat("an enqueue: ", self->Named(), " is full (", self->size(), " of ",
+                        self->options_.capacity, " elements)");
+        });
+      }
     }
   }
   if (!refused.ok()) return done(std::move(refused));
@@ -140,6 +146,12 @@ void Queue::Dequeue(int64_t count, bool up_to, CancellationManager* cancellation
                            token,
                            std::move(done)});
       Serve(&finished);
+      if (cancellation != nullptr && !dequeues_.empty() && dequeues_.back().id == id) {
+        cancellation->Describe(token, [self = RefPtr<Queue>::Share(this), count] {
+          return StrCat("a dequeue: ", self->Named(), " has ", self->size(), " of ", count,
+                        count == 1 ? " element" : " elements");
+        });
+      }
     }
   }
   if (!refused.ok()) return done(std::move(refused), {});

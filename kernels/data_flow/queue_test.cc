@@ -258,6 +258,22 @@ TEST(Queue, ManyThreadsLoseAndInventNothing) {
   EXPECT_EQ(queue->size(), 0);
 }
 
+TEST(Queue, SaysWhatAnAttemptInLineLacks) {
+  auto queue = MakeRef<Queue>(IntQueue(1));
+  CancellationManager cancellation;
+  Outcome out, in, full;
+  Dequeue(queue, 2, false, &out, &cancellation);
+  EXPECT_EQ(cancellation.DescribeWaits(),
+            (std::vector<std::string>{"a dequeue: FIFOQueue 'q' has 0 of 2 elements"}));
+  Enqueue(queue, Ints({1, 2}), &in, &cancellation);
+  ASSERT_TRUE(out.done.HasBeenNotified());
+  EXPECT_TRUE(cancellation.DescribeWaits().empty());
+  Enqueue(queue, Ints({1, 2}), &full, &cancellation);
+  EXPECT_EQ(cancellation.DescribeWaits(),
+            (std::vector<std::string>{"an enqueue: FIFOQueue 'q' is full (1 of 1 elements)"}));
+  cancellation.StartCancel(errors::Cancelled("over"));
+}
+
 TEST(Queue, CancellationAndServiceMayRace) {
   for (int round = 0; round < 50; ++round) {
     auto queue = MakeRef<Queue>(IntQueue(-1));

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -33,6 +34,8 @@ struct Flags {
   int64_t max_message_size = 0;
   int max_connections = 0;
   int max_calls = 0;
+  std::string cluster_id;
+  double peer_timeout = 30;  // seconds
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -82,6 +85,8 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
   options.max_message_size = flags.max_message_size;
   options.max_connections = flags.max_connections;
   options.max_calls = flags.max_calls;
+  options.cluster_id = flags.cluster_id;
+  options.peer_timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
   return options;
 }
 
@@ -193,6 +198,15 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
       ->add_option("--max_calls", flags->max_calls,
                    "calls at once on one connection (default: 65536)")
       ->check(CLI::NonNegativeNumber);
+  command->add_option(
+      "--cluster_id", flags->cluster_id,
+      "a name that all tasks of this cluster have and those of no other: tasks with "
+      "different names refuse each other (default: told apart by who answers where)");
+  command
+      ->add_option("--peer_timeout", flags->peer_timeout,
+                   "seconds without a sign of life after which another task is lost; 0: never")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {

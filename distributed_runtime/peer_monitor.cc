@@ -1,0 +1,165 @@
+#include "distributed_runtime/peer_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// So many looks in a timeout.
+constexpr int kLooks = 5;
+constexpr nanoseconds kShortestInterval = std::chrono::milliseconds(20);
+// Tasks that calls and sessions have left are told of for so long: they may be why others wait.
+constexpr std::chrono::minutes kMemory{30};
+
+double Seconds(nanoseconds time) {
+  return static_cast<double>(time / std::chrono::milliseconds(100)) * 0.1;
+}
+
+bool IsNoAnswer(const Status& status) {
+  return errors::IsUnavailable(status) || errors::IsDeadlineExceeded(status) ||
+         errors::IsCancelled(status) || errors::IsFailedPrecondition(status);
+}
+
+}  // namespace
+
+PeerMonitor::PeerMonitor(Options options)
+    : options_(std::move(options)),
+      interval_(std::max(options_.timeout / kLooks, kShortestInterval)) {}
+
+PeerMonitor::~PeerMonitor() { Stop(); }
+
+void PeerMonitor::Start() {
+  if (options_.timeout <= nanoseconds(0)) return;
+  MutexLock lock(&mu_);
+  stopped_ = false;
+  last_tick_ = SteadyClock::now();
+  ScheduleTick();
+}
+
+void PeerMonitor::Stop() {
+  DeadlineTimer::Token timer = DeadlineTimer::kNone;
+  {
+    MutexLock lock(&mu_);
+    timer = std::exchange(timer_, DeadlineTimer::kNone);
+    stopped_ = true;
+  }
+  if (timer != DeadlineTimer::kNone && DeadlineTimer::Global().Cancel(timer)) working_.Leave();
+  stopping_.StartCancel(errors::Cancelled("the server is stopping"));
+  working_.WaitForNone();
+}
+
+// A tick is under way from the moment that it is planned.
+void PeerMonitor::ScheduleTick() {
+  working_.Enter();
+  timer_ = DeadlineTimer::Global().Schedule(SteadyClock::now() + interval_, [this] {
+    options_.pool->Schedule([this] {
+      Tick();
+      working_.Leave();
+    });
+  });
+}
+
+void PeerMonitor::Tick() {
+  const std::vector<std::string> watched = options_.watched();
+  std::vector<std::string> ask;
+  std::vector<std::pair<std::string, Status>> lost;
+  {
+    MutexLock lock(&mu_);
+    if (stopped_) return;
+    const Deadline now = SteadyClock::now();
+    // A process that was stopped for a minute has heard nothing in that minute.
+    const nanoseconds elapsed = std::min<nanoseconds>(now - last_tick_, 2 * interval_);
+    last_tick_ = now;
+    for (const std::string& task : watched) {
+      const auto [it, is_new] = peers_.try_emplace(task);
+      if (is_new) it->second.last_sign = now;
+      it->second.watched_until = now + kMemory;
+    }
+    for (auto it = peers_.begin(); it != peers_.end();) {
+      const auto here = it++;
+      const std::string& task = here->first;
+      Peer& peer = here->second;
+      if (now > peer.watched_until && !peer.asked) {
+        peers_.erase(here);
+        continue;
+      }
+      const bool matters = std::find(watched.begin(), watched.end(), task) != watched.end();
+      // One that nobody waits for is asked only as long as it is silent.
+      if (!matters && peer.silence == nanoseconds(0)) continue;
+      peer.silence += elapsed;
+      if (!std::exchange(peer.asked, true)) ask.push_back(task);
+      if (matters && !peer.lost && peer.silence >= options_.timeout) {
+        peer.lost = true;
+        lost.emplace_back(task, errors::Unavailable(Describe(task, peer), ": it is lost"));
+      }
+    }
+    ScheduleTick();
+  }
+  for (const std::string& task : ask) {
+    working_.Enter();
+    AskTask(task);
+  }
+  for (const auto& [task, why] : lost) {
+    if (!options_.known(task)) continue;
+    MR_LOG(kWarning, Message(why));
+    options_.lost(task, why);
+  }
+}
+
+void PeerMonitor::AskTask(const std::string& task) {
+  options_.ask(task, {.deadline = DeadlineAfter(options_.timeout), .cancellation = &stopping_},
+               [this, task](const Status& status) {
+                 Answered(task, status);
+                 working_.Leave();
+               });
+}
+
+void PeerMonitor::Suspect(const std::string& task) {
+  MutexLock lock(&mu_);
+  if (stopped_) return;
+  const Deadline now = SteadyClock::now();
+  const auto [it, is_new] = peers_.try_emplace(task);
+  Peer& peer = it->second;
+  if (is_new) peer.last_sign = now;
+  peer.watched_until = now + kMemory;
+  peer.silence = std::max(peer.silence, 2 * interval_ + nanoseconds(1));
+  if (std::exchange(peer.asked, true)) return;
+  working_.Enter();
+  options_.pool->Schedule([this, task] { AskTask(task); });
+}
+
+void PeerMonitor::Answered(const std::string& task, const Status& status) {
+  MutexLock lock(&mu_);
+  const auto it = peers_.find(task);
+  if (it == peers_.end()) return;
+  Peer& peer = it->second;
+  peer.asked = false;
+  if (IsNoAnswer(status)) return;
+  peer.last_sign = SteadyClock::now();
+  peer.silence = nanoseconds(0);
+  peer.lost = false;
+}
+
+std::string PeerMonitor::Describe(const std::string& task, const Peer& peer) const {
+  return StrCat(task, " at ", options_.address(task), " has shown no sign of life for ",
+                Seconds(SteadyClock::now() - peer.last_sign), " s");
+}
+
+std::string PeerMonitor::DescribeSilent() const {
+  std::vector<std::string> silent;
+  MutexLock lock(&mu_);
+  for (const auto& [task, peer] : peers_) {
+    // An answer may be on its way.
+    if (peer.silence > 2 * interval_) silent.push_back(Describe(task, peer));
+  }
+  return StrJoin(silent, ", ");
+}
+
+}  // namespace millrace

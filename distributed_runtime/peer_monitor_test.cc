@@ -1,0 +1,176 @@
+#include "distributed_runtime/peer_monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+
+namespace millrace {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kTask[] = "/job:ps/replica:0/task:0";
+
+// One task that answers or not, as the test says.
+class PeerMonitorTest : public ::testing::Test {
+ protected:
+  PeerMonitor::Options Watch(milliseconds timeout) {
+    PeerMonitor::Options options;
+    options.timeout = timeout;
+    options.pool = &pool_;
+    options.watched = [this] {
+      MutexLock lock(&mu_);
+      return watched_ ? std::vector<std::string>{kTask} : std::vector<std::string>{};
+    };
+    options.known = [this](const std::string&) {
+      MutexLock lock(&mu_);
+      return known_;
+    };
+    options.ask = [this](const std::string&, const CallOptions&, WorkerInterface::Done done) {
+      Status answer;
+      {
+        MutexLock lock(&mu_);
+        ++asked_;
+        answer = answer_;
+        changed_.SignalAll();
+      }
+      done(std::move(answer));
+    };
+    options.lost = [this](const std::string& task, const Status& why) {
+      MutexLock lock(&mu_);
+      lost_.emplace_back(task, why);
+      changed_.SignalAll();
+    };
+    options.address = [](const std::string&) { return std::string("h:1"); };
+    return options;
+  }
+  void SetAnswer(Status answer) {
+    MutexLock lock(&mu_);
+    answer_ = std::move(answer);
+  }
+  void SetWatched(bool watched) {
+    MutexLock lock(&mu_);
+    watched_ = watched;
+  }
+  bool WaitForLoss(std::size_t count) {
+    const Deadline deadline = DeadlineAfter(seconds(30));
+    MutexLock lock(&mu_);
+    while (lost_.size() < count) {
+      if (!changed_.WaitUntil(&mu_, deadline)) return false;
+    }
+    return true;
+  }
+  // Until `count` further questions have been asked.
+  void WaitForQuestions(int count) {
+    const Deadline deadline = DeadlineAfter(seconds(30));
+    MutexLock lock(&mu_);
+    const int until = asked_ + count;
+    while (asked_ < until) ASSERT_TRUE(changed_.WaitUntil(&mu_, deadline));
+  }
+  // Soon: the answer to a question may be on its way.
+  static bool IsHeardOf(const PeerMonitor& monitor) {
+    const Deadline deadline = DeadlineAfter(seconds(30));
+    while (!monitor.DescribeSilent().empty() && SteadyClock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return monitor.DescribeSilent().empty();
+  }
+  std::vector<std::pair<std::string, Status>> lost() {
+    MutexLock lock(&mu_);
+    return lost_;
+  }
+
+  ThreadPool pool_{"pool", 2};
+  Mutex mu_;
+  CondVar changed_;
+  bool watched_ ABSL_GUARDED_BY(mu_) = true, known_ ABSL_GUARDED_BY(mu_) = true;
+  int asked_ ABSL_GUARDED_BY(mu_) = 0;
+  Status answer_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<std::string, Status>> lost_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(PeerMonitorTest, TellsOnceOfATaskThatFallsSilentAndAgainAfterItHasAnswered) {
+  PeerMonitor monitor(Watch(milliseconds(200)));
+  monitor.Start();
+  WaitForQuestions(3);
+  EXPECT_TRUE(lost().empty());
+  EXPECT_TRUE(IsHeardOf(monitor));
+  SetAnswer(errors::DeadlineExceeded("no answer"));
+  ASSERT_TRUE(WaitForLoss(1));
+  WaitForQuestions(10);
+  ASSERT_EQ(lost().size(), 1u);
+  EXPECT_EQ(lost()[0].first, kTask);
+  const Status why = lost()[0].second;
+  EXPECT_TRUE(errors::IsUnavailable(why)) << why;
+  for (const char* part : {kTask, "h:1", "no sign of life for"}) {
+    EXPECT_NE(Message(why).find(part), std::string_view::npos) << why;
+  }
+  EXPECT_NE(monitor.DescribeSilent().find(kTask), std::string::npos);
+  SetAnswer(OkStatus());
+  WaitForQuestions(3);
+  SetAnswer(errors::Unavailable("refused"));
+  EXPECT_TRUE(WaitForLoss(2));
+}
+
+// A server of another make may not know the question: that is an answer.
+TEST_F(PeerMonitorTest, TakesAnyAnswerForASignOfLife) {
+  SetAnswer(errors::Unimplemented("GetStatus"));
+  PeerMonitor monitor(Watch(milliseconds(100)));
+  monitor.Start();
+  WaitForQuestions(15);
+  EXPECT_TRUE(lost().empty());
+}
+
+TEST_F(PeerMonitorTest, DoesNotAskWhomNobodyWaitsForUnlessItIsSilent) {
+  PeerMonitor monitor(Watch(milliseconds(100)));
+  monitor.Start();
+  WaitForQuestions(1);
+  SetAnswer(errors::Unavailable("refused"));
+  WaitForQuestions(2);
+  SetWatched(false);
+  WaitForQuestions(10);
+  EXPECT_NE(monitor.DescribeSilent(), "");
+  SetAnswer(OkStatus());
+  EXPECT_TRUE(IsHeardOf(monitor));
+}
+
+// Whoever never answered may be reachable in another way.
+TEST_F(PeerMonitorTest, DoesNotLoseATaskThatItHasNeverReached) {
+  {
+    MutexLock lock(&mu_);
+    known_ = false;
+  }
+  SetAnswer(errors::Unavailable("refused"));
+  PeerMonitor monitor(Watch(milliseconds(100)));
+  monitor.Start();
+  WaitForQuestions(15);
+  EXPECT_TRUE(lost().empty());
+}
+
+TEST_F(PeerMonitorTest, TakesASuspectForSilentAtOnce) {
+  SetWatched(false);
+  SetAnswer(errors::Unavailable("refused"));
+  PeerMonitor monitor(Watch(seconds(1000)));
+  monitor.Start();
+  EXPECT_EQ(monitor.DescribeSilent(), "");
+  monitor.Suspect(kTask);
+  EXPECT_NE(monitor.DescribeSilent().find(kTask), std::string::npos);
+}
+
+TEST_F(PeerMonitorTest, NeverLooksWithoutATimeout) {
+  PeerMonitor monitor(Watch(milliseconds(0)));
+  monitor.Start();
+  monitor.Suspect(kTask);
+  MutexLock lock(&mu_);
+  EXPECT_EQ(asked_, 0);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,150 @@
+// Tasks that stop without ending: who notices, who is named, and what it costs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "millrace/millrace.h"
+#include "tests/cluster/in_process_cluster.h"
+#include "tests/cluster/process.h"
+
+namespace millrace::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr seconds kPatience{60};
+
+std::string Text(const Status& status) { return std::string(Message(status)); }
+
+// A ps as a process, and the worker in this one.
+class StoppedPs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<int> ports = FreePorts(2);
+    const std::string spec = StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]);
+    ps_ = std::make_unique<Process>(
+        "tools/millrace",
+        std::vector<std::string>{"server", StrCat("--cluster_spec=", spec), "--job_name=ps",
+                                 "--task_id=0", "--peer_timeout=2"});
+    ASSERT_TRUE(ps_->WaitForOutput("listening on", kPatience)) << ps_->output();
+    ServerOptions options;
+    options.cluster = *ClusterSpec::Parse(spec);
+    options.job_name = "worker";
+    options.inter_op_threads = 2;
+    options.intra_op_threads = 1;
+    options.peer_timeout = seconds(2);
+    StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    ASSERT_TRUE(server_->Start().ok());
+    const Scope root = graph_.root().WithDevice("/job:ps/task:0");
+    w_ = MakeVariable(root, "w", Constant(root, Tensor::Scalar(1.0f)));
+    add_ = AssignAdd(root, w_, Tensor::Scalar(1.0f));
+    init_ = InitializeVariables(root);
+    queue_ = ops::FIFOQueueV2(root.WithOpName("tokens"), {kFloat}, {.shared_name = "tokens"});
+    take_ = ops::QueueDequeueV2(root, queue_, {kFloat})[0].op();
+  }
+  void TearDown() override {
+    ps_->Signal(SIGCONT);
+    server_ = nullptr;
+    ps_ = nullptr;
+  }
+
+  // Returns once the process stands still: a signal takes its time.
+  void StopPs() {
+    ps_->Signal(SIGSTOP);
+    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < limit) {
+      std::ifstream file(StrCat("/proc/", ps_->pid(), "/stat"));
+      std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      if (text.find(") T ") != std::string::npos) return;
+    }
+    ADD_FAILURE() << "the ps does not stop";
+  }
+
+  Graph graph_;
+  Variable w_;
+  Operation add_, init_, take_;
+  Output queue_;
+  std::unique_ptr<Process> ps_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(StoppedPs, IsLostAfterItsTimeoutAndNamed) {
+  auto session = Session::Create(graph_, {.target = server_->target()});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(session->RunTargets({init_}).ok());
+  ASSERT_TRUE(session->RunTargets({add_}).ok());
+  StopPs();
+  const Status status = session->RunTargets({add_});
+  EXPECT_TRUE(errors::IsUnavailable(status)) << status;
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("/job:ps/replica:0/task:0"), HasSubstr("127.0.0.1:"),
+                                  HasSubstr("no sign of life for"), HasSubstr("RunGraph")));
+}
+
+// The step's own deadline comes first.
+TEST_F(StoppedPs, IsNamedByADeadlineAsTheOneThatDoesNotAnswer) {
+  auto session = Session::Create(graph_, {.target = server_->target()});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(session->RunTargets({init_}).ok());
+  ASSERT_TRUE(session->RunTargets({add_}).ok());
+  StopPs();
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status =
+      session->Run({}, {}, std::vector<Operation>{add_}, {.timeout = milliseconds(500)}).status();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+  EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("/job:ps/replica:0/task:0: it does not answer")));
+}
+
+TEST_F(StoppedPs, CostsASupervisedSessionThePauseOnly) {
+  SupervisedSessionOptions options;
+  options.session.target = server_->target();
+  options.init_op = init_;
+  options.not_ready = ReportUninitializedVariables(graph_.root());
+  options.ready_timeout = kPatience;
+  auto session = SupervisedSession::Create(graph_, options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({}, {}, std::span(&add_, 1)).ok());
+  StopPs();
+  // Twice the time after which it is lost.
+  std::thread waker([this] {
+    std::this_thread::sleep_for(seconds(5));
+    ps_->Signal(SIGCONT);
+  });
+  const Status status = (*session)->Run({}, {}, std::span(&add_, 1)).status();
+  waker.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ((*session)->recoveries(), 1);
+  const auto value = (*session)->Run({}, std::span(&w_.read, 1));
+  ASSERT_TRUE(value.ok()) << value.status();
+  // A step that was lost may have been applied, and is run again.
+  EXPECT_GE((*value)[0].scalar<float>(), 3);
+}
+
+// What a late step lacks is told, though another task has it.
+TEST_F(StoppedPs, BeforeItIsALateStepSaysForWhichQueueItWaits) {
+  auto session = Session::Create(graph_, {.target = server_->target()});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const Status status =
+      session->Run({}, {}, std::vector<Operation>{take_}, {.timeout = milliseconds(500)}).status();
+  EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("within 500 ms"), HasSubstr("/job:ps/replica:0/task:0"),
+                                  HasSubstr("FIFOQueue 'tokens' has 0 of 1 element")));
+}
+
+}  // namespace
+}  // namespace millrace::testing
