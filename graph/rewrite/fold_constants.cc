@@ -1,5 +1,6 @@
 // Nodes whose inputs are all constants become constants themselves.
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "graph/rewrite/rewrite.h"
@@ -44,13 +45,22 @@ StatusOr<Node*> AddConstant(const Node& node, Tensor value, DataflowGraph* graph
   return constant;
 }
 
+// A fold takes nodes away, also such as come later.
+std::vector<int> IdsInOrder(const DataflowGraph& graph) {
+  std::vector<int> ids;
+  for (const Node* node : InOrder(graph)) ids.push_back(node->id());
+  return ids;
+}
+
 }  // namespace
 
 StatusOr<int> FoldConstants(const RewriteOptions& options, const Evaluator& evaluate,
                             DataflowGraph* graph) {
   int folded = 0;
   Purity is_pure;
-  for (Node* node : InOrder(*graph)) {
+  for (const int id : IdsInOrder(*graph)) {
+    Node* const node = graph->node(id);
+    if (node == nullptr) continue;  // went with one that it fed
     if (!HasConstantInputs(*node) || !is_pure(*node) || !HasConsumers(*node)) continue;
     std::vector<Tensor> inputs;
     for (int i = 0; i < node->num_inputs(); ++i) {

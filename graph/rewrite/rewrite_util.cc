@@ -86,17 +86,24 @@ bool HasConsumers(const Node& node) {
 }
 
 std::vector<Node*> InOrder(const DataflowGraph& graph) {
+  // A loop has to begin somewhere.
+  const auto comes_back = [](const Node& node) {
+    return node.type() == "NextIteration" || node.type() == "RefNextIteration";
+  };
   std::vector<int> pending(graph.num_node_ids());
   std::vector<Node*> order;
   order.reserve(graph.num_nodes());
   const std::vector<Node*> nodes = graph.OpNodes();
   for (Node* node : nodes) {
     int inputs = 0;
-    for (const Edge* edge : node->in_edges()) inputs += edge->src != graph.source() ? 1 : 0;
+    for (const Edge* edge : node->in_edges()) {
+      inputs += edge->src != graph.source() && !comes_back(*edge->src) ? 1 : 0;
+    }
     pending[node->id()] = inputs;
     if (inputs == 0) order.push_back(node);
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
+    if (comes_back(*order[i])) continue;
     for (const Edge* edge : order[i]->out_edges()) {
       if (edge->dst != graph.sink() && --pending[edge->dst->id()] == 0) order.push_back(edge->dst);
     }
@@ -180,19 +187,16 @@ Status MoveControlOutputs(Node* node, Node* by, DataflowGraph* graph) {
 }
 
 void RemoveUnused(Node* node, DataflowGraph* graph) {
-  std::vector<Node*> stack = {node};
+  std::vector<int> stack = {node->id()};
   while (!stack.empty()) {
-    Node* const unused = stack.back();
+    Node* const unused = graph->node(stack.back());
     stack.pop_back();
+    if (unused == nullptr) continue;  // fed two of them
     if (!IsPure(*unused) || HasConsumers(*unused)) continue;
-    std::vector<Node*> inputs;
     for (const Edge* edge : unused->in_edges()) {
-      if (edge->src->IsOp() && std::find(inputs.begin(), inputs.end(), edge->src) == inputs.end()) {
-        inputs.push_back(edge->src);
-      }
+      if (edge->src->IsOp()) stack.push_back(edge->src->id());
     }
     graph->RemoveNode(unused);
-    stack.insert(stack.end(), inputs.begin(), inputs.end());
   }
 }
 

@@ -33,7 +33,8 @@ bool HasControlInputs(const Node& node);
 bool HasControlOutputs(const Node& node);
 bool HasConsumers(const Node& node);
 
-// Nodes in an order in which each comes after its inputs; those on cycles (of loops) at the end.
+// Nodes in an order in which each comes after its inputs, but for what a NextIteration brings;
+// those on other cycles at the end.
 std::vector<Node*> InOrder(const DataflowGraph& graph);
 
 // The one node that reads the output, at its first input; null if others read it or wait for it.
