@@ -25,6 +25,13 @@ void ReadAfter(const Operation& enter, const Variable& variable) {
   }
 }
 
+Operation FindEnter(const Scope& scope) {
+  for (Node* node : scope.graph()->graph->OpNodes()) {
+    if (node->type() == "_StalenessEnter") return Operation(scope.graph(), node);
+  }
+  return Operation();
+}
+
 }  // namespace
 
 StalenessBound::StalenessBound(std::unique_ptr<Optimizer> inner,
@@ -55,7 +62,9 @@ StatusOr<Operation> StalenessBound::ApplyGradients(const Scope& outer,
                                       {"worker", options_.worker}},
                                      where);
   };
-  const Operation enter = add(beside, "_StalenessEnter", "enter");
+  // A step enters once, whatever it updates then.
+  Operation enter = FindEnter(scope);
+  if (!enter.valid()) enter = add(beside, "_StalenessEnter", "enter");
   MR_RETURN_IF_ERROR(s.status());
   // Once they are there: what waits for its turn holds up nobody who has one.
   std::vector<Operation> computed;
