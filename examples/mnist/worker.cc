@@ -203,9 +203,10 @@ class Worker {
                                   static_cast<int64_t>(flags_.train_steps));
     MR_ASSIGN_OR_RETURN(std::vector<GradientAndVariable> gradients,
                         optimizer.ComputeGradients(scope, p.model.cross_entropy));
-    // The claim goes to the worker once, and long before the gradients are there.
-    const Scope claimed_scope = scope.WithControlDependencies(
-        {Group(scope.WithOpName("step_claimed"), {p.step_claim.op()})});
+    // The claim goes to the worker once, long before the gradients are there. As a value: that can
+    // be fed instead of claimed.
+    const Output step_claimed = ops::Identity(scope.WithOpName("step_claimed"), p.step_claim);
+    const Scope claimed_scope = scope.WithControlDependencies({step_claimed.op()});
     for (GradientAndVariable& g : gradients) {
       if (g.gradient.valid()) g.gradient = ops::Identity(claimed_scope, g.gradient);
     }

@@ -215,7 +215,7 @@ TEST_F(TasksStartedByHand, EndWithCodeZeroWhenTheJobIsDone) {
 }
 
 TEST_F(TasksStartedByHand, EndAtTheExactStepAlthoughAWorkerWasKilled) {
-  const std::vector<std::string> flags = {"--train_steps=1500",  "--batch_size=5",
+  const std::vector<std::string> flags = {"--train_steps=10000", "--batch_size=5",
                                           "--hidden_units=4",    "--exact_steps",
                                           "--staleness_bound=3", "--ready_timeout=5"};
   auto ps = Start("ps", 0, flags), chief = Start("worker", 0, flags),
@@ -224,7 +224,7 @@ TEST_F(TasksStartedByHand, EndAtTheExactStepAlthoughAWorkerWasKilled) {
   other->Signal(SIGKILL);
   EXPECT_EQ(other->WaitForEnd(kEnd), -SIGKILL);
   EXPECT_EQ(chief->WaitForEnd(2 * kStart), 0) << chief->output();
-  EXPECT_THAT(chief->output(), HasSubstr("the global step is 1500\n"));
+  EXPECT_THAT(chief->output(), HasSubstr("the global step is 10000\n"));
   EXPECT_EQ(ps->WaitForEnd(kEnd), 0) << ps->output();
 }
 
