@@ -18,9 +18,11 @@ class WorkerGraphTest : public ::testing::Test {
  protected:
   WorkerGraphTest() {
     EXPECT_TRUE(RegisterAll());
-    Wait([&](auto done) {
-      cluster_.worker().CreateSessionAsync({}, {.session_handle = "s"}, done);
-    });
+    WorkerSessionOptions options;
+    options.session_handle = "s";
+    const Status created =
+        Wait([&](auto done) { cluster_.worker().CreateSessionAsync({}, options, done); });
+    EXPECT_TRUE(created.ok()) << created;
   }
 
   // The error of one step of a graph that has the nodes of `def`, all on the worker's device.
@@ -37,7 +39,10 @@ class WorkerGraphTest : public ::testing::Test {
       cluster_.worker().RegisterGraphAsync({}, std::move(args), &handle, done);
     });
     if (!registered.ok()) return registered;
-    RunGraphArgs run{.session_handle = "s", .graph_handle = handle, .step_id = ++step_};
+    RunGraphArgs run;
+    run.session_handle = "s";
+    run.graph_handle = handle;
+    run.step_id = ++step_;
     RunGraphResult result;
     return Wait([&](auto done) { cluster_.worker().RunGraphAsync({}, &run, &result, done); });
   }

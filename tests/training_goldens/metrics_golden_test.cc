@@ -169,7 +169,9 @@ class Meter {
   }
 
   std::string Update(const Json& update, bool use_weights) {
-    std::vector<Feed> feeds = {{y_pred_, TensorOf(update["y_pred"])}};
+    std::vector<Feed> feeds;
+    feeds.reserve(3);
+    feeds.emplace_back(y_pred_, TensorOf(update["y_pred"]));
     if (y_true_.valid()) feeds.emplace_back(y_true_, TensorOf(update["y_true"]));
     const bool weighted = use_weights && !update["sample_weight"].is_null();
     if (weighted) feeds.emplace_back(weight_, TensorOf(update["sample_weight"]));
