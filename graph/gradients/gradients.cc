@@ -323,7 +323,7 @@ class GradientBuilder {
 
   // Hands rows on from what was read of a variable to the variable; false if there is more.
   bool PassRowsOn(const Node* node, const Operation& op) {
-    if (!IsRead(node) || IsX(node)) return false;
+    if (!IsRead(node)) return false;
     const auto rows = rows_.find(KeyOf(op.output(0)));
     if (rows == rows_.end() || arrived_.contains(KeyOf(op.output(0)))) return false;
     std::vector<SparseGradient> parts = std::move(rows->second);
@@ -334,6 +334,7 @@ class GradientBuilder {
   }
 
   Status Visit(Node* node) {
+    if (IsX(node)) return OkStatus();
     const Operation op(scope_.graph(), node);
     if (keep_rows_ && PassRowsOn(node, op)) return OkStatus();
     std::vector<Output> dys;
@@ -342,7 +343,7 @@ class GradientBuilder {
       dys.push_back(Sum(op.output(i)));
       any |= dys.back().valid();
     }
-    if (!any || IsX(node)) return OkStatus();
+    if (!any) return OkStatus();
     if (TakesRows(op)) {
       AddRows(op, dys[0]);
       return scope_.status();
@@ -418,23 +419,33 @@ StatusOr<std::vector<Output>> GradientsWithin(const std::string& source, const S
   return dense;
 }
 
+namespace {
+
+// With the line that asked, unless the graph recorded it already.
+template <typename T>
+StatusOr<T> AskedAt(StatusOr<T> result, const Scope& scope, std::source_location where) {
+  if (result.ok() || !scope.status().ok()) return result;
+  return Annotate(result.status(), StrCat(" (at ", FormatOrigin(where), ")"));
+}
+
+}  // namespace
+
 StatusOr<std::vector<SparseGradient>> SparseGradients(const Scope& scope,
                                                       std::span<const Output> ys,
                                                       std::span<const Output> xs,
                                                       std::span<const Output> grad_ys,
                                                       std::source_location where) {
-  return BuildGradients(scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys,
-                        xs, grad_ys, /*keep_rows=*/true);
+  return AskedAt(BuildGradients(scope.graph()->UniqueName("gradients_source"),
+                                scope.CalledFrom(where), ys, xs, grad_ys, /*keep_rows=*/true),
+                 scope, where);
 }
 
 StatusOr<std::vector<Output>> Gradients(const Scope& scope, std::span<const Output> ys,
                                         std::span<const Output> xs, std::span<const Output> grad_ys,
                                         std::source_location where) {
-  StatusOr<std::vector<Output>> gradients = GradientsWithin(
-      scope.graph()->UniqueName("gradients_source"), scope.CalledFrom(where), ys, xs, grad_ys);
-  // What the graph recorded has the place already.
-  if (gradients.ok() || !scope.status().ok()) return gradients;
-  return Annotate(gradients.status(), StrCat(" (at ", FormatOrigin(where), ")"));
+  return AskedAt(GradientsWithin(scope.graph()->UniqueName("gradients_source"),
+                                 scope.CalledFrom(where), ys, xs, grad_ys),
+                 scope, where);
 }
 
 }  // namespace millrace

@@ -119,7 +119,7 @@ TEST_P(PoolTest, TakesTheLargestAndTheAverageOfWhatThereIs) {
     p.out = average.data();
     Run(p);
     ForEachWindow(g, GetParam(), [&](const std::vector<int64_t>& seen, int64_t out) {
-      float most = -std::numeric_limits<float>::infinity(), sum = 0;
+      float most = std::numeric_limits<float>::lowest(), sum = 0;
       for (const int64_t i : seen) {
         if (most < in[i]) most = in[i];
         sum += in[i];

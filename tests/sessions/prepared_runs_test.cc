@@ -167,7 +167,8 @@ TEST_P(WaitingTest, EndsByItsTimeout) {
     const Status status = callable->Run({}, RunOptions{.timeout = milliseconds(20)}).status();
     EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(std::string(Message(status)), HasSubstr("the step did not end within 20 ms"));
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("taken"));
+    EXPECT_THAT(std::string(Message(status)),
+                HasSubstr("a dequeue: FIFOQueue 'queue' has 0 of 1 element"));
   }
   EXPECT_TRUE(session.Run({{p.x, F(4)}}, {}, {p.put}).ok());
   EXPECT_THAT(Values(callable->Run({})), ElementsAre(4)) << "nothing was taken meanwhile";

@@ -412,8 +412,7 @@ StatusOr<Operation> KerasOptimizerImpl::Build(const Scope& scope,
     if (!g.gradient.valid() && o_.use_ema) UpdateWeight(all, g, g);
   }
   MR_RETURN_IF_ERROR(scope.status());
-  const Operation applied = Group(s.WithOpName("update"), all.updates);
-  const Scope after = s.WithControlDependencies({applied});
+  const Scope after = s.WithControlDependencies(all.updates);
   const auto counted = [&](const Variable& counter, const Scope& where) {
     if (!condition.valid()) return AssignAdd(where, counter, Tensor::Scalar<int64_t>(1));
     return AssignAdd(where, counter,

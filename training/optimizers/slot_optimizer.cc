@@ -104,10 +104,10 @@ StatusOr<Operation> SlotOptimizer::ApplyGradients(const Scope& outer,
   MR_RETURN_IF_ERROR(scope.status());
   for (const Operation& op : Finish(named, updates)) updates.push_back(op);
   MR_RETURN_IF_ERROR(scope.status());
-  // TensorFlow's names: the whole is called as the optimizer, its part as "Adam/update".
+  // As in TensorFlow, the whole has the optimizer's name. No node stands between the updates and
+  // the step: on the device of the scope it would be a way there and back.
   if (global_step == nullptr) return Group(named.WithScopeName(), updates);
-  const Operation update = Group(named.WithOpName("update"), updates);
-  const Operation step_op = AssignAdd(named.WithScopeName().WithControlDependencies({update}),
+  const Operation step_op = AssignAdd(named.WithScopeName().WithControlDependencies(updates),
                                       *global_step, Tensor::Scalar<int64_t>(1));
   MR_RETURN_IF_ERROR(scope.status());
   return step_op;
