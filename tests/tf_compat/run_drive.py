@@ -33,10 +33,7 @@ ABOUT = {
 }
 
 
-class Module:
-    """The outcomes of one module's tests, by name."""
-
-    # What is not as in TensorFlow, and stays so.
+# What is not as in TensorFlow, and stays so.
 DIFFERENCES = [
     "- Denormal numbers are kept; TensorFlow's threads take them for zero. So `sign`, comparisons with 0, `x / x` and functions",
     "  that end near zero (`softplus(-100)`) may differ for numbers below 1.2e-38.",
@@ -49,7 +46,10 @@ DIFFERENCES = [
 ]
 
 
-def __init__(self, name, passed=(), failed=(), skipped=()):
+class Module:
+    """The outcomes of one module's tests, by name."""
+
+    def __init__(self, name, passed=(), failed=(), skipped=()):
         self.name = name
         self.passed, self.failed, self.skipped = list(passed), list(failed), list(skipped)
 
