@@ -32,7 +32,7 @@ class PeerMonitor {
     std::function<std::vector<std::string>()> watched;
     // Ends with Unavailable, DeadlineExceeded or Cancelled if the task does not answer.
     std::function<void(const std::string& task, const CallOptions&, WorkerInterface::Done)> ask;
-    // Whether the task has ever answered. One that never did is not lost: it may be reachable in
+    // Whether the task has ever been there. One that never was is not lost: it may be reachable in
     // another way than by its address here.
     std::function<bool(const std::string& task)> known;
     // Once for each silence that has lasted for the timeout. `why` is Unavailable and names the

@@ -26,6 +26,7 @@
 #include "proto/worker.pb.h"
 #include "session/async_join.h"
 #include "session/client_session.h"
+#include "tests/cluster/free_ports.h"
 
 namespace millrace {
 namespace {
@@ -234,7 +235,7 @@ TEST(Robustness, AClientThatGoesAwayEndsItsLoops) {
 }
 
 TEST(Robustness, APipeThatNobodyWritesHoldsNoThreadOfTheServer) {
-  const std::string pipe = testing::TempDir() + "/robustness_pipe";
+  const std::string pipe = ::testing::TempDir() + "/robustness_pipe";
   (void)unlink(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   auto server = Start();
@@ -316,30 +317,58 @@ bool WaitUntilGone(const TaskServer& server, const std::string& handle) {
   return true;
 }
 
+void OpenSessionOf(const TaskServer& server, const std::string& handle, const std::string& master,
+                   int64_t incarnation) {
+  pb::CreateWorkerSessionRequest request;
+  request.set_session_handle(handle);
+  request.set_master_task(master);
+  request.set_master_incarnation(incarnation);
+  pb::CreateWorkerSessionResponse response;
+  const Status status = Call(server, methods::kWorkerCreateWorkerSession, request, &response);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(Robustness, SessionsOfMastersThatAreGoneAreClosed) {
   // Nothing listens at port 1.
   TaskServerOptions options = OneTask();
   options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0,chief|127.0.0.1:1");
   options.server.peer_timeout = milliseconds(200);
   const auto server = Start(options);
-  const auto open = [&](const std::string& handle, const std::string& master) {
-    pb::CreateWorkerSessionRequest request;
-    request.set_session_handle(handle);
-    request.set_master_task(master);
-    request.set_master_incarnation(12345);
-    pb::CreateWorkerSessionResponse response;
-    const Status status = Call(*server, methods::kWorkerCreateWorkerSession, request, &response);
-    EXPECT_TRUE(status.ok()) << status;
-  };
-  open("of nobody", "");
-  open("of a dead master", "/job:chief/replica:0/task:0");
+  OpenSessionOf(*server, "of nobody", "", 12345);
+  // Of a task that this one cannot ask: it may be in the master's specification only.
+  OpenSessionOf(*server, "of a master elsewhere", "/job:other/replica:0/task:7", 12345);
+  OpenSessionOf(*server, "of a dead master", "/job:chief/replica:0/task:0", 12345);
   EXPECT_FALSE(SessionIsGone(*server, "of nobody"));
   EXPECT_TRUE(WaitUntilGone(*server, "of a dead master"));
   EXPECT_FALSE(SessionIsGone(*server, "of nobody"));
+  EXPECT_FALSE(SessionIsGone(*server, "of a master elsewhere"));
+}
+
+TEST(Robustness, SessionsOfMastersThatRestartedAreClosedWithoutANewOne) {
+  const std::vector<int> ports = testing::FreePorts(2);
+  TaskServerOptions options = OneTask();
+  options.server.cluster =
+      *ClusterSpec::Parse(StrCat("worker|127.0.0.1:", ports[0], ",chief|127.0.0.1:", ports[1]));
+  options.server.peer_timeout = seconds(10);  // asked every 2 s; silence is not why
+  const auto server = Start(options);
+  options.server.job_name = "chief";
+  const auto start_chief = [&](int64_t* incarnation) {
+    auto chief = Start(options);
+    pb::GetStatusResponse status;
+    EXPECT_TRUE(Call(*chief, methods::kWorkerGetStatus, pb::GetStatusRequest(), &status).ok());
+    *incarnation = static_cast<int64_t>(status.device_attributes(0).incarnation());
+    return chief;
+  };
+  int64_t first = 0, second = 0;
+  auto chief = start_chief(&first);
+  OpenSessionOf(*server, "before", "/job:chief/replica:0/task:0", first);
+  chief = nullptr;
+  chief = start_chief(&second);
+  EXPECT_TRUE(WaitUntilGone(*server, "before"));
 }
 
 TEST(Robustness, AClientMakesNoFilesByAskingForThePlacement) {
-  const std::string folder = testing::TempDir() + "/robustness_tmp";
+  const std::string folder = ::testing::TempDir() + "/robustness_tmp";
   std::filesystem::create_directories(folder);
   const char* const before = std::getenv("TMPDIR");
   const std::string kept = before == nullptr ? "" : before;

@@ -148,7 +148,6 @@ struct TaskServer::Impl {
     r->env.inter_op_pool = r->inter_op_pool.get();
     r->env.rendezvous = r->rendezvous.get();
     r->env.workers = r->workers.get();
-    r->env.master_limit = 2 * server.peer_timeout;
     r->env.make_session_devices = [r] {
       return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
     };
@@ -201,10 +200,18 @@ struct TaskServer::Impl {
       WorkerInterface* const asked = r->workers->GetWorker(peer);
       if (asked == nullptr) return done(errors::Unavailable("the cluster has no task ", peer));
       auto found = std::make_shared<std::vector<pb::DeviceAttributes>>();
-      asked->GetStatusAsync(call, found.get(),
-                            [found, done = std::move(done)](Status status) { done(status); });
+      asked->GetStatusAsync(call, found.get(), [=, done = std::move(done)](const Status& status) {
+        if (status.ok()) r->worker->MasterAnswered(peer, *found);
+        done(status);
+      });
     };
-    watch.known = [r](const std::string& peer) { return r->workers->HasAnswered(peer); };
+    // Who opened a session was there; it may still be, if there is a link.
+    watch.known = [r](const std::string& peer) {
+      if (r->workers->HasAnswered(peer)) return true;
+      const std::vector<std::string> masters = r->worker->MasterTasks();
+      return r->links->Find(peer) == nullptr &&
+             std::find(masters.begin(), masters.end(), peer) != masters.end();
+    };
     watch.lost = [r](const std::string& peer, const Status& why) {
       r->workers->FailWaiting(peer, why);
       r->worker->AbandonMaster(peer, why);

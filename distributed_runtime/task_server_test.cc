@@ -1,9 +1,6 @@
 #include "distributed_runtime/task_server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -26,6 +23,7 @@
 #include "proto/worker.pb.h"
 #include "rendezvous/rendezvous.h"
 #include "session/client_session.h"
+#include "tests/cluster/free_ports.h"
 
 namespace millrace {
 namespace {
@@ -75,29 +73,12 @@ std::unique_ptr<TaskServer> StartServer(const ClusterSpec& cluster, const char* 
 
 ClusterSpec OneTask() { return *ClusterSpec::Parse("worker|127.0.0.1:0"); }
 
-// Ports that nothing listens on, all different.
-std::vector<int> FreePorts(int count) {
-  std::vector<int> sockets, ports;
-  for (int i = 0; i < count; ++i) {
-    sockets.push_back(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(sockets[i], reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(getsockname(sockets[i], reinterpret_cast<sockaddr*>(&address), &size), 0);
-    ports.push_back(ntohs(address.sin_port));
-  }
-  for (const int fd : sockets) close(fd);
-  return ports;
-}
-
 // A ps and a worker in this process, which know each other's ports.
 struct Pair {
   explicit Pair(bool links = true) {
     // Somebody else may take a port in between: then others are tried.
     for (int attempt = 0; attempt < 10; ++attempt) {
-      const std::vector<int> ports = FreePorts(2);
+      const std::vector<int> ports = testing::FreePorts(2);
       const ClusterSpec spec =
           *ClusterSpec::Parse(StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]));
       ps = *MakeServer(spec, "ps", 0, false, links);
@@ -146,8 +127,8 @@ TestGraph SumOverTasks() {
 }
 
 // With links between the tasks, and without, as between hosts.
-class AcrossTasks : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Transports, AcrossTasks, testing::Bool(),
+class AcrossTasks : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Transports, AcrossTasks, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Links" : "Grpc"; });
 
 TEST_P(AcrossTasks, RunsGraphs) {
@@ -333,7 +314,7 @@ TEST(ControlService, EndsAServerThatAcceptsIt) {
 }
 
 // Codes and texts that a stock client, or another task, sees.
-class WireTest : public testing::Test {
+class WireTest : public ::testing::Test {
  protected:
   std::unique_ptr<TaskServer> server_ = StartServer(OneTask(), "worker");
 

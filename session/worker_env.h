@@ -2,7 +2,6 @@
 #ifndef SESSION_WORKER_ENV_H_
 #define SESSION_WORKER_ENV_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,8 +44,6 @@ struct WorkerEnv {
   // Devices of the same names, attributes and incarnations with resources of their own, for
   // a session with isolate_session_state. Null: such a session is Unimplemented.
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;
-  // Sessions of a master elsewhere that has not answered for so long are closed. 0: never.
-  std::chrono::milliseconds master_limit{0};
 };
 
 }  // namespace millrace

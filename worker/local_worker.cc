@@ -59,19 +59,9 @@ LocalWorker::LocalWorker(const WorkerEnv& env)
     : env_(env),
       legacy_session_(
           std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env))),
-      partial_steps_(env) {
-  if (env_.master_limit.count() <= 0 || env_.workers == nullptr || env_.devices.empty()) return;
-  watch_ = std::make_unique<MasterWatch>(
-      env_, env_.master_limit, [this] { return Masters(); },
-      [this](const MasterId& master, const Status& why) {
-        CloseSessionsIf(why, [&](const WorkerSessionOptions& session) {
-          return MasterId(session.master_task, session.master_incarnation) == master;
-        });
-      });
-}
+      partial_steps_(env) {}
 
 LocalWorker::~LocalWorker() {
-  watch_ = nullptr;
   StringMap<std::shared_ptr<WorkerSession>> sessions;
   {
     MutexLock lock(&mu_);
@@ -126,20 +116,6 @@ void LocalWorker::CloseSessionsIf(const Status& reason, const Condition& conditi
     MR_LOG(kInfo, "dropping session ", session->options().session_handle, ": ", Message(reason));
     CloseSession(session, reason);
   }
-}
-
-std::vector<MasterId> LocalWorker::Masters() const {
-  std::vector<MasterId> masters;
-  MutexLock lock(&mu_);
-  for (const auto& [handle, session] : sessions_) {
-    const WorkerSessionOptions& options = session->options();
-    if (options.master_task.empty() || options.master_task == env_.task) continue;
-    MasterId id(options.master_task, options.master_incarnation);
-    if (std::find(masters.begin(), masters.end(), id) == masters.end()) {
-      masters.push_back(std::move(id));
-    }
-  }
-  return masters;
 }
 
 Status LocalWorker::BeginStep(int64_t step_id, const WorkerSession* session) {
@@ -227,7 +203,6 @@ Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
                              other.master_incarnation != options.master_incarnation;
                     });
   }
-  if (watch_ != nullptr && options.master_task != env_.task) watch_->Wake();
   return OkStatus();
 }
 
@@ -381,6 +356,18 @@ std::vector<std::string> LocalWorker::MasterTasks() const {
 void LocalWorker::AbandonMaster(std::string_view task, const Status& why) {
   CloseSessionsIf(why,
                   [&](const WorkerSessionOptions& other) { return other.master_task == task; });
+}
+
+void LocalWorker::MasterAnswered(std::string_view task,
+                                 const std::vector<pb::DeviceAttributes>& devices) {
+  CloseSessionsIf(errors::Aborted("the master ", task, " has restarted"),
+                  [&](const WorkerSessionOptions& other) {
+                    return other.master_task == task &&
+                           std::none_of(devices.begin(), devices.end(), [&](const auto& device) {
+                             return static_cast<int64_t>(device.incarnation()) ==
+                                    other.master_incarnation;
+                           });
+                  });
 }
 
 CollectivePeer* LocalWorker::collectives() {

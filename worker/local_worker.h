@@ -14,7 +14,6 @@
 #include "base/string_map.h"
 #include "session/worker_env.h"
 #include "session/worker_interface.h"
-#include "worker/master_watch.h"
 #include "worker/partial_steps.h"
 #include "worker/worker_session.h"
 
@@ -53,10 +52,12 @@ class LocalWorker : public WorkerInterface {
   void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
                          Done done) override;
 
-  // The masters that have sessions here, "" not among them.
+  // The masters that have sessions here, without "" and this task.
   std::vector<std::string> MasterTasks() const;
   // Ends the sessions of a master that is lost, and with them their steps.
   void AbandonMaster(std::string_view task, const Status& why);
+  // A task has said which devices it has: ends the sessions of an earlier process of it.
+  void MasterAnswered(std::string_view task, const std::vector<pb::DeviceAttributes>& devices);
 
  private:
   // Aborted if there is no such session. "" is the one of clients that open none.
@@ -65,7 +66,6 @@ class LocalWorker : public WorkerInterface {
   // Closes those for which it is true; they are not found any more.
   template <typename Condition>
   void CloseSessionsIf(const Status& reason, const Condition& condition);
-  std::vector<MasterId> Masters() const;
   // The step has something here until it is cleaned up, or its session is closed.
   Status BeginStep(int64_t step_id, const WorkerSession* session);
   void ForgetStep(int64_t step_id);
@@ -83,7 +83,6 @@ class LocalWorker : public WorkerInterface {
   absl::flat_hash_map<int64_t, const WorkerSession*> steps_ ABSL_GUARDED_BY(mu_);
   // Closed, but with steps that have not quite ended.
   std::vector<std::shared_ptr<WorkerSession>> ending_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<MasterWatch> watch_;  // null: sessions are kept; calls back until it is gone
 };
 
 }  // namespace millrace

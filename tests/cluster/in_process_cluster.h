@@ -7,15 +7,12 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "millrace/cluster.h"
 #include "millrace/server.h"
+#include "tests/cluster/free_ports.h"
 
 namespace millrace::testing {
-
-// Loopback ports that nothing listens on, all different.
-std::vector<int> FreePorts(int count);
 
 // Not thread-safe.
 class InProcessCluster {
