@@ -318,7 +318,7 @@ void ThreadPool::Schedule(Task task) {
 
 void ThreadPool::ScheduleLast(Task task) {
   if (impl_->threads.empty()) {
-    task.run(task.arg);
+    impl_->Run(task);
   } else {
     impl_->Push(task, 1, /*last=*/true);
   }

@@ -1,6 +1,7 @@
 #include "cluster/tf_config.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -66,6 +67,16 @@ StatusOr<TfConfig> ParseTfConfig(std::string_view text) {
       }
       config.task_index = static_cast<int>(number);
     }
+  }
+  const std::pair<const char*, std::string*> texts[] = {{"rpc_layer", &config.rpc_layer},
+                                                        {"environment", &config.environment},
+                                                        {"session_master", &config.session_master}};
+  for (const auto& [key, value] : texts) {
+    if (!root.contains(key)) continue;
+    if (!root[key].is_string()) {
+      return errors::InvalidArgument("TF_CONFIG: \"", key, "\" is not text");
+    }
+    *value = root[key].get<std::string>();
   }
   return config;
 }

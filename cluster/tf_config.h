@@ -15,6 +15,7 @@ struct TfConfig {
   ClusterSpec cluster;
   std::optional<std::string> job_name;
   std::optional<int> task_index;
+  std::string rpc_layer, environment, session_master;  // "" where it does not say
 };
 
 // {"cluster": {"ps": ["h:p"], "worker": {"0": "h:p"}}, "task": {"type": "ps", "index": 0}}.

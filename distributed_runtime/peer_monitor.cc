@@ -19,7 +19,7 @@ constexpr nanoseconds kShortestInterval = std::chrono::milliseconds(20);
 constexpr std::chrono::minutes kMemory{30};
 
 double Seconds(nanoseconds time) {
-  return static_cast<double>(time / std::chrono::milliseconds(100)) * 0.1;
+  return static_cast<double>(time / std::chrono::milliseconds(100)) / 10.0;
 }
 
 bool IsNoAnswer(const Status& status) {
@@ -95,7 +95,9 @@ void PeerMonitor::Tick() {
       if (!matters && peer.silence == nanoseconds(0)) continue;
       peer.silence += elapsed;
       if (!std::exchange(peer.asked, true)) ask.push_back(task);
-      if (matters && !peer.lost && peer.silence >= options_.timeout) {
+      // A suspect counts as silent before the timeout, and is not lost before it.
+      if (matters && !peer.lost && peer.silence >= options_.timeout &&
+          now - peer.last_sign >= options_.timeout) {
         peer.lost = true;
         lost.emplace_back(task, errors::Unavailable(Describe(task, peer), ": it is lost"));
       }

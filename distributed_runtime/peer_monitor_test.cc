@@ -164,6 +164,21 @@ TEST_F(PeerMonitorTest, TakesASuspectForSilentAtOnce) {
   EXPECT_NE(monitor.DescribeSilent().find(kTask), std::string::npos);
 }
 
+// Its link is closed when a task is killed: it has the whole timeout to come back.
+TEST_F(PeerMonitorTest, DoesNotLoseASuspectBeforeTheTimeout) {
+  constexpr milliseconds kTimeout{1000};
+  PeerMonitor monitor(Watch(kTimeout));
+  monitor.Start();
+  WaitForQuestions(1);
+  ASSERT_TRUE(IsHeardOf(monitor));
+  const Deadline heard = SteadyClock::now();
+  SetAnswer(errors::Unavailable("refused"));
+  monitor.Suspect(kTask);
+  ASSERT_TRUE(WaitForLoss(1));
+  // It was heard of at most one look before.
+  EXPECT_GE(SteadyClock::now() - heard, kTimeout - kTimeout / 4);
+}
+
 TEST_F(PeerMonitorTest, NeverLooksWithoutATimeout) {
   PeerMonitor monitor(Watch(milliseconds(0)));
   monitor.Start();

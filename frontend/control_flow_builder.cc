@@ -9,6 +9,10 @@
 #include "millrace/ops.h"
 
 namespace millrace {
+
+// Of frontend/function_scope.h.
+StatusOr<Output> BroughtInside(GraphState* graph, const Output& output);
+
 namespace {
 
 // Replaces the data edges that come into the nodes from `first_id` on from before them.
@@ -90,7 +94,11 @@ StatusOr<std::vector<Output>> BuildCond(const Scope& outer, const Output& pred,
     });
     MR_RETURN_IF_ERROR(crossings.Run(/*roots_too=*/false));
     for (Output& output : outputs) {
-      if (crossings.IsOutside(*output.op().node(), false)) output = crossings.Get(output);
+      const bool foreign = output.op().graph() != state;  // captured by the body around
+      MR_ASSIGN_OR_RETURN(output, BroughtInside(state, output));
+      if (foreign || crossings.IsOutside(*output.op().node(), false)) {
+        output = crossings.Get(output);
+      }
     }
     MR_RETURN_IF_ERROR(scope.status());
     results[taken ? 1 : 0] = std::move(outputs);

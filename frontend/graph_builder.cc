@@ -12,7 +12,6 @@
 #include "base/status_macros.h"
 #include "device/device_name.h"
 #include "frontend/device_functions.h"
-#include "frontend/op_outputs.h"
 #include "frontend/root_scope.h"
 #include "graph/graph_def_io.h"
 #include "graph/node_name.h"
@@ -24,6 +23,13 @@ namespace millrace {
 // Of graph/graph_def_size.h, apart from the headers of the graph.
 Status CheckMessageSize(const DataflowGraph& graph, int first_id);
 Status SerializeGraphDef(const pb::GraphDef& def, std::string* bytes);
+// Of frontend/function_scope.h.
+using CaptureFunction = std::function<StatusOr<Output>(const Output& from)>;
+void SetBody(GraphState* body, GraphState* outer, CaptureFunction capture);
+bool IsBody(GraphState* graph);
+GraphState* OuterGraph(GraphState* body);
+StatusOr<Output> BroughtInside(GraphState* graph, const Output& output);
+void KeepBody(GraphState* graph, std::shared_ptr<GraphState> body);
 
 const OpRegistry& BuiltinOps() {
   static const OpRegistry* const ops = [] {
@@ -56,63 +62,6 @@ std::string GraphState::UniqueName(std::string_view name) {
 void GraphState::RecordError(Status error, std::source_location where) {
   if (error.ok() || !status.ok()) return;
   status = Annotate(error, StrCat(" (at ", FormatOrigin(where), ")"));
-}
-
-// ---- Operation and Output ----------------------------------------------------
-
-namespace {
-const std::string kNothing;
-}  // namespace
-
-const std::string& Operation::name() const { return valid() ? node_->name() : kNothing; }
-const std::string& Operation::type() const { return valid() ? node_->type() : kNothing; }
-int Operation::num_inputs() const { return valid() ? node_->num_inputs() : 0; }
-int Operation::num_outputs() const { return valid() ? node_->num_outputs() : 0; }
-const std::string& Operation::device() const {
-  return valid() ? node_->requested_device() : kNothing;
-}
-
-Output Operation::output(int i) const {
-  if (i < 0 || i >= num_outputs()) return Output();
-  return Output(*this, i);
-}
-
-Output Operation::input(int i) const {
-  if (i < 0 || i >= num_inputs()) return Output();
-  const Edge* edge = node_->input_edge(i);
-  return edge == nullptr ? Output() : Output(graph_, edge->src, edge->src_output);
-}
-
-AttrValue Operation::attr(std::string_view name) const {
-  const AttrValue* value = valid() ? node_->attrs().Find(name) : nullptr;
-  return value == nullptr ? AttrValue() : *value;
-}
-
-DataType Output::dtype() const {
-  return valid() && index_ < op_.num_outputs() ? op_.node()->output_types()[index_]
-                                               : DataType::kInvalid;
-}
-
-PartialShape Output::shape() const {
-  return valid() ? op_.graph()->shapes.shape(op_.node(), index_) : PartialShape();
-}
-
-std::string Output::name() const { return valid() ? StrCat(op_.name(), ":", index_) : ""; }
-
-std::vector<Output> OutputList(const Operation& op, std::string_view arg) {
-  std::vector<Output> outputs;
-  if (!op.valid()) return outputs;
-  int begin = 0, end = 0;
-  const Status status = ArgRange(op.node()->op().def, op.node()->attrs(), arg,
-                                 /*is_input=*/false, &begin, &end);
-  if (!status.ok()) return outputs;
-  for (int i = begin; i < end; ++i) outputs.push_back(op.output(i));
-  return outputs;
-}
-
-Output OneOutput(const Operation& op, std::string_view arg) {
-  const std::vector<Output> outputs = OutputList(op, arg);
-  return outputs.empty() ? Output() : outputs.front();
 }
 
 // ---- Scope ---------------------------------------------------------------------
@@ -251,20 +200,28 @@ void InferFromConstants(const pb::OpDef& def, std::span<const std::vector<Input>
   }
 }
 
+// Arguments from other graphs are an error, but in a body of a function: then `inside` is all
+// arguments, with what stands for those there; empty if there are none.
 Status CheckHandles(GraphState* graph, std::string_view op,
-                    std::span<const std::vector<Input>> args) {
+                    std::span<const std::vector<Input>> args,
+                    std::vector<std::vector<Input>>* inside) {
   for (std::size_t a = 0; a < args.size(); ++a) {
-    for (const Input& input : args[a]) {
+    for (std::size_t i = 0; i < args[a].size(); ++i) {
+      const Input& input = args[a][i];
       if (input.is_constant()) continue;
       if (!input.output().valid()) {
         return errors::InvalidArgument("argument ", a, " of ", op,
                                        " is not a valid output: the call that should have made "
                                        "it failed");
       }
-      if (input.output().op().graph() != graph) {
-        return errors::InvalidArgument("argument ", a, " of ", op, ", ", input.output().name(),
-                                       ", belongs to another graph");
+      if (input.output().op().graph() == graph) continue;
+      const StatusOr<Output> brought = BroughtInside(graph, input.output());
+      if (!brought.ok()) {
+        return WithMessage(brought.status(),
+                           StrCat("argument ", a, " of ", op, ", ", Message(brought.status())));
       }
+      if (inside->empty()) inside->assign(args.begin(), args.end());
+      (*inside)[a][i] = Input(*brought);
     }
   }
   return OkStatus();
@@ -290,7 +247,9 @@ class NodeMaker {
       return errors::InvalidArgument(op_, " takes ", def.input_arg_size(), " arguments, not ",
                                      args.size());
     }
-    MR_RETURN_IF_ERROR(CheckHandles(&state, op_, args));
+    std::vector<std::vector<Input>> inside;
+    MR_RETURN_IF_ERROR(CheckHandles(&state, op_, args, &inside));
+    if (!inside.empty()) args = inside;
     AttrMap attrs;
     for (auto& [name, value] : named) attrs.Set(name, std::move(value));
     for (int i = 0; i < def.input_arg_size(); ++i) InferFromArg(def.input_arg(i), args[i], &attrs);
@@ -389,6 +348,11 @@ class NodeMaker {
         return errors::InvalidArgument("a control dependency of ", node->name(),
                                        " is not a valid operation");
       }
+      if (op.graph() != scope_.graph()) {
+        return errors::InvalidArgument("a control dependency of ", node->name(), ", ", op.name(),
+                                       ", belongs to another graph; of a function, the call can "
+                                       "be made to wait");
+      }
       graph.AddControlEdge(op.node(), node);
     }
     return OkStatus();
@@ -484,14 +448,37 @@ namespace {
 // What graphs really have: a state that can be found again from a handle to one of its nodes.
 struct SharedGraphState : GraphState, std::enable_shared_from_this<SharedGraphState> {
   Scope (*root)(std::shared_ptr<GraphState>) = nullptr;
+  GraphState* outer = nullptr;                      // of the body of a function, and
+  CaptureFunction capture;                          // how it takes what is outside
+  std::vector<std::shared_ptr<GraphState>> bodies;  // of functions that were made here
 };
+
+// Handles come from graphs alone, whose states are all made below.
+SharedGraphState* Shared(GraphState* state) { return static_cast<SharedGraphState*>(state); }
 
 }  // namespace
 
 Scope RootScope(GraphState* state) {
-  // Handles come from graphs alone, whose states are all made below.
-  auto* const shared = static_cast<SharedGraphState*>(state);
+  SharedGraphState* const shared = Shared(state);
   return shared->root(shared->shared_from_this());
+}
+
+void SetBody(GraphState* body, GraphState* outer, CaptureFunction capture) {
+  Shared(body)->outer = outer;
+  Shared(body)->capture = std::move(capture);
+}
+
+bool IsBody(GraphState* graph) { return Shared(graph)->capture != nullptr; }
+GraphState* OuterGraph(GraphState* body) { return Shared(body)->outer; }
+
+StatusOr<Output> BroughtInside(GraphState* graph, const Output& output) {
+  if (output.op().graph() == graph) return output;
+  if (IsBody(graph)) return Shared(graph)->capture(output);
+  return errors::InvalidArgument(output.name(), ", belongs to another graph");
+}
+
+void KeepBody(GraphState* graph, std::shared_ptr<GraphState> body) {
+  Shared(graph)->bodies.push_back(std::move(body));
 }
 
 Graph::Graph() {

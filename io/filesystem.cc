@@ -137,9 +137,15 @@ class Posix : public FileSystem {
   }
   StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(
       const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // A pipe without a writer would hold up who opens it.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return FromErrno(errno, "open", path);
-    return std::unique_ptr<RandomAccessFile>(new PosixRandomAccessFile(path, fd));
+    std::unique_ptr<RandomAccessFile> file(new PosixRandomAccessFile(path, fd));
+    if (::lseek(fd, 0, SEEK_CUR) < 0) {
+      return errors::FailedPrecondition("cannot read ", path,
+                                        ": it is a pipe, a socket or a terminal; give a file");
+    }
+    return file;
   }
   StatusOr<uint64_t> FileSize(const std::string& path) override {
     struct stat info;
@@ -167,7 +173,7 @@ class Posix : public FileSystem {
     return FromErrno(error, StrCat("give ", from, " the second name"), to);
   }
   Status SyncPath(const std::string& path) override {
-    const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return FromErrno(errno, "open to sync", path);
     const int error = ::fsync(fd) == 0 ? 0 : errno;
     ::close(fd);

@@ -44,7 +44,7 @@ struct StepEnv {
   FunctionRunner* functions = nullptr;
   std::span<const Tensor> call_args;    // for _Arg
   std::span<Tensor> call_results;       // for _Retval
-  void* session_state = nullptr;        // session/session_state.h, for session handles
+  void* session_state = nullptr;        // SessionTensors, kernels/state/session_tensors.h
   ThreadPool* inter_op_pool = nullptr;  // where the step's nodes run; null: in its own thread
 };
 

@@ -17,6 +17,16 @@ std::string Located(const TaskError& error) {
   return StrCat("From ", error.task, ":\n", Message(error.status));
 }
 
+// " [[{{node n}}]]" of an error that names a node, "" otherwise.
+std::string NodeOf(const Status& status) {
+  const std::string_view text = Message(status);
+  const size_t begin = text.find("[[{{node ");
+  if (begin == std::string_view::npos) return "";
+  const size_t end = text.find("}}]]", begin);
+  if (end == std::string_view::npos) return "";
+  return StrCat(" ", text.substr(begin, end + 4 - begin));
+}
+
 Status Finish(const Status& status, std::string text) {
   if (text.size() > kMaxText) {
     text.resize(kMaxText);
@@ -56,14 +66,18 @@ Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> erro
   for (const TaskWaits& part : waits) {
     if (part.text.empty()) continue;
     auto& list = part.text.starts_with(kWaitsForTasks) ? others : causes;
-    list.push_back(StrCat("\n  ", part.task, ": ", part.text));
+    // That a call was cancelled says nothing beside what was waited for, but in which node it was.
+    std::string node;
+    for (const TaskError& error : errors) {
+      if (error.task == part.task && IsDerived(error.status)) node = NodeOf(error.status);
+    }
+    list.push_back(StrCat("\n  ", part.task, ": ", part.text, node));
   }
   for (const TaskError& error : errors) {
-    const auto said = std::find_if(waits.begin(), waits.end(), [&](const TaskWaits& part) {
+    const bool said = std::any_of(waits.begin(), waits.end(), [&](const TaskWaits& part) {
       return part.task == error.task && !part.text.empty();
     });
-    // That a call was cancelled says nothing beside what was waited for.
-    if (said != waits.end() && IsDerived(error.status)) continue;
+    if (said && IsDerived(error.status)) continue;
     others.push_back(StrCat("\n  ", error.task, ": ", Message(error.status)));
   }
   std::string text(reason);

@@ -28,7 +28,7 @@ struct TaskWaits {
 };
 
 // DeadlineExceeded for a step that was cancelled by its deadline, with what its parts said they
-// were waiting for, those first that did not wait for others; and with their errors.
+// were waiting for, those first that did not wait for others, with a node; and with their errors.
 Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors,
                         std::span<const TaskWaits> waits = {});
 

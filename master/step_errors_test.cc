@@ -101,6 +101,15 @@ TEST(SummarizeTimeout, PutsFirstWhoDoesNotWaitForOthers) {
                    kWorker, ": ", kWaitsForTasks, "'w/read' from /job:ps"));
 }
 
+TEST(SummarizeTimeout, NamesTheNodeThatWaited) {
+  const std::vector<TaskError> errors = {
+      {kPs, MarkDerived(errors::Cancelled("it was cancelled\n\t [[{{node take}}]]\nat a.cc:3"))}};
+  const std::vector<TaskWaits> waits = {{kPs, "queue 'q' has 0 of 1 element"}};
+  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
+            StrCat("late; it was waiting for:\n  ", kPs,
+                   ": queue 'q' has 0 of 1 element [[{{node take}}]]"));
+}
+
 TEST(SummarizeTimeout, KeepsErrorsBesideWhatWasWaitedFor) {
   const std::vector<TaskError> errors = {{kPs, errors::DeadlineExceeded("it still runs a node")}};
   const std::vector<TaskWaits> waits = {{kPs, "a barrier"}};

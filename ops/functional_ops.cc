@@ -16,6 +16,14 @@ Status OutputShapes(InferenceContext& c) {
   return OkStatus();
 }
 
+// What attribute _output_shapes says, which whoever makes the call knows of the function.
+Status CallShapes(InferenceContext& c) {
+  const auto shapes = c.attrs().GetOr<std::vector<PartialShape>>("_output_shapes", {});
+  if (static_cast<int>(shapes.size()) != c.num_outputs()) return UnknownShape(c);
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shapes[i]);
+  return OkStatus();
+}
+
 Status FakeParamShape(InferenceContext& c) {
   MR_ASSIGN_OR_RETURN(PartialShape shape, c.attr<PartialShape>("shape"));
   c.set_output(0, std::move(shape));
@@ -42,8 +50,8 @@ constexpr OpSpec kOps[] = {
     {"For", "start: int32, limit: int32, delta: int32, input: T", "output: T",
      "T: list(type) >= 0; body: func", UnknownShape},
     {"If", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes, kStateful},
-    {"PartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape},
-    {"StatefulPartitionedCall", "args: Tin", "output: Tout", kCallAttrs, UnknownShape,
+    {"PartitionedCall", "args: Tin", "output: Tout", kCallAttrs, CallShapes},
+    {"StatefulPartitionedCall", "args: Tin", "output: Tout", kCallAttrs, CallShapes,
      kStateful | kDistributed},
     {"StatelessCase", "branch_index: int32, input: Tin", "output: Tout", kCaseAttrs, OutputShapes},
     {"StatelessIf", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes},

@@ -7,6 +7,7 @@
 #   millrace/tools/millrace, millrace/examples/mnist_replica, ...   every file where Bazel has it,
 #              programs stripped; they find the libraries wherever the folder is moved
 #   millrace/lib/   the libraries
+#   millrace/licenses/   what each library and each header compiled in asks to come with it
 set -eu
 
 out=${BUILD_WORKSPACE_DIRECTORY:-$PWD}/millrace-bundle.tar.xz
@@ -46,6 +47,35 @@ xargs -d '\n' ldd <"$work/programs" 2>/dev/null |
   sort -u | { grep -Ev "$glibc" || true; } |
   while read -r library; do cp -L "$library" "$root/lib/"; done
 chmod -R u+w "$root"
+# Licences: of the package that each library came from, and of what is compiled into the programs.
+mkdir -p "$root/licenses"
+package_of() {
+  # Debian knows some files by their place under /lib, where /usr/lib is meant by both.
+  dpkg -S "$1" 2>/dev/null || dpkg -S "${1#/usr}" 2>/dev/null || dpkg -S "/usr$1" 2>/dev/null
+}
+{
+  xargs -d '\n' ldd <"$work/programs" 2>/dev/null |
+    awk '/=> \// { print $3 }' | sort -u | { grep -Ev "$glibc" || true; } |
+    while read -r library; do
+      owner=$(package_of "$(realpath "$library")") || case $library in
+        "$root"/*) continue ;;
+        *)
+          echo "bundle: no package owns $library, so that its licence is not known" >&2
+          exit 1
+          ;;
+      esac
+      echo "${owner%%:*}"
+    done
+  printf '%s\n' libcli11-dev libeigen3-dev librandom123-dev nlohmann-json3-dev llvm-19-dev
+} | sort -u >"$work/packages"
+while read -r package; do
+  text=/usr/share/doc/$package/copyright
+  if [ ! -e "$text" ]; then
+    echo "bundle: $text, the licence of what the bundle has, is missing" >&2
+    exit 1
+  fi
+  cp -L "$text" "$root/licenses/$package"
+done <"$work/packages"
 # An rpath of the old kind: the libraries of libraries are found by it, too.
 while read -r file; do
   strip --strip-unneeded "$file"

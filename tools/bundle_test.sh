@@ -31,6 +31,13 @@ while read -r file; do
     fail "$file takes a library of this machine"
 done <"$there/files"
 
+# Licences of the project, of libraries and of what is compiled in.
+for text in LICENSE NOTICE licenses/libgrpc++1.51 licenses/libprotobuf32 licenses/nlohmann-json3-dev; do
+  [ -s "$text" ] || fail "$text is not in the bundle: $(ls licenses)"
+done
+
+clean tools/millrace --version >"$there/version"
+grep -Eq '^millrace [0-9]+\.[0-9]+\.[0-9]+ ' "$there/version" || fail "$(cat "$there/version")"
 clean tools/millrace devices >"$there/devices"
 grep -q '^CPU:0 ' "$there/devices" || fail "no CPU: $(cat "$there/devices")"
 clean tools/millrace server --help >"$there/help"

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "training/initializers.h"
+#include "training/lost_session.h"
 #include "training/ready_signal.h"
 
 namespace millrace {
@@ -30,12 +31,6 @@ constexpr std::chrono::milliseconds kShortestWait{100};
 // How long the first attempt to make a session lasts before this task is told for whom it
 // waits; each further one lasts twice as long.
 constexpr std::chrono::milliseconds kFirstAttempt{5'000};
-
-// A task is gone, silent, new or has dropped the session: another session may work.
-bool SessionIsLost(const Status& status) {
-  return errors::IsAborted(status) || errors::IsUnavailable(status) ||
-         status.GetPayload(kWorkerRestartedPayload).has_value();
-}
 
 // "3 variables were lost with /job:ps/task:0 (a, b, c)" and so on.
 std::string DescribeLoss(const std::vector<std::string>& variables) {

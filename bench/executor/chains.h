@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 

@@ -28,7 +28,7 @@
 #include "executor/executor.h"
 #include "executor/test_graph.h"
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

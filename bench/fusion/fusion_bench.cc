@@ -12,7 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "jit/code_cache.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 
 #if defined(__x86_64__)

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace::bench {
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "executor/memory/step_arena.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "millrace/step_trace.h"
 

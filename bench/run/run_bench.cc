@@ -29,7 +29,7 @@
 #include "base/log.h"
 #include "base/notification.h"
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

@@ -1,17 +1,13 @@
 #include "examples/mnist/child_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <set>
 
 #include "base/errors.h"
 
@@ -78,23 +74,6 @@ std::string DescribeEnd(int wait_status) {
     return StrCat("signal ", number, " (", strsignal(number), ")");
   }
   return StrCat("exit code ", WEXITSTATUS(wait_status));
-}
-
-StatusOr<int> FreePort() {
-  static std::set<int> used;
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return errors::Unavailable("cannot make a socket: ", std::strerror(errno));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-    close(fd);
-    if (bound && used.insert(ntohs(address.sin_port)).second) return ntohs(address.sin_port);
-  }
-  return errors::Unavailable("no free loopback port found");
 }
 
 }  // namespace millrace::mnist

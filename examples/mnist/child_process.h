@@ -29,8 +29,6 @@ struct ChildProcess {
 Status StartChild(const std::string& name, std::vector<std::string> args, ChildProcess* child);
 // "exit code 1" or "signal 9 (Killed)".
 std::string DescribeEnd(int wait_status);
-// A loopback port that nobody listened on a moment ago; different at every call.
-StatusOr<int> FreePort();
 
 }  // namespace millrace::mnist
 

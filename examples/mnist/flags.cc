@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/version.h"
 
 namespace millrace::mnist {
 namespace {
@@ -56,6 +57,12 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
   app.add_option(
       "--trace_dir", f.trace_dir,
       "Folder for a trace of one step of each worker, for chrome://tracing and Perfetto");
+  app.add_option(
+      "--checkpoint_dir", f.checkpoint_dir,
+      "Folder of checkpoints that all tasks see: the chief saves there, and goes on from "
+      "the newest where variables have no value");
+  app.add_option("--save_steps", f.save_steps, "Global steps from one checkpoint to the next")
+      ->capture_default_str();
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_flag("--exact_steps", f.exact_steps,
                "Asynchronous workers together take --train_steps steps, not one more: the global "
@@ -72,11 +79,16 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "Seconds to wait for the other tasks, at the start and when one was lost")
       ->capture_default_str();
   app.add_option("--cluster_id", f.cluster_id,
-                 "A name that all tasks of this job have and those of no other");
+                 "A name that all tasks of this job have and those of no other")
+      ->envname("MILLRACE_CLUSTER_ID");
   app.add_option("--peer_timeout", f.peer_timeout,
                  "Seconds without a sign of life after which another task is lost; 0: never")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_flag(
+      "--insecure", f.insecure,
+      "Serve on addresses that are not loopback, though the transport is not encrypted and "
+      "whoever reaches them may run any op");
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
 }
 
@@ -99,7 +111,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       "Trains MNIST digits on parameter servers and workers. Without --job_name it starts its "
       "own cluster of processes on this machine.",
       "mnist_replica");
-  app.set_version_flag("--version", "mnist_replica 0.1");
+  app.set_version_flag("--version", "mnist_replica " MILLRACE_VERSION);
   AddTensorFlowFlags(app, parsed.flags);
   AddOwnFlags(app, parsed.flags);
   try {
@@ -126,6 +138,7 @@ Status CheckFlags(const Flags& f) {
   MR_RETURN_IF_ERROR(AtLeast("num_workers", f.num_workers, 1));
   MR_RETURN_IF_ERROR(AtLeast("num_gpus", f.num_gpus, 0));
   MR_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", f.replicas_to_aggregate, 0));
+  MR_RETURN_IF_ERROR(AtLeast("save_steps", f.save_steps, 1));
   MR_RETURN_IF_ERROR(AtLeast("ready_timeout", f.ready_timeout, 1));
   MR_RETURN_IF_ERROR(AtLeast("staleness_bound", f.staleness_bound, -1));
   if (f.staleness_bound >= 0 && f.sync_replicas) {

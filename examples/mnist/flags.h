@@ -31,8 +31,10 @@ struct Flags {
   std::string model = "mlp";
   std::string optimizer = "adam";
   std::string ps_strategy = "balanced";
-  std::string dump_graph;  // empty: nowhere
-  std::string trace_dir;   // empty: nothing is traced
+  std::string dump_graph;      // empty: nowhere
+  std::string trace_dir;       // empty: nothing is traced
+  std::string checkpoint_dir;  // empty: nothing is saved
+  int save_steps = 100;
   bool quiet = false;
   bool exact_steps = false;
   int staleness_bound = -1;  // -1: none
@@ -42,6 +44,7 @@ struct Flags {
   int ready_timeout = 60;    // seconds
   std::string cluster_id;    // the launcher gives its tasks one
   double peer_timeout = 30;  // seconds
+  bool insecure = false;     // serves on addresses that are not loopback
   int progress_fd = -1;      // set by the launcher: where progress records go
 
   bool is_launcher() const { return job_name.empty(); }

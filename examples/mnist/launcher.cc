@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/free_port.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -173,10 +174,11 @@ class Launcher {
 
  private:
   Status StartAll() {
+    MR_ASSIGN_OR_RETURN(const std::vector<int> ports,
+                        FreeLoopbackPorts(flags_.num_ps + flags_.num_workers));
     std::vector<std::string> ps_hosts, worker_hosts;
     for (int i = 0; i < flags_.num_ps + flags_.num_workers; ++i) {
-      MR_ASSIGN_OR_RETURN(const int port, FreePort());
-      (i < flags_.num_ps ? ps_hosts : worker_hosts).push_back(StrCat("127.0.0.1:", port));
+      (i < flags_.num_ps ? ps_hosts : worker_hosts).push_back(StrCat("127.0.0.1:", ports[i]));
     }
     hosts_ = {"--ps_hosts=" + StrJoin(ps_hosts, ","),
               "--worker_hosts=" + StrJoin(worker_hosts, ",")};

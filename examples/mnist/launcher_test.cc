@@ -139,6 +139,20 @@ TEST(MnistReplica, WantsAJobNameWithHosts) {
   EXPECT_THAT(text, HasSubstr("Must specify an explicit `job_name`"));
 }
 
+TEST(MnistReplica, ServesOtherHostsIfThatIsAskedFor) {
+  // An address for documents, which no machine has: it cannot be listened on.
+  const std::string task =
+      "--job_name=ps --task_index=0 --ps_hosts=192.0.2.1:2222 --worker_hosts=192.0.2.1:2223";
+  int code = -1;
+  std::string text = RunExample(task, &code);
+  EXPECT_NE(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("ask for it (--insecure)"));
+  text = RunExample(task + " --insecure", &code);
+  EXPECT_EQ(code, 1) << text;
+  EXPECT_THAT(text, HasSubstr("192.0.2.1:2222"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("--insecure")));
+}
+
 TEST(MnistReplica, SaysWhyItHasNoGpuAndTrainsOnTheCpu) {
   int code = -1;
   const std::string text = RunExample(

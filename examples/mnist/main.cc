@@ -37,6 +37,7 @@ int Main(int argc, char** argv) {
   Flags& flags = parsed.flags;
   flags.data_dir = UserPath(flags.data_dir);
   flags.dump_graph = UserPath(flags.dump_graph);
+  flags.checkpoint_dir = UserPath(flags.checkpoint_dir);
   if (const Status status = CheckFlags(flags); !status.ok()) {
     Report(status);
     return 2;

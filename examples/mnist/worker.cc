@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "examples/mnist/keeper.h"
 #include "examples/mnist/model.h"
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
@@ -37,8 +38,9 @@ constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 
-// Of whose cluster the task is, and when it takes another one for lost.
-void AddIdentity(const Flags& flags, ServerOptions* options) {
+// Of whose cluster the task is, whom it serves, and when it takes another one for lost.
+void AddServerFlags(const Flags& flags, ServerOptions* options) {
+  options->insecure = flags.insecure;
   options->cluster_id = flags.cluster_id;
   options->peer_timeout = milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
 }
@@ -95,7 +97,7 @@ class Worker {
     options.cluster = cluster_;
     options.job_name = "worker";
     options.task_index = flags_.task_index;
-    AddIdentity(flags_, &options);
+    AddServerFlags(flags_, &options);
     if (!flags_.dump_graph.empty()) {
       options.dump_dir = StrCat(flags_.dump_graph, "/worker_", flags_.task_index);
     }
@@ -157,6 +159,9 @@ class Worker {
     BuildEnd(scope);
     p.init = InitializeVariables(scope);
     p.not_ready = ReportUninitializedVariables(scope);
+    if (flags_.is_chief() && !flags_.checkpoint_dir.empty()) {
+      MR_ASSIGN_OR_RETURN(keeper_, Keeper::Create(flags_, p.graph, p.global_step));
+    }
     return p.graph.status();
   }
 
@@ -265,6 +270,15 @@ class Worker {
       std::printf("Worker %d: %s\n", flags_.task_index, reason.c_str());
       std::fflush(stdout);
     };
+    if (keeper_ != nullptr) {
+      must_restore_ = false;
+      options.on_variables_lost = [this](const std::vector<std::string>&) {
+        must_restore_ = keeper_->HasCheckpoint();
+        return must_restore_ ? errors::FailedPrecondition("to be restored from a checkpoint")
+                             : OkStatus();
+      };
+      MR_RETURN_IF_ERROR(keeper_->RestoreIfNeeded(options));
+    }
     MR_ASSIGN_OR_RETURN(session_, SupervisedSession::Create(program_.graph, options));
     std::printf("Worker %d: Session initialization complete.\n", flags_.task_index);
     return OkStatus();
@@ -294,8 +308,7 @@ class Worker {
           local_steps_ + 1 ==
               std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
       if (!traced || !RunTraced(feeds, fetches, &out)) {
-        StatusOr<std::vector<Tensor>> ran =
-            session_->Run(feeds, fetches, std::span(&program_.train, 1));
+        StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches);
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
         MR_ASSIGN_OR_RETURN(out, std::move(ran));
@@ -303,12 +316,25 @@ class Worker {
       ++local_steps_;
       global_step = out[1].scalar<int64_t>();
       Report(global_step, out[0].scalar<float>() / static_cast<float>(flags_.batch_size));
+      if (keeper_ != nullptr) keeper_->SaveIfTime(session_->session(), global_step);
     }
     const double end = WallSeconds();
     seconds_ = end - begin;
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
     std::fflush(stdout);
     return OkStatus();
+  }
+
+  // Where variables are lost, all go back to the newest checkpoint.
+  StatusOr<std::vector<Tensor>> RunStep(std::span<const Feed> feeds,
+                                        std::span<const Output> fetches) {
+    while (true) {
+      StatusOr<std::vector<Tensor>> ran =
+          session_->Run(feeds, fetches, std::span(&program_.train, 1));
+      if (ran.ok() || !must_restore_) return ran;
+      session_->Stop().IgnoreError();
+      MR_RETURN_IF_ERROR(OpenSession());
+    }
   }
 
   // False if the step has to be run again, without a trace.
@@ -368,6 +394,7 @@ class Worker {
     }
     if (!flags_.is_chief()) return OkStatus();
     if (flags_.exact_steps) MR_RETURN_IF_ERROR(TakeLostSteps());
+    if (keeper_ != nullptr) MR_RETURN_IF_ERROR(keeper_->Save(session_->session()));
     return session_->Run({}, {}, std::span(&program_.let_evaluate, 1)).status();
   }
 
@@ -455,6 +482,8 @@ class Worker {
   std::unique_ptr<Server> server_;
   Digits digits_;
   Program program_;
+  std::unique_ptr<Keeper> keeper_;  // the chief's, with --checkpoint_dir
+  bool must_restore_ = false;       // variables were lost, and there is a checkpoint
   std::unique_ptr<SupervisedSession> session_;
   int64_t local_steps_ = 0;
   double seconds_ = 0;
@@ -474,7 +503,7 @@ Status RunParameterServer(const Flags& flags) {
   options.job_name = flags.job_name;
   options.task_index = flags.task_index;
   options.accept_shutdown = true;
-  AddIdentity(flags, &options);
+  AddServerFlags(flags, &options);
   std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
   std::fflush(stdout);
   GpuOptions none;

@@ -72,6 +72,33 @@ std::vector<const Node*> LooseEffects(const FunctionBody& body, InlineSite::Effe
   return loose;
 }
 
+// Whether something with effects runs before a node of a graph. Found nodes without are kept, so
+// that no node is looked at twice. Whoever waits for an effect that is none waits in vain, but is
+// right: so the search ends at a size that keeps long chains of calls linear.
+class EffectSearch {
+ public:
+  bool Behind(Node* node) {
+    if (clean_.contains(node)) return false;
+    absl::flat_hash_set<const Node*> seen = {node};
+    std::vector<const Node*> stack = {node};
+    while (!stack.empty()) {
+      const Node* const next = stack.back();
+      stack.pop_back();
+      if ((next->is_stateful() && !OnlyReads(*next)) || seen.size() > kMaxNodes) return true;
+      for (const Edge* edge : next->in_edges()) {
+        if (!edge->src->IsOp() || clean_.contains(edge->src)) continue;
+        if (seen.insert(edge->src).second) stack.push_back(edge->src);
+      }
+    }
+    clean_.merge(seen);
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kMaxNodes = 2000;
+  absl::flat_hash_set<const Node*> clean_;
+};
+
 std::string MergedDevice(const Node& node, const InlineSite& site) {
   const std::string& wanted = node.requested_device();
   if (wanted.empty() || site.ignore_body_devices) return site.device.str();
@@ -95,6 +122,7 @@ class Inliner {
     MR_RETURN_IF_ERROR(CopyNodes());
     MR_RETURN_IF_ERROR(CopyEdges());
     MR_RETURN_IF_ERROR(GateRoots());
+    MR_RETURN_IF_ERROR(GateState());
     MR_RETURN_IF_ERROR(JoinEffects());
     MR_RETURN_IF_ERROR(MakeOutputs());
     return std::move(result_);
@@ -267,9 +295,7 @@ class Inliner {
     std::vector<Node*> roots;
     for (const Node* node : body_.graph->OpNodes()) {
       if (twins_[node->id()] == nullptr) continue;
-      const bool is_root = std::none_of(node->in_edges().begin(), node->in_edges().end(),
-                                        [](const Edge* edge) { return edge->src->IsOp(); });
-      if (is_root) roots.push_back(twins_[node->id()]);
+      if (IsRoot(*node)) roots.push_back(twins_[node->id()]);
     }
     if (roots.empty()) return OkStatus();
     MR_ASSIGN_OR_RETURN(const std::vector<Node*> gates, Gates());
@@ -298,13 +324,90 @@ class Inliner {
 
   Status JoinEffects() {
     const std::vector<const Node*> loose = LooseEffects(body_, site_.effects);
-    if (loose.empty() && !body_.results.empty()) return OkStatus();
+    MR_ASSIGN_OR_RETURN(const std::vector<Node*> unread, UnreadEffects(loose));
+    if (loose.empty() && unread.empty() && !body_.results.empty()) return OkStatus();
     MR_ASSIGN_OR_RETURN(result_.done, Add("output_control_node", "NoOp", {}, site_.device));
     for (const Node* node : loose) graph_->AddControlEdge(twins_[node->id()], result_.done);
-    if (!loose.empty()) return OkStatus();
+    for (Node* node : unread) graph_->AddControlEdge(node, result_.done);
+    if (!loose.empty() || !unread.empty()) return OkStatus();
     MR_ASSIGN_OR_RETURN(const std::vector<Node*> gates, Gates());
     for (Node* gate : gates) graph_->AddControlEdge(gate, result_.done);
     return OkStatus();
+  }
+
+  // What reads or changes state within a call sees what happened before any of its inputs. Loops in
+  // the body are entered after that.
+  Status GateState() {
+    if (site_.effects != InlineSite::Effects::kAll) return OkStatus();
+    std::vector<bool> in_loop(body_.graph->num_node_ids());
+    std::vector<const Node*> stateful;
+    for (const Node* node : body_.graph->OpNodes()) in_loop[node->id()] = IsEnter(*node);
+    Spread(*body_.graph, /*forward=*/true, &in_loop);
+    for (const Node* node : body_.graph->OpNodes()) {
+      if (twins_[node->id()] == nullptr) continue;
+      const bool enters =
+          IsEnter(*node) && node->input_edge(0)->src->IsOp() && IsArg(*node->input_edge(0)->src);
+      if (enters || (node->is_stateful() && !in_loop[node->id()])) stateful.push_back(node);
+    }
+    if (stateful.empty()) return OkStatus();
+    const std::vector<bool> gated = BehindRoots();
+    EffectSearch effects;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (!effects.Behind(inputs_[i].node)) continue;
+      std::vector<bool> reached = gated;
+      reached[body_.args[i]->id()] = true;
+      Spread(*body_.graph, /*forward=*/true, &reached);
+      for (const Node* node : stateful) {
+        if (reached[node->id()]) continue;
+        MR_ASSIGN_OR_RETURN(Node* const input, InputNode(i));
+        graph_->AddControlEdge(input, twins_[node->id()]);
+      }
+    }
+    return OkStatus();
+  }
+
+  static bool IsEnter(const Node& node) {
+    return node.type() == "Enter" || node.type() == "RefEnter";
+  }
+
+  // A call runs when all of its inputs are there. So what happens before an input happens for every
+  // output, also for one that is not made of that input: these are the inputs behind which there
+  // are effects, and which neither every output nor what runs anyway waits for.
+  StatusOr<std::vector<Node*>> UnreadEffects(const std::vector<const Node*>& loose) {
+    std::vector<Node*> unread;
+    if (site_.effects != InlineSite::Effects::kAll) return unread;
+    EffectSearch effects;
+    std::vector<bool> gated;  // behind what waits for all inputs, see GateRoots()
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (!effects.Behind(inputs_[i].node)) continue;
+      if (gated.empty()) gated = BehindRoots();
+      std::vector<bool> reached = gated;
+      reached[body_.args[i]->id()] = true;
+      Spread(*body_.graph, /*forward=*/true, &reached);
+      const auto waits = [&](const Node* node) { return reached[node->id()]; };
+      if (std::any_of(loose.begin(), loose.end(), waits)) continue;
+      if (!body_.results.empty() &&
+          std::all_of(body_.results.begin(), body_.results.end(), waits)) {
+        continue;
+      }
+      MR_ASSIGN_OR_RETURN(Node* const input, InputNode(i));
+      unread.push_back(input);
+    }
+    return unread;
+  }
+
+  std::vector<bool> BehindRoots() const {
+    std::vector<bool> reached(body_.graph->num_node_ids());
+    for (const Node* node : body_.graph->OpNodes()) {
+      if (twins_[node->id()] != nullptr && IsRoot(*node)) reached[node->id()] = true;
+    }
+    Spread(*body_.graph, /*forward=*/true, &reached);
+    return reached;
+  }
+
+  static bool IsRoot(const Node& node) {
+    return std::none_of(node.in_edges().begin(), node.in_edges().end(),
+                        [](const Edge* edge) { return edge->src->IsOp(); });
   }
 
   Status MakeOutputs() {

@@ -1,7 +1,7 @@
 // Derivatives of ops that move elements about.
-#include "graph/gradients/grad_util.h"
-
+#include "base/status_macros.h"
 #include "graph/dataflow_graph.h"
+#include "graph/gradients/grad_util.h"
 
 namespace millrace {
 namespace {
@@ -116,6 +116,67 @@ Status PadGrad(GradContext& c) {
   return OkStatus();
 }
 
+// As PadGrad; what came back to the rim belongs to the value that it was filled with.
+Status PadV2Grad(GradContext& c) {
+  const Scope& s = c.scope();
+  MR_RETURN_IF_ERROR(PadGrad(c));
+  if (!c.needs_dx(2)) return OkStatus();
+  const auto total = [&](const Output& x) {
+    return ops::Sum(s, x, ops::Range(s, 0, ops::Rank(s, x), 1));
+  };
+  c.set_dx(2, ops::Sub(s, total(c.dy()), total(c.dxs()[0])));
+  return OkStatus();
+}
+
+Status MirrorPadGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const std::string mode, c.op().node()->attrs().Get<std::string>("mode"));
+  c.set_dx(0, ops::MirrorPadGrad(c.scope(), c.dy(), c.x(1), mode));
+  return OkStatus();
+}
+Status MirrorPadGradGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const std::string mode, c.op().node()->attrs().Get<std::string>("mode"));
+  c.set_dx(0, ops::MirrorPad(c.scope(), c.dy(), c.x(1), mode));
+  return OkStatus();
+}
+
+Status StridedSliceGradGrad(GradContext& c) {
+  const AttrMap& attrs = c.op().node()->attrs();
+  c.set_dx(4, ops::StridedSlice(c.scope(), c.dy(), c.x(1), c.x(2), c.x(3),
+                                {.begin_mask = attrs.GetOr<int64_t>("begin_mask", 0),
+                                 .end_mask = attrs.GetOr<int64_t>("end_mask", 0),
+                                 .ellipsis_mask = attrs.GetOr<int64_t>("ellipsis_mask", 0),
+                                 .new_axis_mask = attrs.GetOr<int64_t>("new_axis_mask", 0),
+                                 .shrink_axis_mask = attrs.GetOr<int64_t>("shrink_axis_mask", 0)}));
+  return OkStatus();
+}
+
+Status ReverseSequenceGrad(GradContext& c) {
+  const AttrMap& attrs = c.op().node()->attrs();
+  MR_ASSIGN_OR_RETURN(const int64_t seq_dim, attrs.Get<int64_t>("seq_dim"));
+  c.set_dx(0, ops::ReverseSequence(c.scope(), c.dy(), c.x(1), seq_dim,
+                                   {.batch_dim = attrs.GetOr<int64_t>("batch_dim", 0)}));
+  return OkStatus();
+}
+
+Status RollGrad(GradContext& c) {
+  c.set_dx(0, ops::Roll(c.scope(), c.dy(), ops::Neg(c.scope(), c.x(1)), c.x(2)));
+  return OkStatus();
+}
+
+Status IdentityNGrad(GradContext& c) {
+  for (int i = 0; i < c.op().num_inputs(); ++i) c.set_dx(i, c.dy(i));
+  return OkStatus();
+}
+
+Status SpaceToBatchGrad(GradContext& c) {
+  c.set_dx(0, ops::BatchToSpaceND(c.scope(), c.dy(), c.x(1), c.x(2)));
+  return OkStatus();
+}
+Status BatchToSpaceGrad(GradContext& c) {
+  c.set_dx(0, ops::SpaceToBatchND(c.scope(), c.dy(), c.x(1), c.x(2)));
+  return OkStatus();
+}
+
 // Adds up the copies: [m0, d0, m1, d1, ...] summed over the multiples.
 Status TileGrad(GradContext& c) {
   const Scope& s = c.scope();
@@ -163,8 +224,8 @@ Status DepthToSpaceGrad(GradContext& c) {
 }  // namespace
 
 void RegisterArrayGradients(GradientRegistry& r) {
-  for (const char* op :
-       {"Identity", "PlaceholderWithDefault", "EnsureShape", "CheckNumerics", "Print"}) {
+  for (const char* op : {"Identity", "PlaceholderWithDefault", "EnsureShape", "CheckNumerics",
+                         "CheckNumericsV2", "Print", "Snapshot"}) {
     r.Register(op, PassOn);
   }
   for (const char* op : {"Reshape", "Squeeze", "ExpandDims"}) r.Register(op, ReshapeBack);
@@ -179,13 +240,40 @@ void RegisterArrayGradients(GradientRegistry& r) {
   r.Register("DepthToSpace", DepthToSpaceGrad);
   r.Register("Slice", SliceGrad);
   r.Register("StridedSlice", StridedSliceGrad);
+  r.Register("StridedSliceGrad", StridedSliceGradGrad);
   r.Register("Pad", PadGrad);
+  r.Register("PadV2", PadV2Grad);
+  r.Register("MirrorPad", MirrorPadGrad);
+  r.Register("MirrorPadGrad", MirrorPadGradGrad);
+  r.Register("ReverseSequence", ReverseSequenceGrad);
+  r.Register("Roll", RollGrad);
+  r.Register("IdentityN", IdentityNGrad);
+  r.Register("SpaceToBatchND", SpaceToBatchGrad);
+  r.Register("BatchToSpaceND", BatchToSpaceGrad);
   r.Register("Tile", TileGrad);
   r.Register("BroadcastTo", BroadcastToGrad);
   r.Register("Fill", FillGrad);
-  for (const char* op : {"Const", "StopGradient", "Shape", "ShapeN", "Size", "Rank", "ZerosLike",
-                         "OnesLike", "OneHot", "Range", "LinSpace", "Where", "RandomUniform",
-                         "RandomStandardNormal", "TruncatedNormal"}) {
+  for (const char* op : {"Const",
+                         "StopGradient",
+                         "Shape",
+                         "ShapeN",
+                         "Size",
+                         "Rank",
+                         "ZerosLike",
+                         "OnesLike",
+                         "OneHot",
+                         "Range",
+                         "LinSpace",
+                         "Where",
+                         "RandomUniform",
+                         "RandomStandardNormal",
+                         "TruncatedNormal",
+                         "StatelessRandomUniform",
+                         "StatelessRandomNormal",
+                         "StatelessTruncatedNormal",
+                         "StatelessRandomUniformV2",
+                         "StatelessRandomNormalV2",
+                         "StatelessTruncatedNormalV2"}) {
     r.RegisterNotDifferentiable(op);
   }
 }

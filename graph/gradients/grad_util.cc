@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <complex>
 
+#include "graph/gradients/grad_families.h"
+
 namespace millrace {
 namespace {
 
@@ -54,6 +56,24 @@ void SetBroadcastGradients(GradContext& c, int x_index, Output dx, int y_index, 
   if (dy.valid()) {
     c.set_dx(y_index, ops::Reshape(c.scope(), ops::Sum(c.scope(), dy, axes.r1), sy));
   }
+}
+
+void SetReducedGradient(GradContext& c, int index, const Output& dx) {
+  const Scope& s = c.scope();
+  const auto own = c.x(index).shape().AsShape(), full = c.y().shape().AsShape();
+  if (own && full && *own == *full) return c.set_dx(index, dx);
+  const Output shape = ops::Shape(s, c.x(index));
+  const auto axes = ops::BroadcastGradientArgs(s, shape, ops::Shape(s, c.y()));
+  c.set_dx(index, ops::Reshape(s, ops::Sum(s, dx, axes.r0), shape));
+}
+
+bool IsComplexOutput(const Output& x) {
+  const DataType type = BaseType(x.dtype());
+  return type == kComplex64 || type == kComplex128;
+}
+
+Output Conjugate(const Scope& scope, const Output& x) {
+  return IsComplexOutput(x) ? Output(ops::Conj(scope, x)) : x;
 }
 
 Output ConstantLike(const Scope& scope, const Output& like, double value) {

@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "graph/dataflow_graph.h"
+#include "graph/gradients/grad_families.h"
 #include "graph/gradients/gradient_registry.h"
 #include "graph/gradients/loop_grad.h"
 #include "millrace/sparse_gradients.h"
@@ -23,7 +24,11 @@ const GradientRegistry& BuiltinGradients() {
     RegisterReductionGradients(*r);
     RegisterArrayGradients(*r);
     RegisterIndexingGradients(*r);
+    RegisterMatrixGradients(*r);
+    RegisterEinsumGradients(*r);
     RegisterNnGradients(*r);
+    RegisterActivationGradients(*r);
+    RegisterWindowGradients(*r);
     RegisterSpecialGradients(*r);
     RegisterCallGradients(*r);
     RegisterListGradients(*r);

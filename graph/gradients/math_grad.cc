@@ -2,31 +2,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "graph/gradients/grad_families.h"
 #include "graph/gradients/grad_util.h"
 
 namespace millrace {
 namespace {
-
-bool IsComplexOutput(const Output& x) {
-  const DataType type = BaseType(x.dtype());
-  return type == kComplex64 || type == kComplex128;
-}
-
-// What a derivative of an analytic function is multiplied with: TensorFlow's derivatives of complex
-// numbers are conjugates, so that descent goes downhill.
-Output Conjugate(const Scope& s, const Output& x) {
-  return IsComplexOutput(x) ? Output(ops::Conj(s, x)) : x;
-}
-
-// `dx` has the shape of output 0, which input `index` was broadcast to.
-void SetReducedGradient(GradContext& c, int index, const Output& dx) {
-  const Scope& s = c.scope();
-  const auto own = c.x(index).shape().AsShape(), full = c.y().shape().AsShape();
-  if (own && full && *own == *full) return c.set_dx(index, dx);
-  const Output shape = ops::Shape(s, c.x(index));
-  const auto axes = ops::BroadcastGradientArgs(s, shape, ops::Shape(s, c.y()));
-  c.set_dx(index, ops::Reshape(s, ops::Sum(s, dx, axes.r0), shape));
-}
 
 Status AddGrad(GradContext& c) {
   SetBroadcastGradients(c, 0, c.dy(), 1, c.dy());
@@ -248,6 +228,24 @@ Status ConjGrad(GradContext& c) {
   return OkStatus();
 }
 
+// |z| grows along z, its angle across.
+Status ComplexAbsGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output dy = ops::Complex(s, c.dy(), ops::ZerosLike(s, c.dy()), {.Tout = c.x(0).dtype()});
+  c.set_dx(0, ops::Mul(s, dy, ops::Sign(s, c.x(0))));
+  return OkStatus();
+}
+Status AngleGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const DataType part = BaseType(c.dy().dtype());
+  const Output dy = ops::Complex(s, c.dy(), ops::ZerosLike(s, c.dy()), {.Tout = c.x(0).dtype()});
+  const Output turned =
+      ops::Complex(s, ops::Imag(s, c.x(0), {.Tout = part}), ops::Real(s, c.x(0), {.Tout = part}),
+                   {.Tout = c.x(0).dtype()});
+  c.set_dx(0, ops::RealDiv(s, ops::Neg(s, dy), turned));
+  return OkStatus();
+}
+
 bool BoolAttr(const Operation& op, std::string_view name) {
   const AttrValue value = op.attr(name);
   const bool* flag = value.get_if<bool>();
@@ -278,34 +276,6 @@ Status MatMulGrad(GradContext& c) {
   return OkStatus();
 }
 
-// The dimensions in front of the matrices, as a vector.
-Output BatchDims(const Scope& s, const Output& shape) {
-  const Output count = ops::Reshape(s, ops::Sub(s, ops::Size(s, shape), 2), {1});
-  return ops::Slice(s, shape, {0}, count);
-}
-
-// Sums over the batch dimensions along which broadcasting repeated a matrix.
-void SetBatchGradients(GradContext& c, const Output& dx, const Output& dy) {
-  const Scope& s = c.scope();
-  const Output sx = ops::Shape(s, c.x(0)), sy = ops::Shape(s, c.x(1));
-  const auto axes = ops::BroadcastGradientArgs(s, BatchDims(s, sx), BatchDims(s, sy));
-  c.set_dx(0, ops::Reshape(s, ops::Sum(s, dx, axes.r0), sx));
-  c.set_dx(1, ops::Reshape(s, ops::Sum(s, dy, axes.r1), sy));
-}
-
-Status BatchMatMulGrad(GradContext& c) {
-  const Scope& s = c.scope();
-  const bool ax = BoolAttr(c.op(), "adj_x"), ay = BoolAttr(c.op(), "adj_y");
-  const Output x = c.x(0), y = c.x(1), g = c.dy();
-  const auto product = [&](const Output& a, const Output& b, bool adj_a, bool adj_b) {
-    return ops::BatchMatMulV2(s, a, b, {.adj_x = adj_a, .adj_y = adj_b});
-  };
-  const Output dx = ax ? product(y, g, ay, true) : product(g, y, false, !ay);
-  const Output dy = ay ? product(g, x, true, ax) : product(x, g, !ax, false);
-  SetBatchGradients(c, dx, dy);
-  return OkStatus();
-}
-
 }  // namespace
 
 void RegisterMathGradients(GradientRegistry& r) {
@@ -327,7 +297,7 @@ void RegisterMathGradients(GradientRegistry& r) {
   r.Register("Square", SquareGrad);
   r.Register("Sqrt", SqrtGrad);
   r.Register("Rsqrt", RsqrtGrad);
-  r.Register("Reciprocal", ReciprocalGrad);
+  for (const char* op : {"Reciprocal", "Inv"}) r.Register(op, ReciprocalGrad);
   r.Register("Sigmoid", SigmoidGrad);
   r.Register("Tanh", TanhGrad);
   r.Register("Abs", AbsGrad);
@@ -344,11 +314,12 @@ void RegisterMathGradients(GradientRegistry& r) {
   r.Register("Imag", ImagGrad);
   r.Register("Complex", ComplexGrad);
   r.Register("Conj", ConjGrad);
+  r.Register("ComplexAbs", ComplexAbsGrad);
+  r.Register("Angle", AngleGrad);
   r.Register("MatMul", MatMulGrad);
-  r.Register("BatchMatMulV2", BatchMatMulGrad);
   for (const char* op : {"Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
                          "LogicalNot", "LogicalAnd", "LogicalOr", "FloorDiv", "Floor", "Ceil",
-                         "Round", "IsNan", "IsInf", "IsFinite"}) {
+                         "Round", "Rint", "IsNan", "IsInf", "IsFinite"}) {
     r.RegisterNotDifferentiable(op);
   }
 }

@@ -119,6 +119,15 @@ Status CumprodGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Of a length: along the vector.
+Status EuclideanNormGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output kept = ShapesOf(c).kept;
+  const Output y = ops::Reshape(s, c.y(), kept), dy = ops::Reshape(s, c.dy(), kept);
+  c.set_dx(0, ops::Mul(s, c.x(0), ops::RealDiv(s, dy, y)));
+  return OkStatus();
+}
+
 Status L2LossGrad(GradContext& c) {
   c.set_dx(0, ops::Mul(c.scope(), c.x(0), c.dy()));
   return OkStatus();
@@ -134,6 +143,7 @@ void RegisterReductionGradients(GradientRegistry& r) {
   r.Register("Prod", ProdGrad);
   r.Register("Cumsum", CumsumGrad);
   r.Register("Cumprod", CumprodGrad);
+  r.Register("EuclideanNorm", EuclideanNormGrad);
   r.Register("L2Loss", L2LossGrad);
   for (const char* op : {"ArgMax", "ArgMin", "All", "Any"}) r.RegisterNotDifferentiable(op);
 }

@@ -43,6 +43,12 @@ Status ErfcGrad(GradContext& c) {
   return Times(c, ops::Mul(s, ConstantLike(s, c.x(0), -2 / std::sqrt(std::numbers::pi)),
                            ops::Exp(s, ops::Neg(s, SquaredX(c)))));
 }
+// Of the inverse of erf: sqrt(pi) / 2 * exp(y^2).
+Status ErfinvGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  return Times(c, ops::Mul(s, ConstantLike(s, c.x(0), std::sqrt(std::numbers::pi) / 2),
+                           ops::Exp(s, ops::Square(s, c.y()))));
+}
 Status LgammaGrad(GradContext& c) { return Times(c, ops::Digamma(c.scope(), c.x(0))); }
 
 // Of atan2(y, x), whose first operand is y.
@@ -85,6 +91,15 @@ Status XlogyGrad(GradContext& c) {
   return OkStatus();
 }
 
+Status Xlog1pyGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output x = c.x(0), y = c.x(1);
+  SetBroadcastGradients(
+      c, 0, ops::Mul(s, ops::Xlog1py(s, NotZero(c), y), c.dy()), 1,
+      ops::Mul(s, ops::Xdivy(s, x, ops::Add(s, y, ConstantLike(s, y, 1))), c.dy()));
+  return OkStatus();
+}
+
 }  // namespace
 
 void RegisterSpecialGradients(GradientRegistry& r) {
@@ -98,11 +113,13 @@ void RegisterSpecialGradients(GradientRegistry& r) {
   r.Register("Acosh", AcoshGrad);
   r.Register("Atanh", AtanhGrad);
   r.Register("Erfc", ErfcGrad);
+  r.Register("Erfinv", ErfinvGrad);
   r.Register("Lgamma", LgammaGrad);
   r.Register("Atan2", Atan2Grad);
   r.Register("MulNoNan", MulNoNanGrad);
   r.Register("Xdivy", XdivyGrad);
   r.Register("Xlogy", XlogyGrad);
+  r.Register("Xlog1py", Xlog1pyGrad);
 }
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_TRAINING_H_
 #define MILLRACE_TRAINING_H_
 
+#include "millrace/keras_optimizers.h"
 #include "millrace/optimizers.h"
 #include "millrace/schedules.h"
 #include "millrace/sparse_gradients.h"

@@ -96,10 +96,10 @@ Status Stack(const DatasetCall& call, const std::vector<DatasetElement>& rows,
   return OkStatus();
 }
 
-class BatchDataset : public Dataset {
+class BatchDataset : public DatasetValue {
  public:
   BatchDataset(DatasetPtr input, int64_t size, bool drop, std::unique_ptr<Padding> padding)
-      : Dataset(input->types(), input->blocks()),
+      : DatasetValue(input->types(), input->blocks()),
         input_(std::move(input)),
         size_(size),
         drop_(drop),
@@ -108,16 +108,15 @@ class BatchDataset : public Dataset {
     const int64_t n = input_->cardinality();
     return n < 0 ? n : n / size_ + (n % size_ != 0 && !drop_ ? 1 : 0);
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(
-        new Iterator(RefPtr<const BatchDataset>::Share(this), std::move(walk)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(RefPtr<const BatchDataset>::Share(this), std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(RefPtr<const BatchDataset> dataset, DatasetIteratorPtr walk)
+    Iterator(RefPtr<const BatchDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       std::vector<DatasetElement> rows;
@@ -136,7 +135,7 @@ class BatchDataset : public Dataset {
 
    private:
     const RefPtr<const BatchDataset> dataset_;
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     bool ended_ = false;
   };
 
@@ -162,7 +161,7 @@ class BatchKernel : public DatasetKernel {
         components_(static_cast<int>(c.attrs().GetOr<int64_t>("N", 0))) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t size, IntScalar(ctx.input(1), "batch_size"));
     if (size <= 0) return errors::InvalidArgument("Batch size must be greater than zero.");
@@ -174,12 +173,13 @@ class BatchKernel : public DatasetKernel {
     if (padded_) {
       MR_ASSIGN_OR_RETURN(padding, ReadPadding(ctx, *input));
     }
-    return RefPtr<Dataset>(MakeRef<BatchDataset>(std::move(input), size, drop, std::move(padding)));
+    return RefPtr<DatasetValue>(
+        MakeRef<BatchDataset>(std::move(input), size, drop, std::move(padding)));
   }
 
  private:
   StatusOr<std::unique_ptr<Padding>> ReadPadding(const KernelContext& ctx,
-                                                 const Dataset& input) const {
+                                                 const DatasetValue& input) const {
     auto padding = std::make_unique<Padding>();
     if (static_cast<std::size_t>(components_) != input.types().size()) {
       return errors::InvalidArgument("Number of padded shapes (", components_,
@@ -205,19 +205,19 @@ class BatchKernel : public DatasetKernel {
 };
 
 // The rows of each element, one by one.
-class UnbatchDataset : public Dataset {
+class UnbatchDataset : public DatasetValue {
  public:
   explicit UnbatchDataset(DatasetPtr input)
-      : Dataset(input->types(), input->blocks()), input_(std::move(input)) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk)));
+      : DatasetValue(input->types(), input->blocks()), input_(std::move(input)) {}
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    explicit Iterator(DatasetIteratorPtr walk) : walk_(std::move(walk)) {}
+    explicit Iterator(DatasetWalkPtr walk) : walk_(std::move(walk)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       while (batch_.empty() || at_ >= batch_[0].dim(0)) {
         batch_.clear();
@@ -240,7 +240,7 @@ class UnbatchDataset : public Dataset {
     }
 
    private:
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     DatasetElement batch_;
     int64_t at_ = 0;
   };
@@ -253,15 +253,15 @@ class UnbatchKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    return RefPtr<Dataset>(MakeRef<UnbatchDataset>(std::move(input)));
+    return RefPtr<DatasetValue>(MakeRef<UnbatchDataset>(std::move(input)));
   }
 };
 
 }  // namespace
 
-RefPtr<Dataset> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remainder) {
+RefPtr<DatasetValue> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remainder) {
   return MakeRef<BatchDataset>(std::move(input), size, drop_remainder, nullptr);
 }
 

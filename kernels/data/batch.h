@@ -9,7 +9,7 @@
 namespace millrace {
 
 // Each `size` > 0 elements of the input stacked; the last ones too, unless `drop_remainder`.
-RefPtr<Dataset> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remainder);
+RefPtr<DatasetValue> NewBatchDataset(DatasetPtr input, int64_t size, bool drop_remainder);
 
 }  // namespace millrace
 

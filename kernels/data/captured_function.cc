@@ -18,10 +18,12 @@ Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
   // Ends with the step that asks, and by itself if the function fails.
   CancellationManager cancellation(call.cancellation);
   static std::atomic<uint64_t> next{0};
-  const std::string container =
-      StrCat("_dataset_call_", next.fetch_add(1, std::memory_order_relaxed));
+  // Asking the system for a number each time would cost more than small functions do.
+  static const uint64_t first_step = RandomId();
+  const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
+  const std::string container = StrCat("_dataset_call_", number);
   FunctionCall in;
-  in.step_id = static_cast<int64_t>(RandomId() >> 1);
+  in.step_id = static_cast<int64_t>((first_step + 2 * number) >> 1);
   in.cancellation = &cancellation;
   in.step_container = container;
   Status status = runner_->Run(*function_, in, args, *results);
@@ -40,7 +42,8 @@ StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, 
 }
 
 StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results) {
-  const Dataset* const dataset = results.empty() ? nullptr : VariantCast<Dataset>(results[0]);
+  const DatasetValue* const dataset =
+      results.empty() ? nullptr : VariantCast<DatasetValue>(results[0]);
   if (dataset != nullptr) return DatasetPtr::Share(dataset);
   return errors::InvalidArgument("the function must give a scalar that holds a data set");
 }

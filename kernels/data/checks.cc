@@ -12,26 +12,26 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kInfinite = Dataset::kInfinite, kUnknown = Dataset::kUnknown;
+constexpr int64_t kInfinite = DatasetValue::kInfinite, kUnknown = DatasetValue::kUnknown;
 
 // Without the elements that failed, and as many as were promised.
-class CheckedDataset : public Dataset {
+class CheckedDataset : public DatasetValue {
  public:
   CheckedDataset(DatasetPtr input, bool ignores_errors, int64_t promised)
-      : Dataset(input->types(), input->blocks()),
+      : DatasetValue(input->types(), input->blocks()),
         input_(std::move(input)),
         ignores_errors_(ignores_errors),
         promised_(promised) {}
   int64_t cardinality() const override { return ignores_errors_ ? kUnknown : promised_; }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), ignores_errors_, promised_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), ignores_errors_, promised_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, bool ignores_errors, int64_t promised)
+    Iterator(DatasetWalkPtr walk, bool ignores_errors, int64_t promised)
         : walk_(std::move(walk)), ignores_errors_(ignores_errors), promised_(promised) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       for (;;) {
@@ -55,7 +55,7 @@ class CheckedDataset : public Dataset {
     }
 
    private:
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     const bool ignores_errors_;
     const int64_t promised_;
     int64_t given_ = 0;
@@ -72,14 +72,14 @@ class CheckedKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     int64_t promised = kUnknown;
     const bool asserts = ctx.num_inputs() == 2;
     if (asserts) {
       MR_ASSIGN_OR_RETURN(promised, IntScalar(ctx.input(1), "cardinality"));
     }
-    return RefPtr<Dataset>(MakeRef<CheckedDataset>(std::move(input), !asserts, promised));
+    return RefPtr<DatasetValue>(MakeRef<CheckedDataset>(std::move(input), !asserts, promised));
   }
 };
 
@@ -99,8 +99,8 @@ class SingleElementKernel : public Kernel {
   }
 
  private:
-  Status Give(KernelContext& ctx, const Dataset& input) const {
-    MR_ASSIGN_OR_RETURN(const DatasetIteratorPtr walk, input.NewIterator());
+  Status Give(KernelContext& ctx, const DatasetValue& input) const {
+    MR_ASSIGN_OR_RETURN(const DatasetWalkPtr walk, input.NewIterator());
     const DatasetCall call{ctx.allocator(), ctx.cancellation()};
     DatasetElement element, more;
     bool end = false;

@@ -27,22 +27,22 @@ struct DatasetCall {
 };
 
 // Used by one thread at a time.
-class DatasetIterator {
+class DatasetWalk {
  public:
-  virtual ~DatasetIterator() = default;
+  virtual ~DatasetWalk() = default;
   // The next element, or *end and none. After an error the walk may go on with the element
   // behind the one that failed.
   virtual Status Next(const DatasetCall& call, DatasetElement* element, bool* end) = 0;
   // True: the next call of Next will not wait for anything. Only of data sets that block.
   virtual bool Ready() { return false; }
 };
-using DatasetIteratorPtr = std::unique_ptr<DatasetIterator>;
+using DatasetWalkPtr = std::unique_ptr<DatasetWalk>;
 
-class Dataset : public RefCounted {
+class DatasetValue : public RefCounted {
  public:
   static constexpr int64_t kInfinite = -1, kUnknown = -2;
 
-  virtual StatusOr<DatasetIteratorPtr> NewIterator() const = 0;
+  virtual StatusOr<DatasetWalkPtr> NewIterator() const = 0;
   // Number of elements, kInfinite or kUnknown.
   virtual int64_t cardinality() const { return kUnknown; }
 
@@ -52,14 +52,14 @@ class Dataset : public RefCounted {
   bool blocks() const { return blocks_; }
 
  protected:
-  explicit Dataset(std::vector<DataType> types, bool blocks = false)
+  explicit DatasetValue(std::vector<DataType> types, bool blocks = false)
       : types_(std::move(types)), blocks_(blocks) {}
 
  private:
   const std::vector<DataType> types_;
   const bool blocks_;
 };
-using DatasetPtr = RefPtr<const Dataset>;
+using DatasetPtr = RefPtr<const DatasetValue>;
 
 // The data set in input i; InvalidArgument if there is none.
 StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i);
@@ -71,7 +71,7 @@ class DatasetKernel : public Kernel {
   Status Compute(KernelContext& ctx) override;
 
  protected:
-  virtual StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) = 0;
+  virtual StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) = 0;
 };
 
 }  // namespace millrace

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int64_t kMostParallelCalls = 64, kMostOpen = 4096;
 
-class FunctionDataset : public Dataset {
+class FunctionDataset : public DatasetValue {
  public:
   FunctionDataset(DatasetPtr input, FunctionPtr function, std::vector<DataType> types)
-      : Dataset(std::move(types), /*blocks=*/true),
+      : DatasetValue(std::move(types), /*blocks=*/true),
         input_(std::move(input)),
         function_(std::move(function)) {}
 
@@ -33,13 +33,13 @@ class FunctionDataset : public Dataset {
 };
 
 // A walk through the input with the function at hand.
-class FunctionIterator : public DatasetIterator {
+class FunctionIterator : public DatasetWalk {
  public:
-  FunctionIterator(DatasetIteratorPtr walk, FunctionPtr function)
+  FunctionIterator(DatasetWalkPtr walk, FunctionPtr function)
       : walk_(std::move(walk)), function_(std::move(function)) {}
 
  protected:
-  const DatasetIteratorPtr walk_;
+  const DatasetWalkPtr walk_;
   const FunctionPtr function_;
 };
 
@@ -47,9 +47,9 @@ class MapDataset : public FunctionDataset {
  public:
   using FunctionDataset::FunctionDataset;
   int64_t cardinality() const override { return input_->cardinality(); }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), function_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), function_));
   }
 
  private:
@@ -68,9 +68,9 @@ class MapDataset : public FunctionDataset {
 class FilterDataset : public FunctionDataset {
  public:
   using FunctionDataset::FunctionDataset;
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), function_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), function_));
   }
 
  private:
@@ -103,21 +103,21 @@ class InterleaveDataset : public FunctionDataset {
         cycle_(cycle),
         block_(block),
         ahead_(ahead) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(
         new Iterator(RefPtr<const InterleaveDataset>::Share(this), std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(RefPtr<const InterleaveDataset> dataset, DatasetIteratorPtr walk)
+    Iterator(RefPtr<const InterleaveDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)), open_(dataset_->cycle_) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       // A whole round without an element, and no further input: the end.
       for (std::size_t empty = 0; empty < open_.size();) {
-        DatasetIteratorPtr& current = open_[at_];
+        DatasetWalkPtr& current = open_[at_];
         if (!current && !ended_) {
           DatasetElement args;
           MR_RETURN_IF_ERROR(walk_->Next(call, &args, &ended_));
@@ -146,7 +146,7 @@ class InterleaveDataset : public FunctionDataset {
     }
 
    private:
-    Status Open(const DatasetCall& call, DatasetElement args, DatasetIteratorPtr* current) {
+    Status Open(const DatasetCall& call, DatasetElement args, DatasetWalkPtr* current) {
       DatasetElement results;
       MR_RETURN_IF_ERROR(dataset_->function_->Call(call, std::move(args), &results));
       MR_ASSIGN_OR_RETURN(DatasetPtr inner, ResultDataset(results));
@@ -166,8 +166,8 @@ class InterleaveDataset : public FunctionDataset {
     }
 
     const RefPtr<const InterleaveDataset> dataset_;
-    const DatasetIteratorPtr walk_;
-    std::vector<DatasetIteratorPtr> open_;
+    const DatasetWalkPtr walk_;
+    std::vector<DatasetWalkPtr> open_;
     std::size_t at_ = 0;
     int64_t given_ = 0;
     bool ended_ = false;
@@ -197,14 +197,14 @@ class FunctionDatasetKernel : public DatasetKernel {
                   /*on_one_device=*/true) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) final {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) final {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1, captured_));
     return MakeFrom(ctx, std::move(input), std::move(function));
   }
   // `captured_ + 1` is the first input behind the captured values.
-  virtual StatusOr<RefPtr<Dataset>> MakeFrom(KernelContext& ctx, DatasetPtr input,
-                                             FunctionPtr function) = 0;
+  virtual StatusOr<RefPtr<DatasetValue>> MakeFrom(KernelContext& ctx, DatasetPtr input,
+                                                  FunctionPtr function) = 0;
 
   const int captured_;
   const std::vector<DataType> types_;
@@ -220,9 +220,9 @@ class EachKernel : public FunctionDatasetKernel {
   using FunctionDatasetKernel::FunctionDatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> MakeFrom(KernelContext&, DatasetPtr input,
-                                     FunctionPtr function) override {
-    return RefPtr<Dataset>(MakeRef<D>(std::move(input), std::move(function), types_));
+  StatusOr<RefPtr<DatasetValue>> MakeFrom(KernelContext&, DatasetPtr input,
+                                          FunctionPtr function) override {
+    return RefPtr<DatasetValue>(MakeRef<D>(std::move(input), std::move(function), types_));
   }
 };
 
@@ -232,8 +232,8 @@ class ParallelMapKernel : public FunctionDatasetKernel {
   using FunctionDatasetKernel::FunctionDatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> MakeFrom(KernelContext& ctx, DatasetPtr input,
-                                     FunctionPtr function) override {
+  StatusOr<RefPtr<DatasetValue>> MakeFrom(KernelContext& ctx, DatasetPtr input,
+                                          FunctionPtr function) override {
     MR_ASSIGN_OR_RETURN(const int64_t calls, Parallelism(ctx, captured_ + 1));
     return NewParallelMapDataset(std::move(input), std::move(function), types_, calls);
   }
@@ -244,8 +244,8 @@ class MapAndBatchKernel : public FunctionDatasetKernel {
   using FunctionDatasetKernel::FunctionDatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> MakeFrom(KernelContext& ctx, DatasetPtr input,
-                                     FunctionPtr function) override {
+  StatusOr<RefPtr<DatasetValue>> MakeFrom(KernelContext& ctx, DatasetPtr input,
+                                          FunctionPtr function) override {
     MR_ASSIGN_OR_RETURN(const int64_t size, IntScalar(ctx.input(captured_ + 1), "batch_size"));
     if (size <= 0) return errors::InvalidArgument("batch_size must be greater than zero.");
     MR_ASSIGN_OR_RETURN(const int64_t calls, Parallelism(ctx, captured_ + 2));
@@ -265,8 +265,8 @@ class InterleaveKernel : public FunctionDatasetKernel {
   using FunctionDatasetKernel::FunctionDatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> MakeFrom(KernelContext& ctx, DatasetPtr input,
-                                     FunctionPtr function) override {
+  StatusOr<RefPtr<DatasetValue>> MakeFrom(KernelContext& ctx, DatasetPtr input,
+                                          FunctionPtr function) override {
     int64_t cycle = 1, block = INT64_MAX, ahead = 0;
     const int next = captured_ + 1;
     if (ctx.num_inputs() > next) {
@@ -284,8 +284,8 @@ class InterleaveKernel : public FunctionDatasetKernel {
       // Each open data set has a thread.
       if (calls > 1 && cycle <= kMostParallelCalls) ahead = std::min<int64_t>(block, 16);
     }
-    return RefPtr<Dataset>(MakeRef<InterleaveDataset>(std::move(input), std::move(function), types_,
-                                                      cycle, block, ahead));
+    return RefPtr<DatasetValue>(MakeRef<InterleaveDataset>(std::move(input), std::move(function),
+                                                           types_, cycle, block, ahead));
   }
 };
 
@@ -295,14 +295,14 @@ class PrefetchKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(int64_t buffer, IntScalar(ctx.input(1), "buffer_size"));
     if (buffer < -1) {
       return errors::InvalidArgument("buffer_size must be >= 0 or -1, got ", buffer);
     }
     if (buffer == -1) buffer = 8;  // as we like
-    if (buffer == 0) return RefPtr<Dataset>::Share(const_cast<Dataset*>(input.get()));
+    if (buffer == 0) return RefPtr<DatasetValue>::Share(const_cast<DatasetValue*>(input.get()));
     return NewPrefetchDataset(std::move(input), buffer, ctx.device());
   }
 };

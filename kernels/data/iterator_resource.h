@@ -49,7 +49,7 @@ class IteratorResource : public Resource {
     CondVar idle;
     bool busy ABSL_GUARDED_BY(mu) = false;  // somebody uses what follows
     bool ended = false;
-    DatasetIteratorPtr iterator;
+    DatasetWalkPtr iterator;
   };
   std::shared_ptr<Walk> walk() const {
     MutexLock lock(&mu_);

@@ -17,17 +17,17 @@ namespace {
 
 Status IteratorIsGone() { return errors::Cancelled("the iterator is gone"); }
 
-class PrefetchDataset : public Dataset {
+class PrefetchDataset : public DatasetValue {
  public:
   PrefetchDataset(DatasetPtr input, int64_t buffer, Device* device)
-      : Dataset(input->types(), /*blocks=*/true),
+      : DatasetValue(input->types(), /*blocks=*/true),
         input_(std::move(input)),
         buffer_(buffer),
         device_(device) {}
   int64_t cardinality() const override { return input_->cardinality(); }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), buffer_, device_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), buffer_, device_));
   }
 
  private:
@@ -39,7 +39,7 @@ class PrefetchDataset : public Dataset {
   struct State {
     Device* device = nullptr;
     std::size_t buffer = 0;
-    DatasetIteratorPtr walk;           // of the thread
+    DatasetWalkPtr walk;               // of the thread
     CancellationManager cancellation;  // of what the thread waits for
     Mutex mu;
     CondVar changed;
@@ -70,9 +70,9 @@ class PrefetchDataset : public Dataset {
     bool HasAnswer() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended || !made.empty(); }
   };
 
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, int64_t buffer, Device* device)
+    Iterator(DatasetWalkPtr walk, int64_t buffer, Device* device)
         : state_(std::make_shared<State>()) {
       state_->device = device;
       state_->buffer = static_cast<std::size_t>(buffer);
@@ -113,18 +113,18 @@ class PrefetchDataset : public Dataset {
   Device* const device_;
 };
 
-class ParallelMapDataset : public Dataset {
+class ParallelMapDataset : public DatasetValue {
  public:
   ParallelMapDataset(DatasetPtr input, FunctionPtr function, std::vector<DataType> types,
                      int64_t parallelism)
-      : Dataset(std::move(types), /*blocks=*/true),
+      : DatasetValue(std::move(types), /*blocks=*/true),
         input_(std::move(input)),
         function_(std::move(function)),
         parallelism_(parallelism) {}
   int64_t cardinality() const override { return input_->cardinality(); }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), function_, parallelism_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), function_, parallelism_));
   }
 
  private:
@@ -142,9 +142,9 @@ class ParallelMapDataset : public Dataset {
     DatasetElement args, results;
   };
 
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, FunctionPtr function, int64_t parallelism)
+    Iterator(DatasetWalkPtr walk, FunctionPtr function, int64_t parallelism)
         : walk_(std::move(walk)),
           parallelism_(static_cast<std::size_t>(parallelism)),
           state_(std::make_shared<State>()) {
@@ -203,7 +203,7 @@ class ParallelMapDataset : public Dataset {
       return OkStatus();
     }
 
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     const std::size_t parallelism_;
     const std::shared_ptr<State> state_;
     std::deque<std::shared_ptr<Slot>> slots_;
@@ -217,12 +217,12 @@ class ParallelMapDataset : public Dataset {
 
 }  // namespace
 
-RefPtr<Dataset> NewPrefetchDataset(DatasetPtr input, int64_t buffer, Device* device) {
+RefPtr<DatasetValue> NewPrefetchDataset(DatasetPtr input, int64_t buffer, Device* device) {
   return MakeRef<PrefetchDataset>(std::move(input), buffer, device);
 }
 
-RefPtr<Dataset> NewParallelMapDataset(DatasetPtr input, FunctionPtr function,
-                                      std::vector<DataType> types, int64_t parallelism) {
+RefPtr<DatasetValue> NewParallelMapDataset(DatasetPtr input, FunctionPtr function,
+                                           std::vector<DataType> types, int64_t parallelism) {
   return MakeRef<ParallelMapDataset>(std::move(input), std::move(function), std::move(types),
                                      parallelism);
 }

@@ -13,11 +13,11 @@ namespace millrace {
 // The elements of `input`, of which up to `buffer` are made before they are asked for, from the
 // first call of Next on. An iterator that goes, or whose device's work is awaited, cancels what
 // its thread does.
-RefPtr<Dataset> NewPrefetchDataset(DatasetPtr input, int64_t buffer, Device* device);
+RefPtr<DatasetValue> NewPrefetchDataset(DatasetPtr input, int64_t buffer, Device* device);
 
 // `function` of each element, of which up to `parallelism` are under way at a time; in order.
-RefPtr<Dataset> NewParallelMapDataset(DatasetPtr input, FunctionPtr function,
-                                      std::vector<DataType> types, int64_t parallelism);
+RefPtr<DatasetValue> NewParallelMapDataset(DatasetPtr input, FunctionPtr function,
+                                           std::vector<DataType> types, int64_t parallelism);
 
 }  // namespace millrace
 

@@ -1,33 +1,74 @@
-// Data sets in another order.
+// Data sets in another order. For given seeds it is TensorFlow's.
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/kept.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kInfinite = Dataset::kInfinite, kUnknown = Dataset::kUnknown;
+constexpr int64_t kInfinite = DatasetValue::kInfinite, kUnknown = DatasetValue::kUnknown;
 
-// Elements out of a buffer that is kept full, each as likely as the others.
-class ShuffleDataset : public Dataset {
+// Single words of a generator that gives four at a time.
+class Words {
  public:
-  ShuffleDataset(DatasetPtr input, int64_t buffer, uint64_t seed, uint64_t seed2, bool reshuffle,
-                 int64_t count)
-      : Dataset(input->types(), input->blocks()),
+  Words() = default;
+  Words(uint64_t seed, uint64_t seed2) : random_(seed, seed2) {}
+  uint32_t operator()() {
+    if (used_ == block_.size()) {
+      block_ = random_();
+      used_ = 0;
+    }
+    return block_[used_++];
+  }
+
+ private:
+  Philox random_;
+  Philox::Result block_{};
+  std::size_t used_ = std::tuple_size_v<Philox::Result>;
+};
+
+// The seeds of one walk after the other: drawn from a generator, or always the same.
+// Thread-safe.
+class WalkSeeds : public Resource {
+ public:
+  WalkSeeds(uint64_t seed, uint64_t seed2, bool reshuffle)
+      : seed_(seed), seed2_(seed2), reshuffle_(reshuffle), draws_(seed, seed2) {}
+  Words NewWalk() {
+    if (!reshuffle_) return Words(seed_, seed2_);
+    MutexLock lock(&mu_);
+    const uint64_t seed = draws_();
+    return Words(seed, draws_());
+  }
+  std::string DebugString() const override { return "Seeds of a shuffled data set"; }
+
+ private:
+  const uint64_t seed_, seed2_;
+  const bool reshuffle_;
+  Mutex mu_;
+  Words draws_ ABSL_GUARDED_BY(mu_);
+};
+
+// Elements out of a buffer that is kept full, each as likely as the others. Of a repeated data set
+// all elements of one epoch come before those of the next, which the buffer takes in meanwhile.
+class ShuffleDataset : public DatasetValue {
+ public:
+  ShuffleDataset(DatasetPtr input, int64_t buffer, RefPtr<WalkSeeds> seeds, int64_t count)
+      : DatasetValue(input->types(), input->blocks()),
         input_(std::move(input)),
         buffer_(buffer),
-        seed_(seed),
-        seed2_(seed2),
-        reshuffle_(reshuffle),
+        seeds_(std::move(seeds)),
         count_(count) {}
   int64_t cardinality() const override {
     const int64_t n = input_->cardinality();
@@ -36,88 +77,92 @@ class ShuffleDataset : public Dataset {
     if (count_ < 0) return kInfinite;
     return __builtin_mul_overflow(n, count_, &product) ? kUnknown : product;
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const ShuffleDataset>::Share(this)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const ShuffleDataset>::Share(this)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const ShuffleDataset> dataset)
-        : dataset_(std::move(dataset)), left_(dataset_->count_) {}
+        : dataset_(std::move(dataset)), left_(dataset_->count_) {
+      random_ = dataset_->seeds_->NewWalk();
+    }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      while (!done_ && static_cast<int64_t>(held_.size()) < dataset_->buffer_) {
+      MR_RETURN_IF_ERROR(Fill(call));
+      while (!epochs_.empty() && epochs_.front().empty()) epochs_.pop_front();
+      if (epochs_.empty()) {
+        *end = true;
+        return OkStatus();
+      }
+      // The first one takes the place of the one that is given.
+      std::deque<DatasetElement>& held = epochs_.front();
+      DatasetElement& chosen = held[random_() % held.size()];
+      *element = std::move(chosen);
+      if (&chosen != &held.front()) chosen = std::move(held.front());
+      held.pop_front();
+      --num_held_;
+      return OkStatus();
+    }
+
+   private:
+    static constexpr std::size_t kMostEpochs = 3;  // in the buffer at a time
+
+    Status Fill(const DatasetCall& call) {
+      while (num_held_ < dataset_->buffer_) {
         if (!walk_) {
-          if (left_ == 0) {
-            done_ = true;
-            break;
-          }
+          if (left_ == 0 || (epochs_.size() >= kMostEpochs && num_held_ > 0)) break;
           MR_ASSIGN_OR_RETURN(walk_, dataset_->input_->NewIterator());
-          if (held_.empty()) random_ = dataset_->NewRandom();
+          epochs_.emplace_back();
           any_ = false;
         }
         DatasetElement next;
         bool ended = false;
         MR_RETURN_IF_ERROR(walk_->Next(call, &next, &ended));
         if (!ended) {
-          held_.push_back(std::move(next));
+          epochs_.back().push_back(std::move(next));
+          ++num_held_;
           any_ = true;
           continue;
         }
         walk_.reset();
         if (left_ > 0) --left_;
-        if (!any_) done_ = true;
-        if (!held_.empty()) break;  // an epoch ends before the next one begins
+        if (!any_) left_ = 0;  // nothing, however often
       }
-      if (held_.empty()) {
-        *end = true;
-        return OkStatus();
-      }
-      const std::size_t at = (uint64_t{random_()[0]} * held_.size()) >> 32;
-      std::swap(held_[at], held_.back());
-      *element = std::move(held_.back());
-      held_.pop_back();
       return OkStatus();
     }
 
-   private:
     const RefPtr<const ShuffleDataset> dataset_;
-    int64_t left_;
-    DatasetIteratorPtr walk_;
-    bool done_ = false, any_ = false;
-    Philox random_;
-    std::vector<DatasetElement> held_;
+    int64_t left_;  // epochs that have not ended
+    DatasetWalkPtr walk_;
+    bool any_ = false;
+    Words random_;
+    std::deque<std::deque<DatasetElement>> epochs_;  // what is held of each
+    int64_t num_held_ = 0;
   };
-
-  // The order of the next walk: another one each time, or always the same.
-  Philox NewRandom() const {
-    const uint64_t walk = reshuffle_ ? walks_.fetch_add(1, std::memory_order_relaxed) : 0;
-    return Philox(seed_ + walk * 0x9e3779b97f4a7c15ull, seed2_);
-  }
 
   const DatasetPtr input_;
   const int64_t buffer_;
-  const uint64_t seed_, seed2_;
-  const bool reshuffle_;
+  const RefPtr<WalkSeeds> seeds_;
   const int64_t count_;
-  mutable std::atomic<uint64_t> walks_{0};
 };
 
-// ShuffleDataset, ShuffleDatasetV3 and ShuffleAndRepeatDataset. The generator that V3 is given
-// beside its seeds says nothing more: each walk of a data set has its own order anyway.
+// ShuffleDataset, ShuffleDatasetV3 and ShuffleAndRepeatDataset. The handle of a generator that V3
+// is given beside its seeds names nothing.
 class ShuffleKernel : public DatasetKernel {
  public:
   explicit ShuffleKernel(KernelConstruction& c)
       : DatasetKernel(c),
         repeat_(c.def().name() == "ShuffleAndRepeatDataset"),
-        reshuffle_(c.attr<bool>("reshuffle_each_iteration")) {}
+        reshuffle_(c.attr<bool>("reshuffle_each_iteration")),
+        continues_(c.attrs().GetOr<bool>(kContinues, false)) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(int64_t buffer, IntScalar(ctx.input(1), "buffer_size"));
-    MR_ASSIGN_OR_RETURN(int64_t seed, IntScalar(ctx.input(2), "seed"));
-    MR_ASSIGN_OR_RETURN(int64_t seed2, IntScalar(ctx.input(3), "seed2"));
+    MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(2), "seed"));
+    MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(3), "seed2"));
     int64_t count = 1;
     if (repeat_) {
       MR_ASSIGN_OR_RETURN(count, IntScalar(ctx.input(4), "count"));
@@ -126,19 +171,30 @@ class ShuffleKernel : public DatasetKernel {
     if (buffer <= 0) {
       return errors::InvalidArgument("buffer_size must be greater than zero or -1, got ", buffer);
     }
-    if (seed == 0 && seed2 == 0) {
-      seed = static_cast<int64_t>(RandomId());
-      seed2 = static_cast<int64_t>(RandomId());
-    }
-    return RefPtr<Dataset>(
-        MakeRef<ShuffleDataset>(std::move(input), buffer, seed, seed2, reshuffle_, count));
+    const auto make = [&] {
+      if (seed != 0 || seed2 != 0) {
+        return MakeRef<WalkSeeds>(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2),
+                                  reshuffle_);
+      }
+      return MakeRef<WalkSeeds>(RandomId(), RandomId(), reshuffle_);
+    };
+    MR_ASSIGN_OR_RETURN(
+        RefPtr<WalkSeeds> seeds,
+        KeptBySession<WalkSeeds>(ctx, continues_, StrCat(name(), " ", seed, " ", seed2), make));
+    return RefPtr<DatasetValue>(
+        MakeRef<ShuffleDataset>(std::move(input), buffer, std::move(seeds), count));
   }
 
  private:
-  const bool repeat_, reshuffle_;
+  const bool repeat_, reshuffle_, continues_;
 };
 
 }  // namespace
+
+// For transforms.cc.
+bool IsShuffle(const DatasetValue& dataset) {
+  return dynamic_cast<const ShuffleDataset*>(&dataset) != nullptr;
+}
 
 void RegisterShuffleDatasets(KernelRegistry& r) {
   RegisterCpu<ShuffleKernel>(r, "ShuffleDataset");

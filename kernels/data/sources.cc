@@ -26,17 +26,17 @@ std::vector<DataType> TypesOf(const std::vector<Tensor>& tensors) {
 }
 
 // TensorDataset: its components are the only element. TensorSliceDataset: their rows.
-class TensorsDataset : public Dataset {
+class TensorsDataset : public DatasetValue {
  public:
   TensorsDataset(std::vector<Tensor> components, bool slices)
-      : Dataset(TypesOf(components)), components_(std::move(components)), slices_(slices) {}
+      : DatasetValue(TypesOf(components)), components_(std::move(components)), slices_(slices) {}
   int64_t cardinality() const override { return slices_ ? components_[0].dim(0) : 1; }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const TensorsDataset>::Share(this)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const TensorsDataset>::Share(this)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const TensorsDataset> dataset) : dataset_(std::move(dataset)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
@@ -71,7 +71,7 @@ class TensorsDatasetKernel : public DatasetKernel {
       : DatasetKernel(c), slices_(c.def().name() == "TensorSliceDataset") {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     std::vector<Tensor> components;
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       components.push_back(ctx.locked_input(i));
@@ -82,29 +82,29 @@ class TensorsDatasetKernel : public DatasetKernel {
                                        t.shape().DebugString());
       }
     }
-    return RefPtr<Dataset>(MakeRef<TensorsDataset>(std::move(components), slices_));
+    return RefPtr<DatasetValue>(MakeRef<TensorsDataset>(std::move(components), slices_));
   }
 
  private:
   const bool slices_;
 };
 
-class RangeDataset : public Dataset {
+class RangeDataset : public DatasetValue {
  public:
   RangeDataset(DataType dtype, int64_t start, int64_t stop, int64_t step)
-      : Dataset({dtype}), start_(start), step_(step) {
+      : DatasetValue({dtype}), start_(start), step_(step) {
     const auto span = static_cast<__int128>(stop) - start;
     if ((span > 0) == (step > 0) && span != 0) {
       count_ = static_cast<int64_t>((span + step + (step > 0 ? -1 : 1)) / step);
     }
   }
   int64_t cardinality() const override { return count_; }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(types()[0], start_, step_, count_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(types()[0], start_, step_, count_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     Iterator(DataType dtype, int64_t start, int64_t step, int64_t count)
         : dtype_(dtype), value_(start), step_(step), left_(count) {}
@@ -142,12 +142,12 @@ class RangeDatasetKernel : public DatasetKernel {
   }
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t start, IntScalar(ctx.input(0), "start"));
     MR_ASSIGN_OR_RETURN(const int64_t stop, IntScalar(ctx.input(1), "stop"));
     MR_ASSIGN_OR_RETURN(const int64_t step, IntScalar(ctx.input(2), "step"));
     if (step == 0) return errors::InvalidArgument("step must be a non-zero integer.");
-    return RefPtr<Dataset>(MakeRef<RangeDataset>(dtype_, start, stop, step));
+    return RefPtr<DatasetValue>(MakeRef<RangeDataset>(dtype_, start, stop, step));
   }
 
  private:
@@ -155,16 +155,16 @@ class RangeDatasetKernel : public DatasetKernel {
 };
 
 // Numbers below 2^32 without end; every iterator begins anew.
-class RandomDataset : public Dataset {
+class RandomDataset : public DatasetValue {
  public:
-  RandomDataset(uint64_t seed, uint64_t seed2) : Dataset({kInt64}), generator_(seed, seed2) {}
+  RandomDataset(uint64_t seed, uint64_t seed2) : DatasetValue({kInt64}), generator_(seed, seed2) {}
   int64_t cardinality() const override { return kInfinite; }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(generator_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(generator_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(const Philox& generator) : generator_(generator) {}
     Status Next(const DatasetCall&, DatasetElement* element, bool*) override {
@@ -190,13 +190,13 @@ class RandomDatasetKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(0), "seed"));
     MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(1), "seed2"));
     if (seed == 0 && seed2 == 0) {
-      return RefPtr<Dataset>(MakeRef<RandomDataset>(RandomId(), RandomId()));
+      return RefPtr<DatasetValue>(MakeRef<RandomDataset>(RandomId(), RandomId()));
     }
-    return RefPtr<Dataset>(
+    return RefPtr<DatasetValue>(
         MakeRef<RandomDataset>(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2)));
   }
 };
@@ -215,16 +215,16 @@ class FileFormat : public RefCounted {
                                                    std::size_t index) const = 0;
 };
 
-class FilesDataset : public Dataset {
+class FilesDataset : public DatasetValue {
  public:
   FilesDataset(std::vector<std::string> paths, RefPtr<const FileFormat> format)
-      : Dataset({kString}), paths_(std::move(paths)), format_(std::move(format)) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const FilesDataset>::Share(this)));
+      : DatasetValue({kString}), paths_(std::move(paths)), format_(std::move(format)) {}
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const FilesDataset>::Share(this)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const FilesDataset> dataset) : dataset_(std::move(dataset)) {}
     Status Next(const DatasetCall&, DatasetElement* element, bool* end) override {
@@ -375,7 +375,7 @@ class FilesDatasetKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     const Tensor& names = ctx.input(0);
     if (names.rank() > 1) {
       return errors::InvalidArgument("`filenames` must be a scalar or a vector, got shape ",
@@ -397,7 +397,7 @@ class FilesDatasetKernel : public DatasetKernel {
     }
     if (buffer > 0) options.buffer_bytes = std::clamp<int64_t>(buffer, 4096, 64 << 20);
     MR_ASSIGN_OR_RETURN(RefPtr<const FileFormat> format, Format(ctx, std::move(options)));
-    return RefPtr<Dataset>(MakeRef<FilesDataset>(std::move(paths), std::move(format)));
+    return RefPtr<DatasetValue>(MakeRef<FilesDataset>(std::move(paths), std::move(format)));
   }
 
  private:

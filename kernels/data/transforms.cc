@@ -11,17 +11,22 @@
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/kept.h"
 
 namespace millrace {
+
+// Of shuffle.cc.
+bool IsShuffle(const DatasetValue& dataset);
+
 namespace {
 
-constexpr int64_t kInfinite = Dataset::kInfinite, kUnknown = Dataset::kUnknown;
+constexpr int64_t kInfinite = DatasetValue::kInfinite, kUnknown = DatasetValue::kUnknown;
 
 // Repeat, Take, Skip: a count, negative for all.
-class CountedDataset : public Dataset {
+class CountedDataset : public DatasetValue {
  public:
   CountedDataset(DatasetPtr input, int64_t count)
-      : Dataset(input->types(), input->blocks()), input_(std::move(input)), count_(count) {}
+      : DatasetValue(input->types(), input->blocks()), input_(std::move(input)), count_(count) {}
 
  protected:
   const DatasetPtr input_;
@@ -39,12 +44,12 @@ class RepeatDataset : public CountedDataset {
     if (n < 0 || __builtin_mul_overflow(n, count_, &product)) return kUnknown;
     return product;
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(input_, count_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(input_, count_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     Iterator(DatasetPtr input, int64_t count) : input_(std::move(input)), left_(count) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
@@ -58,7 +63,7 @@ class RepeatDataset : public CountedDataset {
         if (!ended) return OkStatus();
         walk_.reset();
         if (first && left_ < 0) break;  // nothing, for ever
-        if (left_ > 0) --left_;
+        if (left_ > 0 && --left_ == 0) MR_RETURN_IF_ERROR(BeginOneMore());
       }
       left_ = 0;
       *end = true;
@@ -66,9 +71,15 @@ class RepeatDataset : public CountedDataset {
     }
 
    private:
+    // As TensorFlow, where one more walk begins behind the last one: orders of shuffles before this
+    // stage are those of later walks then. But a shuffle and a repeat are one op there.
+    Status BeginOneMore() const {
+      return IsShuffle(*input_) ? OkStatus() : input_->NewIterator().status();
+    }
+
     const DatasetPtr input_;
     int64_t left_;
-    DatasetIteratorPtr walk_;
+    DatasetWalkPtr walk_;
   };
 };
 
@@ -81,15 +92,15 @@ class TakeDataset : public CountedDataset {
     if (n == kUnknown) return kUnknown;
     return n == kInfinite ? count_ : std::min(n, count_);
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), count_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), count_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, int64_t count) : walk_(std::move(walk)), left_(count) {}
+    Iterator(DatasetWalkPtr walk, int64_t count) : walk_(std::move(walk)), left_(count) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       *end = left_ == 0;
       if (*end) return OkStatus();
@@ -99,7 +110,7 @@ class TakeDataset : public CountedDataset {
     }
 
    private:
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     int64_t left_;
   };
 };
@@ -112,15 +123,15 @@ class SkipDataset : public CountedDataset {
     if (count_ < 0) return 0;
     return n < 0 ? n : std::max<int64_t>(n - count_, 0);
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), count_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), count_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, int64_t count) : walk_(std::move(walk)), left_(count) {}
+    Iterator(DatasetWalkPtr walk, int64_t count) : walk_(std::move(walk)), left_(count) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       *end = left_ < 0;  // everything is skipped
       while (!*end && left_ > 0) {
@@ -136,51 +147,77 @@ class SkipDataset : public CountedDataset {
     }
 
    private:
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     int64_t left_;
   };
 };
 
-// Every n-th element from the index-th on.
-class ShardDataset : public Dataset {
+// Every n-th element from the index-th on. `non_empty`: it is an error that a shard has none, of
+// which whoever has an element before it hears.
+class ShardDataset : public DatasetValue {
  public:
-  ShardDataset(DatasetPtr input, int64_t shards, int64_t index)
-      : Dataset(input->types(), input->blocks()),
+  ShardDataset(DatasetPtr input, int64_t shards, int64_t index, bool non_empty)
+      : DatasetValue(input->types(), input->blocks()),
         input_(std::move(input)),
         shards_(shards),
-        index_(index) {}
+        index_(index),
+        non_empty_(non_empty) {}
   int64_t cardinality() const override {
     const int64_t n = input_->cardinality();
     return n < 0 ? n : n / shards_ + (index_ < n % shards_ ? 1 : 0);
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), shards_, index_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(RefPtr<const ShardDataset>::Share(this), std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, int64_t shards, int64_t skip)
-        : walk_(std::move(walk)), shards_(shards), skip_(skip) {}
+    Iterator(RefPtr<const ShardDataset> dataset, DatasetWalkPtr walk)
+        : dataset_(std::move(dataset)), walk_(std::move(walk)), skip_(dataset_->index_) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
+      MR_RETURN_IF_ERROR(Skip(call, end));
+      if (*end) return OkStatus();
+      MR_RETURN_IF_ERROR(walk_->Next(call, element, end));
+      if (*end) return OkStatus();
+      skip_ = dataset_->shards_ - 1;
+      if (checked_ || !dataset_->non_empty_) return OkStatus();
+      checked_ = true;
+      skip_ = dataset_->shards_ - 1 - dataset_->index_;
+      bool ended = false;
+      MR_RETURN_IF_ERROR(Skip(call, &ended));
+      skip_ = dataset_->index_;
+      return ended ? dataset_->TooFew() : OkStatus();
+    }
+
+   private:
+    Status Skip(const DatasetCall& call, bool* end) {
       for (; skip_ > 0; --skip_) {
         DatasetElement skipped;
         MR_RETURN_IF_ERROR(walk_->Next(call, &skipped, end));
         if (*end) return OkStatus();
       }
-      skip_ = shards_ - 1;
-      return walk_->Next(call, element, end);
+      return OkStatus();
     }
 
-   private:
-    const DatasetIteratorPtr walk_;
-    const int64_t shards_;
+    const RefPtr<const ShardDataset> dataset_;
+    const DatasetWalkPtr walk_;
     int64_t skip_;
+    bool checked_ = false;
   };
+
+  Status TooFew() const {
+    return errors::InvalidArgument(
+        "Could not apply FILE based sharding: the dataset only has ", index_ + 1,
+        " file(s), which is not enough for the required ", shards_,
+        " shards/workers. Deal out elements (auto shard policy DATA) or nothing (OFF), or split ",
+        "the files into more, so that every worker has one");
+  }
 
   const DatasetPtr input_;
   const int64_t shards_, index_;
+  const bool non_empty_;
 };
 
 std::vector<DataType> JoinedTypes(const std::vector<DatasetPtr>& inputs) {
@@ -196,10 +233,10 @@ bool AnyBlocks(const std::vector<DatasetPtr>& inputs) {
                      [](const DatasetPtr& input) { return input->blocks(); });
 }
 
-class ZipDataset : public Dataset {
+class ZipDataset : public DatasetValue {
  public:
   explicit ZipDataset(std::vector<DatasetPtr> inputs)
-      : Dataset(JoinedTypes(inputs), AnyBlocks(inputs)), inputs_(std::move(inputs)) {}
+      : DatasetValue(JoinedTypes(inputs), AnyBlocks(inputs)), inputs_(std::move(inputs)) {}
   int64_t cardinality() const override {
     int64_t least = kInfinite;
     for (const DatasetPtr& input : inputs_) {
@@ -209,23 +246,23 @@ class ZipDataset : public Dataset {
     }
     return least;
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    std::vector<DatasetIteratorPtr> walks;
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    std::vector<DatasetWalkPtr> walks;
     for (const DatasetPtr& input : inputs_) {
-      MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input->NewIterator());
+      MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input->NewIterator());
       walks.push_back(std::move(walk));
     }
-    return DatasetIteratorPtr(new Iterator(std::move(walks)));
+    return DatasetWalkPtr(new Iterator(std::move(walks)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    explicit Iterator(std::vector<DatasetIteratorPtr> walks) : walks_(std::move(walks)) {}
+    explicit Iterator(std::vector<DatasetWalkPtr> walks) : walks_(std::move(walks)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       // All of them move on, so that an error in one does not shift the others.
       Status first;
-      for (const DatasetIteratorPtr& walk : walks_) {
+      for (const DatasetWalkPtr& walk : walks_) {
         DatasetElement part;
         bool ended = false;
         const Status status = walk->Next(call, &part, &ended);
@@ -238,28 +275,28 @@ class ZipDataset : public Dataset {
     }
 
    private:
-    const std::vector<DatasetIteratorPtr> walks_;
+    const std::vector<DatasetWalkPtr> walks_;
   };
 
   const std::vector<DatasetPtr> inputs_;
 };
 
-class ConcatenateDataset : public Dataset {
+class ConcatenateDataset : public DatasetValue {
  public:
   ConcatenateDataset(DatasetPtr first, DatasetPtr second)
-      : Dataset(first->types(), first->blocks() || second->blocks()),
+      : DatasetValue(first->types(), first->blocks() || second->blocks()),
         inputs_{std::move(first), std::move(second)} {}
   int64_t cardinality() const override {
     const int64_t a = inputs_[0]->cardinality(), b = inputs_[1]->cardinality();
     if (a == kInfinite || b == kInfinite) return kInfinite;
     return a == kUnknown || b == kUnknown ? kUnknown : a + b;
   }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const ConcatenateDataset>::Share(this)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const ConcatenateDataset>::Share(this)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const ConcatenateDataset> dataset) : dataset_(std::move(dataset)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
@@ -279,34 +316,60 @@ class ConcatenateDataset : public Dataset {
    private:
     const RefPtr<const ConcatenateDataset> dataset_;
     int at_ = 0;
-    DatasetIteratorPtr walk_;
+    DatasetWalkPtr walk_;
   };
 
   const DatasetPtr inputs_[2];
 };
 
-// Keeps what the first whole walk gave in memory.
-class CacheDataset : public Dataset {
+// Elements of one whole walk, once there was one. Thread-safe.
+class WholeWalk : public Resource {
  public:
-  explicit CacheDataset(DatasetPtr input)
-      : Dataset(input->types(), input->blocks()), input_(std::move(input)) {}
-  int64_t cardinality() const override { return input_->cardinality(); }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const CacheDataset>::Share(this)));
+  // Element `at`, or the end; false while there was no whole walk.
+  bool Get(std::size_t at, DatasetElement* element, bool* end) const {
+    MutexLock lock(&mu_);
+    if (!complete_) return false;
+    *end = at >= held_.size();
+    if (!*end) *element = held_[at];
+    return true;
+  }
+  void Keep(std::vector<DatasetElement> elements) {
+    MutexLock lock(&mu_);
+    if (complete_) return;
+    held_ = std::move(elements);
+    complete_ = true;
+  }
+  std::string DebugString() const override {
+    MutexLock lock(&mu_);
+    return StrCat("Cache of a data set, ", held_.size(), " elements");
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  mutable Mutex mu_;
+  bool complete_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<DatasetElement> held_ ABSL_GUARDED_BY(mu_);
+};
+
+// Keeps what the first whole walk gave in memory.
+class CacheDataset : public DatasetValue {
+ public:
+  CacheDataset(DatasetPtr input, RefPtr<WholeWalk> cache)
+      : DatasetValue(input->types(), input->blocks()),
+        input_(std::move(input)),
+        cache_(std::move(cache)) {}
+  int64_t cardinality() const override { return input_->cardinality(); }
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const CacheDataset>::Share(this)));
+  }
+
+ private:
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const CacheDataset> dataset) : dataset_(std::move(dataset)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      if (!walk_) {
-        MutexLock lock(&dataset_->mu_);
-        if (dataset_->complete_) {
-          *end = at_ >= dataset_->held_.size();
-          if (!*end) *element = dataset_->held_[at_++];
-          return OkStatus();
-        }
+      if (!walk_ && dataset_->cache_->Get(at_, element, end)) {
+        if (!*end) ++at_;
+        return OkStatus();
       }
       if (!walk_) {
         MR_ASSIGN_OR_RETURN(walk_, dataset_->input_->NewIterator());
@@ -316,27 +379,21 @@ class CacheDataset : public Dataset {
         seen_.push_back(*element);
         return OkStatus();
       }
-      MutexLock lock(&dataset_->mu_);
-      if (!dataset_->complete_) {
-        dataset_->held_ = std::move(seen_);
-        dataset_->complete_ = true;
-      }
-      at_ = dataset_->held_.size();
+      at_ = SIZE_MAX;
+      dataset_->cache_->Keep(std::move(seen_));
       walk_.reset();
       return OkStatus();
     }
 
    private:
     const RefPtr<const CacheDataset> dataset_;
-    DatasetIteratorPtr walk_;
+    DatasetWalkPtr walk_;
     std::vector<DatasetElement> seen_;
     std::size_t at_ = 0;
   };
 
   const DatasetPtr input_;
-  mutable Mutex mu_;
-  mutable bool complete_ ABSL_GUARDED_BY(mu_) = false;
-  mutable std::vector<DatasetElement> held_ ABSL_GUARDED_BY(mu_);
+  const RefPtr<WholeWalk> cache_;
 };
 
 // --- Kernels ----------------------------------------------------------------------------------
@@ -347,19 +404,20 @@ class CountedKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(ctx.input(1), "count"));
-    return RefPtr<Dataset>(MakeRef<D>(std::move(input), count));
+    return RefPtr<DatasetValue>(MakeRef<D>(std::move(input), count));
   }
 };
 
 class ShardKernel : public DatasetKernel {
  public:
-  using DatasetKernel::DatasetKernel;
+  explicit ShardKernel(KernelConstruction& c)
+      : DatasetKernel(c), non_empty_(c.attr<bool>("require_non_empty")) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t shards, IntScalar(ctx.input(1), "num_shards"));
     MR_ASSIGN_OR_RETURN(const int64_t index, IntScalar(ctx.input(2), "index"));
@@ -371,8 +429,11 @@ class ShardKernel : public DatasetKernel {
       return errors::InvalidArgument("Index must be between 0 and ", shards - 1,
                                      " (currently index = ", index, ").");
     }
-    return RefPtr<Dataset>(MakeRef<ShardDataset>(std::move(input), shards, index));
+    return RefPtr<DatasetValue>(MakeRef<ShardDataset>(std::move(input), shards, index, non_empty_));
   }
+
+ private:
+  const bool non_empty_;
 };
 
 class ZipKernel : public DatasetKernel {
@@ -380,13 +441,13 @@ class ZipKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     std::vector<DatasetPtr> inputs;
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, i));
       inputs.push_back(std::move(input));
     }
-    return RefPtr<Dataset>(MakeRef<ZipDataset>(std::move(inputs)));
+    return RefPtr<DatasetValue>(MakeRef<ZipDataset>(std::move(inputs)));
   }
 };
 
@@ -395,23 +456,24 @@ class ConcatenateKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr first, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(DatasetPtr second, InputDataset(ctx, 1));
     if (first->types() != second->types()) {
       return errors::InvalidArgument("input dataset and dataset to concatenate have different ",
                                      "output types");
     }
-    return RefPtr<Dataset>(MakeRef<ConcatenateDataset>(std::move(first), std::move(second)));
+    return RefPtr<DatasetValue>(MakeRef<ConcatenateDataset>(std::move(first), std::move(second)));
   }
 };
 
 class CacheKernel : public DatasetKernel {
  public:
-  using DatasetKernel::DatasetKernel;
+  explicit CacheKernel(KernelConstruction& c)
+      : DatasetKernel(c), continues_(c.attrs().GetOr<bool>(kContinues, false)) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     const Tensor& file = ctx.input(1);
     if (file.num_elements() != 1) return errors::InvalidArgument("filename must be a scalar");
@@ -419,8 +481,14 @@ class CacheKernel : public DatasetKernel {
       return errors::Unimplemented("a cache in a file (", file.scalar<std::string>(),
                                    ") is not supported; with the filename '' it is in memory");
     }
-    return RefPtr<Dataset>(MakeRef<CacheDataset>(std::move(input)));
+    MR_ASSIGN_OR_RETURN(
+        RefPtr<WholeWalk> cache,
+        KeptBySession<WholeWalk>(ctx, continues_, name(), [] { return MakeRef<WholeWalk>(); }));
+    return RefPtr<DatasetValue>(MakeRef<CacheDataset>(std::move(input), std::move(cache)));
   }
+
+ private:
+  const bool continues_;
 };
 
 // Ops that say how a data set should run, not what it gives: options, models, rewriting.

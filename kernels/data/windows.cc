@@ -21,17 +21,17 @@ namespace {
 constexpr int64_t kMostKept = int64_t{1} << 31;
 
 // Elements that are there already.
-class HeldDataset : public Dataset {
+class HeldDataset : public DatasetValue {
  public:
   HeldDataset(std::vector<DataType> types, std::vector<DatasetElement> elements)
-      : Dataset(std::move(types)), elements_(std::move(elements)) {}
+      : DatasetValue(std::move(types)), elements_(std::move(elements)) {}
   int64_t cardinality() const override { return static_cast<int64_t>(elements_.size()); }
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    return DatasetIteratorPtr(new Iterator(RefPtr<const HeldDataset>::Share(this)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    return DatasetWalkPtr(new Iterator(RefPtr<const HeldDataset>::Share(this)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
     explicit Iterator(RefPtr<const HeldDataset> dataset) : dataset_(std::move(dataset)) {}
     Status Next(const DatasetCall&, DatasetElement* element, bool* end) override {
@@ -63,21 +63,21 @@ StatusOr<int64_t> Number(const DatasetElement& results, std::string_view what) {
 }
 
 // As long as a function says so.
-class TakeWhileDataset : public Dataset {
+class TakeWhileDataset : public DatasetValue {
  public:
   TakeWhileDataset(DatasetPtr input, FunctionPtr predicate)
-      : Dataset(input->types(), /*blocks=*/true),
+      : DatasetValue(input->types(), /*blocks=*/true),
         input_(std::move(input)),
         predicate_(std::move(predicate)) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(new Iterator(std::move(walk), predicate_));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), predicate_));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr walk, FunctionPtr predicate)
+    Iterator(DatasetWalkPtr walk, FunctionPtr predicate)
         : walk_(std::move(walk)), predicate_(std::move(predicate)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       *end = ended_;
@@ -93,7 +93,7 @@ class TakeWhileDataset : public Dataset {
     }
 
    private:
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     const FunctionPtr predicate_;
     bool ended_ = false;
   };
@@ -103,24 +103,23 @@ class TakeWhileDataset : public Dataset {
 };
 
 // function(state, element) gives the next state and an element.
-class ScanDataset : public Dataset {
+class ScanDataset : public DatasetValue {
  public:
   ScanDataset(DatasetPtr input, FunctionPtr function, DatasetElement state,
               std::vector<DataType> types)
-      : Dataset(std::move(types), /*blocks=*/true),
+      : DatasetValue(std::move(types), /*blocks=*/true),
         input_(std::move(input)),
         function_(std::move(function)),
         state_(std::move(state)) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(
-        new Iterator(RefPtr<const ScanDataset>::Share(this), std::move(walk)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(RefPtr<const ScanDataset>::Share(this), std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(RefPtr<const ScanDataset> dataset, DatasetIteratorPtr walk)
+    Iterator(RefPtr<const ScanDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)), state_(dataset_->state_) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       DatasetElement next;
@@ -147,7 +146,7 @@ class ScanDataset : public Dataset {
 
    private:
     const RefPtr<const ScanDataset> dataset_;
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     DatasetElement state_;
   };
 
@@ -157,25 +156,24 @@ class ScanDataset : public Dataset {
 };
 
 // Every `shift` elements a data set of up to `size`, `stride` apart, for each component.
-class WindowDataset : public Dataset {
+class WindowDataset : public DatasetValue {
  public:
   WindowDataset(DatasetPtr input, int64_t size, int64_t shift, int64_t stride, bool drop)
-      : Dataset(std::vector<DataType>(input->types().size(), kVariant), input->blocks()),
+      : DatasetValue(std::vector<DataType>(input->types().size(), kVariant), input->blocks()),
         input_(std::move(input)),
         size_(size),
         shift_(shift),
         stride_(stride),
         drop_(drop) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(
-        new Iterator(RefPtr<const WindowDataset>::Share(this), std::move(walk)));
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(RefPtr<const WindowDataset>::Share(this), std::move(walk)));
   }
 
  private:
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(RefPtr<const WindowDataset> dataset, DatasetIteratorPtr walk)
+    Iterator(RefPtr<const WindowDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       const WindowDataset& d = *dataset_;
@@ -208,7 +206,7 @@ class WindowDataset : public Dataset {
 
    private:
     const RefPtr<const WindowDataset> dataset_;
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     std::deque<DatasetElement> held_;
     int64_t skip_ = 0;
     bool ended_ = false;
@@ -221,18 +219,18 @@ class WindowDataset : public Dataset {
 
 // Elements with one key are kept until there are as many as the key's window takes; what is left
 // goes at the end, in the order of the keys.
-class GroupByWindowDataset : public Dataset {
+class GroupByWindowDataset : public DatasetValue {
  public:
   struct Functions {
     FunctionPtr key, reduce, window_size;
   };
   GroupByWindowDataset(DatasetPtr input, Functions functions, std::vector<DataType> types)
-      : Dataset(std::move(types), /*blocks=*/true),
+      : DatasetValue(std::move(types), /*blocks=*/true),
         input_(std::move(input)),
         functions_(std::move(functions)) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input_->NewIterator());
-    return DatasetIteratorPtr(
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(
         new Iterator(RefPtr<const GroupByWindowDataset>::Share(this), std::move(walk)));
   }
 
@@ -241,9 +239,9 @@ class GroupByWindowDataset : public Dataset {
     int64_t window = 0;  // 0: not asked yet
     std::vector<DatasetElement> elements;
   };
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(RefPtr<const GroupByWindowDataset> dataset, DatasetIteratorPtr walk)
+    Iterator(RefPtr<const GroupByWindowDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       for (;;) {
@@ -309,9 +307,9 @@ class GroupByWindowDataset : public Dataset {
     }
 
     const RefPtr<const GroupByWindowDataset> dataset_;
-    const DatasetIteratorPtr walk_;
+    const DatasetWalkPtr walk_;
     std::map<int64_t, Group> groups_;
-    DatasetIteratorPtr current_;
+    DatasetWalkPtr current_;
     bool ended_ = false;
   };
 
@@ -320,31 +318,31 @@ class GroupByWindowDataset : public Dataset {
 };
 
 // Input 0 says for each element which of the others gives it.
-class DirectedInterleaveDataset : public Dataset {
+class DirectedInterleaveDataset : public DatasetValue {
  public:
   DirectedInterleaveDataset(DatasetPtr selector, std::vector<DatasetPtr> inputs, bool stops)
-      : Dataset(inputs[0]->types(), Blocks(*selector, inputs)),
+      : DatasetValue(inputs[0]->types(), Blocks(*selector, inputs)),
         selector_(std::move(selector)),
         inputs_(std::move(inputs)),
         stops_on_empty_(stops) {}
-  StatusOr<DatasetIteratorPtr> NewIterator() const override {
-    MR_ASSIGN_OR_RETURN(DatasetIteratorPtr selector, selector_->NewIterator());
-    std::vector<DatasetIteratorPtr> walks;
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr selector, selector_->NewIterator());
+    std::vector<DatasetWalkPtr> walks;
     for (const DatasetPtr& input : inputs_) {
-      MR_ASSIGN_OR_RETURN(DatasetIteratorPtr walk, input->NewIterator());
+      MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input->NewIterator());
       walks.push_back(std::move(walk));
     }
-    return DatasetIteratorPtr(new Iterator(std::move(selector), std::move(walks), stops_on_empty_));
+    return DatasetWalkPtr(new Iterator(std::move(selector), std::move(walks), stops_on_empty_));
   }
 
  private:
-  static bool Blocks(const Dataset& selector, const std::vector<DatasetPtr>& inputs) {
+  static bool Blocks(const DatasetValue& selector, const std::vector<DatasetPtr>& inputs) {
     return selector.blocks() || std::any_of(inputs.begin(), inputs.end(),
                                             [](const auto& input) { return input->blocks(); });
   }
-  class Iterator : public DatasetIterator {
+  class Iterator : public DatasetWalk {
    public:
-    Iterator(DatasetIteratorPtr selector, std::vector<DatasetIteratorPtr> walks, bool stops)
+    Iterator(DatasetWalkPtr selector, std::vector<DatasetWalkPtr> walks, bool stops)
         : selector_(std::move(selector)),
           walks_(std::move(walks)),
           open_(walks_.size()),
@@ -359,7 +357,7 @@ class DirectedInterleaveDataset : public Dataset {
           return errors::InvalidArgument("Selector index out of range: ", chosen,
                                          " >= ", walks_.size());
         }
-        DatasetIteratorPtr& walk = walks_[static_cast<std::size_t>(chosen)];
+        DatasetWalkPtr& walk = walks_[static_cast<std::size_t>(chosen)];
         if (!walk) continue;
         bool ended = false;
         MR_RETURN_IF_ERROR(walk->Next(call, element, &ended));
@@ -373,8 +371,8 @@ class DirectedInterleaveDataset : public Dataset {
     }
 
    private:
-    const DatasetIteratorPtr selector_;
-    std::vector<DatasetIteratorPtr> walks_;
+    const DatasetWalkPtr selector_;
+    std::vector<DatasetWalkPtr> walks_;
     std::size_t open_;
     const bool stops_;
   };
@@ -398,10 +396,10 @@ class TakeWhileKernel : public DatasetKernel {
         predicate_(c.attr<FunctionName>("predicate"), /*on_one_device=*/true) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(FunctionPtr predicate, Capture(ctx, predicate_, 1, captured_));
-    return RefPtr<Dataset>(MakeRef<TakeWhileDataset>(std::move(input), std::move(predicate)));
+    return RefPtr<DatasetValue>(MakeRef<TakeWhileDataset>(std::move(input), std::move(predicate)));
   }
 
  private:
@@ -419,12 +417,12 @@ class ScanKernel : public DatasetKernel {
         function_(c.attr<FunctionName>("f"), /*on_one_device=*/true) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1 + states_, captured_));
     DatasetElement state;
     for (int i = 0; i < states_; ++i) state.push_back(ctx.locked_input(1 + i));
-    return RefPtr<Dataset>(
+    return RefPtr<DatasetValue>(
         MakeRef<ScanDataset>(std::move(input), std::move(function), std::move(state), types_));
   }
 
@@ -439,7 +437,7 @@ class WindowKernel : public DatasetKernel {
   using DatasetKernel::DatasetKernel;
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     static constexpr const char* kNames[] = {"size", "shift", "stride"};
     int64_t numbers[3];
@@ -458,8 +456,8 @@ class WindowKernel : public DatasetKernel {
     if (drop.num_elements() != 1) {
       return errors::InvalidArgument("drop_remainder must be a bool scalar");
     }
-    return RefPtr<Dataset>(MakeRef<WindowDataset>(std::move(input), numbers[0], numbers[1],
-                                                  numbers[2], drop.scalar<bool>()));
+    return RefPtr<DatasetValue>(MakeRef<WindowDataset>(std::move(input), numbers[0], numbers[1],
+                                                       numbers[2], drop.scalar<bool>()));
   }
 };
 
@@ -476,7 +474,7 @@ class GroupByWindowKernel : public DatasetKernel {
         window_size_(c.attr<FunctionName>("window_size_func"), true) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     GroupByWindowDataset::Functions f;
     int first = 1;
@@ -485,7 +483,8 @@ class GroupByWindowKernel : public DatasetKernel {
     MR_ASSIGN_OR_RETURN(f.reduce, Capture(ctx, reduce_, first, captured_[1]));
     first += captured_[1];
     MR_ASSIGN_OR_RETURN(f.window_size, Capture(ctx, window_size_, first, captured_[2]));
-    return RefPtr<Dataset>(MakeRef<GroupByWindowDataset>(std::move(input), std::move(f), types_));
+    return RefPtr<DatasetValue>(
+        MakeRef<GroupByWindowDataset>(std::move(input), std::move(f), types_));
   }
 
  private:
@@ -500,7 +499,7 @@ class DirectedInterleaveKernel : public DatasetKernel {
       : DatasetKernel(c), stops_(c.attr<bool>("stop_on_empty_dataset")) {}
 
  protected:
-  StatusOr<RefPtr<Dataset>> Make(KernelContext& ctx) override {
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr selector, InputDataset(ctx, 0));
     if (selector->types() != std::vector<DataType>{kInt64}) {
       return errors::InvalidArgument("The selector dataset must produce a scalar int64 element.");
@@ -515,7 +514,7 @@ class DirectedInterleaveKernel : public DatasetKernel {
       inputs.push_back(std::move(input));
     }
     if (inputs.empty()) return errors::InvalidArgument("there is no data set to choose from");
-    return RefPtr<Dataset>(
+    return RefPtr<DatasetValue>(
         MakeRef<DirectedInterleaveDataset>(std::move(selector), std::move(inputs), stops_));
   }
 

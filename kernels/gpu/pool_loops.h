@@ -65,7 +65,7 @@ MR_HD inline Span OutputsOf(const WindowParams& w, int64_t i) {
   return {begin, Smaller<int64_t>(w.output, at / w.stride + 1)};
 }
 
-// What a maximum begins with: the lowest finite number, as in kernels/pool.cc.
+// What a maximum begins with: the lowest finite number, as in kernels/nn/pool.cc.
 template <typename T>
 MR_HD ComputeType<T> LowestOf() {
   if constexpr (std::is_same_v<T, Half>) {

@@ -12,7 +12,7 @@ namespace millrace::gpu {
 
 // --- Positions of extremes -------------------------------------------------------------------
 
-// A NaN is never found, unless nothing else can be: see kernels/arg_reduce.cc.
+// A NaN is never found, unless nothing else can be: see kernels/math/arg_reduce.cc.
 template <typename T>
 struct ArgBase {
   using C = ComputeType<T>;

@@ -1,17 +1,14 @@
 // Images in summaries, packed as PNG.
-#include <zlib.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "io/png.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/host_kernels.h"
@@ -20,52 +17,6 @@
 
 namespace millrace {
 namespace {
-
-void AppendBigEndian(uint32_t value, std::string* out) {
-  for (int shift = 24; shift >= 0; shift -= 8) *out += static_cast<char>(value >> shift & 0xff);
-}
-
-// A chunk of a PNG file: length, kind, content, checksum.
-void AppendChunk(std::string_view kind, std::string_view content, std::string* out) {
-  AppendBigEndian(static_cast<uint32_t>(content.size()), out);
-  const std::size_t begin = out->size();
-  out->append(kind);
-  out->append(content);
-  const auto* bytes = reinterpret_cast<const Bytef*>(out->data() + begin);
-  AppendBigEndian(static_cast<uint32_t>(crc32(0, bytes, static_cast<uInt>(out->size() - begin))),
-                  out);
-}
-
-// `pixels`: rows of width * channels bytes. Grey, grey and alpha, RGB or RGBA by channels.
-StatusOr<std::string> EncodePng(const std::vector<uint8_t>& pixels, int64_t height, int64_t width,
-                                int channels) {
-  std::string rows;
-  const int64_t stride = width * channels;
-  for (int64_t y = 0; y < height; ++y) {
-    rows += '\0';  // no filter
-    rows.append(reinterpret_cast<const char*>(pixels.data()) + y * stride, stride);
-  }
-  uLongf size = compressBound(rows.size());
-  std::string packed(size, '\0');
-  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &size,
-                reinterpret_cast<const Bytef*>(rows.data()), rows.size(),
-                Z_DEFAULT_COMPRESSION) != Z_OK) {
-    return errors::ResourceExhausted("an image of ", height, "x", width, " cannot be packed");
-  }
-  packed.resize(size);
-  static constexpr char kColour[] = {0, 0, 4, 2, 6};
-  std::string header;
-  AppendBigEndian(static_cast<uint32_t>(width), &header);
-  AppendBigEndian(static_cast<uint32_t>(height), &header);
-  header += '\x08';  // bits
-  header += kColour[channels];
-  header.append(3, '\0');
-  std::string png = "\x89PNG\r\n\x1a\n";
-  AppendChunk("IHDR", header, &png);
-  AppendChunk("IDAT", packed, &png);
-  AppendChunk("IEND", "", &png);
-  return png;
-}
 
 class ImageSummaryKernel : public Kernel {
  public:

@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "distributed_runtime/task_server.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "session/async_join.h"
 #include "session/master_interface.h"
 #include "tests/cluster/in_process_cluster.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/capture_util.h"
 

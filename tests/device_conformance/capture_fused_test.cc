@@ -9,7 +9,7 @@
 #include "base/notification.h"
 #include "base/strings.h"
 #include "jit/code_cache.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/capture_util.h"
 

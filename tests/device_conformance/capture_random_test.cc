@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/capture_util.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/strings.h"
 #include "distributed_runtime/task_server.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "runtime/registries.h"
 #include "tests/cluster/in_process_cluster.h"

@@ -9,7 +9,7 @@
 
 #include "base/errors.h"
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/capture_util.h"
 #include "tests/device_conformance/kinds.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/golden_device.h"
 #include "tests/device_conformance/program.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/device_conformance/program.h"
 #include "tests/functions/function_text.h"
 

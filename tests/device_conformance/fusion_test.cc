@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "jit/code_cache.h"
 #include "jit/fused_test_util.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/program.h"
 

@@ -11,7 +11,7 @@
 
 #include "device/fake/fake_device.h"
 #include "gtest/gtest.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "session/client_session.h"
 #include "session/master_interface.h"
 

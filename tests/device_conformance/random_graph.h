@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/device_conformance/program.h"
 
 namespace millrace::testing {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/kinds.h"
 #include "tests/device_conformance/program.h"

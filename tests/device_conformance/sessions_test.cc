@@ -9,7 +9,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/kinds.h"
 #include "tests/device_conformance/program.h"

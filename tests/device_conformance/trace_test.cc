@@ -11,7 +11,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "executor/stats/step_trace.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/kinds.h"
 #include "tests/device_conformance/program.h"

@@ -13,7 +13,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/cluster/process.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "proto/graph.pb.h"
 #include "tests/functions/function_text.h"
 
@@ -215,6 +215,73 @@ TEST_P(EffectsTest, WhoeverWaitsForABranchWaitsForWhatItsFunctionDeclares) {
   EXPECT_EQ(Value("w_read"), 4);
   EXPECT_EQ(Value("if"), 1);
   EXPECT_EQ(Value("w_read"), 6);
+}
+
+// A call, and what only passes on what depends on it, as gradients do: the function takes y of the
+// call and gives 2 * its other argument. Put into the graph or not.
+std::string CallBehind(const std::string& results, bool inlined) {
+  const std::string more = inlined ? "" : Attr("_noinline", "b: true");
+  return Function("Add", {{"x", "FLOAT"}, {"v", "RESOURCE"}}, {{"y", "FLOAT", "x"}},
+                  BodyNode("add", "AssignAddVariableOp", {"v", "x"}, FloatDtype()), {"add"}) +
+         FunctionText("Ignore", {"y", "z"},
+                      {{"a", "sum:z:0"}, {"b", results == "one" ? "sum:z:0" : "y"}},
+                      BodyNode("sum", "AddV2", {"z", "z"}, FloatT()), more) +
+         Counter("v") + FloatConst("node", "x", 3) + FloatConst("node", "z", 2) +
+         GraphNode(
+             "add", "StatefulPartitionedCall", {"x", "v"},
+             Types("Tin", {"FLOAT", "RESOURCE"}) + Types("Tout", {"FLOAT"}) + Func("f", "Add")) +
+         GraphNode("zeros", "ZerosLike", {"add"}, FloatT()) +
+         GraphNode("ignore", "PartitionedCall", {"zeros", "z"},
+                   FloatLists(2, 2) + Func("f", "Ignore")) +
+         GraphNode("a", "Identity", {"ignore"}, FloatT()) +
+         GraphNode("b", "Identity", {"ignore:1"}, FloatT()) +
+         GraphNode("c", "PartitionedCall", {"a", "z"}, FloatLists(2, 2) + Func("f", "Ignore"));
+}
+
+TEST_P(EffectsTest, WhatIsBehindAnArgumentThatACallIgnoresHappens) {
+  Open(CallBehind("one", GetParam()));
+  Target("v_init");
+  EXPECT_EQ(Value("a"), 4);
+  EXPECT_EQ(Value("v_read"), 3);
+  EXPECT_EQ(Value("b"), 4);
+  EXPECT_EQ(Value("v_read"), 6);
+  EXPECT_EQ(Value("ignore"), 4);
+  EXPECT_EQ(Value("v_read"), 9);
+}
+
+TEST_P(EffectsTest, WhatIsBehindAnArgumentOfAnotherOutputHappens) {
+  Open(CallBehind("two", GetParam()));
+  Target("v_init");
+  EXPECT_EQ(Value("a"), 4);
+  EXPECT_EQ(Value("v_read"), 3);
+  EXPECT_EQ(Value("b"), 0);
+  EXPECT_EQ(Value("v_read"), 6);
+}
+
+TEST_P(EffectsTest, WhatIsBehindTheArgumentOfACallOfACallHappens) {
+  Open(CallBehind("one", GetParam()));
+  Target("v_init");
+  EXPECT_EQ(Value("c"), 4);
+  EXPECT_EQ(Value("v_read"), 3);
+}
+
+TEST_P(EffectsTest, ACallReadsWhatWasAssignedBeforeAnArgumentThatItIgnores) {
+  // Long enough for a read that does not wait to come first.
+  std::string slow = GraphNode("slow0", "Exp", {"zero"}, FloatT());
+  for (int i = 0; i < 50; ++i) {
+    slow += GraphNode(StrCat("slow", i + 1), "Tanh", {StrCat("slow", i)}, FloatT());
+  }
+  Open(Function("Read", {{"x", "FLOAT"}, {"v", "RESOURCE"}}, {{"y", "FLOAT", "read:value:0"}},
+                BodyNode("read", "ReadVariableOp", {"v"}, FloatDtype())) +
+       Counter("v") + FloatConst("node", "zero", 0) + FloatConst("node", "three", 3) + slow +
+       GraphNode("add", "AssignAddVariableOp", {"v", "three", "^slow50"}, FloatDtype()) +
+       GraphNode("x", "Identity", {"zero", "^add"}, FloatT()) +
+       GraphNode(
+           "call", "StatefulPartitionedCall", {"x", "v"},
+           Types("Tin", {"FLOAT", "RESOURCE"}) + Types("Tout", {"FLOAT"}) + Func("f", "Read")) +
+       GraphNode("y", "Identity", {"call"}, FloatT()));
+  Target("v_init");
+  for (int i = 1; i <= 10; ++i) EXPECT_EQ(Value("y"), 3 * i);
 }
 
 INSTANTIATE_TEST_SUITE_P(LoweredOrNot, EffectsTest, ::testing::Bool());

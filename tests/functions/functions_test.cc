@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "proto/graph.pb.h"
 #include "tests/functions/function_text.h"
 

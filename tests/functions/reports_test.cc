@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "proto/graph.pb.h"
 #include "proto/step_stats.pb.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "millrace/core.h"
 #include "millrace/gpu.h"
-#include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/program.h"
 #include "tests/gpu/tensors.h"

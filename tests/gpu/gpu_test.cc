@@ -17,8 +17,8 @@
 #include "jit/host_grid.h"
 #include "jit/ptx_test_util.h"
 #include "millrace/control_flow.h"
+#include "millrace/core.h"
 #include "millrace/gpu.h"
-#include "millrace/millrace.h"
 #include "millrace/ops.h"
 #include "tests/device_conformance/program.h"
 

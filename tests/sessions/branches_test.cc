@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "proto/step_stats.pb.h"
 #include "tests/cluster/in_process_cluster.h"
 

@@ -13,7 +13,7 @@
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/task_server.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "proto/graph.pb.h"
 #include "runtime/registries.h"
 #include "session/client_session.h"

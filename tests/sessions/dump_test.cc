@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

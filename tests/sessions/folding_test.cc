@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "millrace/control_flow.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "tensor/allocator.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/cluster/in_process_cluster.h"
 
 namespace millrace {

@@ -12,12 +12,13 @@
 
 #include "base/errors.h"
 #include "base/notification.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -167,8 +168,9 @@ TEST_P(WaitingTest, EndsByItsTimeout) {
     const Status status = callable->Run({}, RunOptions{.timeout = milliseconds(20)}).status();
     EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(std::string(Message(status)), HasSubstr("the step did not end within 20 ms"));
-    EXPECT_THAT(std::string(Message(status)),
-                HasSubstr("a dequeue: FIFOQueue 'queue' has 0 of 1 element"));
+    EXPECT_THAT(
+        std::string(Message(status)),
+        AllOf(HasSubstr("a dequeue: FIFOQueue 'queue' has 0 of 1 element"), HasSubstr("taken")));
   }
   EXPECT_TRUE(session.Run({{p.x, F(4)}}, {}, {p.put}).ok());
   EXPECT_THAT(Values(callable->Run({})), ElementsAre(4)) << "nothing was taken meanwhile";

@@ -8,7 +8,7 @@
 
 #include "base/strings.h"
 #include "gtest/gtest.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "proto/graph.pb.h"
 

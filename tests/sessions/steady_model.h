@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/sessions/malloc_count.h"
 
 namespace millrace::testing {

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "graph/graph_def_io.h"
 #include "gtest/gtest.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "millrace/ops.h"
 #include "millrace/step_trace.h"
 #include "planner/memory.h"

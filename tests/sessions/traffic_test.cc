@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "placer/placer.h"
 #include "planner/traffic.h"
 #include "runtime/registries.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/cluster/in_process_cluster.h"
 
 namespace millrace::testing {

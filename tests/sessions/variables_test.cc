@@ -12,7 +12,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 #include "tests/cluster/in_process_cluster.h"
 
 namespace millrace::testing {

@@ -139,11 +139,240 @@ def record_choices(cases):
                  lambda x: tf.where(x > 0, tf.sqrt(x) + tf.math.rsqrt(x) + 1 / x, 0.))
 
 
+def record_second(cases):
+    """Gradients of gradients' ops, by all that they take."""
+    f = np.float32
+    rng = np.random.default_rng(11)
+    x, dy = f(rng.uniform(.2, 2, (3, 4))), f(rng.normal(size=(3, 4)))
+    signed = f(rng.normal(size=(3, 4)))
+    for op in ("SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad"):
+        record_graph(cases, f"{op}_second", op, [x, dy],
+                     lambda y, g, op=op: getattr(tf.raw_ops, op)(y=y, dy=g))
+    z = np.complex64([[1 + 2j, -.5 + 1j], [.3 - .7j, 2 - 1j]])
+    for op in ("SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad"):
+        record_graph(cases, f"{op}_second_complex", op, [z, z[::-1] + np.complex64(.5)],
+                     lambda y, g, op=op: parts(getattr(tf.raw_ops, op)(y=y, dy=g)))
+    for op in ("ReluGrad", "Relu6Grad", "SoftplusGrad"):
+        record_graph(cases, f"{op}_second", op, [dy, signed * 4],
+                     lambda g, a, op=op: getattr(tf.raw_ops, op)(gradients=g, features=a))
+    record_graph(cases, "LeakyReluGrad_second", "LeakyReluGrad", [dy, signed],
+                 lambda g, a: tf.raw_ops.LeakyReluGrad(gradients=g, features=a, alpha=.3))
+    for op in ("EluGrad", "SeluGrad"):
+        record_graph(cases, f"{op}_second", op, [dy, signed],
+                     lambda g, a, op=op: getattr(tf.raw_ops, op)(gradients=g, outputs=a))
+    for op in ("Sigmoid", "Tanh", "Elu", "Selu", "Softplus", "Sqrt", "Rsqrt"):
+        def twice(a, op=op):
+            key = "x" if op in ("Sigmoid", "Tanh", "Sqrt", "Rsqrt") else "features"
+            y = getattr(tf.raw_ops, op)(**{key: a})
+            return tf.gradients(y, a)[0] ** 2
+        record_graph(cases, f"{op}_penalty", op, [x], twice)
+
+
+def record_windows(cases):
+    f = np.float32
+    rng = np.random.default_rng(12)
+    image, small = f(rng.normal(size=(2, 6, 5, 3))), f(rng.normal(size=(2, 3, 3, 4)))
+    kernel = f(rng.normal(size=(3, 2, 3, 4)))
+    conv = dict(strides=[1, 2, 2, 1], padding="SAME")
+    record_graph(cases, "Conv2DBackpropInput_second", "Conv2DBackpropInput", [kernel, small],
+                 lambda k, g: tf.raw_ops.Conv2DBackpropInput(
+                     input_sizes=[2, 6, 5, 3], filter=k, out_backprop=g, **conv))
+    record_graph(cases, "Conv2DBackpropFilter_second", "Conv2DBackpropFilter", [image, small],
+                 lambda x, g: tf.raw_ops.Conv2DBackpropFilter(
+                     input=x, filter_sizes=[3, 2, 3, 4], out_backprop=g, **conv))
+    deep = f(rng.normal(size=(2, 3, 3, 6)))
+    kernel = f(rng.normal(size=(3, 2, 3, 2)))
+    record_graph(cases, "DepthwiseInput_second", "DepthwiseConv2dNativeBackpropInput",
+                 [kernel, deep], lambda k, g: tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
+                     input_sizes=[2, 6, 5, 3], filter=k, out_backprop=g, **conv))
+    record_graph(cases, "DepthwiseFilter_second", "DepthwiseConv2dNativeBackpropFilter",
+                 [image, deep], lambda x, g: tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(
+                     input=x, filter_sizes=[3, 2, 3, 2], out_backprop=g, **conv))
+    pool = dict(ksize=[1, 2, 2, 1], **conv)
+    pooled = f(rng.normal(size=(2, 3, 3, 3)))
+    record_graph(cases, "AvgPoolGrad_second", "AvgPoolGrad", [pooled],
+                 lambda g: tf.raw_ops.AvgPoolGrad(orig_input_shape=[2, 6, 5, 3], grad=g, **pool))
+    record_graph(cases, "MaxPool_penalty", "MaxPoolGrad", [image], lambda x: tf.gradients(
+        tf.raw_ops.MaxPool(input=x ** 2, **pool), x)[0] ** 2)
+    record_graph(cases, "BiasAddGrad_second", "BiasAddGrad", [image],
+                 lambda g: tf.raw_ops.BiasAddGrad(out_backprop=g))
+    record_graph(cases, "BiasAddGrad_NCHW_second", "BiasAddGrad", [image],
+                 lambda g: tf.raw_ops.BiasAddGrad(out_backprop=g, data_format="NCHW"))
+    record_graph(cases, "BiasAddV1", "BiasAddV1", [image, f([1, 2, 3])],
+                 lambda x, b: tf.raw_ops.BiasAddV1(value=x, bias=b))
+    for corners, half in ((True, False), (False, True)):
+        kinds = dict(size=[9, 4], align_corners=corners, half_pixel_centers=half)
+        record_graph(cases, f"ResizeBilinear_{int(corners)}{int(half)}", "ResizeBilinear", [image],
+                     lambda x: tf.raw_ops.ResizeBilinear(images=x, **kinds))
+        record_graph(cases, f"ResizeNearest_{int(corners)}{int(half)}", "ResizeNearestNeighbor",
+                     [image], lambda x: tf.raw_ops.ResizeNearestNeighbor(images=x, **kinds))
+    windows = dict(ksize=[1, 2, 3, 1], strides=[1, 2, 1, 1])
+    record_graph(cases, "MaxPoolV2", "MaxPoolV2", [image], lambda x: tf.raw_ops.MaxPoolV2(
+        input=x, padding="SAME", **windows))
+    for batch in (False, True):
+        record_graph(cases, f"MaxPoolWithArgmax_{int(batch)}", "MaxPoolWithArgmax", [image],
+                     lambda x: tf.raw_ops.MaxPoolWithArgmax(
+                         input=x, padding="VALID", include_batch_in_index=batch, **windows)[0])
+    volume = f(rng.normal(size=(2, 4, 5, 3, 2)))
+    kernel = f(rng.normal(size=(2, 3, 2, 2, 3)))
+    for padding in ("SAME", "VALID"):
+        window = dict(strides=[1, 2, 1, 1, 1], padding=padding)
+        record_graph(cases, f"Conv3D_{padding}", "Conv3D", [volume, kernel], lambda x, k:
+                     tf.raw_ops.Conv3D(input=x, filter=k, **window))
+        made = [2, 2, 5 if padding == "SAME" else 3, 3 if padding == "SAME" else 2, 3]
+        g = f(rng.normal(size=made))
+        record_graph(cases, f"Conv3DBackpropInputV2_{padding}", "Conv3DBackpropInputV2", [kernel, g],
+                     lambda k, g: tf.raw_ops.Conv3DBackpropInputV2(
+                         input_sizes=[2, 4, 5, 3, 2], filter=k, out_backprop=g, **window))
+        record_graph(cases, f"Conv3DBackpropFilterV2_{padding}", "Conv3DBackpropFilterV2",
+                     [volume, g], lambda x, g: tf.raw_ops.Conv3DBackpropFilterV2(
+                         input=x, filter_sizes=[2, 3, 2, 2, 3], out_backprop=g, **window))
+        pool = dict(ksize=[1, 2, 3, 2, 1], **window)
+        record_graph(cases, f"MaxPool3D_{padding}", "MaxPool3D", [volume], lambda x:
+                     tf.raw_ops.MaxPool3D(input=x, **pool))
+        record_graph(cases, f"AvgPool3D_{padding}", "AvgPool3D", [volume], lambda x:
+                     tf.raw_ops.AvgPool3D(input=x, **pool))
+        record_graph(cases, f"AvgPool3DGrad_{padding}", "AvgPool3DGrad", [g[..., :2]], lambda g:
+                     tf.raw_ops.AvgPool3DGrad(orig_input_shape=[2, 4, 5, 3, 2], grad=g, **pool))
+    boxes = f([[.1, .2, .8, .9], [.3, 0, 1, .6]])
+    record_graph(cases, "CropAndResize", "CropAndResize", [image, boxes],
+                 lambda x, b: tf.raw_ops.CropAndResize(
+                     image=x, boxes=b, box_ind=[1, 0], crop_size=[3, 4]))
+
+
+def record_einsum(cases):
+    rng = np.random.default_rng(13)
+    sizes = dict(a=2, b=3, c=4, d=2, i=3, j=2)
+    for n, (equation, shapes) in enumerate((
+            ("ab,bc->ac", None), ("ab,cb->ca", None), ("abc,cd->abd", None), ("abc,abd->acd", None),
+            ("ab->a", None), ("ab->", None), ("abc->ca", None), ("aa->a", [(3, 3)]),
+            ("aab->b", [(2, 2, 3)]), ("ab,cd->ad", None), ("a,b->ab", None), ("ab,ab->", None),
+            ("...ab,...bc->...ac", [(5, 1, 2, 3), (4, 3, 4)]), ("a...,a->...", [(2, 3, 4), (2,)]),
+            ("i...j->j...", [(3, 2, 4, 2)]), ("...,...->...", [(3, 1), (2, 1, 4)]),
+            ("ia...,b->a...b", [(3, 2, 5), (3,)]), (",a->a", [(), (2,)]))):
+        terms = equation.split("->")[0].split(",")
+        shapes = shapes or [[sizes[c] for c in term] for term in terms]
+        inputs = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+        record_graph(cases, f"Einsum_{n}", "Einsum", inputs, lambda *xs, equation=equation:
+                     tf.raw_ops.Einsum(inputs=list(xs), equation=equation))
+    a, b = (np.complex64(rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3))) for _ in range(2))
+    record_graph(cases, "Einsum_complex", "Einsum", [a, b], lambda x, y: parts(
+        tf.raw_ops.Einsum(inputs=[x, y], equation="ab,cb->ac")))
+
+
+def record_moves(cases):
+    f = np.float32
+    rng = np.random.default_rng(14)
+    x = f(rng.normal(size=(2, 3, 4)))
+    raw = tf.raw_ops
+    record_graph(cases, "PadV2", "PadV2", [x], lambda x: raw.PadV2(
+        input=x, paddings=[[1, 0], [0, 2], [3, 1]], constant_values=2.))
+    for mode in ("REFLECT", "SYMMETRIC"):
+        record_graph(cases, f"MirrorPad_{mode}", "MirrorPad", [x], lambda x: raw.MirrorPad(
+            input=x, paddings=[[1, 0], [0, 2], [2, 1]], mode=mode))
+        record_graph(cases, f"MirrorPadGrad_{mode}", "MirrorPadGrad", [x], lambda x:
+                     raw.MirrorPadGrad(input=x, paddings=[[0, 0], [0, 1], [1, 1]], mode=mode))
+    record_graph(cases, "StridedSliceGrad_second", "StridedSliceGrad", [x[:, 0, 1:3]], lambda g:
+                 raw.StridedSliceGrad(shape=[2, 3, 4], begin=[0, 0, 1], end=[2, 0, 3],
+                                      strides=[1, 1, 1], dy=g, shrink_axis_mask=2))
+    record_graph(cases, "Roll_two_axes", "Roll", [x], lambda x: raw.Roll(
+        input=x, shift=[1, -2], axis=[0, 2]))
+    record_graph(cases, "BatchToSpaceND", "BatchToSpaceND", [f(rng.normal(size=(8, 2, 3, 1)))],
+                 lambda x: raw.BatchToSpaceND(input=x, block_shape=[2, 2], crops=[[0, 1], [1, 0]]))
+    record_graph(cases, "IdentityN", "IdentityN", [x, x[0]], lambda a, b: tf.reduce_sum(
+        tf.multiply(*raw.IdentityN(input=[a, b])), 0))
+    square = f(rng.normal(size=(2, 3, 3))) + 3 * np.eye(3, dtype=f)
+    record_graph(cases, "MatrixDiagV3", "MatrixDiagV3", [x[0, :2, :3]], lambda d: raw.MatrixDiagV3(
+        diagonal=d, k=[0, 1], num_rows=3, num_cols=4, padding_value=7.))
+    record_graph(cases, "MatrixDiagPartV3_band", "MatrixDiagPartV3", [x], lambda m:
+                 raw.MatrixDiagPartV3(input=m, k=[-1, 1], padding_value=0., align="LEFT_RIGHT"))
+    record_graph(cases, "MatrixSetDiagV3", "MatrixSetDiagV3", [x, x[:, 0, :3]], lambda m, d:
+                 raw.MatrixSetDiagV3(input=m, diagonal=d, k=0))
+    record_graph(cases, "Diag", "Diag", [x[0]], lambda x: raw.Diag(diagonal=x))
+    record_graph(cases, "Cross", "Cross", [x[..., :3], x[..., 1:]], lambda a, b: raw.Cross(
+        a=a, b=b))
+    record_graph(cases, "LogMatrixDeterminant", "LogMatrixDeterminant", [square],
+                 lambda x: raw.LogMatrixDeterminant(input=x)[1])
+    for adjoint in (False, True):
+        record_graph(cases, f"MatrixInverse_{int(adjoint)}", "MatrixInverse", [square],
+                     lambda x: raw.MatrixInverse(input=x, adjoint=adjoint))
+        record_graph(cases, f"MatrixSolve_{int(adjoint)}", "MatrixSolve", [square, x[:, :3]],
+                     lambda a, b: raw.MatrixSolve(matrix=a, rhs=b, adjoint=adjoint))
+        for lower in (False, True):
+            record_graph(cases, f"TriangularSolve_{int(adjoint)}{int(lower)}",
+                         "MatrixTriangularSolve", [square, x[:1]], lambda a, b:
+                         raw.MatrixTriangularSolve(matrix=a, rhs=b, adjoint=adjoint, lower=lower))
+    for adj in (False, True):
+        record_graph(cases, f"BatchMatMulV3_{int(adj)}", "BatchMatMulV3",
+                     [square, x[:1] if adj else x[:1].transpose(0, 2, 1)[:, :3]], lambda a, b:
+                     raw.BatchMatMulV3(x=a, y=b, Tout=tf.float32, adj_x=adj))
+    record_graph(cases, "BatchMatMul_v1", "BatchMatMul", [square, x], lambda a, b: raw.BatchMatMul(
+        x=a, y=b, adj_x=True))
+    for adjoint_a in (False, True):
+        for adjoint_b in (False, True):
+            record_graph(cases, f"SparseTensorDenseMatMul_{int(adjoint_a)}{int(adjoint_b)}",
+                         "SparseTensorDenseMatMul", [f([2, -1, .5]), f(rng.normal(size=(3, 3)))],
+                         lambda v, b: raw.SparseTensorDenseMatMul(
+                             a_indices=np.int64([[0, 1], [2, 0], [2, 2]]), a_values=v,
+                             a_shape=np.int64([3, 3]), b=b, adjoint_a=adjoint_a,
+                             adjoint_b=adjoint_b))
+
+
+def record_gathers(cases):
+    f = np.float32
+    rng = np.random.default_rng(15)
+    x, raw = f(rng.normal(size=(2, 3, 4, 2))), tf.raw_ops
+    two = np.int32([[2, 0, 2], [1, 1, 0]])
+    for name, indices, axis, dims in (("1", two, 1, 1), ("2", two, 2, 1), ("3", two[:, :, None], 3, 1),
+                                      ("4", two % 2, -1, 2), ("5", two[:, :1], 1, -1)):
+        record_graph(cases, f"GatherV2_batch_{name}", "GatherV2", [x], lambda x: raw.GatherV2(
+            params=x, indices=np.minimum(indices, x.shape[axis] - 1), axis=axis, batch_dims=dims))
+    updates = f(rng.normal(size=(2, 4, 2)))
+    for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"):
+        record_graph(cases, f"{op}_rows", op, [x, updates], lambda x, u, op=op: getattr(raw, op)(
+            tensor=x, indices=[[0, 1], [1, 2]], updates=u))
+    flat = f([[1, 2], [0, 3], [2, 0], [4, 5], [0, .5]])
+    record_graph(cases, "UnsortedSegmentProd_zeros", "UnsortedSegmentProd", [flat], lambda x:
+                 raw.UnsortedSegmentProd(data=x, segment_ids=[0, 1, 0, -1, 1], num_segments=3))
+    for kind in ("Sum", "Mean", "SqrtN"):
+        record_graph(cases, f"SparseSegment{kind}_again", f"SparseSegment{kind}", [flat], lambda x:
+                     tf.ensure_shape(getattr(raw, f"SparseSegment{kind}")(
+                         data=x, indices=[3, 0, 3, 4], segment_ids=[0, 0, 2, 2]), [3, 2]))
+        op = f"SparseSegment{kind}WithNumSegments"
+        record_graph(cases, op, op, [flat], lambda x: getattr(raw, op)(
+            data=x, indices=[3, 0, 3, 4], segment_ids=[0, 0, 2, 2], num_segments=5))
+
+
+def record_functions(cases):
+    f = np.float32
+    raw = tf.raw_ops
+    z = np.complex64([[1 + 2j, -.5 + 1j], [.3 - .7j, 2 - 1j]])
+    record_graph(cases, "ComplexAbs", "ComplexAbs", [z], lambda z: raw.ComplexAbs(x=z))
+    record_graph(cases, "Angle", "Angle", [z], lambda z: raw.Angle(input=z))
+    x = f([[.3, -.5, .8], [.1, .6, -.2]])
+    record_graph(cases, "Erfinv", "Erfinv", [x], lambda x: raw.Erfinv(x=x))
+    record_graph(cases, "Polygamma", "Polygamma", [f([[.5], [1.5], [4]])], lambda x: raw.Polygamma(
+        a=tf.constant(f([[0, 1, 3]])), x=x))
+    record_graph(cases, "Zeta", "Zeta", [f([[.5], [1.5], [4]])], lambda q: raw.Zeta(
+        x=tf.constant(f([[2, 1.5, 3]])), q=q))
+    record_graph(cases, "Inv", "Inv", [x], lambda x: raw.Inv(x=x))
+    record_graph(cases, "Xlog1py", "Xlog1py", [x, f([[.5], [1]])], lambda x, y: raw.Xlog1py(
+        x=x, y=y))
+    record_graph(cases, "EuclideanNorm_axis", "EuclideanNorm", [x], lambda x: raw.EuclideanNorm(
+        input=x, axis=[-1]))
+
+
 def main():
     cases = golden_module().CaseSet()
     record_batch_norm(cases)
     record_complex(cases)
     record_choices(cases)
+    record_second(cases)
+    record_windows(cases)
+    record_einsum(cases)
+    record_moves(cases)
+    record_gathers(cases)
+    record_functions(cases)
     with open(os.path.join(GRADIENTS, "cases_later.pb"), "wb") as f:
         f.write(cases.SerializeToString(deterministic=True))
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/millrace.h"
+#include "millrace/core.h"
 
 namespace millrace::testing {
 

@@ -71,6 +71,7 @@ const std::vector<Layer>& Layers() {
       {"kernels/cuda", {"kernels/gpu", "device/cuda/machine"}},
       {"jit", {"kernels/math", "device/fake", "device/cuda/machine"}},
       {"data", {"io"}},
+      {"summary", {"io"}},
       {"placer", {"graph/functions"}},
       {"partitioner", {"graph"}},
       {"executor/memory", {"kernels/common"}},
@@ -86,7 +87,9 @@ const std::vector<Layer>& Layers() {
        {"distributed_runtime", "jit", "data", "kernels/cuda", "kernels/fake", "device/cpu",
         "device/cuda/simulated"}},
       {"training", {"include"}},
+      {"training/checkpoint", {"training", "frontend", "io"}},
       {"model", {"include"}},
+      {"coordinator", {"base"}},
       {"examples", {"include"}},
   };
   return *layers;
@@ -105,6 +108,7 @@ constexpr Door kDoors[] = {
     {"graph/lowering", "device/device_name.h"},
     {"frontend", "device/cluster_spec.h"},
     {"frontend", "device/device_name.h"},
+    {"training/checkpoint", "device/device_name.h"},
     {"session", "kernels/kernel_registry.h"},
     // What a master runs itself, without a worker between: one direct step.
     {"master", "worker/overdue.h"},
@@ -118,7 +122,8 @@ constexpr Door kDoors[] = {
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
-constexpr const char* kOuter[] = {"training", "model", "data", "examples"};
+constexpr const char* kOuter[] = {"training", "model",   "coordinator",
+                                  "data",     "summary", "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.

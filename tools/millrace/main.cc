@@ -2,16 +2,22 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <vector>
 
+#include "millrace/version.h"
+#include "tools/millrace/ckpt_command.h"
 #include "tools/millrace/devices_command.h"
 #include "tools/millrace/graph_commands.h"
+#include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Millrace: dataflow graphs on one or many machines.", "millrace");
+  app.set_version_flag("--version", "millrace " MILLRACE_VERSION " (compiler " __VERSION__ ")");
   app.require_subcommand(1);
   std::function<int()> chosen;
   millrace::AddServerCommand(&app, &chosen);
+  millrace::AddRunCommand(&app, &chosen);
   millrace::AddDevicesCommand(&app, &chosen);
   millrace::AddPlaceCommand(&app, &chosen);
   millrace::AddWhyCommand(&app, &chosen);
@@ -19,8 +25,11 @@ int main(int argc, char** argv) {
   millrace::AddDumpCommand(&app, &chosen);
   millrace::AddDiffCommand(&app, &chosen);
   millrace::AddPlanCommand(&app, &chosen);
+  millrace::AddCkptCommand(&app, &chosen);
+  std::vector<char*> arguments(argv, argv + argc);
+  millrace::DropRunSeparator(&arguments);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

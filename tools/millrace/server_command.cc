@@ -198,10 +198,13 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
       ->add_option("--max_calls", flags->max_calls,
                    "calls at once on one connection (default: 65536)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option(
-      "--cluster_id", flags->cluster_id,
-      "a name that all tasks of this cluster have and those of no other: tasks with "
-      "different names refuse each other (default: told apart by who answers where)");
+  command
+      ->add_option(
+          "--cluster_id", flags->cluster_id,
+          "a name that all tasks of this cluster have and those of no other: tasks with "
+          "different names refuse each other (default: MILLRACE_CLUSTER_ID, or told apart by who "
+          "answers where)")
+      ->envname("MILLRACE_CLUSTER_ID");
   command
       ->add_option("--peer_timeout", flags->peer_timeout,
                    "seconds without a sign of life after which another task is lost; 0: never")

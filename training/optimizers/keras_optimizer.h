@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "millrace/keras_optimizers.h"
 #include "millrace/math.h"
-#include "millrace/optimizers.h"
 
 namespace millrace::optimizers {
 

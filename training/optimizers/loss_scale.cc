@@ -2,8 +2,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "millrace/keras_optimizers.h"
 #include "millrace/math.h"
-#include "millrace/optimizers.h"
 
 namespace millrace::optimizers {
 

@@ -1,0 +1,17 @@
+// Ports for servers that are about to be started on this machine.
+#ifndef BASE_FREE_PORT_H_
+#define BASE_FREE_PORT_H_
+
+#include <vector>
+
+#include "millrace/status.h"
+
+namespace millrace {
+
+// Loopback ports that nothing listens on, all different. Somebody else may take one before it is
+// used. Unavailable if there are not so many sockets.
+StatusOr<std::vector<int>> FreeLoopbackPorts(int count);
+
+}  // namespace millrace
+
+#endif  // BASE_FREE_PORT_H_

@@ -1,0 +1,77 @@
+// What a Dataset is made of: one stage of a pipeline with those before it. Constant once made, and
+// shared by everything that is made of it.
+#ifndef DATA_PIPELINE_STAGE_H_
+#define DATA_PIPELINE_STAGE_H_
+
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/data.h"
+#include "millrace/functions.h"
+#include "millrace/graph.h"
+
+namespace millrace {
+
+using NamedAttrs = std::vector<std::pair<std::string, AttrValue>>;
+
+// What a stage is given when it is put into a graph, and what it says of itself.
+struct StagePlace {
+  Scope scope;
+  const DatasetStage& stage;
+  std::vector<Output> inputs;  // variants of the stages before
+  // Depends on values of the graph that may differ from one initialization to the next. Comes with
+  // what is known of the inputs.
+  bool uses_graph = false;
+};
+
+struct DatasetStage {
+  std::string op;    // TensorFlow's name: "BatchDatasetV2"
+  std::string text;  // "Batch(32)"
+  std::vector<Dataset> inputs{};
+  std::vector<DataType> dtypes{};
+  std::vector<PartialShape> shapes{};
+  int64_t cardinality = Dataset::kUnknown;
+  std::source_location where{};
+  // Adds the op; not valid on an error, which the graph has then.
+  std::function<Output(StagePlace&)> add{};
+  // The same stage on other inputs of the same types: how pipelines are rewritten.
+  std::function<Dataset(const std::vector<Dataset>&)> remake{};
+  Status status{};
+  DatasetOptions options{};
+  int64_t batch_size = 0;  // of Batch and PaddedBatch
+  // Of what reads files: their names, and the reader of one of them. Of ListFiles: only the flag.
+  std::vector<std::string> files{};
+  std::function<Dataset(const Output& file)> read_file{};
+  bool gives_file_names = false;
+  std::shared_ptr<const Dataset> inner{};  // what a function gave when it was tried
+};
+
+// With the options of its first input, and the first error among its inputs instead of itself.
+Dataset NewDataset(DatasetStage stage);
+Dataset FailedDataset(const Status& status, std::source_location where);
+// The same of a stage on `input`, whose own error came before.
+Dataset FailedDataset(const Dataset& input, const Status& status, std::source_location where);
+
+// Adds the stage's op with `args` (one vector per argument of the op) behind its inputs.
+Output AddStageOp(StagePlace& place, std::string_view op, std::vector<std::vector<Input>> args,
+                  NamedAttrs attrs);
+// The same with output_types and output_shapes.
+Output AddTypedOp(StagePlace& place, std::string_view op, std::vector<std::vector<Input>> args,
+                  NamedAttrs attrs = {});
+
+// A function of an element of `input`.
+std::vector<FunctionArg> ArgsOf(const Dataset& input);
+
+// What a function of data sets was given: a variant in a graph.
+Dataset FromVariant(const Output& variant, const std::vector<DataType>& dtypes,
+                    const std::vector<PartialShape>& shapes, std::source_location where);
+
+}  // namespace millrace
+
+#endif  // DATA_PIPELINE_STAGE_H_

@@ -1,0 +1,123 @@
+// Jobs that are killed and started again go on from their newest checkpoint.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "millrace/saver.h"
+#include "tests/cluster/free_ports.h"
+#include "tests/cluster/process.h"
+
+namespace millrace::mnist {
+namespace {
+
+using ::millrace::testing::ChildrenOf;
+using ::millrace::testing::FreePorts;
+using ::millrace::testing::Process;
+using std::chrono::seconds;
+constexpr seconds kLimit{50};
+constexpr char kProgram[] = "examples/mnist_replica";
+
+std::string EmptyFolder(const std::string& name) {
+  const std::string folder = StrCat(::testing::TempDir(), "/", name, "_", getpid());
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+int64_t StepOf(const std::string& prefix) {
+  int64_t step = -1;
+  ParseInt64(std::string_view(prefix).substr(prefix.rfind('-') + 1), &step);
+  return step;
+}
+
+// Every global step that was printed after `phrase`.
+std::vector<int64_t> StepsAfter(const std::string& output, const std::string& phrase) {
+  std::vector<int64_t> steps;
+  const std::string mark = "(global step: ";
+  std::size_t at = output.find(phrase);
+  while (at != std::string::npos && (at = output.find(mark, at)) != std::string::npos) {
+    at += mark.size();
+    int64_t step = -1;
+    ParseInt64(std::string_view(output).substr(at, output.find(')', at) - at), &step);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+std::vector<std::string> Arguments(const std::string& folder, int64_t train_steps) {
+  return {"--batch_size=10",
+          "--hidden_units=8",
+          "--save_steps=20",
+          "--peer_timeout=3",
+          "--ready_timeout=40",
+          StrCat("--checkpoint_dir=", folder),
+          StrCat("--train_steps=", train_steps)};
+}
+
+TEST(MnistCheckpoints, AJobWhoseProcessesWereAllKilledGoesOnFromItsLastCheckpoint) {
+  const std::string folder = EmptyFolder("mnist_killed");
+  std::vector<std::string> arguments = Arguments(folder, 1'000'000);
+  arguments.insert(arguments.end(), {"--num_ps=2", "--num_workers=2"});
+  {
+    Process job(kProgram, arguments);
+    ASSERT_TRUE(job.WaitForOutput(StrCat("saved ", folder), kLimit)) << job.output();
+    for (const pid_t child : ChildrenOf(job.pid())) kill(child, SIGKILL);
+    job.Signal(SIGKILL);
+    job.WaitForEnd(kLimit);
+  }
+  const std::string newest = LatestCheckpoint(folder);
+  ASSERT_NE(newest, "");
+  const int64_t saved = StepOf(newest);
+  ASSERT_GE(saved, 20);
+  arguments = Arguments(folder, saved + 60);
+  arguments.insert(arguments.end(), {"--num_ps=1", "--num_workers=2"});  // one ps fewer
+  Process again(kProgram, arguments);
+  EXPECT_EQ(again.WaitForEnd(kLimit), 0) << again.output();
+  const std::string restored = StrCat("restored ", newest);
+  const std::vector<int64_t> steps = StepsAfter(again.output(), restored);
+  ASSERT_FALSE(steps.empty()) << again.output();
+  EXPECT_GE(*std::min_element(steps.begin(), steps.end()), saved);
+  EXPECT_GE(StepOf(LatestCheckpoint(folder)), saved + 60);
+}
+
+TEST(MnistCheckpoints, AParameterServerThatWasStartedAgainGetsItsValuesBack) {
+  const std::string folder = EmptyFolder("mnist_ps");
+  const std::vector<int> ports = FreePorts(3);
+  const auto task = [&](const std::string& job, int index) {
+    std::vector<std::string> arguments = Arguments(folder, 3000);
+    arguments.insert(arguments.end(),
+                     {StrCat("--job_name=", job), StrCat("--task_index=", index),
+                      StrCat("--ps_hosts=127.0.0.1:", ports[0], ",127.0.0.1:", ports[1]),
+                      StrCat("--worker_hosts=127.0.0.1:", ports[2])});
+    return std::make_unique<Process>(kProgram, arguments);
+  };
+  const auto first = task("ps", 0);
+  auto second = task("ps", 1);
+  const auto worker = task("worker", 0);
+  ASSERT_TRUE(worker->WaitForOutput(StrCat("saved ", folder), kLimit)) << worker->output();
+  second->Signal(SIGKILL);
+  second->WaitForEnd(kLimit);
+  const int64_t saved = StepOf(LatestCheckpoint(folder));
+  second = task("ps", 1);
+  ASSERT_TRUE(worker->WaitForOutput(StrCat("restored ", folder), kLimit)) << worker->output();
+  EXPECT_EQ(worker->WaitForEnd(kLimit), 0) << worker->output();
+  const std::vector<int64_t> steps = StepsAfter(worker->output(), StrCat("restored ", folder));
+  ASSERT_FALSE(steps.empty());
+  EXPECT_GE(*std::min_element(steps.begin(), steps.end()), saved);
+}
+
+TEST(MnistCheckpoints, NothingIsSavedWithoutAFolder) {
+  Process job(kProgram, {"--batch_size=10", "--hidden_units=8", "--train_steps=3", "--quiet"});
+  EXPECT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
+  EXPECT_EQ(job.output().find("saved "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace::mnist

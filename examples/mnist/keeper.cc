@@ -1,0 +1,96 @@
+#include "examples/mnist/keeper.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+
+namespace millrace::mnist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::seconds kPauseAfterFailure{2};
+constexpr char kName[] = "/model.ckpt";
+
+// A task that is coming up forgets, or does not answer yet.
+bool MayPass(const Status& status) {
+  return errors::IsUnavailable(status) || errors::IsAborted(status);
+}
+
+}  // namespace
+
+Keeper::Keeper(const Flags& flags, Graph& graph, Variable global_step, std::unique_ptr<Saver> saver)
+    : flags_(flags),
+      graph_(graph),
+      global_step_(std::move(global_step)),
+      saver_(std::move(saver)) {}
+
+StatusOr<std::unique_ptr<Keeper>> Keeper::Create(const Flags& flags, Graph& graph,
+                                                 const Variable& global_step) {
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Saver> saver, Saver::Create(graph, {.sharded = true}));
+  const auto state = GetCheckpointState(flags.checkpoint_dir);
+  if (!state.ok()) {
+    // The newest complete checkpoint is found without it; those before are not removed.
+    MR_LOG(kWarning, "the list of checkpoints is not used: ", Message(state.status()));
+  } else if (*state) {
+    saver->RecoverLastCheckpoints((*state)->all_model_checkpoint_paths);
+  }
+  return std::unique_ptr<Keeper>(new Keeper(flags, graph, global_step, std::move(saver)));
+}
+
+bool Keeper::HasCheckpoint() const { return !LatestCheckpoint(flags_.checkpoint_dir).empty(); }
+
+Status Keeper::RestoreIfNeeded(const SupervisedSessionOptions& options) {
+  // Waits for the other tasks, and initialises nothing.
+  SupervisedSessionOptions waiting;
+  waiting.session = options.session;
+  waiting.ready_timeout = options.ready_timeout;
+  waiting.on_wait = options.on_wait;
+  const auto deadline = Clock::now() + options.ready_timeout;
+  while (true) {
+    const Status status = TryRestore(waiting, options.not_ready);
+    if (status.ok() || !MayPass(status) || Clock::now() >= deadline) return status;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Status Keeper::TryRestore(const SupervisedSessionOptions& waiting, const Output& not_ready) {
+  MR_ASSIGN_OR_RETURN(const auto session, SupervisedSession::Create(graph_, waiting));
+  MR_ASSIGN_OR_RETURN(const Tensor missing, session->session().Eval(not_ready));
+  if (missing.num_elements() == 0) return session->Stop();
+  const std::string newest = LatestCheckpoint(flags_.checkpoint_dir);
+  if (newest.empty()) return session->Stop();
+  MR_RETURN_IF_ERROR(saver_->Restore(session->session(), newest));
+  MR_ASSIGN_OR_RETURN(const Tensor step, session->session().Eval(global_step_.read));
+  last_saved_ = step.scalar<int64_t>();
+  std::printf("Worker %d: restored %s (global step: %lld)\n", flags_.task_index, newest.c_str(),
+              static_cast<long long>(last_saved_));
+  std::fflush(stdout);
+  return session->Stop();
+}
+
+void Keeper::SaveIfTime(Session& session, int64_t global_step) {
+  if (global_step < last_saved_ + flags_.save_steps || Clock::now() < next_try_) return;
+  if (const Status status = Save(session); !status.ok()) {
+    next_try_ = Clock::now() + kPauseAfterFailure;
+    MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
+  }
+}
+
+Status Keeper::Save(Session& session) {
+  MR_ASSIGN_OR_RETURN(const Tensor step, session.Eval(global_step_.read));
+  const int64_t global_step = step.scalar<int64_t>();
+  MR_ASSIGN_OR_RETURN(const std::string prefix, saver_->Save(session, flags_.checkpoint_dir + kName,
+                                                             {.global_step = global_step}));
+  last_saved_ = global_step;
+  std::printf("Worker %d: saved %s\n", flags_.task_index, prefix.c_str());
+  std::fflush(stdout);
+  return OkStatus();
+}
+
+}  // namespace millrace::mnist

@@ -1,0 +1,52 @@
+// Checkpoints of a training job, which its chief keeps (--checkpoint_dir).
+#ifndef EXAMPLES_MNIST_KEEPER_H_
+#define EXAMPLES_MNIST_KEEPER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "examples/mnist/flags.h"
+#include "millrace/graph.h"
+#include "millrace/saver.h"
+#include "millrace/supervised_session.h"
+#include "millrace/variables.h"
+
+namespace millrace::mnist {
+
+// One thread at a time.
+class Keeper {
+ public:
+  // Adds the nodes that save and restore all variables, each on its own ps. The graph must have its
+  // variables, and outlive the keeper.
+  static StatusOr<std::unique_ptr<Keeper>> Create(const Flags& flags, Graph& graph,
+                                                  const Variable& global_step);
+
+  // Before a session initialises anything: if some variable has no value and there is a checkpoint,
+  // all get the values of the newest. `options` are those of the session to come.
+  Status RestoreIfNeeded(const SupervisedSessionOptions& options);
+  // Whether variables that were lost are to be restored, not initialised.
+  bool HasCheckpoint() const;
+
+  // Saves if that many steps have gone by. What fails is told, and tried again two
+  // seconds later.
+  void SaveIfTime(Session& session, int64_t global_step);
+  Status Save(Session& session);
+
+ private:
+  Keeper(const Flags& flags, Graph& graph, Variable global_step, std::unique_ptr<Saver> saver);
+  Status TryRestore(const SupervisedSessionOptions& waiting, const Output& not_ready);
+
+  const Flags& flags_;
+  Graph& graph_;
+  const Variable global_step_;
+  const std::unique_ptr<Saver> saver_;
+  int64_t last_saved_ = 0;  // global step
+  std::chrono::steady_clock::time_point next_try_{};
+};
+
+}  // namespace millrace::mnist
+
+#endif  // EXAMPLES_MNIST_KEEPER_H_

@@ -1,0 +1,262 @@
+// Callbacks: what a program hooks into the loops of a Model (millrace/model.h), and those that
+// there are. They are called in the thread of Fit, Evaluate or Predict, in the order of the list.
+#ifndef MILLRACE_CALLBACKS_H_
+#define MILLRACE_CALLBACKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/history.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+class Model;
+
+// What a callback remembers between epochs, by name: what a checkpoint keeps of it.
+using CallbackState = std::map<std::string, Tensor>;
+
+// A hook does nothing unless it is overridden. One that returns an error ends the loop: no further
+// hook is called, and Fit returns the error with the callback's kind and the place. A batch number
+// counts from 0 within its epoch; with steps_per_execution it is the first step's at a begin and
+// the last one's at an end. Logs of a batch are means since the epoch began, that batch included.
+class Callback {
+ public:
+  Callback() = default;
+  virtual ~Callback() = default;
+  Callback(const Callback&) = delete;
+  Callback& operator=(const Callback&) = delete;
+
+  // As errors name it.
+  virtual std::string kind() const { return "Callback"; }
+  // Both are called before the first hook of a loop. The model outlives the loop.
+  virtual void SetModel(Model* model) { model_ = model; }
+  virtual void SetParams(const LoopParams& params) { params_ = params; }
+
+  virtual Status OnTrainBegin() { return OkStatus(); }
+  virtual Status OnTrainEnd(const Logs& logs) { return OkStatus(); }  // the last epoch's
+  virtual Status OnEpochBegin(int64_t epoch) { return OkStatus(); }
+  // What is set in the logs is seen by the callbacks behind this one and by the history.
+  virtual Status OnEpochEnd(int64_t epoch, Logs& logs) { return OkStatus(); }
+  virtual Status OnTrainBatchBegin(int64_t batch) { return OkStatus(); }
+  virtual Status OnTrainBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
+  // Of Evaluate, and of the validation within Fit.
+  virtual Status OnTestBegin() { return OkStatus(); }
+  virtual Status OnTestEnd(const Logs& logs) { return OkStatus(); }
+  virtual Status OnTestBatchBegin(int64_t batch) { return OkStatus(); }
+  virtual Status OnTestBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
+  virtual Status OnPredictBegin() { return OkStatus(); }
+  virtual Status OnPredictEnd() { return OkStatus(); }
+  virtual Status OnPredictBatchBegin(int64_t batch) { return OkStatus(); }
+  virtual Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) { return OkStatus(); }
+
+  // Whether the logs of batches are looked at. Where no callback of a loop does, they are empty,
+  // and a step computes no results of metrics.
+  virtual bool reads_batch_logs() const { return true; }
+
+  // What to give to SetState of a new callback so that it goes on where this one is. One that was
+  // given a state does not forget it at the next OnTrainBegin.
+  virtual CallbackState State() const { return {}; }
+  // InvalidArgument names what is missing or of another type.
+  virtual Status SetState(const CallbackState& state) { return OkStatus(); }
+
+ protected:
+  Model* model() const { return model_; }
+  const LoopParams& params() const { return params_; }
+
+ private:
+  Model* model_ = nullptr;
+  LoopParams params_;
+};
+
+// Which way a logged value improves. kAuto: as the model's metric says; InvalidArgument of Fit if
+// it has none of that name.
+enum class Direction { kAuto, kDown, kUp };
+
+// Stops when a value has not improved for `patience` epochs. Without the value in the logs it warns
+// and waits.
+struct EarlyStoppingOptions {
+  std::string monitor = "val_loss";
+  double min_delta = 0;
+  int64_t patience = 0;
+  Direction direction = Direction::kAuto;
+  std::optional<double> baseline{};  // patience counts until a value is better than this
+  // The model ends with the weights of the best epoch, whether training was stopped or not.
+  bool restore_best_weights = false;
+  int64_t start_from_epoch = 0;
+};
+class EarlyStopping : public Callback {
+ public:
+  explicit EarlyStopping(EarlyStoppingOptions options = {}) : options_(std::move(options)) {}
+  std::string kind() const override { return "EarlyStopping"; }
+  Status OnTrainBegin() override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainEnd(const Logs& logs) override;
+  bool reads_batch_logs() const override { return false; }
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
+
+  int64_t wait() const { return wait_; }
+  const std::optional<double>& best() const { return best_; }  // empty: none yet
+  int64_t best_epoch() const { return best_epoch_; }
+  int64_t stopped_epoch() const { return stopped_epoch_; }  // 0: it was not stopped
+
+ private:
+  const EarlyStoppingOptions options_;
+  bool up_ = false, keeps_state_ = false;
+  int64_t wait_ = 0, best_epoch_ = 0, stopped_epoch_ = 0;
+  std::optional<double> best_;
+  std::vector<Tensor> best_weights_;
+};
+
+// Multiplies the learning rate when a value has not improved for `patience` epochs. Logs the rate
+// that an epoch was trained with as "learning_rate".
+struct ReduceLrOnPlateauOptions {
+  std::string monitor = "val_loss";
+  double factor = 0.1;  // below 1
+  int64_t patience = 10;
+  double min_delta = 1e-4;
+  int64_t cooldown = 0;  // epochs after a reduction that do not count
+  double min_learning_rate = 0;
+  Direction direction = Direction::kAuto;
+};
+class ReduceLrOnPlateau : public Callback {
+ public:
+  explicit ReduceLrOnPlateau(ReduceLrOnPlateauOptions options = {})
+      : options_(std::move(options)) {}
+  std::string kind() const override { return "ReduceLrOnPlateau"; }
+  Status OnTrainBegin() override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  bool reads_batch_logs() const override { return false; }
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
+
+  int64_t wait() const { return wait_; }
+  int64_t cooldown_counter() const { return cooldown_counter_; }
+  const std::optional<double>& best() const { return best_; }
+
+ private:
+  const ReduceLrOnPlateauOptions options_;
+  bool up_ = false, keeps_state_ = false;
+  int64_t wait_ = 0, cooldown_counter_ = 0;
+  std::optional<double> best_;
+};
+
+// Sets the learning rate before every epoch, from its number and the rate so far; logs it as
+// "learning_rate".
+class LearningRateScheduler : public Callback {
+ public:
+  using Schedule = std::function<double(int64_t epoch, double learning_rate)>;
+  explicit LearningRateScheduler(Schedule schedule) : schedule_(std::move(schedule)) {}
+  std::string kind() const override { return "LearningRateScheduler"; }
+  Status OnEpochBegin(int64_t epoch) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  bool reads_batch_logs() const override { return false; }
+
+ private:
+  const Schedule schedule_;
+};
+
+// One line per epoch in a file: its number and the logs in the order of their names, "NA" for one
+// that is missing; lines end in "\r\n". The columns are those of the first epoch, with "val_" ones
+// for all of them if the first epoch was not validated.
+struct CsvLoggerOptions {
+  std::string separator = ",";
+  bool append = false;  // to what the file has; else it is begun anew by every training
+};
+class CsvLogger : public Callback {
+ public:
+  explicit CsvLogger(std::string path, CsvLoggerOptions options = {});
+  ~CsvLogger() override;
+  std::string kind() const override { return "CsvLogger"; }
+  Status OnTrainBegin() override;  // Unavailable if the file cannot be opened
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainEnd(const Logs& logs) override;
+  bool reads_batch_logs() const override { return false; }
+
+ private:
+  const std::string path_;
+  const CsvLoggerOptions options_;
+  std::vector<std::string> columns_;
+  bool writes_header_ = true;
+  std::unique_ptr<std::ofstream> file_;
+};
+
+// Stops when the loss after a batch is NaN or infinite.
+struct TerminateOnNanOptions {
+  bool return_error = false;  // Fit ends with InvalidArgument instead of a line on the console
+};
+class TerminateOnNan : public Callback {
+ public:
+  explicit TerminateOnNan(TerminateOnNanOptions options = {}) : options_(options) {}
+  std::string kind() const override { return "TerminateOnNan"; }
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+
+ private:
+  const TerminateOnNanOptions options_;
+};
+
+// The lines on the console. Fit, Evaluate and Predict add one of their own unless the list has one.
+struct ProgressBarOptions {
+  Verbose verbose = Verbose::kAuto;
+  std::ostream* out = nullptr;  // null: the standard output
+};
+class ProgressBar : public Callback {
+ public:
+  explicit ProgressBar(ProgressBarOptions options = {});
+  ~ProgressBar() override;
+  std::string kind() const override { return "ProgressBar"; }
+  Status OnTrainBegin() override;
+  Status OnTrainEnd(const Logs& logs) override;
+  Status OnEpochBegin(int64_t epoch) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTestBegin() override;
+  Status OnTestBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTestEnd(const Logs& logs) override;
+  Status OnPredictBegin() override;
+  Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) override;
+  Status OnPredictEnd() override;
+  bool reads_batch_logs() const override;
+
+ private:
+  struct Bar;
+  const std::unique_ptr<Bar> bar_;
+};
+
+// Functions as hooks.
+struct LambdaCallbackOptions {
+  std::function<Status()> on_train_begin{};
+  std::function<Status(const Logs&)> on_train_end{};
+  std::function<Status(int64_t epoch)> on_epoch_begin{};
+  std::function<Status(int64_t epoch, Logs&)> on_epoch_end{};
+  std::function<Status(int64_t batch)> on_train_batch_begin{};
+  std::function<Status(int64_t batch, const Logs&)> on_train_batch_end{};
+};
+class LambdaCallback : public Callback {
+ public:
+  explicit LambdaCallback(LambdaCallbackOptions hooks) : hooks_(std::move(hooks)) {}
+  std::string kind() const override { return "LambdaCallback"; }
+  Status OnTrainBegin() override;
+  Status OnTrainEnd(const Logs& logs) override;
+  Status OnEpochBegin(int64_t epoch) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainBatchBegin(int64_t batch) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  bool reads_batch_logs() const override { return hooks_.on_train_batch_end != nullptr; }
+
+ private:
+  const LambdaCallbackOptions hooks_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CALLBACKS_H_

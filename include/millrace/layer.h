@@ -1,0 +1,189 @@
+// Layers: functions over scopes together with the variables that they train. millrace/layers.h has
+// those that there are; one of your own derives from Layer.
+//
+// A layer's variables are made where it is first called and used by every later call, so that one
+// model can be built twice in a graph: as it is trained, and as it predicts.
+#ifndef MILLRACE_LAYER_H_
+#define MILLRACE_LAYER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/graph.h"
+#include "millrace/initializers.h"
+#include "millrace/math.h"
+#include "millrace/variables.h"
+
+namespace millrace {
+
+// A scalar that is added to the loss: of a weight, or of what a layer makes.
+// "millrace/layer_parts.h" has those that there are.
+using Regularizer = std::function<Expr(const Expr& x)>;
+// What a weight becomes after each update.
+using Constraint = std::function<Expr(const Expr& weight)>;
+
+// One way through the layers of a model: what they add their nodes with, and what they have to say
+// besides their results. Belongs to one graph. Copies share what was said. Not thread-safe.
+class Pass {
+ public:
+  // Nodes are made through `scope`, variables through `variables` (by default through `scope`):
+  // passes that are to share names of variables are given the same.
+  Pass(const Scope& scope, bool training);
+  Pass(const Scope& scope, const Scope& variables, bool training);
+
+  const Scope& scope() const { return scope_; }
+  const Scope& variable_scope() const { return variable_scope_; }
+  // Whether dropout drops, batch normalization looks at the batch and moving averages move.
+  bool training() const { return training_; }
+
+  // What a step of this pass runs besides what is fetched: updates of moving averages, of states.
+  void AddUpdate(const Operation& update);
+  std::span<const Operation> updates() const;
+  // A scalar that is added to the model's loss: regularizers of weights and of activity.
+  void AddLoss(const Output& loss);
+  std::span<const Output> losses() const;
+  // Which steps of sequences count, bools [batch, steps]; not valid: all. Within a layer that of
+  // its (first) input, and after its call that of what it made: a layer that makes or ends masks
+  // says so here, those between leave it as it is. Outside, that of the last layer called.
+  const Output& mask() const { return mask_; }
+  void set_mask(const Output& mask) { mask_ = mask; }
+  // The mask of what a layer made in this pass, or of what it was set for.
+  Output MaskOf(const Output& x) const;
+  void SetMaskOf(const Output& x, const Output& mask);
+
+ private:
+  friend class Layer;
+  struct Shared;  // by all passes that come of one
+
+  Scope scope_;
+  Scope variable_scope_;
+  bool training_;
+  bool one_scope_;         // for nodes and variables
+  bool trainable_ = true;  // whether all layers around the one that is called are
+  Output mask_;
+  std::shared_ptr<Shared> shared_;
+};
+
+// A layer by itself or of other layers. Belongs to the first graph that it is called in: a call in
+// another one is FailedPrecondition in that graph's status. Not thread-safe.
+class Layer {
+ public:
+  // "" takes the kind's name in snake_case, as Keras does; a model makes it unique ("dense_1").
+  // `where` is the line that made it, which errors name.
+  explicit Layer(std::string name, std::source_location where = std::source_location::current());
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  const std::string& name() const { return name_; }
+  // Before the first call.
+  void set_name(std::string name) { name_ = std::move(name); }
+  // As Keras calls it: "Dense", "BatchNormalization".
+  virtual std::string kind() const = 0;
+
+  // What the layer makes of one input. Its nodes and variables stand under its name; the graph's
+  // status has what is wrong, with `where`.
+  Output operator()(Pass& pass, const Output& x,
+                    std::source_location where = std::source_location::current());
+  // Of several inputs, such as a merge's or an attention's.
+  Output operator()(Pass& pass, std::span<const Output> inputs,
+                    std::source_location where = std::source_location::current());
+  Output operator()(Pass& pass, std::initializer_list<Output> inputs,
+                    std::source_location where = std::source_location::current()) {
+    return (*this)(pass, std::span(inputs.begin(), inputs.size()), where);
+  }
+
+  // All variables in the order in which Keras lists them, and of those what is trained and what is
+  // not. Empty before the first call.
+  std::vector<Variable> weights() const;
+  std::vector<Variable> trainable_weights() const;
+  std::vector<Variable> non_trainable_weights() const;
+  // The weights and what else is kept between steps: seeds of dropout, states of stateful layers.
+  std::vector<Variable> variables() const;
+  // Elements of all weights.
+  int64_t CountParams() const;
+  // false: weights keep their values whatever is trained, and batch normalization predicts. Said
+  // before the first call.
+  bool trainable() const { return trainable_; }
+  void set_trainable(bool trainable) { trainable_ = trainable; }
+  // The layers that this one is made of, empty for most.
+  virtual std::vector<Layer*> layers() const { return {}; }
+
+  // What the last call made; unknown before.
+  const PartialShape& output_shape() const { return output_shape_; }
+  bool is_called() const { return variable_scope_.has_value(); }
+  // Brings the weights within their constraints: to be run after each update. Not valid if no
+  // weight has one.
+  Operation ApplyConstraints(const Scope& scope,
+                             std::source_location where = std::source_location::current()) const;
+  // "'dense_1' (Dense, made at net.cc:12)".
+  std::string Description() const;
+
+ protected:
+  // Adds the nodes of one call through a pass whose scopes have the layer's name.
+  virtual Output Call(Pass& pass, std::span<const Output> inputs, std::source_location where) = 0;
+  // Whether what the layer makes has the mask that pass.mask() has after Call. Where not, it has
+  // none.
+  virtual bool supports_masking() const { return true; }
+
+  struct WeightOptions {
+    initializers::Initializer initializer;
+    Regularizer regularizer{};
+    Constraint constraint{};
+    bool trainable = true;
+  };
+  // The variable of this name ("kernel"): made by the first call; the same one in every later call,
+  // whose shape must be that of the first. Without a handle on an error.
+  Variable Weight(Pass& pass, std::string_view name, const Shape& shape,
+                  const WeightOptions& options, std::source_location where);
+  // A variable that is not counted among the weights, such as a state.
+  Variable State(Pass& pass, std::string_view name, const Shape& shape,
+                 const initializers::Initializer& initializer, std::source_location where);
+  // Whether this pass may change the weights: all layers around this one are trainable, and it is.
+  bool is_trained(const Pass& pass) const { return pass.trainable_ && trainable_; }
+  // A key of stateless random ops, another one in each step, from a seed of the layer's own.
+  Output NextSeed(Pass& pass, initializers::Seed seed);
+  // Of what the layer makes, for each sample of a batch; one over the batch's size of it is a loss.
+  void set_activity_regularizer(Regularizer regularizer);
+  // InvalidArgument in the graph's status, with the layer, its line and what made the input:
+  // "layer 'dense' (...) takes <expected>, not [?,3,4] of 'flatten' (...)".
+  void RecordBadInput(Pass& pass, const Output& input, std::string_view expected,
+                      std::source_location where) const;
+  // Names those that have none, each once: "dense", "dense_1", ... as a model does with its layers.
+  static void NameLayers(std::span<Layer* const> layers);
+
+ private:
+  struct OwnWeight {
+    std::string name;
+    Variable variable;
+    bool trainable;
+    Regularizer regularizer;
+    Constraint constraint;
+  };
+  bool Begin(const Pass& pass, std::span<const Output> inputs, std::source_location where);
+  Output Finish(Pass& outer, Pass& inner, const Output& y);
+  void CollectWeights(bool trainable_only, std::vector<const OwnWeight*>* weights) const;
+  void CollectStates(std::vector<Variable>* states) const;
+
+  std::string name_;
+  const std::source_location made_at_;
+  bool trainable_ = true;
+  std::optional<Scope> variable_scope_;  // since the first call
+  std::vector<OwnWeight> own_weights_;
+  std::vector<std::pair<std::string, Variable>> own_states_;
+  std::optional<initializers::SeedGenerator> seeds_;
+  Regularizer activity_regularizer_;
+  PartialShape output_shape_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_LAYER_H_

@@ -1,0 +1,65 @@
+// Layers that bring values to a known mean and variance. As millrace/layers.h says.
+#ifndef MILLRACE_NORMALIZATION_LAYERS_H_
+#define MILLRACE_NORMALIZATION_LAYERS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "millrace/core_layers.h"
+
+namespace millrace {
+namespace layers {
+
+struct BatchNormalizationOptions {
+  int axis = -1;  // of the features
+  double momentum = 0.99;
+  double epsilon = 1e-3;
+  bool center = true, scale = true;
+  Initializer beta_initializer{}, gamma_initializer{};                   // Zeros, Ones
+  Initializer moving_mean_initializer{}, moving_variance_initializer{};  // Zeros, Ones
+  Regularizer beta_regularizer{}, gamma_regularizer{};
+  Constraint beta_constraint{}, gamma_constraint{};
+  std::string name{};
+};
+// In training by the mean and the (biased) variance of the batch, of steps that count alone,
+// towards which the moving ones go by the pass's updates; else, and if it is not trainable, by the
+// moving ones. Variables: gamma, beta, moving_mean, moving_variance.
+LayerPtr BatchNormalization(const BatchNormalizationOptions& options = {},
+                            Where where = Where::current());
+
+struct LayerNormalizationOptions {
+  std::vector<int> axes{-1};
+  double epsilon = 1e-3;
+  bool center = true, scale = true;
+  Initializer beta_initializer{}, gamma_initializer{};  // Zeros, Ones
+  Regularizer beta_regularizer{}, gamma_regularizer{};
+  Constraint beta_constraint{}, gamma_constraint{};
+  std::string name{};
+};
+// Each sample by itself, over the axes. Variables: gamma, beta.
+LayerPtr LayerNormalization(const LayerNormalizationOptions& options = {},
+                            Where where = Where::current());
+
+struct GroupNormalizationOptions {
+  int64_t groups = 32;  // of channels; -1: each channel by itself
+  int axis = -1;        // the last one
+  double epsilon = 1e-3;
+  bool center = true, scale = true;
+  Initializer beta_initializer{}, gamma_initializer{};  // Zeros, Ones
+  Regularizer beta_regularizer{}, gamma_regularizer{};
+  Constraint beta_constraint{}, gamma_constraint{};
+  std::string name{};
+};
+// Each sample and group of channels by itself, over all places. Variables: gamma, beta.
+LayerPtr GroupNormalization(const GroupNormalizationOptions& options = {},
+                            Where where = Where::current());
+
+// To a length of one over the axes.
+LayerPtr UnitNormalization(std::vector<int> axes = {-1}, std::string name = "",
+                           Where where = Where::current());
+
+}  // namespace layers
+}  // namespace millrace
+
+#endif  // MILLRACE_NORMALIZATION_LAYERS_H_

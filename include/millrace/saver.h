@@ -1,0 +1,152 @@
+// Savers: the variables of a graph, written to files by their names and read back, and the state
+// file that says which files there are. Files and names are TensorFlow's: either reads the other's.
+//
+// A checkpoint is a prefix, "/dir/model.ckpt-200": PREFIX.index, PREFIX.data-SSSSS-of-NNNNN, and
+// PREFIX.meta with the graph. A directory's state file "checkpoint" lists those that are kept.
+// What is written appears as a whole or not at all, whatever ends the process or the machine.
+#ifndef MILLRACE_SAVER_H_
+#define MILLRACE_SAVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/graph.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+#include "millrace/variables.h"
+
+namespace millrace {
+
+// Seconds since 1970.
+using CheckpointClock = std::function<double()>;
+
+// A variable and the name that it has in files.
+struct SavedVariable {
+  std::string key;
+  Variable variable;
+  // If it is a part of a bigger tensor, which is stored under `key`: the shape of the whole and
+  // where the part lies, "6 4 0,3:0,4" for the first three rows of [6,4]. "": it is the whole.
+  std::string slice{};
+};
+// The variables of a collection under their own names.
+std::vector<SavedVariable> SavedVariables(const Scope& scope,
+                                          std::string_view collection = kVariables);
+
+struct SaverOptions {
+  // Nothing here: all of kVariables.
+  std::vector<SavedVariable> variables{};
+  // Every task writes and reads what lives on it, and one of them joins the parts; else one task
+  // gathers everything. The tasks must see one file system.
+  bool sharded = false;
+  // So many checkpoints are kept, the oldest are deleted; 0: all are kept, and the state file names
+  // the newest only.
+  int max_to_keep = 5;
+  // Of those to be deleted, one is kept for good after each such time.
+  double keep_checkpoint_every_n_hours = 10'000;
+  bool reshape = false;               // values of another shape with as many elements are taken
+  bool restore_sequentially = false;  // one variable after the other, for less memory at once
+  bool allow_empty = false;           // no variables: Save and Restore do nothing
+  bool pad_step_number = false;       // "-00000200" instead of "-200"
+  bool save_relative_paths = false;   // the state file names paths relative to its directory
+  std::string name = "save";          // the prefix of the nodes' names
+  std::string filename = "model";     // used by runs of the nodes that feed no name
+  CheckpointClock clock{};            // the machine's if empty
+};
+
+struct SaveOptions {
+  std::optional<int64_t> global_step{};  // appended to the prefix: "-200"
+  std::string latest_filename = "checkpoint";
+  std::string meta_graph_suffix = "meta";
+  bool write_meta_graph = true;
+  // false: the state file, the list of checkpoints and old checkpoints stay as they are.
+  bool write_state = true;
+  RunOptions run{};
+};
+
+// Saves and restores by name. Makes nodes when it is created, before the session is or later; their
+// names and structure are TensorFlow's. One thread at a time; Save may run beside training steps of
+// other threads, and each variable is then saved as it is at some moment during the save.
+class Saver {
+ public:
+  // InvalidArgument "No variables to save"; two variables under one name; the graph's own error.
+  static StatusOr<std::unique_ptr<Saver>> Create(
+      Graph& graph, SaverOptions options = {},
+      std::source_location where = std::source_location::current());
+  ~Saver();
+
+  // Writes a checkpoint, then the state file, deletes what is no longer kept, then writes the
+  // graph. Returns the prefix, "" if there is nothing to save. The directory is made if need be.
+  // InvalidArgument for a `latest_filename` with a path or one that collides, and "Parent directory
+  // of X doesn't exist, can't save." where it cannot be made; otherwise the error of the step. No
+  // older checkpoint is touched before the new one is complete.
+  StatusOr<std::string> Save(Session& session, const std::string& prefix,
+                             const SaveOptions& options = {});
+  // Gives the variables the values of a checkpoint; they need not have been initialised. If the
+  // checkpoint is an object-based one (millrace/checkpoint.h), names are looked up in its object
+  // graph. InvalidArgument "The passed save_path is not a valid checkpoint: ", NotFound with the
+  // missing name, InvalidArgument for another dtype or shape, DataLoss for damaged files.
+  Status Restore(Session& session, const std::string& prefix, const RunOptions& run = {});
+
+  // Those that are kept because they are the newest, oldest first; with the times of their saves.
+  std::vector<std::string> last_checkpoints() const;
+  const std::vector<std::pair<std::string, double>>& last_checkpoints_with_time() const;
+  // After a restart: what was kept before. The first takes every time to be infinite.
+  void SetLastCheckpoints(const std::vector<std::string>& prefixes);
+  void SetLastCheckpointsWithTime(std::vector<std::pair<std::string, double>> checkpoints);
+  // Takes those of `prefixes` that are there, with the times of their files.
+  void RecoverLastCheckpoints(const std::vector<std::string>& prefixes);
+
+  // A serialized SaverDef, and a MetaGraphDef with the graph, collections and that.
+  std::string ToSaverDef() const;
+  StatusOr<std::string> ExportMetaGraph() const;
+  const std::vector<SavedVariable>& variables() const;
+
+ private:
+  struct Impl;
+  explicit Saver(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What a state file says. Paths are joined with its directory.
+struct CheckpointState {
+  std::string model_checkpoint_path;  // the newest
+  std::vector<std::string> all_model_checkpoint_paths;
+  std::vector<double> all_model_checkpoint_timestamps;  // as many, or none
+  double last_preserved_timestamp = 0;                  // 0: not said
+
+  friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
+};
+// Nothing if there is no such file or, with a line in the log, it cannot be read. InvalidArgument
+// if it names no newest checkpoint.
+StatusOr<std::optional<CheckpointState>> GetCheckpointState(
+    const std::string& directory, const std::string& latest_filename = "checkpoint");
+// Replaces the state file. The newest is put at the end of the list if it is not in it.
+// `relative`: paths below the directory are written relative to it, as they are if the directory
+// itself is given by a relative path. FailedPrecondition if the file would be a checkpoint's own.
+Status UpdateCheckpointState(const std::string& directory, CheckpointState state,
+                             const std::string& latest_filename = "checkpoint",
+                             bool relative = false);
+
+// The prefix of the newest checkpoint of the state file that is complete (CheckpointIsComplete);
+// "" if there is none. With a line in the log where it is not the newest that the file names.
+// Without a state file, or with one that cannot be read or names none that is complete: the
+// complete one in the directory that was written last.
+std::string LatestCheckpoint(const std::string& directory,
+                             const std::string& latest_filename = "checkpoint");
+// There is an index (or, of the format before, a file of this name).
+bool CheckpointExists(const std::string& prefix);
+// Its index is whole and its data files are there, as long as they must be. No checksum of data is
+// computed; reading does that.
+bool CheckpointIsComplete(const std::string& prefix);
+// Deletes PREFIX.index, its data files and PREFIX.meta. NotFound if there is none.
+Status RemoveCheckpoint(const std::string& prefix, const std::string& meta_graph_suffix = "meta");
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SAVER_H_

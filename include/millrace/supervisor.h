@@ -1,0 +1,67 @@
+// A session with services of its own beside it: checkpoints and summaries by the clock, not by the
+// step. Programs that call hooks around steps, or go on after a lost task, use a monitored session
+// (millrace/monitored_session.h).
+#ifndef MILLRACE_SUPERVISOR_H_
+#define MILLRACE_SUPERVISOR_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "millrace/coordinator.h"
+#include "millrace/graph.h"
+#include "millrace/monitored_session.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+struct SupervisorOptions {
+  SessionOptions session{};
+  bool is_chief = true;
+  std::shared_ptr<Scaffold> scaffold{};
+  // Chief: where checkpoints and events go, and what is restored from; "": neither.
+  std::string logdir{};
+  std::string checkpoint_basename = "model.ckpt";
+  std::chrono::milliseconds save_model_time{600'000};  // 0: never
+  std::chrono::milliseconds save_summaries_time{
+      120'000};             // summaries and steps per second; 0: never
+  bool keep_values = true;  // InitialValues
+  std::chrono::milliseconds recovery_wait{30'000};
+  std::chrono::milliseconds max_wait{7'200'000};
+  std::chrono::milliseconds stop_grace_period{120'000};
+  std::function<void(const std::string& reason)> on_wait{};
+  HookIo io{};  // `log` only
+};
+
+// TensorFlow's Supervisor. One thread at a time; ShouldStop and RequestStop may be called by others
+// between PrepareOrWaitForSession and Stop.
+class Supervisor {
+ public:
+  // Completes the scaffold. The error of the graph, or of the log directory.
+  static StatusOr<std::unique_ptr<Supervisor>> Create(Graph& graph, SupervisorOptions options);
+  // Stops.
+  ~Supervisor();
+
+  // The chief: restores or initialises, then starts the services. The others wait for the chief.
+  // Valid until the next call of this, which closes it, or Stop. What SessionManager returns.
+  StatusOr<Session*> PrepareOrWaitForSession();
+
+  // Of the session: threads started with it are waited for before that is closed.
+  Coordinator& coordinator();
+  bool ShouldStop() const;
+  void RequestStop(const Status& cause = OkStatus());
+  // Ends the services and closes the session. The error for which it was asked to stop; OK if
+  // stopped already. Checkpoints are written by the clock only: save once more before, if need be.
+  Status Stop();
+
+ private:
+  struct Impl;
+  explicit Supervisor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SUPERVISOR_H_

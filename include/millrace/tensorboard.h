@@ -1,0 +1,70 @@
+// A callback that shows a training in TensorBoard (docs/tensorboard.md), with the files and tags
+// that Keras' callback of this name has.
+#ifndef MILLRACE_TENSORBOARD_H_
+#define MILLRACE_TENSORBOARD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/callbacks.h"
+#include "millrace/status.h"
+#include "millrace/summary.h"
+
+namespace millrace {
+
+struct TensorBoardOptions {
+  std::string log_dir = "logs";  // tensorboard --logdir
+  // Batches between two that are logged; 0: epochs only. Batches count over all epochs.
+  int64_t update_freq = 0;
+  // Epochs between two histograms of every weight; 0: none.
+  int64_t histogram_freq = 0;
+  bool write_images = false;  // and, with the histograms, weights as grey images
+  bool write_graph = true;    // the layers
+  bool write_steps_per_second = false;
+  // What the table of trials tells runs apart by.
+  std::vector<std::pair<std::string, HParamValue>> hparams{};
+};
+
+// Writes events to <log_dir>/train and <log_dir>/validation:
+//
+//   epoch_<name>                        in both, at the number of the epoch; epoch_learning_rate
+//   and
+//                                       epoch_steps_per_second in train
+//   batch_<name>                        train, at the number of steps so far;
+//   batch_steps_per_second evaluation_<name>_vs_iterations     validation, at the number of steps
+//   so far <weight>/histogram, <weight>/image  train, at the number of the epoch keras train, the
+//   layers
+//
+// and hyperparameters, with how the training ended, to <log_dir>. Every training begins files of
+// its own; steps go on over trainings.
+//
+// OnTrainBegin returns the error of the file system, and InvalidArgument for options that cannot
+// be. Later errors end the writing and not the training: they are in the log, once. Weights with
+// NaN or infinities have no histogram, which the log says as well.
+class TensorBoard : public Callback {
+ public:
+  explicit TensorBoard(TensorBoardOptions options = {});
+  ~TensorBoard() override;
+  std::string kind() const override { return "TensorBoard"; }
+  Status OnTrainBegin() override;
+  Status OnTrainEnd(const Logs& logs) override;
+  Status OnEpochBegin(int64_t epoch) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTestEnd(const Logs& logs) override;
+  bool reads_batch_logs() const override;
+  // The number of steps so far.
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
+
+ private:
+  struct Board;
+  const std::unique_ptr<Board> board_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_TENSORBOARD_H_

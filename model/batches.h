@@ -1,0 +1,54 @@
+// Batches of samples that lie in memory.
+#ifndef MODEL_BATCHES_H_
+#define MODEL_BATCHES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "model/steps.h"
+
+namespace millrace::model {
+
+// InvalidArgument unless there is at least one sample and all tensors have as many; y and weights
+// may be not initialised.
+Status CheckSamples(const Samples& x, const Tensor& y, const Tensor& sample_weight);
+
+// The weight of each sample from that of its class.
+StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight, const Tensor& y);
+
+// Samples [begin, end) of all of them.
+Batch RowsOf(const Batch& all, int64_t begin, int64_t end);
+
+// Goes through samples once, batch by batch; the last one may be smaller.
+class Batches {
+ public:
+  // `order_seed`: of the order of the first pass; none: as they are.
+  Batches(Batch all, int64_t batch_size, std::optional<uint64_t> order_seed = {});
+
+  int64_t rows() const { return rows_; }
+  int64_t count() const { return (rows_ + batch_size_ - 1) / batch_size_; }
+  bool at_end() const { return next_ >= rows_; }
+  const Batch& all() const { return all_; }
+  // Not at the end. Rows are shared with the samples, or copied where there is an order.
+  Batch Next();
+  // Begins another pass, in another order if there is one.
+  void Restart();
+  // As if so many passes had been made before. At the begin of the first.
+  void SkipPasses(int64_t passes);
+
+ private:
+  void Shuffle();
+
+  const Batch all_;
+  const int64_t rows_, batch_size_;
+  const std::optional<uint64_t> order_seed_;
+  uint64_t pass_ = 0;
+  int64_t next_ = 0;
+  std::vector<int64_t> order_;
+};
+
+}  // namespace millrace::model
+
+#endif  // MODEL_BATCHES_H_

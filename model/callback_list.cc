@@ -1,0 +1,39 @@
+#include "model/callback_list.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+
+namespace millrace::model {
+
+CallbackList::CallbackList(Model* model, std::vector<Callback*> callbacks, const LoopParams& params)
+    : model_(model), params_(params), callbacks_(std::move(callbacks)) {
+  const bool has_bar = std::any_of(callbacks_.begin(), callbacks_.end(), [](const Callback* c) {
+    return dynamic_cast<const ProgressBar*>(c) != nullptr;
+  });
+  if (has_bar || params.verbose == Verbose::kSilent) return;
+  bar_ = std::make_unique<ProgressBar>(ProgressBarOptions{.verbose = params.verbose});
+  callbacks_.push_back(bar_.get());
+}
+
+Status CallbackList::Start() {
+  for (const Callback* callback : callbacks_) {
+    if (callback == nullptr) return errors::InvalidArgument("a callback of the list is null");
+  }
+  for (Callback* callback : callbacks_) callback->SetModel(model_);
+  for (Callback* callback : callbacks_) callback->SetParams(params_);
+  return OkStatus();
+}
+
+bool CallbackList::reads_batch_logs() const {
+  return std::any_of(callbacks_.begin(), callbacks_.end(),
+                     [](const Callback* c) { return c != nullptr && c->reads_batch_logs(); });
+}
+
+Status CallbackList::Named(const Callback& callback, const Status& status,
+                           const std::string& place) {
+  return WithMessage(status,
+                     StrCat("callback ", callback.kind(), ", ", place, ": ", Message(status)));
+}
+
+}  // namespace millrace::model

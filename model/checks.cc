@@ -1,0 +1,60 @@
+// What is wrong with a call, in words of who made it.
+#include <cmath>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "model/loops.h"
+
+namespace millrace::model {
+
+Status CheckAtLeastOne(std::string_view option, std::optional<int64_t> value) {
+  if (!value || *value >= 1) return OkStatus();
+  return errors::InvalidArgument(option, " must be at least 1, not ", *value);
+}
+
+Status CheckCompiled(const Steps& steps, std::string_view call) {
+  if (steps.is_compiled()) return OkStatus();
+  return errors::FailedPrecondition(
+      call,
+      " needs an optimizer, a loss and metrics: call Compile({.optimizer = \"adam\", .loss = "
+      "\"mse\"}) on the model before");
+}
+
+Status CheckLabels(const Steps& steps, const Tensor& y) {
+  const int64_t classes = steps.num_classes();
+  if (classes < 0 || !steps.checks_labels()) return OkStatus();
+  const auto check = [&](const auto* labels) -> Status {
+    for (int64_t i = 0; i < y.num_elements(); ++i) {
+      const double label = static_cast<double>(labels[i]);
+      if (label >= 0 && label < static_cast<double>(classes)) continue;
+      return errors::InvalidArgument(
+          "label ", label, " of sample ", i / (y.num_elements() / y.dim(0)),
+          " is no class: the model predicts ", classes, " classes, so that labels are 0 to ",
+          classes - 1, "; give the last layer more units, or correct y");
+    }
+    return OkStatus();
+  };
+  switch (y.dtype()) {
+    case kInt32:
+      return check(y.data<int32_t>());
+    case kInt64:
+      return check(y.data<int64_t>());
+    case kUint8:
+      return check(y.data<uint8_t>());
+    case kFloat:
+      return check(y.data<float>());
+    default:
+      return OkStatus();
+  }
+}
+
+Status ExplainFailure(const Steps& steps, const Status& status, const Batch& batch) {
+  if (!errors::IsInvalidArgument(status) || !batch.y.IsInitialized()) return status;
+  if (steps.num_classes() < 0 || Message(status).find("label") == std::string_view::npos) {
+    return status;
+  }
+  return Annotate(status, StrCat("; the model predicts ", steps.num_classes(),
+                                 " classes: labels are 0 to ", steps.num_classes() - 1));
+}
+
+}  // namespace millrace::model

@@ -1,0 +1,171 @@
+// Batches that are the elements of a data set: its iterator is a part of the model's graph, and a
+// step feeds nothing.
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/math.h"
+#include "model/source.h"
+
+namespace millrace::model {
+namespace {
+
+class Elements : public Source {
+ public:
+  Elements(Steps* steps, const Dataset& dataset, Steps::Function* function)
+      : steps_(*steps), dataset_(dataset), function_(function) {}
+
+  int64_t count() const override {
+    const int64_t count = dataset_.cardinality();
+    return count == Dataset::kInfinite  ? kInfinite
+           : count == Dataset::kUnknown ? seen_all_.value_or(kUnknown)
+                                        : count;
+  }
+  std::string Size() const override { return StrCat("the data set ", dataset_.DebugString()); }
+  Status Restart() override {
+    seen_ = 0;
+    at_end_ = false;
+    return steps_.session()->RunTargets({function_->restart});
+  }
+  bool at_end() const override {
+    const int64_t known = dataset_.cardinality();
+    return at_end_ || (known >= 0 && seen_ >= known);
+  }
+  Status Step(Logs* logs) override { return After(steps_.Run(function_, {}, logs)); }
+  StatusOr<Tensor> Predict() override {
+    StatusOr<Tensor> predicted = steps_.Predict(function_, {});
+    MR_RETURN_IF_ERROR(After(predicted.status()));
+    return predicted;
+  }
+
+ private:
+  Status After(const Status& status) {
+    if (status.ok()) ++seen_;
+    if (errors::IsOutOfRange(status)) {
+      at_end_ = true;
+      seen_all_ = seen_;
+    }
+    return status;
+  }
+
+  Steps& steps_;
+  const Dataset dataset_;
+  Steps::Function* const function_;
+  int64_t seen_ = 0;
+  std::optional<int64_t> seen_all_;
+  bool at_end_ = false;
+};
+
+// The weight of each sample from that of its class, as nodes.
+Output WeightsOf(const std::map<int64_t, double>& class_weight, const Scope& scope,
+                 const Output& y) {
+  const int64_t last = std::max<int64_t>(0, class_weight.rbegin()->first);
+  // A row before and one after the classes are for all others.
+  Tensor table(kFloat, Shape({last + 3}));
+  std::fill_n(table.data<float>(), last + 3, 1.0f);
+  for (const auto& [label, weight] : class_weight) {
+    if (label >= 0) table.data<float>()[label + 1] = static_cast<float>(weight);
+  }
+  const int rank = y.shape().rank();
+  const bool one_hot = rank == 2 && y.shape().dim(1) != 1;
+  const Expr labels = one_hot     ? Expr(scope, ops::ArgMax(scope, y, -1))
+                      : rank == 2 ? Expr(scope, y).Squeeze(-1)
+                                  : Expr(scope, y);
+  const Expr rows = (labels.Cast(kInt64) + int64_t{1}).Clip(int64_t{0}, last + 2);
+  return ops::GatherV2(scope, table, rows, 0);
+}
+
+}  // namespace
+
+// What the elements of a data set are: inputs, y, weights of samples, as far as there are any.
+StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Operation* restart) {
+  const std::size_t components = dataset.dtypes().size();
+  const std::size_t inputs_given = x_.empty() ? 1 : x_.size();
+  if (components < inputs_given || components > inputs_given + 2) {
+    return errors::InvalidArgument("an element of the data set ", dataset.DebugString(), " has ",
+                                   components, " components; a model with ", inputs_given,
+                                   " input(s) takes ", inputs_given, " to ", inputs_given + 2,
+                                   ": inputs, y, weights of samples");
+  }
+  const Scope scope = graph_.root().Named(StrCat(NameOf(kind), "_data"));
+  const DatasetIterator iterator = MakeIterator(scope, dataset, "iterator", where_);
+  MR_RETURN_IF_ERROR(graph_.status());
+  *restart = iterator.initializer;
+  std::vector<Model::InputSpec> specs;
+  for (std::size_t i = 0; i < components; ++i) {
+    PartialShape shape = dataset.shapes()[i];
+    if (!shape.has_rank() || shape.rank() == 0) {
+      return errors::InvalidArgument(
+          "component ", i, " of an element of the data set ", dataset.DebugString(),
+          " is of shape ", shape.DebugString(),
+          ", and the model wants batches: call Batch(n) on the data set");
+    }
+    shape.SetDim(0, -1);
+    if (i < inputs_given) specs.push_back({shape, dataset.dtypes()[i]});
+  }
+  MR_RETURN_IF_ERROR(MakeInputs(specs));
+  StepInputs inputs;
+  for (std::size_t i = 0; i < inputs_given; ++i) {
+    if (x_[i].dtype() != specs[i].dtype || !x_[i].shape().IsCompatibleWith(specs[i].shape)) {
+      return errors::InvalidArgument(
+          "the model was made for inputs of type ", DataTypeName(x_[i].dtype()), " and shape ",
+          x_[i].shape().DebugString(), ", and the data set ", dataset.DebugString(), " has type ",
+          DataTypeName(specs[i].dtype), " and shape ", dataset.shapes()[i].DebugString(),
+          " (batches are made with Batch(n))");
+    }
+    inputs.x.push_back(InFloats(scope, iterator.next[i]));
+  }
+  if (kind == Kind::kPredict) return inputs;
+  if (components > inputs_given) inputs.y = iterator.next[inputs_given];
+  if (components > inputs_given + 1) {
+    inputs.sample_weight = ops::Cast(scope, iterator.next[inputs_given + 1], kFloat);
+  }
+  MR_RETURN_IF_ERROR(graph_.status());
+  return inputs;
+}
+
+StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
+                                              const std::string& key_of_change,
+                                              const ChangeInputs& change) {
+  MR_RETURN_IF_ERROR(dataset.status());
+  MR_RETURN_IF_ERROR(graph_.status());
+  auto known = std::find_if(datasets_.begin(), datasets_.end(),
+                            [&](const Dataset& d) { return d.stage() == dataset.stage(); });
+  if (known == datasets_.end()) known = datasets_.insert(known, dataset);
+  const std::string key =
+      StrCat(NameOf(kind), " of data set ", known - datasets_.begin(), key_of_change);
+  const auto found = functions_.find(key);
+  if (found != functions_.end()) return &found->second;
+  Operation restart;
+  MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &restart));
+  MR_RETURN_IF_ERROR(change(graph_.root(), &inputs));
+  MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
+  function.restart = restart;
+  MR_RETURN_IF_ERROR(Start());
+  return &functions_.emplace(key, std::move(function)).first->second;
+}
+
+StatusOr<std::unique_ptr<Source>> MakeSource(Steps* steps, Kind kind, const Dataset& dataset,
+                                             const std::map<int64_t, double>& class_weight) {
+  const auto weigh = [&](const Scope& scope, StepInputs* inputs) -> Status {
+    if (class_weight.empty()) return OkStatus();
+    if (inputs->sample_weight.valid()) {
+      return errors::InvalidArgument(
+          "the data set has weights of samples: give no class_weight, multiply it into them");
+    }
+    if (!inputs->y.valid() || inputs->y.shape().rank() < 1 || inputs->y.shape().rank() > 2) {
+      return errors::InvalidArgument(
+          "class_weight needs one label, or one row of classes, for "
+          "each sample");
+    }
+    inputs->sample_weight = WeightsOf(class_weight, scope, inputs->y);
+    return OkStatus();
+  };
+  std::string key;
+  for (const auto& [label, weight] : class_weight) StrAppend(&key, " ", label, ":", weight);
+  MR_ASSIGN_OR_RETURN(Steps::Function * function, steps->FunctionFor(kind, dataset, key, weigh));
+  return std::make_unique<Elements>(steps, dataset, function);
+}
+
+}  // namespace millrace::model

@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "model/loops.h"
+
+namespace millrace {
+namespace model {
+namespace {
+
+// One call of Fit.
+class FitRun {
+ public:
+  FitRun(Model* model, Steps* steps, const FitOptions& options, std::unique_ptr<Source> train,
+         std::unique_ptr<Source> validation, int64_t count)
+      : model_(model),
+        steps_(*steps),
+        o_(options),
+        train_(std::move(train)),
+        validation_(std::move(validation)),
+        params_{.verbose = o_.verbose, .epochs = o_.epochs, .steps = count},
+        callbacks_(model, options.callbacks, params_),
+        reads_logs_(callbacks_.reads_batch_logs()) {
+    history_.set_params(params_);
+  }
+
+  StatusOr<History> Run();
+
+ private:
+  Status Epoch(int64_t epoch);
+  Status Executions(int64_t epoch);
+  StatusOr<int64_t> Execution(int64_t epoch, int64_t first);
+  void WarnOfEnd(int64_t epoch, int64_t step) const;
+  bool ValidationIsDue(int64_t epoch) const;
+
+  Model* const model_;
+  Steps& steps_;
+  const FitOptions& o_;
+  const std::unique_ptr<Source> train_, validation_;
+  const LoopParams params_;
+  CallbackList callbacks_;
+  const bool reads_logs_;
+  Logs logs_;  // of the last batch, then of the epoch
+  History history_;
+};
+
+bool FitRun::ValidationIsDue(int64_t epoch) const {
+  if (validation_ == nullptr) return false;
+  if (o_.validation_epochs.empty()) return (epoch + 1) % o_.validation_freq == 0;
+  return std::find(o_.validation_epochs.begin(), o_.validation_epochs.end(), epoch + 1) !=
+         o_.validation_epochs.end();
+}
+
+// Only with steps_per_epoch: the data are fewer.
+void FitRun::WarnOfEnd(int64_t epoch, int64_t step) const {
+  const int64_t epochs = o_.epochs - o_.initial_epoch, count = train_->count();
+  MR_LOG(kWarning,
+         "Your input ran out of data; interrupting training. Make sure that your dataset or "
+         "generator can generate at least `steps_per_epoch * epochs` batches. You may need to use "
+         "the `.repeat()` function when building your dataset. (Epoch ",
+         epoch + 1, " ends after ", step, " of ", *o_.steps_per_epoch, " steps: ", train_->Size(),
+         ", ", count, " batches, and ", epochs, " epochs want ", *o_.steps_per_epoch * epochs,
+         "; leave steps_per_epoch out, so that every epoch is one pass over the data, or make it ",
+         "at most ", std::max<int64_t>(1, count / epochs), ")");
+}
+
+// Steps up to the next hook: how many were made, fewer where the data end.
+StatusOr<int64_t> FitRun::Execution(int64_t epoch, int64_t first) {
+  int64_t limit = steps_.steps_per_execution();
+  if (o_.steps_per_epoch) limit = std::min(limit, *o_.steps_per_epoch - first);
+  int64_t done = 0;
+  while (done < limit && !train_->at_end()) {
+    const Status status = train_->Step(reads_logs_ ? &logs_ : nullptr);
+    if (errors::IsOutOfRange(status) && train_->at_end()) break;
+    if (!status.ok()) {
+      return Annotate(status, StrCat("; in epoch ", epoch, ", batch ", first + done));
+    }
+    ++done;
+  }
+  return done;
+}
+
+Status FitRun::Executions(int64_t epoch) {
+  const auto has_more = [&](int64_t step) {
+    return !o_.steps_per_epoch || step < *o_.steps_per_epoch;
+  };
+  for (int64_t first = 0; has_more(first) && !model_->stop_training();) {
+    int64_t done = 0;
+    if (!train_->at_end()) {
+      MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnTrainBatchBegin(first); },
+                                         "at the begin of epoch ", epoch, ", batch ", first));
+      MR_ASSIGN_OR_RETURN(done, Execution(epoch, first));
+    }
+    if (done == 0) {
+      if (o_.steps_per_epoch) WarnOfEnd(epoch, first);
+      return OkStatus();
+    }
+    first += done;
+    MR_RETURN_IF_ERROR(
+        callbacks_.Call([&](Callback& c) { return c.OnTrainBatchEnd(first - 1, logs_); },
+                        "at the end of epoch ", epoch, ", batch ", first - 1));
+  }
+  return OkStatus();
+}
+
+Status FitRun::Epoch(int64_t epoch) {
+  MR_RETURN_IF_ERROR(steps_.ResetMetrics());
+  logs_ = Logs();
+  MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnEpochBegin(epoch); },
+                                     "at the begin of epoch ", epoch));
+  // With a number of steps the data go on where they are, and begin again only after their end.
+  if (epoch == o_.initial_epoch || !o_.steps_per_epoch || train_->at_end()) {
+    MR_RETURN_IF_ERROR(train_->Restart());
+  }
+  MR_RETURN_IF_ERROR(Executions(epoch));
+  MR_ASSIGN_OR_RETURN(logs_, steps_.Results());
+  if (ValidationIsDue(epoch)) {
+    MR_ASSIGN_OR_RETURN(const Logs tested,
+                        TestLoop(steps_, *validation_, o_.validation_steps, callbacks_));
+    std::vector<Logs::Entry> all(logs_.begin(), logs_.end());
+    for (const auto& [name, value] : tested) all.emplace_back("val_" + name, value);
+    std::sort(all.begin(), all.end());
+    logs_ = Logs(std::move(all));
+  }
+  MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnEpochEnd(epoch, logs_); },
+                                     "at the end of epoch ", epoch));
+  history_.Add(epoch, logs_);
+  return OkStatus();
+}
+
+StatusOr<History> FitRun::Run() {
+  MR_RETURN_IF_ERROR(callbacks_.Start());
+  model_->set_stop_training(false);
+  MR_RETURN_IF_ERROR(
+      callbacks_.Call([](Callback& c) { return c.OnTrainBegin(); }, "at the begin of training"));
+  for (int64_t epoch = o_.initial_epoch; epoch < o_.epochs && !model_->stop_training(); ++epoch) {
+    MR_RETURN_IF_ERROR(Epoch(epoch));
+  }
+  MR_RETURN_IF_ERROR(steps_.FinishTraining());
+  MR_RETURN_IF_ERROR(
+      callbacks_.Call([&](Callback& c) { return c.OnTrainEnd(logs_); }, "at the end of training"));
+  return std::move(history_);
+}
+
+}  // namespace
+
+Status CheckFitOptions(const FitOptions& o) {
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", o.batch_size));
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("steps_per_epoch", o.steps_per_epoch));
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("validation_steps", o.validation_steps));
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("validation_batch_size", o.validation_batch_size));
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("validation_freq", o.validation_freq));
+  if (o.epochs < 0 || o.initial_epoch < 0) {
+    return errors::InvalidArgument("epochs and initial_epoch must not be negative; they are ",
+                                   o.epochs, " and ", o.initial_epoch);
+  }
+  if (o.validation.has_value() + o.validation_dataset.has_value() + (o.validation_split != 0) > 1) {
+    return errors::InvalidArgument(
+        "give one of validation, validation_dataset and validation_split, not several");
+  }
+  if (!o.class_weight.empty() && o.sample_weight.IsInitialized()) {
+    return errors::InvalidArgument(
+        "give either class_weight or sample_weight, not both: multiply them into sample_weight");
+  }
+  return OkStatus();
+}
+
+StatusOr<History> FitLoop(Model* model, Steps* steps, const FitOptions& options,
+                          std::unique_ptr<Source> train, std::unique_ptr<Source> validation) {
+  MR_ASSIGN_OR_RETURN(const int64_t count,
+                      CountBatches(*train, options.steps_per_epoch, "steps_per_epoch"));
+  if (validation != nullptr) {
+    MR_RETURN_IF_ERROR(
+        CountBatches(*validation, options.validation_steps, "validation_steps").status());
+  }
+  // Asked for more steps than there are, the first epoch still shows the number that was asked for.
+  return FitRun(model, steps, options, std::move(train), std::move(validation),
+                options.steps_per_epoch.value_or(count))
+      .Run();
+}
+
+}  // namespace model
+
+namespace {
+
+// The last part of the samples, floor(n (1 - split)) and beyond.
+StatusOr<int64_t> SplitAt(int64_t rows, double split) {
+  if (!(split > 0 && split < 1)) {
+    return errors::InvalidArgument("validation_split must lie between 0 and 1, not be ", split);
+  }
+  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(rows) * (1 - split)));
+  if (at > 0 && at < rows) return at;
+  return errors::InvalidArgument("validation_split ", split, " of ", rows,
+                                 " samples leaves none to ", at == 0 ? "train on" : "validate on",
+                                 "; give more samples or another split");
+}
+
+// The validation data, or the part of the samples that is held out: which `all` loses.
+StatusOr<std::optional<model::Batch>> HeldOut(const FitOptions& o, model::Batch* all) {
+  if (o.validation) {
+    const ValidationData& v = *o.validation;
+    if (const Status s = model::CheckSamples(v.x, v.y, v.sample_weight); !s.ok()) {
+      return WithMessage(s, StrCat("validation: ", Message(s)));
+    }
+    return model::Batch{{v.x.tensors().begin(), v.x.tensors().end()}, v.y, v.sample_weight};
+  }
+  if (o.validation_split == 0) return std::nullopt;
+  const int64_t rows = all->x[0].dim(0);
+  MR_ASSIGN_OR_RETURN(const int64_t at, SplitAt(rows, o.validation_split));
+  model::Batch held_out = model::RowsOf(*all, at, rows);
+  *all = model::RowsOf(*all, 0, at);
+  return held_out;
+}
+
+// Null if nothing is validated on.
+StatusOr<std::unique_ptr<model::Source>> MakeValidation(model::Steps* steps, const FitOptions& o,
+                                                        std::optional<model::Batch> held_out,
+                                                        int64_t batch_size) {
+  StatusOr<std::unique_ptr<model::Source>> validation = nullptr;
+  if (o.validation_dataset) {
+    validation = model::MakeSource(steps, model::Kind::kTest, *o.validation_dataset);
+  } else if (held_out) {
+    validation =
+        model::MakeSource(steps, model::Kind::kTest,
+                          std::make_unique<model::Batches>(*std::move(held_out), batch_size));
+  }
+  if (validation.ok()) return validation;
+  return WithMessage(validation.status(), StrCat("validation: ", Message(validation.status())));
+}
+
+}  // namespace
+
+StatusOr<History> Model::Fit(const Samples& x, const Tensor& y, const FitOptions& options) {
+  model::Steps& steps = impl_->steps;
+  MR_RETURN_IF_ERROR(model::CheckCompiled(steps, "Fit"));
+  MR_RETURN_IF_ERROR(model::CheckFitOptions(options));
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, y, options.sample_weight));
+  model::Batch all{{x.tensors().begin(), x.tensors().end()}, y, options.sample_weight};
+  int64_t batch_size = options.batch_size.value_or(32);
+  if (!options.batch_size && options.steps_per_epoch) {
+    batch_size = (all.x[0].dim(0) + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
+  }
+  MR_ASSIGN_OR_RETURN(std::optional<model::Batch> held_out, HeldOut(options, &all));
+  if (!options.class_weight.empty()) {
+    MR_ASSIGN_OR_RETURN(all.sample_weight, model::WeightsOfClasses(options.class_weight, all.y));
+  }
+  std::optional<uint64_t> seed;
+  if (options.shuffle) seed = static_cast<uint64_t>(steps.options().seed);
+  auto batches = std::make_unique<model::Batches>(std::move(all), batch_size, seed);
+  // An epoch that is repeated after a restart has the order that it had.
+  if (!options.steps_per_epoch) batches->SkipPasses(options.initial_epoch);
+  MR_ASSIGN_OR_RETURN(auto train,
+                      model::MakeSource(&steps, model::Kind::kTrain, std::move(batches)));
+  MR_ASSIGN_OR_RETURN(auto validation,
+                      MakeValidation(&steps, options, std::move(held_out),
+                                     options.validation_batch_size.value_or(batch_size)));
+  return model::FitLoop(this, &steps, options, std::move(train), std::move(validation));
+}
+
+StatusOr<History> Model::Fit(const Dataset& batches, const FitOptions& options) {
+  model::Steps& steps = impl_->steps;
+  MR_RETURN_IF_ERROR(model::CheckCompiled(steps, "Fit"));
+  MR_RETURN_IF_ERROR(model::CheckFitOptions(options));
+  if (options.validation_split != 0) {
+    return errors::InvalidArgument(
+        "validation_split takes samples in memory: of a data set, give validation_dataset what "
+        "Take(n) makes of it, and train on what Skip(n) does");
+  }
+  if (options.sample_weight.IsInitialized()) {
+    return errors::InvalidArgument(
+        "sample_weight is for samples in memory: a data set has them as its third component");
+  }
+  MR_ASSIGN_OR_RETURN(
+      auto train, model::MakeSource(&steps, model::Kind::kTrain, batches, options.class_weight));
+  model::Batch none;
+  MR_ASSIGN_OR_RETURN(std::optional<model::Batch> held_out, HeldOut(options, &none));
+  const int64_t batch_size =
+      options.validation_batch_size.value_or(options.batch_size.value_or(32));
+  MR_ASSIGN_OR_RETURN(auto validation,
+                      MakeValidation(&steps, options, std::move(held_out), batch_size));
+  return model::FitLoop(this, &steps, options, std::move(train), std::move(validation));
+}
+
+StatusOr<Logs> Model::TrainOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight) {
+  MR_RETURN_IF_ERROR(model::CheckCompiled(impl_->steps, "TrainOnBatch"));
+  return impl_->StepOnBatch(model::Kind::kTrain, x, y, sample_weight);
+}
+
+}  // namespace millrace

@@ -1,0 +1,227 @@
+// How the functions of a model are built: a pass through the layers, the loss, what is measured,
+// and the update of the weights, in this order in every step.
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/math.h"
+#include "model/names.h"
+#include "model/steps.h"
+
+namespace millrace::model {
+namespace {
+
+PartialShape BatchesOf(const Tensor& samples) {
+  PartialShape shape(samples.shape());
+  shape.SetDim(0, -1);
+  return shape;
+}
+
+// How many samples the step has, a float scalar.
+Output CountSamples(const Scope& scope, const Output& x) {
+  const Output shape = ops::Shape(scope, x);
+  return ops::Cast(scope, ops::GatherV2(scope, shape, 0, 0), kFloat);
+}
+
+// The mask, if it says which steps of these predictions count.
+Output MaskFor(const Pass& pass, const Output& y_pred) {
+  const Output& mask = pass.mask();
+  if (!mask.valid() || !mask.shape().has_rank() || !y_pred.shape().has_rank()) return Output();
+  return mask.shape().rank() + 1 == y_pred.shape().rank() ? mask : Output();
+}
+
+}  // namespace
+
+Output InFloats(const Scope& scope, const Output& x) {
+  const DataType dtype = x.dtype();
+  const bool is_other_float = dtype == kDouble || dtype == kHalf || dtype == kBfloat16;
+  return is_other_float ? ops::Cast(scope, x, kFloat) : x;
+}
+
+StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, const Scope& scope) {
+  Pass pass(scope, variables_, kind == Kind::kTrain);
+  Passed passed;
+  passed.y_pred = (*root_)(pass, inputs.x, where_);
+  MR_RETURN_IF_ERROR(graph_.status());
+  if (!passed.y_pred.valid()) {
+    return errors::InvalidArgument("the layers of the model returned no output");
+  }
+  passed.updates.assign(pass.updates().begin(), pass.updates().end());
+  passed.mask = MaskFor(pass, passed.y_pred);
+  if (kind == Kind::kPredict) return passed;
+
+  if (compiled_->loss) {
+    if (!inputs.y.valid()) {
+      return errors::InvalidArgument("loss '", compiled_->loss->name(),
+                                     "' compares predictions with labels, and there is no y");
+    }
+    passed.loss = (*compiled_->loss)(scope, inputs.y, passed.y_pred,
+                                     {.sample_weight = inputs.sample_weight, .mask = passed.mask});
+    MR_RETURN_IF_ERROR(graph_.status());
+    if (passed.loss.shape().has_rank() && passed.loss.shape().rank() != 0) {
+      return errors::InvalidArgument("loss '", compiled_->loss->name(), "' is of shape ",
+                                     passed.loss.shape().DebugString(),
+                                     ", not one number: it needs a reduction other than kNone");
+    }
+    const PartialShape shape = passed.y_pred.shape();
+    if (compiled_->loss->name() == "sparse_categorical_crossentropy" && shape.rank() > 0) {
+      num_classes_ = shape.dim(shape.rank() - 1);
+    }
+  }
+  for (const Output& more : pass.losses()) {
+    passed.loss = passed.loss.valid() ? Expr(scope, passed.loss) + more : more;
+  }
+  if (!passed.loss.valid()) {
+    return errors::InvalidArgument(
+        "there is nothing to minimise: Compile was given no loss, and no layer adds one");
+  }
+  return passed;
+}
+
+StatusOr<std::vector<Operation>> Steps::Measures(const Scope& scope, const StepInputs& inputs,
+                                                 const Passed& passed) {
+  std::vector<Operation> updates;
+  for (std::size_t i = 0; i < compiled_->measures.size(); ++i) {
+    Measure& measure = compiled_->measures[i];
+    metrics::Batch batch{inputs.y, passed.y_pred, Output()};
+    if (i == 0) {
+      batch = {Output(), passed.loss, CountSamples(scope, inputs.x[0])};
+    } else {
+      if (!inputs.y.valid()) {
+        return errors::InvalidArgument("metric '", measure.name,
+                                       "' compares predictions with labels, and there is no y");
+      }
+      if (!measure.metric) {
+        MR_ASSIGN_OR_RETURN(measure.metric, MetricByName(measure.known_as, inputs.y.shape(),
+                                                         passed.y_pred.shape()));
+      }
+      if (measure.is_weighted) batch.sample_weight = inputs.sample_weight;
+      if (passed.mask.valid()) {
+        const Expr counts = Expr(scope, passed.mask).Cast(kFloat);
+        const Output& weight = batch.sample_weight;
+        const bool per_sample = weight.valid() && weight.shape().rank() == 1;
+        batch.sample_weight =
+            !weight.valid()
+                ? counts
+                : counts * (per_sample ? Expr(scope, weight).ExpandDims(-1).output() : weight);
+      }
+    }
+    updates.push_back(measure.metric->Update(measures_, batch, where_));
+    if (!graph_.status().ok()) {
+      return Annotate(graph_.status(), StrCat("; metric '", measure.name, "' of predictions ",
+                                              passed.y_pred.shape().DebugString(), " and labels ",
+                                              inputs.y.shape().DebugString()));
+    }
+  }
+  return updates;
+}
+
+StatusOr<Operation> Steps::Apply(const Scope& scope, const Passed& passed,
+                                 std::span<const Operation> before) {
+  const std::vector<Variable> trained = root_->trainable_weights();
+  if (trained.empty()) {
+    return errors::InvalidArgument("the model has no weights to train: all ", weights().size(),
+                                   " of them are frozen");
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
+                      compiled_->optimizer->ComputeGradients(scope, passed.loss, trained, where_));
+  MR_RETURN_IF_ERROR(graph_.status());
+  // All that is computed of the weights is computed of those from before the step.
+  std::vector<Operation> computed(before.begin(), before.end());
+  computed.push_back(passed.loss.op());
+  for (const GradientAndVariable& g : gradients) {
+    if (g.gradient.valid()) computed.push_back(g.gradient.op());
+  }
+  MR_ASSIGN_OR_RETURN(Operation applied,
+                      compiled_->optimizer->ApplyGradients(scope.WithControlDependencies(computed),
+                                                           gradients, nullptr, where_));
+  MR_RETURN_IF_ERROR(graph_.status());
+  const Operation constrained =
+      root_->ApplyConstraints(scope.WithControlDependencies({applied}), where_);
+  return constrained.valid() ? constrained : applied;
+}
+
+std::vector<Output> Steps::ReadResults(const Scope& after) {
+  std::vector<Output> results;
+  for (const Measure& measure : compiled_->measures) {
+    results.push_back(measure.metric->Result(after, where_));
+  }
+  return results;
+}
+
+StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& inputs) {
+  const Scope scope = graph_.root().Named(NameOf(kind));
+  MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, scope));
+  Function function;
+  std::vector<Operation> updates = passed.updates;
+  if (kind == Kind::kPredict) {
+    function.fetches = {passed.y_pred};
+  } else {
+    MR_ASSIGN_OR_RETURN(const std::vector<Operation> measured, Measures(scope, inputs, passed));
+    updates.insert(updates.end(), measured.begin(), measured.end());
+    if (kind == Kind::kTrain) {
+      MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, passed, measured));
+      updates.push_back(applied);
+    }
+    function.fetches = ReadResults(scope.Named("results").WithControlDependencies(measured));
+  }
+  function.done = Group(scope.WithOpName("done"), updates);
+  MR_RETURN_IF_ERROR(graph_.status());
+  return function;
+}
+
+Status Steps::CheckLike(const Output& placeholder, const Tensor& value,
+                        std::string_view what) const {
+  const PartialShape shape = placeholder.shape();
+  if (value.dtype() == placeholder.dtype() && shape.IsCompatibleWith(value.shape())) {
+    return OkStatus();
+  }
+  return errors::InvalidArgument(
+      "the model was made for ", what, " of type ", DataTypeName(placeholder.dtype()),
+      " and shape ", shape.DebugString(), ", and gets type ", DataTypeName(value.dtype()),
+      " and shape ", BatchesOf(value).DebugString());
+}
+
+Status Steps::MakeInputs(const std::vector<Model::InputSpec>& inputs) {
+  if (!x_.empty()) return OkStatus();
+  for (const Model::InputSpec& input : inputs) {
+    const std::string name = inputs.size() == 1 ? "x" : StrCat("x_", x_.size());
+    x_.push_back(Placeholder(graph_.root().WithOpName(name), input.dtype, input.shape, where_));
+    const Output& x = x_.back();
+    x_cast_.push_back(InFloats(graph_.root(), x));
+  }
+  return graph_.status();
+}
+
+StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Batch& like) {
+  std::vector<Model::InputSpec> specs;
+  for (const Tensor& x : like.x) specs.push_back({BatchesOf(x), x.dtype()});
+  MR_RETURN_IF_ERROR(MakeInputs(specs));
+  if (x_.size() != like.x.size()) {
+    return errors::InvalidArgument("the model has ", x_.size(), " inputs, and gets ", like.x.size(),
+                                   " tensors");
+  }
+  for (std::size_t i = 0; i < x_.size(); ++i) {
+    MR_RETURN_IF_ERROR(CheckLike(x_[i], like.x[i], x_.size() == 1 ? "x" : StrCat("input ", i)));
+  }
+  StepInputs inputs{x_cast_, Output(), Output()};
+  if (kind == Kind::kPredict) return inputs;
+  const Scope root = graph_.root();
+  if (like.y.IsInitialized()) {
+    const PartialShape shape = BatchesOf(like.y);
+    Output& y = labels_[StrCat(DataTypeName(like.y.dtype()), shape.DebugString())];
+    if (!y.valid()) y = Placeholder(root.WithOpName("y"), like.y.dtype(), shape, where_);
+    inputs.y = y;
+  }
+  if (like.sample_weight.IsInitialized()) {
+    Output& weight = sample_weights_[like.sample_weight.rank()];
+    if (!weight.valid()) {
+      weight = Placeholder(root.WithOpName("sample_weight"), kFloat, BatchesOf(like.sample_weight),
+                           where_);
+    }
+    inputs.sample_weight = weight;
+  }
+  MR_RETURN_IF_ERROR(graph_.status());
+  return inputs;
+}
+
+}  // namespace millrace::model

@@ -1,0 +1,294 @@
+#include "millrace/layer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "model/layers/layer_util.h"
+
+namespace millrace {
+
+// ---- Pass --------------------------------------------------------------------------
+
+struct Pass::Shared {
+  using Key = std::pair<const Node*, int>;
+  static Key KeyOf(const Output& x) { return {x.op().node(), x.index()}; }
+
+  std::vector<Operation> updates;
+  std::vector<Output> losses;
+  std::map<Key, Output> masks;
+  std::map<Key, std::string> makers;  // what layer made an output
+  std::set<const Node*> regularized;  // variables
+};
+
+Pass::Pass(const Scope& scope, bool training) : Pass(scope, scope, training) { one_scope_ = true; }
+
+Pass::Pass(const Scope& scope, const Scope& variables, bool training)
+    : scope_(scope),
+      variable_scope_(variables),
+      training_(training),
+      one_scope_(false),
+      shared_(std::make_shared<Shared>()) {}
+
+void Pass::AddUpdate(const Operation& update) { shared_->updates.push_back(update); }
+std::span<const Operation> Pass::updates() const { return shared_->updates; }
+void Pass::AddLoss(const Output& loss) { shared_->losses.push_back(loss); }
+std::span<const Output> Pass::losses() const { return shared_->losses; }
+
+Output Pass::MaskOf(const Output& x) const {
+  const auto it = shared_->masks.find(Shared::KeyOf(x));
+  return it == shared_->masks.end() ? Output() : it->second;
+}
+void Pass::SetMaskOf(const Output& x, const Output& mask) {
+  shared_->masks[Shared::KeyOf(x)] = mask;
+}
+
+// ---- Layer -------------------------------------------------------------------------
+
+Layer::Layer(std::string name, std::source_location where)
+    : name_(std::move(name)), made_at_(where) {}
+
+std::string Layer::Description() const {
+  return StrCat("'", name_.empty() ? layers::SnakeCase(kind()) : name_, "' (", kind(), ", made at ",
+                layers::PlaceOf(made_at_), ")");
+}
+
+bool Layer::Begin(const Pass& pass, std::span<const Output> inputs, std::source_location where) {
+  const Scope& scope = pass.scope();
+  if (!scope.status().ok()) return false;
+  if (variable_scope_ && variable_scope_->graph() != scope.graph()) {
+    scope.RecordError(
+        errors::FailedPrecondition("layer ", Description(),
+                                   " belongs to the graph that it was first called in: make "
+                                   "another layer for this graph"),
+        where);
+    return false;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].valid()) continue;
+    scope.RecordError(errors::InvalidArgument("input ", i, " of layer ", Description(),
+                                              " is not a valid output: the call that should have "
+                                              "made it failed"),
+                      where);
+    return false;
+  }
+  if (name_.empty()) name_ = layers::SnakeCase(kind());
+  return true;
+}
+
+Output Layer::operator()(Pass& pass, const Output& x, std::source_location where) {
+  return (*this)(pass, std::span(&x, 1), where);
+}
+
+Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source_location where) {
+  if (!Begin(pass, inputs, where)) return Output();
+  const Scope scope = pass.scope().CalledFrom(where).Named(name_);
+  const bool first = !variable_scope_;
+  const bool one_scope = first && pass.one_scope_;
+  if (first) {
+    const Scope variables =
+        one_scope ? scope : pass.variable_scope().CalledFrom(where).Named(name_);
+    variable_scope_ = variables.WithoutControlDependencies();
+  }
+  Pass inner = pass;
+  inner.scope_ = scope;
+  inner.variable_scope_ = *variable_scope_;
+  inner.one_scope_ = one_scope;
+  inner.trainable_ = pass.trainable_ && trainable_;
+  inner.mask_ = inputs.empty() ? Output() : pass.MaskOf(inputs[0]);
+  const Output y = Call(inner, inputs, where);
+  if (!scope.status().ok()) return Output();
+  if (!y.valid()) {
+    scope.RecordError(errors::Internal("layer ", Description(), " made no output"), where);
+    return Output();
+  }
+  return Finish(pass, inner, y);
+}
+
+Output Layer::Finish(Pass& outer, Pass& inner, const Output& y) {
+  output_shape_ = y.shape();
+  outer.mask_ = supports_masking() ? inner.mask_ : Output();
+  inner.SetMaskOf(y, outer.mask_);
+  inner.shared_->makers[Pass::Shared::KeyOf(y)] = Description();
+  if (activity_regularizer_) {
+    const Scope s = inner.scope().Named("ActivityRegularizer");
+    Expr loss = activity_regularizer_(Expr(s, y));
+    if (!output_shape_.has_rank() || output_shape_.rank() > 0) {
+      const Expr batch(
+          s, ops::StridedSlice(s, ops::Shape(s, y), {0}, {1}, {1}, {.shrink_axis_mask = 1}));
+      loss = loss.DivNoNan(batch.Cast(loss.dtype()));
+    }
+    inner.AddLoss(loss);
+  }
+  return y;
+}
+
+void Layer::CollectWeights(bool trainable_only, std::vector<const OwnWeight*>* weights) const {
+  if (trainable_only && !trainable_) return;
+  for (const bool trainable : {true, false}) {
+    if (trainable_only && !trainable) continue;
+    for (const OwnWeight& w : own_weights_) {
+      if (w.trainable != trainable) continue;
+      if (std::find(weights->begin(), weights->end(), &w) == weights->end()) weights->push_back(&w);
+    }
+  }
+  for (const Layer* layer : layers()) layer->CollectWeights(trainable_only, weights);
+}
+
+void Layer::CollectStates(std::vector<Variable>* states) const {
+  const auto add = [&](const Variable& v) {
+    const bool known = std::any_of(states->begin(), states->end(),
+                                   [&](const Variable& other) { return other.handle == v.handle; });
+    if (!known) states->push_back(v);
+  };
+  if (seeds_) add(seeds_->state());
+  for (const auto& [name, variable] : own_states_) add(variable);
+  for (const Layer* layer : layers()) layer->CollectStates(states);
+}
+
+std::vector<Variable> Layer::weights() const {
+  std::vector<const OwnWeight*> all;
+  CollectWeights(/*trainable_only=*/false, &all);
+  std::vector<Variable> variables;
+  for (const OwnWeight* w : all) variables.push_back(w->variable);
+  return variables;
+}
+
+std::vector<Variable> Layer::trainable_weights() const {
+  std::vector<const OwnWeight*> all;
+  CollectWeights(/*trainable_only=*/true, &all);
+  std::vector<Variable> variables;
+  for (const OwnWeight* w : all) variables.push_back(w->variable);
+  return variables;
+}
+
+std::vector<Variable> Layer::non_trainable_weights() const {
+  std::vector<const OwnWeight*> all, trained;
+  CollectWeights(/*trainable_only=*/false, &all);
+  CollectWeights(/*trainable_only=*/true, &trained);
+  std::vector<Variable> variables;
+  for (const OwnWeight* w : all) {
+    if (std::find(trained.begin(), trained.end(), w) == trained.end()) {
+      variables.push_back(w->variable);
+    }
+  }
+  return variables;
+}
+
+std::vector<Variable> Layer::variables() const {
+  std::vector<Variable> all = weights();
+  CollectStates(&all);
+  return all;
+}
+
+int64_t Layer::CountParams() const {
+  int64_t count = 0;
+  for (const Variable& v : weights()) count += v.shape().AsShape().value_or(Shape()).num_elements();
+  return count;
+}
+
+Operation Layer::ApplyConstraints(const Scope& outer, std::source_location where) const {
+  std::vector<const OwnWeight*> all;
+  CollectWeights(/*trainable_only=*/true, &all);
+  const Scope scope = outer.CalledFrom(where);
+  std::vector<Operation> assigned;
+  for (const OwnWeight* w : all) {
+    if (!w->constraint) continue;
+    const Scope beside = scope.ColocateWith(w->variable.handle);
+    const Output now = layers::ReadNow(beside, w->variable);
+    assigned.push_back(Assign(scope, w->variable, w->constraint(Expr(beside, now)).output()));
+  }
+  return assigned.empty() ? Operation() : Group(scope.WithOpName("constraints"), assigned);
+}
+
+Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
+                       const WeightOptions& options, std::source_location where) {
+  auto it = std::find_if(own_weights_.begin(), own_weights_.end(),
+                         [&](const OwnWeight& w) { return w.name == name; });
+  if (it == own_weights_.end()) {
+    const bool trainable = options.trainable && pass.trainable_ && trainable_;
+    const Variable v = MakeVariable(*variable_scope_, name, shape, options.initializer,
+                                    {.trainable = trainable}, where);
+    if (!v.handle.valid()) return v;
+    own_weights_.push_back(
+        {std::string(name), v, trainable, options.regularizer, options.constraint});
+    it = own_weights_.end() - 1;
+  } else if (!it->variable.shape().IsCompatibleWith(shape)) {
+    pass.scope().RecordError(
+        errors::InvalidArgument("layer ", Description(), " needs a ", name, " of shape ",
+                                shape.DebugString(), " for this input, and has one of shape ",
+                                it->variable.shape().DebugString(), " since its first call"),
+        where);
+    return Variable();
+  }
+  const Variable& v = it->variable;
+  if (it->regularizer && it->trainable &&
+      pass.shared_->regularized.insert(v.handle.op().node()).second) {
+    const Scope s = pass.scope().Named(StrCat(name, "/Regularizer"));
+    pass.AddLoss(it->regularizer(Expr(s, v.read)));
+  }
+  return v;
+}
+
+Variable Layer::State(Pass& pass, std::string_view name, const Shape& shape,
+                      const initializers::Initializer& initializer, std::source_location where) {
+  for (const auto& [own, variable] : own_states_) {
+    if (own != name) continue;
+    if (variable.shape().IsCompatibleWith(shape)) return variable;
+    pass.scope().RecordError(
+        errors::InvalidArgument("layer ", Description(), " keeps a ", name, " of shape ",
+                                variable.shape().DebugString(), ", and this input needs one of ",
+                                shape.DebugString()),
+        where);
+    return Variable();
+  }
+  const Variable v =
+      MakeVariable(*variable_scope_, name, shape, initializer, {.trainable = false}, where);
+  if (v.handle.valid()) own_states_.emplace_back(name, v);
+  return v;
+}
+
+Output Layer::NextSeed(Pass& pass, initializers::Seed seed) {
+  if (!seeds_) seeds_.emplace(variable_scope_->Named("seed_generator"), seed);
+  if (!seeds_->state().handle.valid()) return Output();
+  return seeds_->Next(pass.scope());
+}
+
+void Layer::set_activity_regularizer(Regularizer regularizer) {
+  activity_regularizer_ = std::move(regularizer);
+}
+
+void Layer::RecordBadInput(Pass& pass, const Output& input, std::string_view expected,
+                           std::source_location where) const {
+  const auto it = pass.shared_->makers.find(Pass::Shared::KeyOf(input));
+  const std::string maker = it == pass.shared_->makers.end() ? StrCat("'", input.name(), "'")
+                                                             : StrCat("layer ", it->second);
+  pass.scope().RecordError(
+      errors::InvalidArgument("layer ", Description(), " takes ", expected, ", not ",
+                              input.shape().DebugString(), ", which ", maker, " made"),
+      where);
+}
+
+void Layer::NameLayers(std::span<Layer* const> layers) {
+  std::set<std::string> taken;
+  std::map<std::string, int> count;
+  std::set<const Layer*> seen;
+  for (const Layer* layer : layers) {
+    if (!layer->name_.empty()) taken.insert(layer->name_);
+  }
+  for (Layer* layer : layers) {
+    if (!seen.insert(layer).second || !layer->name_.empty()) continue;
+    const std::string stem = layers::SnakeCase(layer->kind());
+    std::string name;
+    do {
+      const int n = count[stem]++;
+      name = n == 0 ? stem : StrCat(stem, "_", n);
+    } while (!taken.insert(name).second);
+    layer->name_ = name;
+  }
+}
+
+}  // namespace millrace

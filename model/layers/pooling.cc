@@ -1,0 +1,97 @@
+#include "model/layers/layer_util.h"
+#include "model/layers/space.h"
+
+namespace millrace::layers {
+namespace {
+
+class PoolingLayer : public SpaceLayer {
+ public:
+  PoolingLayer(const char* kind, int axes, bool max, Sizes pool_size, const PoolingOptions& o,
+               Where where)
+      : SpaceLayer(kind, axes, o.name, where), max_(max), size_(std::move(pool_size)), o_(o) {}
+
+ protected:
+  Output CallImage(Pass& pass, const Output& image, Where where) override {
+    const auto size = Checked(pass, "pool_size", size_, where);
+    const auto strides = Checked(pass, "strides", o_.strides.value_or(size_), where);
+    const std::string padding = CheckedPadding(pass, o_.padding, where);
+    const Scope& s = pass.scope();
+    if (!s.status().ok()) return Output();
+    const Output x = AsFloat(s, image);
+    return max_ ? ops::MaxPool(s, x, WindowOf(size), WindowOf(strides), padding)
+                : ops::AvgPool(s, x, WindowOf(size), WindowOf(strides), padding);
+  }
+
+ private:
+  const bool max_;
+  const Sizes size_;
+  const PoolingOptions o_;
+};
+
+class GlobalPoolingLayer : public UnaryLayer {
+ public:
+  GlobalPoolingLayer(const char* kind, int axes, bool max, const GlobalPoolingOptions& o,
+                     Where where)
+      : UnaryLayer(o.name, {.least = axes + 2, .most = axes + 2}, where),
+        kind_(kind),
+        axes_(axes),
+        max_(max),
+        keep_dims_(o.keep_dims) {}
+  std::string kind() const override { return kind_; }
+
+ protected:
+  Output CallOne(Pass& pass, const Output& input, Where) override {
+    const Scope& s = pass.scope();
+    const Output mask = pass.mask();
+    pass.set_mask(Output());
+    const Expr x(s, AsFloat(s, input));
+    const std::vector<int32_t> axes = axes_ == 1 ? std::vector{1} : std::vector{1, 2};
+    if (max_) return x.ReduceMax(axes, keep_dims_);
+    if (axes_ == 2 || !mask.valid()) return x.Mean(axes, keep_dims_);
+    const Expr counts = Expr(s, mask).Cast(kFloat).ExpandDims(-1);
+    return (x * counts).Sum(axes, keep_dims_) / counts.Sum(axes, keep_dims_);
+  }
+
+ private:
+  const char* const kind_;
+  const int axes_;
+  const bool max_, keep_dims_;
+};
+
+LayerPtr Pool(const char* kind, int axes, bool max, const Sizes& size, const PoolingOptions& o,
+              Where where) {
+  return std::make_unique<PoolingLayer>(kind, axes, max, size, o, where);
+}
+LayerPtr GlobalPool(const char* kind, int axes, bool max, const GlobalPoolingOptions& o,
+                    Where where) {
+  return std::make_unique<GlobalPoolingLayer>(kind, axes, max, o, where);
+}
+
+}  // namespace
+
+LayerPtr MaxPooling1D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("MaxPooling1D", 1, true, size, o, where);
+}
+LayerPtr MaxPooling2D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("MaxPooling2D", 2, true, size, o, where);
+}
+LayerPtr AveragePooling1D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("AveragePooling1D", 1, false, size, o, where);
+}
+LayerPtr AveragePooling2D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("AveragePooling2D", 2, false, size, o, where);
+}
+LayerPtr GlobalMaxPooling1D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalMaxPooling1D", 1, true, o, where);
+}
+LayerPtr GlobalMaxPooling2D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalMaxPooling2D", 2, true, o, where);
+}
+LayerPtr GlobalAveragePooling1D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalAveragePooling1D", 1, false, o, where);
+}
+LayerPtr GlobalAveragePooling2D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalAveragePooling2D", 2, false, o, where);
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,51 @@
+#include "model/layers/space.h"
+#include "base/strings.h"
+
+#include "model/layers/layer_util.h"
+
+namespace millrace::layers {
+
+std::optional<std::vector<int64_t>> SizesFor(const Sizes& sizes, int axes) {
+  if (static_cast<int>(sizes.values.size()) == axes) return sizes.values;
+  if (sizes.values.size() == 1) return std::vector<int64_t>(axes, sizes.values[0]);
+  return std::nullopt;
+}
+
+std::vector<int64_t> WindowOf(const std::vector<int64_t>& sizes) {
+  return sizes.size() == 1 ? std::vector<int64_t>{1, 1, sizes[0], 1}
+                           : std::vector<int64_t>{1, sizes[0], sizes[1], 1};
+}
+
+std::string PaddingOf(const std::string& name) {
+  return name == "same" ? "SAME" : name == "valid" ? "VALID" : "";
+}
+
+Output SpaceLayer::CallOne(Pass& pass, const Output& x, Where where) {
+  if (axes_ == 2) return CallImage(pass, x, where);
+  const Scope& s = pass.scope();
+  const Output y = CallImage(pass, ops::ExpandDims(s, x, 1), where);
+  return y.valid() ? ops::Squeeze(s, y, {.squeeze_dims = {1}}) : Output();
+}
+
+std::vector<int64_t> SpaceLayer::Checked(Pass& pass, const char* what, const Sizes& sizes,
+                                         Where where, int64_t least) const {
+  const auto each = SizesFor(sizes, axes_);
+  bool good = each.has_value();
+  for (const int64_t size : sizes.values) good = good && size >= least;
+  if (good) return *each;
+  BadOption(pass,
+            StrCat(what, " must be one number or ", axes_, ", each at least ", least, ", and is (",
+                   StrJoin(sizes.values, ", "), ")"),
+            where);
+  return {};
+}
+
+std::string SpaceLayer::CheckedPadding(Pass& pass, const std::string& padding, Where where) const {
+  std::string name = PaddingOf(padding);
+  if (name.empty()) {
+    BadOption(pass, StrCat("padding must be \"valid\" or \"same\", not \"", padding, "\""), where);
+  }
+  return name;
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,57 @@
+// The loops over batches that Fit, Evaluate and Predict are made of.
+#ifndef MODEL_LOOPS_H_
+#define MODEL_LOOPS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "model/callback_list.h"
+#include "model/source.h"
+
+namespace millrace {
+
+struct Model::Impl {
+  model::Steps steps;
+
+  // One step of training or testing, and what the metrics say after it.
+  StatusOr<Logs> StepOnBatch(model::Kind kind, const Samples& x, const Tensor& y,
+                             const Tensor& sample_weight);
+};
+
+namespace model {
+
+// InvalidArgument, naming the option, if it is given and below 1.
+Status CheckAtLeastOne(std::string_view option, std::optional<int64_t> value);
+// FailedPrecondition if the model is not compiled.
+Status CheckCompiled(const Steps& steps, std::string_view call);
+// InvalidArgument, naming the label and its sample, if a label of `y` is no class of the loss.
+Status CheckLabels(const Steps& steps, const Tensor& y);
+// The same after a step has failed: labels explain more than what the step says.
+Status ExplainFailure(const Steps& steps, const Status& status, const Batch& batch);
+
+// Tests on at most `limit` batches from the first one; the hooks of testing are called. All metrics
+// afterwards.
+StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> limit,
+                        CallbackList& callbacks);
+// The number of batches that at most `limit` of a pass are, or Source::kUnknown. InvalidArgument,
+// naming the option `limit`, if there is no end.
+StatusOr<int64_t> CountBatches(const Source& source, std::optional<int64_t> limit,
+                               std::string_view option);
+
+// What Fit does once it is clear where batches come from. `validation` may be null.
+StatusOr<History> FitLoop(Model* model, Steps* steps, const FitOptions& options,
+                          std::unique_ptr<Source> train, std::unique_ptr<Source> validation);
+StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& options,
+                            std::unique_ptr<Source> source);
+StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
+                             std::unique_ptr<Source> source);
+Status CheckFitOptions(const FitOptions& options);
+Status CheckOptions(const EvaluateOptions& options);
+Status CheckOptions(const PredictOptions& options);
+
+}  // namespace model
+}  // namespace millrace
+
+#endif  // MODEL_LOOPS_H_

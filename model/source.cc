@@ -1,0 +1,56 @@
+#include "model/source.h"
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "model/loops.h"
+
+namespace millrace::model {
+namespace {
+
+class InMemory : public Source {
+ public:
+  InMemory(Steps* steps, Kind kind, std::unique_ptr<Batches> batches, Steps::Function* function)
+      : steps_(*steps), kind_(kind), batches_(std::move(batches)), function_(function) {}
+
+  int64_t count() const override { return batches_->count(); }
+  std::string Size() const override { return StrCat(batches_->rows(), " samples"); }
+  Status Restart() override {
+    if (is_new_) {
+      is_new_ = false;
+    } else {
+      batches_->Restart();
+    }
+    return OkStatus();
+  }
+  bool at_end() const override { return batches_->at_end(); }
+  Status Step(Logs* logs) override {
+    if (at_end()) return errors::OutOfRange("there are no more batches");
+    const Batch batch = batches_->Next();
+    const Status status = steps_.Run(function_, FeedsOf(kind_, batch), logs);
+    return status.ok() ? status : ExplainFailure(steps_, status, batch);
+  }
+  StatusOr<Tensor> Predict() override {
+    if (at_end()) return errors::OutOfRange("there are no more batches");
+    return steps_.Predict(function_, FeedsOf(kind_, batches_->Next()));
+  }
+
+ private:
+  Steps& steps_;
+  const Kind kind_;
+  const std::unique_ptr<Batches> batches_;
+  Steps::Function* const function_;
+  bool is_new_ = true;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Source>> MakeSource(Steps* steps, Kind kind,
+                                             std::unique_ptr<Batches> batches) {
+  const Batch like = RowsOf(batches->all(), 0, 1);
+  MR_ASSIGN_OR_RETURN(Steps::Function * function, steps->FunctionFor(kind, like));
+  if (kind != Kind::kPredict) MR_RETURN_IF_ERROR(CheckLabels(*steps, batches->all().y));
+  return std::make_unique<InMemory>(steps, kind, std::move(batches), function);
+}
+
+}  // namespace millrace::model

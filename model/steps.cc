@@ -1,0 +1,347 @@
+#include "model/steps.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "model/names.h"
+
+namespace millrace::model {
+namespace {
+
+// What the metrics' variables and nodes stand under.
+Scope MeasuresScope(Graph& graph) { return graph.root().Named("metrics"); }
+
+Graph MakeGraph(const ModelOptions& options) {
+  Graph graph;
+  if (options.seed != 0) graph.SetSeed(options.seed);
+  return graph;
+}
+
+// A metric's result as the numbers that logs have.
+StatusOr<std::vector<double>> NumbersOf(const Tensor& tensor) {
+  std::vector<double> numbers;
+  const auto append = [&](const auto* data) {
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+      numbers.push_back(static_cast<double>(data[i]));
+    }
+  };
+  switch (tensor.dtype()) {
+    case kFloat:
+      append(tensor.data<float>());
+      break;
+    case kDouble:
+      append(tensor.data<double>());
+      break;
+    case kInt32:
+      append(tensor.data<int32_t>());
+      break;
+    case kInt64:
+      append(tensor.data<int64_t>());
+      break;
+    default:
+      return errors::InvalidArgument("a metric's result is of type ", DataTypeName(tensor.dtype()),
+                                     "; logs have floats and integers");
+  }
+  return numbers;
+}
+
+}  // namespace
+
+const char* NameOf(Kind kind) {
+  return kind == Kind::kTrain ? "train" : kind == Kind::kTest ? "test" : "predict";
+}
+
+Steps::Steps(std::shared_ptr<Layer> root, const ModelOptions& options, std::source_location where)
+    : root_(std::move(root)),
+      options_(options),
+      where_(where),
+      graph_(MakeGraph(options)),
+      variables_(graph_.root()),
+      measures_(MeasuresScope(graph_)) {}
+
+Status Steps::Compile(CompileOptions options) {
+  if (options.steps_per_execution < 1) {
+    return errors::InvalidArgument("steps_per_execution must be at least 1, not ",
+                                   options.steps_per_execution);
+  }
+  Compiled compiled;
+  compiled.steps_per_execution = options.steps_per_execution;
+  compiled.optimizer = options.optimizer.optimizer();
+  if (compiled.optimizer == nullptr) {
+    MR_ASSIGN_OR_RETURN(compiled.optimizer, OptimizerByName(options.optimizer.name()));
+  }
+  compiled.loss = options.loss.loss();
+  if (!compiled.loss && options.loss.is_given()) {
+    MR_ASSIGN_OR_RETURN(compiled.loss, LossByName(options.loss.name()));
+    compiled.loss_has_defaults = true;
+  }
+  compiled.measures.push_back({"loss", "", metrics::Mean("loss"), Direction::kDown, false});
+  for (const auto* specs : {&options.metrics, &options.weighted_metrics}) {
+    for (const MetricSpec& spec : *specs) {
+      Measure measure{spec.name(), spec.name(), spec.metric(), spec.direction(),
+                      specs == &options.weighted_metrics};
+      if (!measure.metric) MR_RETURN_IF_ERROR(CheckMetricName(measure.name));
+      const auto is_taken = [&](const std::string& name) {
+        return std::any_of(compiled.measures.begin(), compiled.measures.end(),
+                           [&](const Measure& other) { return other.name == name; });
+      };
+      if (measure.is_weighted && is_taken(measure.name)) measure.name = "weighted_" + measure.name;
+      if (is_taken(measure.name)) {
+        return errors::InvalidArgument(
+            "two metrics are called '", measure.name,
+            "': give one of them another name, MetricSpec(name, metric)");
+      }
+      compiled.measures.push_back(std::move(measure));
+    }
+  }
+  // Logs are in the order of their names; the loss stays first here.
+  compiled_ = std::move(compiled);
+  num_classes_ = -1;
+  std::erase_if(functions_, [](const auto& f) { return !f.first.starts_with("predict"); });
+  reset_.reset();
+  results_.reset();
+  set_rate_.reset();
+  return OkStatus();
+}
+
+StatusOr<Callable> Steps::MakeCallable(std::span<const Output> feeds,
+                                       std::span<const Output> fetches,
+                                       std::span<const Operation> targets) {
+  MR_RETURN_IF_ERROR(graph_.status());
+  MR_RETURN_IF_ERROR(Start());
+  return session_->MakeCallable(feeds, fetches, targets);
+}
+
+Status Steps::Start() {
+  if (!session_) {
+    MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph_, options_.session));
+    session_.emplace(std::move(session));
+  }
+  std::vector<Operation> initializers;
+  std::vector<std::string> names;
+  for (const char* collection : {kVariables, kLocalVariables}) {
+    for (const Variable& v : Variables(graph_, collection)) {
+      if (initialized_.contains(v.name())) continue;
+      initializers.push_back(v.initializer);
+      names.push_back(v.name());
+    }
+  }
+  if (initializers.empty()) return OkStatus();
+  MR_RETURN_IF_ERROR(session_->Run({}, {}, initializers).status());
+  initialized_.insert(names.begin(), names.end());
+  return OkStatus();
+}
+
+std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch) {
+  std::vector<Tensor> feeds = batch.x;
+  if (kind == Kind::kPredict) return feeds;
+  if (batch.y.IsInitialized()) feeds.push_back(batch.y);
+  if (batch.sample_weight.IsInitialized()) feeds.push_back(batch.sample_weight);
+  return feeds;
+}
+
+StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Batch& like) {
+  MR_RETURN_IF_ERROR(graph_.status());
+  MR_ASSIGN_OR_RETURN(const StepInputs inputs, InputsFor(kind, like));
+  std::string key = NameOf(kind);
+  for (const Output& input : {inputs.y, inputs.sample_weight}) {
+    key += input.valid() ? " " + input.name() : " none";
+  }
+  const auto found = functions_.find(key);
+  if (found != functions_.end()) return &found->second;
+  MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
+  function.feeds = x_;
+  if (inputs.y.valid()) function.feeds.push_back(inputs.y);
+  if (inputs.sample_weight.valid()) function.feeds.push_back(inputs.sample_weight);
+  MR_RETURN_IF_ERROR(Start());
+  return &functions_.emplace(key, std::move(function)).first->second;
+}
+
+Status Steps::Build(const std::vector<Model::InputSpec>& inputs) {
+  MR_RETURN_IF_ERROR(MakeInputs(inputs));
+  Batch like;
+  for (const Output& x : x_) {
+    const PartialShape shape = x.shape();
+    if (!shape.has_rank() || shape.rank() == 0) {
+      return errors::InvalidArgument("an input of shape ", shape.DebugString(),
+                                     " has no axis for samples: write {-1, ...}");
+    }
+    std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+    for (int64_t& dim : dims) dim = std::max<int64_t>(dim, 0);
+    like.x.emplace_back(x.dtype(), Shape(dims));
+  }
+  return FunctionFor(Kind::kPredict, like).status();
+}
+
+Status Steps::Run(Function* function, std::span<const Tensor> feeds, Logs* logs) {
+  std::optional<Callable>& callable = logs != nullptr ? function->with_results : function->alone;
+  if (!callable) {
+    const Operation targets[] = {function->done};
+    const std::vector<Output> fetches = logs != nullptr ? function->fetches : std::vector<Output>();
+    MR_ASSIGN_OR_RETURN(callable, MakeCallable(function->feeds, fetches, targets));
+  }
+  MR_RETURN_IF_ERROR(callable->Run(feeds, &fetched_));
+  return logs != nullptr ? FillLogs(fetched_, logs) : OkStatus();
+}
+
+StatusOr<Tensor> Steps::Predict(Function* function, std::span<const Tensor> feeds) {
+  if (!function->with_results) {
+    const Operation targets[] = {function->done};
+    MR_ASSIGN_OR_RETURN(function->with_results,
+                        MakeCallable(function->feeds, function->fetches, targets));
+  }
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> fetched, function->with_results->Run(feeds));
+  return std::move(fetched[0]);
+}
+
+Status Steps::FillLogs(std::span<const Tensor> results, Logs* logs) const {
+  std::vector<Logs::Entry> entries;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string& name = compiled_->measures[i].name;
+    MR_ASSIGN_OR_RETURN(const std::vector<double> numbers, NumbersOf(results[i]));
+    if (results[i].rank() == 0) {
+      entries.emplace_back(name, numbers[0]);
+      continue;
+    }
+    for (std::size_t j = 0; j < numbers.size(); ++j) {
+      entries.emplace_back(StrCat(name, "_", j), numbers[j]);
+    }
+  }
+  std::sort(entries.begin(), entries.end());
+  *logs = Logs(std::move(entries));
+  return OkStatus();
+}
+
+StatusOr<Logs> Steps::Results() {
+  if (!results_) {
+    const std::vector<Output> fetches = ReadResults(graph_.root().Named("results"));
+    MR_ASSIGN_OR_RETURN(results_, MakeCallable({}, fetches, {}));
+  }
+  MR_RETURN_IF_ERROR(results_->Run({}, &fetched_));
+  Logs logs;
+  MR_RETURN_IF_ERROR(FillLogs(fetched_, &logs));
+  return logs;
+}
+
+Status Steps::ResetMetrics() {
+  // Before the first step of a kind there is nothing to reset.
+  if (compiled_->measures[0].metric->variables().empty()) return OkStatus();
+  if (!reset_) {
+    std::vector<Operation> resets;
+    for (const Measure& measure : compiled_->measures) {
+      resets.push_back(measure.metric->Reset(measures_, where_));
+    }
+    MR_ASSIGN_OR_RETURN(reset_, MakeCallable({}, {}, resets));
+  }
+  return reset_->Run({}, &fetched_);
+}
+
+optimizers::KerasOptimizer* Steps::keras_optimizer() const {
+  return dynamic_cast<optimizers::KerasOptimizer*>(optimizer());
+}
+
+Status Steps::FinishTraining() {
+  optimizers::KerasOptimizer* optimizer = keras_optimizer();
+  if (optimizer == nullptr || !optimizer->iterations().handle.valid()) return OkStatus();
+  Operation& finalize = finalize_[optimizer];
+  if (!finalize.valid()) finalize = optimizer->FinalizeVariables(graph_.root(), where_);
+  MR_RETURN_IF_ERROR(graph_.status());
+  return session_->RunTargets({finalize});
+}
+
+StatusOr<std::vector<Tensor>> Steps::GetWeights() {
+  if (!get_weights_) {
+    std::vector<Output> values;
+    for (const Variable& v : weights()) values.push_back(v.read);
+    if (values.empty()) {
+      return errors::FailedPrecondition(
+          "the model has no weights yet: call Build, or Fit, Evaluate or Predict, before");
+    }
+    MR_ASSIGN_OR_RETURN(get_weights_, MakeCallable({}, values, {}));
+  }
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> values, get_weights_->Run({}));
+  return values;
+}
+
+Status Steps::SetWeights(std::span<const Tensor> values) {
+  const std::vector<Variable> variables = weights();
+  if (variables.empty()) {
+    return errors::FailedPrecondition(
+        "the model has no weights yet: call Build, or Fit, Evaluate or Predict, before");
+  }
+  if (values.size() != variables.size()) {
+    return errors::InvalidArgument("the model has ", variables.size(), " weights, and gets ",
+                                   values.size(), " values");
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Variable& v = variables[i];
+    if (values[i].dtype() == v.dtype() && v.shape().IsCompatibleWith(values[i].shape())) continue;
+    return errors::InvalidArgument("weight ", i, ", '", v.name(), "', is of type ",
+                                   DataTypeName(v.dtype()), " and shape ", v.shape().DebugString(),
+                                   "; its value is of type ", DataTypeName(values[i].dtype()),
+                                   " and shape ", values[i].shape().DebugString());
+  }
+  if (!set_weights_) {
+    const Scope scope = graph_.root().Named("set_weights");
+    std::vector<Output> feeds;
+    std::vector<Operation> assigns;
+    for (const Variable& v : variables) {
+      feeds.push_back(Placeholder(scope, v.dtype(), v.shape(), where_));
+      assigns.push_back(Assign(scope, v, feeds.back(), where_));
+    }
+    MR_ASSIGN_OR_RETURN(set_weights_, MakeCallable(feeds, {}, assigns));
+  }
+  return set_weights_->Run(values, &fetched_);
+}
+
+StatusOr<double> Steps::GetLearningRate() {
+  const optimizers::KerasOptimizer* optimizer = keras_optimizer();
+  if (optimizer == nullptr) {
+    return errors::FailedPrecondition(
+        compiled_ ? "this optimizer keeps no learning rate that can be read or set: compile the "
+                    "model with one of millrace/keras_optimizers.h"
+                  : "the model has no optimizer yet: call Compile before");
+  }
+  if (!optimizer->iterations().handle.valid()) {
+    return errors::FailedPrecondition(
+        "the learning rate is not there before the model has seen data to train with: set it where "
+        "the optimizer is made, or in a callback");
+  }
+  if (!optimizer->learning_rate().handle.valid()) {
+    return errors::FailedPrecondition(
+        "This optimizer was created with a `LearningRateSchedule` object as its `learning_rate` "
+        "constructor argument, hence its learning rate is not settable. (It is a schedule or a "
+        "tensor: take a number instead)");
+  }
+  MR_ASSIGN_OR_RETURN(const Tensor rate, session_->Eval(optimizer->learning_rate().read));
+  MR_ASSIGN_OR_RETURN(const float value, rate.TryScalar<float>());
+  return static_cast<double>(value);
+}
+
+Status Steps::SetLearningRate(double rate) {
+  MR_RETURN_IF_ERROR(GetLearningRate().status());
+  if (!set_rate_) {
+    const Scope scope = graph_.root().Named("set_learning_rate");
+    const Output feed = Placeholder(scope, kFloat, PartialShape({}), where_);
+    const Operation assign = Assign(scope, keras_optimizer()->learning_rate(), feed, where_);
+    MR_ASSIGN_OR_RETURN(set_rate_, MakeCallable({{feed}}, {}, {{assign}}));
+  }
+  const Tensor value[] = {Tensor::Scalar<float>(static_cast<float>(rate))};
+  return set_rate_->Run(value, &fetched_);
+}
+
+Direction Steps::DirectionOf(std::string_view name) const {
+  if (!compiled_) return Direction::kAuto;
+  if (name.starts_with("val_")) name.remove_prefix(4);
+  for (const Measure& measure : compiled_->measures) {
+    if (measure.name != name) continue;
+    if (measure.direction != Direction::kAuto) return measure.direction;
+    const bool up = ImprovesUpwards(measure.metric ? measure.metric->name() : measure.known_as);
+    return up ? Direction::kUp : Direction::kDown;
+  }
+  return Direction::kAuto;
+}
+
+}  // namespace millrace::model

@@ -1,0 +1,156 @@
+// The steps that the loops of a model run: its graph, its session, and the functions of training,
+// testing and predicting in it. Below this lies where a step runs; the loops of fit.cc, evaluate.cc
+// and predict.cc lie above and know of neither.
+#ifndef MODEL_STEPS_H_
+#define MODEL_STEPS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data.h"
+#include "millrace/keras_optimizers.h"
+#include "millrace/model.h"
+
+namespace millrace::model {
+
+enum class Kind { kTrain, kTest, kPredict };
+
+// What a step is fed with. `y` and `sample_weight` may be not initialised.
+struct Batch {
+  std::vector<Tensor> x;
+  Tensor y;
+  Tensor sample_weight;
+};
+
+// Where the nodes of a function get their samples: placeholders, or a data set's next ones.
+struct StepInputs {
+  std::vector<Output> x;
+  Output y, sample_weight;  // not valid: none
+};
+
+const char* NameOf(Kind kind);
+// Floats of other sizes as floats; all else as it is.
+Output InFloats(const Scope& scope, const Output& x);
+// The values that a function of this kind is fed with, in order.
+std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch);
+
+class Steps {
+ public:
+  Steps(std::shared_ptr<Layer> root, const ModelOptions& options, std::source_location where);
+
+  Status Compile(CompileOptions options);
+  bool is_compiled() const { return compiled_.has_value(); }
+  int64_t steps_per_execution() const { return compiled_->steps_per_execution; }
+
+  // A prepared step: with and without results. Valid until the model is compiled again.
+  struct Function {
+    std::vector<Output> feeds;
+    Operation done;
+    std::vector<Output> fetches;  // predictions, or what the metrics say after the step
+    Operation restart;            // of a data set's iterator; not valid for what is fed
+    std::optional<Callable> with_results, alone;
+  };
+  // The function for batches like this one, its first axis apart; made, and new variables given
+  // their initial values, when it is first asked for.
+  StatusOr<Function*> FunctionFor(Kind kind, const Batch& like);
+  // The same for the next element of a data set. `change` may add inputs; `key` is another for each
+  // that does something else.
+  using ChangeInputs = std::function<Status(const Scope& scope, StepInputs* inputs)>;
+  StatusOr<Function*> FunctionFor(Kind kind, const Dataset& dataset, const std::string& key,
+                                  const ChangeInputs& change);
+  // The weights alone.
+  Status Build(const std::vector<Model::InputSpec>& inputs);
+
+  // One step. `logs`, if it is not null, gets the results of all metrics after it.
+  Status Run(Function* function, std::span<const Tensor> feeds, Logs* logs);
+  StatusOr<Tensor> Predict(Function* function, std::span<const Tensor> feeds);
+  // What the metrics say now; of the kind of step that ran last.
+  StatusOr<Logs> Results();
+  Status ResetMetrics();
+  // Weights become what the optimizer has averaged for them, if it does.
+  Status FinishTraining();
+
+  std::vector<Variable> weights() const {
+    return root_ != nullptr ? root_->weights() : std::vector<Variable>();
+  }
+  StatusOr<std::vector<Tensor>> GetWeights();
+  Status SetWeights(std::span<const Tensor> values);
+  StatusOr<double> GetLearningRate();
+  Status SetLearningRate(double rate);
+  Direction DirectionOf(std::string_view name) const;
+
+  // The number of classes if y has class numbers that a loss indexes with; -1 if not.
+  int64_t num_classes() const { return num_classes_; }
+  // Whether a label that is no class is a mistake: a loss that was named leaves out none.
+  bool checks_labels() const { return compiled_ && compiled_->loss_has_defaults; }
+  Graph& graph() { return graph_; }
+  Session* session() { return session_ ? &*session_ : nullptr; }
+  Layer* root() const { return root_.get(); }
+  Optimizer* optimizer() const { return compiled_ ? compiled_->optimizer.get() : nullptr; }
+  const ModelOptions& options() const { return options_; }
+
+ private:
+  struct Measure {
+    std::string name;      // in the logs
+    std::string known_as;  // the name of a metric that is chosen by shapes
+    std::optional<metrics::Metric> metric;
+    Direction direction = Direction::kAuto;
+    bool is_weighted = false;
+  };
+  struct Compiled {
+    std::shared_ptr<Optimizer> optimizer;
+    std::optional<losses::Loss> loss;
+    bool loss_has_defaults = false;
+    std::vector<Measure> measures;  // the first is the loss
+    int64_t steps_per_execution = 1;
+  };
+  struct Passed {  // what one pass through the layers made
+    Output y_pred, loss, mask;
+    std::vector<Operation> updates;
+  };
+
+  Status MakeInputs(const std::vector<Model::InputSpec>& inputs);
+  StatusOr<StepInputs> InputsFor(Kind kind, const Batch& like);
+  Status CheckLike(const Output& placeholder, const Tensor& value, std::string_view what) const;
+  StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, Operation* restart);
+  StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
+  StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, const Scope& scope);
+  StatusOr<std::vector<Operation>> Measures(const Scope& scope, const StepInputs& inputs,
+                                            const Passed& passed);
+  StatusOr<Operation> Apply(const Scope& scope, const Passed& passed,
+                            std::span<const Operation> before);
+  std::vector<Output> ReadResults(const Scope& after);
+  Status Start();  // the session, and initial values of new variables
+  Status FillLogs(std::span<const Tensor> results, Logs* logs) const;
+  StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
+                                  std::span<const Operation> targets);
+  optimizers::KerasOptimizer* keras_optimizer() const;
+
+  const std::shared_ptr<Layer> root_;
+  const ModelOptions options_;
+  const std::source_location where_;
+  Graph graph_;
+  Scope variables_, measures_;
+  std::optional<Session> session_;
+  std::optional<Compiled> compiled_;
+  std::vector<Output> x_, x_cast_;
+  std::map<std::string, Output> labels_;  // placeholders by type and shape
+  std::map<int, Output> sample_weights_;  // by rank
+  std::map<std::string, Function> functions_;
+  std::vector<Dataset> datasets_;  // their functions are kept, by their places here
+  std::set<std::string, std::less<>> initialized_;
+  std::map<const Optimizer*, Operation> finalize_;
+  int64_t num_classes_ = -1;
+  std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_;
+  std::vector<Tensor> fetched_;  // keeps its memory from step to step
+};
+
+}  // namespace millrace::model
+
+#endif  // MODEL_STEPS_H_

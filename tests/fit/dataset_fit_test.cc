@@ -1,0 +1,158 @@
+// Models that read data sets: the same steps as on tensors, and what is said where they do not fit.
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "tests/fit/counting_model.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kRows = 21, kFeatures = 4, kClasses = 3;
+
+Tensor Features() {
+  Tensor x(kFloat, Shape({kRows, kFeatures}));
+  for (int64_t i = 0; i < x.num_elements(); ++i) {
+    x.data<float>()[i] = static_cast<float>((i * 37) % 101) / 101.0f;
+  }
+  return x;
+}
+
+Tensor Labels() {
+  Tensor y(kInt64, Shape({kRows}));
+  for (int64_t i = 0; i < kRows; ++i) y.data<int64_t>()[i] = (i * 5) % kClasses;
+  return y;
+}
+
+Dataset Rows() { return Dataset::FromTensorSlices({Features(), Labels()}); }
+
+std::unique_ptr<Model> Classifier() {
+  auto model = std::make_unique<Model>(layers::Sequential({layers::Dense(
+      kClasses, {.activation = "softmax", .kernel_initializer = initializers::GlorotUniform(7)})}));
+  EXPECT_TRUE(model
+                  ->Compile({.optimizer = "sgd",
+                             .loss = "sparse_categorical_crossentropy",
+                             .metrics = {"accuracy"}})
+                  .ok());
+  return model;
+}
+
+FitOptions InOrder(FitOptions options = {}) {
+  options.batch_size = 8;
+  options.epochs = 3;
+  options.shuffle = false;
+  options.verbose = Verbose::kSilent;
+  return options;
+}
+
+void ExpectError(const Status& status, const std::vector<std::string>& parts) {
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+  for (const std::string& part : parts) {
+    EXPECT_NE(Message(status).find(part), std::string_view::npos)
+        << "no '" << part << "' in: " << status;
+  }
+}
+
+void ExpectSameRuns(const FitOptions& on_tensors, const Dataset& batches,
+                    const FitOptions& on_batches) {
+  const auto tensors = Classifier(), dataset = Classifier();
+  const auto a = tensors->Fit(Features(), Labels(), on_tensors);
+  const auto b = dataset->Fit(batches, on_batches);
+  ASSERT_TRUE(a.ok()) << a.status();
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(a->ToCsv(), b->ToCsv());
+  EXPECT_EQ(a->params().steps, b->params().steps);
+}
+
+TEST(DatasetFitTest, TrainsAsOnTensors) { ExpectSameRuns(InOrder(), Rows().Batch(8), InOrder()); }
+
+TEST(DatasetFitTest, GoesOnWhereTheLastEpochEnded) {
+  FitOptions options = InOrder({.steps_per_epoch = 2});
+  options.epochs = 1;
+  ExpectSameRuns(options, Rows().Batch(8).Repeat(), options);
+}
+
+TEST(DatasetFitTest, WeighsClasses) {
+  FitOptions options = InOrder({.class_weight = {{0, 0.25}, {2, 3.0}}});
+  ExpectSameRuns(options, Rows().Batch(8), options);
+}
+
+TEST(DatasetFitTest, WeighsSamples) {
+  Tensor weights(kFloat, Shape({kRows}));
+  for (int64_t i = 0; i < kRows; ++i) weights.data<float>()[i] = static_cast<float>(i % 3);
+  ExpectSameRuns(InOrder({.sample_weight = weights}),
+                 Dataset::FromTensorSlices({Features(), Labels(), weights}).Batch(8), InOrder());
+}
+
+TEST(DatasetFitTest, ValidatesOnADataSet) {
+  ExpectSameRuns(InOrder({.validation = ValidationData{Features(), Labels()}}), Rows().Batch(8),
+                 InOrder({.validation_dataset = Rows().Batch(8)}));
+}
+
+TEST(DatasetFitTest, EndsWithDataOfUnknownNumber) {
+  const auto model = Classifier();
+  const Dataset some =
+      Rows().Batch(8).Filter([](const Scope& scope, std::span<const Output> element) {
+        return ops::Greater(scope, ops::Size(scope, element[1]), 5);
+      });
+  ASSERT_EQ(some.cardinality(), Dataset::kUnknown);
+  int64_t steps = 0;
+  LambdaCallback count({.on_train_batch_end = [&](int64_t, const Logs&) {
+    ++steps;
+    return OkStatus();
+  }});
+  const auto history = model->Fit(some, InOrder({.callbacks = {&count}}));
+  ASSERT_TRUE(history.ok()) << history.status();
+  EXPECT_EQ(history->epochs().size(), 3u);
+  EXPECT_EQ(steps, 6);
+}
+
+TEST(DatasetFitTest, EvaluatesAndPredictsRowByRow) {
+  const auto model = Classifier();
+  const auto a = model->Evaluate(Features(), Labels(), {.verbose = Verbose::kSilent});
+  const auto b = model->Evaluate(Rows().Batch(5), {.verbose = Verbose::kSilent});
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  EXPECT_NEAR((*a)["loss"], (*b)["loss"], 1e-6);
+  EXPECT_EQ((*a)["accuracy"], (*b)["accuracy"]);
+  const auto of_tensors = model->Predict(Features());
+  const auto of_batches = model->Predict(Rows().Batch(5));
+  ASSERT_TRUE(of_tensors.ok() && of_batches.ok()) << of_batches.status();
+  ASSERT_EQ(of_tensors->shape(), of_batches->shape());
+  for (int64_t i = 0; i < of_tensors->num_elements(); ++i) {
+    EXPECT_NEAR(of_tensors->data<float>()[i], of_batches->data<float>()[i], 1e-6);
+  }
+}
+
+TEST(DatasetFitTest, AnEndlessOneNeedsSteps) {
+  const auto model = Classifier();
+  ExpectError(model->Fit(Rows().Batch(8).Repeat(), InOrder()).status(),
+              {"infinitely repeating dataset", "steps_per_epoch", "Repeat"});
+  ExpectError(model->Fit(Rows().Batch(8), InOrder({.validation_dataset = Rows().Batch(8).Repeat()}))
+                  .status(),
+              {"validation_steps"});
+}
+
+TEST(DatasetFitTest, SamplesThatAreNoBatches) {
+  ExpectError(Classifier()->Fit(Rows(), InOrder()).status(), {"call Batch(n)"});
+}
+
+TEST(DatasetFitTest, ElementsOfTheWrongComponents) {
+  ExpectError(
+      Classifier()->Fit(Dataset::FromTensorSlices({Features()}).Batch(8), InOrder()).status(),
+      {"there is no y"});
+  const Tensor y = Labels();
+  ExpectError(Classifier()
+                  ->Fit(Dataset::FromTensorSlices({Features(), y, y, y}).Batch(8), InOrder())
+                  .status(),
+              {"4 components", "inputs, y, weights"});
+  ExpectError(Classifier()->Fit(Rows().Batch(8), InOrder({.validation_split = 0.5})).status(),
+              {"Take(n)"});
+}
+
+TEST(DatasetFitTest, MistakesOfTheDataSetAreTold) {
+  EXPECT_FALSE(Classifier()->Fit(Rows().Batch(0), InOrder()).ok());
+  EXPECT_FALSE(Classifier()->Fit(Dataset(), InOrder()).ok());
+}
+
+}  // namespace
+}  // namespace millrace

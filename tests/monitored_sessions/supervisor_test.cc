@@ -1,0 +1,75 @@
+// Services beside a session.
+#include "millrace/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/errors.h"
+#include "base/mutex.h"
+#include "millrace/saver.h"
+#include "tests/monitored_sessions/golden.h"
+
+namespace millrace::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Supervisor, SavesByTheClockAndRestores) {
+  const TestDirectory directory("supervisor");
+  SupervisorOptions options;
+  options.logdir = directory.path();
+  options.save_model_time = milliseconds(20);
+  options.save_summaries_time = milliseconds(20);
+  Mutex mu;
+  std::vector<std::string> lines;
+  options.io.log = [&](const std::string& line) {
+    MutexLock lock(&mu);
+    lines.push_back(line);
+  };
+  {
+    TrainingGraph g;
+    const auto supervisor = Supervisor::Create(g.graph, options);
+    ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+    const auto session = (*supervisor)->PrepareOrWaitForSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE((*session)->Run({}, {g.train}).ok());
+    while (!LatestCheckpoint(directory.path()).ends_with("model.ckpt-3")) {
+      ASSERT_FALSE((*supervisor)->ShouldStop());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    const Status status = (*supervisor)->Stop();
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE((*supervisor)->ShouldStop());
+  }
+  TrainingGraph g;
+  const auto supervisor = Supervisor::Create(g.graph, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  const auto session = (*supervisor)->PrepareOrWaitForSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto result = (*session)->Run({}, {g.train});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0].scalar<int64_t>(), 4);
+  EXPECT_TRUE((*supervisor)->Stop().ok());
+}
+
+TEST(Supervisor, StopsForTheErrorOfAThreadAndReturnsIt) {
+  TrainingGraph g;
+  const auto supervisor = Supervisor::Create(g.graph, {});
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  ASSERT_TRUE((*supervisor)->PrepareOrWaitForSession().ok());
+  ASSERT_TRUE((*supervisor)
+                  ->coordinator()
+                  .StartThread("input", [] { return errors::DataLoss("a file"); })
+                  .ok());
+  while (!(*supervisor)->ShouldStop()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_TRUE(errors::IsDataLoss((*supervisor)->Stop()));
+  // Another session is another beginning.
+  ASSERT_TRUE((*supervisor)->PrepareOrWaitForSession().ok());
+  EXPECT_FALSE((*supervisor)->ShouldStop());
+}
+
+}  // namespace
+}  // namespace millrace::testing

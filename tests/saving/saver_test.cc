@@ -1,0 +1,340 @@
+// Variables written by their names and read back, in this process and from servers.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/errors.h"
+#include "proto/meta_graph.pb.h"
+#include "tests/cluster/in_process_cluster.h"
+#include "tests/saving/saving_testlib.h"
+
+namespace millrace::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+// A reference and a resource variable, and a session in which they have values.
+struct Program {
+  explicit Program(Floats w_values = {1, 2}, Floats r_values = {3}) {
+    w = FloatVariable(graph.root(), "w", std::move(w_values));
+    r = FloatVariable(graph.root(), "r", std::move(r_values), /*use_resource=*/true);
+  }
+  void Start(SessionOptions options = {}) {
+    const Operation init = InitializeVariables(graph.root());
+    session.emplace(*Session::Create(graph, options));
+    EXPECT_TRUE(session->RunTargets({init}).ok());
+  }
+  Graph graph;
+  Variable w, r;
+  std::optional<Session> session;
+};
+
+std::unique_ptr<Saver> MakeSaver(Graph& graph, SaverOptions options = {}) {
+  auto saver = Saver::Create(graph, std::move(options));
+  EXPECT_TRUE(saver.ok()) << saver.status();
+  return *std::move(saver);
+}
+
+TEST(SaverTest, RestoredVariablesHaveTheValuesThatTheyHadWhenTheyWereSaved) {
+  for (const bool sharded : {false, true}) {
+    Program p;
+    const auto saver = MakeSaver(p.graph, {.sharded = sharded});
+    p.Start();
+    const std::string prefix = EmptyFolder(sharded ? "sharded" : "whole") + "/model.ckpt";
+    const auto saved = saver->Save(*p.session, prefix, {.global_step = 7});
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_EQ(*saved, prefix + "-7");
+    ASSERT_TRUE(SetFloats(p.graph, *p.session, p.w, {8, 9}).ok());
+    ASSERT_TRUE(SetFloats(p.graph, *p.session, p.r, {10}).ok());
+    const Status restored = saver->Restore(*p.session, *saved);
+    ASSERT_TRUE(restored.ok()) << restored;
+    EXPECT_EQ(FloatsOf(*p.session, p.w), (Floats{1, 2}));
+    EXPECT_EQ(FloatsOf(*p.session, p.r), (Floats{3}));
+  }
+}
+
+TEST(SaverTest, VariablesNeedNoInitialisationBeforeTheyAreRestored) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  Program first;
+  const auto saver = MakeSaver(first.graph);
+  first.Start();
+  ASSERT_TRUE(saver->Save(*first.session, prefix).ok());
+  for (const bool sequentially : {false, true}) {
+    Program second({0, 0}, {0});
+    const auto restorer = MakeSaver(second.graph, {.restore_sequentially = sequentially});
+    Session session = *Session::Create(second.graph);
+    ASSERT_TRUE(restorer->Restore(session, prefix).ok());
+    EXPECT_EQ(FloatsOf(session, second.w), (Floats{1, 2}));
+    EXPECT_EQ(FloatsOf(session, second.r), (Floats{3}));
+  }
+}
+
+TEST(SaverTest, NodesHaveTheNamesOfTensorFlows) {
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  for (const char* name :
+       {"save/filename/input", "save/filename", "save/Const", "save/SaveV2/tensor_names",
+        "save/SaveV2/shape_and_slices", "save/SaveV2", "save/control_dependency",
+        "save/RestoreV2/tensor_names", "save/RestoreV2/shape_and_slices", "save/RestoreV2",
+        "save/Assign", "save/AssignVariableOp", "save/restore_all"}) {
+    EXPECT_TRUE(p.graph.FindOperation(name).valid()) << name;
+  }
+  pb::SaverDef def;
+  ASSERT_TRUE(def.ParseFromString(saver->ToSaverDef()));
+  EXPECT_EQ(def.filename_tensor_name(), "save/Const:0");
+  EXPECT_EQ(def.save_tensor_name(), "save/control_dependency:0");
+  EXPECT_EQ(def.restore_op_name(), "save/restore_all");
+  const auto second = MakeSaver(p.graph, {.sharded = true});
+  ASSERT_TRUE(def.ParseFromString(second->ToSaverDef()));
+  EXPECT_EQ(def.filename_tensor_name(), "save_1/Const:0");
+  EXPECT_EQ(def.save_tensor_name(), "save_1/Identity:0");
+  EXPECT_TRUE(p.graph.FindOperation("save_1/restore_shard").valid());
+}
+
+TEST(SaverTest, TheMetaGraphHasTheGraphItsVariablesAndTheSaver) {
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  ASSERT_TRUE(saver->Save(*p.session, prefix, {.global_step = 1}).ok());
+  pb::MetaGraphDef meta;
+  ASSERT_TRUE(meta.ParseFromString(FileText(prefix + "-1.meta")));
+  EXPECT_EQ(meta.saver_def().restore_op_name(), "save/restore_all");
+  EXPECT_EQ(meta.collection_def().at("variables").bytes_list().value_size(), 2);
+  Graph imported;
+  EXPECT_TRUE(imported.ImportGraphDef(meta.graph_def().SerializeAsString()).ok());
+}
+
+TEST(SaverTest, SlicesAreStoredAsPartsOfOneTensor) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  Program p({1, 2}, {3});
+  const auto saver =
+      MakeSaver(p.graph, {.variables = {{"both", p.w, "3 0,2"}, {"both", p.r, "3 2,1"}}});
+  p.Start();
+  ASSERT_TRUE(saver->Save(*p.session, prefix).ok());
+  Graph graph;
+  const Variable whole = FloatVariable(graph.root(), "both", {0, 0, 0});
+  const auto restorer = MakeSaver(graph);
+  Session session = *Session::Create(graph);
+  const Status restored = restorer->Restore(session, prefix);
+  ASSERT_TRUE(restored.ok()) << restored;
+  EXPECT_EQ(FloatsOf(session, whole), (Floats{1, 2, 3}));
+  // And the other way, cut elsewhere.
+  Program other({0}, {0, 0});
+  const auto cut = MakeSaver(
+      other.graph, {.variables = {{"both", other.w, "3 0,1"}, {"both", other.r, "3 1,2"}}});
+  Session second = *Session::Create(other.graph);
+  const Status parts = cut->Restore(second, prefix);
+  ASSERT_TRUE(parts.ok()) << parts;
+  EXPECT_EQ(FloatsOf(second, other.w), (Floats{1}));
+  EXPECT_EQ(FloatsOf(second, other.r), (Floats{2, 3}));
+}
+
+TEST(SaverTest, MistakesAreSaidBeforeAnythingIsWritten) {
+  Graph empty;
+  EXPECT_TRUE(errors::IsInvalidArgument(Saver::Create(empty).status()));
+  const auto nothing = MakeSaver(empty, {.allow_empty = true});
+  Program p;
+  EXPECT_TRUE(errors::IsInvalidArgument(
+      Saver::Create(p.graph, {.variables = {{"a", p.w, ""}, {"a", p.r, ""}}}).status()));
+  EXPECT_TRUE(errors::IsInvalidArgument(Saver::Create(p.graph, {.max_to_keep = -1}).status()));
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  EXPECT_EQ(*nothing->Save(*p.session, "x"), "");
+  EXPECT_TRUE(nothing->Restore(*p.session, "x").ok());
+  const std::string folder = EmptyFolder("it");
+  const auto message = [](const auto& result) { return std::string(result.status().message()); };
+  EXPECT_NE(message(saver->Save(*p.session, folder + "/m", {.latest_filename = "a/b"}))
+                .find("'latest_filename' must not contain path components"),
+            std::string::npos);
+  EXPECT_NE(message(saver->Save(*p.session, folder + "/checkpoint"))
+                .find("'latest_filename' collides with 'save_path'"),
+            std::string::npos);
+  EXPECT_TRUE(FilesIn(folder).empty());
+  EXPECT_NE(std::string(saver->Restore(*p.session, folder + "/none").message())
+                .find("The passed save_path is not a valid checkpoint: "),
+            std::string::npos);
+  EXPECT_NE(std::string(saver->Restore(*p.session, "").message())
+                .find("Can't load save_path when it is None."),
+            std::string::npos);
+}
+
+TEST(SaverTest, WhatDoesNotFitIsRefusedByName) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  ASSERT_TRUE(saver->Save(*p.session, prefix).ok());
+  {
+    Graph graph;
+    FloatVariable(graph.root(), "another", {0});
+    const auto restorer = MakeSaver(graph);
+    Session session = *Session::Create(graph);
+    const Status status = restorer->Restore(session, prefix);
+    EXPECT_TRUE(errors::IsNotFound(status)) << status;
+    EXPECT_NE(status.message().find("Key another not found in checkpoint"), std::string::npos);
+    EXPECT_NE(status.message().find("a Variable name or other graph key that is missing"),
+              std::string::npos);
+  }
+  for (const bool use_resource : {false, true}) {
+    Graph graph;
+    FloatVariable(graph.root(), "w", {0, 0, 0, 0}, use_resource);
+    const auto restorer = MakeSaver(graph);
+    Session session = *Session::Create(graph);
+    const Status status = restorer->Restore(session, prefix);
+    EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find("a mismatch between the current graph and the graph"),
+              std::string::npos)
+        << status;
+  }
+  {
+    Graph graph;
+    MakeVariable(graph.root(), "w", Constant(graph.root(), Tensor::FromValues<int32_t>({1, 2})));
+    const auto restorer = MakeSaver(graph);
+    Session session = *Session::Create(graph);
+    EXPECT_TRUE(errors::IsInvalidArgument(restorer->Restore(session, prefix)));
+  }
+}
+
+TEST(SaverTest, ReshapeTakesAsManyElementsInAnotherShape) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  Program p({1, 2, 3, 4});
+  const auto saver = MakeSaver(p.graph, {.variables = {{"w", p.w, ""}}});
+  p.Start();
+  ASSERT_TRUE(saver->Save(*p.session, prefix).ok());
+  Graph graph;
+  const Variable w = MakeVariable(
+      graph.root(), "w", Constant(graph.root(), Tensor::FromValues<float>({0, 0, 0, 0}, {2, 2})));
+  const auto restorer = MakeSaver(graph, {.reshape = true});
+  Session session = *Session::Create(graph);
+  const Status status = restorer->Restore(session, prefix);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(FloatsOf(session, w), (Floats{1, 2, 3, 4}));
+}
+
+TEST(SaverTest, TheLatestIsTheNewestThatIsComplete) {
+  const std::string folder = EmptyFolder("it");
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  EXPECT_EQ(LatestCheckpoint(folder), "");
+  for (int64_t step : {1, 2, 3}) {
+    ASSERT_TRUE(saver->Save(*p.session, folder + "/m", {.global_step = step}).ok());
+  }
+  EXPECT_EQ(LatestCheckpoint(folder), folder + "/m-3");
+  const std::string data = folder + "/m-3.data-00000-of-00001";
+  std::filesystem::resize_file(data, std::filesystem::file_size(data) - 1);
+  EXPECT_FALSE(CheckpointIsComplete(folder + "/m-3"));
+  EXPECT_EQ(LatestCheckpoint(folder), folder + "/m-2");
+  std::filesystem::remove(folder + "/m-2.index");
+  EXPECT_EQ(LatestCheckpoint(folder), folder + "/m-1");
+  WriteText(folder + "/checkpoint", "no such text");
+  EXPECT_EQ(LatestCheckpoint(folder), folder + "/m-1");
+  ASSERT_TRUE(RemoveCheckpoint(folder + "/m-1").ok());
+  EXPECT_EQ(LatestCheckpoint(folder), "");
+}
+
+TEST(SaverTest, ARestartedProgramGoesOnKeepingWhatItKept) {
+  const std::string folder = EmptyFolder("it");
+  for (int64_t run = 0; run < 3; ++run) {
+    Program p;
+    const auto saver = MakeSaver(p.graph, {.max_to_keep = 2});
+    p.Start();
+    const auto state = GetCheckpointState(folder);
+    ASSERT_TRUE(state.ok());
+    EXPECT_EQ(state->has_value(), run > 0);
+    if (*state) saver->RecoverLastCheckpoints((*state)->all_model_checkpoint_paths);
+    ASSERT_TRUE(
+        saver->Save(*p.session, folder + "/m", {.global_step = run, .write_meta_graph = false})
+            .ok());
+  }
+  EXPECT_EQ(FilesIn(folder),
+            (std::vector<std::string>{"checkpoint", "m-1.data-00000-of-00001", "m-1.index",
+                                      "m-2.data-00000-of-00001", "m-2.index"}));
+}
+
+TEST(SaverTest, WhatKilledSavesLeftIsDeletedByALaterOne) {
+  namespace fs = std::filesystem;
+  const std::string folder = EmptyFolder("it");
+  const std::string digits = "0123456789abcdef0123456789abcdef";
+  const auto make = [&](const std::string& name, int hours) {
+    fs::create_directories(folder + "/" + name);
+    WriteText(folder + "/" + name + "/part-00000-of-00001.index", "x");
+    fs::last_write_time(folder + "/" + name,
+                        fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  make("m-1_temp_" + digits, 2);
+  make("m-2_temp_" + digits, 0);    // may be another program's, at work
+  make("m-own_temp_" + digits, 2);  // not one of ours
+  make("m-3_temp_" + digits + "z", 2);
+  Program p;
+  const auto saver = MakeSaver(p.graph, {.sharded = true});
+  p.Start();
+  ASSERT_TRUE(
+      saver->Save(*p.session, folder + "/m", {.global_step = 5, .write_meta_graph = false}).ok());
+  EXPECT_EQ(FilesIn(folder), (std::vector<std::string>{
+                                 "checkpoint", "m-2_temp_" + digits, "m-3_temp_" + digits + "z",
+                                 "m-5.data-00000-of-00001", "m-5.index", "m-own_temp_" + digits}));
+}
+
+// Variables on as many parameter servers as there are.
+struct Sharded {
+  explicit Sharded(int num_ps, float first) : cluster(num_ps, 1) {
+    for (int i = 0; i < 4; ++i) {
+      const Scope scope = graph.root().WithDevice(StrCat("/job:ps/task:", i % num_ps, "/cpu:0"));
+      const float value = first + static_cast<float>(i);
+      variables.push_back(FloatVariable(scope, StrCat("v", i), {value, value}, i % 2 == 1));
+    }
+    saver = MakeSaver(graph, {.sharded = true});
+    init = InitializeVariables(graph.root());
+    session.emplace(*Session::Create(graph, {.target = cluster.Target("worker", 0)}));
+  }
+  InProcessCluster cluster;
+  Graph graph;
+  std::vector<Variable> variables;
+  std::unique_ptr<Saver> saver;
+  Operation init;
+  std::optional<Session> session;
+};
+
+TEST(SaverTest, WhatSomeParameterServersSavedOthersRestore) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  for (const auto& [from, to] : {std::pair(1, 2), std::pair(2, 1), std::pair(3, 2)}) {
+    Sharded first(from, 1);
+    ASSERT_TRUE(first.session->RunTargets({first.init}).ok());
+    const auto saved = first.saver->Save(*first.session, prefix, {.global_step = from});
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_EQ((*CheckpointReader::Open(*saved))->num_files(), from);
+    Sharded second(to, 50);
+    const Status restored = second.saver->Restore(*second.session, *saved);
+    ASSERT_TRUE(restored.ok()) << restored;
+    for (int i = 0; i < 4; ++i) {
+      const float value = 1 + static_cast<float>(i);
+      EXPECT_EQ(FloatsOf(*second.session, second.variables[i]), (Floats{value, value}));
+    }
+  }
+}
+
+TEST(SaverTest, NoVariableChangesWhereAPartCannotBeRead) {
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  Sharded p(2, 1);
+  ASSERT_TRUE(p.session->RunTargets({p.init}).ok());
+  ASSERT_TRUE(p.saver->Save(*p.session, prefix).ok());
+  const std::string data = prefix + ".data-00001-of-00002";
+  std::string bytes = FileText(data);
+  bytes[1] = static_cast<char>(bytes[1] ^ 4);
+  WriteText(data, bytes);
+  Sharded other(2, 50);
+  ASSERT_TRUE(other.session->RunTargets({other.init}).ok());
+  for (int i = 0; i < 20; ++i) {
+    const Status status = other.saver->Restore(*other.session, prefix);
+    ASSERT_TRUE(errors::IsDataLoss(status)) << status;
+    for (int v = 0; v < 4; ++v) {
+      const float value = 50 + static_cast<float>(v);
+      ASSERT_EQ(FloatsOf(*other.session, other.variables[v]), (Floats{value, value}));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing

@@ -1,0 +1,151 @@
+// What is read and written of a variable in parts is what it would be of one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "millrace/millrace.h"
+#include "millrace/partitioners.h"
+
+namespace millrace::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+std::vector<float> Floats(const StatusOr<Tensor>& tensor) {
+  EXPECT_TRUE(tensor.ok()) << tensor.status();
+  if (!tensor.ok()) return {};
+  return {tensor->flat<float>().begin(), tensor->flat<float>().end()};
+}
+
+// Element (i, j) is 10 i + j.
+Tensor Table(int64_t rows, int64_t columns) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) values.push_back(static_cast<float>(10 * i + j));
+  }
+  return Tensor::FromValues<float>(values, Shape({rows, columns}));
+}
+
+// Seven rows in up to nine parts.
+class Sharded : public ::testing::TestWithParam<int> {
+ protected:
+  Sharded() : root_(graph_.root()) {
+    v_ = MakeShardedVariable(root_, "v", Constant(root_, Table(7, 2)), FixedShards(GetParam()));
+    EXPECT_EQ(v_.parts.size(), static_cast<std::size_t>(std::min(GetParam(), 7)));
+    init_ = InitializeVariables(root_);
+  }
+  void Open() {
+    auto session = Session::Create(graph_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = std::make_unique<Session>(*std::move(session));
+    ASSERT_TRUE(session_->RunTargets({init_}).ok());
+  }
+
+  Graph graph_;
+  Scope root_;
+  ShardedVariable v_;
+  Operation init_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_P(Sharded, IsReadAsOne) {
+  const Output all = ReadSharded(root_, v_);
+  Open();
+  const auto table = Table(7, 2);
+  EXPECT_THAT(Floats(session_->Eval(all)),
+              ElementsAreArray(table.flat<float>().begin(), table.flat<float>().end()));
+}
+
+TEST_P(Sharded, IsAssignedAsOne) {
+  const Output twice = ops::Mul(root_, Constant(root_, Table(7, 2)), 2.0f);
+  const Operation assign = AssignSharded(root_, v_, twice);
+  const Output all = ReadSharded(root_, v_);
+  Open();
+  ASSERT_TRUE(session_->RunTargets({assign}).ok());
+  EXPECT_EQ(Floats(session_->Eval(all)), Floats(session_->Eval(twice)));
+}
+
+TEST_P(Sharded, FindsRowsOfAllIds) {
+  const Output ids =
+      Constant(root_, Tensor::FromValues<int32_t>({6, 0, 3, 3, 5, 1, 2, 4}, Shape({2, 4})));
+  const Output rows = LookupSharded(root_, v_, ids);
+  Open();
+  const auto value = session_->Eval(rows);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->shape(), Shape({2, 4, 2}));
+  EXPECT_THAT(Floats(value),
+              ElementsAre(60, 61, 0, 1, 30, 31, 30, 31, 50, 51, 10, 11, 20, 21, 40, 41));
+}
+
+TEST_P(Sharded, AddsToRowsOfAllIds) {
+  const Output ids = Constant(root_, Tensor::FromValues<int64_t>({6, 0, 3, 3}, Shape({4})));
+  const Output updates =
+      Constant(root_, Tensor::FromValues<float>({1, 2, 3, 4, 5, 6, 7, 8}, Shape({4, 2})));
+  const Operation add = ScatterAddSharded(root_, v_, ids, updates);
+  const Output all = ReadSharded(root_, v_);
+  Open();
+  ASSERT_TRUE(session_->RunTargets({add}).ok());
+  EXPECT_THAT(Floats(session_->Eval(all)),
+              ElementsAre(3, 5, 10, 11, 20, 21, 42, 45, 40, 41, 50, 51, 61, 63));
+}
+
+TEST_P(Sharded, RefusesIdsThatAreNoRows) {
+  for (const int64_t id : {-1, 7, 100}) {
+    const Output ids = Constant(root_, Tensor::FromValues<int64_t>({id}, Shape({1})));
+    const Output rows = LookupSharded(root_, v_, ids);
+    Open();
+    const Status status = session_->Eval(rows).status();
+    EXPECT_TRUE(errors::IsInvalidArgument(status)) << id << ": " << status;
+  }
+}
+
+// A row that was looked up twice gets both.
+TEST_P(Sharded, GivesItsPartsGradientsAsRows) {
+  const Output ids = Constant(root_, Tensor::FromValues<int64_t>({6, 0, 6}, Shape({3})));
+  const Output weights = Constant(root_, Tensor::FromValues<float>({1, 10, 100}, Shape({3, 1})));
+  const Output loss = ReduceSum(root_, ops::Mul(root_, LookupSharded(root_, v_, ids), weights));
+  std::vector<Output> handles;
+  for (const VariablePart& part : v_.parts) handles.push_back(part.variable.handle);
+  const auto gradients = SparseGradients(root_, std::vector{loss}, handles);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  std::vector<Output> fetches;
+  for (const SparseGradient& gradient : *gradients) {
+    ASSERT_TRUE(gradient.is_sparse());
+    fetches.push_back(gradient.values);
+    fetches.push_back(gradient.indices);
+  }
+  Open();
+  const auto values = session_->Run({}, fetches);
+  ASSERT_TRUE(values.ok()) << values.status();
+  std::vector<float> sums(7, 0.0f);
+  for (std::size_t part = 0; part < v_.parts.size(); ++part) {
+    const Tensor& rows = (*values)[2 * part];
+    const Tensor& indices = (*values)[2 * part + 1];
+    for (int64_t i = 0; i < indices.num_elements(); ++i) {
+      const int64_t row =
+          indices.dtype() == kInt64 ? indices.flat<int64_t>()[i] : indices.flat<int32_t>()[i];
+      sums[v_.parts[part].begin + row] += rows.flat<float>()[2 * i];
+    }
+  }
+  EXPECT_THAT(sums, ElementsAre(10, 0, 0, 0, 0, 0, 101));
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, Sharded, ::testing::Values(1, 2, 3, 7, 9));
+
+TEST(ShardedVariableErrors, SayWhatIsWrong) {
+  Graph graph;
+  const Scope root = graph.root();
+  MakeShardedVariable(root, "v", Zeros(root, Shape({4, 4})),
+                      [](const Shape&, DataType, int) -> StatusOr<std::vector<int64_t>> {
+                        return std::vector<int64_t>{2, 2};
+                      });
+  EXPECT_TRUE(errors::IsInvalidArgument(graph.status())) << graph.status();
+}
+
+}  // namespace
+}  // namespace millrace::testing

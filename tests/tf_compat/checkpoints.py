@@ -1,0 +1,159 @@
+"""Checkpoints of our C++ programs in TensorFlow's hands, and TensorFlow's in theirs.
+
+    python checkpoints.py --program "$PWD/bazel-bin/tests/saving/saving_program"
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+KERNEL = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+BIAS = np.array([7, 8, 9], np.float32)
+TEXT = np.array([b"red", b"green"])
+VALUES = {"kernel": KERNEL, "bias": BIAS, "text": TEXT, "global_step": np.int64(5)}
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def same(got, want):
+    np.testing.assert_array_equal(np.asarray(got), want)
+
+
+class Layer(tf.Module):
+    """What the C++ program calls its layer."""
+
+    def __init__(self, kernel, bias, text):
+        super().__init__()
+        self.kernel = tf.Variable(kernel, name="kernel")
+        self.bias = tf.Variable(bias, name="bias")
+        self._c = tf.Variable(text, name="text")
+        self._track_trackable(self._c, "a/b.c")
+
+
+def objects(scale):
+    layer = Layer(KERNEL * scale, BIAS * scale, TEXT if scale else [b"", b""])
+    # The attribute above would be a child as well.
+    layer._unconditional_checkpoint_dependencies[:] = [
+        d for d in layer._unconditional_checkpoint_dependencies if d.name != "_c"]
+    layer._unconditional_dependency_names.pop("_c", None)
+    return tf.train.Checkpoint(layer=layer, step=tf.Variable(np.int64(5 * scale), name="global_step"))
+
+
+@case
+def load_checkpoint_reads_every_tensor(program, folder):
+    for kind in ["by_name", "sharded"]:
+        path = tf.train.latest_checkpoint(os.path.join(folder, kind))
+        assert path.endswith("model.ckpt-5"), path
+        reader = tf.train.load_checkpoint(path)
+        assert set(reader.get_variable_to_shape_map()) == set(VALUES)
+        for name, value in VALUES.items():
+            same(reader.get_tensor(name), value)
+
+
+@case
+def the_state_file_is_understood(program, folder):
+    for kind in ["by_name", "sharded"]:
+        state = tf.train.get_checkpoint_state(os.path.join(folder, kind))
+        names = [os.path.basename(p) for p in state.all_model_checkpoint_paths]
+        assert names == ["model.ckpt-4", "model.ckpt-5"], names
+
+
+@case
+def the_meta_graph_is_imported_and_its_saver_restores_and_saves(program, folder):
+    for kind in ["by_name", "sharded"]:
+        path = tf.train.latest_checkpoint(os.path.join(folder, kind))
+        with tf.Graph().as_default(), v1.Session() as session:
+            saver = v1.train.import_meta_graph(path + ".meta")
+            saver.restore(session, path)
+            variables = {v.op.name: v for v in v1.global_variables()}
+            assert set(variables) == set(VALUES), variables
+            for name, value in VALUES.items():
+                same(session.run(variables[name]), value)
+            saver.save(session, path + "_again")
+        again = tf.train.load_checkpoint(path + "_again")
+        same(again.get_tensor("kernel"), KERNEL)
+
+
+@case
+def checkpoint_restores_every_object(program, folder):
+    path = tf.train.latest_checkpoint(os.path.join(folder, "by_object"))
+    assert path.endswith("ckpt-1"), path
+    checkpoint = objects(0)
+    checkpoint.restore(path).assert_consumed()
+    same(checkpoint.layer.kernel, KERNEL)
+    same(checkpoint.layer.bias, BIAS)
+    same(checkpoint.layer._c, TEXT)
+    same(checkpoint.step, 5)
+    assert int(checkpoint.save_counter) == 1
+
+
+def expect_printed(program, what, folder):
+    done = subprocess.run([program, what, folder], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert "1 2 3 4 5 6" in lines["kernel"], lines
+    assert "7 8 9" in lines["bias"], lines
+    assert "red" in lines["text"] and "green" in lines["text"], lines
+    assert lines["global_step"].endswith("5>"), lines
+
+
+def part_of_kernel(shape, dtype=None, partition_info=None):
+    row = partition_info.var_offset[0] if partition_info else 0
+    return tf.constant(KERNEL[row:row + shape[0]])
+
+
+@case
+def tensorflows_saver_is_read(program, folder):
+    target = os.path.join(folder, "tf_by_name")
+    os.mkdir(target)
+    with tf.Graph().as_default(), v1.Session() as session:
+        with v1.variable_scope("", partitioner=v1.fixed_size_partitioner(2)):
+            v1.get_variable("kernel", KERNEL.shape, initializer=part_of_kernel)
+        v1.Variable(BIAS, name="bias", use_resource=True)
+        v1.Variable(TEXT, name="text", use_resource=False)
+        v1.Variable(np.int64(5), name="global_step")
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, os.path.join(target, "model.ckpt"), global_step=5)
+    expect_printed(program, "names", target)
+
+
+@case
+def tensorflows_checkpoint_is_read_by_objects_and_by_names(program, folder):
+    target = os.path.join(folder, "tf_by_object")
+    tf.train.CheckpointManager(objects(1), target, max_to_keep=2).save()
+    expect_printed(program, "objects", target)
+    expect_printed(program, "names", target)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    flags = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([flags.program, "write", folder], check=True, timeout=60)
+        for function in CASES:
+            try:
+                function(flags.program, folder)
+                print("ok     ", function.__name__)
+            except Exception as error:  # every case is run
+                failed += 1
+                print("FAILED ", function.__name__, type(error).__name__, error)
+    print("%d of %d pass" % (len(CASES) - failed, len(CASES)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

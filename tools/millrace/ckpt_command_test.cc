@@ -1,0 +1,166 @@
+// Runs the program itself on checkpoints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/strings.h"
+#include "io/filesystem.h"
+#include "io/tensor_bundle.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CkptTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = StrCat(::testing::TempDir(), "/ckpt_",
+                     ::testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+    std::filesystem::create_directories(folder_);
+  }
+
+  std::string Path(const std::string& name) const { return StrCat(folder_, "/", name); }
+
+  std::string Run(const std::string& arguments, int* code) {
+    FILE* const pipe =
+        popen(("timeout 50 tools/millrace ckpt " + arguments + " 2>&1").c_str(), "r");
+    std::string text;
+    char buffer[4096];
+    for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, n);
+    const int status = pclose(pipe);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return text;
+  }
+
+  // Two tensors, the first of which begins with `first`.
+  std::string Make(const std::string& name, float first, const std::string& key = "w") {
+    const std::string prefix = Path(name);
+    auto writer = *BundleWriter::Create(PosixFileSystem(), prefix);
+    EXPECT_TRUE(writer->Add(key, Tensor::FromValues<float>({first, 2, 3, 4}, {2, 2})).ok());
+    EXPECT_TRUE(writer->Add(key + "_step", Tensor::Scalar<int64_t>(7)).ok());
+    EXPECT_TRUE(writer->Finish().ok());
+    return prefix;
+  }
+
+  StatusOr<Tensor> Read(const std::string& prefix, const std::string& name) {
+    auto reader = BundleReader::Open(PosixFileSystem(), prefix);
+    return reader.ok() ? (*reader)->Read(name) : reader.status();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CkptTest, ListsWhatIsThere) {
+  int code = -1;
+  const std::string prefix = Make("a", 1);
+  const std::string text = Run("list " + prefix, &code);
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("w_step"));
+  EXPECT_THAT(text, HasSubstr("[2,2]"));
+  EXPECT_THAT(text, HasSubstr("2 tensors, 5 elements, 24 bytes in 1 data file(s)"));
+  EXPECT_THAT(Run("list --json " + prefix, &code), HasSubstr("\"dtype\": \"int64\""));
+  EXPECT_THAT(Run("list " + Path("none"), &code), HasSubstr("there is no checkpoint"));
+  EXPECT_EQ(code, 2);
+  // A directory stands for its newest.
+  EXPECT_THAT(Run("list " + folder_, &code), HasSubstr(prefix));
+}
+
+TEST_F(CkptTest, ShowsValues) {
+  int code = -1;
+  const std::string text = Run(StrCat("show --tensor=w ", Make("a", 1)), &code);
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("least 1, greatest 4, mean 2.5"));
+  EXPECT_THAT(text, HasSubstr("1 2 3 4"));
+  Run(StrCat("show --tensor=x ", Path("a")), &code);
+  EXPECT_EQ(code, 2);
+}
+
+TEST_F(CkptTest, VerifiesEveryChecksum) {
+  int code = -1;
+  const std::string prefix = Make("a", 1);
+  EXPECT_THAT(Run("verify " + prefix, &code), HasSubstr("whole, 24 bytes"));
+  EXPECT_EQ(code, 0);
+  std::fstream file(prefix + ".data-00000-of-00001",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(3).put('\x11');
+  file.close();
+  EXPECT_THAT(Run("verify " + prefix, &code), HasSubstr("w: "));
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(Run("verify --json " + prefix, &code), HasSubstr("\"ok\": false"));
+  std::ofstream(prefix + ".index") << "no index";
+  EXPECT_THAT(Run("verify " + prefix, &code), HasSubstr("index: "));
+  EXPECT_EQ(code, 1);
+}
+
+TEST_F(CkptTest, ComparesTensorByTensor) {
+  int code = -1;
+  const std::string a = Make("a", 1), b = Make("b", std::nextafterf(1, 2)), c = Make("c", 1, "v");
+  EXPECT_THAT(Run(StrCat("diff ", a, " ", a), &code), HasSubstr("2 tensors are the same"));
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(Run(StrCat("diff ", a, " ", b), &code), HasSubstr("1 elements differ"));
+  EXPECT_EQ(code, 3);
+  EXPECT_THAT(Run(StrCat("diff ", a, " ", b), &code), HasSubstr("(1 ulps)"));
+  Run(StrCat("diff --tolerance=1e-3 ", a, " ", b), &code);
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(Run(StrCat("diff --json ", a, " ", c), &code), HasSubstr("\"only_in_second\""));
+  EXPECT_EQ(code, 3);
+}
+
+TEST_F(CkptTest, ConvertsNamesAndTypes) {
+  int code = -1;
+  const std::string text =
+      Run(StrCat("convert ", Make("a", 1), " --dtype=half --rename w=x -o ", Path("b")), &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_EQ(Read(Path("b"), "x")->dtype(), kHalf);
+  EXPECT_EQ(Read(Path("b"), "w_step")->scalar<int64_t>(), 7);
+  EXPECT_FALSE(Read(Path("b"), "w").ok());
+  EXPECT_THAT(Run(StrCat("convert ", Path("a"), " -o ", Path("b")), &code),
+              HasSubstr("there is a checkpoint"));
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(Run("convert --by_name -o " + Path("c") +
+                      " tests/goldens/training/callbacks/checkpoints/adam_slots",
+                  &code),
+              HasSubstr("9 tensors"));
+  EXPECT_TRUE(Read(Path("c"), "kernel/Adam_1").ok());
+}
+
+TEST_F(CkptTest, ReshardsAndMerges) {
+  int code = -1;
+  std::string text = Run(StrCat("reshard ", Make("a", 1), " --files=2 -o ", Path("two")), &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_TRUE(std::filesystem::exists(Path("two.data-00001-of-00002")));
+  EXPECT_FALSE(std::filesystem::exists(Path("two_temp")));
+  Run(StrCat("diff ", Path("a"), " ", Path("two")), &code);
+  EXPECT_EQ(code, 0);
+  text = Run(StrCat("merge ", Path("two"), " ", Make("c", 5, "v"), " -o ", Path("all")), &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_EQ(Read(Path("all"), "v")->flat<float>()[0], 5);
+  EXPECT_EQ(Read(Path("all"), "w")->flat<float>()[0], 1);
+  EXPECT_THAT(Run(StrCat("merge ", Path("a"), " ", Path("two"), " -o ", Path("twice")), &code),
+              HasSubstr("Duplicate tensor keyed by w"));
+  EXPECT_EQ(code, 2);
+  EXPECT_FALSE(std::filesystem::exists(Path("twice.index")));
+}
+
+TEST_F(CkptTest, AveragesWhatFloats) {
+  int code = -1;
+  const std::string text =
+      Run(StrCat("average ", Make("a", 1), " ", Make("b", 4), " -o ", Path("mean")), &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_EQ(Read(Path("mean"), "w")->flat<float>()[0], 2.5f);
+  EXPECT_EQ(Read(Path("mean"), "w_step")->scalar<int64_t>(), 7);
+  EXPECT_THAT(Run(StrCat("average ", Path("a"), " ", Make("c", 1, "v"), " -o ", Path("no")), &code),
+              HasSubstr("has no tensor v"));
+  EXPECT_EQ(code, 2);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,250 @@
+#include "millrace/checkpoint.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "io/filesystem.h"
+#include "millrace/ops.h"
+#include "training/checkpoint/checkpoint_impl.h"
+#include "training/checkpoint/object_names.h"
+#include "training/checkpoint/save_nodes.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kCounter[] = "save_counter";
+
+bool OnOneDevice(std::span<const SaveItem> items) {
+  return std::all_of(items.begin(), items.end(),
+                     [&](const SaveItem& i) { return i.device == items[0].device; });
+}
+
+std::vector<SaveItem> ItemsOf(const ObjectTree& tree) {
+  std::vector<SaveItem> items;
+  for (const TreeObject& object : tree.objects) {
+    if (object.variable) items.push_back(ItemOf({KeyOf(object), *object.variable, ""}));
+  }
+  return items;
+}
+
+Status UpdateState(const std::string& prefix) {
+  CheckpointState state;
+  state.model_checkpoint_path = prefix;
+  return UpdateCheckpointState(std::string(DirectoryName(prefix)), std::move(state), "checkpoint",
+                               /*relative=*/true);
+}
+
+}  // namespace
+
+Checkpoint::Impl::~Impl() {
+  if (writer.joinable()) writer.join();
+}
+
+Status Checkpoint::Impl::Join() {
+  if (writer.joinable()) writer.join();
+  return std::exchange(write_error, OkStatus());
+}
+
+StatusOr<Variable> Checkpoint::Impl::Counter() {
+  if (counter.handle.valid()) return counter;
+  MR_RETURN_IF_ERROR(state->status);
+  const Scope scope = graph_root.WithDevice(options.counter_device);
+  const Output zero =
+      Constant(scope.WithOpName("save_counter/initial_value"), Tensor::Scalar<int64_t>(0));
+  const Variable made = MakeVariable(scope, kCounter, zero, {.trainable = false});
+  MR_RETURN_IF_ERROR(state->status);
+  // Programs that have made their init op already must not wait for it.
+  std::erase_if(state->collections[kVariables],
+                [&](const Output& handle) { return handle == made.handle; });
+  const Scope beside = scope.Named(kCounter);
+  counter_ready = IsInitialized(beside, made);
+  counter_add = AssignAdd(beside, made, Tensor::Scalar<int64_t>(1));
+  MR_RETURN_IF_ERROR(state->status);
+  counter = made;
+  root.Add(kCounter, counter);
+  return counter;
+}
+
+StatusOr<int64_t> Checkpoint::Impl::CountSave(Session& session) {
+  MR_RETURN_IF_ERROR(Counter().status());
+  MR_ASSIGN_OR_RETURN(const Tensor ready, session.Eval(counter_ready));
+  MR_ASSIGN_OR_RETURN(const bool is_ready, ready.TryScalar<bool>());
+  if (!is_ready) MR_RETURN_IF_ERROR(session.RunTargets({counter.initializer}));
+  MR_RETURN_IF_ERROR(session.RunTargets({counter_add}));
+  MR_ASSIGN_OR_RETURN(const Tensor count, session.Eval(counter.read));
+  return count.TryScalar<int64_t>();
+}
+
+StatusOr<ObjectTree> Checkpoint::Impl::Tree() const {
+  ObjectTree tree = NumberObjects(root);
+  if (!tree.twice.empty()) {
+    return errors::Unimplemented("a slot variable may not be the child of an object as well: ",
+                                 StrJoin(tree.twice, ", "));
+  }
+  if (!tree.homeless.empty()) {
+    return errors::InvalidArgument("slots of variables that are not in the tree cannot be saved: ",
+                                   StrJoin(tree.homeless, ", "),
+                                   "; add the variables, or what has them, to the checkpoint");
+  }
+  for (const TreeObject& object : tree.objects) {
+    if (object.variable && !object.variable->handle.valid()) {
+      return errors::InvalidArgument(object.spoken, " is no variable of the graph");
+    }
+  }
+  return tree;
+}
+
+Status Checkpoint::Impl::Write(Session& session, const std::string& prefix) {
+  MR_ASSIGN_OR_RETURN(const ObjectTree tree, Tree());
+  const std::string bytes = ToProto(tree).SerializeAsString();
+  auto it = writing.find(bytes);
+  if (it == writing.end()) {
+    const Scope scope = graph_root.Named("checkpoint");
+    std::vector<SaveItem> items = ItemsOf(tree);
+    const std::string device = items.empty() ? "" : items.back().device;
+    items.push_back({kObjectGraphKey, "",
+                     Constant(scope.WithOpName("object_graph"), Tensor::String(bytes)), device});
+    Writing made;
+    made.filename = MakeFilename(scope, "model");
+    made.saved = MakeSave(scope, made.filename, items, !OnOneDevice(items) || !device.empty());
+    MR_RETURN_IF_ERROR(state->status);
+    it = writing.emplace(bytes, made).first;
+  }
+  const Feed feed(it->second.filename, Tensor::String(prefix));
+  return session.Run(std::span(&feed, 1), std::span(&it->second.saved, 1), {}, options.run)
+      .status();
+}
+
+Status Checkpoint::Impl::Restore(Session& session, const std::string& prefix,
+                                 std::span<const SavedVariable> variables) {
+  if (variables.empty()) return OkStatus();
+  std::string signature;
+  for (const SavedVariable& v : variables) {
+    StrAppend(&signature, v.key, "\n", v.variable.name(), "\n");
+  }
+  auto it = reading.find(signature);
+  if (it == reading.end()) {
+    const Scope scope = graph_root.Named("checkpoint");
+    Reading made;
+    made.filename = MakeFilename(scope, "model");
+    made.restore = MakeRestore(scope, made.filename, variables, {.sharded = true});
+    MR_RETURN_IF_ERROR(state->status);
+    it = reading.emplace(signature, made).first;
+  }
+  const Feed feed(it->second.filename, Tensor::String(prefix));
+  return session.Run(std::span(&feed, 1), {}, std::span(&it->second.restore, 1), options.run)
+      .status();
+}
+
+StatusOr<LoadStatus> Checkpoint::Impl::Read(const std::shared_ptr<Impl>& self, Session& session,
+                                            const std::string& prefix) {
+  auto load = std::make_shared<LoadStatus::Load>();
+  load->checkpoint = self;
+  load->prefix = prefix;
+  if (prefix.empty()) return LoadStatus(load);
+  StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(PosixFileSystem(), prefix);
+  if (errors::IsNotFound(reader.status())) {
+    return WithMessage(reader.status(),
+                       StrCat("error when restoring from checkpoint at ", prefix, ": ",
+                              "Unsuccessful TensorSliceReader constructor: Failed to find any "
+                              "matching files for ",
+                              prefix,
+                              ". You may be missing the checkpoint suffix (e.g. the '-1' in "
+                              "'path/to/ckpt-1'). (",
+                              Message(reader.status()), ")"));
+  }
+  MR_RETURN_IF_ERROR(reader.status());
+  load->reader = *std::move(reader);
+  load->by_name = load->reader->Find(kObjectGraphKey) == nullptr;
+  if (!load->by_name) {
+    MR_ASSIGN_OR_RETURN(load->graph, ReadObjectGraph(*load->reader));
+    load->object_of.resize(static_cast<std::size_t>(load->graph.nodes_size()));
+  }
+  MR_RETURN_IF_ERROR(load->Restore(session));
+  return LoadStatus(load);
+}
+
+Checkpoint::Checkpoint(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Checkpoint::~Checkpoint() = default;
+
+StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(
+    Graph& graph, const std::map<std::string, Trackable>& children,
+    const CheckpointOptions& options) {
+  MR_RETURN_IF_ERROR(graph.status());
+  auto impl = std::make_shared<Impl>(graph, options);
+  for (const auto& [name, child] : children) {
+    if (name.empty() || name == kCounter) {
+      return errors::InvalidArgument("an object of a checkpoint cannot be called '", name, "'");
+    }
+    impl->root.Add(name, child);
+  }
+  return std::unique_ptr<Checkpoint>(new Checkpoint(std::move(impl)));
+}
+
+Trackable& Checkpoint::root() { return impl_->root; }
+
+StatusOr<Variable> Checkpoint::save_counter() { return impl_->Counter(); }
+
+StatusOr<std::string> Checkpoint::Save(Session& session, const std::string& prefix) {
+  MR_RETURN_IF_ERROR(impl_->Join());
+  MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
+  const std::string numbered = StrCat(prefix, "-", count);
+  MR_RETURN_IF_ERROR(Write(session, numbered));
+  MR_RETURN_IF_ERROR(UpdateState(numbered));
+  return numbered;
+}
+
+Status Checkpoint::Write(Session& session, const std::string& prefix) {
+  MR_RETURN_IF_ERROR(impl_->Join());
+  return impl_->Write(session, prefix);
+}
+
+StatusOr<LoadStatus> Checkpoint::Restore(Session& session, const std::string& prefix) {
+  if (!prefix.empty()) MR_RETURN_IF_ERROR(impl_->Counter().status());
+  return Read(session, prefix);
+}
+
+StatusOr<LoadStatus> Checkpoint::Read(Session& session, const std::string& prefix) {
+  MR_RETURN_IF_ERROR(impl_->Join());
+  return impl_->Read(impl_, session, prefix);
+}
+
+StatusOr<std::string> Checkpoint::SaveAsync(Session& session, const std::string& prefix) {
+  MR_RETURN_IF_ERROR(impl_->Join());
+  MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
+  MR_ASSIGN_OR_RETURN(const ObjectTree tree, impl_->Tree());
+  std::vector<std::string> keys;
+  std::vector<Output> reads;
+  for (const TreeObject& object : tree.objects) {
+    if (!object.variable) continue;
+    keys.push_back(KeyOf(object));
+    reads.push_back(object.variable->read);
+  }
+  std::vector<Tensor> values;
+  if (!reads.empty()) {
+    MR_ASSIGN_OR_RETURN(values, session.Run({}, reads, {}, impl_->options.run));
+  }
+  // Steps go on writing to what they share with the variables.
+  for (Tensor& value : values) value = value.Clone();
+  keys.push_back(kObjectGraphKey);
+  values.push_back(Tensor::String(ToProto(tree).SerializeAsString()));
+  const std::string numbered = StrCat(prefix, "-", count);
+  impl_->writer = std::thread(
+      [impl = impl_.get(), keys = std::move(keys), values = std::move(values), numbered] {
+        const auto write = [&] {
+          MR_ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(PosixFileSystem(), numbered));
+          for (std::size_t i = 0; i < keys.size(); ++i) {
+            MR_RETURN_IF_ERROR(writer->Add(keys[i], values[i]));
+          }
+          MR_RETURN_IF_ERROR(writer->Finish());
+          return UpdateState(numbered);
+        };
+        impl->write_error = write();
+      });
+  return numbered;
+}
+
+Status Checkpoint::Sync() { return impl_->Join(); }
+
+}  // namespace millrace

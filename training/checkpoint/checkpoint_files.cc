@@ -1,0 +1,152 @@
+#include "training/checkpoint/checkpoint_files.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "io/filesystem.h"
+#include "io/tensor_bundle.h"
+
+namespace millrace {
+namespace {
+
+bool IsDigitOrMark(char c) { return (c >= '0' && c <= '9') || c == '?'; }
+
+// "-00000-of-00004" at the end, or with question marks: its length, else 0.
+std::size_t PartTail(const std::string& name) {
+  constexpr std::string_view kOf = "-of-";
+  std::size_t end = name.size();
+  while (end > 0 && IsDigitOrMark(name[end - 1])) --end;
+  if (end == name.size() || end < kOf.size()) return 0;
+  if (std::string_view(name).substr(end - kOf.size(), kOf.size()) != kOf) return 0;
+  const std::size_t of = end - kOf.size();
+  std::size_t begin = of;
+  while (begin > 0 && IsDigitOrMark(name[begin - 1])) --begin;
+  return begin < of && begin > 0 && name[begin - 1] == '-' ? name.size() - begin + 1 : 0;
+}
+
+// PREFIX.data-00000-of-00001 and so on.
+std::vector<std::string> DataFiles(const std::string& prefix) {
+  std::vector<std::string> files;
+  const std::string directory(DirectoryName(prefix));
+  const std::string start = StrCat(BaseName(prefix), ".data-");
+  const StatusOr<std::vector<std::string>> names = PosixFileSystem()->List(
+      directory.empty() ? (prefix.starts_with('/') ? "/" : ".") : directory);
+  if (!names.ok()) return files;
+  for (const std::string& name : *names) {
+    if (name.starts_with(start) && PartTail(name) == name.size() - start.size() + 1) {
+      files.push_back(prefix.substr(0, prefix.size() - BaseName(prefix).size()) + name);
+    }
+  }
+  return files;
+}
+
+constexpr std::chrono::hours kAbandoned{1};
+
+// "model.ckpt-20_temp_" and 32 hexadecimal digits (save_nodes.cc).
+bool IsPartsFolder(const std::string& name, std::string_view base) {
+  constexpr std::string_view kTemp = "_temp_";
+  constexpr std::size_t kDigits = 32;
+  if (!name.starts_with(base) || name.size() < base.size() + kTemp.size() + kDigits) return false;
+  const std::size_t digits = name.size() - kDigits;
+  if (name.find_first_not_of("0123456789abcdef", digits) != std::string::npos) return false;
+  if (std::string_view(name).substr(digits - kTemp.size(), kTemp.size()) != kTemp) return false;
+  const std::string_view number =
+      std::string_view(name).substr(base.size(), digits - kTemp.size() - base.size());
+  return number.empty() ||
+         (number[0] == '-' && number.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+}  // namespace
+
+void DeleteAbandonedParts(const std::string& prefix) {
+  namespace fs = std::filesystem;
+  const std::string directory(DirectoryName(prefix));
+  const auto names = PosixFileSystem()->List(directory.empty() ? "." : directory);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!IsPartsFolder(name, BaseName(prefix))) continue;
+    std::error_code error;
+    const fs::path path = JoinPath(directory, name);
+    const auto touched = fs::last_write_time(path, error);
+    if (error || touched > fs::file_time_type::clock::now() - kAbandoned) continue;
+    fs::remove_all(path, error);
+    MR_LOG(kInfo, "deleted ", path.string(), ", which a save that was killed has left");
+  }
+}
+
+double NowSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
+
+std::optional<double> CheckpointTime(const std::string& prefix) {
+  for (const std::string& file : {BundleIndexName(prefix), prefix}) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(file, error);
+    if (error || std::filesystem::is_directory(file, error)) continue;
+    const auto system = std::chrono::file_clock::to_sys(time).time_since_epoch();
+    return std::chrono::duration<double>(system).count();
+  }
+  return std::nullopt;
+}
+
+std::string MetaGraphFilename(const std::string& prefix, const std::string& suffix) {
+  return StrCat(prefix.substr(0, prefix.size() - PartTail(prefix)), ".", suffix);
+}
+
+bool CheckpointExists(const std::string& prefix) {
+  FileSystem* const fs = PosixFileSystem();
+  return fs->FileExists(BundleIndexName(prefix)) ||
+         (!prefix.empty() && fs->FileExists(prefix) && !fs->IsDirectory(prefix));
+}
+
+bool CheckpointIsComplete(const std::string& prefix) {
+  FileSystem* const fs = PosixFileSystem();
+  const auto reader = BundleReader::Open(fs, prefix);
+  if (!reader.ok()) return false;
+  // Only those that hold something: a checkpoint that took the place of another one under its name
+  // counts one more than it has (io/bundle_files.h).
+  std::map<int, uint64_t> needed;
+  for (const BundleReader::Entry& entry : (*reader)->entries()) {
+    // One that was written again has fewer data files than their names say.
+    if (entry.proto.size() == 0) continue;
+    uint64_t& size = needed[entry.proto.shard_id()];
+    size = std::max(size, static_cast<uint64_t>(entry.proto.offset() + entry.proto.size()));
+  }
+  for (const auto& [shard, size] : needed) {
+    const auto have = fs->FileSize(BundleDataName(prefix, shard, (*reader)->header().num_shards()));
+    if (!have.ok() || *have < size) return false;
+  }
+  return true;
+}
+
+Status RemoveCheckpoint(const std::string& prefix, const std::string& meta_graph_suffix) {
+  FileSystem* const fs = PosixFileSystem();
+  if (!CheckpointExists(prefix)) {
+    return errors::NotFound("there is no checkpoint ", prefix, " to delete");
+  }
+  // The index goes first: what has none is no checkpoint, whatever ends the process here.
+  const std::string index = BundleIndexName(prefix);
+  if (fs->FileExists(index)) {
+    MR_RETURN_IF_ERROR(fs->DeleteFile(index));
+    for (const std::string& file : DataFiles(prefix)) MR_RETURN_IF_ERROR(fs->DeleteFile(file));
+  } else {
+    MR_RETURN_IF_ERROR(fs->DeleteFile(prefix));
+  }
+  const std::string meta = MetaGraphFilename(prefix, meta_graph_suffix);
+  return fs->FileExists(meta) ? fs->DeleteFile(meta) : OkStatus();
+}
+
+void RemoveOldCheckpoint(const std::string& prefix, const std::string& meta_graph_suffix) {
+  const Status removed = RemoveCheckpoint(prefix, meta_graph_suffix);
+  if (!removed.ok() && !errors::IsNotFound(removed)) {
+    MR_LOG(kWarning, "Ignoring: ", Message(removed));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,92 @@
+// The inside of Checkpoint, which its manager and the status of a restore see as well.
+#ifndef TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
+#define TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "frontend/graph_builder.h"
+#include "io/tensor_bundle.h"
+#include "millrace/checkpoint.h"
+#include "training/checkpoint/object_tree.h"
+
+namespace millrace {
+
+struct Checkpoint::Impl {
+  Impl(Graph& graph, const CheckpointOptions& o)
+      : state(graph.shared_state()), graph_root(graph.root()), options(o) {}
+  ~Impl();
+
+  const std::shared_ptr<GraphState> state;
+  const Scope graph_root;
+  const CheckpointOptions options;
+  Trackable root;
+  Variable counter;  // without a handle until it is needed
+
+  // Nodes that were made, by the tree that they are for.
+  struct Writing {
+    Output filename, saved;
+  };
+  struct Reading {
+    Output filename;
+    Operation restore;
+  };
+  std::map<std::string, Writing> writing;
+  std::map<std::string, Reading> reading;
+  Operation counter_add;
+  Output counter_ready;
+
+  std::thread writer;  // of the last SaveAsync
+  Status write_error;  // of that thread; read after it was joined
+
+  StatusOr<Variable> Counter();
+  // Adds 1 to the count of saves, giving it a value first if it has none.
+  StatusOr<int64_t> CountSave(Session& session);
+  // The tree as it is now, if files can have it.
+  StatusOr<ObjectTree> Tree() const;
+  Status Write(Session& session, const std::string& prefix);
+  Status Restore(Session& session, const std::string& prefix,
+                 std::span<const SavedVariable> variables);
+  StatusOr<LoadStatus> Read(const std::shared_ptr<Impl>& self, Session& session,
+                            const std::string& prefix);
+  Status Join();
+};
+
+// What a restore found: which object of the tree is which of the file.
+struct LoadStatus::Load {
+  std::shared_ptr<Checkpoint::Impl> checkpoint;
+  std::string prefix;  // "": nothing was asked for
+  std::unique_ptr<BundleReader> reader;
+  bool by_name = false;  // a checkpoint of a Saver
+  pb::TrackableObjectGraph graph;
+  std::vector<const void*> object_of;  // by the number in the file; null: none
+  std::map<const void*, int> number_of;
+  std::set<const void*> given;  // variables that have their values
+  std::set<std::string> keys_given;
+  std::vector<Trackable> held;  // so that no identity is given to another object
+  bool expect_partial = false;
+
+  // Finds objects that have not been found yet, and gives those that are variables their values.
+  Status Restore(Session& session);
+  void Match(const ObjectTree& tree);
+  void MatchSlots(const ObjectTree& tree);
+  bool Bind(const TreeObject& object, int number);
+  // The key of a variable's value; "" if there is none.
+  std::string KeyFor(const TreeObject& object) const;
+  Status CheckFits(const std::string& key, const Variable& variable) const;
+  // The way to an object of the file: "(root).a.b".
+  std::string Spoken(int number) const;
+  Status Consumed(const ObjectTree& tree) const;
+  Status ObjectsMatched(const ObjectTree& tree) const;
+  // A line for each value that has not been used.
+  void Tell() const;
+};
+
+}  // namespace millrace
+
+#endif  // TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_

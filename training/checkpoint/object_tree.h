@@ -1,0 +1,57 @@
+// The tree of a checkpoint of objects, numbered and named as its files have it.
+#ifndef TRAINING_CHECKPOINT_OBJECT_TREE_H_
+#define TRAINING_CHECKPOINT_OBJECT_TREE_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/checkpoint.h"
+#include "proto/trackable_object_graph.pb.h"
+
+namespace millrace {
+
+struct Trackable::Node {
+  struct Slot {
+    std::string name;
+    Variable variable, value;
+  };
+  std::optional<Variable> variable;
+  std::vector<std::pair<std::string, Trackable>> children;
+  std::vector<Slot> slots;
+};
+
+// What makes an object the one that it is: the graph's node for variables.
+const void* IdentityOf(const Variable& variable);
+const void* IdentityOf(const Trackable& object);
+
+struct TreeObject {
+  struct Slot {
+    int variable, value;  // numbers of objects
+    std::string name;
+  };
+  const void* identity = nullptr;
+  std::optional<Variable> variable;
+  std::string path;    // of keys: "a/b", escaped
+  std::string spoken;  // for people: "(root).a.b"
+  std::vector<std::pair<std::string, int>> children;
+  std::vector<Slot> slots;
+  bool is_slot = false;
+};
+
+// All objects: breadth first from the root, then the slots of variables that are in the tree.
+struct ObjectTree {
+  std::vector<TreeObject> objects;
+  std::vector<Trackable> held;  // keeps identities from being given to others
+  // Slots that files cannot have: of variables outside the tree; that are children as well.
+  std::vector<std::string> homeless, twice;
+};
+ObjectTree NumberObjects(const Trackable& root);
+
+std::string KeyOf(const TreeObject& object);
+pb::TrackableObjectGraph ToProto(const ObjectTree& tree);
+
+}  // namespace millrace
+
+#endif  // TRAINING_CHECKPOINT_OBJECT_TREE_H_

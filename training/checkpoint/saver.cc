@@ -1,0 +1,331 @@
+#include "millrace/saver.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "io/filesystem.h"
+#include "io/tensor_bundle.h"
+#include "training/checkpoint/checkpoint_files.h"
+#include "training/checkpoint/meta_graph.h"
+#include "training/checkpoint/object_names.h"
+#include "training/checkpoint/save_nodes.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+// One key stands for one tensor, or for parts of one.
+Status CheckKeys(std::span<const SavedVariable> variables) {
+  std::map<std::string, const SavedVariable*> seen;
+  for (const SavedVariable& v : variables) {
+    if (!v.variable.handle.valid()) {
+      return errors::InvalidArgument("what is to be saved as '", v.key,
+                                     "' is no variable of the graph");
+    }
+    const auto [it, is_new] = seen.emplace(v.key, &v);
+    if (is_new || (!v.slice.empty() && !it->second->slice.empty() && v.slice != it->second->slice))
+      continue;
+    return errors::InvalidArgument("At least two variables have the same name: ", v.key, " (",
+                                   it->second->variable.name(), " and ", v.variable.name(),
+                                   "); only parts of one tensor may share a name");
+  }
+  return OkStatus();
+}
+
+std::string StepPrefix(const std::string& prefix, const SaveOptions& options, bool pad) {
+  if (!options.global_step) return prefix;
+  std::string digits = StrCat(*options.global_step);
+  constexpr std::size_t kPadded = 8;
+  if (pad && digits.size() < kPadded) digits.insert(0, kPadded - digits.size(), '0');
+  return StrCat(prefix, "-", digits);
+}
+
+}  // namespace
+
+std::vector<SavedVariable> SavedVariables(const Scope& scope, std::string_view collection) {
+  std::vector<SavedVariable> saved;
+  for (Variable& v : Variables(scope, collection)) {
+    std::string name = v.name();
+    saved.push_back({std::move(name), std::move(v), ""});
+  }
+  return saved;
+}
+
+struct Saver::Impl {
+  std::shared_ptr<GraphState> state;
+  Scope root;  // for nodes that are made later
+  SaverOptions options;
+  Output filename, saved;
+  Operation restore;
+  std::vector<std::pair<std::string, double>> kept;  // oldest first
+  std::optional<std::pair<std::string, double>> to_delete;
+  double next_to_keep = 0;  // seconds since 1970
+
+  Impl(Graph& graph, SaverOptions o)
+      : state(graph.shared_state()), root(graph.root()), options(std::move(o)) {
+    if (!options.clock) options.clock = NowSeconds;
+    next_to_keep = options.clock() + options.keep_checkpoint_every_n_hours * kSecondsPerHour;
+  }
+
+  bool empty() const { return options.variables.empty(); }
+
+  Status Build(std::source_location where) {
+    std::vector<SavedVariable>& variables = options.variables;
+    if (variables.empty()) variables = SavedVariables(root);
+    std::stable_sort(variables.begin(), variables.end(),
+                     [](const SavedVariable& a, const SavedVariable& b) { return a.key < b.key; });
+    if (variables.empty()) {
+      if (options.allow_empty) return OkStatus();
+      return errors::InvalidArgument(
+          "No variables to save: make them before the saver, name some "
+          "in its options, or set allow_empty");
+    }
+    MR_RETURN_IF_ERROR(CheckKeys(variables));
+    const Scope scope = root.Named(options.name).CalledFrom(where);
+    std::vector<SaveItem> items;
+    for (const SavedVariable& v : variables) items.push_back(ItemOf(v));
+    filename = MakeFilename(scope, options.filename);
+    saved = MakeSave(scope, filename, items, options.sharded);
+    restore = MakeRestore(scope, filename, variables,
+                          {.sharded = options.sharded,
+                           .reshape = options.reshape,
+                           .sequentially = options.restore_sequentially});
+    return state->status;
+  }
+
+  pb::SaverDef Def() const {
+    pb::SaverDef def;
+    if (!empty()) {
+      def.set_filename_tensor_name(filename.name());
+      def.set_save_tensor_name(saved.name());
+      def.set_restore_op_name(restore.name());
+    }
+    def.set_max_to_keep(options.max_to_keep);
+    def.set_sharded(options.sharded);
+    def.set_keep_checkpoint_every_n_hours(
+        static_cast<float>(options.keep_checkpoint_every_n_hours));
+    def.set_version(pb::SaverDef::V2);
+    return def;
+  }
+
+  Status CheckNames(const std::string& prefix, const SaveOptions& save) const {
+    if (prefix.empty() || prefix.ends_with('/')) {
+      return errors::InvalidArgument("'", prefix,
+                                     "' is no prefix of a checkpoint: name files in a directory, "
+                                     "such as 'dir/model.ckpt'");
+    }
+    if (save.latest_filename.find('/') != std::string::npos) {
+      return errors::InvalidArgument("'latest_filename' must not contain path components, as '",
+                                     save.latest_filename, "' does");
+    }
+    if (!save.global_step && !options.sharded && BaseName(prefix) == save.latest_filename) {
+      return errors::InvalidArgument("'latest_filename' collides with 'save_path': '",
+                                     save.latest_filename, "' and '", prefix, "'");
+    }
+    return OkStatus();
+  }
+
+  Status Write(Session& session, const std::string& prefix, const SaveOptions& save) const {
+    const Feed feed(filename, Tensor::String(prefix));
+    const Status status =
+        session.Run(std::span(&feed, 1), std::span(&saved, 1), {}, save.run).status();
+    if (!errors::IsNotFound(status) && !errors::IsFailedPrecondition(status)) return status;
+    const std::string directory(DirectoryName(prefix));
+    if (directory.empty() || PosixFileSystem()->IsDirectory(directory)) return status;
+    return errors::InvalidArgument("Parent directory of ", prefix,
+                                   " doesn't exist, can't save: ", Message(status));
+  }
+
+  void Record(const std::string& prefix) {
+    if (options.max_to_keep <= 0) return;
+    std::erase_if(kept, [&](const auto& k) { return k.first == prefix; });
+    kept.emplace_back(prefix, options.clock());
+    if (static_cast<int>(kept.size()) <= options.max_to_keep) return;
+    to_delete = kept.front();
+    kept.erase(kept.begin());
+  }
+
+  void DeleteOld(const std::string& meta_graph_suffix) {
+    if (!to_delete) return;
+    const auto [prefix, time] = *std::exchange(to_delete, std::nullopt);
+    if (time > next_to_keep) {
+      next_to_keep += options.keep_checkpoint_every_n_hours * kSecondsPerHour;
+      return;
+    }
+    RemoveOldCheckpoint(prefix, meta_graph_suffix);
+  }
+
+  Status UpdateState(const std::string& prefix, const SaveOptions& save) {
+    Record(prefix);
+    CheckpointState said;
+    said.model_checkpoint_path = prefix;
+    for (const auto& [path, time] : kept) said.all_model_checkpoint_paths.push_back(path);
+    const std::string directory(DirectoryName(prefix));
+    MR_RETURN_IF_ERROR(UpdateCheckpointState(directory, std::move(said), save.latest_filename,
+                                             options.save_relative_paths));
+    DeleteOld(save.meta_graph_suffix);
+    return OkStatus();
+  }
+
+  Status WriteMetaGraph(const std::string& prefix, const SaveOptions& save) const {
+    MR_ASSIGN_OR_RETURN(const std::string bytes, MakeMetaGraph(*state, Def(), options.variables));
+    return PosixFileSystem()->WriteFileAtomically(MetaGraphFilename(prefix, save.meta_graph_suffix),
+                                                  bytes);
+  }
+
+  // Whether every variable is in the checkpoint, in its type and shape: no step that would change
+  // some and fail at others is begun.
+  Status CheckFits(const std::string& prefix) const {
+    MR_ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(PosixFileSystem(), prefix));
+    for (const SavedVariable& v : options.variables) {
+      DataType dtype;
+      Shape stored;
+      MR_RETURN_IF_ERROR(reader->Lookup(v.key, &dtype, &stored));
+      const DataType wanted = BaseType(v.variable.dtype());
+      if (dtype != wanted) {
+        return errors::InvalidArgument("tensor_name = ", v.key, "; expected dtype ",
+                                       DataTypeName(wanted), " does not equal original dtype ",
+                                       DataTypeName(dtype));
+      }
+      const auto shape = v.variable.shape().AsShape();
+      if (options.reshape || !v.slice.empty() || !shape || *shape == stored) continue;
+      return errors::InvalidArgument("variable ", v.variable.name(), " has shape ",
+                                     shape->DebugString(), ", but ", v.key, " was saved with ",
+                                     stored.DebugString());
+    }
+    return OkStatus();
+  }
+
+  Status RunRestore(Session& session, const Output& name, const Operation& op,
+                    const std::string& prefix, const RunOptions& run) const {
+    const Feed feed(name, Tensor::String(prefix));
+    return session.Run(std::span(&feed, 1), {}, std::span(&op, 1), run).status();
+  }
+
+  // Of a checkpoint of objects: each variable is found by the name that it had in the program.
+  Status RestoreObjects(Session& session, const std::string& prefix, const Status& why,
+                        const RunOptions& run) {
+    const StatusOr<std::map<std::string, std::string>> keys = KeysByName(prefix);
+    if (!keys.ok()) {
+      return WithMessage(
+          why, StrCat("restoring from checkpoint ", prefix,
+                      " failed. This is most likely due to a Variable name or other graph key that "
+                      "is missing from the checkpoint: ",
+                      Message(why)));
+    }
+    std::vector<SavedVariable> by_object = options.variables;
+    std::vector<std::string> missing;
+    for (SavedVariable& v : by_object) {
+      const auto it = keys->find(v.key);
+      if (it == keys->end()) {
+        missing.push_back(v.key);
+      } else {
+        v.key = it->second;
+      }
+    }
+    if (!missing.empty()) {
+      return errors::NotFound("Existing variables not in the checkpoint: ", StrJoin(missing, ", "),
+                              "; ", prefix, " is a checkpoint of objects, with ", keys->size(),
+                              " named variables");
+    }
+    MR_LOG(kWarning, "restoring a checkpoint of objects (", prefix,
+           ") by the names of variables; use Checkpoint to restore it by its objects");
+    const Scope scope = root.Named(StrCat(options.name, "_objects"));
+    const Output name = MakeFilename(scope, options.filename);
+    const Operation op = MakeRestore(scope, name, by_object,
+                                     {.sharded = options.sharded, .reshape = options.reshape});
+    MR_RETURN_IF_ERROR(state->status);
+    return RunRestore(session, name, op, prefix, run);
+  }
+};
+
+Saver::Saver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Saver::~Saver() = default;
+
+StatusOr<std::unique_ptr<Saver>> Saver::Create(Graph& graph, SaverOptions options,
+                                               std::source_location where) {
+  MR_RETURN_IF_ERROR(graph.status());
+  if (options.max_to_keep < 0) {
+    return errors::InvalidArgument("max_to_keep must not be negative, but is ", options.max_to_keep,
+                                   "; 0 keeps all checkpoints");
+  }
+  auto impl = std::make_unique<Impl>(graph, std::move(options));
+  MR_RETURN_IF_ERROR(impl->Build(where));
+  return std::unique_ptr<Saver>(new Saver(std::move(impl)));
+}
+
+StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix,
+                                  const SaveOptions& options) {
+  if (impl_->empty()) return std::string();
+  MR_RETURN_IF_ERROR(impl_->CheckNames(prefix, options));
+  const std::string full = StepPrefix(prefix, options, impl_->options.pad_step_number);
+  MR_RETURN_IF_ERROR(impl_->Write(session, full, options));
+  if (options.write_state) MR_RETURN_IF_ERROR(impl_->UpdateState(full, options));
+  if (options.write_meta_graph) MR_RETURN_IF_ERROR(impl_->WriteMetaGraph(full, options));
+  if (impl_->options.sharded) DeleteAbandonedParts(prefix);
+  return full;
+}
+
+Status Saver::Restore(Session& session, const std::string& prefix, const RunOptions& run) {
+  if (impl_->empty()) return OkStatus();
+  if (prefix.empty()) return errors::InvalidArgument("Can't load save_path when it is None.");
+  if (!CheckpointExists(prefix)) {
+    return errors::InvalidArgument("The passed save_path is not a valid checkpoint: ", prefix);
+  }
+  Status status = impl_->CheckFits(prefix);
+  if (status.ok()) {
+    status = impl_->RunRestore(session, impl_->filename, impl_->restore, prefix, run);
+  }
+  if (errors::IsNotFound(status)) return impl_->RestoreObjects(session, prefix, status, run);
+  if (errors::IsInvalidArgument(status)) {
+    return WithMessage(status, StrCat("restoring from checkpoint ", prefix,
+                                      " failed. This is most likely due to a mismatch between the "
+                                      "current graph and the graph from the checkpoint: ",
+                                      Message(status)));
+  }
+  return status;
+}
+
+std::vector<std::string> Saver::last_checkpoints() const {
+  std::vector<std::string> prefixes;
+  for (const auto& [prefix, time] : impl_->kept) prefixes.push_back(prefix);
+  return prefixes;
+}
+
+const std::vector<std::pair<std::string, double>>& Saver::last_checkpoints_with_time() const {
+  return impl_->kept;
+}
+
+void Saver::SetLastCheckpoints(const std::vector<std::string>& prefixes) {
+  impl_->kept.clear();
+  for (const std::string& prefix : prefixes) {
+    impl_->kept.emplace_back(prefix, std::numeric_limits<double>::infinity());
+  }
+}
+
+void Saver::SetLastCheckpointsWithTime(std::vector<std::pair<std::string, double>> checkpoints) {
+  impl_->kept = std::move(checkpoints);
+}
+
+void Saver::RecoverLastCheckpoints(const std::vector<std::string>& prefixes) {
+  impl_->kept.clear();
+  for (const std::string& prefix : prefixes) {
+    if (const auto time = CheckpointTime(prefix)) impl_->kept.emplace_back(prefix, *time);
+  }
+}
+
+std::string Saver::ToSaverDef() const { return impl_->Def().SerializeAsString(); }
+
+StatusOr<std::string> Saver::ExportMetaGraph() const {
+  return MakeMetaGraph(*impl_->state, impl_->Def(), impl_->options.variables);
+}
+
+const std::vector<SavedVariable>& Saver::variables() const { return impl_->options.variables; }
+
+}  // namespace millrace

@@ -1,0 +1,115 @@
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "io/filesystem.h"
+#include "millrace/hooks.h"
+#include "millrace/monitored_session.h"
+#include "millrace/saver.h"
+#include "training/hooks/hook_support.h"
+
+namespace millrace {
+namespace {
+
+class CheckpointSaver : public SessionRunHook {
+ public:
+  explicit CheckpointSaver(const CheckpointSaverOptions& options)
+      : options_(options), prefix_(StrCat(options.checkpoint_dir, "/", options.basename)) {
+    hooks::Log(options_.io, "Create CheckpointSaverHook.");
+  }
+
+  Status Begin(Graph& graph) override {
+    if (options_.checkpoint_dir.empty()) {
+      return errors::InvalidArgument("CheckpointSaverHook was given no checkpoint_dir");
+    }
+    if ((options_.saver == nullptr) == (options_.scaffold == nullptr)) {
+      return errors::InvalidArgument(
+          "CheckpointSaverHook: exactly one of saver and scaffold must be given");
+    }
+    graph_ = &graph;
+    if (options_.scaffold) options_.scaffold->needs_saver = true;
+    MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
+    MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "CheckpointSaverHook"));
+    MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(options_.checkpoint_dir));
+    MR_ASSIGN_OR_RETURN(events_, hooks::EventWriterFor(options_.checkpoint_dir, graph));
+    for (const auto& listener : options_.listeners) MR_RETURN_IF_ERROR(listener->Begin());
+    return OkStatus();
+  }
+  Status AfterCreateSession(Session& session, Coordinator&) override {
+    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
+    if (options_.save_graph_def) {
+      MR_ASSIGN_OR_RETURN(const std::string text, graph_->ToText());
+      MR_RETURN_IF_ERROR(PosixFileSystem()->WriteFileAtomically(
+          StrCat(options_.checkpoint_dir, "/graph.pbtxt"), text));
+    }
+    MR_RETURN_IF_ERROR(events_->WriteGraph(*graph_));
+    MR_RETURN_IF_ERROR(Save(session, step).status());
+    timer_->Update(step);
+    return OkStatus();
+  }
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
+    return SessionRunArgs{.fetches = {global_step_}};
+  }
+  Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
+    if (!timer_->ShouldTrigger(before + 1)) return OkStatus();
+    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
+    if (!timer_->ShouldTrigger(step)) return OkStatus();
+    timer_->Update(step);
+    MR_ASSIGN_OR_RETURN(const bool stop, Save(context.session(), step));
+    if (stop) context.RequestStop();
+    return OkStatus();
+  }
+  Status End(Session& session) override {
+    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
+    if (timer_->last_step() != step) MR_RETURN_IF_ERROR(Save(session, step).status());
+    for (const auto& listener : options_.listeners) {
+      MR_RETURN_IF_ERROR(listener->End(session, step));
+    }
+    return events_->Flush();
+  }
+
+ private:
+  // True if a listener asks to stop.
+  StatusOr<bool> Save(Session& session, int64_t step) {
+    Saver* const saver = options_.saver ? options_.saver.get() : options_.scaffold->saver.get();
+    if (saver == nullptr) {
+      return errors::FailedPrecondition(
+          "CheckpointSaverHook: the scaffold has no saver; is it the monitored session's?");
+    }
+    hooks::Log(options_.io,
+               StrCat("Calling checkpoint listeners before saving checkpoint ", step, "..."));
+    for (const auto& listener : options_.listeners) {
+      MR_RETURN_IF_ERROR(listener->BeforeSave(session, step));
+    }
+    hooks::Log(options_.io, StrCat("Saving checkpoints for ", step, " into ", prefix_, "."));
+    SaveOptions save;
+    save.global_step = step;
+    save.write_meta_graph = options_.save_graph_def;
+    MR_RETURN_IF_ERROR(saver->Save(session, prefix_, save).status());
+    hooks::Log(options_.io,
+               StrCat("Calling checkpoint listeners after saving checkpoint ", step, "..."));
+    bool stop = false;
+    for (const auto& listener : options_.listeners) {
+      MR_ASSIGN_OR_RETURN(const bool asks, listener->AfterSave(session, step));
+      if (!asks) continue;
+      hooks::Log(options_.io, "A CheckpointSaverListener requested that training be stopped.");
+      stop = true;
+    }
+    return stop;
+  }
+
+  const CheckpointSaverOptions options_;
+  const std::string prefix_;
+  Graph* graph_ = nullptr;  // outlives the monitored session
+  std::optional<StepTimer> timer_;
+  Output global_step_;
+  std::shared_ptr<EventWriter> events_;
+};
+
+}  // namespace
+
+HookPtr CheckpointSaverHook(const CheckpointSaverOptions& options) {
+  return std::make_shared<CheckpointSaver>(options);
+}
+
+}  // namespace millrace

@@ -1,0 +1,157 @@
+// Hooks that end a training or hold it back: at a step, for a loss that is no number, until the
+// others have come to a step.
+#include <cmath>
+#include <thread>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/float16.h"
+#include "millrace/hooks.h"
+#include "training/hooks/hook_support.h"
+
+namespace millrace {
+namespace {
+
+class StopAtStep : public SessionRunHook {
+ public:
+  explicit StopAtStep(const StopAtStepOptions& options) : options_(options) {}
+
+  Status Begin(Graph& graph) override {
+    if ((options_.num_steps > 0) == (options_.last_step > 0)) {
+      return errors::InvalidArgument("StopAtStepHook: exactly one of num_steps (",
+                                     options_.num_steps, ") and last_step (", options_.last_step,
+                                     ") must be positive");
+    }
+    MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "StopAtStepHook"));
+    if (options_.last_step > 0) last_step_ = options_.last_step;
+    return OkStatus();
+  }
+  Status AfterCreateSession(Session& session, Coordinator&) override {
+    if (last_step_) return OkStatus();
+    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
+    last_step_ = step + options_.num_steps;
+    return OkStatus();
+  }
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
+    return SessionRunArgs{.fetches = {global_step_}};
+  }
+  Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
+    if (before + 1 < *last_step_) return OkStatus();
+    // What the step has fetched is from before or after its own update, whichever came first.
+    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
+    if (step >= *last_step_) context.RequestStop();
+    return OkStatus();
+  }
+
+ private:
+  const StopAtStepOptions options_;
+  Output global_step_;
+  std::optional<int64_t> last_step_;
+};
+
+template <typename T>
+bool AnyNan(const Tensor& value) {
+  for (const T v : value.flat<T>()) {
+    if (std::isnan(static_cast<float>(v))) return true;
+  }
+  return false;
+}
+
+bool HasNan(const Tensor& value) {
+  switch (value.dtype()) {
+    case kFloat:
+      return AnyNan<float>(value);
+    case kDouble:
+      return AnyNan<double>(value);
+    case kHalf:
+      return AnyNan<Half>(value);
+    case kBfloat16:
+      return AnyNan<BFloat16>(value);
+    default:
+      return false;
+  }
+}
+
+class NanTensor : public SessionRunHook {
+ public:
+  NanTensor(const Output& loss, const NanTensorOptions& options) : loss_(loss), options_(options) {}
+
+  Status Begin(Graph&) override {
+    if (loss_.valid()) return OkStatus();
+    return errors::InvalidArgument("NanTensorHook was given no loss to watch");
+  }
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
+    return SessionRunArgs{.fetches = {loss_}};
+  }
+  Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    if (!HasNan(values.results[0])) return OkStatus();
+    hooks::Log(options_.io, "Model diverged with loss = NaN.");
+    if (options_.fail_on_nan_loss) return errors::InvalidArgument("NaN loss during training.");
+    context.RequestStop();
+    return OkStatus();
+  }
+
+ private:
+  const Output loss_;
+  const NanTensorOptions options_;
+};
+
+class GlobalStepWaiter : public SessionRunHook {
+ public:
+  explicit GlobalStepWaiter(const GlobalStepWaiterOptions& options) : options_(options) {}
+
+  Status Begin(Graph& graph) override {
+    if (options_.poll.count() <= 0) {
+      return errors::InvalidArgument("GlobalStepWaiterHook: poll must be positive, not ",
+                                     options_.poll.count(), " ms");
+    }
+    MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "GlobalStepWaiterHook"));
+    return OkStatus();
+  }
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext& context) override {
+    if (is_over_) return SessionRunArgs();
+    if (options_.wait_until_step > 0) {
+      hooks::Log(options_.io, StrCat("Waiting for global step ", options_.wait_until_step,
+                                     " before starting training."));
+      MR_RETURN_IF_ERROR(Wait(context.session()));
+      hooks::Log(options_.io, "Done waiting.");
+    }
+    is_over_ = true;
+    return SessionRunArgs();
+  }
+
+ private:
+  Status Wait(Session& session) {
+    constexpr int64_t kTellEvery = 1000;
+    for (int64_t told = 0;;) {
+      MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
+      if (step >= options_.wait_until_step) return OkStatus();
+      if (step - told > kTellEvery) {
+        hooks::Log(options_.io, StrCat("Waiting for global step ", options_.wait_until_step,
+                                       " before starting training. Current step is ", step, "."));
+        told = step;
+      }
+      std::this_thread::sleep_for(options_.poll);
+    }
+  }
+
+  const GlobalStepWaiterOptions options_;
+  Output global_step_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+HookPtr StopAtStepHook(const StopAtStepOptions& options) {
+  return std::make_shared<StopAtStep>(options);
+}
+HookPtr NanTensorHook(const Output& loss, const NanTensorOptions& options) {
+  return std::make_shared<NanTensor>(loss, options);
+}
+HookPtr GlobalStepWaiterHook(const GlobalStepWaiterOptions& options) {
+  return std::make_shared<GlobalStepWaiter>(options);
+}
+
+}  // namespace millrace

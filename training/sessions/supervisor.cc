@@ -1,0 +1,166 @@
+#include "millrace/supervisor.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "io/filesystem.h"
+#include "millrace/saver.h"
+#include "millrace/variables.h"
+#include "training/hooks/hook_support.h"
+#include "training/lost_session.h"
+
+namespace millrace {
+
+struct Supervisor::Impl {
+  Graph& graph;
+  const SupervisorOptions options;
+  Output global_step{};  // not valid: the graph has none
+  std::shared_ptr<EventWriter> events{};
+  std::unique_ptr<SessionManager> manager{};
+  std::optional<Session> session{};
+  std::unique_ptr<Coordinator> coordinator = std::make_unique<Coordinator>();
+
+  bool HasServices() const { return options.is_chief && !options.logdir.empty(); }
+
+  Status Prepare() {
+    Scaffold& scaffold = *options.scaffold;
+    scaffold.needs_saver |= HasServices();
+    MR_RETURN_IF_ERROR(scaffold.Finalize(graph));
+    const std::vector<Variable> steps = Variables(graph, kGlobalStep);
+    if (!steps.empty()) global_step = steps.front().read;
+    if (HasServices()) {
+      MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(options.logdir));
+      MR_ASSIGN_OR_RETURN(events, hooks::EventWriterFor(options.logdir, graph));
+    }
+    SessionManagerOptions manager_options;
+    manager_options.session = options.session;
+    manager_options.ready_op = scaffold.ready_op;
+    manager_options.ready_for_local_init_op = scaffold.ready_for_local_init_op;
+    manager_options.local_init_op = scaffold.local_init_op;
+    manager_options.recovery_wait = options.recovery_wait;
+    manager_options.max_wait = options.max_wait;
+    manager_options.on_wait = options.on_wait;
+    manager_options.log = options.io.log;
+    MR_ASSIGN_OR_RETURN(manager, SessionManager::Create(graph, manager_options));
+    return OkStatus();
+  }
+
+  StatusOr<int64_t> Step() {
+    if (!global_step.valid()) return 0;
+    return hooks::ReadStep(*session, global_step);
+  }
+
+  // A run that a stop has cancelled is not an error of the service.
+  Status Service(const std::function<Status()>& work) {
+    const Status status = work();
+    return coordinator->ShouldStop() ? OkStatus() : status;
+  }
+
+  Status SaveModel() {
+    SaveOptions save;
+    if (global_step.valid()) {
+      MR_ASSIGN_OR_RETURN(save.global_step, Step());
+    }
+    const std::string prefix = StrCat(options.logdir, "/", options.checkpoint_basename);
+    return options.scaffold->saver->Save(*session, prefix, save).status();
+  }
+
+  Status SaveSummaries() {
+    MR_ASSIGN_OR_RETURN(const int64_t step, Step());
+    MR_ASSIGN_OR_RETURN(const Tensor summary, session->Eval(options.scaffold->summary_op));
+    MR_ASSIGN_OR_RETURN(const std::string text, summary.TryScalar<std::string>());
+    return events->WriteSummary(text, step);
+  }
+
+  Status CountSteps(StepTimer& timer) {
+    MR_ASSIGN_OR_RETURN(const int64_t step, Step());
+    const std::optional<StepTimer::Elapsed> elapsed = timer.Update(step);
+    if (!elapsed || elapsed->seconds <= 0) return OkStatus();
+    const double rate = static_cast<double>(elapsed->steps) / elapsed->seconds;
+    char text[64];
+    std::snprintf(text, sizeof(text), "global_step/sec: %g", rate);
+    hooks::Log(options.io, text);
+    return hooks::WriteNumber(*events, "global_step/sec", rate, step);
+  }
+
+  Status StartServices() {
+    if (global_step.valid()) {
+      MR_ASSIGN_OR_RETURN(const int64_t step, Step());
+      MR_RETURN_IF_ERROR(events->WriteSessionStart(step));
+    }
+    const auto start = [this](const char* name, std::chrono::milliseconds interval,
+                              std::function<Status()> work) {
+      if (interval.count() == 0) return OkStatus();
+      return coordinator->StartLoop(name, interval,
+                                    [this, work = std::move(work)] { return Service(work); });
+    };
+    if (options.scaffold->summary_op.valid()) {
+      MR_RETURN_IF_ERROR(
+          start("summaries", options.save_summaries_time, [this] { return SaveSummaries(); }));
+    }
+    if (global_step.valid() && options.save_summaries_time.count() > 0) {
+      MR_ASSIGN_OR_RETURN(StepTimer timer,
+                          StepTimer::Create({.time = options.save_summaries_time}));
+      const auto shared = std::make_shared<StepTimer>(std::move(timer));
+      MR_RETURN_IF_ERROR(start("step counter", options.save_summaries_time,
+                               [this, shared] { return CountSteps(*shared); }));
+    }
+    return start("checkpoints", options.save_model_time, [this] { return SaveModel(); });
+  }
+
+  // The error for which threads stopped, or for which a stop was asked for.
+  Status End() {
+    if (!session) return OkStatus();
+    coordinator->RequestStop();
+    // A checkpoint that is being written is finished first.
+    Status status = coordinator->Join(options.stop_grace_period);
+    const Status closed = session->Close();
+    if (status.ok() && !SessionIsLost(closed)) status = closed;
+    if (events) {
+      const Status flushed = events->Flush();
+      if (status.ok()) status = flushed;
+    }
+    session.reset();
+    return status;
+  }
+};
+
+Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Supervisor::~Supervisor() { Stop().IgnoreError(); }
+
+StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(Graph& graph, SupervisorOptions options) {
+  if (!options.scaffold) options.scaffold = std::make_shared<Scaffold>();
+  std::unique_ptr<Impl> impl(new Impl{graph, std::move(options)});
+  MR_RETURN_IF_ERROR(impl->Prepare());
+  return std::unique_ptr<Supervisor>(new Supervisor(std::move(impl)));
+}
+
+StatusOr<Session*> Supervisor::PrepareOrWaitForSession() {
+  Impl& s = *impl_;
+  s.End().IgnoreError();
+  s.coordinator = std::make_unique<Coordinator>();
+  if (s.options.is_chief) {
+    const InitialValues values{.saver = s.options.scaffold->saver,
+                               .checkpoint_dir = s.options.logdir,
+                               .init_op = s.options.scaffold->init_op,
+                               .init_feeds = s.options.scaffold->init_feeds,
+                               .init_fn = s.options.scaffold->init_fn,
+                               .keep_values = s.options.keep_values};
+    MR_ASSIGN_OR_RETURN(s.session, s.manager->PrepareSession(values));
+    if (s.HasServices()) MR_RETURN_IF_ERROR(s.StartServices());
+  } else {
+    MR_ASSIGN_OR_RETURN(s.session, s.manager->WaitForSession());
+  }
+  return &*s.session;
+}
+
+Coordinator& Supervisor::coordinator() { return *impl_->coordinator; }
+bool Supervisor::ShouldStop() const { return impl_->coordinator->ShouldStop(); }
+void Supervisor::RequestStop(const Status& cause) { impl_->coordinator->RequestStop(cause); }
+Status Supervisor::Stop() { return impl_->End(); }
+
+}  // namespace millrace

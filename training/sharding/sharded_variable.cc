@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/ops.h"
+#include "millrace/partitioners.h"
+
+namespace millrace {
+namespace {
+
+// 1 if it is not to be cut.
+StatusOr<int64_t> CountParts(std::string_view name, const Shape& shape, DataType dtype,
+                             const Partitioner& partitioner) {
+  if (shape.rank() == 0) return 1;
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, partitioner(shape, dtype, 0));
+  if (static_cast<int>(counts.size()) != shape.rank() ||
+      std::any_of(counts.begin() + 1, counts.end(), [](int64_t n) { return n != 1; })) {
+    return errors::InvalidArgument("the partitioner of variable '", name, "' of shape ",
+                                   shape.DebugString(), " gives the parts (", StrJoin(counts, ", "),
+                                   "); one number per axis is expected, 1 but for axis 0");
+  }
+  return std::clamp<int64_t>(counts[0], 1, std::max<int64_t>(1, shape.dim(0)));
+}
+
+// Vectors of integers as constants.
+Tensor Numbers(const std::vector<int64_t>& values) {
+  return Tensor::FromValues<int64_t>(values, Shape({static_cast<int64_t>(values.size())}));
+}
+
+Output RowsOf(const Scope& scope, const Output& value, const Shape& shape, int64_t begin,
+              int64_t rows, std::source_location where) {
+  std::vector<int64_t> from(shape.rank(), 0), size(shape.dims().begin(), shape.dims().end());
+  from[0] = begin;
+  size[0] = rows;
+  return ops::Slice(scope, value, Numbers(from), Numbers(size), where);
+}
+
+// Which part each id belongs to, and its row there.
+struct Places {
+  Output part, row;
+};
+Places PlacesOf(const Scope& scope, const ShardedVariable& variable, const Output& ids,
+                std::source_location where) {
+  const int64_t parts = static_cast<int64_t>(variable.parts.size());
+  const int64_t base = variable.shape.dim(0) / parts, extra = variable.shape.dim(0) % parts;
+  // The first `extra` parts have a row more than the others.
+  const Output in_long = ops::FloorDiv(scope, ids, Tensor::Scalar<int64_t>(base + 1), where);
+  const Output in_short =
+      ops::FloorDiv(scope, ops::Sub(scope, ids, Tensor::Scalar<int64_t>(extra), where),
+                    Tensor::Scalar<int64_t>(base), where);
+  const Output part = ops::Maximum(scope, in_long, in_short, where);
+  std::vector<int64_t> begins;
+  for (const VariablePart& p : variable.parts) begins.push_back(p.begin);
+  // An id that is no row has no part, and fails in the partition.
+  const Output known =
+      ops::Minimum(scope, ops::Maximum(scope, part, Tensor::Scalar<int64_t>(0), where),
+                   Tensor::Scalar<int64_t>(parts - 1), where);
+  const Output begin = ops::GatherV2(scope, Numbers(begins), known, 0, {}, where);
+  return {ops::Cast(scope, part, kInt32, {}, where), ops::Sub(scope, ids, begin, where)};
+}
+
+Output AsVectorOfInt64(const Scope& scope, const Output& ids, std::source_location where) {
+  Output wide = ids;
+  if (ids.dtype() != kInt64) wide = ops::Cast(scope, ids, kInt64, {}, where);
+  return ops::Reshape(scope, wide, Numbers({-1}), where);
+}
+
+}  // namespace
+
+ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
+                                    const Output& initial_value, const Partitioner& partitioner,
+                                    const VariableOptions& options, std::source_location where) {
+  ShardedVariable made;
+  made.name = name;
+  if (!initial_value.valid()) return made;
+  const auto shape = initial_value.shape().AsShape();
+  if (!shape) {
+    scope.RecordError(errors::InvalidArgument("the initial value of variable '", name,
+                                              "' must have a fully known shape, not ",
+                                              initial_value.shape().DebugString()),
+                      where);
+    return made;
+  }
+  made.shape = *shape;
+  const StatusOr<int64_t> count =
+      CountParts(name, *shape, BaseType(initial_value.dtype()), partitioner);
+  if (!count.ok()) {
+    scope.RecordError(count.status(), where);
+    return made;
+  }
+  VariableOptions part_options = options;
+  part_options.use_resource = true;
+  if (*count == 1) {
+    const int64_t rows = shape->rank() == 0 ? 1 : shape->dim(0);
+    made.parts.push_back({MakeVariable(scope, name, initial_value, part_options, where), 0, rows});
+    return made;
+  }
+  const int64_t base = shape->dim(0) / *count, extra = shape->dim(0) % *count;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < *count; ++i) {
+    const int64_t rows = base + (i < extra ? 1 : 0);
+    const Output value =
+        RowsOf(scope.WithoutControlDependencies(), initial_value, *shape, begin, rows, where);
+    made.parts.push_back(
+        {MakeVariable(scope, StrCat(name, "/part_", i), value, part_options, where), begin, rows});
+    begin += rows;
+  }
+  return made;
+}
+
+Output ReadSharded(const Scope& scope, const ShardedVariable& variable,
+                   std::source_location where) {
+  std::vector<Input> values;
+  for (const VariablePart& part : variable.parts) {
+    if (!part.variable.handle.valid()) return Output();
+    values.push_back(ops::ReadVariableOp(scope.WithDevice(part.variable.handle.op().device()),
+                                         part.variable.handle, part.variable.dtype(), where));
+  }
+  if (values.empty()) return Output();
+  if (values.size() == 1) return values[0].output();
+  return ops::ConcatV2(scope, values, 0, where);
+}
+
+Operation AssignSharded(const Scope& scope, const ShardedVariable& variable, const Output& value,
+                        std::source_location where) {
+  if (variable.parts.empty()) return Operation();
+  if (variable.parts.size() == 1) return Assign(scope, variable.parts[0].variable, value, where);
+  std::vector<Operation> assigned;
+  for (const VariablePart& part : variable.parts) {
+    const Output rows = RowsOf(scope, value, variable.shape, part.begin, part.rows, where);
+    assigned.push_back(Assign(scope, part.variable, rows, where));
+  }
+  return Group(scope, assigned, where);
+}
+
+Output LookupSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
+                     std::source_location where) {
+  if (variable.parts.empty() || !ids.valid()) return Output();
+  const auto gather = [&](const VariablePart& part, const Output& rows) {
+    const Output& handle = part.variable.handle;
+    return ops::ResourceGather(scope.WithDevice(handle.op().device()), handle, rows,
+                               part.variable.dtype(), {}, where);
+  };
+  if (variable.parts.size() == 1) return gather(variable.parts[0], ids);
+  const int count = static_cast<int>(variable.parts.size());
+  const Output flat = AsVectorOfInt64(scope, ids, where);
+  const Places places = PlacesOf(scope, variable, flat, where);
+  const Output number = ops::Range(scope, 0, ops::Size(scope, flat, {}, where), 1, where);
+  const std::vector<Output> rows =
+      ops::DynamicPartition(scope, places.row, places.part, count, where);
+  const std::vector<Output> back = ops::DynamicPartition(scope, number, places.part, count, where);
+  if (rows.size() != variable.parts.size() || back.size() != rows.size()) return Output();
+  std::vector<Input> indices, found;
+  for (int i = 0; i < count; ++i) {
+    indices.push_back(back[i]);
+    found.push_back(gather(variable.parts[i], rows[i]));
+  }
+  const Output stitched = ops::DynamicStitch(scope, indices, found, where);
+  std::vector<int64_t> row_dims(variable.shape.dims().begin() + 1, variable.shape.dims().end());
+  const Output shape = ops::ConcatV2(
+      scope,
+      {ops::Cast(scope, ops::Shape(scope, ids, {}, where), kInt64, {}, where), Numbers(row_dims)},
+      0, where);
+  return ops::Reshape(scope, stitched, shape, where);
+}
+
+Operation ScatterAddSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
+                            const Output& updates, std::source_location where) {
+  if (variable.parts.empty() || !ids.valid() || !updates.valid()) return Operation();
+  const auto add = [&](const VariablePart& part, const Output& rows, const Output& values) {
+    const Output& handle = part.variable.handle;
+    return ops::ResourceScatterAdd(scope.WithDevice(handle.op().device()), handle, rows, values,
+                                   where);
+  };
+  if (variable.parts.size() == 1) return add(variable.parts[0], ids, updates);
+  const int count = static_cast<int>(variable.parts.size());
+  const Output flat = AsVectorOfInt64(scope, ids, where);
+  const Places places = PlacesOf(scope, variable, flat, where);
+  const std::vector<Output> rows =
+      ops::DynamicPartition(scope, places.row, places.part, count, where);
+  const std::vector<Output> values =
+      ops::DynamicPartition(scope, updates, places.part, count, where);
+  if (rows.size() != variable.parts.size() || values.size() != rows.size()) return Operation();
+  std::vector<Operation> added;
+  for (int i = 0; i < count; ++i) added.push_back(add(variable.parts[i], rows[i], values[i]));
+  return Group(scope, added, where);
+}
+
+}  // namespace millrace
