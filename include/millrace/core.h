@@ -16,6 +16,7 @@
 #include "millrace/server.h"
 #include "millrace/session.h"
 #include "millrace/staleness_bound.h"
+#include "millrace/status_macros.h"
 #include "millrace/step_trace.h"
 #include "millrace/supervised_session.h"
 #include "millrace/training.h"

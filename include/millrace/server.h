@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "millrace/cluster.h"
+#include "millrace/credentials.h"
 #include "millrace/status.h"
 
 namespace millrace {
@@ -27,9 +29,16 @@ struct ServerOptions {
   double gpu_memory_fraction = 0;
   bool gpu_allow_growth = false;
   std::string visible_gpus{};
-  // An address that is not loopback is refused (FailedPrecondition) unless this is set: the
-  // transport is not encrypted and any client may run any op.
+  // What this task proves itself with, to those that it calls too, and asks of those that call it.
+  Credentials credentials{};
+  // An address that is not loopback is refused (FailedPrecondition) unless there are credentials
+  // or this is set: the transport is not encrypted and any client may run any op.
   bool insecure = false;
+  // What graphs may do besides computing: of "file_read", "file_write", "environment", "network",
+  // "custom_code", with "all" for everything and "none" for nothing; {}: docs/security.md.
+  std::vector<std::string> allow{};
+  // The only folder whose files graphs may name, links and ".." resolved; "": any.
+  std::string file_root{};
   // Whether ShutdownTask may end this server (WaitForShutdown returns).
   bool accept_shutdown = false;
   // What the tasks of one job have in common and those of no other job do: tasks with different

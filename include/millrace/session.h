@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/credentials.h"
 #include "millrace/graph.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -30,6 +31,8 @@ struct InterOpPool {
 // What cannot be (a negative limit, no CPU) is InvalidArgument of Session::Create, by its name.
 struct SessionOptions {
   std::string target{};  // "" or "grpc://host:port"
+  // What a session at a server proves itself with.
+  Credentials credentials{};
   bool allow_soft_placement = false;
   // A table of device, op and count in the log, and every node with the reason in a file
   // that the log names.

@@ -1,0 +1,76 @@
+#!/bin/sh
+# install.sh FILE... --prefix=DIR: puts what others build with under DIR (default /usr/local;
+# $DESTDIR before it, as packagers want it). ./bazelw run //tools/install calls it with the files.
+#
+#   bin/millrace                          the command
+#   include/millrace/*.h                  the public headers
+#   lib/libmillrace.a                     the engine
+#   lib/libmillrace_jit.so                the compiler of fused loops, which bin/millrace loads
+#   lib/pkgconfig/millrace.pc             pkg-config --cflags --libs millrace
+#   lib/cmake/Millrace/*.cmake            find_package(Millrace), target Millrace::millrace
+#   share/doc/millrace/                   LICENSE, NOTICE
+set -eu
+
+prefix=/usr/local
+files=$(mktemp)
+trap 'rm -f "$files"' EXIT
+while [ $# -gt 0 ]; do
+  case $1 in
+    --prefix=*) prefix=${1#--prefix=} ;;
+    --prefix)
+      prefix=$2
+      shift
+      ;;
+    -*)
+      echo "install: unknown option $1; usage: ./bazelw run //tools/install -- --prefix=DIR" >&2
+      exit 2
+      ;;
+    *) printf '%s\n' "$1" >>"$files" ;;
+  esac
+  shift
+done
+case $prefix in /*) ;; *) prefix=${BUILD_WORKING_DIRECTORY:-$PWD}/$prefix ;; esac
+root=${DESTDIR:-}$prefix
+
+put() { install -D -m "$1" "$2" "$root/$3"; }
+fill() { sed -e "s#@PREFIX@#$prefix#g" -e "s#@VERSION@#$version#g" -e "s#@LIBS@#$libs#g" "$1"; }
+
+version=$(sed -n 's/.*define MILLRACE_VERSION "\(.*\)".*/\1/p' "$(grep '/version\.h$' "$files")")
+libs=$(cat "$(grep '/libmillrace\.flags$' "$files")")
+[ -n "$version" ] && [ -n "$libs" ]
+while read -r file; do
+  name=$(basename "$file")
+  case $file in
+    */millrace/*.h) put 644 "$file" "include/millrace/$name" ;;
+    *.a) put 644 "$file" "lib/$name" ;;
+    *.so) put 755 "$file" "lib/$name" ;;
+    */millrace) put 755 "$file" "bin/millrace" ;;
+    *.pc.in)
+      fill "$file" >"$files.out"
+      put 644 "$files.out" "lib/pkgconfig/millrace.pc"
+      ;;
+    *.cmake.in)
+      fill "$file" >"$files.out"
+      put 644 "$files.out" "lib/cmake/Millrace/MillraceConfig.cmake"
+      cat >"$files.out" <<VERSION
+set(PACKAGE_VERSION "$version")
+# Before 1.0 a minor version may change what programs see.
+if(PACKAGE_FIND_VERSION_MAJOR EQUAL ${version%%.*} AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
+VERSION
+      put 644 "$files.out" "lib/cmake/Millrace/MillraceConfigVersion.cmake"
+      rm -f "$files.out"
+      ;;
+    */libmillrace.flags) ;;
+    LICENSE | NOTICE) put 644 "$file" "share/doc/millrace/$name" ;;
+    *)
+      echo "install: no place for $file" >&2
+      exit 1
+      ;;
+  esac
+done <"$files"
+echo "millrace $version is in $root"
