@@ -7,6 +7,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
 #include "kernels/math/elementwise_special.h"
+#include "kernels/nn/volume.h"
 #include "kernels/training/staleness.h"
 
 namespace millrace {
@@ -54,6 +55,8 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterSoftmaxKernels(registry);
   RegisterConvKernels(registry);
   RegisterPoolKernels(registry);
+  RegisterVolumeConvKernels(registry);
+  RegisterVolumePoolKernels(registry);
   RegisterBatchNormKernels(registry);
   RegisterTopKKernels(registry);
 

@@ -1,4 +1,5 @@
 // Constants, placeholders, and ops that rearrange tensors.
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
@@ -31,6 +32,51 @@ Status UnravelIndexShape(InferenceContext& c) {
 Status UniqueV2Shape(InferenceContext& c) {
   c.set_output(0, c.input(0).has_rank() ? UnknownDims(c.input(0).rank()) : PartialShape());
   c.set_output(1, UnknownDims(1));
+  return OkStatus();
+}
+
+// The attribute, which each input has one row of.
+Status ParallelConcatShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.attr<PartialShape>("shape"));
+  if (!shape.has_rank() || shape.rank() < 1) {
+    return errors::InvalidArgument("shape must have known rank of at least 1, got ",
+                                   shape.DebugString());
+  }
+  PartialShape row = shape;
+  row.SetDim(0, 1);
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (c.input(i).IsCompatibleWith(row)) continue;
+    return errors::InvalidArgument("values[", i, "] must have shape ", row.DebugString(),
+                                   ", one row of the output, got ", c.input(i).DebugString());
+  }
+  if (shape.dim(0) >= 0 && shape.dim(0) != c.num_inputs()) {
+    return errors::InvalidArgument("the output has ", shape.dim(0), " rows by its shape, and ",
+                                   c.num_inputs(), " values");
+  }
+  c.set_output(0, std::move(shape));
+  return OkStatus();
+}
+
+Status RaggedRangeShape(InferenceContext& c) {
+  int64_t rows = -1;
+  bool all_scalars = true;
+  for (int i = 0; i < 3; ++i) {
+    const PartialShape& operand = c.input(i);
+    if (!operand.has_rank()) {
+      all_scalars = false;
+      continue;
+    }
+    if (operand.rank() > 1) {
+      return errors::InvalidArgument("starts, limits and deltas must be scalars or vectors, got ",
+                                     operand.DebugString());
+    }
+    if (operand.rank() == 0) continue;
+    all_scalars = false;
+    MR_ASSIGN_OR_RETURN(rows, MergeDim(rows, operand.dim(0)));
+  }
+  if (all_scalars) rows = 1;
+  c.set_output(0, PartialShape({rows < 0 ? -1 : rows + 1}));
+  c.set_output(1, PartialShape({-1}));
   return OkStatus();
 }
 
@@ -108,7 +154,13 @@ constexpr OpSpec kOps[] = {
     {"Placeholder", "", "output: dtype", "dtype: type; shape: shape = ?", ShapeFromAttr},
     {"PlaceholderWithDefault", "input: dtype", "output: dtype", "dtype: type; shape: shape",
      ShapeFromAttr},
+    {"ParallelConcat", "values: N * T", "output: T", "N: int >= 1; T: type; shape: shape",
+     ParallelConcatShape},
     {"PreventGradient", "input: T", "output: T", "T: type; message: string = ''", UnchangedShape},
+    {"RaggedRange", "starts: T, limits: T, deltas: T",
+     "rt_nested_splits: Tsplits, rt_dense_values: T",
+     "T: {bfloat16, float, double, int32, int64} = int32; Tsplits: {int32, int64} = int64",
+     RaggedRangeShape},
     {"Rank", "input: T", "output: int32", "T: type", ScalarShape},
     {"Reshape", "tensor: T, shape: Tshape", "output: T", "T: type; Tshape: {int32, int64} = int32",
      ReshapeShape},
@@ -118,6 +170,12 @@ constexpr OpSpec kOps[] = {
      UnchangedShape},
     {"ScatterNd", "indices: Tindices, updates: T, shape: Tindices", "output: T",
      "T: type; Tindices: {int16, int32, int64}; bad_indices_policy: string = ''", ScatterNdShape},
+    {"ScatterNdNonAliasingAdd", "input: T, indices: Tindices, updates: T", "output: T",
+     "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, "
+     "bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}; Tindices: "
+     "{int32, "
+     "int64}; bad_indices_policy: string = ''",
+     UnchangedShape},
     {"Shape", "input: T", "output: shape_tensor(out_type)",
      "T: type; out_type: {int32, int64} = int32", ShapeOfShape},
     {"ShapeN", "input: N * T", "output: N * out_type",
@@ -149,6 +207,11 @@ constexpr OpSpec kOps[] = {
      "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = "
      "0; new_axis_mask: int = 0; shrink_axis_mask: int = 0",
      ShapeFromInput0},
+    {"TensorStridedSliceUpdate", "input: T, begin: Index, end: Index, strides: Index, value: T",
+     "output: T",
+     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = "
+     "0; new_axis_mask: int = 0; shrink_axis_mask: int = 0",
+     UnchangedShape},
     {"Tile", "input: T, multiples: Tmultiples", "output: T",
      "T: type; Tmultiples: {int32, int64} = int32", TileShape},
     {"Transpose", "x: T, perm: Tperm", "y: T", "T: type; Tperm: {int32, int64} = int32",

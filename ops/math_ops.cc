@@ -104,6 +104,14 @@ constexpr OpSpec kOps[] = {
      "complex64, complex128}; adj_x: bool = false; adj_y: bool = false; grad_x: bool = false; "
      "grad_y: bool = false",
      BatchMatMulShape},
+    {"BatchMatMulV3", "x: Ta, y: Tb", "output: Tout",
+     "Ta: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, "
+     "complex128}; "
+     "Tb: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, "
+     "complex128}; "
+     "Tout: {bfloat16, half, float, double, int16, int32, int64, complex64, complex128}; adj_x: "
+     "bool = false; adj_y: bool = false; grad_x: bool = false; grad_y: bool = false",
+     BatchMatMulShape},
     {"Bincount", "arr: int32, size: int32, weights: T", "bins: T",
      "T: {int32, int64, float, double}", CountsShape},
     {"BitwiseAnd", "x: T, y: T", "z: T",
@@ -325,6 +333,7 @@ constexpr OpSpec kOps[] = {
      UnchangedShape},
     {"NotEqual", "x: T, y: T", "z: bool", "T: type; incompatible_shape_error: bool = true",
      EqualityShape, kCommutative},
+    {"Polygamma", "a: T, x: T", "z: T", "T: {float, double}", BroadcastShape},
     {"Pow", "x: T, y: T", "z: T",
      "T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}",
      BroadcastShape},
@@ -401,6 +410,7 @@ constexpr OpSpec kOps[] = {
      "output: T",
      "T: numbers; Tindices: {int16, int32, int64}; Tnumsegments: {int32, int64} = int32",
      UnsortedSegmentShape},
+    {"Zeta", "x: T, q: T", "z: T", "T: {float, double}", BroadcastShape},
 };
 
 }  // namespace

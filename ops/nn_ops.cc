@@ -1,4 +1,10 @@
 // Layers of neural networks and their gradients.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
@@ -24,6 +30,103 @@ Status ResizeNearestGradShape(InferenceContext& c) {
   return OkStatus();
 }
 
+bool ChannelsFirst(const InferenceContext& c) {
+  const std::string format = c.attrs().GetOr<std::string>("data_format", "");
+  return format.size() > 1 && format[1] == 'C';
+}
+
+// What kernels take of sizes, strides and dilations, so that products of two fit.
+constexpr int64_t kMostOfWindow = INT32_MAX;
+
+// How many places a window has over `size` elements; -1 if that is not known.
+StatusOr<int64_t> WindowPlaces(int64_t size, int64_t window, int64_t stride,
+                               std::string_view padding) {
+  if (stride <= 0 || stride > kMostOfWindow) {
+    return errors::InvalidArgument("Stride must be > 0, but got ", stride, ", or is too large");
+  }
+  if (size < 0 || window < 0 || size > kMostOfWindow) return -1;
+  const int64_t reach = padding == "SAME" ? size + stride - 1 : size - window + stride;
+  if (reach >= 0) return reach / stride;
+  return errors::InvalidArgument("Computed output size would be negative: a window of ", window,
+                                 " does not fit into ", size, " elements");
+}
+
+Status SecondInputShape(InferenceContext& c) {
+  c.set_output(0, c.input(1));
+  return OkStatus();
+}
+
+// With its windows in inputs, which are constants as a rule.
+Status PoolV2Shape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape input, c.WithRank(0, 4));
+  Dims ksize, strides;
+  const bool known = ConstantInts(c, 1, &ksize) && ConstantInts(c, 2, &strides);
+  c.set_output(0, UnknownDims(4));
+  if (!known || ksize.size() != 4 || strides.size() != 4) return OkStatus();
+  MR_ASSIGN_OR_RETURN(const auto padding, c.attr<std::string>("padding"));
+  PartialShape out = UnknownDims(4);
+  for (int i = 0; i < 4; ++i) {
+    MR_ASSIGN_OR_RETURN(const int64_t places,
+                        WindowPlaces(input.dim(i), ksize[i], strides[i], padding));
+    out.SetDim(i, places);
+  }
+  c.set_output(0, std::move(out));
+  return OkStatus();
+}
+
+// Windows of `sizes` (-1 where that is not known), along all five axes of `input`.
+Status PlaceOverVolumes(InferenceContext& c, PartialShape input, const Dims& sizes,
+                        int64_t channels) {
+  MR_ASSIGN_OR_RETURN(const auto strides, c.attr<std::vector<int64_t>>("strides"));
+  MR_ASSIGN_OR_RETURN(const auto padding, c.attr<std::string>("padding"));
+  const bool first = ChannelsFirst(c);
+  if (strides.size() != 5) {
+    return errors::InvalidArgument("strides must have 5 elements, but has ", strides.size());
+  }
+  for (int i = 0; i < 3; ++i) {
+    const int axis = first ? 2 + i : 1 + i;
+    MR_ASSIGN_OR_RETURN(const int64_t places,
+                        WindowPlaces(input.dim(axis), sizes[i], strides[axis], padding));
+    input.SetDim(axis, places);
+  }
+  input.SetDim(first ? 1 : 4, channels);
+  c.set_output(0, std::move(input));
+  return OkStatus();
+}
+
+Status Pool3DShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape input, c.WithRank(0, 5));
+  MR_ASSIGN_OR_RETURN(const auto ksize, c.attr<std::vector<int64_t>>("ksize"));
+  if (ksize.size() != 5) {
+    return errors::InvalidArgument("ksize must have 5 elements, but has ", ksize.size());
+  }
+  const int at = ChannelsFirst(c) ? 2 : 1;
+  const int64_t channels = input.dim(ChannelsFirst(c) ? 1 : 4);
+  return PlaceOverVolumes(c, std::move(input), {ksize[at], ksize[at + 1], ksize[at + 2]}, channels);
+}
+
+Status Conv3DShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape input, c.WithRank(0, 5));
+  MR_ASSIGN_OR_RETURN(const PartialShape filter, c.WithRank(1, 5));
+  MR_ASSIGN_OR_RETURN(const auto dilations, c.attr<std::vector<int64_t>>("dilations"));
+  const bool first = ChannelsFirst(c);
+  if (dilations.size() != 5) {
+    return errors::InvalidArgument("dilations must have 5 elements, but has ", dilations.size());
+  }
+  MR_RETURN_IF_ERROR(MergeDim(input.dim(first ? 1 : 4), filter.dim(3)).status());
+  Dims sizes;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t size = filter.dim(i), dilation = dilations[first ? 2 + i : 1 + i];
+    if (dilation < 1 || dilation > kMostOfWindow) {
+      return errors::InvalidArgument("Dilated rates should be larger than 0, got ", dilation,
+                                     ", or is too large");
+    }
+    const bool known = size >= 0 && size <= kMostOfWindow;
+    sizes.push_back(known ? std::max<int64_t>(0, (size - 1) * dilation + 1) : -1);
+  }
+  return PlaceOverVolumes(c, std::move(input), sizes, filter.dim(4));
+}
+
 constexpr OpSpec kOps[] = {
     {"AvgPool", "value: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
@@ -32,6 +135,14 @@ constexpr OpSpec kOps[] = {
     {"AvgPoolGrad", "orig_input_shape: int32, grad: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
      "{'NHWC', 'NCHW'} = 'NHWC'; T: floats",
+     ShapeFromInput0},
+    {"AvgPool3D", "input: T", "output: T",
+     "ksize: list(int) >= 5; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NDHWC', 'NCDHW'} = 'NDHWC'; T: floats",
+     Pool3DShape},
+    {"AvgPool3DGrad", "orig_input_shape: int32, grad: T", "output: T",
+     "ksize: list(int) >= 5; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NDHWC', 'NCDHW'} = 'NDHWC'; T: floats",
      ShapeFromInput0},
     {"BiasAdd", "value: T, bias: T", "output: T",
      "T: numbers; data_format: {'NHWC', 'NCHW'} = 'NHWC'", BiasAddShape},
@@ -52,6 +163,18 @@ constexpr OpSpec kOps[] = {
      "T: {half, bfloat16, float, double, int32}; strides: list(int); use_cudnn_on_gpu: bool = "
      "true; padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
      "data_format: {'NHWC', 'NCHW'} = 'NHWC'; dilations: list(int) = [1, 1, 1, 1]",
+     ShapeFromInput0},
+    {"Conv3D", "input: T, filter: T", "output: T",
+     "T: floats; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: {'NDHWC', "
+     "'NCDHW'} = 'NDHWC'; dilations: list(int) = [1, 1, 1, 1, 1]",
+     Conv3DShape},
+    {"Conv3DBackpropFilterV2", "input: T, filter_sizes: int32, out_backprop: T", "output: T",
+     "T: floats; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: {'NDHWC', "
+     "'NCDHW'} = 'NDHWC'; dilations: list(int) = [1, 1, 1, 1, 1]",
+     ShapeFromInput1},
+    {"Conv3DBackpropInputV2", "input_sizes: Tshape, filter: T, out_backprop: T", "output: T",
+     "T: floats; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: {'NDHWC', "
+     "'NCDHW'} = 'NDHWC'; dilations: list(int) = [1, 1, 1, 1, 1]; Tshape: {int32, int64} = int32",
      ShapeFromInput0},
     {"DepthwiseConv2dNative", "input: T, filter: T", "output: T",
      "T: floats; strides: list(int); padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: "
@@ -120,10 +243,43 @@ constexpr OpSpec kOps[] = {
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
      "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
      PoolShape},
+    {"MaxPool3D", "input: T", "output: T",
+     "ksize: list(int) >= 5; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NDHWC', 'NCDHW'} = 'NDHWC'; T: {half, bfloat16, float}",
+     Pool3DShape},
+    {"MaxPool3DGrad", "orig_input: TInput, orig_output: TInput, grad: T", "output: T",
+     "ksize: list(int) >= 5; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NDHWC', 'NCDHW'} = 'NDHWC'; T: {half, bfloat16, float} = float; TInput: {half, bfloat16, "
+     "float} = float",
+     UnchangedShape},
+    {"MaxPool3DGradGrad", "orig_input: T, orig_output: T, grad: T", "output: T",
+     "ksize: list(int) >= 5; strides: list(int) >= 5; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NDHWC', 'NCDHW'} = 'NDHWC'; T: reals",
+     SecondInputShape},
     {"MaxPoolGrad", "orig_input: T, orig_output: T, grad: T", "output: T",
      "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID', 'EXPLICIT'}; "
      "explicit_paddings: list(int) = []; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float",
      UnchangedShape},
+    {"MaxPoolGradGrad", "orig_input: T, orig_output: T, grad: T", "output: T",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; data_format: "
+     "{'NHWC', 'NCHW'} = 'NHWC'; T: reals",
+     SecondInputShape},
+    {"MaxPoolGradGradV2", "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32",
+     "output: T",
+     "padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals",
+     SecondInputShape},
+    {"MaxPoolGradV2", "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32",
+     "output: T",
+     "padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: reals = float",
+     UnchangedShape},
+    {"MaxPoolGradWithArgmax", "input: T, grad: T, argmax: Targmax", "output: T",
+     "ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; "
+     "include_batch_in_index: bool = false; Targmax: {int32, int64}; T: reals",
+     UnchangedShape},
+    {"MaxPoolV2", "input: T, ksize: int32, strides: int32", "output: T",
+     "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float; "
+     "padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
+     PoolV2Shape},
     {"MaxPoolWithArgmax", "input: T", "output: T, argmax: Targmax",
      "ksize: list(int) >= 4; strides: list(int) >= 4; Targmax: {int32, int64} = int64; padding: "
      "{'SAME', 'VALID'}; include_batch_in_index: bool = false; T: reals",

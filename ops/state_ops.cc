@@ -34,6 +34,14 @@ constexpr OpSpec kOps[] = {
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; bad_indices_policy: string "
      "= ''",
      UnchangedShape},
+    {"ScatterNdMax", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; bad_indices_policy: string "
+     "= ''",
+     UnchangedShape},
+    {"ScatterNdMin", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; bad_indices_policy: string "
+     "= ''",
+     UnchangedShape},
     {"ScatterNdSub", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; bad_indices_policy: string "
      "= ''",
@@ -45,6 +53,10 @@ constexpr OpSpec kOps[] = {
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false", UnchangedShape},
     {"ScatterUpdate", "ref: Ref(T), indices: Tindices, updates: T", "output_ref: Ref(T)",
      "T: type; Tindices: {int32, int64}; use_locking: bool = true", UnchangedShape},
+    {"DestroyTemporaryVariable", "ref: Ref(T)", "value: T", "T: type; var_name: string",
+     UnchangedShape},
+    {"TemporaryVariable", "", "ref: Ref(dtype)", "shape: shape; dtype: type; var_name: string = ''",
+     ShapeFromAttr, kStateful},
     {"Variable", "", "ref: Ref(dtype)",
      "shape: shape; dtype: type; container: string = ''; shared_name: string = ''", UnknownShape,
      kStateful},

@@ -119,6 +119,13 @@ constexpr OpSpec kOps[] = {
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
      "= false",
      NoOutputs, kStateful},
+    {"ResourceSparseApplyFtrlV2",
+     "var: resource, accum: resource, linear: resource, grad: T, indices: Tindices, lr: T, l1: T, "
+     "l2: T, l2_shrinkage: T, lr_power: T",
+     "",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
+     "= false",
+     NoOutputs, kStateful},
     {"ResourceSparseApplyKerasMomentum",
      "var: resource, accum: resource, lr: T, grad: T, indices: Tindices, momentum: T", "",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; use_nesterov: bool = false",
@@ -145,6 +152,13 @@ constexpr OpSpec kOps[] = {
     {"SparseApplyFtrl",
      "var: Ref(T), accum: Ref(T), linear: Ref(T), grad: T, indices: Tindices, lr: T, l1: T, l2: T, "
      "lr_power: T",
+     "out: Ref(T)",
+     "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
+     "= false",
+     UnchangedShape},
+    {"SparseApplyFtrlV2",
+     "var: Ref(T), accum: Ref(T), linear: Ref(T), grad: T, indices: Tindices, lr: T, l1: T, l2: T, "
+     "l2_shrinkage: T, lr_power: T",
      "out: Ref(T)",
      "T: numbers; Tindices: {int32, int64}; use_locking: bool = false; multiply_linear_by_lr: bool "
      "= false",

@@ -106,6 +106,36 @@ Status StridedSliceGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Of (input, begin, end, strides, value), whose slice is written over; a value is repeated to fill
+// it.
+Status TensorStridedSliceUpdateGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const AttrMap& attrs = c.op().node()->attrs();
+  const auto mask = [&](const char* name) { return attrs.GetOr<int64_t>(name, 0); };
+  if (c.needs_dx(0)) {
+    c.set_dx(0, ops::TensorStridedSliceUpdate(s, c.dy(), c.x(1), c.x(2), c.x(3),
+                                              ConstantLike(s, c.dy(), 0),
+                                              {.begin_mask = mask("begin_mask"),
+                                               .end_mask = mask("end_mask"),
+                                               .ellipsis_mask = mask("ellipsis_mask"),
+                                               .new_axis_mask = mask("new_axis_mask"),
+                                               .shrink_axis_mask = mask("shrink_axis_mask")}));
+  }
+  if (!c.needs_dx(4)) return OkStatus();
+  const Output slice = ops::StridedSlice(s, c.dy(), c.x(1), c.x(2), c.x(3),
+                                         {.begin_mask = mask("begin_mask"),
+                                          .end_mask = mask("end_mask"),
+                                          .ellipsis_mask = mask("ellipsis_mask"),
+                                          .new_axis_mask = mask("new_axis_mask"),
+                                          .shrink_axis_mask = mask("shrink_axis_mask")});
+  // A value may have more axes than the slice.
+  const Output full = ops::Add(s, slice, ops::ZerosLike(s, c.x(4)));
+  const Output shape = ops::Shape(s, c.x(4));
+  const auto axes = ops::BroadcastGradientArgs(s, shape, ops::Shape(s, full));
+  c.set_dx(4, ops::Reshape(s, ops::Sum(s, full, axes.r0), shape));
+  return OkStatus();
+}
+
 Status PadGrad(GradContext& c) {
   const Scope& s = c.scope();
   const Output paddings = ops::Cast(s, c.x(1), kInt32);  // [rank, 2]
@@ -241,6 +271,7 @@ void RegisterArrayGradients(GradientRegistry& r) {
   r.Register("Slice", SliceGrad);
   r.Register("StridedSlice", StridedSliceGrad);
   r.Register("StridedSliceGrad", StridedSliceGradGrad);
+  r.Register("TensorStridedSliceUpdate", TensorStridedSliceUpdateGrad);
   r.Register("Pad", PadGrad);
   r.Register("PadV2", PadV2Grad);
   r.Register("MirrorPad", MirrorPadGrad);

@@ -303,6 +303,7 @@ void RegisterIndexingGradients(GradientRegistry& r) {
   r.Register("ScatterNd", ScatterNdGrad);
   r.Register("TensorScatterUpdate", TensorScatterUpdateGrad);
   r.Register("TensorScatterAdd", TensorScatterAddGrad);
+  r.Register("ScatterNdNonAliasingAdd", TensorScatterAddGrad);
   r.Register("TensorScatterSub", TensorScatterSubGrad);
   r.Register("TopKV2", TopKGrad);
   r.Register("DynamicPartition", DynamicPartitionGrad);

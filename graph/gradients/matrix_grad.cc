@@ -1,4 +1,5 @@
 // Derivatives of batches of matrices: products, what is cut out of them, solutions.
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/grad_families.h"
@@ -34,6 +35,12 @@ void SetBatchGradients(GradContext& c, const Output& dx, const Output& dy) {
 
 Status BatchMatMulGrad(GradContext& c) {
   const Scope& s = c.scope();
+  for (const int i : {0, 1}) {
+    const DataType type = BaseType(c.x(i).dtype()), product = BaseType(c.dy().dtype());
+    if (type == product) continue;
+    return errors::Unimplemented("a product of ", DataTypeName(product), " has no gradient by its ",
+                                 i == 0 ? "left" : "right", " operand of ", DataTypeName(type));
+  }
   const bool ax = Flag(c, "adj_x"), ay = Flag(c, "adj_y");
   const Output x = c.x(0), y = c.x(1), g = c.dy();
   SetBatchGradients(c, ax ? Product(s, y, g, ay, true) : Product(s, g, y, false, !ay),
@@ -194,7 +201,9 @@ Status CholeskyGrad(GradContext& c) {
 }  // namespace
 
 void RegisterMatrixGradients(GradientRegistry& r) {
-  for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) r.Register(op, BatchMatMulGrad);
+  for (const char* op : {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}) {
+    r.Register(op, BatchMatMulGrad);
+  }
   r.Register("SparseTensorDenseMatMul", SparseTensorDenseMatMulGrad);
   r.Register("Diag", DiagGrad);
   r.Register("DiagPart", DiagPartGrad);

@@ -51,6 +51,23 @@ Status ErfinvGrad(GradContext& c) {
 }
 Status LgammaGrad(GradContext& c) { return Times(c, ops::Digamma(c.scope(), c.x(0))); }
 
+// Of (order, x); for the order there is none.
+Status PolygammaGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output next = ops::Add(s, c.x(0), ConstantLike(s, c.x(0), 1));
+  SetBroadcastGradients(c, 0, Output(), 1, ops::Mul(s, c.dy(), ops::Polygamma(s, next, c.x(1))));
+  return OkStatus();
+}
+Status DigammaGrad(GradContext& c) { return Times(c, ops::Polygamma(c.scope(), One(c), c.x(0))); }
+// Of (x, q): d zeta / dq = -x zeta(x + 1, q); for x there is none.
+Status ZetaGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const Output x = c.x(0);
+  const Output next = ops::Zeta(s, ops::Add(s, x, ConstantLike(s, x, 1)), c.x(1));
+  SetBroadcastGradients(c, 0, Output(), 1, ops::Mul(s, c.dy(), ops::Mul(s, ops::Neg(s, x), next)));
+  return OkStatus();
+}
+
 // Of atan2(y, x), whose first operand is y.
 Status Atan2Grad(GradContext& c) {
   const Scope& s = c.scope();
@@ -115,6 +132,9 @@ void RegisterSpecialGradients(GradientRegistry& r) {
   r.Register("Erfc", ErfcGrad);
   r.Register("Erfinv", ErfinvGrad);
   r.Register("Lgamma", LgammaGrad);
+  r.Register("Digamma", DigammaGrad);
+  r.Register("Polygamma", PolygammaGrad);
+  r.Register("Zeta", ZetaGrad);
   r.Register("Atan2", Atan2Grad);
   r.Register("MulNoNan", MulNoNanGrad);
   r.Register("Xdivy", XdivyGrad);

@@ -55,6 +55,24 @@ struct Conv {
   }
 };
 
+// Over volumes.
+struct Conv3D {
+  static Output Forward(const Scope& s, const Output& x, const Output& filter, const Window& w) {
+    return ops::Conv3D(s, x, filter, w.strides, w.padding,
+                       {.data_format = w.format, .dilations = w.dilations});
+  }
+  static Output ByInput(const Scope& s, const Output& shape, const Output& filter, const Output& dy,
+                        const Window& w) {
+    return ops::Conv3DBackpropInputV2(s, shape, filter, dy, w.strides, w.padding,
+                                      {.data_format = w.format, .dilations = w.dilations});
+  }
+  static Output ByFilter(const Scope& s, const Output& x, const Output& shape, const Output& dy,
+                         const Window& w) {
+    return ops::Conv3DBackpropFilterV2(s, x, shape, dy, w.strides, w.padding,
+                                       {.data_format = w.format, .dilations = w.dilations});
+  }
+};
+
 struct DepthwiseConv {
   static Output Forward(const Scope& s, const Output& x, const Output& filter, const Window& w) {
     return ops::DepthwiseConv2dNative(s, x, filter, w.strides, w.padding,
@@ -110,22 +128,106 @@ Status AvgPoolGradGrad(GradContext& c) {
   return OkStatus();
 }
 
+// What a pool's gradient takes beside the tensors, and that of MaxPoolGrad.
+StatusOr<Ints> KsizeOf(GradContext& c) { return c.op().node()->attrs().Get<Ints>("ksize"); }
+
+// Of (orig_input, orig_output, ...): the places that win do not change.
+void SetZeroForBoth(GradContext& c) {
+  for (const int i : {0, 1}) {
+    if (c.needs_dx(i)) c.set_dx(i, ops::ZerosLike(c.scope(), c.x(i)));
+  }
+}
+
+Status MaxPoolGradGradGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  SetZeroForBoth(c);
+  if (!c.needs_dx(2)) return OkStatus();
+  c.set_dx(2, ops::MaxPoolGrad(c.scope(), c.x(0), c.x(1), c.dy(), ksize, w.strides, w.padding,
+                               {.data_format = w.format}));
+  return OkStatus();
+}
+
+// Windows are inputs: (input, ksize, strides).
+Status MaxPoolV2Grad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c, /*strides=*/false));
+  c.set_dx(0, ops::MaxPoolGradV2(c.scope(), c.x(0), c.y(), c.dy(), c.x(1), c.x(2), w.padding,
+                                 {.data_format = w.format}));
+  return OkStatus();
+}
+Status MaxPoolGradV2Grad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c, /*strides=*/false));
+  SetZeroForBoth(c);
+  if (!c.needs_dx(2)) return OkStatus();
+  c.set_dx(2, ops::MaxPoolGradGradV2(c.scope(), c.x(0), c.x(1), c.dy(), c.x(3), c.x(4), w.padding,
+                                     {.data_format = w.format}));
+  return OkStatus();
+}
+
+Status MaxPoolWithArgmaxGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  const bool batch = c.op().node()->attrs().GetOr<bool>("include_batch_in_index", false);
+  if (!c.dy().valid()) return OkStatus();
+  c.set_dx(0, ops::MaxPoolGradWithArgmax(c.scope(), c.x(0), c.dy(), c.y(1), ksize, w.strides,
+                                         w.padding, {.include_batch_in_index = batch}));
+  return OkStatus();
+}
+
+Status MaxPool3DGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  c.set_dx(0, ops::MaxPool3DGrad(c.scope(), c.x(0), c.y(), c.dy(), ksize, w.strides, w.padding,
+                                 {.data_format = w.format}));
+  return OkStatus();
+}
+Status MaxPool3DGradGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  SetZeroForBoth(c);
+  if (!c.needs_dx(2)) return OkStatus();
+  c.set_dx(2, ops::MaxPool3DGradGrad(c.scope(), c.x(0), c.x(1), c.dy(), ksize, w.strides, w.padding,
+                                     {.data_format = w.format}));
+  return OkStatus();
+}
+Status MaxPool3DGradGradGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  SetZeroForBoth(c);
+  if (!c.needs_dx(2)) return OkStatus();
+  c.set_dx(2, ops::MaxPool3DGrad(c.scope(), c.x(0), c.x(1), c.dy(), ksize, w.strides, w.padding,
+                                 {.data_format = w.format}));
+  return OkStatus();
+}
+
+Status AvgPool3DGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  c.set_dx(0, ops::AvgPool3DGrad(s, ops::Shape(s, c.x(0)), c.dy(), ksize, w.strides, w.padding,
+                                 {.data_format = w.format}));
+  return OkStatus();
+}
+Status AvgPool3DGradGrad(GradContext& c) {
+  MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
+  MR_ASSIGN_OR_RETURN(const Ints ksize, KsizeOf(c));
+  c.set_dx(
+      1, ops::AvgPool3D(c.scope(), c.dy(), ksize, w.strides, w.padding, {.data_format = w.format}));
+  return OkStatus();
+}
+
 // What comes back to the places that won.
 Status MaxPoolGradGrad(GradContext& c) {
   const Scope& s = c.scope();
   MR_ASSIGN_OR_RETURN(const Window w, WindowOf(c));
   MR_ASSIGN_OR_RETURN(const Ints ksize, c.op().node()->attrs().Get<Ints>("ksize"));
-  if (w.format != "NHWC" || w.padding == "EXPLICIT") {
-    return errors::Unimplemented(
-        "MaxPoolGrad has a gradient for NHWC and without explicit padding");
+  if (w.padding == "EXPLICIT") {
+    return errors::Unimplemented("MaxPoolGrad has a gradient without explicit padding only");
   }
-  for (const int i : {0, 1}) {
-    if (c.needs_dx(i)) c.set_dx(i, ops::ZerosLike(s, c.x(i)));
-  }
+  SetZeroForBoth(c);
   if (!c.needs_dx(2)) return OkStatus();
-  const auto pooled = ops::MaxPoolWithArgmax(s, c.x(0), ksize, w.strides, w.padding,
-                                             {.Targmax = kInt64, .include_batch_in_index = true});
-  c.set_dx(2, ops::Gather(s, ops::Reshape(s, c.dy(), {-1}), pooled.argmax));
+  c.set_dx(2, ops::MaxPoolGradGrad(s, c.x(0), c.x(1), c.dy(), ksize, w.strides, w.padding,
+                                   {.data_format = w.format}));
   return OkStatus();
 }
 
@@ -214,6 +316,18 @@ void RegisterWindowGradients(GradientRegistry& r) {
   r.Register("DepthwiseConv2dNativeBackpropFilter", ByFilterGrad<DepthwiseConv>);
   r.Register("AvgPoolGrad", AvgPoolGradGrad);
   r.Register("MaxPoolGrad", MaxPoolGradGrad);
+  r.Register("MaxPoolGradGrad", MaxPoolGradGradGrad);
+  r.Register("MaxPoolV2", MaxPoolV2Grad);
+  r.Register("MaxPoolGradV2", MaxPoolGradV2Grad);
+  r.Register("MaxPoolWithArgmax", MaxPoolWithArgmaxGrad);
+  r.Register("Conv3D", ForwardGrad<Conv3D>);
+  r.Register("Conv3DBackpropInputV2", ByInputGrad<Conv3D>);
+  r.Register("Conv3DBackpropFilterV2", ByFilterGrad<Conv3D>);
+  r.Register("MaxPool3D", MaxPool3DGrad);
+  r.Register("MaxPool3DGrad", MaxPool3DGradGrad);
+  r.Register("MaxPool3DGradGrad", MaxPool3DGradGradGrad);
+  r.Register("AvgPool3D", AvgPool3DGrad);
+  r.Register("AvgPool3DGrad", AvgPool3DGradGrad);
   r.Register("BiasAddV1", BiasAddV1Grad);
   r.Register("BiasAddGrad", BiasAddGradGrad);
   r.Register("LRN", LrnGrad);

@@ -115,6 +115,35 @@ class PackKernel : public Kernel {
   const int64_t axis_;
 };
 
+// Inputs with one row each, as the rows of the output.
+class ParallelConcatKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& head = ctx.input(0);
+    const int n = ctx.num_inputs();
+    for (int i = 0; i < n; ++i) {
+      const Shape& shape = ctx.input(i).shape();
+      if (shape.rank() > 0 && shape.dim(0) == 1 && shape == head.shape()) continue;
+      return errors::InvalidArgument("values[", i, "] must have one row and the shape of the ",
+                                     "others, got ", shape.DebugString(), " and ",
+                                     head.shape().DebugString());
+    }
+    Shape shape = head.shape();
+    shape.SetDim(0, n);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const int64_t row = head.num_elements();
+    for (int i = 0; i < n; ++i) {
+      const Tensor& in = ctx.input(i);
+      if (!CopyRuns(ctx, in.dtype(), 1, row, in.raw_data(), row,
+                    ElementAt(out->raw_data(), in.dtype(), i * row), row)) {
+        return CannotMove(in.dtype());
+      }
+    }
+    return OkStatus();
+  }
+};
+
 class UnpackKernel : public Kernel {
  public:
   explicit UnpackKernel(KernelConstruction& c)
@@ -222,6 +251,7 @@ class SplitVKernel : public Kernel {
 void RegisterConcatSplitKernels(KernelRegistry& r) {
   RegisterCpu<ConcatKernel>(r, "ConcatV2");
   RegisterCpu<PackKernel>(r, "Pack");
+  RegisterCpu<ParallelConcatKernel>(r, "ParallelConcat");
   RegisterCpu<UnpackKernel>(r, "Unpack");
   RegisterCpu<SplitKernel>(r, "Split");
   RegisterCpu<SplitVKernel>(r, "SplitV");

@@ -420,7 +420,7 @@ class ResourceGatherNdKernel : public Kernel {
   }
 };
 
-// TensorScatterUpdate, Add, Sub, Min and Max.
+// TensorScatterUpdate, Add, Sub, Min and Max; ScatterNdNonAliasingAdd.
 class TensorScatterKernel : public Kernel {
  public:
   explicit TensorScatterKernel(KernelConstruction& c)
@@ -511,7 +511,7 @@ void RegisterRearrangeKernels(KernelRegistry& r) {
   RegisterCpu<BroadcastArgsKernel>(r, "BroadcastArgs");
   RegisterCpu<ResourceGatherNdKernel>(r, "ResourceGatherNd");
   RegisterCpu<TensorScatterKernel>(r, "TensorScatterUpdate");
-  for (const char* op : {"TensorScatterAdd", "TensorScatterSub"}) {
+  for (const char* op : {"TensorScatterAdd", "TensorScatterSub", "ScatterNdNonAliasingAdd"}) {
     r.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
                MakeKernel<TensorScatterKernel>);
   }

@@ -1,4 +1,4 @@
-// Tensors made by counting: Range, LinSpace, OneHot, Unique.
+// Tensors made by counting: Range, RaggedRange, LinSpace, OneHot, Unique.
 #include <cmath>
 
 #include "base/errors.h"
@@ -63,6 +63,90 @@ class RangeKernel : public Kernel {
     }
     return OkStatus();
   }
+};
+
+// Ranges of rows, one behind the other, and where each row begins. An operand that is a scalar is
+// the same for all rows.
+template <typename T>
+class RaggedRangeKernel : public Kernel {
+ public:
+  explicit RaggedRangeKernel(KernelConstruction& c)
+      : Kernel(c), splits_type_(c.attrs().GetOr<DataType>("Tsplits", kInt64)) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const int64_t rows, Rows(ctx));
+    MR_ASSIGN_OR_RETURN(Tensor splits, ctx.AllocateTemp(kInt64, Shape({rows + 1})));
+    int64_t* const split = splits.data<int64_t>();
+    const auto at = [&](int i, int64_t row) {
+      return ctx.input(i).template data<T>()[ctx.input(i).rank() == 0 ? 0 : row];
+    };
+    split[0] = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      MR_ASSIGN_OR_RETURN(const int64_t count, Count(at(0, row), at(1, row), at(2, row)));
+      if (__builtin_add_overflow(split[row], count, &split[row + 1])) {
+        return errors::InvalidArgument("Requires fewer than 2^63 values, in ", rows, " rows");
+      }
+    }
+    const std::span<const int64_t> ends(split, static_cast<std::size_t>(rows + 1));
+    MR_RETURN_IF_ERROR(CheckFits(splits_type_, ends));
+    MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(1, Shape({split[rows]})));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({rows + 1})));
+    for (int64_t row = 0; row <= rows; ++row) {
+      if (splits_type_ == kInt32) {
+        out->data<int32_t>()[row] = static_cast<int32_t>(split[row]);
+      } else {
+        out->data<int64_t>()[row] = split[row];
+      }
+    }
+    T* to = values->data<T>();
+    for (int64_t row = 0; row < rows; ++row) {
+      T value = at(0, row);
+      for (int64_t i = split[row]; i < split[row + 1]; ++i) {
+        *to++ = value;
+        if (i + 1 < split[row + 1]) value += at(2, row);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  static StatusOr<int64_t> Rows(KernelContext& ctx) {
+    constexpr std::string_view kNames[] = {"starts", "limits", "deltas"};
+    int64_t rows = -1;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor& operand = ctx.input(i);
+      if (operand.rank() > 1) {
+        return errors::InvalidArgument(kNames[i], " must be a scalar or vector, got shape ",
+                                       operand.shape().DebugString());
+      }
+      if (operand.rank() == 0) continue;
+      if (rows >= 0 && operand.dim(0) != rows) {
+        return errors::InvalidArgument("starts, limits, and deltas must have the same shape, got ",
+                                       rows, " rows and ", operand.dim(0), " in ", kNames[i]);
+      }
+      rows = operand.dim(0);
+    }
+    return rows < 0 ? 1 : rows;
+  }
+
+  // None where the limit lies on the wrong side.
+  static StatusOr<int64_t> Count(T start, T limit, T delta) {
+    if (delta == T(0)) return errors::InvalidArgument("Requires delta != 0");
+    if (delta > T(0) ? !(start < limit) : !(limit < start)) return 0;
+    if constexpr (std::is_integral_v<T>) {
+      const bool up = delta > T(0);  // distances may need all bits of an int64
+      const auto distance = up ? static_cast<uint64_t>(limit) - static_cast<uint64_t>(start)
+                               : static_cast<uint64_t>(start) - static_cast<uint64_t>(limit);
+      const uint64_t step = up ? static_cast<uint64_t>(delta) : 0 - static_cast<uint64_t>(delta);
+      const uint64_t count = distance / step + (distance % step != 0 ? 1 : 0);
+      if (count <= static_cast<uint64_t>(INT64_MAX)) return static_cast<int64_t>(count);
+    } else {
+      const double count = std::ceil(std::abs(static_cast<double>((limit - start) / delta)));
+      if (count < 9.0e18) return static_cast<int64_t>(count);
+    }
+    return errors::InvalidArgument("Requires ((limit - start) / delta) <= 2^63");
+  }
+
+  const DataType splits_type_;
 };
 
 template <typename T>
@@ -172,6 +256,8 @@ void RegisterPerType(KernelRegistry& r, const char* op, const char* attr, TypeLi
 
 void RegisterSequenceKernels(KernelRegistry& r) {
   RegisterPerType<RangeKernel>(r, "Range", "Tidx", JoinTypes<FloatTypes, IndexTypes>());
+  RegisterPerType<RaggedRangeKernel>(r, "RaggedRange", "T",
+                                     TypeList<float, double, int32_t, int64_t>());
   RegisterPerType<LinSpaceKernel>(r, "LinSpace", "T", FloatTypes());
   RegisterCpu<OneHotKernel>(r, "OneHot");
   using UniqueTypes = JoinTypes<RealTypes, TypeList<bool, std::string>>;

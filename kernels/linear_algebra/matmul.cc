@@ -296,10 +296,28 @@ class BatchMatMulKernel : public Kernel {
     shape.AddDim(batch.product.m);
     shape.AddDim(batch.product.n);
     MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, shape));
-    return RunTyped(ctx, batch, x, y, c);
+    MR_ASSIGN_OR_RETURN(const Tensor left, Converted(ctx, x, c->dtype()));
+    MR_ASSIGN_OR_RETURN(const Tensor right, Converted(ctx, y, c->dtype()));
+    return RunTyped(ctx, batch, left, right, c);
   }
 
  private:
+  // An operand in the type of the product; bytes, which BatchMatMulV3 takes beside it, fit in all.
+  static StatusOr<Tensor> Converted(KernelContext& ctx, const Tensor& operand, DataType type) {
+    if (operand.dtype() == type) return operand;
+    MR_ASSIGN_OR_RETURN(Tensor made, ctx.AllocateTemp(type, operand.shape()));
+    DispatchType(TypeList<int8_t, uint8_t>(), operand.dtype(), [&]<typename From>() {
+      DispatchType(TypeList<int32_t, BFloat16>(), type, [&]<typename To>() {
+        const From* const from = operand.data<From>();
+        To* const to = made.data<To>();
+        for (int64_t i = 0; i < operand.num_elements(); ++i) {
+          to[i] = static_cast<To>(static_cast<ComputeType<To>>(from[i]));
+        }
+      });
+    });
+    return made;
+  }
+
   const bool adj_x_, adj_y_, broadcasts_;
 };
 
@@ -313,6 +331,20 @@ void RegisterMatMulKernels(KernelRegistry& registry) {
   for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) {
     registry.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
                       MakeKernel<BatchMatMulKernel>);
+  }
+  const auto register_mixed = [&](DataType x, DataType y, DataType product) {
+    registry.Register(
+        KernelDef("BatchMatMulV3").Types("Ta", {x}).Types("Tb", {y}).Types("Tout", {product}),
+        MakeKernel<BatchMatMulKernel>);
+  };
+  for (const DataType type :
+       {kBfloat16, kFloat, kDouble, kInt16, kInt32, kInt64, kComplex64, kComplex128}) {
+    register_mixed(type, type, type);
+  }
+  for (const DataType byte : {kInt8, kUint8}) {
+    for (const DataType other : {kInt8, kUint8}) register_mixed(byte, other, kInt32);
+    register_mixed(byte, kBfloat16, kBfloat16);
+    register_mixed(kBfloat16, byte, kBfloat16);
   }
 }
 

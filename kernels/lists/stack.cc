@@ -20,6 +20,12 @@ class Stack : public Resource {
       : dtype_(dtype), name_(std::move(name)), max_size_(max_size) {}
 
   DataType dtype() const { return dtype_; }
+  // The handle of the older ops, a reference to container and name; it lives as long as the stack.
+  void SetNames(const ResourceHandle& handle) {
+    MutexLock lock(&mu_);
+    names_ = Tensor::FromValues<std::string>({handle.container, handle.name});
+  }
+  void SetAsOutput(KernelContext& ctx) { ctx.SetOutputRef(0, &mu_, &names_); }
 
   Status Push(Tensor value) {
     MutexLock lock(&mu_);
@@ -63,6 +69,7 @@ class Stack : public Resource {
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Tensor> values_ ABSL_GUARDED_BY(mu_);
+  Tensor names_;  // guarded by mu_ where it is read, as a variable's value
 };
 
 class StackKernel : public Kernel {
@@ -75,11 +82,20 @@ class StackKernel : public Kernel {
   }
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const int64_t max_size, IntScalar(ctx.input(0), "Stack size"));
+    int64_t max_size = -1;  // the older form has no limit, and a reference for its handle
+    const bool is_ref = ctx.num_inputs() == 0;
+    if (!is_ref) {
+      MR_ASSIGN_OR_RETURN(max_size, IntScalar(ctx.input(0), "Stack size"));
+    }
+    auto stack = MakeRef<Stack>(dtype_, stack_name_, max_size);
     MR_ASSIGN_OR_RETURN(Tensor handle,
-                        AddStepResource(ctx, StrCat("_stacks/", stack_name_),
-                                        MakeRef<Stack>(dtype_, stack_name_, max_size)));
-    ctx.SetOutput(0, std::move(handle));
+                        AddStepResource(ctx, StrCat("_stacks/", stack_name_), stack));
+    if (is_ref) {
+      stack->SetNames(handle.scalar<ResourceHandle>());
+      stack->SetAsOutput(ctx);  // the step's container keeps the stack
+    } else {
+      ctx.SetOutput(0, std::move(handle));
+    }
     return OkStatus();
   }
 
@@ -138,10 +154,12 @@ class StackCloseKernel : public Kernel {
 }  // namespace
 
 void RegisterStackKernels(KernelRegistry& r) {
-  RegisterCpu<StackKernel>(r, "StackV2");
-  RegisterCpu<StackPushKernel>(r, "StackPushV2");
-  RegisterCpu<StackPopKernel>(r, "StackPopV2");
-  RegisterCpu<StackCloseKernel>(r, "StackCloseV2");
+  for (const char* form : {"", "V2"}) {
+    RegisterCpu<StackKernel>(r, StrCat("Stack", form));
+    RegisterCpu<StackPushKernel>(r, StrCat("StackPush", form));
+    RegisterCpu<StackPopKernel>(r, StrCat("StackPop", form));
+    RegisterCpu<StackCloseKernel>(r, StrCat("StackClose", form));
+  }
 }
 
 }  // namespace millrace

@@ -69,6 +69,70 @@ struct Digamma {
   }
 };
 
+// Hurwitz' zeta: the sum of (q + k)^-x over all k from 0, for x > 1.
+double PositiveZeta(double x, double q) {
+  // B(2k) / (2k)! of the formula of Euler and Maclaurin.
+  constexpr double kCoefficients[] = {1.0 / 12,          -1.0 / 720,
+                                      1.0 / 30240,       -1.0 / 1209600,
+                                      1.0 / 47900160,    -691.0 / 1307674368000,
+                                      1.0 / 74724249600, -3617.0 / 10670622842880000};
+  double sum = 0;
+  // Terms one by one until they are too small, or the formula converges fast.
+  for (; q < 10 || q < x + 10; ++q) {
+    const double term = std::pow(q, -x);
+    sum += term;
+    if (!(term > sum * 1e-17) || std::isinf(sum)) return sum;
+  }
+  const double power = std::pow(q, -x);
+  if (power == 0) return sum;
+  sum += q * power / (x - 1) + power / 2;
+  double factor = x * power / q;
+  for (int k = 0; k < 8; ++k) {
+    sum += kCoefficients[k] * factor;
+    factor *= (x + 2 * k + 1) * (x + 2 * k + 2) / (q * q);
+  }
+  return sum;
+}
+
+double HurwitzZeta(double x, double q) {
+  if (x == 1) return std::numeric_limits<double>::infinity();
+  if (!(x > 1) || std::isnan(q)) return std::numeric_limits<double>::quiet_NaN();
+  if (q > 0) return PositiveZeta(x, q);
+  const bool even = std::fmod(x, 2) == 0;
+  if (q == std::floor(q)) {  // a pole, of one sign on both sides where x is even
+    return even ? std::numeric_limits<double>::infinity()
+                : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (x != std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
+  // The sum over all integers is the same for q as for its fraction, however far away that is.
+  const double fraction = q - std::floor(q);
+  const double below = PositiveZeta(x, 1 - fraction) - PositiveZeta(x, 1 - q);
+  return PositiveZeta(x, fraction) + (even ? below : -below);
+}
+
+struct Zeta {
+  static constexpr double kCost = 200;
+  template <typename T>
+  static T Do(T x, T q) {
+    return static_cast<T>(HurwitzZeta(static_cast<double>(x), static_cast<double>(q)));
+  }
+};
+
+// The derivative of Digamma that `order` counts.
+struct Polygamma {
+  static constexpr double kCost = 250;
+  template <typename T>
+  static T Do(T order, T x) {
+    if (order == T(0)) return Digamma::Do(x);
+    const double n = static_cast<double>(order);
+    if (!(n > 0) || n != std::floor(n)) return std::numeric_limits<T>::quiet_NaN();
+    int sign;
+    const double factorial = std::exp(lgamma_r(n + 1, &sign));
+    const double value = factorial * HurwitzZeta(n + 1, static_cast<double>(x));
+    return static_cast<T>(std::fmod(n, 2) == 0 ? -value : value);
+  }
+};
+
 // A first guess (Winitzki), then Newton's method on the complement, which keeps its digits.
 struct Erfinv {
   static constexpr double kCost = 100;
@@ -214,6 +278,8 @@ void RegisterElementwiseSpecialKernels(KernelRegistry& r) {
   RegisterUnary<Inv, FloatOrComplex>(r, "Inv");
   RegisterUnary<Invert, IntTypes>(r, "Invert");
   RegisterBinary<Atan2, FloatTypes>(r, "Atan2");
+  RegisterBinary<Polygamma, TypeList<float, double>>(r, "Polygamma");
+  RegisterBinary<Zeta, TypeList<float, double>>(r, "Zeta");
   RegisterBinary<NextAfter, TypeList<float, double>>(r, "NextAfter");
   RegisterBinary<Xdivy, FloatOrComplex>(r, "Xdivy");
   RegisterBinary<Xlogy, FloatOrComplex>(r, "Xlogy");

@@ -406,6 +406,56 @@ class MaxPoolWithArgmaxKernel : public PoolKernel {
   const bool counts_batch_;
 };
 
+// The gradient of an output goes where its argmax says. A place of another image is an error, as is
+// one outside of the batch: the positions may be anybody's numbers.
+class MaxPoolGradWithArgmaxKernel : public PoolKernel {
+ public:
+  explicit MaxPoolGradWithArgmaxKernel(KernelConstruction& c)
+      : PoolKernel(c), counts_batch_(c.attr<bool>("include_batch_in_index")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Shape& shape = ctx.input(0).shape();
+    const Tensor &gradient = ctx.input(1), &argmax = ctx.input(2);
+    MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, shape));
+    for (const int i : {1, 2}) {
+      if (ctx.input(i).shape() == g.OutputShape()) continue;
+      return errors::InvalidArgument("Expected ", i == 1 ? "grad" : "argmax", " shape to be ",
+                                     g.OutputShape().DebugString(), ", but got ",
+                                     ctx.input(i).shape().DebugString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->num_elements() == 0) return OkStatus();
+    int64_t bad = -1;
+    DispatchType(RealTypes(), out->dtype(), [&]<typename T>() {
+      T* const to = out->data<T>();
+      std::fill_n(to, out->num_elements(), T());
+      bad = Add<T>(g, gradient.data<T>(), argmax.data<int64_t>(), to);
+    });
+    if (bad < 0) return OkStatus();
+    return errors::InvalidArgument("Invalid argmax ", argmax.data<int64_t>()[bad], " at element ",
+                                   bad, ": it is not within its image, of ", g.image(),
+                                   " elements");
+  }
+
+ private:
+  // The first element whose place is not in its image, or -1.
+  template <typename T>
+  int64_t Add(const Geometry& g, const T* gradient, const int64_t* argmax, T* out) const {
+    using C = ComputeType<T>;
+    for (int64_t n = 0, i = 0; n < g.batch; ++n, out += g.image()) {
+      const int64_t base = counts_batch_ ? n * g.image() : 0;
+      for (const int64_t end = i + g.out_image(); i < end; ++i) {
+        const int64_t place = argmax[i];
+        if (place < base || place - base >= g.image()) return i;
+        T& sum = out[place - base];
+        sum = static_cast<T>(static_cast<C>(sum) + static_cast<C>(gradient[i]));
+      }
+    }
+    return -1;
+  }
+
+  const bool counts_batch_;
+};
+
 class AvgPoolKernel : public PoolKernel {
  public:
   using PoolKernel::PoolKernel;
@@ -462,10 +512,18 @@ class AvgPoolGradKernel : public PoolKernel {
 }  // namespace
 
 void RegisterPoolKernels(KernelRegistry& registry) {
-  registry.Register(KernelDef("MaxPool").Types("T", DataTypesOf(RealTypes())),
-                    MakeKernel<MaxPoolKernel>);
-  registry.Register(KernelDef("MaxPoolGrad").Types("T", DataTypesOf(RealTypes())),
-                    MakeKernel<MaxPoolGradKernel>);
+  for (const char* op : {"MaxPool", "MaxPoolV2"}) {
+    registry.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())),
+                      MakeKernel<MaxPoolKernel>);
+  }
+  for (const char* op : {"MaxPoolGrad", "MaxPoolGradV2"}) {
+    registry.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())),
+                      MakeKernel<MaxPoolGradKernel>);
+  }
+  registry.Register(KernelDef("MaxPoolGradWithArgmax")
+                        .Types("T", DataTypesOf(RealTypes()))
+                        .Type<int64_t>("Targmax"),
+                    MakeKernel<MaxPoolGradWithArgmaxKernel>);
   registry.Register(KernelDef("MaxPoolWithArgmax").Types("T", DataTypesOf(RealTypes())),
                     MakeKernel<MaxPoolWithArgmaxKernel>);
   registry.Register(KernelDef("AvgPool").Types("T", DataTypesOf(FloatTypes())),

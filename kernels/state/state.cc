@@ -1,10 +1,14 @@
 // Variables as references: Variable and VariableV2, and the assignments to them.
+#include <atomic>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/strided_copy.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -54,6 +58,82 @@ class VariableKernel : public Kernel {
   // References on edges do not count: steps may still use a variable that was taken out of
   // its container, so all that were ever handed out live as long as the kernel.
   std::vector<RefPtr<RefVariable>> held_ ABSL_GUARDED_BY(mu_);
+};
+
+// The name of a temporary variable: one for each iteration of each frame.
+std::string TemporaryName(const KernelContext& ctx, const std::string& name) {
+  return StrCat(name, "/frame:", ctx.frame_id(), "/iter:", ctx.iteration());
+}
+
+// A variable of one step, or of one iteration, until DestroyTemporaryVariable.
+class TemporaryVariableKernel : public Kernel {
+ public:
+  explicit TemporaryVariableKernel(KernelConstruction& c)
+      : Kernel(c),
+        dtype_(c.attr<DataType>("dtype")),
+        variable_(c.attrs().GetOr<std::string>("var_name", "")) {
+    if (variable_.empty()) variable_ = name();
+    const std::optional<Shape> shape = c.attr<PartialShape>("shape").AsShape();
+    if (shape.has_value()) {
+      shape_ = *shape;
+    } else {
+      c.SetError(errors::InvalidArgument("the shape of a temporary variable must be known"));
+    }
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    auto variable = MakeRef<RefVariable>();
+    {
+      MutexLock lock(&variable->mu);
+      MR_ASSIGN_OR_RETURN(variable->value, ctx.AllocateTemp(dtype_, shape_));
+      if (!FillZero(ctx, dtype_, variable->value.raw_data(), shape_.num_elements())) {
+        return errors::Unimplemented("a temporary variable of ", DataTypeName(dtype_));
+      }
+    }
+    MR_RETURN_IF_ERROR(ctx.resources()->Create<RefVariable>(
+        ctx.env().step_container, TemporaryName(ctx, variable_), variable));
+    ctx.SetOutputRef(0, &variable->mu, &variable->value);  // the step's container keeps it
+    return OkStatus();
+  }
+
+ private:
+  const DataType dtype_;
+  std::string variable_;
+  Shape shape_;
+};
+
+// The last value. What else refers to the variable finds it without one: the variable itself stays
+// until the step ends, for references on edges do not count.
+class DestroyTemporaryVariableKernel : public Kernel {
+ public:
+  explicit DestroyTemporaryVariableKernel(KernelConstruction& c)
+      : Kernel(c), variable_(c.attr<std::string>("var_name")), type_(c.attr<DataType>("T")) {}
+
+  Status Compute(KernelContext& ctx) override {
+    static std::atomic<uint64_t> next{0};
+    const std::string& container = ctx.env().step_container;
+    const std::string name = TemporaryName(ctx, variable_);
+    MR_ASSIGN_OR_RETURN(RefPtr<RefVariable> found,
+                        ctx.resources()->Lookup<RefVariable>(container, name));
+    Tensor value;
+    {
+      MutexLock lock(&found->mu);
+      std::swap(value, found->value);
+    }
+    MR_RETURN_IF_ERROR(ctx.resources()->Create<RefVariable>(
+        container, StrCat("destroyed/", next.fetch_add(1, std::memory_order_relaxed)), found));
+    MR_RETURN_IF_ERROR(ctx.resources()->Delete<RefVariable>(container, name));
+    if (value.dtype() != type_) {
+      return errors::InvalidArgument("the temporary variable ", variable_, " has no value of type ",
+                                     DataTypeName(type_));
+    }
+    ctx.SetOutput(0, std::move(value));
+    return OkStatus();
+  }
+
+ private:
+  const std::string variable_;
+  const DataType type_;
 };
 
 Status NeedReference(const KernelContext& ctx) {
@@ -149,6 +229,9 @@ class IsVariableInitializedKernel : public Kernel {
 void RegisterStateKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("Variable"), MakeKernel<VariableKernel>);
   registry.Register(KernelDef("VariableV2"), MakeKernel<VariableKernel>);
+  registry.Register(KernelDef("TemporaryVariable"), MakeKernel<TemporaryVariableKernel>);
+  registry.Register(KernelDef("DestroyTemporaryVariable"),
+                    MakeKernel<DestroyTemporaryVariableKernel>);
   registry.Register(KernelDef("Assign"), MakeKernel<AssignKernel>);
   for (const char* op : {"AssignAdd", "AssignSub"}) {
     registry.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),

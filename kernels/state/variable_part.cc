@@ -104,6 +104,27 @@ class StridedSliceAssignKernel : public Kernel {
   const SliceWriter writer_;
 };
 
+// A copy of a tensor with a slice of it written anew.
+class TensorStridedSliceUpdateKernel : public Kernel {
+ public:
+  explicit TensorStridedSliceUpdateKernel(KernelConstruction& c) : Kernel(c), writer_(c) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor input = ctx.locked_input(0), value = ctx.locked_input(4);
+    MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec, writer_.SpecOf(ctx, input.shape()));
+    MR_RETURN_IF_ERROR(SliceWriter::Check(spec, value.shape()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+    const int64_t n = input.num_elements();
+    if (!CopyStrided(ctx, input.dtype(), input.raw_data(), out->raw_data(), {{n, 1, 1}})) {
+      return errors::Unimplemented("slices of ", DataTypeName(input.dtype()), " cannot be written");
+    }
+    return SliceWriter::Write(ctx, spec, value, out);
+  }
+
+ private:
+  const SliceWriter writer_;
+};
+
 // CountUpTo and ResourceCountUpTo.
 class CountUpToKernel : public Kernel {
  public:
@@ -141,6 +162,7 @@ class CountUpToKernel : public Kernel {
 void RegisterVariablePartKernels(KernelRegistry& r) {
   RegisterCpu<StridedSliceAssignKernel>(r, "StridedSliceAssign");
   RegisterCpu<StridedSliceAssignKernel>(r, "ResourceStridedSliceAssign");
+  RegisterCpu<TensorStridedSliceUpdateKernel>(r, "TensorStridedSliceUpdate");
   RegisterCpu<CountUpToKernel>(r, "CountUpTo");
   RegisterCpu<CountUpToKernel>(r, "ResourceCountUpTo");
 }

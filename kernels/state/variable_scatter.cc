@@ -271,6 +271,12 @@ void RegisterVariableScatterKernels(KernelRegistry& registry) {
                           .Types("T", DataTypesOf(Updatable()))
                           .Types("Tindices", {kInt32, kInt64}),
                       MakeKernel<ScatterNdKernel>);
+    for (const char* update : {"Min", "Max"}) {
+      registry.Register(KernelDef(StrCat(prefix, "ScatterNd", update))
+                            .Types("T", DataTypesOf(RealTypes()))
+                            .Types("Tindices", {kInt32, kInt64}),
+                        MakeKernel<ScatterNdKernel>);
+    }
   }
 }
 

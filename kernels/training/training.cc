@@ -223,6 +223,7 @@ void RegisterTrainingKernels(KernelRegistry& registry) {
   RegisterSparse<rules::Momentum>(registry, "Momentum");
   RegisterSparse<rules::Adagrad>(registry, "Adagrad");
   RegisterSparse<rules::Ftrl>(registry, "Ftrl");
+  RegisterSparse<rules::FtrlV2>(registry, "FtrlV2");
   RegisterSparse<rules::Adadelta>(registry, "Adadelta");
   RegisterSparse<rules::RmsProp>(registry, "RMSProp");
   RegisterSparse<rules::CenteredRmsProp>(registry, "CenteredRMSProp");

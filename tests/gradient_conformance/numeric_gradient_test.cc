@@ -98,6 +98,23 @@ TEST(NumericGradientTest, WhatPadsAPaddedTensor) {
   });
 }
 
+TEST(NumericGradientTest, ASliceThatIsWrittenOver) {
+  for (const Shape& value : {Shape({2, 2}), Shape({2}), Shape({2, 1}), Shape({1, 1, 2}), Shape()}) {
+    ExpectGradient({Some({3, 4}), Some(value)}, [](const Scope& s, const std::vector<Output>& x) {
+      return ops::TensorStridedSliceUpdate(s, x[0], {0, 3}, {2, 0}, {1, -2}, x[1]);
+    });
+  }
+}
+
+TEST(NumericGradientTest, MaximaOfVolumesTwice) {
+  ExpectGradient({Some({1, 2, 2, 2, 2})}, [](const Scope& s, const std::vector<Output>& x) {
+    const std::vector<int64_t> window = {1, 2, 2, 2, 1};
+    const Output volume = ops::Const(s, Some({1, 3, 4, 3, 2}), kFloat);
+    const Output pooled = ops::MaxPool3D(s, volume, window, window, "SAME");
+    return ops::MaxPool3DGrad(s, volume, pooled, x[0], window, window, "SAME");
+  });
+}
+
 TEST(NumericGradientTest, MaximaTwice) {
   ExpectGradient({Some({1, 4, 4, 2})}, [](const Scope& s, const std::vector<Output>& x) {
     const std::vector<int64_t> window = {1, 2, 2, 1};

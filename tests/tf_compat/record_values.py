@@ -4,7 +4,7 @@ complex numbers, empty tensors, windows that do not fit, indices that point nowh
     python record_values.py
 writes ../goldens/kernels/cases_values.pb; see record_kernels.py.
 """
-from record_kernels import Recorder, np, tf
+from record_kernels import Recorder, np, tf, v1
 
 INF, NAN = np.inf, np.nan
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -245,6 +245,150 @@ def record_products(r):
         r.add("Polygamma", {"a": of(a, dtype), "x": of(x, dtype)})
 
 
+def record_volumes(r):
+    rng = np.random.default_rng(21)
+    raw = tf.raw_ops
+
+    def made(dtype, *shape):
+        return of(rng.normal(size=shape), dtype)
+
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        # bfloat16 is added up as such there.
+        loose = dict(rtol=2e-2, atol=.15) if "16" in dtype else dict(rtol=1e-4, atol=1e-5)
+        x, k = made(dtype, 2, 3, 5, 4, 3), made(dtype, 2, 3, 2, 3, 4)
+        for padding in ("SAME", "VALID"):
+            window = dict(strides=[1, 1, 2, 1, 1], padding=padding)
+            r.add("Conv3D", {"input": x, "filter": k}, **window, **loose)
+            g = made(dtype, *raw.Conv3D(input=np.zeros(x.shape, np.float32),
+                                        filter=np.zeros(k.shape, np.float32), **window).shape)
+            r.add("Conv3DBackpropInputV2", {"input_sizes": np.int32(x.shape), "filter": k,
+                                            "out_backprop": g}, **window, **loose)
+            if dtype != "float16":  # TensorFlow has it for GPUs only
+                r.add("Conv3DBackpropFilterV2", {"input": x, "filter_sizes": np.int32(k.shape),
+                                                 "out_backprop": g}, **window, **loose)
+    f = np.float32
+    r.add("Conv3DBackpropInputV2", {"input_sizes": np.int64([1, 2, 2, 2, 1]),
+                                    "filter": np.ones((1, 2, 1, 1, 2), f),
+                                    "out_backprop": np.ones((1, 2, 2, 2, 2), f)},
+          strides=[1] * 5, padding="SAME")
+    ones = np.ones((1, 2, 2, 2, 2), f)
+    for k, strides, error in (((1, 1, 1, 3, 4), [1] * 5, "must be evenly divisible"),
+                              ((1, 1, 1, 1, 4), [1] * 5, "Number of channels in filter"),
+                              ((1, 4, 1, 2, 4), [1] * 5, "output size would be negative"),
+                              ((1, 4, 1, 2), [1] * 5, "filter must be 5-dimensional")):
+        r.add("Conv3D", {"input": ones, "filter": np.ones(k, f)}, strides=strides, padding="VALID",
+              error=error)
+    for dtype in ("float32", "bfloat16"):
+        loose = dict(rtol=2e-2, atol=5e-2) if "16" in dtype else {}
+        x = made(dtype, 2, 4, 3, 5, 2)
+        tied = of(rng.integers(0, 3, (2, 4, 3, 5, 2)), dtype)
+        for padding in ("SAME", "VALID"):
+            window = dict(ksize=[1, 2, 2, 3, 1], strides=[1, 1, 2, 1, 1], padding=padding)
+            r.add("AvgPool3D", {"input": x}, **window, **loose)
+            r.add("MaxPool3D", {"input": x}, **window, **loose)
+            y = raw.MaxPool3D(input=tf.constant(tied), **window).numpy()
+            g = made(dtype, *y.shape)
+            r.add("MaxPool3DGrad", {"orig_input": tied, "orig_output": y, "grad": g}, **window,
+                  **loose)
+            r.add("MaxPool3DGradGrad", {"orig_input": tied, "orig_output": y, "grad": x}, **window,
+                  **loose)
+            r.add("AvgPool3DGrad", {"orig_input_shape": np.int32(x.shape), "grad": g}, **window,
+                  **loose)
+    for ksize, strides, error in (([1, 1, 1, 1, 2], [1] * 5, "not yet supported on the depth"),
+                                  ([2, 1, 1, 1, 1], [1] * 5, "not yet supported on the batch"),
+                                  ([1, 1, 4, 1, 1], [1] * 5, "output size would be negative")):
+        r.add("MaxPool3D", {"input": ones}, ksize=ksize, strides=strides, padding="VALID",
+              error=error)
+    r.add("MaxPool3DGrad", {"orig_input": ones, "orig_output": ones, "grad": ones[:, :1]},
+          ksize=[1] * 5, strides=[1] * 5, padding="VALID", error="Expected grad shape to be")
+
+
+def record_pools_twice(r):
+    rng = np.random.default_rng(22)
+    for dtype in ("float32", "float64", "int32", "int64", "uint8", "float16"):
+        x, ddx = (of(rng.integers(0, 5, (2, 5, 4, 3)), dtype) for _ in range(2))
+        for padding in ("SAME", "VALID"):
+            lists = dict(ksize=[1, 2, 3, 1], strides=[1, 2, 1, 1])
+            y = tf.raw_ops.MaxPool(input=tf.constant(x), padding=padding, **lists).numpy()
+            inputs = {"orig_input": x, "orig_output": y, "grad": ddx}
+            r.add("MaxPoolGradGrad", inputs, padding=padding, **lists)
+            r.add("MaxPoolGradGradV2", {**inputs, **{k: np.int32(v) for k, v in lists.items()}},
+                  padding=padding)
+
+
+def record_zeta(r):
+    x = [1, 2, 2, 2, .5, 2, 2.5, 3, 2, 2, 2, 50, 3, 3, 2, 2, 1.5, 2, np.inf, 2, 12, 7.5]
+    q = [1, 1, 0, -1, 1, -.5, -.5, -1.5, 1e10, 2.5, np.nan, .1, 4, .3, np.inf, -np.inf, -2, -3.25, 2,
+         1e-15, 11, .2]
+    a = [0, 1, 2, 3, 1, 1, 1.5, -1, 0, 5, 10, 20, 1, 2, 0, 3, 1]
+    p = [0, 0, 0, 0, -1, -2.5, 1, 1, -1, 1.5, 2, 3, 1e15, -3.3, -1.5, -.2, np.inf]
+    for dtype in ("float32", "float64"):
+        r.add("Zeta", {"x": of(x, dtype), "q": of(q, dtype)}, rtol=1e-4)
+        r.add("Zeta", {"x": of([[2], [3]], dtype), "q": of([.5, 1.5, 9], dtype)})
+        r.add("Polygamma", {"a": of(a, dtype), "x": of(p, dtype)}, rtol=1e-4)
+
+
+def record_extremal_updates(r):
+    f = np.float32
+    v = f([[1, 8, 3], [4, 5, 6]])
+    by = {"indices": np.int32([[0, 1], [1, 0], [0, 1]]), "updates": f([7, 9, 2])}
+    for op in ("ScatterNdMin", "ScatterNdMax"):
+        r.add_reference_update(op, {"ref": v}, by)
+        r.add_update("Resource" + op, {"ref": v}, by)
+    accum, linear = f([[.5, .5]] * 3), f([[.1, -2]] * 3)
+    r.add_reference_update("SparseApplyFtrlV2", {"var": f([[1, 2], [3, 4], [5, 6]]),
+                                                 "accum": accum, "linear": linear},
+                           {"grad": f([[.1, -.2], [.3, .4]]), "indices": np.int32([2, 0]),
+                            "lr": f(.3), "l1": f(.01), "l2": f(.02), "l2_shrinkage": f(.1),
+                            "lr_power": f(-.5)})
+
+
+def record_program(r, op, build):
+    """One step of a graph of several nodes: build() gives what is fetched."""
+    with tf.Graph().as_default() as graph:
+        fetches = build()
+        n = r.names[op] = r.names.get(op, 0) + 1
+        case = r.set.case.add(name=f"{op}_{r.tag}_{n}", op=op, family=5, compare="bits",
+                              dtype=fetches[0].dtype.base_dtype.name,
+                              graph_def=graph.as_graph_def().SerializeToString())
+        for _ in range(2):  # nothing stays behind
+            step = case.step.add()
+            step.fetch.extend(t.name for t in fetches)
+            with v1.Session(graph=graph) as session:
+                step.expected.extend(
+                    tf.make_tensor_proto(value, t.dtype.base_dtype).SerializeToString()
+                    for t, value in zip(fetches, session.run(fetches)))
+        print(case.name, op)
+
+
+def record_step_references(r):
+    raw = tf.raw_ops
+
+    def two_stacks():
+        first, second = (raw.Stack(elem_type=tf.float32, stack_name="same") for _ in range(2))
+        with tf.control_dependencies([raw.StackPush(handle=first, elem=tf.constant([1., 2.]))]):
+            pushed = raw.StackPush(handle=first, elem=tf.constant(5.))
+        with tf.control_dependencies([pushed, raw.StackPush(handle=second, elem=tf.constant(7.))]):
+            last = raw.StackPop(handle=first, elem_type=tf.float32)
+        with tf.control_dependencies([last]):
+            before = raw.StackPop(handle=first, elem_type=tf.float32)
+        with tf.control_dependencies([before]):
+            other = raw.StackPop(handle=second, elem_type=tf.float32)
+        with tf.control_dependencies([other]):
+            closed = raw.StackClose(handle=first)
+        with tf.control_dependencies([closed]):
+            return [last, before, tf.identity(other)]
+
+    def temporary():
+        ref = raw.TemporaryVariable(shape=[2], dtype=tf.float32, var_name="t")
+        ref = v1.assign(ref, [4., 5.])
+        ref = v1.assign_add(ref, [6., 7.])
+        return [raw.DestroyTemporaryVariable(ref=ref, var_name="t")]
+
+    record_program(r, "StackPop", two_stacks)
+    record_program(r, "TemporaryVariable", temporary)
+
+
 def record_updates(r):
     f = np.float32
     v, accum, linear = f([[1, 2], [3, 4], [5, 6]]), f([[.5, .5]] * 3), f([[.1, -2]] * 3)
@@ -263,7 +407,8 @@ def main():
     for record in (record_gradient_functions, record_reshape, record_strided_slices, record_sets,
                    record_extremes, record_windows, record_empty, record_full_indices,
                    record_pools_by_inputs, record_ranges, record_slice_updates, record_products,
-                   record_updates):
+                   record_updates, record_volumes, record_pools_twice, record_zeta,
+                   record_extremal_updates, record_step_references):
         record(recorder)
     recorder.write("cases_values.pb")
 
