@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMaxFailedSteps = 256;
 // More than a cluster has.
 constexpr std::size_t kMaxGroups = 65536;
-// How often a leader is asked again that has not heard yet that a step has failed, and when.
+// How often a leader is asked again that has not heard yet that a step is over, and when.
 constexpr int kMaxAskAgain = 20;
 constexpr std::chrono::milliseconds kAskAgain{100};
 class Manager final : public CollectiveManager, public std::enable_shared_from_this<Manager> {
@@ -99,10 +99,28 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
         self->AskForStepId(leader, graph_key, 0, std::move(answer), wanted);
       };
     }
-    sequences_.Next(graph_key, refresh, cancellation, std::move(done));
+    const bool leads = leader == options_.task;
+    sequences_.Next(graph_key, refresh, cancellation,
+                    [self = shared_from_this(), graph_key, leads,
+                     done = std::move(done)](StatusOr<int64_t> id) {
+                      if (id.ok()) {
+                        MutexLock lock(&self->mu_);
+                        self->steps_[graph_key].leads = leads;
+                      }
+                      done(std::move(id));
+                    });
   }
+  // Members for which the step went well count on by one and ask nobody. So does a leader whose own
+  // part has failed: another sequence would have them wait for each other's steps.
   void RetireStepId(int64_t graph_key, int64_t step_id, bool succeeded) override {
-    sequences_.Retire(graph_key, step_id, succeeded);
+    bool leads = false;
+    {
+      MutexLock lock(&mu_);
+      Steps& steps = steps_[graph_key];
+      leads = steps.leads;
+      if (succeeded) steps.last_good = step_id;
+    }
+    sequences_.Retire(graph_key, step_id, succeeded || leads);
   }
 
  private:
@@ -194,6 +212,13 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
     return it != failed_.end() && it->second->used();
   }
 
+  // Nor one that ended well here, and is still under way at the leader: it goes on soon.
+  bool IsOver(int64_t graph_key, int64_t step_id) const {
+    MutexLock lock(&mu_);
+    const auto it = steps_.find(graph_key);
+    return it != steps_.end() && it->second.last_good == step_id;
+  }
+
   void AskForStepId(const std::string& leader, int64_t graph_key, int times,
                     StepSequences::Done answer, const StepSequences::Wanted& wanted) {
     const StatusOr<CollectivePeer*> peer = tasks_.Peer(leader);
@@ -206,7 +231,8 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
             return answer(Annotate(id.status(), StrCat("; ", leader, " leads the collectives of ",
                                                        "graph key ", graph_key)));
           }
-          if (!self->HasFailed(*id) || times >= kMaxAskAgain) return answer(*id);
+          const bool again = self->HasFailed(*id) || self->IsOver(graph_key, *id);
+          if (!again || times >= kMaxAskAgain) return answer(*id);
           if (wanted->IsCancelled())
             return answer(errors::Cancelled("the id is not wanted any more"));
           (void)self->tasks_.At(
@@ -228,7 +254,12 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
     RefPtr<BufferExchange> exchange;
     bool begun = false;  // here; if not, only others have asked
   };
+  struct Steps {
+    bool leads = false;      // this task, those with the key
+    int64_t last_good = -1;  // the id of the last that ended well here
+  };
   absl::flat_hash_map<int64_t, StepEntry> exchanges_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, Steps> steps_ ABSL_GUARDED_BY(mu_);  // by graph key
   absl::flat_hash_map<int64_t, RefPtr<BufferExchange>> failed_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> failed_order_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int32_t> group_keys_ ABSL_GUARDED_BY(mu_);  // that were asked for
