@@ -180,6 +180,7 @@ struct TaskServer::Impl {
             : static_cast<int>(std::clamp<int64_t>(files / 2, 16, kMaxConnections));
     limits.max_calls = server.max_calls > 0 ? server.max_calls : kMaxCalls;
     limits.loopback_only = !server.insecure;
+    limits.silence_limit = server.peer_timeout;
     const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
     limits.memory_quota = std::max(memory / 4 * 3, 2 * kMaxMessageSize);
     return limits;

@@ -36,6 +36,20 @@ void SetOption(int fd, int level, int option, int value) {
   (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
+// Half of the time passes before the first question, and five are not answered.
+void AskInSilence(int fd, std::chrono::milliseconds limit) {
+  if (limit.count() <= 0) return;
+  constexpr int64_t kMostSeconds = 32767;  // of a socket
+  const int64_t all = std::min(kMostSeconds, (limit.count() + 999) / 1000);
+  const int64_t idle = std::max<int64_t>(1, all / 2);
+  const int64_t interval = std::max<int64_t>(1, (all - idle) / 5);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(idle));
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(interval));
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT,
+            static_cast<int>(std::max<int64_t>(1, (all - idle) / interval)));
+  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 bool IsLoopback(const sockaddr& address) {
   if (address.sa_family == AF_INET) {
     return (ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24) == 127;
@@ -245,6 +259,7 @@ void Listener::Accept(int listener) {
       close(fd);
       continue;
     }
+    AskInSilence(fd, options_.silence_limit);
     SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(kPreface.size()));
     waiting_.push_back({fd, Clock::now() + options_.greeting_limit});
   }

@@ -22,6 +22,10 @@ struct ListenerOptions {
   int max_connections = 1024;
   // How long a connection has to send the 24 bytes that HTTP/2 begins with.
   std::chrono::milliseconds greeting_limit{5000};
+  // After how long without a sign of life of its machine a connection breaks, also one on which
+  // nothing is said: the system asks the other's system, which answers for a process that is
+  // stopped, too. In whole seconds, two at least; 0: never.
+  std::chrono::milliseconds silence_limit{30'000};
   // Whether a name that stands for an address which others can reach is refused.
   bool loopback_only = false;
 };

@@ -2,13 +2,19 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -135,6 +141,81 @@ TEST_F(ListenerTest, TakesNoMoreThanItMayAndOthersWhenThoseHaveGone) {
   EXPECT_TRUE(served);
   close(first);
   close(second);
+}
+
+int OptionOf(int fd, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  EXPECT_EQ(getsockopt(fd, level, option, &value, &size), 0);
+  return value;
+}
+
+TEST_F(ListenerTest, HasTheSystemAskThoseWhoSayNothing) {
+  const int port = Start({.silence_limit = std::chrono::seconds(30)});
+  const int client = Dial(port);
+  ASSERT_TRUE(Say(client, kPreface));
+  const int fd = WaitFor(1)[0];
+  EXPECT_EQ(OptionOf(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+  const int idle = OptionOf(fd, IPPROTO_TCP, TCP_KEEPIDLE);
+  const int interval = OptionOf(fd, IPPROTO_TCP, TCP_KEEPINTVL);
+  EXPECT_EQ(idle + interval * OptionOf(fd, IPPROTO_TCP, TCP_KEEPCNT), 30);
+  close(client);
+}
+
+// What a child reports that has a network of its own.
+enum ChildResult { kNoticed = 0, kNotNoticed = 1, kNoNamespaces = 2, kNoConnection = 3 };
+
+bool SetLoopback(bool up) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  strncpy(request.ifr_name, "lo", sizeof(request.ifr_name) - 1);
+  request.ifr_flags = static_cast<int16_t>(up ? IFF_UP | IFF_RUNNING : 0);
+  const bool ok = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+  close(fd);
+  return ok;
+}
+
+ChildResult LoseAClient() {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 || !SetLoopback(true)) return kNoNamespaces;
+  Mutex mu;
+  CondVar came;
+  int accepted = -1;
+  Listener listener({.silence_limit = std::chrono::seconds(2)}, [&](int fd) {
+    MutexLock lock(&mu);
+    accepted = fd;
+    came.SignalAll();
+  });
+  const StatusOr<int> port = listener.Open("127.0.0.1:0");
+  if (!port.ok()) return kNoConnection;
+  listener.Start();
+  const int client = Dial(*port);
+  if (client < 0 || !Say(client, kPreface)) return kNoConnection;
+  {
+    const Deadline limit = DeadlineAfter(std::chrono::seconds(30));
+    MutexLock lock(&mu);
+    while (accepted < 0 && came.WaitUntil(&mu, limit)) {
+    }
+    if (accepted < 0) return kNoConnection;
+  }
+  char bytes[64];
+  pollfd polled{accepted, POLLIN, 0};
+  if (poll(&polled, 1, 30'000) != 1 || recv(accepted, bytes, sizeof(bytes), 0) <= 0) {
+    return kNoConnection;
+  }
+  SetLoopback(false);  // from here on everything is swallowed
+  polled.events = POLLIN | POLLRDHUP;
+  return poll(&polled, 1, 60'000) == 1 ? kNoticed : kNotNoticed;
+}
+
+// Nobody used to notice: a client that had a step running kept it for ever.
+TEST_F(ListenerTest, BreaksTheConnectionOfAClientWhoseNetworkSwallowsEverything) {
+  const pid_t child = fork();
+  if (child == 0) _exit(LoseAClient());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNoNamespaces) GTEST_SKIP() << "not run: no network namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), kNoticed);
 }
 
 TEST_F(ListenerTest, ServesOnAfterTheProcessHadNoDescriptors) {

@@ -230,6 +230,7 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   ListenerOptions listening;
   listening.max_connections = limits.max_connections;
   listening.loopback_only = limits.loopback_only;
+  listening.silence_limit = limits.silence_limit;
   auto listener = std::make_unique<Listener>(listening, [this](int fd) {
     // The server lives until the listener has stopped.
     grpc::AddInsecureChannelFromFd(impl_->served, fd);

@@ -2,6 +2,7 @@
 #ifndef DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 #define DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,9 @@ struct RpcLimits {
   int max_connections = 1024;
   int max_calls = 0;  // at once, by one connection
   bool loopback_only = false;
+  // Without a sign of life of a caller's machine, until its connection breaks and its calls are
+  // cancelled; 0: for ever.
+  std::chrono::milliseconds silence_limit{30'000};
   int64_t memory_quota = 0;  // bytes, for requests on their way in, all connections together
 };
 
