@@ -62,7 +62,7 @@ class ListPushBackKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const TensorList* given, InputList(ctx, 0));
     Tensor value = ctx.locked_input(1);
     MR_RETURN_IF_ERROR(CheckListElement(*given, value));
-    const auto size = static_cast<int64_t>(given->elements.size());
+    const int64_t size = given->elements.size();
     if (given->max_num_elements >= 0 && size >= given->max_num_elements) {
       return errors::InvalidArgument("Tried to push item into a full list list size: ", size,
                                      " max_num_elements: ", given->max_num_elements);
@@ -107,7 +107,7 @@ class ListGetItemKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, 0));
     MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
     MR_ASSIGN_OR_RETURN(const int64_t index, IntScalar(ctx.input(1), "index"));
-    if (index < 0 || index >= static_cast<int64_t>(list->elements.size())) {
+    if (index < 0 || index >= list->elements.size()) {
       return errors::InvalidArgument("Trying to access element ", index, " in a list with ",
                                      list->elements.size(), " elements.");
     }
@@ -131,7 +131,7 @@ class ListSetItemKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const int64_t index, IntScalar(ctx.input(1), "index"));
     Tensor value = ctx.locked_input(2);
     MR_RETURN_IF_ERROR(CheckListElement(*given, value));
-    const auto size = static_cast<int64_t>(given->elements.size());
+    const int64_t size = given->elements.size();
     if (index < 0 || (index >= size && !resize_)) {
       return errors::InvalidArgument("Trying to modify element ", index, " in a list with ", size,
                                      " elements.");
@@ -139,7 +139,7 @@ class ListSetItemKernel : public Kernel {
     if (index >= size) MR_RETURN_IF_ERROR(CheckListSize(index + 1));
     MR_ASSIGN_OR_RETURN(RefPtr<TensorList> list, TakeList(ctx));
     if (index >= size) list->elements.resize(index + 1);
-    list->elements[index] = std::move(value);
+    list->elements.Set(index, std::move(value));
     SetList(ctx, std::move(list));
     return OkStatus();
   }

@@ -23,13 +23,13 @@ class ListStackKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const TensorList* list, InputList(ctx, 0));
     MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
-    if (num_elements_ != -1 && num_elements_ != static_cast<int64_t>(list->elements.size())) {
+    if (num_elements_ != -1 && num_elements_ != list->elements.size()) {
       return errors::InvalidArgument("Operation expected a list with ", num_elements_,
                                      " elements but got a list with ", list->elements.size(),
                                      " elements.");
     }
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(1)));
-    return StackListElements(ctx, *list, wanted, list->elements);
+    return StackList(ctx, *list, wanted);
   }
 
  private:
@@ -46,15 +46,13 @@ class ListGatherKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckListType(*list, dtype_));
     MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices"));
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(2)));
-    std::vector<Tensor> elements;
     for (const int64_t index : indices) {
-      if (index < 0 || index >= static_cast<int64_t>(list->elements.size())) {
+      if (index < 0 || index >= list->elements.size()) {
         return errors::InvalidArgument("Index ", index, " out o range; list only has ",
                                        list->elements.size(), " elements.");
       }
-      elements.push_back(list->elements[index]);
     }
-    return StackListElements(ctx, *list, wanted, std::move(elements));
+    return StackListElements(ctx, *list, wanted, indices);
   }
 
  private:
@@ -124,7 +122,7 @@ class ListScatterKernel : public Kernel {
       }
     }
     MR_RETURN_IF_ERROR(CheckListType(*list, value.dtype()));
-    int64_t size = std::max<int64_t>(count, static_cast<int64_t>(list->elements.size()));
+    int64_t size = std::max(count, list->elements.size());
     for (const int64_t index : indices) {
       if (index < 0) {
         return errors::InvalidArgument("Indices in TensorListScatter must all be non-negative.");
@@ -140,7 +138,7 @@ class ListScatterKernel : public Kernel {
     for (std::size_t i = 0; i < indices.size(); ++i) {
       MR_ASSIGN_OR_RETURN(Tensor row, CopyOfRow(ctx.allocator(), value, static_cast<int64_t>(i)));
       MR_RETURN_IF_ERROR(CheckListElement(*list, row));
-      list->elements[indices[i]] = std::move(row);
+      list->elements.Set(indices[i], std::move(row));
     }
     SetList(ctx, std::move(list));
     return OkStatus();
@@ -162,15 +160,14 @@ class ListConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(PartialShape tail, Tail(wanted));
     MR_ASSIGN_OR_RETURN(const PartialShape of_list, Tail(list->element_shape));
     MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(of_list));
-    for (std::size_t i = 0; i < list->elements.size(); ++i) {
-      const Tensor& t = list->elements[i];
-      if (!t.IsInitialized()) continue;
+    MR_RETURN_IF_ERROR(list->elements.ForEachSet([&](int64_t i, const Tensor& t) -> Status {
       if (t.rank() < 1) {
         return errors::InvalidArgument("Concat saw a scalar shape at index ", i,
                                        " but requires at least vectors.");
       }
       MR_ASSIGN_OR_RETURN(tail, tail.MergeWith(PartialShape(t.shape().dims().subspan(1))));
-    }
+      return OkStatus();
+    }));
     const auto element = tail.AsShape();
     if (!element) {
       return errors::InvalidArgument(
@@ -201,7 +198,7 @@ class ListConcatKernel : public Kernel {
 
   Status Concat(KernelContext& ctx, const TensorList& list, const Shape& tail, const Dims& leading,
                 int64_t default_rows) const {
-    const auto n = static_cast<int64_t>(list.elements.size());
+    const int64_t n = list.elements.size();
     Dims rows(n);
     int64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -300,7 +297,13 @@ class ListConcatListsKernel : public Kernel {
       MR_RETURN_IF_ERROR(CheckListType(*y, x->dtype));
       RefPtr<TensorList> both = x->Copy();
       MR_ASSIGN_OR_RETURN(both->element_shape, x->element_shape.MergeWith(y->element_shape));
-      both->elements.insert(both->elements.end(), y->elements.begin(), y->elements.end());
+      const int64_t before = both->elements.size();
+      MR_RETURN_IF_ERROR(CheckListSize(before + y->elements.size()));
+      both->elements.resize(before + y->elements.size());
+      MR_RETURN_IF_ERROR(y->elements.ForEachSet([&](int64_t k, const Tensor& t) {
+        both->elements.Set(before + k, t);
+        return OkStatus();
+      }));
       out.data<Variant>()[i] = std::move(both);
     }
     ctx.SetOutput(0, std::move(out));

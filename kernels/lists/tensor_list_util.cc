@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// A number of elements may come from a peer; each costs memory before it is set.
+// A number of elements may come from a peer, and what is made of the list has as many.
 constexpr int64_t kMaxElements = int64_t{1} << 24;
 
 }  // namespace
@@ -69,39 +69,78 @@ StatusOr<PartialShape> ElementShapeOperand(const Tensor& t) {
   return PartialShape(dims);
 }
 
-StatusOr<PartialShape> CommonElementShape(const TensorList& list, const PartialShape& wanted,
-                                          std::span<const Tensor> elements) {
-  if (!wanted.IsCompatibleWith(list.element_shape)) {
-    return errors::InvalidArgument("Tried to stack list which only contains uninitialized tensors ",
-                                   "or has another element shape: op ", wanted.DebugString(),
-                                   ", list ", list.element_shape.DebugString());
-  }
-  MR_ASSIGN_OR_RETURN(PartialShape shape, wanted.MergeWith(list.element_shape));
-  for (const Tensor& t : elements) {
-    if (!t.IsInitialized()) continue;
-    MR_ASSIGN_OR_RETURN(shape, shape.MergeWith(t.shape()));
-  }
-  return shape;
+namespace {
+
+// What elements of `list` look like, given the op's operand: a shape that those that are set, which
+// are merged with it, may narrow.
+StatusOr<PartialShape> DeclaredShape(const TensorList& list, const PartialShape& wanted) {
+  if (wanted.IsCompatibleWith(list.element_shape)) return wanted.MergeWith(list.element_shape);
+  return errors::InvalidArgument("Tried to stack list which only contains uninitialized tensors ",
+                                 "or has another element shape: op ", wanted.DebugString(),
+                                 ", list ", list.element_shape.DebugString());
+}
+Status Narrow(PartialShape* shape, const Tensor& element) {
+  MR_ASSIGN_OR_RETURN(*shape, shape->MergeWith(element.shape()));
+  return OkStatus();
 }
 
-Status StackListElements(KernelContext& ctx, const TensorList& list, const PartialShape& wanted,
-                         std::vector<Tensor> elements) {
-  MR_ASSIGN_OR_RETURN(const PartialShape partial, CommonElementShape(list, wanted, elements));
+// Room for `n` elements of `partial`.
+StatusOr<Tensor*> AllocateStack(KernelContext& ctx, int64_t n, const PartialShape& partial) {
   const auto shape = partial.AsShape();
   if (!shape) {
-    return elements.empty()
+    return n == 0
                ? errors::InvalidArgument("Tried to stack elements of an empty list with ",
                                          "non-fully-defined element_shape: ", partial.DebugString())
                : errors::InvalidArgument(
                      "Tried to stack list which only contains uninitialized ",
                      "tensors and has a non-fully-defined element_shape: ", partial.DebugString());
   }
-  for (Tensor& t : elements) {
-    if (t.IsInitialized()) continue;
-    MR_ASSIGN_OR_RETURN(t, ZeroTensor(ctx.allocator(), list.dtype, *shape));
+  Shape whole = *shape;
+  whole.InsertDim(0, n);
+  return ctx.AllocateOutput(0, whole);
+}
+
+}  // namespace
+
+Status StackList(KernelContext& ctx, const TensorList& list, const PartialShape& wanted) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, DeclaredShape(list, wanted));
+  MR_RETURN_IF_ERROR(list.elements.ForEachSet(
+      [&](int64_t, const Tensor& element) { return Narrow(&shape, element); }));
+  const int64_t n = list.elements.size();
+  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape));
+  if (out->num_elements() == 0) return OkStatus();
+  const int64_t count = out->num_elements() / n;
+  int64_t set = 0;
+  MR_RETURN_IF_ERROR(list.elements.ForEachSet([&](int64_t, const Tensor&) {
+    ++set;
+    return OkStatus();
+  }));
+  if (set < n) ClearRange(out, 0, out->num_elements());
+  return list.elements.ForEachSet([&](int64_t i, const Tensor& element) {
+    CopyRange(element, 0, out, i * count, count);
+    return OkStatus();
+  });
+}
+
+Status StackListElements(KernelContext& ctx, const TensorList& list, const PartialShape& wanted,
+                         std::span<const int64_t> indices) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, DeclaredShape(list, wanted));
+  for (const int64_t i : indices) {
+    const Tensor& element = list.elements[i];
+    if (element.IsInitialized()) MR_RETURN_IF_ERROR(Narrow(&shape, element));
   }
-  MR_ASSIGN_OR_RETURN(Tensor whole, StackTensors(ctx.allocator(), list.dtype, *shape, elements));
-  ctx.SetOutput(0, std::move(whole));
+  const auto n = static_cast<int64_t>(indices.size());
+  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape));
+  if (out->num_elements() == 0) return OkStatus();
+  const int64_t count = out->num_elements() / n;
+  for (int64_t at = 0; at < n; ++at) {
+    const Tensor& element = list.elements[indices[at]];
+    if (element.IsInitialized()) {
+      CopyRange(element, 0, out, at * count, count);
+    } else {
+      ClearRange(out, at * count, count);
+    }
+  }
   return OkStatus();
 }
 
@@ -116,10 +155,9 @@ StatusOr<Tensor> ReadListElement(KernelContext& ctx, const TensorList& list, con
     return element;
   }
   MR_ASSIGN_OR_RETURN(PartialShape shape, wanted.MergeWith(list.element_shape));
-  for (const Tensor& t : list.elements) {
-    if (shape.IsFullyDefined() || !t.IsInitialized()) continue;
-    MR_ASSIGN_OR_RETURN(shape, shape.MergeWith(t.shape()));
-  }
+  MR_RETURN_IF_ERROR(list.elements.ForEachSet([&](int64_t, const Tensor& t) {
+    return shape.IsFullyDefined() ? OkStatus() : Narrow(&shape, t);
+  }));
   const auto known = shape.AsShape();
   if (!known) {
     return errors::InvalidArgument("Trying to read an uninitialized tensor but element_shape is ",

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -32,13 +31,11 @@ StatusOr<RefPtr<TensorList>> TakeList(KernelContext& ctx);
 // -1 or a vector in which negative sizes are unknown.
 StatusOr<PartialShape> ElementShapeOperand(const Tensor& t);
 
-// What the elements of `list` look like, given the op's operand and what has been set.
-StatusOr<PartialShape> CommonElementShape(const TensorList& list, const PartialShape& wanted,
-                                          std::span<const Tensor> elements);
-
-// `elements` along a new first axis; those that are not set are zeros.
+// Elements of `list` along a new first axis; those that are not set are zeros. All of them, or
+// those at `indices`, which are within the list.
+Status StackList(KernelContext& ctx, const TensorList& list, const PartialShape& wanted);
 Status StackListElements(KernelContext& ctx, const TensorList& list, const PartialShape& wanted,
-                         std::vector<Tensor> elements);
+                         std::span<const int64_t> indices);
 
 // Element `index`, or zeros if it was never set.
 StatusOr<Tensor> ReadListElement(KernelContext& ctx, const TensorList& list, const Tensor& element,

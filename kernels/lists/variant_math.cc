@@ -26,10 +26,11 @@ StatusOr<Variant> ZerosOfObject(Allocator* allocator, const Variant& object, int
   MR_RETURN_IF_ERROR(CheckDepth(depth));
   if (const auto* list = dynamic_cast<TensorList*>(object.get())) {
     RefPtr<TensorList> zeros = list->Copy();
-    for (Tensor& t : zeros->elements) {
-      if (!t.IsInitialized()) continue;
-      MR_ASSIGN_OR_RETURN(t, ZerosOf(allocator, t, depth + 1));
-    }
+    MR_RETURN_IF_ERROR(list->elements.ForEachSet([&](int64_t i, const Tensor& t) -> Status {
+      MR_ASSIGN_OR_RETURN(Tensor zero, ZerosOf(allocator, t, depth + 1));
+      zeros->elements.Set(i, std::move(zero));
+      return OkStatus();
+    }));
     return Variant(std::move(zeros));
   }
   if (const auto* optional = dynamic_cast<Optional*>(object.get())) {
@@ -70,16 +71,14 @@ StatusOr<Variant> SumOfLists(Allocator* allocator, const TensorList& a, const Te
   }
   RefPtr<TensorList> sum = a.Copy();
   MR_ASSIGN_OR_RETURN(sum->element_shape, a.element_shape.MergeWith(b.element_shape));
-  for (std::size_t k = 0; k < b.elements.size(); ++k) {
-    const Tensor& t = b.elements[k];
-    Tensor& to = sum->elements[k];
-    if (!t.IsInitialized()) continue;
-    if (to.IsInitialized()) {
-      MR_ASSIGN_OR_RETURN(to, Sum(allocator, to, t, depth + 1));
-    } else {
-      to = t;
+  MR_RETURN_IF_ERROR(b.elements.ForEachSet([&](int64_t k, const Tensor& t) -> Status {
+    Tensor to = t;
+    if (a.elements[k].IsInitialized()) {
+      MR_ASSIGN_OR_RETURN(to, Sum(allocator, a.elements[k], t, depth + 1));
     }
-  }
+    sum->elements.Set(k, std::move(to));
+    return OkStatus();
+  }));
   return Variant(std::move(sum));
 }
 

@@ -2,7 +2,9 @@
 // is right, within memory that a client could have had anyway.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -276,6 +278,69 @@ TEST_F(NamedCasesTest, PartsOfComplexNumbersAreAsWideAsTheyAre) {
   const Tensor part = Vector<double>({1, 2, 3});
   EXPECT_FALSE(Run("Complex", Type("T", kDouble) + Type("Tout", kComplex64), {part, part}).ok());
   EXPECT_TRUE(Run("Complex", Type("T", kDouble) + Type("Tout", kComplex128), {part, part}).ok());
+}
+
+// Bytes that the process has of its allocator, large pieces included.
+std::size_t BytesTaken() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// A list took 72 bytes for each element that was merely announced: a gigabyte for a small message.
+TEST_F(NamedCasesTest, AListTakesNoMemoryForElementsThatAreNotSet) {
+  const int32_t most = 1 << 24;
+  const std::string element = Type("element_dtype", kFloat);
+  const std::size_t before = BytesTaken();
+  const auto reserved = Run("TensorListReserve", element + Type("shape_type", kInt32),
+                            {Tensor(kInt32, {0}), Tensor::Scalar<int32_t>(most)});
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  const auto set =
+      Run("TensorListSetItem", element,
+          {(*reserved)[0], Tensor::Scalar<int32_t>(most - 1), Tensor::Scalar<float>(5)});
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_LT(BytesTaken(), before + (1 << 20));
+  const Tensor no_shape(kInt32, {0});
+  for (const auto& [index, value] : {std::pair{most - 1, 5.0f}, {most - 2, 0.0f}, {0, 0.0f}}) {
+    const auto got =
+        Run("TensorListGetItem", element, {(*set)[0], Tensor::Scalar<int32_t>(index), no_shape});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ((*got)[0].scalar<float>(), value) << index;
+  }
+}
+
+// In whatever order elements are set, near the beginning or far from it.
+TEST_F(NamedCasesTest, AListKeepsElementsWhereverTheyAreSet) {
+  const int32_t n = 10'000;
+  const std::string element = Type("element_dtype", kFloat);
+  const Tensor no_shape(kInt32, {0});
+  const auto reserved = Run("TensorListReserve", element + Type("shape_type", kInt32),
+                            {no_shape, Tensor::Scalar<int32_t>(n)});
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  Tensor list = (*reserved)[0];
+  const std::vector<int32_t> order = {9'999, 5'000, 3'000, 0, 1'000, 3'001, 2'500, 9'000, 7'000};
+  std::vector<float> want(n);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    want[order[i]] = static_cast<float>(i + 1);
+    const auto set = Run("TensorListSetItem", element,
+                         {list, Tensor::Scalar<int32_t>(order[i]), Tensor::Scalar(want[order[i]])});
+    ASSERT_TRUE(set.ok()) << set.status();
+    list = (*set)[0];
+  }
+  const auto stacked = Run("TensorListStack", element, {list, no_shape});
+  ASSERT_TRUE(stacked.ok()) << stacked.status();
+  const auto values = (*stacked)[0].flat<float>();
+  EXPECT_EQ(std::vector<float>(values.begin(), values.end()), want);
+  // Shorter, and longer again: what was cut off is gone.
+  for (const int32_t size : {4'000, n}) {
+    const auto resized = Run("TensorListResize", "", {list, Tensor::Scalar<int32_t>(size)});
+    ASSERT_TRUE(resized.ok()) << resized.status();
+    list = (*resized)[0];
+  }
+  std::fill(want.begin() + 4'000, want.end(), 0.0f);
+  const auto again = Run("TensorListStack", element, {list, no_shape});
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto rest = (*again)[0].flat<float>();
+  EXPECT_EQ(std::vector<float>(rest.begin(), rest.end()), want);
 }
 
 TEST_F(NamedCasesTest, AParameterThatDoesNotFit) {
