@@ -63,7 +63,7 @@ const std::vector<Layer>& Layers() {
       {"kernels/io", {"kernels/data_flow"}},
       {"kernels/data", {"kernels/state", "kernels/lists"}},
       {"kernels/all_kernels.cc",
-       {"kernels/math", "kernels/control", "kernels/collective", "kernels/data",
+       {"kernels/math", "kernels/nn", "kernels/control", "kernels/collective", "kernels/data",
         "kernels/training"}},
       {"kernels/accelerator", {"kernels/collective", "kernels/state"}},
       {"kernels/fake", {"kernels/accelerator", "device/fake"}},

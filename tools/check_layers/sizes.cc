@@ -25,7 +25,6 @@ constexpr Allowance kAllowed[] = {
     {"kernels/cuda/conv_test.cc HostCudnn", 97},
     {"kernels/cuda/matmul_test.cc HostCublasLt", 119},
     {"kernels/gpu", 75},
-    {"kernels/nn/conv.cc", 618},
     {"master/session_test.cc", 620},
     {"worker/function_runtime.cc FunctionRuntime::RunAsync", 83},
 };
