@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "base/notification.h"
 #include "distributed_runtime/wire_reader.h"
@@ -24,6 +25,9 @@ class ServerCall {
   Status Parse(google::protobuf::MessageLite* message);
   // The caller's deadline, and its cancellation (also when the caller went away).
   virtual CallOptions options() = 0;
+  // The task that called ("/job:J/replica:0/task:N"), as its certificate proves; "" if that is not
+  // known. As long as the call.
+  virtual std::string_view proven_caller() const { return {}; }
   // When the request was read, by SteadyClock.
   virtual Deadline arrival() const = 0;
   // The handler should do nothing after this, where the way that the call came in says so.

@@ -21,9 +21,11 @@
 #include "base/strings.h"
 #include "base/thread_pool.h"
 #include "device/device_name.h"
+#include "distributed_runtime/admission.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/control_service.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/grpc/grpc_worker_cache.h"
 #include "distributed_runtime/grpc/master_service.h"
 #include "distributed_runtime/grpc/remote_master.h"
@@ -33,6 +35,7 @@
 #include "distributed_runtime/peer_monitor.h"
 #include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/remote_rendezvous.h"
+#include "io/file_root.h"
 #include "master/dump/graph_dump.h"
 #include "master/master.h"
 #include "session/device_set.h"
@@ -81,7 +84,9 @@ struct TaskServer::Impl {
   std::string configured;  // the address in the cluster
   std::string host;
   int64_t created_nanos = SteadyNanos();
-  std::unique_ptr<GraphDumper> dumper;  // null: no dumps
+  std::unique_ptr<GraphDumper> dumper;                   // null: no dumps
+  std::shared_ptr<const LoadedCredentials> credentials;  // null: none
+  Admission admission = Admission::All();
 
   Mutex start_mu;  // serialises Start and Stop
   mutable Mutex mu;
@@ -103,6 +108,7 @@ struct TaskServer::Impl {
     std::shared_ptr<CollectiveManager> collectives;
     WorkerEnv env;
     std::unique_ptr<LocalWorker> worker;
+    std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
     std::unique_ptr<PeerMonitor> monitor;
     std::unique_ptr<Master> master;
     std::shared_ptr<GatedMaster> gate;
@@ -111,6 +117,37 @@ struct TaskServer::Impl {
     std::unique_ptr<RpcServer> rpc;
   };
   std::unique_ptr<Running> running;  // guarded by start_mu
+
+  // Those of the options, or of the process, or none if nobody else reaches the address.
+  Status TakeCredentials() {
+    MR_ASSIGN_OR_RETURN(credentials, CredentialsOrDefault(options.server.credentials));
+    const LoadedCredentials* const own = credentials.get();
+    if (own != nullptr && own->has_tls() && own->own().TaskName() != task) {
+      return errors::InvalidArgument("the server of ", task, " was given the certificate of ",
+                                     own->own().ToUri(), ": give it its own (--tls_cert)");
+    }
+    if (own != nullptr || options.server.insecure || IsLoopbackHost(host)) return OkStatus();
+    return errors::FailedPrecondition(
+        "the address ", configured, " of /job:", options.server.job_name,
+        "/task:", options.server.task_index,
+        " is not loopback, and whoever reaches it could run any op: give the task a certificate "
+        "(--tls_cert, --tls_key, --tls_ca), or a token that its callers have too (--token_file), "
+        "or, if only trusted hosts reach it, ask for it without either (--insecure)");
+  }
+
+  // What graphs may do, and to which files.
+  Status TakeRules() {
+    const ServerOptions& server = options.server;
+    if (!server.allow.empty()) {
+      MR_ASSIGN_OR_RETURN(admission, Admission::Parse(server.allow));
+    } else if (!IsLoopbackHost(host) && server.file_root.empty()) {
+      admission = Admission::AllButFileWrite();
+    }
+    if (server.file_root.empty()) return OkStatus();
+    std::vector<std::string> others;
+    if (!server.dump_dir.empty()) others.push_back(server.dump_dir);
+    return ConfineFiles(server.file_root, others);
+  }
 
   Status Compose(Running* r) {
     const ServerOptions& server = options.server;
@@ -133,9 +170,9 @@ struct TaskServer::Impl {
     r->peers = std::make_unique<PeerTable>(own, addresses, r->control_pool.get());
     r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get(),
                                          r->peers.get());
-    r->workers =
-        std::make_unique<GrpcWorkerCache>(std::move(addresses), task, r->inter_op_pool.get(),
-                                          r->control_pool.get(), r->links.get(), r->peers.get());
+    r->workers = std::make_unique<GrpcWorkerCache>(std::move(addresses), task,
+                                                   r->inter_op_pool.get(), r->control_pool.get(),
+                                                   r->links.get(), r->peers.get(), credentials);
     r->peers->set_ask([workers = r->workers.get()](const std::string& peer, const CallOptions& call,
                                                    PeerTable::Devices* found, auto answered) {
       workers->GetWorker(peer)->GetStatusAsync(call, found, std::move(answered));
@@ -155,7 +192,8 @@ struct TaskServer::Impl {
         r->env, options.default_session_config.experimental().collective_group_leader());
     r->env.collectives = r->collectives.get();
     r->worker = std::make_unique<LocalWorker>(r->env);
-    r->workers->SetOwnWorker(r->worker.get());
+    r->admitting = NewAdmittingWorker(r->worker.get(), task, admission);
+    r->workers->SetOwnWorker(admission.allows_all() ? r->worker.get() : r->admitting.get());
     WatchPeers(r);
     MasterEnv master;
     master.task = &r->env;
@@ -179,7 +217,7 @@ struct TaskServer::Impl {
             ? server.max_connections
             : static_cast<int>(std::clamp<int64_t>(files / 2, 16, kMaxConnections));
     limits.max_calls = server.max_calls > 0 ? server.max_calls : kMaxCalls;
-    limits.loopback_only = !server.insecure;
+    limits.loopback_only = !server.insecure && credentials == nullptr;
     limits.silence_limit = server.peer_timeout;
     const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
     limits.memory_quota = std::max(memory / 4 * 3, 2 * kMaxMessageSize);
@@ -227,8 +265,9 @@ struct TaskServer::Impl {
 
   void AddServices(Running* r) {
     r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits(),
-                                         r->peers.get());
-    r->worker_service = std::make_unique<WorkerService>(&r->env, r->worker.get(), r->peers.get());
+                                         r->peers.get(), credentials);
+    r->worker_service =
+        std::make_unique<WorkerService>(&r->env, r->admitting.get(), r->peers.get());
     r->worker_service->AddMethods(r->rpc.get(), r->links.get());
     r->master_service = std::make_unique<MasterService>(r->master.get(), r->inter_op_pool.get());
     r->master_service->AddMethods(r->rpc.get());
@@ -255,7 +294,7 @@ struct TaskServer::Impl {
           status->set_uptime_seconds(static_cast<double>(SteadyNanos() - created_nanos) * 1e-9);
           for (const Device* device : r->env.devices) status->add_device(device->name());
         },
-        std::move(shutdown), [r] { return r->links->offer(); });
+        std::move(shutdown), [r](std::string_view caller) { return r->links->offer(caller); });
   }
 
   // Whatever could be made of it.
@@ -298,12 +337,9 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
   MR_ASSIGN_OR_RETURN(impl->configured, server.cluster.Address(server.job_name, server.task_index));
   int port = 0;
   MR_RETURN_IF_ERROR(SplitAddress(impl->configured, &impl->host, &port));
-  if (!IsLoopbackHost(impl->host) && !server.insecure) {
-    return errors::FailedPrecondition(
-        "the address ", impl->configured, " of /job:", server.job_name, "/task:", server.task_index,
-        " is not loopback: the transport is not encrypted and every client may "
-        "run any op; ask for it (--insecure) if only trusted hosts reach it");
-  }
+  impl->options = options;
+  impl->task = MakeTaskName(server.job_name, server.task_index);
+  MR_RETURN_IF_ERROR(impl->TakeCredentials());
   if (server.num_cpu_devices < 1) {
     return errors::InvalidArgument("a task needs at least one CPU device, not ",
                                    server.num_cpu_devices);
@@ -312,8 +348,7 @@ StatusOr<std::unique_ptr<TaskServer>> TaskServer::Create(const TaskServerOptions
   if (!server.dump_dir.empty()) {
     MR_ASSIGN_OR_RETURN(impl->dumper, GraphDumper::Open(server.dump_dir, options.ops));
   }
-  impl->options = options;
-  impl->task = MakeTaskName(server.job_name, server.task_index);
+  MR_RETURN_IF_ERROR(impl->TakeRules());
   {
     MutexLock lock(&impl->mu);
     impl->address = impl->configured;
@@ -385,7 +420,8 @@ bool TaskServer::WaitForShutdown(Deadline deadline) {
 std::string TaskServer::address() const { return impl_->address_now(); }
 std::string TaskServer::target() const { return StrCat(kScheme, address()); }
 
-StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target) {
+StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target,
+                                                           const Credentials& credentials) {
   const std::string_view text = target;
   if (!text.starts_with(kScheme)) {
     return errors::InvalidArgument("session target '", target,
@@ -396,7 +432,10 @@ StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& ta
   int port = 0;
   MR_RETURN_IF_ERROR(SplitAddress(address, &host, &port));
   if (auto here = FindPublishedMaster(address)) return here;
-  return std::shared_ptr<MasterInterface>(NewGrpcRemoteMaster(address, ClientPool()));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const LoadedCredentials> loaded,
+                      CredentialsOrDefault(credentials));
+  return std::shared_ptr<MasterInterface>(
+      NewGrpcRemoteMaster(address, ClientPool(), std::move(loaded)));
 }
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 #include "device/device_factory.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/cluster.h"
+#include "millrace/credentials.h"
 #include "millrace/server.h"
 #include "millrace/status.h"
 #include "ops/op_registry.h"
@@ -49,8 +50,10 @@ class TaskServer {
 };
 
 // The master at "grpc://host:port": that of a server in this process, called directly, or a
-// stub that connects at its first call. InvalidArgument for any other text.
-StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target);
+// stub that connects at its first call, with `credentials` or, if they are empty, those of the
+// process. InvalidArgument for any other text, and for credentials that cannot be used.
+StatusOr<std::shared_ptr<MasterInterface>> ConnectToMaster(const std::string& target,
+                                                           const Credentials& credentials = {});
 
 }  // namespace millrace
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -284,9 +285,21 @@ Status FileSystem::Replace(const std::string& path, std::string_view content, bo
   return SyncPath(std::string(DirectoryName(path)));
 }
 
-FileSystem* PosixFileSystem() {
-  static FileSystem* const kPosix = new Posix;
-  return kPosix;
+namespace {
+
+std::atomic<FileSystem*>& Current() {
+  static std::atomic<FileSystem*> current{new Posix};
+  return current;
+}
+
+}  // namespace
+
+FileSystem* PosixFileSystem() { return Current().load(std::memory_order_acquire); }
+
+// Declared in io/file_root.h: whoever only uses files does not see it.
+void ReplacePosixFileSystem(FileSystem* files);
+void ReplacePosixFileSystem(FileSystem* files) {
+  Current().store(files, std::memory_order_release);
 }
 
 std::string_view DirectoryName(std::string_view path) {

@@ -82,14 +82,15 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
 
 StatusOr<std::shared_ptr<MasterInterface>> ConnectTarget(const std::string& target,
                                                          const pb::ConfigProto& config,
-                                                         const std::string& dump_dir) {
+                                                         const std::string& dump_dir,
+                                                         const Credentials& credentials) {
   if (target.empty()) return NewLocalCluster(config, dump_dir);
   if (!dump_dir.empty()) {
     return errors::InvalidArgument(
         "dump_dir is for sessions in this process; the server at ", target,
         " writes the graphs of its sessions if it is started with a dump_dir of its own");
   }
-  return ConnectToMaster(target);
+  return ConnectToMaster(target, credentials);
 }
 
 }  // namespace millrace

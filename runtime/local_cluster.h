@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "millrace/credentials.h"
 #include "millrace/status.h"
 #include "proto/config.pb.h"
 #include "session/master_interface.h"
@@ -23,11 +24,13 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
                                                            const std::string& dump_dir = "");
 
 // The master that a session's target names: "" is a new local cluster, "grpc://host:port" a
-// server. InvalidArgument for any other text, and for a `dump_dir` with a server: where that
-// writes is not for a client to say.
+// server, to which this end shows `credentials` (empty: those of the process). InvalidArgument for
+// any other text, for credentials that cannot be used, and for a `dump_dir` with a server: where
+// that writes is not for a client to say.
 StatusOr<std::shared_ptr<MasterInterface>> ConnectTarget(const std::string& target,
                                                          const pb::ConfigProto& config,
-                                                         const std::string& dump_dir = "");
+                                                         const std::string& dump_dir = "",
+                                                         const Credentials& credentials = {});
 
 }  // namespace millrace
 

@@ -189,7 +189,7 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   MR_RETURN_IF_ERROR(graph.status());
   MR_ASSIGN_OR_RETURN(const pb::ConfigProto config, ToConfig(options));
   MR_ASSIGN_OR_RETURN(std::shared_ptr<MasterInterface> master,
-                      ConnectTarget(options.target, config, options.dump_dir));
+                      ConnectTarget(options.target, config, options.dump_dir, options.credentials));
   auto shared = std::make_shared<SharedSession>();
   shared->graph = graph.shared_state();
   shared->is_remote = !options.target.empty();

@@ -13,8 +13,12 @@ namespace {
 
 Status CallAndWait(const std::string& address, const char* method,
                    const google::protobuf::MessageLite& request, Deadline deadline,
+                   std::shared_ptr<const LoadedCredentials> credentials,
                    google::protobuf::MessageLite* response) {
-  RpcChannel channel(address, address, ClientPool());
+  if (credentials == nullptr) {
+    MR_ASSIGN_OR_RETURN(credentials, DefaultCredentials());
+  }
+  RpcChannel channel(address, address, ClientPool(), "", std::move(credentials));
   Notification answered;
   Status result;
   channel.Call(method, CallOptions{deadline, nullptr}, ToByteBuffer(request),
@@ -31,7 +35,7 @@ Status CallAndWait(const std::string& address, const char* method,
 
 void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusResponse*)> status,
                        std::function<void(const std::string& reason)> shutdown,
-                       std::function<pb::OfferLinkResponse()> offer) {
+                       std::function<pb::OfferLinkResponse(std::string_view caller)> offer) {
   const bool accepts = static_cast<bool>(shutdown);
   server->AddMethod(methods::kControlStatus,
                     [status = std::move(status), accepts](ServerCall* call) {
@@ -40,8 +44,9 @@ void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusRe
                       response.set_accepts_shutdown(accepts);
                       call->Finish(response);
                     });
-  server->AddMethod(methods::kControlOfferLink,
-                    [offer = std::move(offer)](ServerCall* call) { call->Finish(offer()); });
+  server->AddMethod(methods::kControlOfferLink, [offer = std::move(offer)](ServerCall* call) {
+    call->Finish(offer(call->proven_caller()));
+  });
   server->AddMethod(methods::kControlShutdown, [shutdown = std::move(shutdown)](ServerCall* call) {
     pb::ControlShutdownRequest request;
     const Status parsed = call->Parse(&request);
@@ -56,19 +61,22 @@ void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusRe
   });
 }
 
-StatusOr<pb::ControlStatusResponse> GetControlStatus(const std::string& address,
-                                                     Deadline deadline) {
+StatusOr<pb::ControlStatusResponse> GetControlStatus(
+    const std::string& address, Deadline deadline,
+    std::shared_ptr<const LoadedCredentials> credentials) {
   pb::ControlStatusResponse response;
   MR_RETURN_IF_ERROR(CallAndWait(address, methods::kControlStatus, pb::ControlStatusRequest(),
-                                 deadline, &response));
+                                 deadline, std::move(credentials), &response));
   return response;
 }
 
-Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline) {
+Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline,
+                       std::shared_ptr<const LoadedCredentials> credentials) {
   pb::ControlShutdownRequest request;
   request.set_reason(reason);
   pb::ControlShutdownResponse response;
-  return CallAndWait(address, methods::kControlShutdown, request, deadline, &response);
+  return CallAndWait(address, methods::kControlShutdown, request, deadline, std::move(credentials),
+                     &response);
 }
 
 }  // namespace millrace

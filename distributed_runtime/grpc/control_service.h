@@ -3,9 +3,12 @@
 #define DISTRIBUTED_RUNTIME_GRPC_CONTROL_SERVICE_H_
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/notification.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "millrace/status.h"
 #include "proto/control.pb.h"
@@ -14,16 +17,20 @@
 namespace millrace {
 
 // `status` fills in the answer. `shutdown` gets the reason; empty: PermissionDenied. `offer` says
-// how tasks on this host may open a link. All must be callable, from any thread, as long as the
-// server runs.
+// how tasks on this host may open a link, and gets the one that asks ("": not proven). All must be
+// callable, from any thread, as long as the server runs.
 void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusResponse*)> status,
                        std::function<void(const std::string& reason)> shutdown,
-                       std::function<pb::OfferLinkResponse()> offer);
+                       std::function<pb::OfferLinkResponse(std::string_view caller)> offer);
 
 // The client's side, for "host:port". These block. Unavailable or DeadlineExceeded, naming the
-// address, if there is no answer.
-StatusOr<pb::ControlStatusResponse> GetControlStatus(const std::string& address, Deadline deadline);
-Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline);
+// address, if there is no answer; Unauthenticated or PermissionDenied if the server refuses the
+// credentials (null: DefaultCredentials).
+StatusOr<pb::ControlStatusResponse> GetControlStatus(
+    const std::string& address, Deadline deadline,
+    std::shared_ptr<const LoadedCredentials> credentials = nullptr);
+Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline,
+                       std::shared_ptr<const LoadedCredentials> credentials = nullptr);
 
 }  // namespace millrace
 

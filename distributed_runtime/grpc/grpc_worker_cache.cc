@@ -6,13 +6,15 @@ namespace millrace {
 
 GrpcWorkerCache::GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
                                  ThreadPool* pool, ThreadPool* control, LinkHub* links,
-                                 const PeerTable* peers)
+                                 const PeerTable* peers,
+                                 std::shared_ptr<const LoadedCredentials> credentials)
     : addresses_(std::move(addresses)),
       own_task_(std::move(own_task)),
       pool_(pool),
       control_(control),
       links_(links),
-      peers_(peers) {}
+      peers_(peers),
+      credentials_(std::move(credentials)) {}
 
 GrpcWorkerCache::~GrpcWorkerCache() = default;
 
@@ -31,8 +33,9 @@ WorkerInterface* GrpcWorkerCache::GetWorker(std::string_view task) {
   if (address == addresses_.end()) return nullptr;
   std::string identity = peers_ == nullptr ? "" : peers_->IdentityFor(task);
   it = stubs_
-           .try_emplace(address->first, NewGrpcRemoteWorker(address->second, address->first, pool_,
-                                                            control_, links_, std::move(identity)))
+           .try_emplace(address->first,
+                        NewGrpcRemoteWorker(address->second, address->first, pool_, control_,
+                                            links_, std::move(identity), credentials_))
            .first;
   return it->second.get();
 }

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/grpc/remote_worker.h"
 #include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/peer_table.h"
@@ -22,10 +23,12 @@ class GrpcWorkerCache : public WorkerCache {
  public:
   // `addresses`: task name -> "host:port", the own task included. Callbacks of stubs run on
   // `pool`, those that begin nothing on `control`, or on a thread of `links` (may be null); all
-  // must outlive the cache. `peers` (may be null) says who this task is.
+  // must outlive the cache. `peers` (may be null) says who this task is, `credentials` (may be
+  // null) prove it.
   GrpcWorkerCache(std::map<std::string, std::string> addresses, std::string own_task,
                   ThreadPool* pool, ThreadPool* control, LinkHub* links = nullptr,
-                  const PeerTable* peers = nullptr);
+                  const PeerTable* peers = nullptr,
+                  std::shared_ptr<const LoadedCredentials> credentials = nullptr);
   ~GrpcWorkerCache() override;
 
   // Before the first GetWorker; the worker must outlive the cache's use.
@@ -49,6 +52,7 @@ class GrpcWorkerCache : public WorkerCache {
   ThreadPool* const control_;
   LinkHub* const links_;
   const PeerTable* const peers_;
+  const std::shared_ptr<const LoadedCredentials> credentials_;
   WorkerInterface* own_worker_ = nullptr;
   mutable Mutex mu_;
   StringMap<std::unique_ptr<RemoteWorker>> stubs_ ABSL_GUARDED_BY(mu_);

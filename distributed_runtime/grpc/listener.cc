@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -28,6 +29,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+// A record of type handshake (22) and major version 3, two more bytes of version and length each,
+// and a ClientHello (1).
+constexpr std::size_t kTlsGreeting = 6;
 constexpr int kBacklog = 4096;
 // After the system had no descriptor, or no memory, for a connection.
 constexpr std::chrono::milliseconds kRest{100};
@@ -56,6 +60,17 @@ bool IsLoopback(const sockaddr& address) {
   }
   return address.sa_family == AF_INET6 &&
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+// Whether `bytes` begin a TLS connection, as far as they go.
+bool BeginsTls(std::string_view bytes) {
+  constexpr struct {
+    std::size_t at;
+    char value;
+  } kFixed[] = {{0, 22}, {1, 3}, {5, 1}};
+  return std::all_of(std::begin(kFixed), std::end(kFixed), [bytes](const auto& fixed) {
+    return fixed.at >= bytes.size() || bytes[fixed.at] == fixed.value;
+  });
 }
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
@@ -205,9 +220,15 @@ void Listener::Look(Waiting* waiting, bool hung_up) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   const auto size = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
   const int fd = waiting->fd;
-  const bool is_whole = size == kPreface.size();
-  if (size == 0 || (hung_up && !is_whole) ||
-      std::string_view(bytes, size) != kPreface.substr(0, size)) {
+  const bool is_whole = size >= GreetingSize();
+  const std::string_view begin(bytes, size);
+  const bool is_plain = begin == kPreface.substr(0, size), is_tls = BeginsTls(begin);
+  if (size > 0 && (options_.tls ? is_plain : is_tls) && !std::exchange(warned_of_tls_, true)) {
+    MR_LOG(kWarning, options_.tls
+                         ? "refusing connections without TLS: give the caller certificates"
+                         : "refusing connections with TLS: this server has no certificate");
+  }
+  if (size == 0 || (hung_up && !is_whole) || !(options_.tls ? is_tls : is_plain)) {
     close(std::exchange(waiting->fd, -1));
     return;
   }
@@ -219,6 +240,9 @@ void Listener::Look(Waiting* waiting, bool hung_up) {
   if (fstat(fd, &file) == 0) known_.push_back({fd, file.st_ino});
   on_connection_(fd);
 }
+
+// Bytes that say whether it is a connection of the kind that is served.
+std::size_t Listener::GreetingSize() const { return options_.tls ? kTlsGreeting : kPreface.size(); }
 
 // How many of those that were handed on are still open.
 int Listener::NumOpen() {
@@ -260,7 +284,7 @@ void Listener::Accept(int listener) {
       continue;
     }
     AskInSilence(fd, options_.silence_limit);
-    SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(kPreface.size()));
+    SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(GreetingSize()));
     waiting_.push_back({fd, Clock::now() + options_.greeting_limit});
   }
 }

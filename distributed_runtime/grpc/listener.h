@@ -20,12 +20,14 @@ namespace millrace {
 struct ListenerOptions {
   // At once, those that were handed on and are still open included; more are closed as they come.
   int max_connections = 1024;
-  // How long a connection has to send the 24 bytes that HTTP/2 begins with.
+  // How long a connection has to send the 24 bytes that HTTP/2 begins with, or the first 6 of TLS.
   std::chrono::milliseconds greeting_limit{5000};
   // After how long without a sign of life of its machine a connection breaks, also one on which
   // nothing is said: the system asks the other's system, which answers for a process that is
   // stopped, too. In whole seconds, two at least; 0: never.
   std::chrono::milliseconds silence_limit{30'000};
+  // Whether connections begin with a TLS handshake, not with HTTP/2.
+  bool tls = false;
   // Whether a name that stands for an address which others can reach is refused.
   bool loopback_only = false;
 };
@@ -66,6 +68,7 @@ class Listener {
   void Accept(int listener);
   void AcceptAndClose(int listener);
   void Look(Waiting* waiting, bool hung_up);
+  std::size_t GreetingSize() const;
   int NumOpen();
   bool IsFull();
 
@@ -82,6 +85,7 @@ class Listener {
   std::chrono::steady_clock::time_point rest_until_;  // no accept before
   std::chrono::steady_clock::time_point full_until_;  // it is not counted before
   bool warned_ = false;
+  bool warned_of_tls_ = false;
 };
 
 }  // namespace millrace

@@ -22,8 +22,9 @@ void AddAll(std::vector<std::string> from, Repeated* to) {
 
 class GrpcRemoteMaster : public MasterInterface {
  public:
-  GrpcRemoteMaster(const std::string& address, ThreadPool* pool)
-      : channel_(address, StrCat("grpc://", address), pool) {}
+  GrpcRemoteMaster(const std::string& address, ThreadPool* pool,
+                   std::shared_ptr<const LoadedCredentials> credentials)
+      : channel_(address, StrCat("grpc://", address), pool, "", std::move(credentials)) {}
 
   void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
                           CreateSessionResult* result, Done done) override {
@@ -171,8 +172,10 @@ class GrpcRemoteMaster : public MasterInterface {
 
 }  // namespace
 
-std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(const std::string& address, ThreadPool* pool) {
-  return std::make_unique<GrpcRemoteMaster>(address, pool);
+std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(
+    const std::string& address, ThreadPool* pool,
+    std::shared_ptr<const LoadedCredentials> credentials) {
+  return std::make_unique<GrpcRemoteMaster>(address, pool, std::move(credentials));
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "session/master_interface.h"
 
 namespace millrace {
@@ -13,8 +14,11 @@ namespace millrace {
 // A stub for the master at "host:port". CreateSession keeps trying to connect until its
 // deadline (DeadlineExceeded, naming the address); other calls fail with Unavailable if the
 // server cannot be reached. Callbacks run on `pool`, which must outlive the stub. Destroying
-// it cancels its calls and waits for them.
-std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(const std::string& address, ThreadPool* pool);
+// it cancels its calls and waits for them. With TLS among the `credentials` (null: none) whoever
+// answers must be a task of their cluster.
+std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(
+    const std::string& address, ThreadPool* pool,
+    std::shared_ptr<const LoadedCredentials> credentials = nullptr);
 
 }  // namespace millrace
 

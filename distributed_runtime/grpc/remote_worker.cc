@@ -31,11 +31,12 @@ namespace {
 class GrpcRemoteWorker : public RemoteWorker {
  public:
   GrpcRemoteWorker(const std::string& address, const std::string& task, ThreadPool* pool,
-                   ThreadPool* control, LinkHub* links, std::string identity)
+                   ThreadPool* control, LinkHub* links, std::string identity,
+                   std::shared_ptr<const LoadedCredentials> credentials)
       : task_(task),
         links_(links),
         collectives_(task, &channel_, links),
-        channel_(address, task, pool, std::move(identity)) {
+        channel_(address, task, pool, std::move(identity), std::move(credentials), task) {
     channel_.SetControlPool(control);
   }
   ~GrpcRemoteWorker() override { opening_.CloseAndWait(); }
@@ -329,11 +330,11 @@ class GrpcRemoteWorker : public RemoteWorker {
 
 }  // namespace
 
-std::unique_ptr<RemoteWorker> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                  ThreadPool* pool, ThreadPool* control,
-                                                  LinkHub* links, std::string identity) {
+std::unique_ptr<RemoteWorker> NewGrpcRemoteWorker(
+    const std::string& address, std::string task, ThreadPool* pool, ThreadPool* control,
+    LinkHub* links, std::string identity, std::shared_ptr<const LoadedCredentials> credentials) {
   return std::make_unique<GrpcRemoteWorker>(address, task, pool, control, links,
-                                            std::move(identity));
+                                            std::move(identity), std::move(credentials));
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/link/link_hub.h"
 #include "session/worker_interface.h"
 
@@ -26,11 +27,12 @@ class RemoteWorker : public WorkerInterface {
 // `pool`, which must outlive the stub. Destroying it cancels its calls and waits for them.
 // Unavailable if the task cannot be reached or went away during a call; nothing is tried again.
 // Steps go over a link where `links` can have one to the task; it may be null, and must outlive
-// the stub's calls. `identity` is what this task says of itself (peer_table.h).
-std::unique_ptr<RemoteWorker> NewGrpcRemoteWorker(const std::string& address, std::string task,
-                                                  ThreadPool* pool, ThreadPool* control,
-                                                  LinkHub* links = nullptr,
-                                                  std::string identity = "");
+// the stub's calls. `identity` is what this task says of itself (peer_table.h), `credentials` (may
+// be null) what it proves of itself: with TLS the answers are those of `task` or of nobody.
+std::unique_ptr<RemoteWorker> NewGrpcRemoteWorker(
+    const std::string& address, std::string task, ThreadPool* pool, ThreadPool* control,
+    LinkHub* links = nullptr, std::string identity = "",
+    std::shared_ptr<const LoadedCredentials> credentials = nullptr);
 
 }  // namespace millrace
 

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "distributed_runtime/grpc/methods.h"
 #include "distributed_runtime/peer_table.h"
+#include "distributed_runtime/security/secret.h"
 
 namespace millrace {
 
@@ -51,6 +52,7 @@ struct ClientCall {
   bool cancelled_before = false;  // the call was never sent
   bool is_question = false;       // for a sign of life, or the state of a step
   Status failed;  // what it ends with, if the peer was given up; guarded by the channel's lock
+  std::shared_ptr<Refusal> refusal;  // with TLS
   RpcChannel::Done done;
   // Set when the call goes to gRPC, read when it comes back: gRPC orders the two, but in code
   // that sanitizers do not see.
@@ -81,6 +83,14 @@ struct ClientCall {
         (cancelled_before || (cancellation != nullptr && cancellation->IsCancelled()))) {
       return MarkDerived(
           WithMessage(result, StrCat("the call of ", method, " to ", peer, " was cancelled")));
+    }
+    if (refusal != nullptr &&
+        (errors::IsDeadlineExceeded(result) || errors::IsUnavailable(result))) {
+      const Status refused = refusal->Get();
+      if (!refused.ok()) {
+        return errors::PermissionDenied("the call of ", method, " to ", peer,
+                                        " was not sent: ", Message(refused));
+      }
     }
     if (errors::IsDeadlineExceeded(result)) {
       return WithMessage(result, StrCat("no answer from ", peer, " to ", method,
@@ -121,15 +131,22 @@ void RpcChannel::Calls::Remove(ClientCall* call) {
 }
 
 RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool* pool,
-                       std::string identity)
+                       std::string identity, std::shared_ptr<const LoadedCredentials> credentials,
+                       const std::string& task)
     : address_(address),
       peer_(std::move(peer)),
       identity_(std::move(identity)),
+      credentials_(std::move(credentials)),
+      refusal_(credentials_ != nullptr && credentials_->has_tls() ? std::make_shared<Refusal>()
+                                                                  : nullptr),
       pool_(pool),
       calls_(std::make_unique<Calls>()) {
   InitGrpc();
-  channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                       MakeChannelArguments());
+  channel_ =
+      grpc::CreateCustomChannel(address,
+                                credentials_ == nullptr ? grpc::InsecureChannelCredentials()
+                                                        : credentials_->ForChannel(task, refusal_),
+                                MakeChannelArguments());
 }
 
 RpcChannel::~RpcChannel() {
@@ -174,6 +191,10 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
                       std::string_view(method) == methods::kControlDescribeStep;
   if (options.deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(options.deadline));
   if (!identity_.empty()) call->context.AddMetadata(kPeerMetadata, identity_);
+  if (credentials_ != nullptr && !credentials_->token().empty()) {
+    call->context.AddMetadata(kTokenMetadata, credentials_->token());
+  }
+  call->refusal = refusal_;
   call->context.set_wait_for_ready(if_down == IfDown::kWait);
   {
     MutexLock lock(&calls_->mu);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "millrace/status.h"
 #include "session/worker_interface.h"
@@ -29,8 +30,12 @@ class RpcChannel {
   // `peer` is how errors name the other side: a task, or the address again. Callbacks run on
   // `pool`, which must outlive the last callback.
   // `identity` goes with every call, as metadata (kPeerMetadata of peer_table.h), if not "".
+  // `credentials` (may be null) are what this end shows; with TLS whoever answers must be `task`
+  // ("/job:J/replica:0/task:N"), or, if that is "", any task of the cluster.
   RpcChannel(const std::string& address, std::string peer, ThreadPool* pool,
-             std::string identity = "");
+             std::string identity = "",
+             std::shared_ptr<const LoadedCredentials> credentials = nullptr,
+             const std::string& task = "");
   // Before the first call: answers with Lane::kControl run on `control` instead, on which no kernel
   // runs, and which must live as long as `pool`.
   void SetControlPool(ThreadPool* control) { control_ = control; }
@@ -46,7 +51,8 @@ class RpcChannel {
   enum class Lane { kWork, kControl };
   // `method` is "/package.Service/Method" and must be a literal. `done` gets the peer's status,
   // or: DeadlineExceeded naming the peer; Cancelled, marked as derived, if
-  // options.cancellation was cancelled; Unavailable if the connection failed.
+  // options.cancellation was cancelled; Unavailable if the connection failed; PermissionDenied if
+  // the peer's certificate is not that of the task that was meant (with kWait at the deadline).
   void Call(const char* method, const CallOptions& options, grpc::ByteBuffer request,
             IfDown if_down, Done done, Lane lane = Lane::kWork);
 
@@ -64,6 +70,8 @@ class RpcChannel {
   const std::string address_;
   const std::string peer_;
   const std::string identity_;
+  const std::shared_ptr<const LoadedCredentials> credentials_;
+  const std::shared_ptr<Refusal> refusal_;  // null without TLS
   ThreadPool* const pool_;
   ThreadPool* control_ = nullptr;  // null: pool_
   std::shared_ptr<grpc::Channel> channel_;

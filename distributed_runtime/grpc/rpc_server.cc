@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "base/use_count.h"
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/listener.h"
@@ -25,11 +27,15 @@
 namespace millrace {
 namespace {
 
+// From the first bytes of a TLS connection until both ends have shown their certificates.
+constexpr std::chrono::milliseconds kHandshakeLimit{5000};
+
 // What the calls of one server share.
 struct Serving {
   ThreadPool* control = nullptr;
   ThreadPool* work = nullptr;
   PeerTable* peers = nullptr;
+  std::shared_ptr<const LoadedCredentials> credentials;  // null: everybody may call
   // Set once everything that a call reads is in place. gRPC orders that with its calls, too, but
   // inside a library that a thread sanitizer does not see through.
   std::atomic<bool> open{false};
@@ -71,6 +77,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     return received_->pieces();
   }
   CallOptions options() override { return {deadline_, &cancellation_}; }
+  std::string_view proven_caller() const override { return proven_caller_; }
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
@@ -85,8 +92,14 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
  private:
   // Leaves the handlers at its end.
   void Serve() {
+    const Status allowed = CheckAllowed();
+    if (!allowed.ok()) return Refuse(allowed);
     PeerIdentity caller;
     if (serving_->peers == nullptr || !FindCaller(&caller)) return Handle();
+    if (!proven_caller_.empty() && caller.task != proven_caller_) {
+      return Refuse(errors::PermissionDenied("the caller says that it is ", caller.task,
+                                             "; its certificate is that of ", proven_caller_));
+    }
     Status named = serving_->peers->CheckNames(caller);
     if (!named.ok()) return Refuse(named);
     if (method_->asks_nobody) return Handle();
@@ -99,6 +112,18 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
           LanePool()->Schedule(ThreadPool::Task{
               [](void* arg) { static_cast<GrpcServerCall*>(arg)->Handle(); }, this});
         });
+  }
+  // Before anything of the request is looked at.
+  Status CheckAllowed() {
+    if (serving_->credentials == nullptr) return OkStatus();
+    MR_ASSIGN_OR_RETURN(proven_caller_, serving_->credentials->CheckCall(*context_, method_->path));
+    if (proven_caller_.empty() || serving_->peers == nullptr ||
+        !serving_->peers->Address(proven_caller_).empty()) {
+      return OkStatus();
+    }
+    return errors::PermissionDenied("the caller has the certificate of ", proven_caller_,
+                                    ", which is no task of the cluster of ",
+                                    serving_->peers->own().task);
   }
   ThreadPool* LanePool() const {
     return method_->lane == RpcLane::kWork ? serving_->work : serving_->control;
@@ -166,6 +191,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   grpc::ByteBuffer* const response_;
   const Deadline deadline_;
   const Deadline arrival_ = SteadyClock::now();
+  std::string proven_caller_;
   CancellationManager cancellation_;
   std::atomic<int> references_{0};
 };
@@ -202,16 +228,27 @@ struct RpcServer::Impl {
   Mutex mu;  // held through Shutdown: a second caller waits for the first
   std::unique_ptr<grpc::Server> server ABSL_GUARDED_BY(mu);
   grpc::Server* served = nullptr;  // the same one, for the listener's thread
+  // With TLS: takes the listener's connections instead.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<Listener> listener ABSL_GUARDED_BY(mu);
+
+  // On the listener's thread: a connection that has begun as it should.
+  void Take(int fd) const {
+    if (acceptor == nullptr) return grpc::AddInsecureChannelFromFd(served, fd);
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  }
 };
 
 RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& limits,
-                     PeerTable* peers)
+                     PeerTable* peers, std::shared_ptr<const LoadedCredentials> credentials)
     : impl_(std::make_unique<Impl>()) {
   InitGrpc();
   impl_->serving.control = control;
   impl_->serving.work = work == nullptr ? control : work;
   impl_->serving.peers = peers;
+  impl_->serving.credentials = std::move(credentials);
   impl_->limits = limits;
 }
 
@@ -231,10 +268,10 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   listening.max_connections = limits.max_connections;
   listening.loopback_only = limits.loopback_only;
   listening.silence_limit = limits.silence_limit;
-  auto listener = std::make_unique<Listener>(listening, [this](int fd) {
-    // The server lives until the listener has stopped.
-    grpc::AddInsecureChannelFromFd(impl_->served, fd);
-  });
+  const LoadedCredentials* const credentials = impl_->serving.credentials.get();
+  listening.tls = credentials != nullptr && credentials->has_tls();
+  // The server lives until the listener has stopped.
+  auto listener = std::make_unique<Listener>(listening, [this](int fd) { impl_->Take(fd); });
   const StatusOr<int> port = listener->Open(address);
   if (!port.ok()) {
     return errors::Unavailable("could not start the gRPC server: cannot listen on ", address, ": ",
@@ -255,6 +292,13 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
     grpc::ResourceQuota quota("millrace");
     builder.SetResourceQuota(quota.Resize(static_cast<std::size_t>(limits.memory_quota)));
   }
+  if (listening.tls) {
+    impl_->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        credentials->ForServer());
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(kHandshakeLimit.count()));
+  }
   impl_->serving.open.store(true, std::memory_order_release);
   impl_->server = builder.BuildAndStart();
   if (impl_->server == nullptr) {
@@ -274,6 +318,7 @@ void RpcServer::Shutdown(Deadline grace) {
   impl_->server->Wait();
   impl_->serving.handlers.WaitForNone();
   impl_->listener = nullptr;
+  impl_->acceptor = nullptr;
   impl_->server = nullptr;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/notification.h"
 #include "base/thread_pool.h"
+#include "distributed_runtime/grpc/credentials.h"
 #include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/server_call.h"
 #include "millrace/status.h"
@@ -47,8 +48,10 @@ class RpcServer {
 
   // A task that says who it is is served only what is meant for this one, by one of its own cluster
   // and known to be that task, as `peers` (may be null) says; it must outlive the server.
+  // `credentials` (null: everybody) say whose connections are taken and whose calls are served.
   explicit RpcServer(ThreadPool* control, ThreadPool* work = nullptr,
-                     const RpcLimits& limits = RpcLimits(), PeerTable* peers = nullptr);
+                     const RpcLimits& limits = RpcLimits(), PeerTable* peers = nullptr,
+                     std::shared_ptr<const LoadedCredentials> credentials = nullptr);
   // Shuts down with no grace if nobody did.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;

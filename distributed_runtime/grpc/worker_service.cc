@@ -76,6 +76,12 @@ struct WorkerService::Impl {
     options.isolate_session_state = request.isolate_session_state();
     options.master_task = request.master_task();
     options.master_incarnation = request.master_incarnation();
+    if (!call->proven_caller().empty() && options.master_task != call->proven_caller() &&
+        !options.master_task.empty()) {
+      return call->Finish(errors::PermissionDenied("the certificate of ", call->proven_caller(),
+                                                   " is no right to open a session in the name of ",
+                                                   options.master_task));
+    }
     if (peers == nullptr || options.master_task.empty()) return OpenSession(call, options);
     // TensorFlow's masters say who they are here only.
     peers->Admit(options.master_task, static_cast<uint64_t>(options.master_incarnation),

@@ -143,11 +143,18 @@ Status LinkHub::Start() {
   return OkStatus();
 }
 
-pb::OfferLinkResponse LinkHub::offer() const {
+pb::OfferLinkResponse LinkHub::offer(std::string_view caller) {
   pb::OfferLinkResponse offer;
   if (listener_ < 0 || stopping_.load(std::memory_order_relaxed)) return offer;
   offer.set_socket_name(name_);
-  offer.set_token(token_);
+  if (caller.empty()) {
+    offer.set_token(token_);
+    return offer;
+  }
+  MutexLock lock(&mu_);
+  std::string& token = tokens_[std::string(caller)];
+  if (token.empty()) token = RandomBytes();
+  offer.set_token(token);
   return offer;
 }
 
@@ -372,6 +379,13 @@ Status LinkHub::CheckHello(const pb::LinkHello& hello) const {
   return errors::FailedPrecondition("another process is known to be ", hello.task());
 }
 
+// Whether the sender was given the token that it shows, in the name that it greets with.
+bool LinkHub::HasToken(const pb::LinkHello& hello) const {
+  const auto own = tokens_.find(hello.task());
+  return (own != tokens_.end() && SameSecret(hello.token(), own->second)) ||
+         SameSecret(hello.token(), token_);
+}
+
 void LinkHub::Name(const RefPtr<Link>& link, const pb::LinkHello& hello, bool connected) {
   const bool confirmed =
       connected || peers_ == nullptr ||
@@ -396,10 +410,9 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
     if (it == links_.end()) return false;
     Entry& entry = it->second;
     connected = !entry.expected_peer.empty();
-    good =
-        parsed &&
-        (connected ? frame.header.kind == FrameKind::kWelcome && hello.task() == entry.expected_peer
-                   : frame.header.kind == FrameKind::kHello && SameSecret(hello.token(), token_));
+    good = parsed && (connected ? frame.header.kind == FrameKind::kWelcome &&
+                                      hello.task() == entry.expected_peer
+                                : frame.header.kind == FrameKind::kHello && HasToken(hello));
     good = good && meant.ok();
     if (good) {
       on_open = std::exchange(entry.on_open, nullptr);

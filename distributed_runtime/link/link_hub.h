@@ -25,8 +25,9 @@ namespace millrace {
 
 // A link is a Unix socket with a random abstract name, so it joins processes of one user on one
 // host. A peer learns name and token over gRPC, and the kernel says whose process it is: whoever
-// may not call this task over gRPC, or runs as somebody else, gets no link. Tasks without a link
-// use gRPC for everything.
+// may not call this task over gRPC, or runs as somebody else, gets no link. Where gRPC proves who
+// called, the token is good in the name of that task alone. Tasks without a link use gRPC for
+// everything.
 //
 // Whatever a thread of the hub reads it handles itself as long as another one is free to read on;
 // long work goes to the pool. Thread-safe.
@@ -53,8 +54,9 @@ class LinkHub {
   // Before Start.
   void AddMethod(LinkMethod method, Link::Handler handler, bool computes = false);
   Status Start();
-  // What a peer needs to open a link to this task; empty before Start and after Stop.
-  pb::OfferLinkResponse offer() const;
+  // What a peer needs to open a link to this task; empty before Start and after Stop. `caller` is
+  // the task that asks, as its certificate proves: it cannot greet as another one. "": whoever.
+  pb::OfferLinkResponse offer(std::string_view caller = {});
 
   // Opens a link to `task`, which has made the offer; `done` is called once there is one, or
   // it turned out that there can be none, on a thread of the hub or before this returns.
@@ -81,6 +83,7 @@ class LinkHub {
   bool Greet(const RefPtr<Link>& link, const InFrame& frame);
   OutFrame Greeting(FrameKind kind, const std::string& task, const std::string& token) const;
   Status CheckHello(const pb::LinkHello& hello) const;
+  bool HasToken(const pb::LinkHello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Name(const RefPtr<Link>& link, const pb::LinkHello& hello, bool connected)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(const RefPtr<Link>& link, const Status& reason);
@@ -115,6 +118,8 @@ class LinkHub {
     bool confirmed = false;  // that it is the task's: this end went to its address, or it is known
   };
   mutable Mutex mu_;
+  // Of the tasks that have proven who they are: no more than the cluster has.
+  StringMap<std::string> tokens_ ABSL_GUARDED_BY(mu_);
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 2;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   int greeting_ ABSL_GUARDED_BY(mu_) = 0;                      // links that have not greeted

@@ -127,6 +127,17 @@ TEST_F(LinkTest, CarriesLongErrorsWhole) {
   EXPECT_EQ(Call(link.get(), kEcho, ""), ps_->failure);
 }
 
+TEST_F(LinkTest, ATokenIsGoodInTheNameOfItsTaskAlone) {
+  // Asked for by somebody who has proven to be another task.
+  EXPECT_FALSE(Connect(ps_->hub.offer("/job:worker/replica:0/task:9")));
+  EXPECT_FALSE(ps_->hub.Find(kWorker));
+  const pb::OfferLinkResponse own = ps_->hub.offer(kWorker);
+  EXPECT_NE(own.token(), ps_->hub.offer("/job:worker/replica:0/task:9").token());
+  EXPECT_NE(own.token(), ps_->hub.offer().token());
+  EXPECT_EQ(own.token(), ps_->hub.offer(kWorker).token());
+  EXPECT_TRUE(Connect(own));
+}
+
 TEST_F(LinkTest, AWrongTokenOpensNothing) {
   pb::OfferLinkResponse offer = ps_->hub.offer();
   offer.set_token("0123456789abcdef");

@@ -85,11 +85,29 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "Seconds without a sign of life after which another task is lost; 0: never")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_option("--tls_cert", f.credentials.tls_cert,
+                 "PEM file with this task's certificate; {job} and {task} stand for which it is: "
+                 "certs/{job}-{task}.pem (see millrace certs)")
+      ->envname("MILLRACE_TLS_CERT");
+  app.add_option("--tls_key", f.credentials.tls_key, "PEM file with its private key")
+      ->envname("MILLRACE_TLS_KEY");
+  app.add_option("--tls_ca", f.credentials.tls_ca,
+                 "PEM file with the authorities whose certificates are believed")
+      ->envname("MILLRACE_TLS_CA");
+  app.add_option("--token_file", f.credentials.token_file,
+                 "File (mode 0600) with a secret that all tasks share")
+      ->envname("MILLRACE_TOKEN_FILE");
   app.add_flag(
       "--insecure", f.insecure,
-      "Serve on addresses that are not loopback, though the transport is not encrypted and "
-      "whoever reaches them may run any op");
+      "Serve on addresses that are not loopback without certificates or a token: whoever reaches "
+      "them may run any op");
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
+}
+
+void ReplaceAll(std::string_view name, const std::string& value, std::string* text) {
+  for (std::size_t at = 0; (at = text->find(name, at)) != std::string::npos; at += value.size()) {
+    text->replace(at, name.size(), value);
+  }
 }
 
 Status AddHosts(std::string_view job, std::string_view hosts, ClusterSpec* cluster) {
@@ -128,6 +146,15 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     parsed.exit_code = 2;
   }
   return parsed;
+}
+
+Credentials TaskCredentials(const Flags& flags) {
+  Credentials own = flags.credentials;
+  for (std::string* file : {&own.tls_cert, &own.tls_key, &own.tls_ca, &own.token_file}) {
+    ReplaceAll("{job}", flags.job_name, file);
+    ReplaceAll("{task}", StrCat(flags.task_index), file);
+  }
+  return own;
 }
 
 Status CheckFlags(const Flags& f) {

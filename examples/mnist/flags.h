@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/cluster.h"
+#include "millrace/credentials.h"
 #include "millrace/status.h"
 
 namespace millrace::mnist {
@@ -44,6 +45,7 @@ struct Flags {
   int ready_timeout = 60;    // seconds
   std::string cluster_id;    // the launcher gives its tasks one
   double peer_timeout = 30;  // seconds
+  Credentials credentials;   // of this task; the launcher's have {job} and {task} in them
   bool insecure = false;     // serves on addresses that are not loopback
   int progress_fd = -1;      // set by the launcher: where progress records go
 
@@ -57,6 +59,9 @@ struct ParsedFlags {
   int exit_code = -1;
 };
 ParsedFlags ParseFlags(int argc, char** argv);
+
+// The files of the task that the flags describe.
+Credentials TaskCredentials(const Flags& flags);
 
 // InvalidArgument, one clear line, for values that cannot work together.
 Status CheckFlags(const Flags& flags);

@@ -146,7 +146,7 @@ TEST(MnistReplica, ServesOtherHostsIfThatIsAskedFor) {
   int code = -1;
   std::string text = RunExample(task, &code);
   EXPECT_NE(code, 0) << text;
-  EXPECT_THAT(text, HasSubstr("ask for it (--insecure)"));
+  EXPECT_THAT(text, HasSubstr("ask for it without either (--insecure)"));
   text = RunExample(task + " --insecure", &code);
   EXPECT_EQ(code, 1) << text;
   EXPECT_THAT(text, HasSubstr("192.0.2.1:2222"));

@@ -22,6 +22,7 @@
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
+#include "millrace/security.h"
 #include "millrace/server.h"
 #include "millrace/staleness_bound.h"
 #include "millrace/step_trace.h"
@@ -41,6 +42,7 @@ double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 // Of whose cluster the task is, whom it serves, and when it takes another one for lost.
 void AddServerFlags(const Flags& flags, ServerOptions* options) {
   options->insecure = flags.insecure;
+  if (!flags.checkpoint_dir.empty()) options->allow = {"all"};  // saving is an op
   options->cluster_id = flags.cluster_id;
   options->peer_timeout = milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
 }
@@ -70,6 +72,8 @@ class Worker {
   Status Run() {
     std::printf("job name = worker\ntask index = %d\n", flags_.task_index);
     std::fflush(stdout);
+    // For the server, the session, and the end of the parameter servers.
+    MR_RETURN_IF_ERROR(SetDefaultCredentials(TaskCredentials(flags_)));
     MR_RETURN_IF_ERROR(StartServer());
     MR_ASSIGN_OR_RETURN(digits_, flags_.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits())
                                                          : LoadDigits(flags_.data_dir));
@@ -506,6 +510,7 @@ Status RunParameterServer(const Flags& flags) {
   AddServerFlags(flags, &options);
   std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
   std::fflush(stdout);
+  MR_RETURN_IF_ERROR(SetDefaultCredentials(TaskCredentials(flags)));
   GpuOptions none;
   none.count = 0;
   MR_RETURN_IF_ERROR(SetGpuOptions(none));

@@ -20,6 +20,7 @@
 #include "millrace/partitioners.h"
 #include "millrace/plot.h"
 #include "millrace/saver.h"
+#include "millrace/security.h"
 #include "millrace/session_manager.h"
 #include "millrace/summary.h"
 #include "millrace/supervisor.h"

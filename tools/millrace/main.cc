@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "millrace/version.h"
+#include "tools/millrace/certs_command.h"
 #include "tools/millrace/ckpt_command.h"
 #include "tools/millrace/devices_command.h"
 #include "tools/millrace/graph_commands.h"
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
   std::function<int()> chosen;
   millrace::AddServerCommand(&app, &chosen);
   millrace::AddRunCommand(&app, &chosen);
+  millrace::AddCertsCommand(&app, &chosen);
   millrace::AddDevicesCommand(&app, &chosen);
   millrace::AddPlaceCommand(&app, &chosen);
   millrace::AddWhyCommand(&app, &chosen);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -23,6 +24,8 @@ struct RunFlags {
   int chiefs = 0, workers = 0, ps = 0, evaluators = 0;
   std::vector<std::string> job_max_restarts;
   int backoff_ms = 1000, grace_ms = 5000;
+  // With {job} and {task}.
+  std::string tls_cert, tls_key, tls_ca, token_file;
   run::JobOptions job;
 };
 
@@ -71,6 +74,12 @@ int Run(RunFlags* flags, std::vector<std::string> command) {
                  job.c_str());
     return 2;
   }
+  for (const auto& [name, value] : {std::pair("MILLRACE_TLS_CERT", &flags->tls_cert),
+                                    std::pair("MILLRACE_TLS_KEY", &flags->tls_key),
+                                    std::pair("MILLRACE_TLS_CA", &flags->tls_ca),
+                                    std::pair("MILLRACE_TOKEN_FILE", &flags->token_file)}) {
+    if (!value->empty()) flags->job.environment[name] = *value;
+  }
   flags->job.command = std::move(command);
   flags->job.backoff = std::chrono::milliseconds(flags->backoff_ms);
   flags->job.grace = std::chrono::milliseconds(flags->grace_ms);
@@ -115,6 +124,12 @@ void AddRunCommand(CLI::App* app, std::function<int()>* chosen) {
   command
       ->add_option("--grace_ms", flags->grace_ms, "from SIGTERM to SIGKILL when the job is stopped")
       ->check(CLI::Range(0, 3'600'000));
+  command->add_option("--tls_cert", flags->tls_cert,
+                      "PEM file with each task's certificate: certs/{job}-{task}.pem");
+  command->add_option("--tls_key", flags->tls_key, "its key: certs/{job}-{task}.key");
+  command->add_option("--tls_ca", flags->tls_ca, "authorities that are believed: certs/ca.pem");
+  command->add_option("--token_file", flags->token_file,
+                      "file with a secret that all tasks share (docs/security.md)");
   command->footer(
       "The program follows the options, its own arguments follow it. In them {job}, {task},\n"
       "{address} and {ps_hosts}, {worker_hosts}, ... stand for what they say.\n"

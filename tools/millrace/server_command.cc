@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/log.h"
@@ -27,7 +28,10 @@ struct Flags {
   int task_id = -1;
   int cpus = 1;
   GpuOptions gpus;
+  Credentials credentials;
   bool insecure = false;
+  std::vector<std::string> allow;
+  std::string file_root;
   std::string dump_dir;
   int64_t step_memory_limit = 0;
   double session_idle_limit = 24 * 3600;  // seconds
@@ -80,7 +84,10 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
                                    "' this is was not given: use --task_id");
   }
   options.num_cpu_devices = flags.cpus;
+  options.credentials = flags.credentials;
   options.insecure = flags.insecure;
+  options.allow = flags.allow;
+  options.file_root = flags.file_root;
   options.dump_dir = flags.dump_dir;
   options.max_message_size = flags.max_message_size;
   options.max_connections = flags.max_connections;
@@ -109,9 +116,12 @@ Status Serve(const Flags& flags) {
   MR_RETURN_IF_ERROR(SetGpuOptions(flags.gpus));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
-  if (options.insecure) {
+  if (options.credentials.empty() && options.insecure) {
     MR_LOG(kWarning, "--insecure: whoever reaches ", server->address(),
            " may run any op here; nothing is encrypted");
+  } else if (!options.credentials.empty() && !options.credentials.tls()) {
+    MR_LOG(kWarning, "--token_file without --tls_cert: whoever can listen to the network learns ",
+           "the token, and may then run any op here");
   }
   MR_LOG(kInfo, "listening on ", server->address());
   int number = 0;
@@ -146,6 +156,36 @@ std::string EnvironmentHelp() {
       compiler.empty() ? "none here, they are interpreted" : compiler);
 }
 
+// Who may call, and what graphs may do.
+void AddSecurityFlags(CLI::App* command, Flags* flags) {
+  command
+      ->add_option("--tls_cert", flags->credentials.tls_cert,
+                   "PEM file with the certificate of this task (see millrace certs); with the two "
+                   "that follow every connection is TLS, and callers need certificates, too")
+      ->envname("MILLRACE_TLS_CERT");
+  command->add_option("--tls_key", flags->credentials.tls_key, "PEM file with its private key")
+      ->envname("MILLRACE_TLS_KEY");
+  command
+      ->add_option("--tls_ca", flags->credentials.tls_ca,
+                   "PEM file with the authorities whose certificates are believed")
+      ->envname("MILLRACE_TLS_CA");
+  command
+      ->add_option("--token_file", flags->credentials.token_file,
+                   "file (mode 0600) with a secret that every caller must know, with TLS or alone")
+      ->envname("MILLRACE_TOKEN_FILE");
+  command->add_flag("--insecure", flags->insecure,
+                    "allow an address that is not loopback without any of these: not encrypted, "
+                    "open to every client");
+  command
+      ->add_option("--allow", flags->allow,
+                   "what graphs may do besides computing: file_read, file_write, environment, "
+                   "network, custom_code, with commas between, all or none (default: all; without "
+                   "file_write where the address is not loopback and there is no --file_root)")
+      ->delimiter(',');
+  command->add_option("--file_root", flags->file_root,
+                      "the only folder whose files graphs may name, links and '..' resolved");
+}
+
 }  // namespace
 
 void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
@@ -172,8 +212,7 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
                     "take GPU memory as it is needed, not all at once");
   command->add_option("--visible_gpus", flags->gpus.visible,
                       "which GPUs, in which order: '1,0' (default: all)");
-  command->add_flag("--insecure", flags->insecure,
-                    "allow an address that is not loopback: not encrypted, open to every client");
+  AddSecurityFlags(command, flags.get());
   command->add_option("--dump_dir", flags->dump_dir,
                       "write the graphs of the sessions opened at this task to this folder");
   command

@@ -97,7 +97,17 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--job_name=ps", "--task_id=1"}, 1,
                 "Task 1");
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--job_name=chief"}, 1, "chief");
-  ExpectOneLine({"server", "--cluster_spec=ps|192.0.2.1:7000"}, 1, "--insecure");
+  for (const char* way : {"--tls_cert", "--token_file", "--insecure"}) {
+    ExpectOneLine({"server", "--cluster_spec=ps|192.0.2.1:7000"}, 1, way);
+  }
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--tls_cert=/nowhere.pem"}, 1,
+                "three files");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--allow=file_read,files"}, 1,
+                "'files'");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--file_root=/nowhere"}, 1,
+                "/nowhere");
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--token_file=/nowhere"}, 1,
+                "/nowhere");
   ExpectOneLine({"server"}, 1, "TF_CONFIG", "{");
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--dump_dir=/dev/null/dumps"}, 1,
                 "/dev/null/dumps");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -118,30 +119,32 @@ class Job {
     return OkStatus();
   }
 
-  std::vector<std::string> CommandOf(const Task& task) const {
+  // `text` with what its names in braces stand for.
+  std::string Expand(const Task& task, std::string text) const {
     std::vector<std::pair<std::string, std::string>> names = {
         {"{job}", task.job}, {"{task}", StrCat(task.index)}, {"{address}", task.address}};
     for (const auto& [job, hosts] : hosts_) names.emplace_back("{" + job + "_hosts}", hosts);
-    std::vector<std::string> command = options_.command;
-    for (std::string& argument : command) {
-      for (const auto& [name, value] : names) {
-        for (size_t at = 0; (at = argument.find(name, at)) != std::string::npos;
-             at += value.size()) {
-          argument.replace(at, name.size(), value);
-        }
+    for (const auto& [name, value] : names) {
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size()) {
+        text.replace(at, name.size(), value);
       }
     }
-    return command;
+    return text;
   }
 
   void StartTask(Task* task) {
     task->start_at = 0;
     const nlohmann::json self = {{"type", task->job}, {"index", task->index}};
-    const Status started = task->child.Start(
-        CommandOf(*task),
-        {{"TF_CONFIG", StrCat("{\"cluster\": ", cluster_, ", \"task\": ", self.dump(), "}")},
-         {"MILLRACE_CLUSTER_ID", cluster_id_},
-         {"MILLRACE_RESTARTS", StrCat(task->restarts)}});
+    std::map<std::string, std::string> environment = {
+        {"TF_CONFIG", StrCat("{\"cluster\": ", cluster_, ", \"task\": ", self.dump(), "}")},
+        {"MILLRACE_CLUSTER_ID", cluster_id_},
+        {"MILLRACE_RESTARTS", StrCat(task->restarts)}};
+    for (const auto& [name, value] : options_.environment) {
+      environment[name] = Expand(*task, value);
+    }
+    std::vector<std::string> command = options_.command;
+    for (std::string& argument : command) argument = Expand(*task, std::move(argument));
+    const Status started = task->child.Start(command, environment);
     if (started.ok()) return;
     task->done = true;
     Fail(127, StrCat(task->name(), " cannot be started: ", Message(started)));

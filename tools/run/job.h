@@ -17,6 +17,8 @@ struct JobOptions {
   // Program and arguments. {job}, {task}, {address} and, for every job, {<job>_hosts} stand for
   // what they say.
   std::vector<std::string> command{};
+  // Variables that each task finds in its environment besides; {job} and so on as in `command`.
+  std::map<std::string, std::string> environment{};
   // Jobs and their numbers of tasks, in the order in which they are started.
   std::vector<std::pair<std::string, int>> jobs{};
   // Those that others work with and that need not end by themselves: they are stopped when the

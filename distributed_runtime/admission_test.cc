@@ -1,0 +1,186 @@
+#include "distributed_runtime/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/strings.h"
+#include "distributed_runtime/grpc/client_pool.h"
+#include "distributed_runtime/grpc/remote_master.h"
+#include "distributed_runtime/task_server.h"
+#include "kernels/host_kernels.h"
+#include "master/session_test_util.h"
+#include "session/client_session.h"
+#include "tests/cluster/free_ports.h"
+
+namespace millrace {
+namespace {
+
+struct Engine {
+  Engine() {
+    RegisterTestOpsAndKernels(ops, kernels);
+    RegisterFileKernels(kernels);
+  }
+  OpRegistry ops;
+  KernelRegistry kernels;
+};
+const Engine& TheEngine() {
+  static const auto* const engine = new Engine;
+  return *engine;
+}
+
+TEST(AdmissionTest, KnowsEveryOpThatIsGivenTheNameOfAFile) {
+  const std::set<std::string> names = {"filename", "filenames", "prefix", "checkpoint_prefixes"};
+  // Names alone are made of names; and caches that have one are refused by their kernel.
+  const std::set<std::string> harmless = {"ShardedFilename", "ShardedFilespec", "CacheDataset",
+                                          "CacheDatasetV2"};
+  int found = 0;
+  for (const OpInfo* op : TheEngine().ops.SortedOps()) {
+    for (const auto& input : op->def.input_arg()) {
+      if (!names.contains(input.name()) || harmless.contains(op->def.name())) continue;
+      EXPECT_NE(CapabilityOf(op->def.name()), "") << op->def.name();
+      ++found;
+    }
+  }
+  EXPECT_GE(found, 8);
+  for (const char* op : {"TFRecordReaderV2", "WholeFileReaderV2", "TextLineReaderV2",
+                         "FixedLengthRecordReaderV2", "MatchingFiles"}) {
+    EXPECT_EQ(CapabilityOf(op), "file_read") << op;
+  }
+  EXPECT_EQ(CapabilityOf("SaveV2"), "file_write");
+  for (const char* op : {"Add", "", "zzz", "Abs", "ReadFile2", "ReadVariableOp"}) {
+    EXPECT_EQ(CapabilityOf(op), "") << op;
+  }
+}
+
+TEST(AdmissionTest, ReadsWordsAndRefusesOthers) {
+  EXPECT_TRUE(Admission::Parse({"all"})->allows_all());
+  EXPECT_TRUE(Admission::Parse({"file_read", "file_write", "environment", "network", "custom_code"})
+                  ->allows_all());
+  EXPECT_FALSE(Admission::Parse({"none"})->allows_all());
+  EXPECT_FALSE(Admission::Parse({})->allows_all());
+  EXPECT_FALSE(Admission::AllButFileWrite().allows_all());
+  for (const char* word : {"", "files", "All", "file_read "}) {
+    const Status status = Admission::Parse({"all", word}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << word;
+    EXPECT_NE(Message(status).find("custom_code"), std::string_view::npos) << status;
+  }
+}
+
+class AdmissionServerTest : public ::testing::Test {
+ protected:
+  void Start(std::vector<std::string> allow) {
+    TaskServerOptions options;
+    options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
+    options.server.job_name = "worker";
+    options.server.inter_op_threads = 2;
+    options.server.intra_op_threads = 1;
+    options.server.allow = std::move(allow);
+    options.ops = &TheEngine().ops;
+    options.kernels = &TheEngine().kernels;
+    StatusOr<std::unique_ptr<TaskServer>> server = TaskServer::Create(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    ASSERT_TRUE(server_->Start().ok());
+  }
+
+  // Fetches `name`, from within the process and over the wire: both say the same.
+  Status Run(const pb::GraphDef& graph, const std::string& fetch) {
+    Status first;
+    for (const bool remote : {false, true}) {
+      std::shared_ptr<MasterInterface> master =
+          remote ? NewGrpcRemoteMaster(server_->address(), ClientPool())
+                 : *ConnectToMaster(server_->target());
+      auto session = ClientSession::Create(std::move(master), graph, {});
+      Status status = session.status();
+      if (session.ok()) status = (*session)->Run({}, {fetch}, {}).status();
+      if (!remote) first = status;
+      EXPECT_EQ(status.code(), first.code()) << first << " and " << status;
+    }
+    return first;
+  }
+
+  static void AddText(TestGraph* graph, const std::string& name, const std::string& text) {
+    pb::NodeDef* const node = graph->Add(name, "Const");
+    (*node->mutable_attr())["dtype"].set_type(pb::DT_STRING);
+    auto& value = *(*node->mutable_attr())["value"].mutable_tensor();
+    value.set_dtype(pb::DT_STRING);
+    value.mutable_tensor_shape();
+    value.add_string_val(text);
+  }
+
+  const std::string file_ = StrCat(::testing::TempDir(), "/admission_", Hex16(RandomId()));
+  std::unique_ptr<TaskServer> server_;
+};
+
+TEST_F(AdmissionServerTest, RefusesAnOpByNameAndSaysHowToAllowIt) {
+  std::ofstream(file_) << "content";
+  TestGraph graph;
+  AddText(&graph, "path", file_);
+  graph.Add("secret", "ReadFile", {"path"});
+  graph.Const("one", 1);
+  for (const std::vector<std::string>& allow :
+       {std::vector<std::string>{"none"}, {"file_write", "network"}}) {
+    Start(allow);
+    const Status refused = Run(graph.def(), "secret:0");
+    EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+    for (const char* part : {"'secret'", "ReadFile", "file_read", "--allow=file_read",
+                             "/job:worker/replica:0/task:0"}) {
+      EXPECT_NE(Message(refused).find(part), std::string_view::npos) << part << ": " << refused;
+    }
+    // The rest of the graph is not at fault.
+    const Status rest = Run(graph.def(), "one:0");
+    EXPECT_TRUE(rest.ok()) << rest;
+  }
+  for (const std::vector<std::string>& allow :
+       {std::vector<std::string>{}, {"all"}, {"file_read"}}) {
+    Start(allow);
+    const Status allowed = Run(graph.def(), "secret:0");
+    EXPECT_TRUE(allowed.ok()) << allowed;
+  }
+}
+
+TEST_F(AdmissionServerTest, LooksIntoFunctions) {
+  TestGraph text;
+  AddText(&text, "path", file_);
+  text.Add("call", "ReadIt", {"path"});
+  pb::GraphDef graph = text.def();
+  pb::FunctionDef* const function = graph.mutable_library()->add_function();
+  function->mutable_signature()->set_name("ReadIt");
+  auto* const input = function->mutable_signature()->add_input_arg();
+  input->set_name("name");
+  input->set_type(pb::DT_STRING);
+  auto* const output = function->mutable_signature()->add_output_arg();
+  output->set_name("content");
+  output->set_type(pb::DT_STRING);
+  pb::NodeDef* const body = function->add_node_def();
+  body->set_name("hidden");
+  body->set_op("ReadFile");
+  body->add_input("name");
+  (*function->mutable_ret())["content"] = "hidden:contents:0";
+  Start({"none"});
+  const Status refused = Run(graph, "call:0");
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_NE(Message(refused).find("hidden"), std::string_view::npos) << refused;
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+TEST_F(AdmissionServerTest, RefusesWordsThatItDoesNotKnow) {
+  TaskServerOptions options;
+  options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
+  options.server.job_name = "worker";
+  options.server.allow = {"files"};
+  options.ops = &TheEngine().ops;
+  options.kernels = &TheEngine().kernels;
+  EXPECT_EQ(TaskServer::Create(options).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace millrace

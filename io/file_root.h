@@ -1,0 +1,32 @@
+// One folder, outside of which this process opens no file for anybody.
+#ifndef IO_FILE_ROOT_H_
+#define IO_FILE_ROOT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/filesystem.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+// `base`, but for paths that lead out of all `roots` (which exist, and are taken as they are now):
+// calls with such a path end with PermissionDenied, which names it, where it leads and the roots,
+// and look like a file that is not there where there is no status. Symbolic links, "." and ".." are
+// resolved, in every part of a path, whether or not the file exists. Another process that changes
+// links between that and the opening is not kept from it. `base` must outlive the result.
+std::unique_ptr<FileSystem> NewConfinedFileSystem(FileSystem* base, std::vector<std::string> roots);
+
+// Confines PosixFileSystem(), and with it the files of all graphs and of the program, to `root` and
+// `others` for the rest of the process. InvalidArgument if one is no folder; FailedPrecondition,
+// naming both, if files are confined to other folders already. Thread-safe.
+Status ConfineFiles(const std::string& root, const std::vector<std::string>& others = {});
+
+// Defined beside PosixFileSystem(), which gives `files` from now on; it must live as long as the
+// process. For ConfineFiles alone.
+void ReplacePosixFileSystem(FileSystem* files);
+
+}  // namespace millrace
+
+#endif  // IO_FILE_ROOT_H_

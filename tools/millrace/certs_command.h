@@ -1,0 +1,19 @@
+// `millrace certs`: an authority and certificates to try TLS with.
+#ifndef TOOLS_MILLRACE_CERTS_COMMAND_H_
+#define TOOLS_MILLRACE_CERTS_COMMAND_H_
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace millrace {
+
+// Adds the subcommand. Once the command line is parsed, `*chosen` is what to run: it returns the
+// exit code, 1 after an error, of which one line is written to stderr.
+void AddCertsCommand(CLI::App* app, std::function<int()>* chosen);
+
+}  // namespace millrace
+
+#endif  // TOOLS_MILLRACE_CERTS_COMMAND_H_
