@@ -48,6 +48,20 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kScheme = "grpc://";
+
+// Sessions of several masters take part in one collective, and all must name the same leader: what
+// the options say, or the chief, or the first worker. "" if there is none of these.
+std::string LeaderOf(const TaskServerOptions& options) {
+  const std::string& said = options.default_session_config.experimental().collective_group_leader();
+  if (!said.empty()) return said;
+  for (const char* job : {"chief", "worker"}) {
+    const auto found = options.server.cluster.jobs().find(job);
+    if (found == options.server.cluster.jobs().end() || found->second.empty()) continue;
+    return StrCat("/job:", job, "/replica:0/task:", found->second.begin()->first);
+  }
+  return "";
+}
+
 // One may decode or free something large while the other answers.
 constexpr int kControlThreads = 2;
 // What whoever reaches the server may take of it, unless the options say otherwise.
@@ -188,8 +202,7 @@ struct TaskServer::Impl {
     r->env.make_session_devices = [r] {
       return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
     };
-    r->collectives = NewTaskCollectives(
-        r->env, options.default_session_config.experimental().collective_group_leader());
+    r->collectives = NewTaskCollectives(r->env, LeaderOf(options));
     r->env.collectives = r->collectives.get();
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->admitting = NewAdmittingWorker(r->worker.get(), task, admission);

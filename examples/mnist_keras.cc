@@ -1,5 +1,6 @@
 // Handwritten digits with layers and fit, as a Keras program would train them: synthetic digits, or
-// with --data_dir the idx files of MNIST. With --min_accuracy it fails below that.
+// with --data_dir the idx files of MNIST. With --min_accuracy it fails below that; --strategy and
+// --replicas say where it trains (docs/strategies.md).
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -9,21 +10,24 @@
 #include "millrace/digits.h"
 #include "millrace/layers.h"
 #include "millrace/model.h"
+#include "millrace/strategy.h"
 
 namespace mr = millrace;
 
 struct Flags {
-  std::string data_dir;
-  int64_t epochs = 10, batch_size = 128;
+  std::string data_dir, strategy = "default";
+  int64_t epochs = 10, batch_size = 128, replicas = 0;
   double min_accuracy = 0;
 };
 
 mr::Status Train(const mr::Digits& digits, const Flags& flags) {
   namespace layers = mr::layers;
+  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas)});
+  if (!strategy.ok()) return strategy.status();
   mr::Model model(
       layers::Sequential({layers::Dense(512, {.activation = "relu"}), layers::Dropout(0.2),
                           layers::Dense(10, {.activation = "softmax"})}),
-      {.seed = 1});
+      {.seed = 1, .strategy = *strategy});
   mr::Status status = model.Compile(
       {.optimizer = "adam", .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}});
   if (!status.ok()) return status;
@@ -61,6 +65,11 @@ bool Parse(std::string_view argument, Flags* flags) {
     flags->data_dir = value;
     return true;
   }
+  if (is("--strategy=")) {
+    flags->strategy = value;
+    return true;
+  }
+  if (is("--replicas=")) return number(&flags->replicas) && flags->replicas <= 64;
   if (is("--epochs=")) return number(&flags->epochs);
   if (is("--batch_size=")) return number(&flags->batch_size);
   if (is("--min_accuracy=")) return number(&flags->min_accuracy);
@@ -73,7 +82,7 @@ int main(int argc, char** argv) {
     if (Parse(argv[i], &flags)) continue;
     std::fprintf(stderr,
                  "usage: mnist_keras [--data_dir=DIR] [--epochs=N] [--batch_size=N] "
-                 "[--min_accuracy=X]\n");
+                 "[--min_accuracy=X] [--strategy=NAME] [--replicas=N]\n");
     return 2;
   }
   mr::StatusOr<mr::Digits> digits =

@@ -88,7 +88,7 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Operati
                                    " input(s) takes ", inputs_given, " to ", inputs_given + 2,
                                    ": inputs, y, weights of samples");
   }
-  const Scope scope = graph_.root().Named(StrCat(NameOf(kind), "_data"));
+  const Scope scope = RootScope().Named(StrCat(NameOf(kind), "_data"));
   const DatasetIterator iterator = MakeIterator(scope, dataset, "iterator", where_);
   MR_RETURN_IF_ERROR(graph_.status());
   *restart = iterator.initializer;
@@ -139,7 +139,7 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
   if (found != functions_.end()) return &found->second;
   Operation restart;
   MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &restart));
-  MR_RETURN_IF_ERROR(change(graph_.root(), &inputs));
+  MR_RETURN_IF_ERROR(change(RootScope(), &inputs));
   MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
   function.restart = restart;
   MR_RETURN_IF_ERROR(Start());

@@ -16,12 +16,6 @@ PartialShape BatchesOf(const Tensor& samples) {
   return shape;
 }
 
-// How many samples the step has, a float scalar.
-Output CountSamples(const Scope& scope, const Output& x) {
-  const Output shape = ops::Shape(scope, x);
-  return ops::Cast(scope, ops::GatherV2(scope, shape, 0, 0), kFloat);
-}
-
 // The mask, if it says which steps of these predictions count.
 Output MaskFor(const Pass& pass, const Output& y_pred) {
   const Output& mask = pass.mask();
@@ -31,14 +25,20 @@ Output MaskFor(const Pass& pass, const Output& y_pred) {
 
 }  // namespace
 
+Output CountSamples(const Scope& scope, const Output& x) {
+  const Output shape = ops::Shape(scope, x);
+  return ops::Cast(scope, ops::GatherV2(scope, shape, 0, 0), kFloat);
+}
+
 Output InFloats(const Scope& scope, const Output& x) {
   const DataType dtype = x.dtype();
   const bool is_other_float = dtype == kDouble || dtype == kHalf || dtype == kBfloat16;
   return is_other_float ? ops::Cast(scope, x, kFloat) : x;
 }
 
-StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, const Scope& scope) {
-  Pass pass(scope, variables_, kind == Kind::kTrain);
+StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, Pass* through) {
+  Pass& pass = *through;
+  const Scope& scope = pass.scope();
   Passed passed;
   passed.y_pred = (*root_)(pass, inputs.x, where_);
   MR_RETURN_IF_ERROR(graph_.status());
@@ -54,8 +54,10 @@ StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, co
       return errors::InvalidArgument("loss '", compiled_->loss->name(),
                                      "' compares predictions with labels, and there is no y");
     }
-    passed.loss = (*compiled_->loss)(scope, inputs.y, passed.y_pred,
-                                     {.sample_weight = inputs.sample_weight, .mask = passed.mask});
+    passed.data_loss =
+        (*compiled_->loss)(scope, inputs.y, passed.y_pred,
+                           {.sample_weight = inputs.sample_weight, .mask = passed.mask});
+    passed.loss = passed.data_loss;
     MR_RETURN_IF_ERROR(graph_.status());
     if (passed.loss.shape().has_rank() && passed.loss.shape().rank() != 0) {
       return errors::InvalidArgument("loss '", compiled_->loss->name(), "' is of shape ",
@@ -67,8 +69,12 @@ StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, co
       num_classes_ = shape.dim(shape.rank() - 1);
     }
   }
+  const auto add = [&](Output* sum, const Output& more) {
+    *sum = sum->valid() ? (Expr(scope, *sum) + more).output() : more;
+  };
   for (const Output& more : pass.losses()) {
-    passed.loss = passed.loss.valid() ? Expr(scope, passed.loss) + more : more;
+    add(&passed.loss, more);
+    if (strategy_->num_replicas_in_sync() > 1) add(&passed.added_loss, more);
   }
   if (!passed.loss.valid()) {
     return errors::InvalidArgument(
@@ -77,35 +83,40 @@ StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, co
   return passed;
 }
 
+StatusOr<Operation> Steps::MeasureLoss(const Output& loss, const Output& rows) {
+  const Operation update =
+      compiled_->measures[0].metric->Update(measures_, {Output(), loss, rows}, where_);
+  MR_RETURN_IF_ERROR(graph_.status());
+  return update;
+}
+
 StatusOr<std::vector<Operation>> Steps::Measures(const Scope& scope, const StepInputs& inputs,
-                                                 const Passed& passed) {
+                                                 const Passed& passed, const Operation& previous) {
+  const Scope measures =
+      previous.valid() ? measures_.WithControlDependencies({previous}) : measures_;
   std::vector<Operation> updates;
-  for (std::size_t i = 0; i < compiled_->measures.size(); ++i) {
+  for (std::size_t i = 1; i < compiled_->measures.size(); ++i) {
     Measure& measure = compiled_->measures[i];
     metrics::Batch batch{inputs.y, passed.y_pred, Output()};
-    if (i == 0) {
-      batch = {Output(), passed.loss, CountSamples(scope, inputs.x[0])};
-    } else {
-      if (!inputs.y.valid()) {
-        return errors::InvalidArgument("metric '", measure.name,
-                                       "' compares predictions with labels, and there is no y");
-      }
-      if (!measure.metric) {
-        MR_ASSIGN_OR_RETURN(measure.metric, MetricByName(measure.known_as, inputs.y.shape(),
-                                                         passed.y_pred.shape()));
-      }
-      if (measure.is_weighted) batch.sample_weight = inputs.sample_weight;
-      if (passed.mask.valid()) {
-        const Expr counts = Expr(scope, passed.mask).Cast(kFloat);
-        const Output& weight = batch.sample_weight;
-        const bool per_sample = weight.valid() && weight.shape().rank() == 1;
-        batch.sample_weight =
-            !weight.valid()
-                ? counts
-                : counts * (per_sample ? Expr(scope, weight).ExpandDims(-1).output() : weight);
-      }
+    if (!inputs.y.valid()) {
+      return errors::InvalidArgument("metric '", measure.name,
+                                     "' compares predictions with labels, and there is no y");
     }
-    updates.push_back(measure.metric->Update(measures_, batch, where_));
+    if (!measure.metric) {
+      MR_ASSIGN_OR_RETURN(measure.metric,
+                          MetricByName(measure.known_as, inputs.y.shape(), passed.y_pred.shape()));
+    }
+    if (measure.is_weighted) batch.sample_weight = inputs.sample_weight;
+    if (passed.mask.valid()) {
+      const Expr counts = Expr(scope, passed.mask).Cast(kFloat);
+      const Output& weight = batch.sample_weight;
+      const bool per_sample = weight.valid() && weight.shape().rank() == 1;
+      batch.sample_weight =
+          !weight.valid()
+              ? counts
+              : counts * (per_sample ? Expr(scope, weight).ExpandDims(-1).output() : weight);
+    }
+    updates.push_back(measure.metric->Update(measures, batch, where_));
     if (!graph_.status().ok()) {
       return Annotate(graph_.status(), StrCat("; metric '", measure.name, "' of predictions ",
                                               passed.y_pred.shape().DebugString(), " and labels ",
@@ -115,24 +126,28 @@ StatusOr<std::vector<Operation>> Steps::Measures(const Scope& scope, const StepI
   return updates;
 }
 
-StatusOr<Operation> Steps::Apply(const Scope& scope, const Passed& passed,
-                                 std::span<const Operation> before) {
-  const std::vector<Variable> trained = root_->trainable_weights();
-  if (trained.empty()) {
+StatusOr<std::vector<GradientAndVariable>> Steps::GradientsOf(const Scope& scope,
+                                                              const Output& loss,
+                                                              std::vector<Variable> variables) {
+  if (variables.empty()) {
     return errors::InvalidArgument("the model has no weights to train: all ", weights().size(),
                                    " of them are frozen");
   }
-  MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
-                      compiled_->optimizer->ComputeGradients(scope, passed.loss, trained, where_));
+  MR_ASSIGN_OR_RETURN(
+      std::vector<GradientAndVariable> gradients,
+      compiled_->optimizer->ComputeGradients(scope, loss, std::move(variables), where_));
   MR_RETURN_IF_ERROR(graph_.status());
-  // All that is computed of the weights is computed of those from before the step.
-  std::vector<Operation> computed(before.begin(), before.end());
-  computed.push_back(passed.loss.op());
+  return gradients;
+}
+
+// All that is computed of the weights is computed of those from before the step.
+StatusOr<Operation> Steps::Apply(const Scope& scope, std::span<const GradientAndVariable> gradients,
+                                 std::vector<Operation> before) {
   for (const GradientAndVariable& g : gradients) {
-    if (g.gradient.valid()) computed.push_back(g.gradient.op());
+    if (g.gradient.valid()) before.push_back(g.gradient.op());
   }
   MR_ASSIGN_OR_RETURN(Operation applied,
-                      compiled_->optimizer->ApplyGradients(scope.WithControlDependencies(computed),
+                      compiled_->optimizer->ApplyGradients(scope.WithControlDependencies(before),
                                                            gradients, nullptr, where_));
   MR_RETURN_IF_ERROR(graph_.status());
   const Operation constrained =
@@ -149,17 +164,28 @@ std::vector<Output> Steps::ReadResults(const Scope& after) {
 }
 
 StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& inputs) {
-  const Scope scope = graph_.root().Named(NameOf(kind));
-  MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, scope));
+  if (strategy_->num_replicas_in_sync() > 1) return MakeReplicated(kind, inputs);
+  const Scope scope = RootScope().Named(NameOf(kind));
+  Pass pass(strategy_->ReplicaScope(scope, 0), variables_, kind == Kind::kTrain);
+  MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, &pass));
   Function function;
   std::vector<Operation> updates = passed.updates;
   if (kind == Kind::kPredict) {
     function.fetches = {passed.y_pred};
   } else {
-    MR_ASSIGN_OR_RETURN(const std::vector<Operation> measured, Measures(scope, inputs, passed));
+    MR_ASSIGN_OR_RETURN(const Operation counted,
+                        MeasureLoss(passed.loss, CountSamples(scope, inputs.x[0])));
+    MR_ASSIGN_OR_RETURN(std::vector<Operation> measured,
+                        Measures(scope, inputs, passed, Operation()));
+    measured.insert(measured.begin(), counted);
     updates.insert(updates.end(), measured.begin(), measured.end());
     if (kind == Kind::kTrain) {
-      MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, passed, measured));
+      const Scope replica = strategy_->ReplicaScope(scope, 0);
+      MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
+                          GradientsOf(replica, passed.loss, root_->trainable_weights()));
+      std::vector<Operation> before = measured;
+      before.push_back(passed.loss.op());
+      MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, gradients, std::move(before)));
       updates.push_back(applied);
     }
     function.fetches = ReadResults(scope.Named("results").WithControlDependencies(measured));
@@ -185,9 +211,9 @@ Status Steps::MakeInputs(const std::vector<Model::InputSpec>& inputs) {
   if (!x_.empty()) return OkStatus();
   for (const Model::InputSpec& input : inputs) {
     const std::string name = inputs.size() == 1 ? "x" : StrCat("x_", x_.size());
-    x_.push_back(Placeholder(graph_.root().WithOpName(name), input.dtype, input.shape, where_));
+    x_.push_back(Placeholder(RootScope().WithOpName(name), input.dtype, input.shape, where_));
     const Output& x = x_.back();
-    x_cast_.push_back(InFloats(graph_.root(), x));
+    x_cast_.push_back(InFloats(RootScope(), x));
   }
   return graph_.status();
 }
@@ -205,7 +231,7 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Batch& like) {
   }
   StepInputs inputs{x_cast_, Output(), Output()};
   if (kind == Kind::kPredict) return inputs;
-  const Scope root = graph_.root();
+  const Scope root = RootScope();
   if (like.y.IsInitialized()) {
     const PartialShape shape = BatchesOf(like.y);
     Output& y = labels_[StrCat(DataTypeName(like.y.dtype()), shape.DebugString())];

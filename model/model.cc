@@ -45,6 +45,7 @@ const std::string& Model::name() const { return impl_->steps.options().name; }
 Layer* Model::root() const { return impl_->steps.root(); }
 Optimizer* Model::optimizer() const { return impl_->steps.optimizer(); }
 Graph& Model::graph() { return impl_->steps.graph(); }
+Strategy& Model::strategy() const { return impl_->steps.strategy(); }
 Session* Model::session() { return impl_->steps.session(); }
 
 }  // namespace millrace

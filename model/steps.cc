@@ -11,7 +11,7 @@ namespace millrace::model {
 namespace {
 
 // What the metrics' variables and nodes stand under.
-Scope MeasuresScope(Graph& graph) { return graph.root().Named("metrics"); }
+Scope MeasuresScope(const Scope& root) { return root.Named("metrics"); }
 
 Graph MakeGraph(const ModelOptions& options) {
   Graph graph;
@@ -57,9 +57,10 @@ Steps::Steps(std::shared_ptr<Layer> root, const ModelOptions& options, std::sour
     : root_(std::move(root)),
       options_(options),
       where_(where),
+      strategy_(options.strategy != nullptr ? options.strategy : DefaultStrategy()),
       graph_(MakeGraph(options)),
-      variables_(graph_.root()),
-      measures_(MeasuresScope(graph_)) {}
+      variables_(strategy_->VariableScope(graph_.root())),
+      measures_(MeasuresScope(strategy_->VariableScope(graph_.root()))) {}
 
 Status Steps::Compile(CompileOptions options) {
   if (options.steps_per_execution < 1) {
@@ -68,6 +69,7 @@ Status Steps::Compile(CompileOptions options) {
   }
   Compiled compiled;
   compiled.steps_per_execution = options.steps_per_execution;
+  compiled.replica_loss = options.replica_loss;
   compiled.optimizer = options.optimizer.optimizer();
   if (compiled.optimizer == nullptr) {
     MR_ASSIGN_OR_RETURN(compiled.optimizer, OptimizerByName(options.optimizer.name()));
@@ -116,22 +118,26 @@ StatusOr<Callable> Steps::MakeCallable(std::span<const Output> feeds,
 
 Status Steps::Start() {
   if (!session_) {
-    MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph_, options_.session));
+    SessionOptions session_options = options_.session;
+    MR_RETURN_IF_ERROR(strategy_->ConfigureSession(&session_options));
+    MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph_, session_options));
     session_.emplace(std::move(session));
   }
   std::vector<Operation> initializers;
   std::vector<std::string> names;
+  std::vector<Variable> fresh;
   for (const char* collection : {kVariables, kLocalVariables}) {
     for (const Variable& v : Variables(graph_, collection)) {
       if (initialized_.contains(v.name())) continue;
       initializers.push_back(v.initializer);
       names.push_back(v.name());
+      fresh.push_back(v);
     }
   }
   if (initializers.empty()) return OkStatus();
   MR_RETURN_IF_ERROR(session_->Run({}, {}, initializers).status());
   initialized_.insert(names.begin(), names.end());
-  return OkStatus();
+  return ShareInitialValues(fresh);
 }
 
 std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch) {
@@ -216,8 +222,9 @@ Status Steps::FillLogs(std::span<const Tensor> results, Logs* logs) const {
 
 StatusOr<Logs> Steps::Results() {
   if (!results_) {
-    const std::vector<Output> fetches = ReadResults(graph_.root().Named("results"));
-    MR_ASSIGN_OR_RETURN(results_, MakeCallable({}, fetches, {}));
+    std::vector<Operation> after;
+    const std::vector<Output> fetches = ReadResultsOfAll(RootScope().Named("results"), &after);
+    MR_ASSIGN_OR_RETURN(results_, MakeCallable({}, fetches, after));
   }
   MR_RETURN_IF_ERROR(results_->Run({}, &fetched_));
   Logs logs;
@@ -246,7 +253,7 @@ Status Steps::FinishTraining() {
   optimizers::KerasOptimizer* optimizer = keras_optimizer();
   if (optimizer == nullptr || !optimizer->iterations().handle.valid()) return OkStatus();
   Operation& finalize = finalize_[optimizer];
-  if (!finalize.valid()) finalize = optimizer->FinalizeVariables(graph_.root(), where_);
+  if (!finalize.valid()) finalize = optimizer->FinalizeVariables(RootScope(), where_);
   MR_RETURN_IF_ERROR(graph_.status());
   return session_->RunTargets({finalize});
 }
@@ -284,7 +291,7 @@ Status Steps::SetWeights(std::span<const Tensor> values) {
                                    " and shape ", values[i].shape().DebugString());
   }
   if (!set_weights_) {
-    const Scope scope = graph_.root().Named("set_weights");
+    const Scope scope = RootScope().Named("set_weights");
     std::vector<Output> feeds;
     std::vector<Operation> assigns;
     for (const Variable& v : variables) {
@@ -323,7 +330,7 @@ StatusOr<double> Steps::GetLearningRate() {
 Status Steps::SetLearningRate(double rate) {
   MR_RETURN_IF_ERROR(GetLearningRate().status());
   if (!set_rate_) {
-    const Scope scope = graph_.root().Named("set_learning_rate");
+    const Scope scope = RootScope().Named("set_learning_rate");
     const Output feed = Placeholder(scope, kFloat, PartialShape({}), where_);
     const Operation assign = Assign(scope, keras_optimizer()->learning_rate(), feed, where_);
     MR_ASSIGN_OR_RETURN(set_rate_, MakeCallable({{feed}}, {}, {{assign}}));

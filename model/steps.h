@@ -16,6 +16,7 @@
 #include "millrace/data.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
+#include "millrace/strategy.h"
 
 namespace millrace::model {
 
@@ -37,6 +38,8 @@ struct StepInputs {
 const char* NameOf(Kind kind);
 // Floats of other sizes as floats; all else as it is.
 Output InFloats(const Scope& scope, const Output& x);
+// How many samples a batch has, a float scalar.
+Output CountSamples(const Scope& scope, const Output& x);
 // The values that a function of this kind is fed with, in order.
 std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch);
 
@@ -94,6 +97,7 @@ class Steps {
   Layer* root() const { return root_.get(); }
   Optimizer* optimizer() const { return compiled_ ? compiled_->optimizer.get() : nullptr; }
   const ModelOptions& options() const { return options_; }
+  Strategy& strategy() const { return *strategy_; }
 
  private:
   struct Measure {
@@ -109,10 +113,24 @@ class Steps {
     bool loss_has_defaults = false;
     std::vector<Measure> measures;  // the first is the loss
     int64_t steps_per_execution = 1;
+    ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
   };
   struct Passed {  // what one pass through the layers made
-    Output y_pred, loss, mask;
+    Output y_pred, mask;
+    Output data_loss, added_loss;  // of predictions, of layers; not valid where there is none
+    Output loss;                   // both
     std::vector<Operation> updates;
+  };
+  struct Shard {  // what one replica has of a batch
+    StepInputs inputs;
+    Output rows;  // how many, a float scalar
+  };
+  class ReplicaViews;
+  struct Replicas {  // the passes of all replicas of this process
+    std::vector<Scope> scopes;
+    std::vector<Shard> shards;
+    std::vector<Passed> passed;
+    Output rows;  // of the global batch, a float scalar
   };
 
   Status MakeInputs(const std::vector<Model::InputSpec>& inputs);
@@ -120,11 +138,33 @@ class Steps {
   Status CheckLike(const Output& placeholder, const Tensor& value, std::string_view what) const;
   StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, Operation* restart);
   StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
-  StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, const Scope& scope);
+  StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, Pass* pass);
+  StatusOr<Operation> MeasureLoss(const Output& loss, const Output& rows);
+  // After `previous`, if it is valid: sums grow in one order.
   StatusOr<std::vector<Operation>> Measures(const Scope& scope, const StepInputs& inputs,
-                                            const Passed& passed);
-  StatusOr<Operation> Apply(const Scope& scope, const Passed& passed,
-                            std::span<const Operation> before);
+                                            const Passed& passed, const Operation& previous);
+  StatusOr<std::vector<GradientAndVariable>> GradientsOf(const Scope& scope, const Output& loss,
+                                                         std::vector<Variable> variables);
+  StatusOr<Operation> Apply(const Scope& scope, std::span<const GradientAndVariable> gradients,
+                            std::vector<Operation> before);
+
+  // replicas.cc: the same for several replicas.
+  StatusOr<Function> MakeReplicated(Kind kind, const StepInputs& inputs);
+  StatusOr<Replicas> GoThroughAll(Kind kind, const StepInputs& inputs, const Scope& scope,
+                                  ReplicaViews* views);
+  std::vector<Output> Objectives(const Scope& scope, const Replicas& replicas, Output* measured);
+  Output CountsOf(const Scope& scope, const Shard& shard, const Passed& passed);
+  StatusOr<std::vector<GradientAndVariable>> SumOfGradients(const Scope& scope,
+                                                            const Replicas& replicas,
+                                                            std::span<const Output> objectives,
+                                                            ReplicaViews* views);
+  StatusOr<Operation> TakeStep(const Scope& scope, const Replicas& replicas,
+                               std::span<const Output> objectives,
+                               std::span<const Operation> measured, ReplicaViews* views);
+  std::vector<Output> ReadResultsOfAll(const Scope& scope, std::vector<Operation>* after);
+  Status ShareInitialValues(std::span<const Variable> fresh);
+
+  Scope RootScope() { return strategy_->RootScope(graph_.root()); }
   std::vector<Output> ReadResults(const Scope& after);
   Status Start();  // the session, and initial values of new variables
   Status FillLogs(std::span<const Tensor> results, Logs* logs) const;
@@ -135,6 +175,7 @@ class Steps {
   const std::shared_ptr<Layer> root_;
   const ModelOptions options_;
   const std::source_location where_;
+  const std::shared_ptr<Strategy> strategy_;
   Graph graph_;
   Scope variables_, measures_;
   std::optional<Session> session_;
@@ -146,6 +187,7 @@ class Steps {
   std::vector<Dataset> datasets_;  // their functions are kept, by their places here
   std::set<std::string, std::less<>> initialized_;
   std::map<const Optimizer*, Operation> finalize_;
+  std::map<std::string, Variable, std::less<>> copies_;  // of what replicas change, by their names
   int64_t num_classes_ = -1;
   std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_;
   std::vector<Tensor> fetched_;  // keeps its memory from step to step

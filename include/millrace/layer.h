@@ -55,6 +55,13 @@ class Pass {
   // says so here, those between leave it as it is. Outside, that of the last layer called.
   const Output& mask() const { return mask_; }
   void set_mask(const Output& mask) { mask_ = mask; }
+  // Makes this the pass of one of several replicas, before a layer is called: `local` says what the
+  // replica reads and changes in place of a weight or state, and whether training changes it by
+  // gradients. Keys of random ops are those of `first`, which goes through the same layers before
+  // (null: this one draws them), moved on by the replica's number.
+  using LocalVariable = std::function<Variable(const Variable& variable, bool trained)>;
+  void SetReplica(int number, LocalVariable local, const Pass* first);
+
   // The mask of what a layer made in this pass, or of what it was set for.
   Output MaskOf(const Output& x) const;
   void SetMaskOf(const Output& x, const Output& mask);

@@ -33,6 +33,8 @@
 
 namespace millrace {
 
+class Strategy;  // millrace/strategy.h
+
 // An optimizer, or its name in Keras ("sgd", "adam") with Keras' default rate.
 class OptimizerSpec {
  public:
@@ -86,6 +88,14 @@ class MetricSpec {
   Direction direction_ = Direction::kAuto;
 };
 
+// What replicas' losses weigh in the step that is taken.
+enum class ReplicaLoss {
+  kGlobalBatch,  // as one replica with the whole batch: each sample counts the same
+  // As Keras does: each replica the same, so that samples of a smaller part count more, and moving
+  // averages are those of the first replica.
+  kMeanOfReplicas,
+};
+
 struct CompileOptions {
   OptimizerSpec optimizer = "rmsprop";
   LossSpec loss{};
@@ -94,6 +104,7 @@ struct CompileOptions {
   // Steps between two calls of batch hooks. The steps themselves are the same for every number:
   // they are run one by one, so that this saves calls of hooks and nothing else.
   int64_t steps_per_execution = 1;
+  ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
 };
 
 // One tensor for each of a model's inputs, samples along the first axis.
@@ -162,6 +173,10 @@ struct ModelOptions {
   std::string name = "model";
   int64_t seed = 0;  // of random ops and of the order of samples; 0: random ops are unseeded
   SessionOptions session{};
+  // Where replicas of the model run (docs/strategies.md); null: one replica. Every batch is then
+  // the global one, of which each replica gets its part. With several workers all must make the
+  // same calls; Predict alone concerns each by itself.
+  std::shared_ptr<Strategy> strategy{};
 };
 
 // A graph with the layers that `root` is made of, such as layers::Sequential, and a session. Its
@@ -237,6 +252,7 @@ class Model {
   // Nodes may be added, but for variables that training is to change.
   Graph& graph();
   Session* session();  // null before the model has seen data or Build was called
+  Strategy& strategy() const;
 
  private:
   struct Impl;

@@ -22,6 +22,16 @@ struct Pass::Shared {
   std::map<Key, Output> masks;
   std::map<Key, std::string> makers;  // what layer made an output
   std::set<const Node*> regularized;  // variables
+  // Of one of several replicas.
+  int replica = 0;
+  LocalVariable local;
+  std::shared_ptr<Shared> first;
+  std::map<const Layer*, std::vector<Output>> keys;  // that were drawn, in order
+  std::map<const Layer*, std::size_t> keys_used;     // of those of the first
+
+  Variable Local(const Variable& v, bool trained) const {
+    return local && v.handle.valid() ? local(v, trained) : v;
+  }
 };
 
 Pass::Pass(const Scope& scope, bool training) : Pass(scope, scope, training) { one_scope_ = true; }
@@ -37,6 +47,12 @@ void Pass::AddUpdate(const Operation& update) { shared_->updates.push_back(updat
 std::span<const Operation> Pass::updates() const { return shared_->updates; }
 void Pass::AddLoss(const Output& loss) { shared_->losses.push_back(loss); }
 std::span<const Output> Pass::losses() const { return shared_->losses; }
+
+void Pass::SetReplica(int number, LocalVariable local, const Pass* first) {
+  shared_->replica = number;
+  shared_->local = std::move(local);
+  shared_->first = first != nullptr ? first->shared_ : nullptr;
+}
 
 Output Pass::MaskOf(const Output& x) const {
   const auto it = shared_->masks.find(Shared::KeyOf(x));
@@ -224,9 +240,9 @@ Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
         where);
     return Variable();
   }
-  const Variable& v = it->variable;
-  if (it->regularizer && it->trainable &&
-      pass.shared_->regularized.insert(v.handle.op().node()).second) {
+  const bool counts_once = pass.shared_->regularized.insert(it->variable.handle.op().node()).second;
+  const Variable v = pass.shared_->Local(it->variable, it->trainable);
+  if (it->regularizer && it->trainable && counts_once) {
     const Scope s = pass.scope().Named(StrCat(name, "/Regularizer"));
     pass.AddLoss(it->regularizer(Expr(s, v.read)));
   }
@@ -237,7 +253,7 @@ Variable Layer::State(Pass& pass, std::string_view name, const Shape& shape,
                       const initializers::Initializer& initializer, std::source_location where) {
   for (const auto& [own, variable] : own_states_) {
     if (own != name) continue;
-    if (variable.shape().IsCompatibleWith(shape)) return variable;
+    if (variable.shape().IsCompatibleWith(shape)) return pass.shared_->Local(variable, false);
     pass.scope().RecordError(
         errors::InvalidArgument("layer ", Description(), " keeps a ", name, " of shape ",
                                 variable.shape().DebugString(), ", and this input needs one of ",
@@ -248,13 +264,27 @@ Variable Layer::State(Pass& pass, std::string_view name, const Shape& shape,
   const Variable v =
       MakeVariable(*variable_scope_, name, shape, initializer, {.trainable = false}, where);
   if (v.handle.valid()) own_states_.emplace_back(name, v);
-  return v;
+  return pass.shared_->Local(v, false);
 }
 
 Output Layer::NextSeed(Pass& pass, initializers::Seed seed) {
   if (!seeds_) seeds_.emplace(variable_scope_->Named("seed_generator"), seed);
   if (!seeds_->state().handle.valid()) return Output();
-  return seeds_->Next(pass.scope());
+  Pass::Shared& shared = *pass.shared_;
+  Output key;
+  if (shared.first != nullptr) {
+    const std::vector<Output>& drawn = shared.first->keys[this];
+    const std::size_t next = shared.keys_used[this]++;
+    if (next < drawn.size()) key = drawn[next];
+  }
+  if (!key.valid()) {
+    key = seeds_->Next(pass.scope());
+    shared.keys[this].push_back(key);
+  }
+  if (shared.replica == 0) return key;
+  // The first half is the seed, the second counts the keys: replicas differ in the first.
+  const int64_t moved = int64_t{shared.replica} << 32;
+  return ops::Add(pass.scope(), key, {moved, int64_t{0}});
 }
 
 void Layer::set_activity_regularizer(Regularizer regularizer) {

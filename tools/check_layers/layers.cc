@@ -88,6 +88,7 @@ const std::vector<Layer>& Layers() {
         "device/cuda/simulated"}},
       {"training", {"include"}},
       {"training/checkpoint", {"training", "frontend", "io"}},
+      {"strategy", {"include", "base"}},
       {"model", {"include"}},
       {"coordinator", {"base"}},
       {"examples", {"include"}},
@@ -122,8 +123,8 @@ constexpr Door kDoors[] = {
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
-constexpr const char* kOuter[] = {"training", "model",   "coordinator",
-                                  "data",     "summary", "examples"};
+constexpr const char* kOuter[] = {"training", "strategy", "model",   "coordinator",
+                                  "data",     "summary",  "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.

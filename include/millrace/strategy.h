@@ -1,0 +1,183 @@
+// Strategies: where the replicas of a model run, where its variables lie, and how what replicas
+// compute becomes one.
+//
+//   auto strategy = millrace::MakeStrategy("mirrored", {.replicas = 2});
+//   Model model(layers::Sequential({layers::Dense(10)}), {.strategy = *strategy});
+//
+// Fit, Evaluate and Predict of such a model run on every replica; loops written by hand use Run and
+// Reduce. docs/strategies.md is the guide.
+//
+// A strategy adds nodes to graphs: what it does to values takes place when these run. Synchronous
+// training: a step ends for all replicas together.
+#ifndef MILLRACE_STRATEGY_H_
+#define MILLRACE_STRATEGY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/cluster.h"
+#include "millrace/cluster_resolver.h"
+#include "millrace/distributed_values.h"
+#include "millrace/graph.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+struct CommunicationOptions {
+  // Tensors that are summed between workers travel together in packs: a pack is closed when it has
+  // more than so many bytes. 0: one pack of everything. Negative: InvalidArgument.
+  int64_t bytes_per_pack = 0;
+  // Of one exchange; DeadlineExceeded names those that came. 0: the step's own limit.
+  double timeout_seconds = 0;
+};
+
+struct StrategyOptions {
+  // Replicas of this process; 0: one for each of `devices`, or one. Without devices they are CPU
+  // devices of their own, of which a session in this process gets as many.
+  int replicas = 0;
+  std::vector<std::string> devices{};  // "/device:GPU:0"; InvalidArgument if one is named twice
+  // Where central_storage keeps variables.
+  std::string parameter_device = "/device:CPU:0";
+  // multi_worker_mirrored, parameter_server: the cluster and which task this process is; empty:
+  // what ResolveFromEnvironment says.
+  ResolvedTask task{};
+  // The server that sessions are opened at; "": a server of this process' own task, which the
+  // strategy starts and keeps.
+  std::string target{};
+  CommunicationOptions communication{};
+  // parameter_server: which ps a variable is put on; empty: in turn.
+  PsStrategy placement{};
+};
+
+// Not thread-safe; one graph is built with it at a time. Where several workers train together, all
+// of them must make the same calls in the same order.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  const std::string& name() const { return layout_.name; }  // "mirrored"
+  // The name, the devices and, with several workers, which of them this is.
+  std::string Description() const;
+  // Replicas of all workers.
+  int num_replicas_in_sync() const { return layout_.replicas_in_sync; }
+  // Those of this process, and the number of the first of them among all.
+  int num_local_replicas() const { return static_cast<int>(layout_.devices.size()); }
+  int first_replica() const { return layout_.first_replica; }
+  // Processes that each build and run a graph of their own.
+  int num_workers() const { return num_replicas_in_sync() / num_local_replicas(); }
+  // Whether this process writes for all.
+  bool is_chief() const { return layout_.is_chief; }
+  // As requested of the placer, "" for one that it chooses.
+  const std::vector<std::string>& replica_devices() const { return layout_.devices; }
+
+  // ---- Where nodes are put -----------------------------------------------------------
+  // What belongs to no replica.
+  Scope RootScope(const Scope& scope) const;
+  Scope VariableScope(const Scope& scope) const;
+  // Replica first_replica() + `local`.
+  Scope ReplicaScope(const Scope& scope, int local) const;
+  // Gives a session the devices that the replicas run on. InvalidArgument, naming the option, if it
+  // says something else already.
+  Status ConfigureSession(SessionOptions* options) const;
+
+  // ---- Between workers ---------------------------------------------------------------
+  // Sums over all workers, the same bits on each; the values themselves with one worker. Shapes
+  // must be known and floats or integers (InvalidArgument in the graph's status).
+  virtual std::vector<Output> SumOverWorkers(const Scope& scope, std::span<const Output> values,
+                                             std::source_location where);
+  // The chief's value; the value itself with one worker.
+  virtual Output FromChief(const Scope& scope, const Output& value, std::source_location where);
+
+  // ---- Loops by hand -----------------------------------------------------------------
+  // What `function` makes for each replica: result i of every replica together. It is called once
+  // for each replica, in its scope, on a thread of its own while all others stand still.
+  // InvalidArgument if replicas make different numbers of values, or one ends where others wait in
+  // MergeCall.
+  using ReplicaFunction = std::function<std::vector<Output>(ReplicaContext& context)>;
+  StatusOr<std::vector<PerReplica>> Run(
+      const Scope& scope, const ReplicaFunction& function,
+      std::source_location where = std::source_location::current());
+  // One value of those of all replicas, added in the order of the replicas.
+  Output Reduce(const Scope& scope, ReduceOp op, const PerReplica& values,
+                std::source_location where = std::source_location::current());
+  // Along an axis of each value too; a mean is over all elements, however many a replica has.
+  Output Reduce(const Scope& scope, ReduceOp op, const PerReplica& values, int axis,
+                std::source_location where = std::source_location::current());
+  // The values of this process' replicas one behind the other along an axis.
+  Output GatherLocal(const Scope& scope, const PerReplica& values, int axis = 0,
+                     std::source_location where = std::source_location::current());
+  // The rows of a global batch for each replica of this process: the first replicas get
+  // ceil(rows / replicas) until there are none left, so that the last may be empty.
+  PerReplica Split(const Scope& scope, const Output& batch,
+                   std::source_location where = std::source_location::current());
+  // The same for the replicas of this process alone, whatever other workers do.
+  PerReplica SplitLocally(const Scope& scope, const Output& batch,
+                          std::source_location where = std::source_location::current());
+  // One value for each replica; `value` is called with its number among all.
+  PerReplica ValuesOf(const Scope& scope,
+                      const std::function<Output(const Scope& scope, int replica)>& value);
+  // Copies on every replica's device: "<name>" and "<name>/replica_<i>". InvalidArgument in the
+  // graph's status for kNone, and for the mean of integers.
+  DistributedVariable MakeVariable(const Scope& scope, std::string_view name,
+                                   const Output& initial_value,
+                                   const DistributedVariableOptions& options = {},
+                                   std::source_location where = std::source_location::current());
+
+ protected:
+  struct Layout {
+    std::string name;
+    std::vector<std::string> devices;  // of this process' replicas
+    int replicas_in_sync = 1;
+    int first_replica = 0;
+    bool is_chief = true;
+    std::string root_device{};
+    DeviceFunction variable_device{};  // empty: variables are on root_device
+    std::string target{};              // of sessions; "": in this process
+    std::string device_filter{};       // of sessions; "": none
+    int cpu_devices = 0;               // that a session in this process needs; 0: as it says
+  };
+  explicit Strategy(Layout layout) : layout_(std::move(layout)) {}
+  const Layout& layout() const { return layout_; }
+
+ private:
+  PerReplica Split(const Scope& scope, const Output& batch, int first, int replicas,
+                   std::source_location where);
+
+  const Layout layout_;
+};
+
+// One replica, wherever the placer puts it: what a model without a strategy does.
+std::shared_ptr<Strategy> DefaultStrategy();
+// Variables and computation on devices[0], CPU 0 if none is given.
+StatusOr<std::shared_ptr<Strategy>> OneDeviceStrategy(const StrategyOptions& options = {});
+// A replica on every device, in one process. Variables lie on the first device; each step brings
+// their values to the others.
+StatusOr<std::shared_ptr<Strategy>> MirroredStrategy(const StrategyOptions& options = {});
+// The same with variables on `parameter_device`, or beside the only replica.
+StatusOr<std::shared_ptr<Strategy>> CentralStorageStrategy(const StrategyOptions& options = {});
+// Chiefs and workers of a cluster, each with as many replicas; gradients are summed between them.
+// Every process runs the program. Mirrored where there is no cluster. What Server says, if one is
+// started.
+StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(
+    const StrategyOptions& options = {});
+// One process, with a replica on every worker of the cluster and variables on its parameter
+// servers. InvalidArgument "There must be at least one ps." and "... one worker.".
+StatusOr<std::shared_ptr<Strategy>> ParameterServerStrategy(const StrategyOptions& options = {});
+
+// By name: default, one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server.
+// InvalidArgument lists them; Unimplemented for tpu, saying what is missing.
+StatusOr<std::shared_ptr<Strategy>> MakeStrategy(std::string_view name,
+                                                 const StrategyOptions& options = {});
+
+}  // namespace millrace
+
+#endif  // MILLRACE_STRATEGY_H_

@@ -1,0 +1,25 @@
+#include "strategy/own_server.h"
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+
+namespace millrace {
+
+StatusOr<SessionTarget> TargetFor(const StrategyOptions& options, const ResolvedTask& task,
+                                  int cpu_devices) {
+  SessionTarget made;
+  made.target = options.target;
+  if (!made.target.empty()) return made;
+  ServerOptions server;
+  server.cluster = task.cluster;
+  server.job_name = *task.job_name;
+  server.task_index = *task.task_index;
+  server.num_cpu_devices = cpu_devices;
+  server.visible_gpus = task.visible_gpus;
+  MR_ASSIGN_OR_RETURN(made.server, Server::Create(server));
+  MR_RETURN_IF_ERROR(made.server->Start());
+  made.target = made.server->target();
+  return made;
+}
+
+}  // namespace millrace
