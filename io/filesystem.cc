@@ -142,9 +142,12 @@ class Posix : public FileSystem {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return FromErrno(errno, "open", path);
     std::unique_ptr<RandomAccessFile> file(new PosixRandomAccessFile(path, fd));
-    if (::lseek(fd, 0, SEEK_CUR) < 0) {
+    struct stat info;
+    if (::fstat(fd, &info) != 0) return FromErrno(errno, "look at", path);
+    // A directory says so when it is read.
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
       return errors::FailedPrecondition("cannot read ", path,
-                                        ": it is a pipe, a socket or a terminal; give a file");
+                                        ": it is a pipe, a socket or a device; give a file");
     }
     return file;
   }

@@ -1,6 +1,7 @@
 #include "io/filesystem.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -59,6 +60,18 @@ TEST(FileSystem, AFileThatStatesMoreThanFitsIsNotRead) {
   if (errors::IsUnimplemented(status)) GTEST_SKIP() << status;
   EXPECT_TRUE(errors::IsResourceExhausted(status)) << status;
   EXPECT_NE(Message(status).find(path), std::string::npos) << status;
+}
+
+TEST(FileSystem, WhatIsNoFileIsNotRead) {
+  const std::string pipe = TempPath("pipe");
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"), TempPath("")}) {
+    const Status status = PosixFileSystem()->ReadFile(path).status();
+    EXPECT_TRUE(errors::IsFailedPrecondition(status)) << path << ": " << status;
+    EXPECT_NE(status.message().find(path), std::string_view::npos) << status;
+  }
+  ::unlink(pipe.c_str());
 }
 
 TEST(FileSystem, ReplacesAFileInOneStepAndLeavesNothingElse) {

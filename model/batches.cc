@@ -148,6 +148,27 @@ void Batches::SkipPasses(int64_t passes) {
   Shuffle();
 }
 
+Tensor Batches::Position() const {
+  return Tensor::FromValues<int64_t>({static_cast<int64_t>(pass_), next_, rows_, batch_size_});
+}
+
+Status Batches::SetPosition(const Tensor& position) {
+  if (position.dtype() != kInt64 || position.num_elements() != 4) {
+    return errors::InvalidArgument("the position in the data is of another kind of data: it is ",
+                                   position.DebugString(4), ", and the samples are in memory");
+  }
+  const int64_t* p = position.data<int64_t>();
+  if (p[0] < 0 || p[1] < 0 || p[1] > rows_ || p[2] != rows_ || p[3] != batch_size_) {
+    return errors::InvalidArgument("the position in the data is one among ", p[2],
+                                   " samples in batches of ", p[3], "; now there are ", rows_,
+                                   " in batches of ", batch_size_, ": go on with the same data");
+  }
+  pass_ = static_cast<uint64_t>(p[0]);
+  next_ = p[1];
+  Shuffle();
+  return OkStatus();
+}
+
 // Of the pass's number alone, whatever the passes before did.
 void Batches::Shuffle() {
   if (!order_seed_) return;

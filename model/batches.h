@@ -37,6 +37,10 @@ class Batches {
   void Restart();
   // As if so many passes had been made before. At the begin of the first.
   void SkipPasses(int64_t passes);
+  // Number of the pass, the next sample, and how many samples there are in all and in a batch.
+  Tensor Position() const;
+  // InvalidArgument if it is of samples or batches of other numbers.
+  Status SetPosition(const Tensor& position);
 
  private:
   void Shuffle();

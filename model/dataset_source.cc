@@ -26,11 +26,49 @@ class Elements : public Source {
   Status Restart() override {
     seen_ = 0;
     at_end_ = false;
-    return steps_.session()->RunTargets({function_->restart});
+    began_ = true;
+    return steps_.session()->RunTargets({function_->iterator.initializer});
   }
   bool at_end() const override {
     const int64_t known = dataset_.cardinality();
     return at_end_ || (known >= 0 && seen_ >= known);
+  }
+  // What the loop knows, then where the iterator is.
+  StatusOr<Tensor> Position() override {
+    if (!began_) return Tensor(kString, Shape({0}));
+    if (at_end() && !at_end_) {
+      // So that whoever goes on from here need not make all elements again to come to the end.
+      const Status status = steps_.session()->RunTargets({function_->iterator.next[0].op()});
+      if (!errors::IsOutOfRange(status)) MR_RETURN_IF_ERROR(status);
+    }
+    MR_ASSIGN_OR_RETURN(const Tensor iterator, steps_.PositionOf(function_));
+    Tensor position(kString, Shape({kOwnEntries + iterator.num_elements()}));
+    auto* entries = position.data<std::string>();
+    entries[0] = StrCat(seen_);
+    entries[1] = StrCat(seen_all_.value_or(-1));
+    entries[2] = at_end_ ? "end" : "";
+    std::copy_n(iterator.data<std::string>(), iterator.num_elements(), entries + kOwnEntries);
+    return position;
+  }
+  Status SetPosition(const Tensor& position) override {
+    if (position.IsInitialized() && position.num_elements() == 0) return OkStatus();
+    int64_t seen = 0, all = 0;
+    const std::string* entries =
+        position.dtype() == kString ? position.data<std::string>() : nullptr;
+    if (entries == nullptr || position.num_elements() <= kOwnEntries ||
+        !ParseInt64(entries[0], &seen) || !ParseInt64(entries[1], &all)) {
+      return errors::InvalidArgument("the position in the data is not one in the data set ",
+                                     dataset_.DebugString(), ": go on with the same data");
+    }
+    MR_RETURN_IF_ERROR(Restart());
+    Tensor iterator(kString, Shape({position.num_elements() - kOwnEntries}));
+    std::copy(entries + kOwnEntries, entries + position.num_elements(),
+              iterator.data<std::string>());
+    MR_RETURN_IF_ERROR(steps_.SetPositionOf(function_, iterator));
+    seen_ = seen;
+    if (all >= 0) seen_all_ = all;
+    at_end_ = entries[2] == "end";
+    return OkStatus();
   }
   Status Step(Logs* logs) override { return After(steps_.Run(function_, {}, logs)); }
   StatusOr<Tensor> Predict() override {
@@ -40,6 +78,8 @@ class Elements : public Source {
   }
 
  private:
+  static constexpr int64_t kOwnEntries = 3;  // of a position
+
   Status After(const Status& status) {
     if (status.ok()) ++seen_;
     if (errors::IsOutOfRange(status)) {
@@ -54,7 +94,7 @@ class Elements : public Source {
   Steps::Function* const function_;
   int64_t seen_ = 0;
   std::optional<int64_t> seen_all_;
-  bool at_end_ = false;
+  bool at_end_ = false, began_ = false;
 };
 
 // The weight of each sample from that of its class, as nodes.
@@ -79,7 +119,7 @@ Output WeightsOf(const std::map<int64_t, double>& class_weight, const Scope& sco
 }  // namespace
 
 // What the elements of a data set are: inputs, y, weights of samples, as far as there are any.
-StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Operation* restart) {
+StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, DatasetIterator* made) {
   const std::size_t components = dataset.dtypes().size();
   const std::size_t inputs_given = x_.empty() ? 1 : x_.size();
   if (components < inputs_given || components > inputs_given + 2) {
@@ -91,7 +131,7 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Operati
   const Scope scope = RootScope().Named(StrCat(NameOf(kind), "_data"));
   const DatasetIterator iterator = MakeIterator(scope, dataset, "iterator", where_);
   MR_RETURN_IF_ERROR(graph_.status());
-  *restart = iterator.initializer;
+  *made = iterator;
   std::vector<Model::InputSpec> specs;
   for (std::size_t i = 0; i < components; ++i) {
     PartialShape shape = dataset.shapes()[i];
@@ -137,11 +177,11 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
       StrCat(NameOf(kind), " of data set ", known - datasets_.begin(), key_of_change);
   const auto found = functions_.find(key);
   if (found != functions_.end()) return &found->second;
-  Operation restart;
-  MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &restart));
+  DatasetIterator iterator;
+  MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &iterator));
   MR_RETURN_IF_ERROR(change(RootScope(), &inputs));
   MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
-  function.restart = restart;
+  function.iterator = iterator;
   MR_RETURN_IF_ERROR(Start());
   return &functions_.emplace(key, std::move(function)).first->second;
 }

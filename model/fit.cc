@@ -2,149 +2,11 @@
 #include <cmath>
 
 #include "base/errors.h"
-#include "base/log.h"
 #include "base/status_macros.h"
-#include "model/loops.h"
+#include "model/fit_run.h"
 
 namespace millrace {
 namespace model {
-namespace {
-
-// One call of Fit.
-class FitRun {
- public:
-  FitRun(Model* model, Steps* steps, const FitOptions& options, std::unique_ptr<Source> train,
-         std::unique_ptr<Source> validation, int64_t count)
-      : model_(model),
-        steps_(*steps),
-        o_(options),
-        train_(std::move(train)),
-        validation_(std::move(validation)),
-        params_{.verbose = o_.verbose, .epochs = o_.epochs, .steps = count},
-        callbacks_(model, options.callbacks, params_),
-        reads_logs_(callbacks_.reads_batch_logs()) {
-    history_.set_params(params_);
-  }
-
-  StatusOr<History> Run();
-
- private:
-  Status Epoch(int64_t epoch);
-  Status Executions(int64_t epoch);
-  StatusOr<int64_t> Execution(int64_t epoch, int64_t first);
-  void WarnOfEnd(int64_t epoch, int64_t step) const;
-  bool ValidationIsDue(int64_t epoch) const;
-
-  Model* const model_;
-  Steps& steps_;
-  const FitOptions& o_;
-  const std::unique_ptr<Source> train_, validation_;
-  const LoopParams params_;
-  CallbackList callbacks_;
-  const bool reads_logs_;
-  Logs logs_;  // of the last batch, then of the epoch
-  History history_;
-};
-
-bool FitRun::ValidationIsDue(int64_t epoch) const {
-  if (validation_ == nullptr) return false;
-  if (o_.validation_epochs.empty()) return (epoch + 1) % o_.validation_freq == 0;
-  return std::find(o_.validation_epochs.begin(), o_.validation_epochs.end(), epoch + 1) !=
-         o_.validation_epochs.end();
-}
-
-// Only with steps_per_epoch: the data are fewer.
-void FitRun::WarnOfEnd(int64_t epoch, int64_t step) const {
-  const int64_t epochs = o_.epochs - o_.initial_epoch, count = train_->count();
-  MR_LOG(kWarning,
-         "Your input ran out of data; interrupting training. Make sure that your dataset or "
-         "generator can generate at least `steps_per_epoch * epochs` batches. You may need to use "
-         "the `.repeat()` function when building your dataset. (Epoch ",
-         epoch + 1, " ends after ", step, " of ", *o_.steps_per_epoch, " steps: ", train_->Size(),
-         ", ", count, " batches, and ", epochs, " epochs want ", *o_.steps_per_epoch * epochs,
-         "; leave steps_per_epoch out, so that every epoch is one pass over the data, or make it ",
-         "at most ", std::max<int64_t>(1, count / epochs), ")");
-}
-
-// Steps up to the next hook: how many were made, fewer where the data end.
-StatusOr<int64_t> FitRun::Execution(int64_t epoch, int64_t first) {
-  int64_t limit = steps_.steps_per_execution();
-  if (o_.steps_per_epoch) limit = std::min(limit, *o_.steps_per_epoch - first);
-  int64_t done = 0;
-  while (done < limit && !train_->at_end()) {
-    const Status status = train_->Step(reads_logs_ ? &logs_ : nullptr);
-    if (errors::IsOutOfRange(status) && train_->at_end()) break;
-    if (!status.ok()) {
-      return Annotate(status, StrCat("; in epoch ", epoch, ", batch ", first + done));
-    }
-    ++done;
-  }
-  return done;
-}
-
-Status FitRun::Executions(int64_t epoch) {
-  const auto has_more = [&](int64_t step) {
-    return !o_.steps_per_epoch || step < *o_.steps_per_epoch;
-  };
-  for (int64_t first = 0; has_more(first) && !model_->stop_training();) {
-    int64_t done = 0;
-    if (!train_->at_end()) {
-      MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnTrainBatchBegin(first); },
-                                         "at the begin of epoch ", epoch, ", batch ", first));
-      MR_ASSIGN_OR_RETURN(done, Execution(epoch, first));
-    }
-    if (done == 0) {
-      if (o_.steps_per_epoch) WarnOfEnd(epoch, first);
-      return OkStatus();
-    }
-    first += done;
-    MR_RETURN_IF_ERROR(
-        callbacks_.Call([&](Callback& c) { return c.OnTrainBatchEnd(first - 1, logs_); },
-                        "at the end of epoch ", epoch, ", batch ", first - 1));
-  }
-  return OkStatus();
-}
-
-Status FitRun::Epoch(int64_t epoch) {
-  MR_RETURN_IF_ERROR(steps_.ResetMetrics());
-  logs_ = Logs();
-  MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnEpochBegin(epoch); },
-                                     "at the begin of epoch ", epoch));
-  // With a number of steps the data go on where they are, and begin again only after their end.
-  if (epoch == o_.initial_epoch || !o_.steps_per_epoch || train_->at_end()) {
-    MR_RETURN_IF_ERROR(train_->Restart());
-  }
-  MR_RETURN_IF_ERROR(Executions(epoch));
-  MR_ASSIGN_OR_RETURN(logs_, steps_.Results());
-  if (ValidationIsDue(epoch)) {
-    MR_ASSIGN_OR_RETURN(const Logs tested,
-                        TestLoop(steps_, *validation_, o_.validation_steps, callbacks_));
-    std::vector<Logs::Entry> all(logs_.begin(), logs_.end());
-    for (const auto& [name, value] : tested) all.emplace_back("val_" + name, value);
-    std::sort(all.begin(), all.end());
-    logs_ = Logs(std::move(all));
-  }
-  MR_RETURN_IF_ERROR(callbacks_.Call([&](Callback& c) { return c.OnEpochEnd(epoch, logs_); },
-                                     "at the end of epoch ", epoch));
-  history_.Add(epoch, logs_);
-  return OkStatus();
-}
-
-StatusOr<History> FitRun::Run() {
-  MR_RETURN_IF_ERROR(callbacks_.Start());
-  model_->set_stop_training(false);
-  MR_RETURN_IF_ERROR(
-      callbacks_.Call([](Callback& c) { return c.OnTrainBegin(); }, "at the begin of training"));
-  for (int64_t epoch = o_.initial_epoch; epoch < o_.epochs && !model_->stop_training(); ++epoch) {
-    MR_RETURN_IF_ERROR(Epoch(epoch));
-  }
-  MR_RETURN_IF_ERROR(steps_.FinishTraining());
-  MR_RETURN_IF_ERROR(
-      callbacks_.Call([&](Callback& c) { return c.OnTrainEnd(logs_); }, "at the end of training"));
-  return std::move(history_);
-}
-
-}  // namespace
 
 Status CheckFitOptions(const FitOptions& o) {
   MR_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", o.batch_size));
@@ -167,8 +29,9 @@ Status CheckFitOptions(const FitOptions& o) {
   return OkStatus();
 }
 
-StatusOr<History> FitLoop(Model* model, Steps* steps, const FitOptions& options,
-                          std::unique_ptr<Source> train, std::unique_ptr<Source> validation) {
+StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,
+                          const FitOptions& options, std::unique_ptr<Source> train,
+                          std::unique_ptr<Source> validation) {
   MR_ASSIGN_OR_RETURN(const int64_t count,
                       CountBatches(*train, options.steps_per_epoch, "steps_per_epoch"));
   if (validation != nullptr) {
@@ -176,9 +39,13 @@ StatusOr<History> FitLoop(Model* model, Steps* steps, const FitOptions& options,
         CountBatches(*validation, options.validation_steps, "validation_steps").status());
   }
   // Asked for more steps than there are, the first epoch still shows the number that was asked for.
-  return FitRun(model, steps, options, std::move(train), std::move(validation),
-                options.steps_per_epoch.value_or(count))
-      .Run();
+  FitRun run(model, steps, options, std::move(train), std::move(validation),
+             options.steps_per_epoch.value_or(count));
+  TrainingRun* const outer = *under_way;  // of a callback that calls Fit
+  *under_way = &run;
+  StatusOr<History> history = run.Run();
+  *under_way = outer;
+  return history;
 }
 
 }  // namespace model
@@ -256,7 +123,8 @@ StatusOr<History> Model::Fit(const Samples& x, const Tensor& y, const FitOptions
   MR_ASSIGN_OR_RETURN(auto validation,
                       MakeValidation(&steps, options, std::move(held_out),
                                      options.validation_batch_size.value_or(batch_size)));
-  return model::FitLoop(this, &steps, options, std::move(train), std::move(validation));
+  return model::FitLoop(this, &steps, &impl_->run, options, std::move(train),
+                        std::move(validation));
 }
 
 StatusOr<History> Model::Fit(const Dataset& batches, const FitOptions& options) {
@@ -280,7 +148,8 @@ StatusOr<History> Model::Fit(const Dataset& batches, const FitOptions& options) 
       options.validation_batch_size.value_or(options.batch_size.value_or(32));
   MR_ASSIGN_OR_RETURN(auto validation,
                       MakeValidation(&steps, options, std::move(held_out), batch_size));
-  return model::FitLoop(this, &steps, options, std::move(train), std::move(validation));
+  return model::FitLoop(this, &steps, &impl_->run, options, std::move(train),
+                        std::move(validation));
 }
 
 StatusOr<Logs> Model::TrainOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight) {

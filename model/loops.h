@@ -14,6 +14,7 @@ namespace millrace {
 
 struct Model::Impl {
   model::Steps steps;
+  TrainingRun* run = nullptr;  // the call of Fit that is under way
 
   // One step of training or testing, and what the metrics say after it.
   StatusOr<Logs> StepOnBatch(model::Kind kind, const Samples& x, const Tensor& y,
@@ -40,9 +41,11 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
 StatusOr<int64_t> CountBatches(const Source& source, std::optional<int64_t> limit,
                                std::string_view option);
 
-// What Fit does once it is clear where batches come from. `validation` may be null.
-StatusOr<History> FitLoop(Model* model, Steps* steps, const FitOptions& options,
-                          std::unique_ptr<Source> train, std::unique_ptr<Source> validation);
+// What Fit does once it is clear where batches come from. `validation` may be null; *under_way is
+// the run while it lasts.
+StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,
+                          const FitOptions& options, std::unique_ptr<Source> train,
+                          std::unique_ptr<Source> validation);
 StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& options,
                             std::unique_ptr<Source> source);
 StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,

@@ -6,7 +6,7 @@
 
 namespace millrace {
 Model::Model(std::shared_ptr<Layer> root, const ModelOptions& options, std::source_location where)
-    : impl_(new Impl{{std::move(root), options, where}}) {}
+    : impl_(new Impl{{std::move(root), options, where}, nullptr}) {}
 
 Model::~Model() = default;
 
@@ -37,8 +37,13 @@ std::string Model::Summary() const { return root() != nullptr ? layers::Summary(
 std::vector<Variable> Model::weights() const { return impl_->steps.weights(); }
 StatusOr<std::vector<Tensor>> Model::GetWeights() { return impl_->steps.GetWeights(); }
 Status Model::SetWeights(std::span<const Tensor> values) { return impl_->steps.SetWeights(values); }
+Status Model::SaveWeights(const std::string& prefix, WeightsFormat format) {
+  return impl_->steps.SaveWeights(prefix, format);
+}
+Status Model::LoadWeights(const std::string& prefix) { return impl_->steps.LoadWeights(prefix); }
 StatusOr<double> Model::GetLearningRate() { return impl_->steps.GetLearningRate(); }
 Status Model::SetLearningRate(double rate) { return impl_->steps.SetLearningRate(rate); }
+TrainingRun* Model::training_run() const { return impl_->run; }
 Direction Model::DirectionOf(std::string_view name) const { return impl_->steps.DirectionOf(name); }
 
 const std::string& Model::name() const { return impl_->steps.options().name; }

@@ -24,6 +24,15 @@ class InMemory : public Source {
     return OkStatus();
   }
   bool at_end() const override { return batches_->at_end(); }
+  StatusOr<Tensor> Position() override {
+    return is_new_ ? Tensor(kInt64, Shape({0})) : batches_->Position();
+  }
+  Status SetPosition(const Tensor& position) override {
+    if (position.IsInitialized() && position.num_elements() == 0) return OkStatus();
+    MR_RETURN_IF_ERROR(batches_->SetPosition(position));
+    is_new_ = false;
+    return OkStatus();
+  }
   Status Step(Logs* logs) override {
     if (at_end()) return errors::OutOfRange("there are no more batches");
     const Batch batch = batches_->Next();

@@ -31,6 +31,11 @@ class Source {
   // One step on the next batch.
   virtual Status Step(Logs* logs) = 0;
   virtual StatusOr<Tensor> Predict() = 0;
+  // Where it is, as a vector: without elements before the first Restart.
+  virtual StatusOr<Tensor> Position() = 0;
+  // To be called instead of Restart, with the position of a source of the same data.
+  // InvalidArgument if it is not one.
+  virtual Status SetPosition(const Tensor& position) = 0;
 };
 
 // Samples that were checked (CheckSamples). Prepares the function of this kind.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/checkpoint.h"
 #include "millrace/data.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
@@ -56,8 +57,8 @@ class Steps {
     std::vector<Output> feeds;
     Operation done;
     std::vector<Output> fetches;  // predictions, or what the metrics say after the step
-    Operation restart;            // of a data set's iterator; not valid for what is fed
-    std::optional<Callable> with_results, alone;
+    DatasetIterator iterator;     // of a data set; not valid for what is fed
+    std::optional<Callable> with_results, alone, position, set_position;
   };
   // The function for batches like this one, its first axis apart; made, and new variables given
   // their initial values, when it is first asked for.
@@ -84,6 +85,17 @@ class Steps {
   }
   StatusOr<std::vector<Tensor>> GetWeights();
   Status SetWeights(std::span<const Tensor> values);
+  // All variables of the graph by name: what the layers, the optimizer and the metrics have.
+  StatusOr<std::map<std::string, Tensor>> ReadVariables();
+  // `values` has more than these. InvalidArgument names what is missing or does not fit; nothing
+  // has changed then.
+  Status CheckVariables(const std::map<std::string, Tensor>& values) const;
+  Status WriteVariables(const std::map<std::string, Tensor>& values);
+  // Where the function's iterator is (millrace/iterator_position.h).
+  StatusOr<Tensor> PositionOf(Function* function);
+  Status SetPositionOf(Function* function, const Tensor& position);
+  Status SaveWeights(const std::string& prefix, WeightsFormat format);
+  Status LoadWeights(const std::string& prefix);
   StatusOr<double> GetLearningRate();
   Status SetLearningRate(double rate);
   Direction DirectionOf(std::string_view name) const;
@@ -136,7 +148,7 @@ class Steps {
   Status MakeInputs(const std::vector<Model::InputSpec>& inputs);
   StatusOr<StepInputs> InputsFor(Kind kind, const Batch& like);
   Status CheckLike(const Output& placeholder, const Tensor& value, std::string_view what) const;
-  StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, Operation* restart);
+  StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, DatasetIterator* made);
   StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
   StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, Pass* pass);
   StatusOr<Operation> MeasureLoss(const Output& loss, const Output& rows);
@@ -166,6 +178,8 @@ class Steps {
 
   Scope RootScope() { return strategy_->RootScope(graph_.root()); }
   std::vector<Output> ReadResults(const Scope& after);
+  std::vector<Variable> AllVariables() const;
+  StatusOr<Checkpoint*> WeightsFile();
   Status Start();  // the session, and initial values of new variables
   Status FillLogs(std::span<const Tensor> results, Logs* logs) const;
   StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
@@ -190,6 +204,10 @@ class Steps {
   std::map<std::string, Variable, std::less<>> copies_;  // of what replicas change, by their names
   int64_t num_classes_ = -1;
   std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_;
+  // For so many variables as there are names.
+  std::vector<std::string> variable_names_;
+  std::optional<Callable> read_variables_, write_variables_;
+  std::unique_ptr<Checkpoint> weights_file_;
   std::vector<Tensor> fetched_;  // keeps its memory from step to step
 };
 

@@ -19,6 +19,11 @@ Status DeclaredShapes(InferenceContext& c) {
   return OkStatus();
 }
 
+Status VectorShape(InferenceContext& c) {
+  c.set_output(0, PartialShape({-1}));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"AnonymousIteratorV3", "", "handle: resource",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
@@ -286,6 +291,9 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "
      "string = ''",
      ScalarShape},
+    // Ours: where an iterator stands (millrace/iterator_position.h).
+    {"_IteratorPosition", "iterator: resource", "position: string", "", VectorShape, kStateful},
+    {"_SetIteratorPosition", "iterator: resource, position: string", "", "", NoOutputs, kStateful},
 };
 
 }  // namespace

@@ -78,8 +78,9 @@ Dataset Dataset::Shuffle(int64_t buffer_size, const ShuffleOptions& options, Her
     const auto [seed, seed2] = SeedsOf(place.scope, options.seed);
     return AddTypedOp(place, "ShuffleDatasetV3", {{buffer_size}, {seed}, {seed2}, {generator}},
                       {{"reshuffle_each_iteration", options.reshuffle_each_iteration},
-                       // What a later initialization makes goes on with the orders of this one.
-                       {"_continues", options.reshuffle_each_iteration}});
+                       // What a later initialization makes goes on with the orders of this one, or
+                       // keeps the one order that there is without a seed, too.
+                       {"_continues", true}});
   };
   stage.remake = [buffer_size, options, where](const std::vector<Dataset>& inputs) {
     return inputs[0].Shuffle(buffer_size, options, where);

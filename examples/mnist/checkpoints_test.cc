@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -111,6 +112,19 @@ TEST(MnistCheckpoints, AParameterServerThatWasStartedAgainGetsItsValuesBack) {
   const std::vector<int64_t> steps = StepsAfter(worker->output(), StrCat("restored ", folder));
   ASSERT_FALSE(steps.empty());
   EXPECT_GE(*std::min_element(steps.begin(), steps.end()), saved);
+}
+
+TEST(MnistCheckpoints, TheLauncherNamesTheCauseOfASaveThatFails) {
+  const std::string in_the_way = EmptyFolder("in_the_way");
+  std::ofstream(in_the_way) << "no folder";
+  Process job(kProgram, Arguments(in_the_way + "/checkpoints", 5));
+  EXPECT_NE(job.WaitForEnd(kLimit), 0) << job.output();
+  const std::string output = job.output();
+  const std::size_t words = output.rfind("its last words: ");
+  ASSERT_NE(words, std::string::npos) << output;
+  const std::string line = output.substr(words, output.find('\n', words) - words);
+  EXPECT_NE(line.find(in_the_way), std::string::npos) << line;
+  EXPECT_EQ(line.find("[[{{node"), std::string::npos) << line;
 }
 
 TEST(MnistCheckpoints, NothingIsSavedWithoutAFolder) {

@@ -225,7 +225,9 @@ class Launcher {
   void ReadAll() {
     for (ChildProcess& c : children_) {
       ReadLines(&c.output_fd, &c.output_tail, [&](std::string_view line) {
-        c.last_line = std::string(line);
+        // Lines behind the first of an error, which name nodes, are set in.
+        const bool goes_on = line.empty() || line[0] == ' ' || line[0] == '\t';
+        if (!goes_on || c.last_line.empty()) c.last_line = std::string(line);
         display_.Line(c.name, line);
       });
       ReadLines(&c.progress_fd, &c.progress_tail,

@@ -1,85 +1,23 @@
-// Callbacks: what a program hooks into the loops of a Model (millrace/model.h), and those that
-// there are. They are called in the thread of Fit, Evaluate or Predict, in the order of the list.
+// Callbacks that stop training, change its rate or tell of it. They are called in the thread of
+// Fit, Evaluate or Predict, in the order of the list.
 #ifndef MILLRACE_CALLBACKS_H_
 #define MILLRACE_CALLBACKS_H_
 
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "millrace/callback.h"
 #include "millrace/history.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 
 namespace millrace {
-
-class Model;
-
-// What a callback remembers between epochs, by name: what a checkpoint keeps of it.
-using CallbackState = std::map<std::string, Tensor>;
-
-// A hook does nothing unless it is overridden. One that returns an error ends the loop: no further
-// hook is called, and Fit returns the error with the callback's kind and the place. A batch number
-// counts from 0 within its epoch; with steps_per_execution it is the first step's at a begin and
-// the last one's at an end. Logs of a batch are means since the epoch began, that batch included.
-class Callback {
- public:
-  Callback() = default;
-  virtual ~Callback() = default;
-  Callback(const Callback&) = delete;
-  Callback& operator=(const Callback&) = delete;
-
-  // As errors name it.
-  virtual std::string kind() const { return "Callback"; }
-  // Both are called before the first hook of a loop. The model outlives the loop.
-  virtual void SetModel(Model* model) { model_ = model; }
-  virtual void SetParams(const LoopParams& params) { params_ = params; }
-
-  virtual Status OnTrainBegin() { return OkStatus(); }
-  virtual Status OnTrainEnd(const Logs& logs) { return OkStatus(); }  // the last epoch's
-  virtual Status OnEpochBegin(int64_t epoch) { return OkStatus(); }
-  // What is set in the logs is seen by the callbacks behind this one and by the history.
-  virtual Status OnEpochEnd(int64_t epoch, Logs& logs) { return OkStatus(); }
-  virtual Status OnTrainBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnTrainBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
-  // Of Evaluate, and of the validation within Fit.
-  virtual Status OnTestBegin() { return OkStatus(); }
-  virtual Status OnTestEnd(const Logs& logs) { return OkStatus(); }
-  virtual Status OnTestBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnTestBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
-  virtual Status OnPredictBegin() { return OkStatus(); }
-  virtual Status OnPredictEnd() { return OkStatus(); }
-  virtual Status OnPredictBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) { return OkStatus(); }
-
-  // Whether the logs of batches are looked at. Where no callback of a loop does, they are empty,
-  // and a step computes no results of metrics.
-  virtual bool reads_batch_logs() const { return true; }
-
-  // What to give to SetState of a new callback so that it goes on where this one is. One that was
-  // given a state does not forget it at the next OnTrainBegin.
-  virtual CallbackState State() const { return {}; }
-  // InvalidArgument names what is missing or of another type.
-  virtual Status SetState(const CallbackState& state) { return OkStatus(); }
-
- protected:
-  Model* model() const { return model_; }
-  const LoopParams& params() const { return params_; }
-
- private:
-  Model* model_ = nullptr;
-  LoopParams params_;
-};
-
-// Which way a logged value improves. kAuto: as the model's metric says; InvalidArgument of Fit if
-// it has none of that name.
-enum class Direction { kAuto, kDown, kUp };
 
 // Stops when a value has not improved for `patience` epochs. Without the value in the logs it warns
 // and waits.
@@ -181,12 +119,16 @@ class CsvLogger : public Callback {
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
   Status OnTrainEnd(const Logs& logs) override;
   bool reads_batch_logs() const override { return false; }
+  // With one, training goes on with the file as it was then: lines behind are taken away.
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
 
  private:
   const std::string path_;
   const CsvLoggerOptions options_;
   std::vector<std::string> columns_;
-  bool writes_header_ = true;
+  bool writes_header_ = true, keeps_state_ = false;
+  int64_t bytes_ = 0;  // of the file
   std::unique_ptr<std::ofstream> file_;
 };
 

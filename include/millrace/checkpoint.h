@@ -178,6 +178,13 @@ class CheckpointManager {
   std::unique_ptr<Impl> impl_;
 };
 
+// Writes tensors that are in no graph, by their names: a checkpoint as a Saver's. One that there
+// was is whole until the new one is on the disk. The directory is made if need be. InvalidArgument
+// for a tensor without a value, Unimplemented for types that have no form in files.
+Status WriteTensors(const std::string& prefix, const std::map<std::string, Tensor>& tensors);
+// All tensors of a checkpoint; as CheckpointReader::Open and Read.
+StatusOr<std::map<std::string, Tensor>> ReadTensors(const std::string& prefix);
+
 // What is in a checkpoint of either kind. Thread-safe.
 class CheckpointReader {
  public:

@@ -2,17 +2,21 @@
 #ifndef MILLRACE_MILLRACE_H_
 #define MILLRACE_MILLRACE_H_
 
+#include "millrace/callback.h"
 #include "millrace/callbacks.h"
 #include "millrace/checkpoint.h"
+#include "millrace/checkpoint_callbacks.h"
 #include "millrace/cluster_coordinator.h"
 #include "millrace/cluster_resolver.h"
 #include "millrace/coordinator.h"
 #include "millrace/core.h"
 #include "millrace/data.h"
 #include "millrace/distributed_values.h"
+#include "millrace/fit_options.h"
 #include "millrace/functions.h"
 #include "millrace/history.h"
 #include "millrace/hooks.h"
+#include "millrace/iterator_position.h"
 #include "millrace/layer.h"
 #include "millrace/layers.h"
 #include "millrace/local_cluster.h"
@@ -27,6 +31,7 @@
 #include "millrace/summary.h"
 #include "millrace/supervisor.h"
 #include "millrace/tensorboard.h"
+#include "millrace/training_run.h"
 #include "millrace/version.h"
 
 #endif  // MILLRACE_MILLRACE_H_

@@ -12,6 +12,7 @@
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/pipeline.h"
 
 namespace millrace {
 namespace {
@@ -114,10 +115,19 @@ class BatchDataset : public DatasetValue {
   }
 
  private:
-  class Iterator : public DatasetWalk {
+  class Iterator : public DatasetWalk, public SkipsElements {
    public:
     Iterator(RefPtr<const BatchDataset> dataset, DatasetWalkPtr walk)
         : dataset_(std::move(dataset)), walk_(std::move(walk)) {}
+    Status Skip(const DatasetCall& call, int64_t count, int64_t* skipped) override {
+      for (const int64_t size = dataset_->size_; !ended_ && *skipped < count;) {
+        int64_t rows = 0;
+        MR_RETURN_IF_ERROR(SkipElements(*walk_, call, size, &rows));
+        ended_ = rows < size;
+        if (rows == size || (rows > 0 && !dataset_->drop_)) ++*skipped;
+      }
+      return OkStatus();
+    }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       std::vector<DatasetElement> rows;
       while (!ended_ && static_cast<int64_t>(rows.size()) < dataset_->size_) {

@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/data/pipeline.h"
 
 namespace millrace {
 
@@ -14,7 +15,13 @@ StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i) {
 
 Status DatasetKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<DatasetValue> dataset, Make(ctx));
-  ctx.SetOutput(0, VariantTensor(std::move(dataset)));
+  std::vector<DatasetPtr> inputs;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    if (ctx.input_is_ref(i) || ctx.input(i).dtype() != kVariant) continue;
+    StatusOr<DatasetPtr> input = InputDataset(ctx, i);
+    if (input.ok()) inputs.push_back(*std::move(input));
+  }
+  ctx.SetOutput(0, VariantTensor(MakeStage(std::move(dataset), std::move(inputs))));
   return OkStatus();
 }
 

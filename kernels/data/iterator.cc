@@ -14,6 +14,7 @@
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/iterator_position.h"
 #include "kernels/data/iterator_resource.h"
 #include "kernels/lists/optional.h"
 #include "kernels/state/session_tensors.h"
@@ -140,7 +141,52 @@ class MakeIteratorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(DatasetPtr dataset, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
                         LookupHandle<IteratorResource>(ctx, 1));
-    return iterator->Start(std::move(dataset));
+    const ResourceHandle& handle = ctx.input(1).scalar<ResourceHandle>();
+    MR_ASSIGN_OR_RETURN(
+        const RefPtr<IteratorPosition> position,
+        ctx.resources()->LookupOrCreate<IteratorPosition>(
+            handle.container, handle.name,
+            []() -> StatusOr<RefPtr<IteratorPosition>> { return MakeRef<IteratorPosition>(); }));
+    return iterator->Start(position->Watch(std::move(dataset)));
+  }
+};
+
+StatusOr<RefPtr<IteratorPosition>> PositionOf(KernelContext& ctx) {
+  StatusOr<RefPtr<IteratorPosition>> found = LookupHandle<IteratorPosition>(ctx, 0);
+  if (found.ok() || !LookupHandle<IteratorResource>(ctx, 0).ok()) return found;
+  return errors::FailedPrecondition(
+      "the iterator has no position: run its initializer before, also to set one");
+}
+
+// The op _IteratorPosition.
+class IteratorPositionKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorPosition> position, PositionOf(ctx));
+    MR_ASSIGN_OR_RETURN(Tensor saved, position->Save());
+    ctx.SetOutput(0, std::move(saved));
+    return OkStatus();
+  }
+};
+
+// The op _SetIteratorPosition. Elements that are left out may take their time.
+class SetIteratorPositionKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  bool IsAsync() const override { return true; }
+  Status Compute(KernelContext&) override {
+    return errors::Internal(def().name(), " is asynchronous");
+  }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    ComputeInBackground(ctx.device(), done, [&ctx]() -> Status {
+      MR_ASSIGN_OR_RETURN(const RefPtr<IteratorPosition> position, PositionOf(ctx));
+      MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
+                          LookupHandle<IteratorResource>(ctx, 0));
+      MR_ASSIGN_OR_RETURN(DatasetPtr rest,
+                          position->Restore({ctx.allocator(), ctx.cancellation()}, ctx.input(1)));
+      return iterator->Start(std::move(rest));
+    });
   }
 };
 
@@ -261,6 +307,8 @@ void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<OneShotIteratorKernel>(r, "OneShotIterator");
   RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIteratorV3");
   RegisterCpu<MakeIteratorKernel>(r, "MakeIterator");
+  RegisterCpu<IteratorPositionKernel>(r, "_IteratorPosition");
+  RegisterCpu<SetIteratorPositionKernel>(r, "_SetIteratorPosition");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNext");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextSync");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextAsOptional");

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/background.h"
+#include "kernels/data/pipeline.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
@@ -70,7 +71,7 @@ class PrefetchDataset : public DatasetValue {
     bool HasAnswer() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended || !made.empty(); }
   };
 
-  class Iterator : public DatasetWalk {
+  class Iterator : public DatasetWalk, public SkipsElements {
    public:
     Iterator(DatasetWalkPtr walk, int64_t buffer, Device* device)
         : state_(std::make_shared<State>()) {
@@ -79,6 +80,16 @@ class PrefetchDataset : public DatasetValue {
       state_->walk = std::move(walk);
     }
     ~Iterator() override { state_->cancellation.StartCancel(IteratorIsGone()); }
+    Status Skip(const DatasetCall& call, int64_t count, int64_t* skipped) override {
+      // The walk is not the thread's yet.
+      if (!started_) return SkipElements(*state_->walk, call, count, skipped);
+      for (bool end = false; *skipped < count; ++*skipped) {
+        DatasetElement element;
+        MR_RETURN_IF_ERROR(Next(call, &element, &end));
+        if (end) break;
+      }
+      return OkStatus();
+    }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       if (!started_) {
         MR_RETURN_IF_ERROR(RunInBackground(state_->device, [state = state_] { state->Fill(); }));

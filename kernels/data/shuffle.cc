@@ -1,8 +1,10 @@
 // Data sets in another order. For given seeds it is TensorFlow's.
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/kept.h"
+#include "kernels/data/pipeline.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +28,12 @@ class Words {
  public:
   Words() = default;
   Words(uint64_t seed, uint64_t seed2) : random_(seed, seed2) {}
+  // Behind the first `drawn` of them.
+  Words(uint64_t seed, uint64_t seed2, uint64_t drawn) : Words(seed, seed2) {
+    const uint64_t size = block_.size();
+    random_.Skip(drawn / size);
+    for (uint64_t i = 0; i < drawn % size; ++i) (*this)();
+  }
   uint32_t operator()() {
     if (used_ == block_.size()) {
       block_ = random_();
@@ -44,25 +53,50 @@ class Words {
 class WalkSeeds : public Resource {
  public:
   WalkSeeds(uint64_t seed, uint64_t seed2, bool reshuffle)
-      : seed_(seed), seed2_(seed2), reshuffle_(reshuffle), draws_(seed, seed2) {}
+      : reshuffle_(reshuffle), seed_(seed), seed2_(seed2), draws_(seed, seed2) {}
   Words NewWalk() {
-    if (!reshuffle_) return Words(seed_, seed2_);
     MutexLock lock(&mu_);
+    if (!reshuffle_) return Words(seed_, seed2_);
     const uint64_t seed = draws_();
+    drawn_ += 2;
     return Words(seed, draws_());
+  }
+  std::string Save() const {
+    MutexLock lock(&mu_);
+    return StrCat(seed_, " ", seed2_, " ", drawn_);
+  }
+  Status Restore(std::string_view state) {
+    uint64_t seed = 0, seed2 = 0, drawn = 0;
+    const char* at = state.data();
+    const char* const end = at + state.size();
+    for (uint64_t* number : {&seed, &seed2, &drawn}) {
+      if (at != end && *at == ' ') ++at;
+      const auto [next, error] = std::from_chars(at, end, *number);
+      if (error != std::errc()) {
+        return errors::InvalidArgument("'", state, "' is not what a shuffled data set keeps");
+      }
+      at = next;
+    }
+    MutexLock lock(&mu_);
+    seed_ = seed;
+    seed2_ = seed2;
+    drawn_ = drawn;
+    draws_ = Words(seed, seed2, drawn);
+    return OkStatus();
   }
   std::string DebugString() const override { return "Seeds of a shuffled data set"; }
 
  private:
-  const uint64_t seed_, seed2_;
   const bool reshuffle_;
-  Mutex mu_;
+  mutable Mutex mu_;
+  uint64_t seed_ ABSL_GUARDED_BY(mu_), seed2_ ABSL_GUARDED_BY(mu_);
+  uint64_t drawn_ ABSL_GUARDED_BY(mu_) = 0;  // words of `draws_`
   Words draws_ ABSL_GUARDED_BY(mu_);
 };
 
 // Elements out of a buffer that is kept full, each as likely as the others. Of a repeated data set
 // all elements of one epoch come before those of the next, which the buffer takes in meanwhile.
-class ShuffleDataset : public DatasetValue {
+class ShuffleDataset : public DatasetValue, public KeepsState {
  public:
   ShuffleDataset(DatasetPtr input, int64_t buffer, RefPtr<WalkSeeds> seeds, int64_t count)
       : DatasetValue(input->types(), input->blocks()),
@@ -80,6 +114,8 @@ class ShuffleDataset : public DatasetValue {
   StatusOr<DatasetWalkPtr> NewIterator() const override {
     return DatasetWalkPtr(new Iterator(RefPtr<const ShuffleDataset>::Share(this)));
   }
+  std::string SaveState() const override { return seeds_->Save(); }
+  Status RestoreState(std::string_view state) const override { return seeds_->Restore(state); }
 
  private:
   class Iterator : public DatasetWalk {
@@ -193,7 +229,7 @@ class ShuffleKernel : public DatasetKernel {
 
 // For transforms.cc.
 bool IsShuffle(const DatasetValue& dataset) {
-  return dynamic_cast<const ShuffleDataset*>(&dataset) != nullptr;
+  return dynamic_cast<const ShuffleDataset*>(&StageItself(dataset)) != nullptr;
 }
 
 void RegisterShuffleDatasets(KernelRegistry& r) {

@@ -1,20 +1,25 @@
 // Data sets that begin a pipeline: tensors, ranges, files of records, lines and blocks.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "io/input_stream.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/pipeline.h"
 
 namespace millrace {
 namespace {
@@ -36,9 +41,14 @@ class TensorsDataset : public DatasetValue {
   }
 
  private:
-  class Iterator : public DatasetWalk {
+  class Iterator : public DatasetWalk, public SkipsElements {
    public:
     explicit Iterator(RefPtr<const TensorsDataset> dataset) : dataset_(std::move(dataset)) {}
+    Status Skip(const DatasetCall&, int64_t count, int64_t* skipped) override {
+      *skipped = std::min(count, dataset_->cardinality() - at_);
+      at_ += *skipped;
+      return OkStatus();
+    }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       if (at_ >= dataset_->cardinality()) {
         *end = true;
@@ -104,10 +114,17 @@ class RangeDataset : public DatasetValue {
   }
 
  private:
-  class Iterator : public DatasetWalk {
+  class Iterator : public DatasetWalk, public SkipsElements {
    public:
     Iterator(DataType dtype, int64_t start, int64_t step, int64_t count)
         : dtype_(dtype), value_(start), step_(step), left_(count) {}
+    Status Skip(const DatasetCall&, int64_t count, int64_t* skipped) override {
+      *skipped = std::min(count, left_);
+      left_ -= *skipped;
+      // Of the one behind the last there is no need to know the value, and it may be none.
+      if (left_ > 0) value_ += *skipped * step_;
+      return OkStatus();
+    }
     Status Next(const DatasetCall&, DatasetElement* element, bool* end) override {
       if (left_ == 0) {
         *end = true;
@@ -155,12 +172,29 @@ class RangeDatasetKernel : public DatasetKernel {
 };
 
 // Numbers below 2^32 without end; every iterator begins anew.
-class RandomDataset : public DatasetValue {
+class RandomDataset : public DatasetValue, public KeepsState {
  public:
-  RandomDataset(uint64_t seed, uint64_t seed2) : DatasetValue({kInt64}), generator_(seed, seed2) {}
+  RandomDataset(uint64_t seed, uint64_t seed2)
+      : DatasetValue({kInt64}), seeds_{static_cast<int64_t>(seed), static_cast<int64_t>(seed2)} {}
   int64_t cardinality() const override { return kInfinite; }
   StatusOr<DatasetWalkPtr> NewIterator() const override {
-    return DatasetWalkPtr(new Iterator(generator_));
+    MutexLock lock(&mu_);
+    return DatasetWalkPtr(
+        new Iterator(Philox(static_cast<uint64_t>(seeds_[0]), static_cast<uint64_t>(seeds_[1]))));
+  }
+  std::string SaveState() const override {
+    MutexLock lock(&mu_);
+    return JoinStates({StrCat(seeds_[0]), StrCat(seeds_[1])});
+  }
+  Status RestoreState(std::string_view state) const override {
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> numbers, SplitStates(state));
+    int64_t seed = 0, seed2 = 0;
+    if (numbers.size() != 2 || !ParseInt64(numbers[0], &seed) || !ParseInt64(numbers[1], &seed2)) {
+      return errors::InvalidArgument("this is not what a data set of random numbers keeps");
+    }
+    MutexLock lock(&mu_);
+    seeds_ = {seed, seed2};
+    return OkStatus();
   }
 
  private:
@@ -182,7 +216,8 @@ class RandomDataset : public DatasetValue {
     std::size_t used_ = std::tuple_size_v<Philox::Result>;
   };
 
-  const Philox generator_;
+  mutable Mutex mu_;
+  mutable std::array<int64_t, 2> seeds_ ABSL_GUARDED_BY(mu_);
 };
 
 class RandomDatasetKernel : public DatasetKernel {

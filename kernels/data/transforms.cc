@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/data/kept.h"
+#include "kernels/data/pipeline.h"
 
 namespace millrace {
 
@@ -49,9 +48,22 @@ class RepeatDataset : public CountedDataset {
   }
 
  private:
-  class Iterator : public DatasetWalk {
+  class Iterator : public DatasetWalk, public SkipsElements {
    public:
     Iterator(DatasetPtr input, int64_t count) : input_(std::move(input)), left_(count) {}
+    Status Skip(const DatasetCall& call, int64_t count, int64_t* skipped) override {
+      while (left_ != 0 && *skipped < count) {
+        const bool first = walk_ == nullptr;
+        if (first) {
+          MR_ASSIGN_OR_RETURN(walk_, input_->NewIterator());
+        }
+        int64_t some = 0;
+        MR_RETURN_IF_ERROR(SkipElements(*walk_, call, count - *skipped, &some));
+        *skipped += some;
+        if (*skipped < count) MR_RETURN_IF_ERROR(EndOne(first && some == 0));
+      }
+      return OkStatus();
+    }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       while (left_ != 0) {
         const bool first = walk_ == nullptr;
@@ -61,16 +73,18 @@ class RepeatDataset : public CountedDataset {
         bool ended = false;
         MR_RETURN_IF_ERROR(walk_->Next(call, element, &ended));
         if (!ended) return OkStatus();
-        walk_.reset();
-        if (first && left_ < 0) break;  // nothing, for ever
-        if (left_ > 0 && --left_ == 0) MR_RETURN_IF_ERROR(BeginOneMore());
+        MR_RETURN_IF_ERROR(EndOne(first));
       }
-      left_ = 0;
       *end = true;
       return OkStatus();
     }
 
    private:
+    Status EndOne(bool is_empty) {
+      walk_.reset();
+      if (is_empty && left_ < 0) left_ = 0;  // nothing, for ever
+      return left_ > 0 && --left_ == 0 ? BeginOneMore() : OkStatus();
+    }
     // As TensorFlow, where one more walk begins behind the last one: orders of shuffles before this
     // stage are those of later walks then. But a shuffle and a repeat are one op there.
     Status BeginOneMore() const {
@@ -322,80 +336,6 @@ class ConcatenateDataset : public DatasetValue {
   const DatasetPtr inputs_[2];
 };
 
-// Elements of one whole walk, once there was one. Thread-safe.
-class WholeWalk : public Resource {
- public:
-  // Element `at`, or the end; false while there was no whole walk.
-  bool Get(std::size_t at, DatasetElement* element, bool* end) const {
-    MutexLock lock(&mu_);
-    if (!complete_) return false;
-    *end = at >= held_.size();
-    if (!*end) *element = held_[at];
-    return true;
-  }
-  void Keep(std::vector<DatasetElement> elements) {
-    MutexLock lock(&mu_);
-    if (complete_) return;
-    held_ = std::move(elements);
-    complete_ = true;
-  }
-  std::string DebugString() const override {
-    MutexLock lock(&mu_);
-    return StrCat("Cache of a data set, ", held_.size(), " elements");
-  }
-
- private:
-  mutable Mutex mu_;
-  bool complete_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<DatasetElement> held_ ABSL_GUARDED_BY(mu_);
-};
-
-// Keeps what the first whole walk gave in memory.
-class CacheDataset : public DatasetValue {
- public:
-  CacheDataset(DatasetPtr input, RefPtr<WholeWalk> cache)
-      : DatasetValue(input->types(), input->blocks()),
-        input_(std::move(input)),
-        cache_(std::move(cache)) {}
-  int64_t cardinality() const override { return input_->cardinality(); }
-  StatusOr<DatasetWalkPtr> NewIterator() const override {
-    return DatasetWalkPtr(new Iterator(RefPtr<const CacheDataset>::Share(this)));
-  }
-
- private:
-  class Iterator : public DatasetWalk {
-   public:
-    explicit Iterator(RefPtr<const CacheDataset> dataset) : dataset_(std::move(dataset)) {}
-    Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      if (!walk_ && dataset_->cache_->Get(at_, element, end)) {
-        if (!*end) ++at_;
-        return OkStatus();
-      }
-      if (!walk_) {
-        MR_ASSIGN_OR_RETURN(walk_, dataset_->input_->NewIterator());
-      }
-      MR_RETURN_IF_ERROR(walk_->Next(call, element, end));
-      if (!*end) {
-        seen_.push_back(*element);
-        return OkStatus();
-      }
-      at_ = SIZE_MAX;
-      dataset_->cache_->Keep(std::move(seen_));
-      walk_.reset();
-      return OkStatus();
-    }
-
-   private:
-    const RefPtr<const CacheDataset> dataset_;
-    DatasetWalkPtr walk_;
-    std::vector<DatasetElement> seen_;
-    std::size_t at_ = 0;
-  };
-
-  const DatasetPtr input_;
-  const RefPtr<WholeWalk> cache_;
-};
-
 // --- Kernels ----------------------------------------------------------------------------------
 
 template <typename D>
@@ -467,30 +407,6 @@ class ConcatenateKernel : public DatasetKernel {
   }
 };
 
-class CacheKernel : public DatasetKernel {
- public:
-  explicit CacheKernel(KernelConstruction& c)
-      : DatasetKernel(c), continues_(c.attrs().GetOr<bool>(kContinues, false)) {}
-
- protected:
-  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    const Tensor& file = ctx.input(1);
-    if (file.num_elements() != 1) return errors::InvalidArgument("filename must be a scalar");
-    if (!file.scalar<std::string>().empty()) {
-      return errors::Unimplemented("a cache in a file (", file.scalar<std::string>(),
-                                   ") is not supported; with the filename '' it is in memory");
-    }
-    MR_ASSIGN_OR_RETURN(
-        RefPtr<WholeWalk> cache,
-        KeptBySession<WholeWalk>(ctx, continues_, name(), [] { return MakeRef<WholeWalk>(); }));
-    return RefPtr<DatasetValue>(MakeRef<CacheDataset>(std::move(input), std::move(cache)));
-  }
-
- private:
-  const bool continues_;
-};
-
 // Ops that say how a data set should run, not what it gives: options, models, rewriting.
 class SameDatasetKernel : public Kernel {
  public:
@@ -551,8 +467,7 @@ void RegisterTransformDatasets(KernelRegistry& r) {
   RegisterCpu<ShardKernel>(r, "ShardDataset");
   RegisterCpu<ZipKernel>(r, "ZipDataset");
   RegisterCpu<ConcatenateKernel>(r, "ConcatenateDataset");
-  RegisterCpu<CacheKernel>(r, "CacheDataset");
-  RegisterCpu<CacheKernel>(r, "CacheDatasetV2");
+  RegisterCacheDatasets(r);
   RegisterCpu<DummyHandleKernel>(r, "DummySeedGenerator");
   RegisterCpu<DummyHandleKernel>(r, "DummyMemoryCache");
   for (const char* op : {"OptionsDataset", "ModelDataset", "OptimizeDatasetV2"}) {

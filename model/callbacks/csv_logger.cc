@@ -1,9 +1,14 @@
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <utility>
 
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/callbacks.h"
+#include "model/callbacks/monitor.h"
 #include "model/numbers.h"
 
 namespace millrace {
@@ -19,14 +24,25 @@ CsvLogger::CsvLogger(std::string path, CsvLoggerOptions options)
 CsvLogger::~CsvLogger() = default;
 
 Status CsvLogger::OnTrainBegin() {
-  columns_.clear();
-  writes_header_ = true;
-  if (options_.append) {
-    std::ifstream existing(path_, std::ios::binary);
-    writes_header_ = !existing || existing.peek() == std::ifstream::traits_type::eof();
+  namespace fs = std::filesystem;
+  std::error_code error;
+  bool appends = options_.append;
+  if (std::exchange(keeps_state_, false) && !columns_.empty() &&
+      fs::file_size(path_, error) >= static_cast<std::uintmax_t>(bytes_) && !error) {
+    fs::resize_file(path_, static_cast<std::uintmax_t>(bytes_), error);
+    if (error) {
+      return errors::Unavailable("cannot take away the last lines of '", path_,
+                                 "', which an earlier run has written: ", error.message());
+    }
+    appends = true;
+  } else {
+    columns_.clear();
   }
+  const std::uintmax_t size = fs::file_size(path_, error);
+  bytes_ = appends && !error ? static_cast<int64_t>(size) : 0;
+  writes_header_ = bytes_ == 0;
   file_ = std::make_unique<std::ofstream>(
-      path_, std::ios::binary | (options_.append ? std::ios::app : std::ios::trunc));
+      path_, std::ios::binary | (appends ? std::ios::app : std::ios::trunc));
   if (!*file_) {
     return errors::Unavailable("cannot open '", path_,
                                "' to write: is there such a folder, and may it be written to?");
@@ -55,8 +71,31 @@ Status CsvLogger::OnEpochEnd(int64_t epoch, Logs& logs) {
     const std::optional<double> value = logs.Find(column);
     text += options_.separator + (value ? model::PythonNumber(*value) : "NA");
   }
-  *file_ << text << kLineEnd << std::flush;
+  text += kLineEnd;
+  *file_ << text << std::flush;
   if (!*file_) return errors::Unavailable("cannot write to '", path_, "': is the disk full?");
+  bytes_ += static_cast<int64_t>(text.size());
+  return OkStatus();
+}
+
+CallbackState CsvLogger::State() const {
+  CallbackState state;
+  model::Put(state, "bytes", bytes_);
+  Tensor columns(kString, Shape({static_cast<int64_t>(columns_.size())}));
+  std::copy(columns_.begin(), columns_.end(), columns.data<std::string>());
+  state["columns"] = std::move(columns);
+  return state;
+}
+
+Status CsvLogger::SetState(const CallbackState& state) {
+  MR_RETURN_IF_ERROR(model::Get(state, "bytes", &bytes_));
+  const auto columns = state.find("columns");
+  if (columns == state.end() || columns->second.dtype() != kString) {
+    return errors::InvalidArgument("the state has no 'columns'");
+  }
+  const auto* names = columns->second.data<std::string>();
+  columns_.assign(names, names + columns->second.num_elements());
+  keeps_state_ = true;
   return OkStatus();
 }
 

@@ -1,6 +1,12 @@
 // Variables written by their names and read back, in this process and from servers.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include "base/errors.h"
@@ -277,6 +283,87 @@ TEST(SaverTest, WhatKilledSavesLeftIsDeletedByALaterOne) {
                                  "m-5.data-00000-of-00001", "m-5.index", "m-own_temp_" + digits}));
 }
 
+// A folder of parts as a process makes it, and the process, which has it open until it is killed.
+class Writer {
+ public:
+  explicit Writer(const std::string& folder) {
+    std::filesystem::create_directories(folder);
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      char host[256] = {};
+      ::gethostname(host, sizeof(host) - 1);
+      const int fd = ::open((folder + "/owner").c_str(), O_WRONLY | O_CREAT, 0666);
+      const bool good = ::flock(fd, LOCK_SH) == 0 && ::write(fd, host, std::strlen(host)) > 0;
+      (void)!::write(ready[1], good ? "y" : "n", 1);
+      for (;;) ::pause();
+    }
+    char answer = 0;
+    EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+    EXPECT_EQ(answer, 'y');
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Writer() { Kill(); }
+  void Kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(SaverTest, OnlyWhatDeadProcessesLeftIsSweptAtOnce) {
+  const std::string folder = EmptyFolder("it");
+  const std::string parts = "m-1_temp_0123456789abcdef0123456789abcdef";
+  Writer writer(folder + "/" + parts);
+  const auto save = [&](int64_t step) {
+    Program p;
+    const auto saver = MakeSaver(p.graph, {.sharded = true, .max_to_keep = 1});
+    p.Start();
+    const auto saved =
+        saver->Save(*p.session, folder + "/m", {.global_step = step, .write_meta_graph = false});
+    EXPECT_TRUE(saved.ok()) << saved.status();
+  };
+  save(2);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/" + parts)) << "its writer lives";
+  writer.Kill();
+  save(3);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/" + parts)) << "its writer is dead";
+}
+
+TEST(SaverTest, FilesUnderTemporaryNamesAreSweptUnlessSomebodyHasThemOpen) {
+  namespace fs = std::filesystem;
+  const std::string folder = EmptyFolder("it");
+  fs::create_directories(folder);
+  const auto old = [&](const std::string& name) {
+    WriteText(folder + "/" + name, "x");
+    fs::last_write_time(folder + "/" + name,
+                        fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  };
+  old("m-1.data-00000-of-00001.tempstate123");
+  old("m-1.index.tempstate77");
+  old("m-open.index.tempstate5");  // of another prefix
+  old("m-2.index.tempstate9");
+  WriteText(folder + "/m-3.index.tempstate4", "x");  // new
+  const int fd = ::open((folder + "/m-2.index.tempstate9").c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(fd, LOCK_SH), 0);
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  ASSERT_TRUE(
+      saver->Save(*p.session, folder + "/m", {.global_step = 5, .write_meta_graph = false}).ok());
+  ::close(fd);
+  EXPECT_EQ(FilesIn(folder),
+            (std::vector<std::string>{"checkpoint", "m-2.index.tempstate9", "m-3.index.tempstate4",
+                                      "m-5.data-00000-of-00001", "m-5.index",
+                                      "m-open.index.tempstate5"}));
+}
+
 // Variables on as many parameter servers as there are.
 struct Sharded {
   explicit Sharded(int num_ps, float first) : cluster(num_ps, 1) {
@@ -296,6 +383,20 @@ struct Sharded {
   Operation init;
   std::optional<Session> session;
 };
+
+TEST(SaverTest, ASaveThatFailsLeavesNothingBehind) {
+  const std::string folder = EmptyFolder("it");
+  Sharded p(2, 1);
+  // What the first server has is written, the second has no values.
+  for (const Variable& v : p.variables) {
+    if (v.handle.op().device().find("task:0") == std::string::npos) continue;
+    ASSERT_TRUE(p.session->RunTargets({v.initializer}).ok());
+  }
+  for (int64_t step = 1; step < 4; ++step) {
+    EXPECT_FALSE(p.saver->Save(*p.session, folder + "/m", {.global_step = step}).ok());
+    EXPECT_EQ(FilesIn(folder), std::vector<std::string>());
+  }
+}
 
 TEST(SaverTest, WhatSomeParameterServersSavedOthersRestore) {
   const std::string prefix = EmptyFolder("it") + "/model.ckpt";

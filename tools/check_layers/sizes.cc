@@ -20,7 +20,7 @@ constexpr Allowance kAllowed[] = {
     {"collective/directory.cc CollectiveDirectory::JoinGroup", 102},
     {"collective/directory.cc CollectiveDirectory::JoinInstance", 96},
     {"device/cuda/machine/machine.cc", 601},
-    {"include/millrace", 66},
+    {"include/millrace", 68},  // a header for each subject: programs name what they use
     {"kernels/accelerator/computing_ops.cc ComputingOps", 296},
     {"kernels/cuda/batch_norm_test.cc HostCudnn", 84},
     {"kernels/cuda/conv_test.cc HostCudnn", 97},

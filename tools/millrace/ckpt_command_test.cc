@@ -1,6 +1,7 @@
 // Runs the program itself on checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,6 +149,45 @@ TEST_F(CkptTest, ReshardsAndMerges) {
               HasSubstr("Duplicate tensor keyed by w"));
   EXPECT_EQ(code, 2);
   EXPECT_FALSE(std::filesystem::exists(Path("twice.index")));
+}
+
+TEST_F(CkptTest, ADamagedSourceLeavesNothingOfWhatWasToBeWritten) {
+  int code = -1;
+  const std::string prefix = Make("a", 1);
+  {
+    std::fstream data(prefix + ".data-00000-of-00001",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    data.seekp(1);
+    data.put('x');
+  }
+  EXPECT_THAT(Run(StrCat("reshard ", prefix, " --files=2 -o ", Path("two")), &code),
+              HasSubstr("a.data-00000-of-00001"));
+  EXPECT_EQ(code, 1);
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_FALSE(file.path().filename().string().starts_with("two")) << file.path();
+  }
+}
+
+TEST_F(CkptTest, AnOutputWithoutANameIsRefused) {
+  const std::string one = Make("a", 1), two = StrCat(one, " ", Make("b", 2, "v"));
+  for (const std::string command : {"convert", "reshard", "merge", "average"}) {
+    const std::string& prefix = command == "merge" ? two : one;
+    for (const std::string& output : {std::string("\"\""), folder_ + "/"}) {
+      int code = -1;
+      EXPECT_THAT(Run(StrCat(command, " ", prefix, " -o ", output), &code),
+                  HasSubstr("no prefix of a checkpoint"))
+          << command;
+      EXPECT_EQ(code, 2) << command;
+    }
+  }
+}
+
+TEST_F(CkptTest, AStateFileThatIsAPipeHoldsNothingUp) {
+  int code = -1;
+  const std::string prefix = Make("a", 1);
+  ASSERT_EQ(::mkfifo(Path("checkpoint").c_str(), 0600), 0);
+  EXPECT_THAT(Run("list " + folder_, &code), HasSubstr("2 tensors"));
+  EXPECT_EQ(code, 0);
 }
 
 TEST_F(CkptTest, AveragesWhatFloats) {

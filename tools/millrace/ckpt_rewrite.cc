@@ -1,10 +1,14 @@
 // New checkpoints out of others.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
+#include <utility>
 
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
@@ -18,10 +22,31 @@ constexpr char kObjectGraph[] = "_CHECKPOINTABLE_OBJECT_GRAPH";
 using Entry = CheckpointReader::Entry;
 
 Status CheckOutput(const std::string& output) {
+  if (output.empty() || output.ends_with('/')) {
+    return errors::InvalidArgument("--output='", output,
+                                   "' is no prefix of a checkpoint's files: name files in a "
+                                   "directory, such as 'dir/model.ckpt'");
+  }
   if (!CheckpointExists(output)) return OkStatus();
   return errors::AlreadyExists("there is a checkpoint ", output,
                                " already; name another --output, or delete it");
 }
+
+// Is gone with all that is in it, however the command ends.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
 
 void Tell(const CkptFlags& flags, std::size_t tensors, std::string* text) {
   if (flags.as_json) {
@@ -130,8 +155,9 @@ Status CkptReshard(const CkptFlags& flags, std::string* text, int* code) {
     bytes[least] += e->bytes;
   }
   std::vector<std::string> parts;
+  const TemporaryFolder folder(StrCat(flags.output, "_temp_", Hex16(RandomId())));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    parts.push_back(StrCat(flags.output, "_temp/part-", i));
+    parts.push_back(StrCat(folder.path(), "/part-", i));
     MR_ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(PosixFileSystem(), parts.back()));
     for (const Entry* e : files[i]) {
       MR_ASSIGN_OR_RETURN(const Tensor value, open.reader->Read(e->name));
@@ -140,7 +166,6 @@ Status CkptReshard(const CkptFlags& flags, std::string* text, int* code) {
     MR_RETURN_IF_ERROR(writer->Finish());
   }
   MR_RETURN_IF_ERROR(MergeBundles(PosixFileSystem(), parts, flags.output, false));
-  PosixFileSystem()->DeleteDirectory(StrCat(flags.output, "_temp")).IgnoreError();
   Tell(flags, entries.size(), text);
   return OkStatus();
 }

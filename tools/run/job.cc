@@ -169,7 +169,9 @@ class Job {
 
   void Read(Task* task) {
     task->child.ReadLines([&](std::string_view line) {
-      if (!line.empty()) task->last_line = line;
+      // Lines behind the first of an error, which name nodes, are set in.
+      const bool goes_on = line.empty() || line[0] == ' ' || line[0] == '\t';
+      if (!goes_on || (task->last_line.empty() && !line.empty())) task->last_line = line;
       options_.print(task->name(), line);
     });
   }

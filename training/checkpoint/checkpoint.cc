@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "io/filesystem.h"
 #include "millrace/ops.h"
+#include "training/checkpoint/checkpoint_files.h"
 #include "training/checkpoint/checkpoint_impl.h"
 #include "training/checkpoint/object_names.h"
 #include "training/checkpoint/save_nodes.h"
@@ -107,11 +108,14 @@ Status Checkpoint::Impl::Write(Session& session, const std::string& prefix) {
                      Constant(scope.WithOpName("object_graph"), Tensor::String(bytes)), device});
     Writing made;
     made.filename = MakeFilename(scope, "model");
-    made.saved = MakeSave(scope, made.filename, items, !OnOneDevice(items) || !device.empty());
+    made.saved = MakeSave(scope, made.filename, items, !OnOneDevice(items) || !device.empty(),
+                          &made.parts_folder);
     MR_RETURN_IF_ERROR(state->status);
     it = writing.emplace(bytes, made).first;
   }
   const Feed feed(it->second.filename, Tensor::String(prefix));
+  std::optional<PartsFolder> parts;
+  if (!it->second.parts_folder.empty()) parts.emplace(prefix + it->second.parts_folder);
   return session.Run(std::span(&feed, 1), std::span(&it->second.saved, 1), {}, options.run)
       .status();
 }
@@ -192,6 +196,7 @@ StatusOr<std::string> Checkpoint::Save(Session& session, const std::string& pref
   const std::string numbered = StrCat(prefix, "-", count);
   MR_RETURN_IF_ERROR(Write(session, numbered));
   MR_RETURN_IF_ERROR(UpdateState(numbered));
+  DeleteAbandonedParts(prefix);
   return numbered;
 }
 

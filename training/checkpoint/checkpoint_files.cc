@@ -1,5 +1,7 @@
 #include "training/checkpoint/checkpoint_files.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -49,6 +51,14 @@ std::vector<std::string> DataFiles(const std::string& prefix) {
 }
 
 constexpr std::chrono::hours kAbandoned{1};
+// A file is not open for a moment before it gets its name.
+constexpr std::chrono::minutes kUnlocked{1};
+
+// What follows the base of a prefix: nothing, or a number, "-20".
+bool IsNumber(std::string_view text) {
+  return text.empty() ||
+         (text[0] == '-' && text.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
 
 // "model.ckpt-20_temp_" and 32 hexadecimal digits (save_nodes.cc).
 bool IsPartsFolder(const std::string& name, std::string_view base) {
@@ -58,27 +68,76 @@ bool IsPartsFolder(const std::string& name, std::string_view base) {
   const std::size_t digits = name.size() - kDigits;
   if (name.find_first_not_of("0123456789abcdef", digits) != std::string::npos) return false;
   if (std::string_view(name).substr(digits - kTemp.size(), kTemp.size()) != kTemp) return false;
-  const std::string_view number =
-      std::string_view(name).substr(base.size(), digits - kTemp.size() - base.size());
-  return number.empty() ||
-         (number[0] == '-' && number.find_first_not_of("0123456789", 1) == std::string_view::npos);
+  return IsNumber(std::string_view(name).substr(base.size(), digits - kTemp.size() - base.size()));
+}
+
+// "model.ckpt-20.data-00000-of-00001.tempstate123", and the same of an index.
+bool IsTemporaryFile(std::string_view name, std::string_view base) {
+  const std::size_t suffix = name.rfind(kTemporarySuffix);
+  if (!name.starts_with(base) || suffix == std::string_view::npos || suffix < base.size()) {
+    return false;
+  }
+  const std::string_view digits = name.substr(suffix + std::string_view(kTemporarySuffix).size());
+  const std::string_view between = name.substr(base.size(), suffix - base.size());
+  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos &&
+         IsNumber(between.substr(0, between.find('.')));
+}
+
+constexpr char kOwner[] = "owner";
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+bool IsOlderThan(const std::filesystem::path& path, std::chrono::seconds age) {
+  std::error_code error;
+  const auto touched = std::filesystem::last_write_time(path, error);
+  return !error && touched < std::filesystem::file_time_type::clock::now() - age;
+}
+
+// Whether nobody writes into a folder of parts any more.
+bool IsAbandoned(const std::string& folder) {
+  FileSystem* const fs = PosixFileSystem();
+  const std::string owner = JoinPath(folder, kOwner);
+  const StatusOr<std::string> host = fs->ReadFile(owner);
+  if (host.ok() && !host->empty() && *host == HostName()) {
+    const StatusOr<bool> deleted = fs->DeleteUnlessWritten(owner);
+    return deleted.ok() && *deleted;
+  }
+  return IsOlderThan(folder, kAbandoned);
 }
 
 }  // namespace
 
+PartsFolder::PartsFolder(std::string path) : path_(std::move(path)) {
+  // Without it the folder is as one of another machine.
+  FileSystem* const fs = PosixFileSystem();
+  if (!fs->CreateDirectories(path_).ok()) return;
+  auto owner = fs->NewWritableFile(JoinPath(path_, kOwner));
+  if (!owner.ok()) return;
+  owner_ = *std::move(owner);
+  if (!owner_->Append(HostName()).ok() || !owner_->Flush().ok()) owner_.reset();
+}
+
+PartsFolder::~PartsFolder() {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
+}
+
 void DeleteAbandonedParts(const std::string& prefix) {
-  namespace fs = std::filesystem;
   const std::string directory(DirectoryName(prefix));
   const auto names = PosixFileSystem()->List(directory.empty() ? "." : directory);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (!IsPartsFolder(name, BaseName(prefix))) continue;
-    std::error_code error;
-    const fs::path path = JoinPath(directory, name);
-    const auto touched = fs::last_write_time(path, error);
-    if (error || touched > fs::file_time_type::clock::now() - kAbandoned) continue;
-    fs::remove_all(path, error);
-    MR_LOG(kInfo, "deleted ", path.string(), ", which a save that was killed has left");
+    const std::string path = JoinPath(directory, name);
+    if (IsPartsFolder(name, BaseName(prefix)) && IsAbandoned(path)) {
+      std::error_code error;
+      std::filesystem::remove_all(path, error);
+      MR_LOG(kInfo, "deleted ", path, ", which a save that was killed has left");
+    } else if (IsTemporaryFile(name, BaseName(prefix)) && IsOlderThan(path, kUnlocked)) {
+      PosixFileSystem()->DeleteUnlessWritten(path).status().IgnoreError();
+    }
   }
 }
 

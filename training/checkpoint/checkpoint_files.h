@@ -2,9 +2,11 @@
 #ifndef TRAINING_CHECKPOINT_CHECKPOINT_FILES_H_
 #define TRAINING_CHECKPOINT_CHECKPOINT_FILES_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "io/filesystem.h"
 #include "millrace/saver.h"
 
 namespace millrace {
@@ -22,8 +24,24 @@ std::string CheckpointStateText(const CheckpointState& state);
 // For savers and managers, to whom an old checkpoint that cannot be deleted is no error.
 void RemoveOldCheckpoint(const std::string& prefix, const std::string& meta_graph_suffix);
 
+// The folder in which tasks write the parts of one checkpoint. While this lives, a file in it says
+// who writes; then the folder goes with whatever a save that has failed left in it.
+class PartsFolder {
+ public:
+  explicit PartsFolder(std::string path);
+  ~PartsFolder();
+  PartsFolder(const PartsFolder&) = delete;
+  PartsFolder& operator=(const PartsFolder&) = delete;
+
+ private:
+  const std::string path_;
+  std::unique_ptr<WritableFile> owner_;  // is open: locked
+};
+
 // Deletes what saves to `prefix`, or to it with a number, left behind when their processes were
-// killed: folders of parts that have not been touched for an hour.
+// killed: folders of parts whose writer was a process of this machine that lives no more, those of
+// other machines that have not been touched for an hour, and files under temporary names that
+// nobody has open. What a living process writes stays.
 void DeleteAbandonedParts(const std::string& prefix);
 
 }  // namespace millrace

@@ -31,6 +31,7 @@ struct Checkpoint::Impl {
   // Nodes that were made, by the tree that they are for.
   struct Writing {
     Output filename, saved;
+    std::string parts_folder;
   };
   struct Reading {
     Output filename;

@@ -134,6 +134,7 @@ StatusOr<std::string> CheckpointManager::Save(Session& session,
   // Before anything is deleted: who reads meanwhile finds the new one.
   MR_RETURN_IF_ERROR(impl_->Record());
   impl_->Sweep();
+  DeleteAbandonedParts(JoinPath(impl_->options.directory, impl_->options.checkpoint_name));
   MR_RETURN_IF_ERROR(impl_->Record());
   return prefix;
 }

@@ -58,12 +58,13 @@ Output NameAfter(const Scope& scope, const Output& name, std::vector<Operation> 
   return ops::Identity(scope.WithControlDependencies(ops), name);
 }
 
-Output SaveInParts(const Scope& scope, const Output& filename, std::span<const SaveItem> items) {
+Output SaveInParts(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
+                   std::string* folder) {
   const auto parts = ByDevice<SaveItem>(items, [](const SaveItem& i) { return i.device; });
   const Scope cpu = scope.WithDevice("/device:CPU:*");
   // Savers of other jobs that write under the same prefix do not meet in one folder.
-  const std::string folder = StrCat("_temp_", Hex16(RandomId()), Hex16(RandomId()), "/part");
-  const Output part_prefix = ops::StringJoin(cpu, {filename, Input(folder)});
+  *folder = StrCat("_temp_", Hex16(RandomId()), Hex16(RandomId()));
+  const Output part_prefix = ops::StringJoin(cpu, {filename, Input(StrCat(*folder, "/part"))});
   const Output num_parts = Constant(scope.WithOpName("num_shards"),
                                     Tensor::Scalar<int32_t>(static_cast<int32_t>(parts.size())));
   std::vector<Input> names;
@@ -157,8 +158,8 @@ Output MakeFilename(const Scope& scope, const std::string& filename) {
 }
 
 Output MakeSave(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
-                bool sharded) {
-  if (sharded) return SaveInParts(scope, filename, items);
+                bool sharded, std::string* folder) {
+  if (sharded) return SaveInParts(scope, filename, items, folder);
   const Operation write = WriteItems(scope, 0, filename, items);
   return NameAfter(scope.WithOpName("control_dependency").ColocateWith(filename), filename,
                    {write});

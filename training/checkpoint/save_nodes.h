@@ -23,10 +23,10 @@ SaveItem ItemOf(const SavedVariable& variable);
 // "<scope>/Const": what a run feeds with the prefix.
 Output MakeFilename(const Scope& scope, const std::string& filename);
 
-// Yields the prefix when everything is written. `sharded`: each device's task writes its own, and
-// one joins the parts.
+// Yields the prefix when everything is written. `sharded`: each device's task writes its own, into
+// a folder whose name is the prefix and *folder, and one joins the parts.
 Output MakeSave(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
-                bool sharded);
+                bool sharded, std::string* folder);
 
 struct RestoreOptions {
   bool sharded = false;

@@ -62,6 +62,7 @@ struct Saver::Impl {
   Scope root;  // for nodes that are made later
   SaverOptions options;
   Output filename, saved;
+  std::string parts_folder;  // what its name adds to the prefix; "" if there are no parts
   Operation restore;
   std::vector<std::pair<std::string, double>> kept;  // oldest first
   std::optional<std::pair<std::string, double>> to_delete;
@@ -91,7 +92,7 @@ struct Saver::Impl {
     std::vector<SaveItem> items;
     for (const SavedVariable& v : variables) items.push_back(ItemOf(v));
     filename = MakeFilename(scope, options.filename);
-    saved = MakeSave(scope, filename, items, options.sharded);
+    saved = MakeSave(scope, filename, items, options.sharded, &parts_folder);
     restore = MakeRestore(scope, filename, variables,
                           {.sharded = options.sharded,
                            .reshape = options.reshape,
@@ -133,6 +134,8 @@ struct Saver::Impl {
 
   Status Write(Session& session, const std::string& prefix, const SaveOptions& save) const {
     const Feed feed(filename, Tensor::String(prefix));
+    std::optional<PartsFolder> parts;
+    if (!parts_folder.empty()) parts.emplace(prefix + parts_folder);
     const Status status =
         session.Run(std::span(&feed, 1), std::span(&saved, 1), {}, save.run).status();
     if (!errors::IsNotFound(status) && !errors::IsFailedPrecondition(status)) return status;
@@ -268,7 +271,7 @@ StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix,
   MR_RETURN_IF_ERROR(impl_->Write(session, full, options));
   if (options.write_state) MR_RETURN_IF_ERROR(impl_->UpdateState(full, options));
   if (options.write_meta_graph) MR_RETURN_IF_ERROR(impl_->WriteMetaGraph(full, options));
-  if (impl_->options.sharded) DeleteAbandonedParts(prefix);
+  DeleteAbandonedParts(prefix);
   return full;
 }
 

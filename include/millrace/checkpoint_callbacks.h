@@ -1,0 +1,102 @@
+// Callbacks that write checkpoints while a Model is trained, and one that goes on from them.
+#ifndef MILLRACE_CHECKPOINT_CALLBACKS_H_
+#define MILLRACE_CHECKPOINT_CALLBACKS_H_
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "millrace/callback.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+// Of options save_freq: at the end of every epoch, instead of after so many steps.
+inline constexpr int64_t kEveryEpoch = 0;
+
+// Writes the weights, or all of the training, at the ends of epochs or every so many steps.
+struct ModelCheckpointOptions {
+  // The prefix of the checkpoint, with places for numbers as Python's format has them: {epoch} and
+  // {batch}, which count from 1, and what is logged by its name: "run/{epoch:02d}-{val_loss:.2f}".
+  std::string filepath{};
+  std::string monitor = "val_loss";
+  // Only when the value that is monitored is better than ever. Where it is not logged, a warning,
+  // and the checkpoint is written.
+  bool save_best_only = false;
+  // The weights (Model::SaveWeights, by object). Else the state of training
+  // (millrace/training_run.h), which FitOptions::resume_from goes on from.
+  bool save_weights_only = false;
+  Direction direction = Direction::kAuto;
+  int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
+  std::optional<double> initial_value_threshold{};  // the value that the first one has to beat
+  int verbose = 0;                                  // above 0: a line for each save
+  std::ostream* out = nullptr;                      // of these lines; null: the standard output
+};
+class ModelCheckpoint : public Callback {
+ public:
+  explicit ModelCheckpoint(ModelCheckpointOptions options) : options_(std::move(options)) {}
+  std::string kind() const override { return "ModelCheckpoint"; }
+  // InvalidArgument for a path or number that cannot be, and a monitor whose direction is not
+  // known.
+  Status OnTrainBegin() override;
+  Status OnEpochBegin(int64_t epoch) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  // InvalidArgument for a path with a name that is not logged, or that is a directory; else the
+  // error of the write.
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  bool reads_batch_logs() const override { return options_.save_freq != kEveryEpoch; }
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
+
+  const std::optional<double>& best() const { return best_; }  // empty: none yet
+
+ private:
+  Status Save(std::optional<int64_t> batch, const Logs& logs);
+  bool IsDue(const Logs& logs);
+  Status Write(const std::string& path);
+  std::ostream& out() const;
+
+  const ModelCheckpointOptions options_;
+  bool up_ = false, keeps_state_ = false;
+  int64_t epoch_ = 0, last_batch_ = -1, steps_ = 0;  // steps since the last save
+  std::optional<double> best_;
+};
+
+// Keeps a backup of all of the training while Fit runs; a Fit of the same program that finds one
+// goes on where it was taken, and ends with the numbers of a Fit that was never interrupted, bit
+// for bit. Of steps behind the backup nothing is left: they are made again.
+struct BackupAndRestoreOptions {
+  std::string directory{};          // of this run alone; made if need be
+  int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
+  // The backup before the last is kept as well, for the day that the last one cannot be read. (A
+  // crash destroys none in any case.)
+  bool double_checkpoint = false;
+  bool delete_checkpoint = true;  // at the end of a Fit that was not interrupted
+};
+class BackupAndRestore : public Callback {
+ public:
+  explicit BackupAndRestore(BackupAndRestoreOptions options) : options_(std::move(options)) {}
+  std::string kind() const override { return "BackupAndRestore"; }
+  // InvalidArgument if the backup is that of another program, DataLoss if it is damaged and there
+  // is no other.
+  Status OnTrainRestore() override;
+  Status OnTrainEnd(const Logs& logs) override;
+  Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  bool reads_batch_logs() const override { return false; }
+  CallbackState State() const override;
+  Status SetState(const CallbackState& state) override;
+
+ private:
+  Status Save();
+
+  const BackupAndRestoreOptions options_;
+  int64_t last_batch_ = -1, steps_ = 0;  // steps since the last save
+  int64_t number_ = 0;                   // of the last backup
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CHECKPOINT_CALLBACKS_H_

@@ -1,0 +1,165 @@
+// What a Model (millrace/model.h) is compiled, trained, evaluated and asked with.
+#ifndef MILLRACE_FIT_OPTIONS_H_
+#define MILLRACE_FIT_OPTIONS_H_
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/callback.h"
+#include "millrace/data.h"
+#include "millrace/history.h"
+#include "millrace/losses.h"
+#include "millrace/metrics.h"
+#include "millrace/optimizers.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+// An optimizer, or its name in Keras ("sgd", "adam") with Keras' default rate.
+class OptimizerSpec {
+ public:
+  OptimizerSpec(const char* name) : name_(name) {}             // NOLINT
+  OptimizerSpec(std::string name) : name_(std::move(name)) {}  // NOLINT
+  template <typename T>
+    requires(std::derived_from<T, Optimizer>)
+  OptimizerSpec(std::unique_ptr<T> optimizer) : optimizer_(std::move(optimizer)) {}  // NOLINT
+  const std::string& name() const { return name_; }
+  const std::shared_ptr<Optimizer>& optimizer() const { return optimizer_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<Optimizer> optimizer_;
+};
+
+// A loss, or its name in Keras ("mse", "binary_crossentropy").
+class LossSpec {
+ public:
+  LossSpec() = default;                                    // none: what the layers add is all
+  LossSpec(const char* name) : name_(name) {}              // NOLINT
+  LossSpec(std::string name) : name_(std::move(name)) {}   // NOLINT
+  LossSpec(losses::Loss loss) : loss_(std::move(loss)) {}  // NOLINT
+  const std::string& name() const { return name_; }
+  const std::optional<losses::Loss>& loss() const { return loss_; }
+  bool is_given() const { return loss_.has_value() || !name_.empty(); }
+
+ private:
+  std::string name_;
+  std::optional<losses::Loss> loss_;
+};
+
+// A metric, or its name in Keras. "accuracy" and "crossentropy" are what fits the shapes: binary
+// for one output, sparse for class numbers, else categorical. It is logged by its own name, or
+// the name that is given here.
+class MetricSpec {
+ public:
+  MetricSpec(const char* name) : name_(name) {}             // NOLINT
+  MetricSpec(std::string name) : name_(std::move(name)) {}  // NOLINT
+  MetricSpec(metrics::Metric metric)                        // NOLINT
+      : name_(metric.name()), metric_(std::move(metric)) {}
+  MetricSpec(std::string name, metrics::Metric metric, Direction direction = Direction::kAuto)
+      : name_(std::move(name)), metric_(std::move(metric)), direction_(direction) {}
+  const std::string& name() const { return name_; }
+  const std::optional<metrics::Metric>& metric() const { return metric_; }
+  Direction direction() const { return direction_; }  // kAuto: as metrics of its name do
+
+ private:
+  std::string name_;
+  std::optional<metrics::Metric> metric_;
+  Direction direction_ = Direction::kAuto;
+};
+
+// What replicas' losses weigh in the step that is taken.
+enum class ReplicaLoss {
+  kGlobalBatch,  // as one replica with the whole batch: each sample counts the same
+  // As Keras does: each replica the same, so that samples of a smaller part count more, and moving
+  // averages are those of the first replica.
+  kMeanOfReplicas,
+};
+
+struct CompileOptions {
+  OptimizerSpec optimizer = "rmsprop";
+  LossSpec loss{};
+  std::vector<MetricSpec> metrics{};           // each sample counts once
+  std::vector<MetricSpec> weighted_metrics{};  // samples count by their weights
+  // Steps between two calls of batch hooks. The steps themselves are the same for every number:
+  // they are run one by one, so that this saves calls of hooks and nothing else.
+  int64_t steps_per_execution = 1;
+  ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
+};
+
+// One tensor for each of a model's inputs, samples along the first axis.
+class Samples {
+ public:
+  Samples(Tensor x) : tensors_{std::move(x)} {}                 // NOLINT
+  Samples(std::vector<Tensor> xs) : tensors_(std::move(xs)) {}  // NOLINT
+  Samples(std::initializer_list<Tensor> xs) : tensors_(xs) {}
+  std::span<const Tensor> tensors() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+struct ValidationData {
+  Samples x;
+  Tensor y;
+  Tensor sample_weight{};  // a number for each sample; not initialised: 1
+};
+
+struct FitOptions {
+  // Default: 32, or what makes steps_per_epoch batches of the samples.
+  std::optional<int64_t> batch_size{};
+  // The number of the last epoch: epochs - initial_epoch are run.
+  int64_t epochs = 1;
+  int64_t initial_epoch = 0;
+  // Batches of an epoch. Given, the next epoch goes on in the data where the last one ended;
+  // data that end within an epoch end it, with a warning that says what to change.
+  std::optional<int64_t> steps_per_epoch{};
+  // At most one of the three. The split is the last part of the samples, which are not trained on;
+  // a data set has none.
+  std::optional<ValidationData> validation{};
+  std::optional<Dataset> validation_dataset{};
+  double validation_split = 0;
+  std::optional<int64_t> validation_steps{};       // default: all batches
+  std::optional<int64_t> validation_batch_size{};  // default: batch_size
+  int64_t validation_freq = 1;                     // epochs between two validations
+  std::vector<int64_t> validation_epochs{};        // instead: after these epochs, counted from 1
+  // Weights of the classes that y names (by number, or by the largest of a row); 1 for a class that
+  // is not named. Not together with sample_weight.
+  std::map<int64_t, double> class_weight{};
+  Tensor sample_weight{};  // a number for each sample
+  // A new order of the samples for every pass over them, drawn from the pass's number and
+  // ModelOptions::seed: a second run is the same.
+  bool shuffle = true;
+  // A checkpoint that ModelCheckpoint has written of all of the training: goes on from there, as
+  // BackupAndRestore would.
+  std::string resume_from{};
+  std::vector<Callback*> callbacks{};  // must outlive the call
+  Verbose verbose = Verbose::kAuto;
+};
+
+struct EvaluateOptions {
+  int64_t batch_size = 32;
+  std::optional<int64_t> steps{};  // default: all batches
+  Tensor sample_weight{};
+  std::vector<Callback*> callbacks{};
+  Verbose verbose = Verbose::kAuto;
+};
+
+struct PredictOptions {
+  int64_t batch_size = 32;
+  std::optional<int64_t> steps{};
+  std::vector<Callback*> callbacks{};
+  Verbose verbose = Verbose::kSilent;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_FIT_OPTIONS_H_

@@ -1,0 +1,56 @@
+// Data sets as pipelines: what all stages of one keep from walk to walk, and walks that leave out
+// elements. Of this folder alone.
+#ifndef KERNELS_DATA_PIPELINE_H_
+#define KERNELS_DATA_PIPELINE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/data/dataset.h"
+#include "kernels/kernel_registry.h"
+
+namespace millrace {
+
+// A data set whose later walks depend on earlier ones: seeds that are drawn from, elements that are
+// kept. Thread-safe.
+class KeepsState {
+ public:
+  virtual ~KeepsState() = default;
+  virtual std::string SaveState() const = 0;
+  // What another one of the same pipeline has saved, in this process or before. InvalidArgument if
+  // it is not of such a stage.
+  virtual Status RestoreState(std::string_view state) const = 0;
+};
+
+// A walk that can leave elements out for less than it takes to make them.
+class SkipsElements {
+ public:
+  virtual ~SkipsElements() = default;
+  // Leaves out `count` elements, or as many as there are: *skipped.
+  virtual Status Skip(const DatasetCall& call, int64_t count, int64_t* skipped) = 0;
+};
+// The same of any walk.
+Status SkipElements(DatasetWalk& walk, const DatasetCall& call, int64_t count, int64_t* skipped);
+
+// `dataset` together with the inputs that it was made from, whose walks are those of `dataset`.
+RefPtr<DatasetValue> MakeStage(RefPtr<DatasetValue> dataset, std::vector<DatasetPtr> inputs);
+// Without that: what an op has made.
+const DatasetValue& StageItself(const DatasetValue& dataset);
+
+// Of all stages that keep something, the last one first. Functions' data sets are not among them.
+std::vector<std::string> SaveStates(const DatasetValue& dataset);
+// InvalidArgument if these are not of such a pipeline.
+Status RestoreStates(const DatasetValue& dataset, const std::vector<std::string>& states);
+
+// Of cache.cc; a part of RegisterTransformDatasets.
+void RegisterCacheDatasets(KernelRegistry& registry);
+
+// Texts of any bytes as one, and back; InvalidArgument if it is none of those.
+std::string JoinStates(const std::vector<std::string>& states);
+StatusOr<std::vector<std::string>> SplitStates(std::string_view text);
+
+}  // namespace millrace
+
+#endif  // KERNELS_DATA_PIPELINE_H_
