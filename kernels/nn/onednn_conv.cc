@@ -189,6 +189,13 @@ bool IsCompiled(const_dnnl_primitive_desc_t pd) {
   return text.find("ref") == std::string_view::npos && text.find("gemm") == std::string_view::npos;
 }
 
+// Where the code of oneDNN 2.6 writes behind the scratch memory that it asks for: strides over
+// images under a filter of one element are taken out by a copy, of whole blocks of channels.
+bool WritesBehindScratch(const ConvGeometry& g) {
+  return g.rows.size == 1 && g.cols.size == 1 && (g.rows.stride > 1 || g.cols.stride > 1) &&
+         g.group_channels() % 16 != 0;
+}
+
 }  // namespace
 
 struct OneDnnConv::Impl {
@@ -234,7 +241,7 @@ OneDnnConv::~OneDnnConv() = default;
 std::unique_ptr<OneDnnConv> OneDnnConv::Create(ConvPass pass, const ConvGeometry& geometry) {
   ComputeInThisThread();
   Description d;
-  if (CpuEngine() == nullptr || !d.Fill(geometry)) return nullptr;
+  if (CpuEngine() == nullptr || WritesBehindScratch(geometry) || !d.Fill(geometry)) return nullptr;
   const auto attr =
       Made<Attr>([](dnnl_primitive_attr_t* a) { return dnnl_primitive_attr_create(a); });
   // The library's own scratch memory would tie a primitive to the thread that made it.

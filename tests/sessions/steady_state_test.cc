@@ -37,9 +37,10 @@ std::unique_ptr<SteadyModel> MakeModel(const ModelSize& size, const SessionOptio
   return model.ok() ? *std::move(model) : nullptr;
 }
 
-// The library of dense kernels takes memory six times in most primitives that run, of which a step
-// of the net has about twenty, by what the processor can do; every step takes as much.
-constexpr int64_t kLibraryCalls = 132;
+// The library of dense kernels takes memory six or seven times in most primitives that run, of
+// which a step of the net has about twenty: 132 calls with AVX-512, 137 with AVX2. Every step takes
+// as much.
+constexpr int64_t kLibraryCalls = 140;
 
 void ExpectLibraryCalls(const MallocCount& count, int steps, int64_t most_per_step) {
   EXPECT_EQ(count.library % steps, 0) << count.library;
