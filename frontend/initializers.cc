@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/errors.h"
+#include "base/hash.h"
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "millrace/math.h"
@@ -34,13 +35,21 @@ int64_t AnySeed() {
   return std::uniform_int_distribution<int64_t>(1, 1'000'000'000)(device);
 }
 
-// A pure function of the seed: Keras's key is [seed, 0], cut to 31 bits.
+// A pure function of the seed: Keras's key is [seed, 0], cut to 31 bits. Without one, the graph's
+// seed and the name of the node decide, so that a program which sets the former begins with the
+// same weights each time, wherever they are placed.
 Draw Stateless(Seed given) {
   const int64_t seed = given.value_or(0) % 2147483646;
   const int64_t key = given ? (seed < 0 ? seed + 2147483646 : seed) : AnySeed();
-  return [key](const Scope& s, Kind kind, const Shape& shape) {
-    const Tensor seeds = Tensor::FromValues<int32_t>({static_cast<int32_t>(key), 0});
-    const Tensor dims = ShapeTensor(shape);
+  return [key, is_given = given.has_value()](const Scope& s, Kind kind, const Shape& shape) {
+    const Output dims = millrace::Constant(s, ShapeTensor(shape));
+    const int64_t of_graph = s.graph()->seed;
+    const int64_t used = is_given || of_graph == 0
+                             ? key
+                             : static_cast<int64_t>(Hash64(dims.valid() ? dims.name() : "",
+                                                           static_cast<uint64_t>(of_graph)) %
+                                                    2147483646);
+    const Tensor seeds = Tensor::FromValues<int32_t>({static_cast<int32_t>(used), 0});
     switch (kind) {
       case Kind::kNormal:
         return Expr(s, ops::StatelessRandomNormal(s, dims, seeds));

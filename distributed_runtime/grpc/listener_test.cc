@@ -10,16 +10,18 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/notification.h"
+#include "base/strings.h"
+#include "tests/cluster/process.h"
 
 namespace millrace {
 namespace {
@@ -49,7 +51,7 @@ bool IsClosed(int fd) {
   return poll(&polled, 1, 30'000) == 1;
 }
 
-class ListenerTest : public testing::Test {
+class ListenerTest : public ::testing::Test {
  protected:
   int Start(const ListenerOptions& options) {
     listener_ = std::make_unique<Listener>(options, [this](int fd) {
@@ -207,15 +209,23 @@ ChildResult LoseAClient() {
   return poll(&polled, 1, 60'000) == 1 ? kNoticed : kNotNoticed;
 }
 
+// The child of the next test, which runs this program once more: a fork of a process with threads
+// may not start any.
+TEST_F(ListenerTest, DISABLED_LosesAClientInANetworkOfItsOwn) {
+  std::cout << "result " << LoseAClient() << std::endl;
+}
+
 // Nobody used to notice: a client that had a step running kept it for ever.
 TEST_F(ListenerTest, BreaksTheConnectionOfAClientWhoseNetworkSwallowsEverything) {
-  const pid_t child = fork();
-  if (child == 0) _exit(LoseAClient());
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << status;
-  if (WEXITSTATUS(status) == kNoNamespaces) GTEST_SKIP() << "not run: no network namespaces here";
-  EXPECT_EQ(WEXITSTATUS(status), kNoticed);
+  testing::Process child("/proc/self/exe", {"--gtest_also_run_disabled_tests",
+                                            "--gtest_filter=*.DISABLED_LosesAClientInANetwork*"});
+  EXPECT_EQ(child.WaitForEnd(std::chrono::seconds(150)), 0) << child.output();
+  if (child.output().find(StrCat("result ", static_cast<int>(kNoNamespaces))) !=
+      std::string::npos) {
+    GTEST_SKIP() << "not run: no network namespaces here";
+  }
+  EXPECT_NE(child.output().find(StrCat("result ", static_cast<int>(kNoticed))), std::string::npos)
+      << child.output();
 }
 
 TEST_F(ListenerTest, ServesOnAfterTheProcessHadNoDescriptors) {

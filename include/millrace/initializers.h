@@ -14,8 +14,9 @@ namespace millrace {
 namespace initializers {
 
 // Adds the nodes that compute a value of a shape. One with a seed gives the same values at every
-// call, run after run; without one, a seed is drawn when the initializer is made. What it cannot
-// do is an InvalidArgument in the graph's status.
+// call, run after run. Without one, the graph's seed and the names of nodes decide (Graph::SetSeed,
+// ModelOptions::seed); where that is 0, too, a seed is drawn when the initializer is made. What it
+// cannot do is an InvalidArgument in the graph's status.
 using Initializer = std::function<Output(const Scope& scope, const Shape& shape)>;
 using Seed = std::optional<int64_t>;
 

@@ -34,7 +34,9 @@ class Strategy;  // millrace/strategy.h
 
 struct ModelOptions {
   std::string name = "model";
-  int64_t seed = 0;  // of random ops and of the order of samples; 0: random ops are unseeded
+  // Of initial weights, random ops and the order of samples; 0: weights and random ops are
+  // unseeded.
+  int64_t seed = 0;
   SessionOptions session{};
   // Where replicas of the model run (docs/strategies.md); null: one replica. Every batch is then
   // the global one, of which each replica gets its part. With several workers all must make the

@@ -87,6 +87,9 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
     unsetenv("TF_CONFIG");
+    // Of the test that starts it, should the program be one as well.
+    unsetenv("TEST_PREMATURE_EXIT_FILE");
+    unsetenv("XML_OUTPUT_FILE");
     execv(program.c_str(), argv.data());
     _exit(127);
   }

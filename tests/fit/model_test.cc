@@ -1,6 +1,7 @@
 // What a model does that Keras' histories say nothing of.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/errors.h"
@@ -67,6 +68,25 @@ TEST(ModelTest, ShufflesTheSameWayInEveryRun) {
   }
   EXPECT_EQ(losses[0], losses[1]);
   EXPECT_NE(losses[0], losses[2]);
+}
+
+// The first layer's kernel as it begins.
+std::vector<float> InitialKernel(int64_t seed) {
+  Model model(layers::Sequential({layers::Dense(8), layers::Dense(8)}), {.seed = seed});
+  EXPECT_TRUE(model.Build({{.shape = PartialShape({-1, 8})}}).ok());
+  const auto weights = model.GetWeights();
+  EXPECT_TRUE(weights.ok()) << weights.status();
+  if (!weights.ok()) return {};
+  const auto first = (*weights)[0].flat<float>(), second = (*weights)[2].flat<float>();
+  EXPECT_FALSE(std::equal(first.begin(), first.end(), second.begin())) << "the layers are alike";
+  return std::vector<float>(first.begin(), first.end());
+}
+
+TEST(ModelTest, BeginsWithTheWeightsOfItsSeed) {
+  const std::vector<float> five = InitialKernel(5);
+  EXPECT_EQ(five, InitialKernel(5));
+  EXPECT_NE(five, InitialKernel(6));
+  EXPECT_NE(InitialKernel(0), InitialKernel(0));
 }
 
 TEST(ModelTest, TrainsInTwoHalvesAsInOneRun) {

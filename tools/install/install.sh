@@ -66,7 +66,7 @@ VERSION
       rm -f "$files.out"
       ;;
     */libmillrace.flags) ;;
-    LICENSE | NOTICE) put 644 "$file" "share/doc/millrace/$name" ;;
+    LICENSE | NOTICE | */LICENSE | */NOTICE) put 644 "$file" "share/doc/millrace/$name" ;;
     *)
       echo "install: no place for $file" >&2
       exit 1

@@ -25,7 +25,8 @@ def _installed_library_impl(ctx):
     )
     link_flags = ctx.actions.declare_file("libmillrace.flags")
     ctx.actions.write(link_flags, " ".join(flags) + "\n")
-    return [DefaultInfo(files = depset([archive, link_flags]))]
+    made = [archive, link_flags]
+    return [DefaultInfo(files = depset(made), runfiles = ctx.runfiles(files = made))]
 
 installed_library = rule(
     implementation = _installed_library_impl,
