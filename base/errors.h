@@ -12,20 +12,15 @@
 
 namespace millrace {
 
-// A Status from any text (absl has a string_view of its own).
 inline Status MakeStatus(StatusCode code, std::string_view message) {
-  return Status(code, {message.data(), message.size()});
+  return Status(code, message);
 }
-// The message as a standard string_view, valid as long as the status.
-inline std::string_view Message(const Status& status) {
-  return {status.message().data(), status.message().size()};
-}
+// The message, valid as long as the status.
+inline std::string_view Message(const Status& status) { return status.message(); }
 // The same code and payloads with another message.
 Status WithMessage(const Status& status, std::string_view message);
 // Appends `text` to the message, keeping code and payloads.
 Status Annotate(const Status& status, std::string_view text);
-// "INVALID_ARGUMENT" and so on.
-std::string_view CodeName(StatusCode code);
 
 // A derived error only reports that something else failed first: an aggregation drops it
 // if any error that is not derived exists. Carried as a payload, as TensorFlow does.

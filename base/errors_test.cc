@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/cord.h"
 #include "base/status_macros.h"
 
 namespace millrace {
@@ -17,7 +16,7 @@ TEST(ErrorsTest, MakerSetsCodeAndJoinsTheMessage) {
 
 TEST(ErrorsTest, AnnotateKeepsCodeAndPayloads) {
   Status status = errors::Aborted("gone");
-  status.SetPayload(kWorkerRestartedPayload, absl::Cord("p"));
+  status.SetPayload(kWorkerRestartedPayload, "p");
   const Status annotated = Annotate(status, "; on task 1");
   EXPECT_EQ(annotated.code(), StatusCode::kAborted);
   EXPECT_EQ(Message(annotated), "gone; on task 1");
@@ -34,9 +33,9 @@ TEST(ErrorsTest, DerivedMarkTravelsWithTheStatus) {
 }
 
 TEST(ErrorsTest, CodesHaveTheirWireNames) {
-  EXPECT_EQ(CodeName(StatusCode::kOk), "OK");
-  EXPECT_EQ(CodeName(StatusCode::kInvalidArgument), "INVALID_ARGUMENT");
-  EXPECT_EQ(CodeName(StatusCode::kUnauthenticated), "UNAUTHENTICATED");
+  EXPECT_EQ(StatusCodeName(StatusCode::kOk), "OK");
+  EXPECT_EQ(StatusCodeName(StatusCode::kInvalidArgument), "INVALID_ARGUMENT");
+  EXPECT_EQ(StatusCodeName(StatusCode::kUnauthenticated), "UNAUTHENTICATED");
 }
 
 StatusOr<int> Half(int v) {

@@ -247,7 +247,7 @@ class TreeBroadcast : public Work {
     End(OkStatus());
   }
 
-  BroadcastPlan plan_;
+  BroadcastTree plan_;
 };
 
 // Everybody tells the member of rank 0, which decides and tells everybody.

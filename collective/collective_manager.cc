@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/wait.h"
 #include "collective/buffer_exchange.h"
 #include "collective/collective_errors.h"
 #include "collective/directory.h"
@@ -26,12 +27,15 @@ constexpr std::size_t kMaxGroups = 65536;
 // How often a leader is asked again that has not heard yet that a step is over, and when.
 constexpr int kMaxAskAgain = 20;
 constexpr std::chrono::milliseconds kAskAgain{100};
-class Manager final : public CollectiveManager, public std::enable_shared_from_this<Manager> {
+class Manager final : public CollectiveManager,
+                      public WaitLister,
+                      public std::enable_shared_from_this<Manager> {
  public:
   explicit Manager(CollectiveOptions options)
       : options_(std::move(options)), local_(this), tasks_(options_, &local_) {}
 
   CollectivePeer* local() override { return &local_; }
+  void ListWaits(std::vector<Wait>* waits) const override { directory_.ListWaits(waits); }
 
   std::string ChooseLeader(std::string_view configured,
                            std::string_view master_task) const override {
@@ -167,7 +171,7 @@ class Manager final : public CollectiveManager, public std::enable_shared_from_t
           device.incarnation, ". Your worker job (\"", options_.task,
           "\") was probably restarted. Check your worker job for the reason why it was "
           "restarted.");
-      status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+      status.SetPayload(kWorkerRestartedPayload, "");
       return status;
     }
     return errors::InvalidArgument(options_.task, " has no device ", request.src_device);

@@ -18,6 +18,12 @@ void DropClaimed(Waiters* waiters) {
   std::erase_if(*waiters, [](const auto& waiter) { return waiter->claimed(); });
 }
 
+template <typename Waiters>
+bool AnyWaits(const Waiters& waiters) {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [](const auto& waiter) { return !waiter->claimed(); });
+}
+
 template <typename Waiters, typename Answer>
 void FinishAll(const Waiters& waiters, const Answer& answer) {
   for (const auto& waiter : waiters) {
@@ -284,6 +290,48 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
   FinishAll(waiters, answer);
   FinishAll(dropped, StatusOr<int>(errors::Aborted("the collective was begun anew, or too many ",
                                                    "wait for their members")));
+}
+
+void CollectiveDirectory::ListWaits(std::vector<Wait>* waits) const {
+  MutexLock lock(&mu_);
+  for (const auto& [key, group] : groups_) {
+    if (group.complete != nullptr || !AnyWaits(group.waiters)) continue;
+    std::string there;
+    for (const auto& [member, attributes] : group.joined) {
+      StrAppend(&there, there.empty() ? "" : ", ", member);
+    }
+    Wait& wait = waits->emplace_back();
+    wait.kind = Wait::Kind::kCollective;
+    wait.name = StrCat(key);
+    wait.text = StrCat("the collective group ", key, " of ", group.size,
+                       " members is not complete here, at its leader; there are: ", there);
+  }
+  ListInstanceWaits(waits);
+}
+
+void CollectiveDirectory::ListInstanceWaits(std::vector<Wait>* waits) const {
+  for (const auto& [id, instance] : instances_) {
+    const int32_t group_key = std::get<1>(id);
+    const auto group = groups_.find(group_key);
+    if (!AnyWaits(instance.waiters) || group == groups_.end()) continue;
+    const CollectiveGroup* const members = group->second.complete.get();
+    if (members == nullptr || members->size() != static_cast<int>(instance.joined.size())) continue;
+    std::string missing, task;
+    for (int rank = 0; rank < members->size(); ++rank) {
+      if (instance.joined[rank]) continue;
+      if (task.empty()) task = members->tasks[rank];
+      StrAppend(&missing, missing.empty() ? "" : ", ", "rank ", rank, ", ",
+                members->members[rank].name);
+    }
+    Wait& wait = waits->emplace_back();
+    wait.kind = Wait::Kind::kCollective;
+    wait.node = instance.first.node;
+    wait.name = StrCat(group_key, "/", std::get<2>(id));
+    wait.peer = task;
+    wait.text = StrCat("the collective instance ", std::get<2>(id), " of group ", group_key,
+                       " is not complete here, at its leader: ", instance.num_joined, " of ",
+                       members->size(), " members have come to it; there lack: ", missing);
+  }
 }
 
 void CollectiveDirectory::ForgetStep(int64_t step_id) {

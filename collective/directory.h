@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/cancellation.h"
 #include "base/mutex.h"
+#include "base/wait.h"
 #include "collective/collective_types.h"
 #include "collective/peer.h"
 #include "collective/pending.h"
@@ -36,6 +37,9 @@ class CollectiveDirectory {
   // again after an error.
   void JoinInstance(const InstanceRequest& request, CancellationManager* cancellation,
                     CollectivePeer::InstanceDone done);
+
+  // Adds groups and instances that are waited for: who has come to them.
+  void ListWaits(std::vector<Wait>* waits) const;
 
   // Drops what nobody waits for within a step that is over here.
   void ForgetStep(int64_t step_id);
@@ -66,7 +70,9 @@ class CollectiveDirectory {
   static Status CheckJoin(const Group& group, const GroupRequest& request, bool* spoils);
   static Status CheckSame(const Instance& instance, const InstanceRequest& request);
 
-  Mutex mu_;
+  void ListInstanceWaits(std::vector<Wait>* waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
   absl::flat_hash_map<int32_t, Group> groups_ ABSL_GUARDED_BY(mu_);
   std::map<InstanceId, Instance> instances_ ABSL_GUARDED_BY(mu_);
 };

@@ -20,7 +20,7 @@ int TreeParent(int position, int source) {
 }
 
 void AddTree(const std::vector<int>& order, int subdivision, int source, int position,
-             BroadcastPlan* plan) {
+             BroadcastTree* plan) {
   if (position != source) {
     const int parent = TreeParent(position, source);
     plan->receives = true;
@@ -79,8 +79,8 @@ int64_t ChunkElements(int64_t element_bytes, int64_t num_elements, int64_t num_c
   return share + (kAlignment - bytes % kAlignment) / element_bytes;
 }
 
-BroadcastPlan PlanBroadcast(const CollectiveGroup& group, int rank, int source_rank) {
-  BroadcastPlan plan;
+BroadcastTree PlanBroadcast(const CollectiveGroup& group, int rank, int source_rank) {
+  BroadcastTree plan;
   const bool several = group.devices_per_task.size() > 1;
   std::vector<int> heads;  // of the tasks
   int source_task = 0, my_task = 0, first = 0;

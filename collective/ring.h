@@ -42,13 +42,13 @@ struct BroadcastHop {
   int src_position = 0, dst_position = 0;
   int rank = 0;  // of the other member
 };
-struct BroadcastPlan {
+struct BroadcastTree {
   bool receives = false;
   BroadcastHop from;
   std::vector<BroadcastHop> to;
 };
 // A tree over one device of each task, then one over the devices of each task.
-BroadcastPlan PlanBroadcast(const CollectiveGroup& group, int rank, int source_rank);
+BroadcastTree PlanBroadcast(const CollectiveGroup& group, int rank, int source_rank);
 
 }  // namespace millrace
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "collective/collective_errors.h"
@@ -74,7 +75,25 @@ struct StepCollectives::Resolution {
   std::shared_ptr<Timers> timers;
   std::shared_ptr<ResolvedCollective> result;
   Resolved resolved;
+  int64_t since_nanos = SteadyNanos();
 };
+
+void StepCollectives::ListWaits(std::vector<Wait>* waits) const {
+  {
+    MutexLock lock(&mu_);
+    for (const auto& r : resolving_) {
+      Wait& wait = waits->emplace_back();
+      wait.kind = Wait::Kind::kCollective;
+      wait.node = r->params.node;
+      wait.device = r->device.name;
+      wait.name = StrCat(r->params.group_key, "/", r->params.instance_key);
+      wait.text = StrCat(r->device.name, " in ", Describe(r->params), " waits for all of its ",
+                         r->params.group_size, " members to come to the leader ", leader_);
+      wait.since_nanos = r->since_nanos;
+    }
+  }
+  transport_->ListWaits(waits);
+}
 
 void StepCollectives::ResolveAsync(const CollectiveParams& params, const Device& device,
                                    Resolved resolved) {
@@ -83,6 +102,10 @@ void StepCollectives::ResolveAsync(const CollectiveParams& params, const Device&
   r->device = device.attributes();
   r->resolved = std::move(resolved);
   r->timers = StartTimers(params, "waiting for other workers");
+  {
+    MutexLock lock(&mu_);
+    resolving_.insert(r);
+  }
   if (Status aborted = transport_->aborted(); !aborted.ok()) {
     return FinishResolution(r, std::move(aborted));
   }
@@ -165,6 +188,10 @@ void StepCollectives::ResolveInstance(const std::shared_ptr<Resolution>& r,
 }
 
 void StepCollectives::FinishResolution(const std::shared_ptr<Resolution>& r, Status status) {
+  {
+    MutexLock lock(&mu_);
+    resolving_.erase(r);
+  }
   const Status aborted = transport_->aborted();
   // What a cancelled call says is more than why it was cancelled: who was missing.
   if (!status.ok() && !aborted.ok() && !TellsOfAbort(status)) {

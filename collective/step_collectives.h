@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/mutex.h"
+#include "base/wait.h"
 #include "collective/algorithms.h"
 #include "collective/buffer_exchange.h"
 #include "collective/collective_executor.h"
@@ -16,7 +20,7 @@
 namespace millrace {
 
 // The collectives of one step of one task. The first error, of whatever it does, ends them all.
-class StepCollectives final : public CollectiveExecutor {
+class StepCollectives final : public CollectiveExecutor, public WaitLister {
  public:
   StepCollectives(std::shared_ptr<KnownTasks> tasks, std::string leader, int64_t step_id,
                   RefPtr<BufferExchange> exchange)
@@ -35,6 +39,7 @@ class StepCollectives final : public CollectiveExecutor {
   std::shared_ptr<Guard> GuardRun(std::shared_ptr<const ResolvedCollective> resolved,
                                   std::function<void(const Status&)> stop) override;
   void Abort(const Status& reason) override { transport_->Abort(reason); }
+  void ListWaits(std::vector<Wait>* waits) const override;
 
  private:
   struct Resolution;
@@ -52,6 +57,8 @@ class StepCollectives final : public CollectiveExecutor {
   const std::shared_ptr<KnownTasks> tasks_;
   const std::string leader_;
   const RefPtr<StepTransport> transport_;
+  mutable Mutex mu_;
+  std::set<std::shared_ptr<Resolution>> resolving_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

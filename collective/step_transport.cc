@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "collective/collective_errors.h"
 
 namespace millrace {
@@ -15,8 +16,18 @@ void StepTransport::Receive(const std::string& key, int64_t num_bytes,
                         group.members[src_rank].name,
                         group.members[src_rank].incarnation,
                         collective.device};
-  auto done = [self = RefPtr<StepTransport>::Share(this), &collective, src_rank,
+  int64_t id = 0;
+  {
+    MutexLock lock(&mu_);
+    id = next_pending_++;
+    pending_[id] = {&collective, src_rank, SteadyNanos()};
+  }
+  auto done = [self = RefPtr<StepTransport>::Share(this), &collective, src_rank, id,
                received = std::move(received)](const Status& status, const Tensor& piece) {
+    {
+      MutexLock lock(&self->mu_);
+      self->pending_.erase(id);
+    }
     if (status.ok()) return received(status, piece);
     // What a cancelled call says is less than why it was cancelled.
     const Status aborted = self->aborted();
@@ -28,6 +39,21 @@ void StepTransport::Receive(const std::string& key, int64_t num_bytes,
   const StatusOr<CollectivePeer*> peer = tasks_->Peer(group.tasks[src_rank]);
   if (!peer.ok()) return done(peer.status(), Tensor());
   (*peer)->ReceiveBuffer(request, &cancellation_, std::move(done));
+}
+
+void StepTransport::ListWaits(std::vector<Wait>* waits) const {
+  MutexLock lock(&mu_);
+  for (const auto& [id, pending] : pending_) {
+    const ResolvedCollective& collective = *pending.collective;
+    Wait& wait = waits->emplace_back();
+    wait.kind = Wait::Kind::kCollective;
+    wait.node = collective.params.node;
+    wait.name = StrCat(collective.params.group_key, "/", collective.params.instance_key);
+    wait.peer = collective.group->tasks[pending.src_rank];
+    wait.text = StrCat(Describe(collective), " waits for rank ", pending.src_rank, ", ",
+                       collective.group->members[pending.src_rank].name);
+    wait.since_nanos = pending.since_nanos;
+  }
 }
 
 void StepTransport::Abort(const Status& reason) {

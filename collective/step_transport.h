@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/wait.h"
 #include "collective/algorithms.h"
 #include "collective/buffer_exchange.h"
 #include "collective/known_tasks.h"
@@ -33,6 +35,8 @@ class StepTransport final : public CollectiveTransport {
 
   // Looks after the tasks of a group from now on: an error there ends the step here.
   void Watch(const CollectiveGroup& group, const std::string& device);
+  // Adds the members of which pieces have not come.
+  void ListWaits(std::vector<Wait>* waits) const;
   void StopWatching() { watching_.StartCancel(errors::Cancelled("the step has ended")); }
 
   CancellationManager* cancellation() { return &cancellation_; }
@@ -40,12 +44,21 @@ class StepTransport final : public CollectiveTransport {
   int64_t step_id() const { return step_id_; }
 
  private:
+  // A piece that has not come.
+  struct Pending {
+    const ResolvedCollective* collective;  // lives as long as that is so
+    int src_rank;
+    int64_t since_nanos;
+  };
+
   const std::shared_ptr<KnownTasks> tasks_;
   const int64_t step_id_;
   const RefPtr<BufferExchange> exchange_;
   CancellationManager cancellation_;  // of everything but watching
   CancellationManager watching_;
-  Mutex mu_;
+  mutable Mutex mu_;
+  int64_t next_pending_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int64_t, Pending> pending_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, bool> watched_ ABSL_GUARDED_BY(mu_);  // by name
 };
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "graph/function_library.h"
+#include "session/forwarding_worker.h"
 
 namespace millrace {
 namespace {
@@ -73,62 +74,19 @@ constexpr Capability kOps[] = {
 static_assert(std::is_sorted(std::begin(kOps), std::end(kOps),
                              [](const Capability& a, const Capability& b) { return a.op < b.op; }));
 
-class AdmittingWorker : public WorkerInterface {
+class AdmittingWorker final : public ForwardingWorker {
  public:
   AdmittingWorker(WorkerInterface* worker, std::string task, const Admission& admission)
-      : worker_(worker), task_(std::move(task)), admission_(admission) {}
+      : ForwardingWorker(worker), task_(std::move(task)), admission_(admission) {}
 
   void RegisterGraphAsync(const CallOptions& options, RegisterGraphArgs args,
                           std::string* graph_handle, Done done) override {
     const Status admitted = args.graph == nullptr ? OkStatus() : admission_.Check(*args.graph);
     if (!admitted.ok()) return done(Annotate(admitted, StrCat(" (", task_, ")")));
-    worker_->RegisterGraphAsync(options, std::move(args), graph_handle, std::move(done));
+    ForwardingWorker::RegisterGraphAsync(options, std::move(args), graph_handle, std::move(done));
   }
-
-  void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
-                      Done done) override {
-    worker_->GetStatusAsync(options, devices, std::move(done));
-  }
-  void CreateSessionAsync(const CallOptions& options, const WorkerSessionOptions& session,
-                          Done done) override {
-    worker_->CreateSessionAsync(options, session, std::move(done));
-  }
-  void DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
-                          Done done) override {
-    worker_->DeleteSessionAsync(options, session_handle, std::move(done));
-  }
-  void DeregisterGraphAsync(const CallOptions& options, const std::string& session_handle,
-                            const std::string& graph_handle, Done done) override {
-    worker_->DeregisterGraphAsync(options, session_handle, graph_handle, std::move(done));
-  }
-  void RunGraphAsync(const CallOptions& options, RunGraphArgs* args, RunGraphResult* result,
-                     Done done) override {
-    worker_->RunGraphAsync(options, args, result, std::move(done));
-  }
-  void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) override {
-    worker_->CleanupGraphAsync(options, step_id, std::move(done));
-  }
-  void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
-                       Done done) override {
-    worker_->CleanupAllAsync(options, std::move(containers), std::move(done));
-  }
-  void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
-                         Done done) override {
-    worker_->DescribeStepAsync(options, step_id, waits, std::move(done));
-  }
-  bool OffersDirectGraphs() const override { return worker_->OffersDirectGraphs(); }
-  std::shared_ptr<WorkerGraph> FindDirectGraph(const std::string& session_handle,
-                                               const std::string& graph_handle) override {
-    return worker_->FindDirectGraph(session_handle, graph_handle);
-  }
-  void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
-                       RecvDone done) override {
-    worker_->RecvTensorAsync(options, step_id, key, std::move(done));
-  }
-  CollectivePeer* collectives() override { return worker_->collectives(); }
 
  private:
-  WorkerInterface* const worker_;
   const std::string task_;
   const Admission admission_;
 };

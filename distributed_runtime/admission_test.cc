@@ -15,26 +15,12 @@
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/task_server.h"
-#include "kernels/host_kernels.h"
-#include "master/session_test_util.h"
+#include "distributed_runtime/test_engine.h"
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
 
 namespace millrace {
 namespace {
-
-struct Engine {
-  Engine() {
-    RegisterTestOpsAndKernels(ops, kernels);
-    RegisterFileKernels(kernels);
-  }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-const Engine& TheEngine() {
-  static const auto* const engine = new Engine;
-  return *engine;
-}
 
 TEST(AdmissionTest, KnowsEveryOpThatIsGivenTheNameOfAFile) {
   const std::set<std::string> names = {"filename", "filenames", "prefix", "checkpoint_prefixes"};
@@ -42,7 +28,7 @@ TEST(AdmissionTest, KnowsEveryOpThatIsGivenTheNameOfAFile) {
   const std::set<std::string> harmless = {"ShardedFilename", "ShardedFilespec", "CacheDataset",
                                           "CacheDatasetV2"};
   int found = 0;
-  for (const OpInfo* op : TheEngine().ops.SortedOps()) {
+  for (const OpInfo* op : TheTestEngine().ops.SortedOps()) {
     for (const auto& input : op->def.input_arg()) {
       if (!names.contains(input.name()) || harmless.contains(op->def.name())) continue;
       EXPECT_NE(CapabilityOf(op->def.name()), "") << op->def.name();
@@ -83,8 +69,8 @@ class AdmissionServerTest : public ::testing::Test {
     options.server.inter_op_threads = 2;
     options.server.intra_op_threads = 1;
     options.server.allow = std::move(allow);
-    options.ops = &TheEngine().ops;
-    options.kernels = &TheEngine().kernels;
+    options.ops = &TheTestEngine().ops;
+    options.kernels = &TheTestEngine().kernels;
     StatusOr<std::unique_ptr<TaskServer>> server = TaskServer::Create(options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -177,8 +163,8 @@ TEST_F(AdmissionServerTest, RefusesWordsThatItDoesNotKnow) {
   options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
   options.server.job_name = "worker";
   options.server.allow = {"files"};
-  options.ops = &TheEngine().ops;
-  options.kernels = &TheEngine().kernels;
+  options.ops = &TheTestEngine().ops;
+  options.kernels = &TheTestEngine().kernels;
   EXPECT_EQ(TaskServer::Create(options).status().code(), StatusCode::kInvalidArgument);
 }
 

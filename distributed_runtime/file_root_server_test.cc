@@ -12,8 +12,7 @@
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/task_server.h"
-#include "kernels/host_kernels.h"
-#include "master/session_test_util.h"
+#include "distributed_runtime/test_engine.h"
 #include "session/client_session.h"
 
 namespace millrace {
@@ -21,16 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Engine {
-  Engine() {
-    RegisterTestOpsAndKernels(ops, kernels);
-    RegisterFileKernels(kernels);
-  }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-
-TaskServerOptions Options(const Engine& engine, const std::string& file_root) {
+TaskServerOptions Options(const TestEngine& engine, const std::string& file_root) {
   TaskServerOptions options;
   options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
   options.server.job_name = "worker";
@@ -58,7 +48,7 @@ TEST(FileRootServerTest, GraphsOpenNothingOutsideOfIt) {
   std::ofstream(base + "/root/open") << "open";
   fs::create_symlink(base + "/secret", base + "/root/link");
   fs::create_symlink(base + "/made", base + "/root/dangling");
-  const Engine engine;
+  const TestEngine& engine = TheTestEngine();
   StatusOr<std::unique_ptr<TaskServer>> server =
       TaskServer::Create(Options(engine, base + "/root"));
   ASSERT_TRUE(server.ok()) << server.status();

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/linked_cancellation.h"
 #include "base/string_map.h"
-#include "distributed_runtime/linked_cancellation.h"
 
 namespace millrace {
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
@@ -341,7 +340,7 @@ Status DecodeRecvTensorResponse(WireReader in, Tensor* tensor, bool* is_dead) {
 
 std::string EncodeStatusPayloads(const Status& status) {
   pb::GrpcPayloadContainer container;
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
+  status.ForEachPayload([&](std::string_view url, std::string_view value) {
     (*container.mutable_payloads())[{url.data(), url.size()}] = std::string(value);
   });
   return container.SerializeAsString();
@@ -351,11 +350,11 @@ void DecodeStatusPayloads(const std::string& bytes, Status* status) {
   if (bytes.empty() || status->ok()) return;
   pb::GrpcPayloadContainer container;
   if (!container.ParseFromString(bytes)) {
-    status->SetPayload(kPayloadsLost, absl::Cord());
+    status->SetPayload(kPayloadsLost, "");
     return;
   }
   for (const auto& [url, value] : container.payloads()) {
-    status->SetPayload(url, absl::Cord(value));
+    status->SetPayload(url, value);
   }
 }
 

@@ -153,7 +153,7 @@ std::vector<std::string> FuzzSeeds() {
   callable.feeds = {floats, strings};
   const RequestMeta meta{.request_id = 12345, .store_errors_in_body = true};
   Status error = errors::Internal("broken");
-  error.SetPayload("type.googleapis.com/x", absl::Cord("payload"));
+  error.SetPayload("type.googleapis.com/x", "payload");
   WireWriter graph_error;
   EncodeRunGraphError(error, &graph_error);
   return {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "base/errors.h"
 #include "distributed_runtime/recent_ids.h"
 #include "proto/master.pb.h"
@@ -138,7 +137,7 @@ TEST(RunGraphMessages, GiveValuesInTheOrderOfTheKeysWhateverOrderTheyCameIn) {
 
 TEST(RunGraphMessages, CarryErrorsInTheirBodyWithWhatIsAttached) {
   Status sent = MarkDerived(errors::Aborted("gone"));
-  sent.SetPayload(kWorkerRestartedPayload, absl::Cord());
+  sent.SetPayload(kWorkerRestartedPayload, "");
   WireWriter response;
   EncodeRunGraphError(sent, &response);
   RunGraphResult result;

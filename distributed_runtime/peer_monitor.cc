@@ -154,14 +154,18 @@ std::string PeerMonitor::Describe(const std::string& task, const Peer& peer) con
                 Seconds(SteadyClock::now() - peer.last_sign), " s");
 }
 
-std::string PeerMonitor::DescribeSilent() const {
-  std::vector<std::string> silent;
+void PeerMonitor::ListSilent(std::vector<Wait>* waits) const {
   MutexLock lock(&mu_);
   for (const auto& [task, peer] : peers_) {
     // An answer may be on its way.
-    if (peer.silence > 2 * interval_) silent.push_back(Describe(task, peer));
+    if (peer.silence <= 2 * interval_) continue;
+    Wait& wait = waits->emplace_back();
+    wait.kind = Wait::Kind::kTask;
+    wait.peer = task;
+    wait.text = Describe(task, peer);
+    wait.since_nanos =
+        std::chrono::duration_cast<nanoseconds>(peer.last_sign.time_since_epoch()).count();
   }
-  return StrJoin(silent, ", ");
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@
 #include "base/string_map.h"
 #include "base/thread_pool.h"
 #include "base/use_count.h"
+#include "base/wait.h"
 #include "millrace/status.h"
 #include "session/worker_interface.h"
 
@@ -54,9 +55,9 @@ class PeerMonitor {
   // counts as silent until it answers. On any thread.
   void Suspect(const std::string& task);
 
-  // The tasks that were watched lately and do not answer: "/job:worker/replica:0/task:1 at h:p (no
-  // sign of life for 12 s)", joined; "" if all do.
-  std::string DescribeSilent() const;
+  // Adds the tasks that were watched lately and do not answer: "/job:worker/replica:0/task:1 at h:p
+  // has shown no sign of life for 12 s".
+  void ListSilent(std::vector<Wait>* waits) const;
 
  private:
   struct Peer {

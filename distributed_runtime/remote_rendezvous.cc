@@ -5,9 +5,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/errors.h"
+#include "base/linked_cancellation.h"
 #include "base/mutex.h"
 #include "device/device_name.h"
-#include "distributed_runtime/linked_cancellation.h"
 
 namespace millrace {
 namespace {
@@ -25,11 +25,12 @@ class RemoteReceive : public LinkedCancellation {
 
 class RemoteRendezvous : public Rendezvous {
  public:
-  RemoteRendezvous(int64_t step_id, const std::string& task_prefix, WorkerCache* workers)
-      : step_id_(step_id),
-        task_prefix_(task_prefix),
-        workers_(workers),
-        local_(NewLocalRendezvous()) {}
+  RemoteRendezvous(int64_t step_id, const std::string& task_prefix, WorkerCache* workers,
+                   RefPtr<Rendezvous> local)
+      : step_id_(step_id), task_prefix_(task_prefix), workers_(workers), local_(std::move(local)) {}
+
+  // What the step has within this task.
+  const RefPtr<Rendezvous>& local() const { return local_; }
 
   Status Send(std::string_view key, Tensor value, bool is_dead) override {
     return local_->Send(key, std::move(value), is_dead);
@@ -169,7 +170,8 @@ class RemoteRendezvousManager : public RendezvousManager {
     Entry& entry = FindEntry(step_id);
     if (!is_known) ++num_unknown_;
     ++entry.requests;
-    return RefPtr<Rendezvous>(entry.rendezvous);
+    // A peer asks for what is here, whatever it calls this task.
+    return RefPtr<Rendezvous>(entry.rendezvous->local());
   }
 
   void PeerDone(int64_t step_id, const Rendezvous* found) override {
@@ -177,7 +179,7 @@ class RemoteRendezvousManager : public RendezvousManager {
     MutexLock lock(&mu_);
     const auto it = steps_.find(step_id);
     // Cleaned up meanwhile, and perhaps asked for again.
-    if (it == steps_.end() || it->second.rendezvous.get() != found) return;
+    if (it == steps_.end() || it->second.rendezvous->local().get() != found) return;
     if (--it->second.requests > 0 || it->second.begun) return;
     forgotten = std::move(it->second.rendezvous);
     steps_.erase(it);
@@ -219,7 +221,8 @@ class RemoteRendezvousManager : public RendezvousManager {
   Entry& FindEntry(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Entry& entry = steps_[step_id];
     if (!entry.rendezvous) {
-      entry.rendezvous = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_);
+      entry.rendezvous =
+          MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_, NewLocalRendezvous());
     }
     return entry;
   }
@@ -231,7 +234,66 @@ class RemoteRendezvousManager : public RendezvousManager {
   int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;  // steps that only peers have asked for
 };
 
+class RenamedRendezvousManager : public RendezvousManager {
+ public:
+  RenamedRendezvousManager(std::string task, WorkerCache* workers, RendezvousManager* own)
+      : task_prefix_(StrCat(task, "/")), workers_(workers), own_(own) {}
+
+  RefPtr<Rendezvous> Find(int64_t step_id) override {
+    MutexLock lock(&mu_);
+    RefPtr<RemoteRendezvous>& found = steps_[step_id];
+    if (!found) {
+      // A step that was begun is given to every peer.
+      RefPtr<Rendezvous> local = own_->Find(step_id);
+      if (StatusOr<RefPtr<Rendezvous>> shared = own_->FindForPeer(step_id); shared.ok()) {
+        local = *std::move(shared);
+        own_->PeerDone(step_id, local.get());
+      }
+      found = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_, std::move(local));
+    }
+    return found;
+  }
+
+  void Cleanup(int64_t step_id) override {
+    RefPtr<RemoteRendezvous> rendezvous;
+    {
+      MutexLock lock(&mu_);
+      const auto it = steps_.find(step_id);
+      if (it == steps_.end()) return;
+      rendezvous = std::move(it->second);
+      steps_.erase(it);
+    }
+    rendezvous->StartAbort(errors::Aborted("Cleanup ", step_id));
+    own_->Cleanup(step_id);
+  }
+
+  void CleanupAll(const Status& status) override {
+    absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps;
+    {
+      MutexLock lock(&mu_);
+      steps.swap(steps_);
+    }
+    for (const auto& [step_id, rendezvous] : steps) {
+      rendezvous->StartAbort(status);
+      own_->Cleanup(step_id);
+    }
+  }
+
+ private:
+  const std::string task_prefix_;
+  WorkerCache* const workers_;
+  RendezvousManager* const own_;
+  Mutex mu_;
+  absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
+};
+
 }  // namespace
+
+std::unique_ptr<RendezvousManager> NewRenamedRendezvousManager(std::string task,
+                                                               WorkerCache* workers,
+                                                               RendezvousManager* own) {
+  return std::make_unique<RenamedRendezvousManager>(std::move(task), workers, own);
+}
 
 std::unique_ptr<RendezvousManager> NewRemoteRendezvousManager(std::string task,
                                                               WorkerCache* workers) {

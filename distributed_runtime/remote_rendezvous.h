@@ -19,6 +19,14 @@ namespace millrace {
 std::unique_ptr<RendezvousManager> NewRemoteRendezvousManager(std::string task,
                                                               WorkerCache* workers);
 
+// For steps of a cluster that knows this task under another name, or has other tasks, than the one
+// that it was started in. What the steps have within this task is that of `own`, the manager of the
+// task, where peers find it. `workers` and `own` must outlive the manager and all its rendezvous;
+// CleanupAll ends its own steps only.
+std::unique_ptr<RendezvousManager> NewRenamedRendezvousManager(std::string task,
+                                                               WorkerCache* workers,
+                                                               RendezvousManager* own);
+
 }  // namespace millrace
 
 #endif  // DISTRIBUTED_RUNTIME_REMOTE_RENDEZVOUS_H_

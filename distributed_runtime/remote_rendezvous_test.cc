@@ -186,11 +186,11 @@ TEST(RemoteRendezvousManager, ForgetsStepsThatOnlyPeersAskedFor) {
   }
   EXPECT_EQ(manager->FindForPeer(kMost).status().code(), StatusCode::kResourceExhausted);
   // One that is known already may be asked for by others, and begun.
-  EXPECT_TRUE(manager->FindForPeer(7).ok());
-  EXPECT_EQ(manager->Find(7).get(), found[7].get());
+  EXPECT_EQ(manager->FindForPeer(7)->get(), found[7].get());
+  const RefPtr<Rendezvous> begun = manager->Find(7);
   for (int step = 0; step < kMost; ++step) manager->PeerDone(step, found[step].get());
   manager->PeerDone(7, found[7].get());
-  EXPECT_EQ(manager->Find(7).get(), found[7].get());  // until it is cleaned up
+  EXPECT_EQ(manager->Find(7).get(), begun.get());  // until it is cleaned up
   for (int step = kMost; step < 2 * kMost; ++step) {
     EXPECT_TRUE(manager->FindForPeer(step).ok());
   }
@@ -199,6 +199,44 @@ TEST(RemoteRendezvousManager, ForgetsStepsThatOnlyPeersAskedFor) {
   const RefPtr<Rendezvous> anew = manager->Find(7);
   manager->PeerDone(7, found[7].get());
   EXPECT_EQ(manager->Find(7).get(), anew.get());
+}
+
+// What a peer is given: the value, or the status that it ends with.
+StatusOr<Tensor> TakeAsPeer(RendezvousManager* manager, int64_t step, const std::string& key) {
+  const StatusOr<RefPtr<Rendezvous>> found = manager->FindForPeer(step);
+  if (!found.ok()) return found.status();
+  StatusOr<Tensor> taken = errors::Unknown("it waits");
+  CancellationManager cancellation;
+  (*found)->RecvAsync(key, &cancellation, [&](const Status& status, const Tensor& value, bool) {
+    if (status.ok()) {
+      taken = value;
+    } else {
+      taken = status;
+    }
+  });
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  manager->PeerDone(step, found->get());
+  return taken;
+}
+
+TEST(RenamedRendezvousManager, PeersFindWhatWasSentUnderAnotherNameOfTheTask) {
+  const auto own = NewRemoteRendezvousManager(kOwn, nullptr);
+  const auto renamed =
+      NewRenamedRendezvousManager("/job:other/replica:0/task:3", nullptr, own.get());
+  RendezvousKey key;
+  key.src_device = "/job:other/replica:0/task:3/device:CPU:0";
+  key.src_incarnation = 1;
+  key.dst_device = "/job:far/replica:0/task:0/device:CPU:0";
+  key.edge_name = "edge";
+  const RefPtr<Rendezvous> step = renamed->Find(5);
+  EXPECT_EQ(renamed->Find(5).get(), step.get());
+  ASSERT_TRUE(step->Send(key.ToString(), Tensor(kFloat, Shape()), false).ok());
+  const StatusOr<Tensor> taken = TakeAsPeer(own.get(), 5, key.ToString());
+  EXPECT_TRUE(taken.ok()) << taken.status();
+  ASSERT_TRUE(step->Send(key.ToString(), Tensor(kFloat, Shape()), false).ok());
+  renamed->Cleanup(5);
+  EXPECT_TRUE(errors::IsCancelled(TakeAsPeer(own.get(), 5, key.ToString()).status()))
+      << "the step was cleaned up: what is asked for it now waits";
 }
 
 }  // namespace

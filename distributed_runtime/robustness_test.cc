@@ -21,8 +21,7 @@
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
 #include "distributed_runtime/task_server.h"
-#include "kernels/host_kernels.h"
-#include "master/session_test_util.h"
+#include "distributed_runtime/test_engine.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
 #include "session/async_join.h"
@@ -40,27 +39,14 @@ constexpr char kTask[] = "/job:worker/replica:0/task:0";
 
 Deadline Soon() { return DeadlineAfter(seconds(60)); }
 
-struct Engine {
-  Engine() {
-    RegisterTestOpsAndKernels(ops, kernels);
-    RegisterFileKernels(kernels);
-  }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-const Engine& TheEngine() {
-  static const auto* const engine = new Engine;
-  return *engine;
-}
-
 TaskServerOptions OneTask() {
   TaskServerOptions options;
   options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
   options.server.job_name = "worker";
   options.server.inter_op_threads = kThreads;
   options.server.intra_op_threads = 1;
-  options.ops = &TheEngine().ops;
-  options.kernels = &TheEngine().kernels;
+  options.ops = &TheTestEngine().ops;
+  options.kernels = &TheTestEngine().kernels;
   return options;
 }
 

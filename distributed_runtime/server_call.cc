@@ -61,6 +61,16 @@ Status ParseMessage(std::span<const WirePiece> pieces, google::protobuf::Message
   return OkStatus();
 }
 
+int64_t SizeOf(std::span<const WirePiece> pieces) {
+  int64_t bytes = 0;
+  for (const WirePiece& piece : pieces) bytes += static_cast<int64_t>(piece.size());
+  return bytes;
+}
+
+int64_t NanosSince(Deadline time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now() - time).count();
+}
+
 void Serve(const std::function<void(ServerCall*)>& handler, ServerCall* call) {
   try {
     handler(call);

@@ -45,6 +45,10 @@ class ServerCall {
 // the call nor handed it on, is the call's answer.
 void Serve(const std::function<void(ServerCall*)>& handler, ServerCall* call);
 
+// Of a request, for whoever counts.
+int64_t SizeOf(std::span<const WirePiece> pieces);
+int64_t NanosSince(Deadline time);
+
 // InvalidArgument if the pieces are not this message.
 Status ParseMessage(std::span<const WirePiece> pieces, google::protobuf::MessageLite* message);
 

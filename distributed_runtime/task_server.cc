@@ -26,15 +26,25 @@
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/control_service.h"
 #include "distributed_runtime/grpc/credentials.h"
+#include "distributed_runtime/grpc/eager_service.h"
+#include "distributed_runtime/grpc/eager_transport.h"
 #include "distributed_runtime/grpc/grpc_worker_cache.h"
 #include "distributed_runtime/grpc/master_service.h"
+#include "distributed_runtime/grpc/observe_service.h"
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/rpc_server.h"
 #include "distributed_runtime/grpc/worker_service.h"
 #include "distributed_runtime/link/link_hub.h"
+#include "distributed_runtime/pages/observed_master.h"
+#include "distributed_runtime/pages/observed_workers.h"
+#include "distributed_runtime/pages/published_pages.h"
+#include "distributed_runtime/pages/task_pages.h"
 #include "distributed_runtime/peer_monitor.h"
 #include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/remote_rendezvous.h"
+#include "distributed_runtime/security/secret.h"
+#include "distributed_runtime/why_waiting.h"
+#include "eager/eager_server.h"
 #include "io/file_root.h"
 #include "master/dump/graph_dump.h"
 #include "master/master.h"
@@ -75,6 +85,28 @@ std::string ListeningHost(const std::string& host) {
   return host.find(':') != std::string::npos ? StrCat("[", host, "]") : host;
 }
 
+// What was said of the task when it was started, for people.
+std::vector<std::pair<std::string, std::string>> FlagsOf(const ServerOptions& server) {
+  std::vector<std::pair<std::string, std::string>> flags = {
+      {"cluster_spec", server.cluster.ToString()},
+      {"cpus", StrCat(server.num_cpu_devices)},
+      {"inter_op_threads", StrCat(ThreadsOrCores(std::max(0, server.inter_op_threads)))},
+      {"intra_op_threads", StrCat(ThreadsOrCores(std::max(0, server.intra_op_threads)))},
+      {"peer_timeout", StrCat(server.peer_timeout.count(), " ms")},
+      {"insecure", server.insecure ? "true" : "false"},
+      {"accept_shutdown", server.accept_shutdown ? "true" : "false"},
+  };
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) flags.emplace_back(name, value);
+  };
+  add("allow", StrJoin(server.allow, ","));
+  add("file_root", server.file_root);
+  add("dump_dir", server.dump_dir);
+  add("tls_cert", server.credentials.tls_cert);
+  add("token_file", server.credentials.token_file);
+  return flags;
+}
+
 // Seconds after which sessions that nobody calls are closed; not set: never.
 StatusOr<std::chrono::milliseconds> SessionIdleLimit() {
   const char* const text = std::getenv("MILLRACE_SESSION_IDLE_LIMIT");
@@ -111,20 +143,27 @@ struct TaskServer::Impl {
 
   // Made by Start, gone after Stop; in the order in which they depend on each other.
   struct Running {
+    std::unique_ptr<TaskObservation> observed;
+    std::shared_ptr<PageTable> pages;
     // Kernels never run on the threads of control, which answer, cancel and close.
     std::unique_ptr<ThreadPool> control_pool, intra_op_pool, inter_op_pool;
+    std::unique_ptr<ThreadPool> page_pool;  // whatever kernels do, pages are made
     std::unique_ptr<TaskDevices> machines;
     DeviceSet devices;
     std::unique_ptr<PeerTable> peers;
     std::unique_ptr<LinkHub> links;
+    std::unique_ptr<WorkerCache> observed_workers;  // `workers`, while there are such
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<RendezvousManager> rendezvous;
     std::shared_ptr<CollectiveManager> collectives;
     WorkerEnv env;
     std::unique_ptr<LocalWorker> worker;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
+    std::unique_ptr<EagerTransport> eager_transport;
+    std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
     std::unique_ptr<Master> master;
+    std::unique_ptr<MasterInterface> observed_master;
     std::shared_ptr<GatedMaster> gate;
     std::unique_ptr<WorkerService> worker_service;
     std::unique_ptr<MasterService> master_service;
@@ -166,6 +205,7 @@ struct TaskServer::Impl {
   Status Compose(Running* r) {
     const ServerOptions& server = options.server;
     r->control_pool = std::make_unique<ThreadPool>("mr-control", kControlThreads);
+    r->page_pool = std::make_unique<ThreadPool>("mr-page", 1);
     r->intra_op_pool = std::make_unique<ThreadPool>(
         "mr-intra", ThreadsOrCores(std::max(0, server.intra_op_threads)));
     r->inter_op_pool = std::make_unique<ThreadPool>(
@@ -181,6 +221,10 @@ struct TaskServer::Impl {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
     const PeerIdentity own{task, r->devices.devices.front()->incarnation(), server.cluster_id, ""};
+    std::map<std::string, std::string> others = addresses;
+    others.erase(task);
+    r->observed = std::make_unique<TaskObservation>(others);
+    r->pages = std::make_shared<PageTable>();
     r->peers = std::make_unique<PeerTable>(own, addresses, r->control_pool.get());
     r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get(),
                                          r->peers.get());
@@ -191,14 +235,16 @@ struct TaskServer::Impl {
                                                    PeerTable::Devices* found, auto answered) {
       workers->GetWorker(peer)->GetStatusAsync(call, found, std::move(answered));
     });
-    r->rendezvous = NewRemoteRendezvousManager(task, r->workers.get());
+    r->observed_workers = NewObservedWorkers(r->workers.get(), &r->observed->peers,
+                                             &r->observed->steps, &r->observed->tracer);
+    r->rendezvous = NewRemoteRendezvousManager(task, r->observed_workers.get());
     r->env.task = task;
     for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
     r->env.ops = options.ops;
     r->env.kernels = options.kernels;
     r->env.inter_op_pool = r->inter_op_pool.get();
     r->env.rendezvous = r->rendezvous.get();
-    r->env.workers = r->workers.get();
+    r->env.workers = r->observed_workers.get();
     r->env.make_session_devices = [r] {
       return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
     };
@@ -207,6 +253,14 @@ struct TaskServer::Impl {
     r->worker = std::make_unique<LocalWorker>(r->env);
     r->admitting = NewAdmittingWorker(r->worker.get(), task, admission);
     r->workers->SetOwnWorker(admission.allows_all() ? r->worker.get() : r->admitting.get());
+    r->eager_transport =
+        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->rendezvous.get(),
+                              r->admitting.get(), credentials);
+    EagerEnv eager{&r->env, r->eager_transport.get(), nullptr};
+    if (!admission.allows_all()) {
+      eager.admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
+    }
+    r->eager = std::make_unique<EagerServer>(eager);
     WatchPeers(r);
     MasterEnv master;
     master.task = &r->env;
@@ -215,7 +269,44 @@ struct TaskServer::Impl {
     MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
     master.writes_placement = false;
     r->master = std::make_unique<Master>(std::move(master));
+    r->observed_master =
+        NewObservedMaster(r->master.get(), task, &r->observed->steps, &r->observed->tracer);
+    AddPages(r);
+    r->env.list_direct_waits = [r](pb::TaskWaits* waits) { r->master->ListDirectWaits(waits); };
     return OkStatus();
+  }
+
+  void AddPages(Running* r) {
+    TaskFacts facts;
+    facts.task = task;
+    facts.cluster_id = options.server.cluster_id;
+    facts.started_nanos = created_nanos;
+    facts.flags = FlagsOf(options.server);
+    facts.devices.assign(r->env.devices.begin(), r->env.devices.end());
+    facts.address = [this] { return address_now(); };
+    facts.silent = [r] {
+      std::vector<Wait> waits;
+      r->monitor->ListSilent(&waits);
+      std::vector<std::string> texts;
+      for (const Wait& wait : waits) texts.push_back(wait.text);
+      return StrJoin(texts, "; ");
+    };
+    facts.observed = r->observed.get();
+    AddTaskPages(std::move(facts), r->pages.get());
+    if (options.add_pages) options.add_pages(r->master.get(), r->pages.get());
+  }
+
+  PublishedPages ToPublish(const Running& r) const {
+    PublishedPages published;
+    published.pages = r.pages;
+    published.insecure = options.server.insecure;
+    published.has_tls = credentials != nullptr && credentials->has_tls();
+    if (credentials != nullptr && !credentials->token().empty()) {
+      published.is_token = [loaded = credentials](std::string_view text) {
+        return SameSecret(text, loaded->token());
+      };
+    }
+    return published;
   }
 
   RpcLimits Limits() const {
@@ -249,7 +340,7 @@ struct TaskServer::Impl {
       return tasks;
     };
     watch.ask = [r](const std::string& peer, const CallOptions& call, WorkerInterface::Done done) {
-      WorkerInterface* const asked = r->workers->GetWorker(peer);
+      WorkerInterface* const asked = r->observed_workers->GetWorker(peer);
       if (asked == nullptr) return done(errors::Unavailable("the cluster has no task ", peer));
       auto found = std::make_shared<std::vector<pb::DeviceAttributes>>();
       asked->GetStatusAsync(call, found.get(), [=, done = std::move(done)](const Status& status) {
@@ -270,7 +361,7 @@ struct TaskServer::Impl {
     };
     watch.address = [r](const std::string& peer) { return r->workers->Address(peer); };
     r->monitor = std::make_unique<PeerMonitor>(std::move(watch));
-    r->env.missing_tasks = [r] { return r->monitor->DescribeSilent(); };
+    r->env.list_silent_tasks = [r](std::vector<Wait>* waits) { r->monitor->ListSilent(waits); };
     r->links->set_on_closed([r](const std::string& peer) {
       if (!r->workers->Address(peer).empty()) r->monitor->Suspect(peer);
     });
@@ -279,11 +370,16 @@ struct TaskServer::Impl {
   void AddServices(Running* r) {
     r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits(),
                                          r->peers.get(), credentials);
+    r->rpc->Observe(&r->observed->rpc, &r->observed->peers);
+    r->links->Observe(&r->observed->rpc, &r->observed->peers);
     r->worker_service =
         std::make_unique<WorkerService>(&r->env, r->admitting.get(), r->peers.get());
     r->worker_service->AddMethods(r->rpc.get(), r->links.get());
-    r->master_service = std::make_unique<MasterService>(r->master.get(), r->inter_op_pool.get());
+    r->master_service =
+        std::make_unique<MasterService>(r->observed_master.get(), r->inter_op_pool.get());
     r->master_service->AddMethods(r->rpc.get());
+    AddObserveMethods(r->rpc.get(), task, r->page_pool.get(), r->pages.get(), &r->observed->tracer);
+    AddEagerMethods(r->eager.get(), r->rpc.get());
     std::function<void(const std::string&)> shutdown;
     if (options.server.accept_shutdown) {
       shutdown = [this](const std::string& reason) {
@@ -308,12 +404,20 @@ struct TaskServer::Impl {
           for (const Device* device : r->env.devices) status->add_device(device->name());
         },
         std::move(shutdown), [r](std::string_view caller) { return r->links->offer(caller); });
+    AddWhyWaitingMethod(r->rpc.get(), [r](const CallOptions& options, auto done) {
+      AskWhyWaiting(r->workers.get(), options, std::move(done));
+    });
   }
 
   // Whatever could be made of it.
   void TearDown(Deadline grace) {
     Running* const r = running.get();
-    if (r->gate != nullptr) WithdrawMaster(address_now());
+    if (r->gate != nullptr) {
+      WithdrawMaster(address_now());
+      WithdrawPages(address_now());
+    }
+    if (r->pages != nullptr) r->pages->Close();
+    if (r->observed != nullptr) r->observed->tracer.Stop();
     if (r->peers != nullptr) r->peers->Stop();
     if (r->monitor != nullptr) r->monitor->Stop();
     // Calls that came over the wire and those from within the process end side by side.
@@ -324,6 +428,7 @@ struct TaskServer::Impl {
     if (r->master_service != nullptr) r->master_service->WaitForNone();
     if (r->links != nullptr) r->links->StopServing(grace);
     gate_closer.join();
+    r->eager = nullptr;
     r->master = nullptr;
     const Status stopping = errors::Unavailable("the server ", task, " is stopping");
     if (r->rendezvous != nullptr) r->rendezvous->CleanupAll(stopping);
@@ -401,8 +506,9 @@ Status TaskServer::Start() {
   r->monitor->Start();
   const std::string address =
       StrCat(impl_->configured.substr(0, impl_->configured.rfind(':') + 1), *port);
-  r->gate = std::make_shared<GatedMaster>(r->master.get(), StrCat(kScheme, address));
+  r->gate = std::make_shared<GatedMaster>(r->observed_master.get(), StrCat(kScheme, address));
   PublishMaster(address, r->gate);
+  PublishPages(address, impl_->ToPublish(*r));
   MutexLock lock(&impl_->mu);
   impl_->address = address;
   impl_->state = Impl::State::kStarted;

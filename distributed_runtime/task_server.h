@@ -2,6 +2,7 @@
 #ifndef DISTRIBUTED_RUNTIME_TASK_SERVER_H_
 #define DISTRIBUTED_RUNTIME_TASK_SERVER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +20,9 @@
 
 namespace millrace {
 
+class Master;     // master/master.h
+class PageTable;  // observe/page.h
+
 struct TaskServerOptions {
   ServerOptions server;
   // What the composer has registered; must outlive the server.
@@ -27,7 +31,10 @@ struct TaskServerOptions {
   DeviceFactories devices;                  // of what is not a CPU
   std::map<std::string, int> device_count;  // of those, by type
   pb::ConfigProto default_session_config;   // merged over that of every session
-  bool links = true;                        // false: gRPC carries steps too, as between hosts
+  // Adds what the composer shows of the master; what it gives to the table may use the master until
+  // the table is closed. Empty: nothing.
+  std::function<void(const Master* master, PageTable* pages)> add_pages{};
+  bool links = true;  // false: gRPC carries steps too, as between hosts
 };
 
 // What millrace::Server is made of; see there for what each function promises. Thread-safe.

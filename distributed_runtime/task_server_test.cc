@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "base/errors.h"
 #include "distributed_runtime/grpc/client_pool.h"
 #include "distributed_runtime/grpc/control_service.h"
@@ -18,7 +17,7 @@
 #include "distributed_runtime/grpc/remote_master.h"
 #include "distributed_runtime/grpc/remote_worker.h"
 #include "distributed_runtime/grpc/rpc_channel.h"
-#include "master/session_test_util.h"
+#include "distributed_runtime/test_engine.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
 #include "rendezvous/rendezvous.h"
@@ -36,16 +35,6 @@ constexpr char kWorkerDevice[] = "/job:worker/task:0";
 
 Deadline Soon() { return DeadlineAfter(seconds(30)); }
 
-struct Engine {
-  Engine() { RegisterTestOpsAndKernels(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-const Engine& TheEngine() {
-  static const auto* const engine = new Engine;
-  return *engine;
-}
-
 StatusOr<std::unique_ptr<TaskServer>> MakeServer(const ClusterSpec& cluster, const char* job,
                                                  int index = 0, bool accept_shutdown = false,
                                                  bool links = true) {
@@ -57,8 +46,8 @@ StatusOr<std::unique_ptr<TaskServer>> MakeServer(const ClusterSpec& cluster, con
   options.server.inter_op_threads = 2;
   options.server.intra_op_threads = 1;
   options.server.accept_shutdown = accept_shutdown;
-  options.ops = &TheEngine().ops;
-  options.kernels = &TheEngine().kernels;
+  options.ops = &TheTestEngine().ops;
+  options.kernels = &TheTestEngine().kernels;
   return TaskServer::Create(options);
 }
 

@@ -5,12 +5,9 @@
 //   millrace run --workers 2 -- multi_worker_mnist --strategy=multi_worker_mirrored
 //
 // Synthetic digits, or with --data_dir the idx files of MNIST.
-#include <charconv>
 #include <cstdio>
-#include <string>
-#include <string_view>
-#include <system_error>
 
+#include "examples/training_flags.h"
 #include "millrace/digits.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/layers.h"
@@ -19,11 +16,8 @@
 
 namespace mr = millrace;
 
-struct Flags {
-  std::string data_dir, strategy = "default";
-  int64_t replicas = 0, epochs = 3, steps = 70;
-  int64_t batch_size = 64;  // of each replica
-  double min_accuracy = 0;
+struct Flags : mr::examples::TrainingFlags {
+  int64_t steps = 70;
 };
 
 mr::Status Train(const mr::Digits& digits, const Flags& flags) {
@@ -51,51 +45,22 @@ mr::Status Train(const mr::Digits& digits, const Flags& flags) {
   if (!history.ok()) return history.status();
   const double accuracy = history->values("accuracy").back();
   if (is_chief) std::printf("%s: accuracy %.4f\n", (*strategy)->Description().c_str(), accuracy);
-  if (accuracy >= flags.min_accuracy) return mr::OkStatus();
-  return mr::Status(mr::StatusCode::kFailedPrecondition, "the accuracy is below --min_accuracy");
-}
-
-// "--name=value"; false if it is anything else.
-bool Parse(std::string_view argument, Flags* flags) {
-  std::string_view value;
-  const auto is = [&](std::string_view name) {
-    if (!argument.starts_with(name)) return false;
-    value = argument.substr(name.size());
-    return true;
-  };
-  const auto number = [&](auto* result) {
-    const char* const end = value.data() + value.size();
-    const auto parsed = std::from_chars(value.data(), end, *result);
-    return parsed.ec == std::errc() && parsed.ptr == end && *result >= 0;
-  };
-  if (is("--data_dir=")) {
-    flags->data_dir = value;
-    return true;
-  }
-  if (is("--strategy=")) {
-    flags->strategy = value;
-    return true;
-  }
-  if (is("--replicas=")) return number(&flags->replicas) && flags->replicas <= 64;
-  if (is("--epochs=")) return number(&flags->epochs) && flags->epochs > 0;
-  if (is("--steps=")) return number(&flags->steps) && flags->steps > 0;
-  if (is("--batch_size=")) return number(&flags->batch_size) && flags->batch_size > 0;
-  if (is("--min_accuracy=")) return number(&flags->min_accuracy);
-  return false;
+  return mr::examples::CheckAccuracy(accuracy, flags);
 }
 
 int main(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i < argc; ++i) {
-    if (Parse(argv[i], &flags)) continue;
-    std::fprintf(stderr,
-                 "usage: multi_worker_mnist [--strategy=NAME] [--replicas=N] [--data_dir=DIR] "
-                 "[--epochs=N] [--steps=N] [--batch_size=N] [--min_accuracy=X]\n");
-    return 2;
-  }
-  mr::StatusOr<mr::Digits> digits =
-      flags.data_dir.empty() ? mr::SyntheticDigits() : mr::LoadDigits(flags.data_dir);
-  const mr::Status status = digits.ok() ? Train(*digits, flags) : digits.status();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  flags.epochs = 3;
+  flags.batch_size = 64;
+  CLI::App app("Trains a convolutional net on handwritten digits, by one process or by several",
+               "multi_worker_mnist");
+  mr::examples::AddDigitsFlag(app, flags);
+  mr::examples::AddTrainingFlags(app, flags, "Images of a step for each replica");
+  app.add_option("--steps", flags.steps, "Steps of an epoch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  return mr::examples::RunProgram(app, argc, argv, [&] {
+    const auto digits = mr::examples::GetDigits(flags);
+    return digits.ok() ? Train(*digits, flags) : digits.status();
+  });
 }

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "frontend/graph_builder.h"
+#include "graph/body_names.h"
 #include "graph/graph_def_io.h"
 
 namespace millrace {
@@ -58,15 +59,7 @@ class Exporter {
   // How inputs of a body are written: "argument", "node:output:index".
   StatusOr<std::string> NameOf(const Node& node, int output) const {
     if (const auto arg = args_.find(&node); arg != args_.end()) return arg->second;
-    const pb::OpDef& op = node.op().def;
-    for (const pb::OpDef::ArgDef& arg : op.output_arg()) {
-      int begin = 0, end = 0;
-      MR_RETURN_IF_ERROR(ArgRange(op, node.attrs(), arg.name(), /*is_input=*/false, &begin, &end));
-      if (output >= begin && output < end) {
-        return StrCat(node.name(), ":", arg.name(), ":", output - begin);
-      }
-    }
-    return errors::Internal(node.name(), " has no output ", output);
+    return BodyTensorName(node, output);
   }
 
   Status AddNode(const DataflowGraph& graph, const Node& node) {

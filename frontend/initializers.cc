@@ -35,6 +35,11 @@ int64_t AnySeed() {
   return std::uniform_int_distribution<int64_t>(1, 1'000'000'000)(device);
 }
 
+// What a graph's seed and the name of a node decide.
+int64_t SeedOf(int64_t graph_seed, std::string_view name) {
+  return static_cast<int64_t>(Hash64(name, static_cast<uint64_t>(graph_seed)) % 2147483646u);
+}
+
 // A pure function of the seed: Keras's key is [seed, 0], cut to 31 bits. Without one, the graph's
 // seed and the name of the node decide, so that a program which sets the former begins with the
 // same weights each time, wherever they are placed.
@@ -44,11 +49,8 @@ Draw Stateless(Seed given) {
   return [key, is_given = given.has_value()](const Scope& s, Kind kind, const Shape& shape) {
     const Output dims = millrace::Constant(s, ShapeTensor(shape));
     const int64_t of_graph = s.graph()->seed;
-    const int64_t used = is_given || of_graph == 0
-                             ? key
-                             : static_cast<int64_t>(Hash64(dims.valid() ? dims.name() : "",
-                                                           static_cast<uint64_t>(of_graph)) %
-                                                    2147483646);
+    const int64_t used =
+        is_given || of_graph == 0 ? key : SeedOf(of_graph, dims.valid() ? dims.name() : "");
     const Tensor seeds = Tensor::FromValues<int32_t>({static_cast<int32_t>(used), 0});
     switch (kind) {
       case Kind::kNormal:
@@ -253,9 +255,12 @@ Initializer UniformUnitScaling(double factor, Seed seed) {
 }  // namespace v1
 
 SeedGenerator::SeedGenerator(const Scope& scope, Seed seed) {
-  const int64_t start = seed ? *seed : AnySeed();
-  state_ = MakeVariable(scope, "seed_generator_state",
-                        millrace::Constant(scope, Tensor::FromValues<int64_t>({start, 0})),
+  // As initializers do: without a seed of its own, by the graph's and by where it stands.
+  const Output count = millrace::Constant(scope, Tensor::Scalar<int64_t>(0));
+  if (!count.valid()) return;
+  const int64_t of_graph = scope.graph()->seed;
+  const int64_t start = seed ? *seed : of_graph != 0 ? SeedOf(of_graph, count.name()) : AnySeed();
+  state_ = MakeVariable(scope, "seed_generator_state", ops::Pack(scope, {start, count}),
                         {.trainable = false});
 }
 

@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
+#include "frontend/initial_shape.h"
 #include "millrace/ops.h"
 
 namespace millrace {
@@ -92,14 +93,8 @@ Variable MakeVariable(const Scope& scope, std::string_view name, const Output& i
   Variable v;
   v.initial_value = initial_value;
   if (!initial_value.valid()) return v;
-  const auto shape = initial_value.shape().AsShape();
-  if (!shape) {
-    scope.RecordError(errors::InvalidArgument("the initial value of variable '", name,
-                                              "' must have a fully known shape, not ",
-                                              initial_value.shape().DebugString()),
-                      where);
-    return v;
-  }
+  const auto shape = InitialShape(scope, name, initial_value, where);
+  if (!shape) return v;
   const DataType dtype = BaseType(initial_value.dtype());
   const Scope named = scope.WithOpName(name);
   if (options.use_resource) {

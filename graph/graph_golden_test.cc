@@ -27,7 +27,7 @@ class GraphGoldenTest : public testing::Test {
   // What creating a session checks before it places anything.
   Status Load(const std::string& bytes, DataflowGraph* graph, ShapeRefiner* shapes) {
     pb::GraphDef def;
-    if (!def.ParseFromString(bytes)) return absl::InvalidArgumentError("no GraphDef");
+    if (!def.ParseFromString(bytes)) return Status(StatusCode::kInvalidArgument, "no GraphDef");
     const Status status = ImportGraphDef({}, def, graph);
     return status.ok() ? shapes->AddGraph(*graph) : status;
   }

@@ -127,10 +127,10 @@ TEST_P(SaveTest, AnyOperationMayFailOnce) {
     if (disk_.operations <= fails_at) break;
     disk_.fails_at = -1;
     if (!status.ok()) {
-      EXPECT_NE(status.message().find("the disk fails"), absl::string_view::npos) << status;
-      EXPECT_TRUE(status.message().find("model") != absl::string_view::npos ||
-                  status.message().find("parts") != absl::string_view::npos ||
-                  status.message().find("ckpt") != absl::string_view::npos)
+      EXPECT_NE(status.message().find("the disk fails"), std::string::npos) << status;
+      EXPECT_TRUE(status.message().find("model") != std::string::npos ||
+                  status.message().find("parts") != std::string::npos ||
+                  status.message().find("ckpt") != std::string::npos)
           << "it names the file: " << status;
     }
     const StatusOr<float> value = Load(&disk_, kPrefix);

@@ -49,10 +49,12 @@ class CrashDisk::Writer : public WritableFile {
   ~Writer() override { Release(); }
 
   Status Append(std::string_view bytes) override {
-    MR_RETURN_IF_ERROR(disk_->Operate("write", path_));
+    const Status status = disk_->Operate("write", path_, /*needs_room=*/true);
+    if (errors::IsResourceExhausted(status)) bytes = bytes.substr(0, bytes.size() / 2);
+    if (!status.ok() && !errors::IsResourceExhausted(status)) return status;
     file_->content.append(bytes);
     disk_->Changed();
-    return OkStatus();
+    return status;
   }
   Status Flush() override { return OkStatus(); }
   Status Sync() override {
@@ -99,8 +101,14 @@ void CrashDisk::Record(Change change) {
   Changed();
 }
 
-Status CrashDisk::Operate(std::string_view what, const std::string& path) {
-  if (operations++ != fails_at) return OkStatus();
+Status CrashDisk::Operate(std::string_view what, const std::string& path, bool needs_room) {
+  const int number = operations++;
+  if (fails_at < 0 || number < fails_at) return OkStatus();
+  if (failure == Failure::kFull) {
+    if (!needs_room) return OkStatus();
+    return errors::ResourceExhausted("cannot ", what, " ", path, ": the disk is full");
+  }
+  if (number > fails_at) return OkStatus();
   return errors::Unavailable("cannot ", what, " ", path, ": the disk fails");
 }
 
@@ -134,7 +142,7 @@ CrashDisk::Contents CrashDisk::Now() const {
 }
 
 StatusOr<std::unique_ptr<WritableFile>> CrashDisk::NewWritableFile(const std::string& path) {
-  MR_RETURN_IF_ERROR(Operate("open for writing", path));
+  MR_RETURN_IF_ERROR(Operate("open for writing", path, /*needs_room=*/true));
   auto file = std::make_shared<Inode>();
   Record({path, "", file});
   return std::unique_ptr<WritableFile>(new Writer(this, path, file));
@@ -167,7 +175,7 @@ Status CrashDisk::Rename(const std::string& from, const std::string& to) {
 
 Status CrashDisk::Link(const std::string& from, const std::string& to) {
   if (!has_links) return errors::Unimplemented("files of this disk have one name");
-  MR_RETURN_IF_ERROR(Operate("link", to));
+  MR_RETURN_IF_ERROR(Operate("link", to, /*needs_room=*/true));
   const auto it = names_.find(from);
   if (it == names_.end()) return errors::NotFound(from);
   if (FileExists(to)) return errors::AlreadyExists(to);

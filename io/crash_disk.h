@@ -24,9 +24,13 @@ class CrashDisk : public FileSystem {
 
   // Called after every operation that changes something.
   std::function<void()> after_change;
-  // Operations that may fail, counted; that of number `fails_at` does, with the path in its text.
+  // Operations that may fail, counted; that of number `fails_at` does, with the path in its text:
+  // it alone (Unavailable), or it and all after it that need room (ResourceExhausted; of a write
+  // that does not fit half the bytes are there).
+  enum class Failure { kOnce, kFull };
   int operations = 0;
   int fails_at = -1;
+  Failure failure = Failure::kOnce;
   bool has_links = true;
 
   // What there may be after a loss of power now. Of what was not synced, each change of a name in
@@ -66,7 +70,7 @@ class CrashDisk : public FileSystem {
   using Names = std::map<std::string, File>;
 
   static void Apply(const Change& change, Names* names);
-  Status Operate(std::string_view what, const std::string& path);
+  Status Operate(std::string_view what, const std::string& path, bool needs_room = false);
   void Record(Change change);
   void Changed() {
     if (after_change) after_change();

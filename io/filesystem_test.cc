@@ -95,7 +95,7 @@ TEST(FileSystem, NamesTheFileThatADiskHasNoRoomFor) {
   ASSERT_TRUE((*file)->Append("x").ok());
   const Status status = (*file)->Sync();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
-  EXPECT_NE(status.message().find("/dev/full"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("/dev/full"), std::string::npos) << status;
 }
 
 TEST(FileSystem, KeepsAFileThatIsBeingWritten) {

@@ -408,7 +408,7 @@ TEST(BundleReader, CallsAnIndexDamagedThatStatesAnAbsurdSize) {
   footer += "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
   std::ofstream(StrCat(prefix, ".index"), std::ios::binary) << std::string(100, 'x') << footer;
   const auto reader = BundleReader::Open(PosixFileSystem(), prefix);
-  EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
+  EXPECT_EQ(reader.status().code(), StatusCode::kDataLoss) << reader.status();
 }
 
 // An index of some bytes states 2^26 strings of a data file without any.

@@ -8,7 +8,9 @@
 #include "master/step_errors.h"
 #include "session/inter_op_pools.h"
 #include "session/maybe_applied.h"
+#include "session/wait_report.h"
 #include "worker/overdue.h"
+#include "worker/step_waits.h"
 
 namespace millrace {
 
@@ -88,17 +90,18 @@ Status DirectStep::DeadlineReason() const {
              : errors::DeadlineExceeded("the step did not end by the call's deadline");
 }
 
-void DirectStep::MarkOverdue() {
+void DirectStep::HoldDevices() {
   if (use_ != nullptr) return;
   use_ = plan_->graph().step_count();
   if (use_ != nullptr) use_->Enter();
 }
 
 void DirectStep::Expire() {
-  std::string waits = StrJoin(cancellation_->DescribeWaits(), "; ");
+  TaskAnswer answer{plan_->task_, {}, OkStatus()};
+  ListWaits(&answer.waits);
   {
     MutexLock lock(&mu_);
-    waits_ = std::move(waits);
+    waits_ = MakeWaitReport({&answer, 1});
   }
   Abort(DeadlineReason());
   const State state = state_.load(std::memory_order_acquire);
@@ -109,13 +112,20 @@ void DirectStep::Expire() {
       DeadlineAfter(kOverdueGrace), [self = RefPtr<DirectStep>::Share(this)] { self->GiveUp(); });
 }
 
+void DirectStep::ListWaits(pb::TaskWaits* waits) const {
+  // One that has not begun yet has nothing to tell.
+  if (state_.load(std::memory_order_acquire) == kIdle) return;
+  AddStepWaits(env_.step_id, /*begun_nanos=*/0, plan_->graph(), *cancellation_, {}, waits);
+}
+
 // On the thread that watches deadlines.
 void DirectStep::GiveUp() {
   const std::string description = DescribeOverdue(&*cancellation_);
   const TaskError error{plan_->task_, errors::DeadlineExceeded(description)};
-  const Status status = MarkMaybeApplied(SummarizeTimeout(Message(DeadlineReason()), {&error, 1}));
+  Status status;
   {
     MutexLock lock(&mu_);
+    status = MarkMaybeApplied(SummarizeTimeout(Message(DeadlineReason()), {&error, 1}, waits_));
     given_up_ = status;
   }
   if (!Answer(kGivenUp)) return;
@@ -193,15 +203,15 @@ Status DirectStep::Outcome(Status status) {
   }
   const TaskError error{plan_->task_, std::move(status)};
   Status aborted;
-  TaskWaits waits{plan_->task_, ""};
+  pb::WaitReport waits;
   {
     MutexLock lock(&mu_);
     aborted = abort_reason_;
-    waits.text = waits_;
+    waits = waits_;
   }
   if (aborted.ok()) return MarkMaybeApplied(SummarizeErrors({&error, 1}));
   if (errors::IsDeadlineExceeded(aborted)) {
-    aborted = SummarizeTimeout(Message(aborted), {&error, 1}, {&waits, 1});
+    aborted = SummarizeTimeout(Message(aborted), {&error, 1}, waits);
   }
   return MarkMaybeApplied(std::move(aborted));
 }
@@ -218,7 +228,7 @@ void DirectStep::Destroy() {
     cancellation_.emplace();
     MutexLock lock(&mu_);
     abort_reason_ = given_up_ = OkStatus();
-    waits_.clear();
+    waits_.Clear();
     grace_ = DeadlineTimer::kNone;
   }
   const std::shared_ptr<UseCount> use = std::move(use_);

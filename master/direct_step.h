@@ -27,6 +27,7 @@
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
+#include "proto/waits.pb.h"
 #include "session/master_interface.h"
 #include "worker/worker_graph.h"
 
@@ -72,10 +73,14 @@ class DirectStep : public RefCounted {
   Status Wait();
   // As Step::Abort. The caller holds a reference.
   void Abort(const Status& reason);
-  // For a step whose deadline has passed, in this order: while its owner is sure not to have been
-  // told; then, with a reference. Aborts it, and gives it up if it has not ended after the grace.
-  void MarkOverdue();
+  // While its owner is sure not to have been told: its devices outlive the step from now on,
+  // whatever becomes of its session.
+  void HoldDevices();
+  // For a step whose deadline has passed, after HoldDevices and with a reference. Aborts it, and
+  // gives it up if it has not ended after the grace.
   void Expire();
+  // Adds what it waits for. For whoever has called HoldDevices and has a reference.
+  void ListWaits(pb::TaskWaits* waits) const;
 
   // Links in the list of the steps that run.
   DirectStep* next = nullptr;
@@ -109,11 +114,11 @@ class DirectStep : public RefCounted {
   std::atomic<State> state_{kIdle};
   Notification* waiter_ = nullptr;
   Status outcome_;
-  // Counts the step among those that its devices must outlive; null unless it is overdue.
+  // Counts the step among those that its devices must outlive; null unless somebody holds them.
   std::shared_ptr<UseCount> use_;
   Mutex mu_;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
-  std::string waits_ ABSL_GUARDED_BY(mu_);  // at the deadline
+  pb::WaitReport waits_ ABSL_GUARDED_BY(mu_);  // at the deadline
   Status given_up_ ABSL_GUARDED_BY(mu_);
   DeadlineTimer::Token grace_ ABSL_GUARDED_BY(mu_) = DeadlineTimer::kNone;
 };

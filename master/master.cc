@@ -251,11 +251,43 @@ void Master::ResetAsync(const CallOptions& options, std::vector<std::string> con
   }
 }
 
+void Master::ListDirectWaits(pb::TaskWaits* waits) const {
+  std::vector<std::shared_ptr<MasterSession>> sessions;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, entry] : sessions_) sessions.push_back(entry.session);
+  }
+  for (const auto& session : sessions) session->ListDirectWaits(waits);
+}
+
 StatusOr<std::string> Master::ExplainPlacement(std::string_view session_handle,
                                                std::string_view node) const {
   const auto session = Find(session_handle);
   if (session == nullptr) return NotFound(session_handle);
   return session->ExplainPlacement(node);
+}
+
+std::vector<std::string> Master::ListSessions() const {
+  std::vector<std::string> handles;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, entry] : sessions_) handles.push_back(handle);
+  }
+  std::sort(handles.begin(), handles.end());
+  return handles;
+}
+
+Status Master::ReadGraph(std::string_view session_handle,
+                         const std::function<void(const SessionGraph& graph)>& reader) const {
+  std::shared_ptr<MasterSession> session;
+  {
+    MutexLock lock(&mu_);
+    const auto it = sessions_.find(session_handle);
+    if (it != sessions_.end()) session = it->second.session;
+  }
+  if (session == nullptr) return NotFound(session_handle);
+  reader(session->graph());
+  return OkStatus();
 }
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #ifndef MASTER_MASTER_H_
 #define MASTER_MASTER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,12 +10,14 @@
 
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "proto/waits.pb.h"
 #include "session/master_env.h"
 #include "session/master_interface.h"
 
 namespace millrace {
 
 class MasterSession;  // master/master_session.h
+class SessionGraph;   // master/session_graph.h
 
 class Master : public MasterInterface {
  public:
@@ -50,6 +53,15 @@ class Master : public MasterInterface {
   // Why the nodes of a session are where they are, for people ("" = all nodes).
   StatusOr<std::string> ExplainPlacement(std::string_view session_handle,
                                          std::string_view node) const;
+  // The sessions that are open, by handle. To look at one does not count as a call of it.
+  std::vector<std::string> ListSessions() const;
+  // Calls `reader` with the graph of a session, placed, which does not change meanwhile. Aborted if
+  // there is no such session.
+  Status ReadGraph(std::string_view session_handle,
+                   const std::function<void(const SessionGraph& graph)>& reader) const;
+
+  // Adds what the steps wait for that this master runs itself, without a worker.
+  void ListDirectWaits(pb::TaskWaits* waits) const;
 
  private:
   // Null if there is none.

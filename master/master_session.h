@@ -52,11 +52,14 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   std::shared_ptr<PreparedRun> Prepare(int64_t callable);
   Status ReleaseCallable(int64_t callable);
   void ListDevices(ListDevicesResult* result) const;
+  // Adds what the steps wait for that the master runs itself.
+  void ListDirectWaits(pb::TaskWaits* waits);
   // Cancels what runs, waits for it, and closes the session at the workers, whose errors do
   // not count. Later runs are FailedPrecondition. Calling it again waits as well.
   void Close(Done done);
 
   const std::string& handle() const { return handle_; }
+  const SessionGraph& graph() const { return *graph_; }
   int64_t graph_version() const { return graph_->version(); }
   std::string ExplainPlacement(std::string_view node) const {
     return graph_->ExplainPlacement(node);

@@ -408,7 +408,7 @@ void MasterSession::ExpireDirect() {
     Deadline first = kNoDeadline;
     for (DirectStep* step = direct_steps_; step != nullptr; step = step->next) {
       if (step->deadline() <= now) {
-        step->MarkOverdue();
+        step->HoldDevices();
         expired.push_back(RefPtr<DirectStep>::Share(step));
       } else {
         first = std::min(first, step->deadline());
@@ -417,6 +417,18 @@ void MasterSession::ExpireDirect() {
     if (first != kNoDeadline) WatchDirect(first);
   }
   for (const RefPtr<DirectStep>& step : expired) step->Expire();
+}
+
+void MasterSession::ListDirectWaits(pb::TaskWaits* waits) {
+  std::vector<RefPtr<DirectStep>> steps;
+  {
+    MutexLock lock(&mu_);
+    for (DirectStep* step = direct_steps_; step != nullptr; step = step->next) {
+      step->HoldDevices();
+      steps.push_back(RefPtr<DirectStep>::Share(step));
+    }
+  }
+  for (const RefPtr<DirectStep>& step : steps) step->ListWaits(waits);
 }
 
 void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs args,

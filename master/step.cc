@@ -10,6 +10,7 @@
 #include "master/step_errors.h"
 #include "session/async_join.h"
 #include "session/maybe_applied.h"
+#include "session/wait_report.h"
 
 namespace millrace {
 namespace {
@@ -96,24 +97,24 @@ void Step::Expire() {
       timeout_ms_ > 0 ? errors::DeadlineExceeded("the step did not end within ", timeout_ms_, " ms")
                       : errors::DeadlineExceeded("the step did not end by the call's deadline");
   // Apart from the step: it may end by itself while the others answer.
-  const auto waits = std::make_shared<std::vector<std::string>>(parts_.size());
+  const auto answers = std::make_shared<std::vector<TaskAnswer>>(parts_.size());
   const auto self = RefPtr<Step>::Share(this);
-  const auto join = AsyncJoin::Make(static_cast<int>(parts_.size()), [self, waits, late](Status) {
+  const auto join = AsyncJoin::Make(static_cast<int>(parts_.size()), [self, answers, late](Status) {
     {
       MutexLock lock(&self->mu_);
-      self->waits_ = std::move(*waits);
+      self->waits_ = MakeWaitReport(*answers);
     }
     self->Abort(late);
   });
   const CallOptions soon{.deadline = DeadlineAfter(kDescribeTimeout)};
   for (size_t i = 0; i < parts_.size(); ++i) {
-    plan_->parts[i].worker->DescribeStepAsync(
-        soon, step_id_, &(*waits)[i], [join, waits, i](const Status& status) {
-          if (errors::IsDeadlineExceeded(status) || errors::IsUnavailable(status)) {
-            (*waits)[i] = StrCat("it does not answer (", Message(status), ")");
-          }
-          join->Done(OkStatus());
-        });
+    TaskAnswer* const answer = &(*answers)[i];
+    answer->task = plan_->parts[i].task;
+    plan_->parts[i].worker->ListWaitsAsync(soon, step_id_, &answer->waits,
+                                           [join, answers, answer](const Status& status) {
+                                             answer->status = status;
+                                             join->Done(OkStatus());
+                                           });
   }
 }
 
@@ -180,11 +181,7 @@ void Step::Finish() {
       if (abort_reason_.ok()) {
         status = SummarizeErrors(errors);
       } else if (errors::IsDeadlineExceeded(abort_reason_)) {
-        std::vector<TaskWaits> waits;
-        for (size_t i = 0; i < waits_.size(); ++i) {
-          waits.push_back({plan_->parts[i].task, std::move(waits_[i])});
-        }
-        status = SummarizeTimeout(Message(abort_reason_), errors, waits);
+        status = SummarizeTimeout(Message(abort_reason_), errors, waits_);
       } else {
         status = abort_reason_;
       }
@@ -211,7 +208,7 @@ void Step::Reset() {
   stopped_ = ended_ = false;
   abort_reason_ = OkStatus();
   errors_.clear();
-  waits_.clear();
+  waits_.Clear();
 }
 
 void Step::Destroy() {

@@ -80,7 +80,7 @@ class Step : public RefCounted {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   Status abort_reason_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::string> waits_ ABSL_GUARDED_BY(mu_);  // of the parts, at the deadline
+  pb::WaitReport waits_ ABSL_GUARDED_BY(mu_);  // of the parts, at the deadline
   std::vector<std::pair<int, Status>> errors_ ABSL_GUARDED_BY(mu_);  // part, in order of arrival
 };
 

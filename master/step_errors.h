@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "millrace/status.h"
+#include "proto/waits.pb.h"
 
 namespace millrace {
 
@@ -21,16 +22,11 @@ struct TaskError {
 // the first. Of several Unavailable ones the first stands for all. The text ends after 16 MiB.
 Status SummarizeErrors(std::span<const TaskError> errors);
 
-// What a task said at the deadline that its part of the step was waiting for.
-struct TaskWaits {
-  std::string_view task;
-  std::string text;  // "": nothing
-};
-
-// DeadlineExceeded for a step that was cancelled by its deadline, with what its parts said they
-// were waiting for, those first that did not wait for others, with a node; and with their errors.
+// DeadlineExceeded for a step that was cancelled by its deadline, with the first of what its tasks
+// said they were waiting for, and with their errors. What follows from others is left out of a task
+// that said something. More of the report is in the status' payload (session/wait_report.h).
 Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors,
-                        std::span<const TaskWaits> waits = {});
+                        const pb::WaitReport& report = {});
 
 }  // namespace millrace
 

@@ -5,7 +5,7 @@
 
 #include "base/errors.h"
 #include "gtest/gtest.h"
-#include "session/worker_interface.h"
+#include "session/wait_report.h"
 
 namespace millrace {
 namespace {
@@ -66,7 +66,7 @@ TEST(SummarizeErrors, ATaskThatIsGoneIsOneErrorWhoeverNoticesIt) {
 
 TEST(SummarizeErrors, PayloadsOfTheRootStay) {
   Status gone = errors::Aborted("gone");
-  gone.SetPayload(kWorkerRestartedPayload, absl::Cord());
+  gone.SetPayload(kWorkerRestartedPayload, "");
   const std::vector<TaskError> errors = {{kPs, gone}};
   EXPECT_TRUE(SummarizeErrors(errors).GetPayload(kWorkerRestartedPayload).has_value());
 }
@@ -90,30 +90,35 @@ TEST(SummarizeTimeout, SaysWhatWasWaitedFor) {
             std::string_view::npos);
 }
 
-TEST(SummarizeTimeout, PutsFirstWhoDoesNotWaitForOthers) {
+pb::WaitReport ReportOf(std::string_view task, const pb::Wait& wait) {
+  TaskAnswer answer{std::string(task), {}, OkStatus()};
+  *answer.waits.add_wait() = wait;
+  return MakeWaitReport({&answer, 1});
+}
+
+TEST(SummarizeTimeout, SaysOfATaskThatToldWhatItWaitedForNothingThatFollows) {
   const std::vector<TaskError> errors = {
       {kWorker, MarkDerived(errors::Cancelled("RecvAsync is cancelled"))},
       {kPs, MarkDerived(errors::Cancelled("the call was cancelled"))}};
-  const std::vector<TaskWaits> waits = {{kWorker, StrCat(kWaitsForTasks, "'w/read' from /job:ps")},
-                                        {kPs, "queue 'q' has 0 of 1 element"}};
-  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
-            StrCat("late; it was waiting for:\n  ", kPs, ": queue 'q' has 0 of 1 element\n  ",
-                   kWorker, ": ", kWaitsForTasks, "'w/read' from /job:ps"));
-}
-
-TEST(SummarizeTimeout, NamesTheNodeThatWaited) {
-  const std::vector<TaskError> errors = {
-      {kPs, MarkDerived(errors::Cancelled("it was cancelled\n\t [[{{node take}}]]\nat a.cc:3"))}};
-  const std::vector<TaskWaits> waits = {{kPs, "queue 'q' has 0 of 1 element"}};
-  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
-            StrCat("late; it was waiting for:\n  ", kPs,
-                   ": queue 'q' has 0 of 1 element [[{{node take}}]]"));
+  pb::Wait wait;
+  wait.set_kind(pb::Wait::QUEUE);
+  wait.set_node("take");
+  wait.set_text("queue 'q' has 0 of 1 element");
+  const Status status = SummarizeTimeout("late", errors, ReportOf(kPs, wait));
+  EXPECT_EQ(Message(status), StrCat("late; it was waiting for:\n  ", kPs,
+                                    ": queue 'q' has 0 of 1 element ({{node take}})\n  ", kWorker,
+                                    ": RecvAsync is cancelled"));
+  pb::WaitReport carried;
+  ASSERT_TRUE(FindWaitReport(status, &carried));
+  ASSERT_EQ(carried.wait_size(), 1);
+  EXPECT_EQ(carried.wait(0).node(), "take");
 }
 
 TEST(SummarizeTimeout, KeepsErrorsBesideWhatWasWaitedFor) {
   const std::vector<TaskError> errors = {{kPs, errors::DeadlineExceeded("it still runs a node")}};
-  const std::vector<TaskWaits> waits = {{kPs, "a barrier"}};
-  EXPECT_EQ(Message(SummarizeTimeout("late", errors, waits)),
+  pb::Wait wait;
+  wait.set_text("a barrier");
+  EXPECT_EQ(Message(SummarizeTimeout("late", errors, ReportOf(kPs, wait))),
             StrCat("late; it was waiting for:\n  ", kPs, ": a barrier\n  ", kPs,
                    ": it still runs a node"));
 }

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/distributed_values.h"
 #include "millrace/math.h"
 #include "model/source.h"
 
@@ -17,7 +18,7 @@ class Elements : public Source {
       : steps_(*steps), dataset_(dataset), function_(function) {}
 
   int64_t count() const override {
-    const int64_t count = dataset_.cardinality();
+    const int64_t count = function_->count;
     return count == Dataset::kInfinite  ? kInfinite
            : count == Dataset::kUnknown ? seen_all_.value_or(kUnknown)
                                         : count;
@@ -30,13 +31,12 @@ class Elements : public Source {
     return steps_.session()->RunTargets({function_->iterator.initializer});
   }
   bool at_end() const override {
-    const int64_t known = dataset_.cardinality();
-    return at_end_ || (known >= 0 && seen_ >= known);
+    return at_end_ || (function_->count >= 0 && seen_ >= function_->count);
   }
   // What the loop knows, then where the iterator is.
   StatusOr<Tensor> Position() override {
     if (!began_) return Tensor(kString, Shape({0}));
-    if (at_end() && !at_end_) {
+    if (at_end() && !at_end_ && !function_->parts.take.valid()) {
       // So that whoever goes on from here need not make all elements again to come to the end.
       const Status status = steps_.session()->RunTargets({function_->iterator.next[0].op()});
       if (!errors::IsOutOfRange(status)) MR_RETURN_IF_ERROR(status);
@@ -70,7 +70,10 @@ class Elements : public Source {
     at_end_ = entries[2] == "end";
     return OkStatus();
   }
-  Status Step(Logs* logs) override { return After(steps_.Run(function_, {}, logs)); }
+  Status Step(Logs* logs) override {
+    if (function_->parts.take.valid()) MR_RETURN_IF_ERROR(After(steps_.Take(function_), 0));
+    return After(steps_.Run(function_, {}, logs));
+  }
   StatusOr<Tensor> Predict() override {
     StatusOr<Tensor> predicted = steps_.Predict(function_, {});
     MR_RETURN_IF_ERROR(After(predicted.status()));
@@ -80,8 +83,9 @@ class Elements : public Source {
  private:
   static constexpr int64_t kOwnEntries = 3;  // of a position
 
-  Status After(const Status& status) {
-    if (status.ok()) ++seen_;
+  // What made so many steps if it is good.
+  Status After(const Status& status, int64_t steps = 1) {
+    if (status.ok()) seen_ += steps;
     if (errors::IsOutOfRange(status)) {
       at_end_ = true;
       seen_all_ = seen_;
@@ -118,8 +122,8 @@ Output WeightsOf(const std::map<int64_t, double>& class_weight, const Scope& sco
 
 }  // namespace
 
-// What the elements of a data set are: inputs, y, weights of samples, as far as there are any.
-StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, DatasetIterator* made) {
+// Makes the inputs of a model that has none, of the first components.
+Status Steps::CheckComponents(const Dataset& dataset) {
   const std::size_t components = dataset.dtypes().size();
   const std::size_t inputs_given = x_.empty() ? 1 : x_.size();
   if (components < inputs_given || components > inputs_given + 2) {
@@ -128,10 +132,6 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Dataset
                                    " input(s) takes ", inputs_given, " to ", inputs_given + 2,
                                    ": inputs, y, weights of samples");
   }
-  const Scope scope = RootScope().Named(StrCat(NameOf(kind), "_data"));
-  const DatasetIterator iterator = MakeIterator(scope, dataset, "iterator", where_);
-  MR_RETURN_IF_ERROR(graph_.status());
-  *made = iterator;
   std::vector<Model::InputSpec> specs;
   for (std::size_t i = 0; i < components; ++i) {
     PartialShape shape = dataset.shapes()[i];
@@ -145,7 +145,6 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Dataset
     if (i < inputs_given) specs.push_back({shape, dataset.dtypes()[i]});
   }
   MR_RETURN_IF_ERROR(MakeInputs(specs));
-  StepInputs inputs;
   for (std::size_t i = 0; i < inputs_given; ++i) {
     if (x_[i].dtype() != specs[i].dtype || !x_[i].shape().IsCompatibleWith(specs[i].shape)) {
       return errors::InvalidArgument(
@@ -154,12 +153,47 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Dataset
           DataTypeName(specs[i].dtype), " and shape ", dataset.shapes()[i].DebugString(),
           " (batches are made with Batch(n))");
     }
-    inputs.x.push_back(InFloats(scope, iterator.next[i]));
   }
+  return OkStatus();
+}
+
+// Inputs, y, weights of samples, as far as there are any.
+StepInputs Steps::InputsOf(Kind kind, const Scope& scope, std::span<const Output> components) {
+  StepInputs inputs;
+  for (std::size_t i = 0; i < x_.size(); ++i) inputs.x.push_back(InFloats(scope, components[i]));
   if (kind == Kind::kPredict) return inputs;
-  if (components > inputs_given) inputs.y = iterator.next[inputs_given];
-  if (components > inputs_given + 1) {
-    inputs.sample_weight = ops::Cast(scope, iterator.next[inputs_given + 1], kFloat);
+  if (components.size() > x_.size()) inputs.y = components[x_.size()];
+  if (components.size() > x_.size() + 1) {
+    inputs.sample_weight = ops::Cast(scope, components[x_.size() + 1], kFloat);
+  }
+  return inputs;
+}
+
+StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Function* made) {
+  MR_RETURN_IF_ERROR(CheckComponents(dataset));
+  const Scope scope = RootScope().Named(StrCat(NameOf(kind), "_data"));
+  // Predictions are made by each worker for itself, of all rows.
+  if (strategy_->num_workers() == 1 || kind == Kind::kPredict) {
+    made->iterator = MakeIterator(scope, dataset, "iterator", where_);
+    MR_RETURN_IF_ERROR(graph_.status());
+    const StepInputs inputs = InputsOf(kind, scope, made->iterator.next);
+    MR_RETURN_IF_ERROR(graph_.status());
+    return inputs;
+  }
+  const DistributedIterator parts =
+      MakeDistributedIterator(scope, *strategy_, dataset, "iterator", where_);
+  MR_RETURN_IF_ERROR(graph_.status());
+  made->iterator = parts.pieces;
+  made->parts = parts;
+  made->count = parts.steps;
+  StepInputs inputs;
+  inputs.rows = parts.rows;
+  for (int i = 0; i < strategy_->num_local_replicas(); ++i) {
+    std::vector<Output> components;
+    for (const PerReplica& next : parts.next) {
+      components.push_back(next.values[static_cast<std::size_t>(i)]);
+    }
+    inputs.parts.push_back(InputsOf(kind, scope, components));
   }
   MR_RETURN_IF_ERROR(graph_.status());
   return inputs;
@@ -177,11 +211,15 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
       StrCat(NameOf(kind), " of data set ", known - datasets_.begin(), key_of_change);
   const auto found = functions_.find(key);
   if (found != functions_.end()) return &found->second;
-  DatasetIterator iterator;
-  MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &iterator));
-  MR_RETURN_IF_ERROR(change(RootScope(), &inputs));
+  Function given;
+  given.count = dataset.cardinality();
+  MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &given));
+  if (inputs.parts.empty()) MR_RETURN_IF_ERROR(change(RootScope(), &inputs));
+  for (StepInputs& part : inputs.parts) MR_RETURN_IF_ERROR(change(RootScope(), &part));
   MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
-  function.iterator = iterator;
+  function.iterator = given.iterator;
+  function.parts = given.parts;
+  function.count = given.count;
   MR_RETURN_IF_ERROR(Start());
   return &functions_.emplace(key, std::move(function)).first->second;
 }

@@ -51,11 +51,6 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
   return logs;
 }
 
-Status CheckOptions(const EvaluateOptions& options) {
-  MR_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", options.batch_size));
-  return CheckAtLeastOne("steps", options.steps);
-}
-
 StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& options,
                             std::unique_ptr<Source> source) {
   MR_ASSIGN_OR_RETURN(const int64_t count, CountBatches(*source, options.steps, "steps"));

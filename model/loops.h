@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "millrace/status_macros.h"
 #include "model/callback_list.h"
 #include "model/source.h"
 
@@ -25,6 +26,12 @@ namespace model {
 
 // InvalidArgument, naming the option, if it is given and below 1.
 Status CheckAtLeastOne(std::string_view option, std::optional<int64_t> value);
+// Of the options of Evaluate and Predict.
+template <typename Options>
+Status CheckOptions(const Options& options) {
+  MR_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", options.batch_size));
+  return CheckAtLeastOne("steps", options.steps);
+}
 // FailedPrecondition if the model is not compiled.
 Status CheckCompiled(const Steps& steps, std::string_view call);
 // InvalidArgument, naming the label and its sample, if a label of `y` is no class of the loss.
@@ -51,8 +58,6 @@ StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& o
 StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
                              std::unique_ptr<Source> source);
 Status CheckFitOptions(const FitOptions& options);
-Status CheckOptions(const EvaluateOptions& options);
-Status CheckOptions(const PredictOptions& options);
 
 }  // namespace model
 }  // namespace millrace

@@ -45,11 +45,6 @@ StatusOr<Tensor> Concatenate(const std::vector<Tensor>& parts) {
 
 }  // namespace
 
-Status CheckOptions(const PredictOptions& options) {
-  MR_RETURN_IF_ERROR(CheckAtLeastOne("batch_size", options.batch_size));
-  return CheckAtLeastOne("steps", options.steps);
-}
-
 StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
                              std::unique_ptr<Source> source) {
   MR_ASSIGN_OR_RETURN(const int64_t count, CountBatches(*source, options.steps, "steps"));

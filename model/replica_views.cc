@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "millrace/distributed_values.h"
 #include "millrace/math.h"
 
 namespace millrace::model {
@@ -16,18 +17,32 @@ Steps::ReplicaViews::Seen& Steps::ReplicaViews::Entry(const Variable& variable) 
   return seen_.back();
 }
 
-Variable Steps::ReplicaViews::Copy(int local, const Scope& scope, const Variable& v) {
+// The variable of this name on the replica's device; no handle on an error.
+Variable Steps::ReplicaViews::Made(int local, const std::string& name, const Output& initial) {
+  const auto found = copies_.find(name);
+  if (found != copies_.end()) return found->second;
+  const Variable made = MakeReplicaVariable(strategy_.ReplicaScope(root_, local), name, initial);
+  if (made.handle.valid()) copies_.emplace(name, made);
+  return made;
+}
+
+// What has the variable's value between steps, beside the replica.
+Variable Steps::ReplicaViews::Mirror(int local, const Variable& v) {
+  if (local == 0 || !strategy_.mirrors_variables()) return v;
   const std::string name = StrCat(v.name(), "/replica_", strategy_.first_replica() + local);
-  auto found = copies_.find(name);
-  if (found == copies_.end()) {
-    const Scope place = strategy_.ReplicaScope(root_, local);
-    const Variable made = MakeVariable(place, name, Zeros(place, *v.shape().AsShape(), v.dtype()),
-                                       {.trainable = false, .local = true});
-    if (!made.handle.valid()) return made;
-    found = copies_.emplace(name, made).first;
-  }
-  Variable copy = found->second;
-  const Operation refreshed = Assign(scope, copy, v.read);
+  const bool is_new = !copies_.contains(name);
+  const Variable mirror = Made(local, name, v.read);
+  if (is_new && mirror.handle.valid()) AddCopy(v, mirror, CopiesAre::kEqual);
+  return mirror;
+}
+
+Variable Steps::ReplicaViews::Copy(int local, const Scope& scope, const Variable& v) {
+  const Output now = Mirror(local, v).read;
+  if (!now.valid()) return Variable();
+  const int id = strategy_.first_replica() + local;
+  Variable copy = Made(local, StrCat(v.name(), "/changed_by_replica_", id), v.read);
+  if (!copy.handle.valid()) return copy;
+  const Operation refreshed = Assign(scope, copy, now);
   copy.read = ops::Identity(scope.WithControlDependencies({refreshed}), copy.handle);
   return copy;
 }
@@ -39,7 +54,9 @@ Pass::LocalVariable Steps::ReplicaViews::Of(int local, const Scope& outer) {
     const auto found = seen.own.find(local);
     if (found != seen.own.end()) return found->second;
     Variable own = variable;
-    if (trained || !training_) {
+    if ((trained || !training_) && strategy_.mirrors_variables()) {
+      own = Mirror(local, variable);
+    } else if (trained || !training_) {
       own.read = ops::Identity(scope, variable.read);
       own.handle = own.read;
     } else {
@@ -77,36 +94,34 @@ std::vector<Operation> Steps::ReplicaViews::Merge(const Scope& scope, std::span<
   }
   std::vector<Operation> assigned;
   std::vector<Variable> variables;
-  std::vector<Output> sums;
+  std::vector<PerReplica> parts;
   for (const Seen& seen : seen_) {
     if (!seen.is_copied || !changes(seen.own.at(0))) continue;
     const bool is_float = seen.variable.dtype() == kFloat || seen.variable.dtype() == kDouble;
-    Output sum;
+    PerReplica taken;
     for (const auto& [local, copy] : seen.own) {
       const std::size_t i = static_cast<std::size_t>(local);
       const Scope after = strategy_.ReplicaScope(scope.WithControlDependencies(updates[i]), local);
       const Output value = ops::Identity(after, copy.handle);
       if (!is_float) {
-        if (local == 0) assigned.push_back(Assign(scope, seen.variable, value, where));
+        if (local == 0) assigned.push_back(AssignWhole(scope, seen.variable, value, where));
         continue;
       }
-      const Output part = ops::SelectV2(after, counts[i], value, ops::ZerosLike(after, value));
-      sum = sum.valid() ? ops::Add(scope, sum, part) : part;
+      taken.values.push_back(ops::SelectV2(after, counts[i], value, ops::ZerosLike(after, value)));
     }
     if (!is_float) continue;
     variables.push_back(seen.variable);
-    sums.push_back(sum);
+    parts.push_back(std::move(taken));
   }
   if (variables.empty()) return assigned;
-  Expr replicas(scope, Constant(scope, Tensor::Scalar<float>(0)));
-  for (const Output& own : counts) replicas = replicas + Expr(scope, own).Cast(kFloat).output();
-  sums.push_back(replicas);
-  const std::vector<Output> all = strategy_.SumOverWorkers(scope, sums, where);
+  PerReplica& taken = parts.emplace_back();
+  for (const Output& own : counts) taken.values.push_back(Expr(scope, own).Cast(kFloat));
+  const std::vector<Output> all = strategy_.SumOverReplicas(scope, parts, where);
   const Expr count(scope, all.back());
   for (std::size_t k = 0; k < variables.size(); ++k) {
     const Expr mean = Expr(scope, all[k]) / count.Cast(variables[k].dtype());
     const Output value = ops::SelectV2(scope, count > 0, mean, variables[k].read);
-    assigned.push_back(Assign(scope, variables[k], value, where));
+    assigned.push_back(AssignWhole(scope, variables[k], value, where));
   }
   return assigned;
 }

@@ -11,9 +11,10 @@
 
 namespace millrace::model {
 
-// What is trained, or only read, is read on the replica's device once a step. What layers change
-// themselves, such as moving averages, is a copy for each replica, which begins every step with the
-// variable's value; the mean of the copies becomes the variable's. Used for one function.
+// What is trained, or only read, is read on the replica's device: where the strategy mirrors
+// variables from a copy that lies there, else once a step from where the variable lies. What layers
+// change themselves, such as moving averages, is another copy for each replica, which begins every
+// step with the variable's value; the mean of these becomes the variable's. Used for one function.
 class Steps::ReplicaViews {
  public:
   using Copies = std::map<std::string, Variable, std::less<>>;
@@ -44,6 +45,8 @@ class Steps::ReplicaViews {
     bool is_copied = false;
   };
   Seen& Entry(const Variable& variable);
+  Variable Made(int local, const std::string& name, const Output& initial_value);
+  Variable Mirror(int local, const Variable& variable);
   Variable Copy(int local, const Scope& scope, const Variable& variable);
 
   Strategy& strategy_;

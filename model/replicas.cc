@@ -6,6 +6,9 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "frontend/graph_builder.h"
+#include "millrace/distributed_values.h"
+#include "model/layers/layer_util.h"
 #include "model/replica_views.h"
 
 namespace millrace::model {
@@ -22,6 +25,35 @@ Output SumInOrder(const Scope& scope, std::span<const Output> values) {
   }
   return sum;
 }
+
+// Nodes that are made while it lives ask for the device that what they use is on: the last input
+// that asks for one, which is that of the pass where one comes from there and another from a sum.
+class DevicesOfInputs {
+ public:
+  DevicesOfInputs(Graph* graph, std::string otherwise)
+      : state_(*graph->root().graph()),
+        first_(state_.graph->num_node_ids()),
+        otherwise_(std::move(otherwise)) {}
+
+  void Put() const {
+    for (int id = first_; id < state_.graph->num_node_ids(); ++id) {
+      Node* const node = state_.graph->node(id);
+      const Operation op(&state_, node);
+      if (node == nullptr || !op.device().empty() || op.attr("_class").has_value()) continue;
+      std::string device = otherwise_;
+      for (int i = 0; i < op.num_inputs(); ++i) {
+        const Operation input = op.input(i).op();
+        if (input.valid() && !input.device().empty()) device = input.device();
+      }
+      node->set_requested_device(device);
+    }
+  }
+
+ private:
+  GraphState& state_;
+  const int first_;
+  const std::string otherwise_;
+};
 
 // `value` where the replica has samples, else zeros: of none, batch statistics are not numbers.
 Output UnlessEmpty(const Scope& scope, const Output& rows, const Output& value) {
@@ -43,22 +75,15 @@ GradientAndVariable ConcatenatedRows(const Scope& scope, const Variable& variabl
 
 }  // namespace
 
-// The part of the batch that each replica has, and its pass.
-StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& inputs,
-                                              const Scope& scope, ReplicaViews* views) {
-  // Predictions are made by each worker for itself, of all rows.
-  const bool alone = kind == Kind::kPredict;
-  const int local = strategy_->num_local_replicas();
-  Replicas replicas;
-  replicas.rows = CountSamples(scope, inputs.x[0]);
-  replicas.shards.resize(static_cast<std::size_t>(local));
+// The rows of a batch that each replica of this process has: of all, or `alone` of this process.
+std::vector<StepInputs> Steps::SplitInputs(const StepInputs& inputs, const Scope& scope,
+                                           bool alone) {
+  std::vector<StepInputs> parts(static_cast<std::size_t>(strategy_->num_local_replicas()));
   const auto split = [&](const Output& batch, auto member) {
     if (!batch.valid()) return;
-    const PerReplica parts = alone ? strategy_->SplitLocally(scope, batch, where_)
-                                   : strategy_->Split(scope, batch, where_);
-    for (std::size_t i = 0; i < replicas.shards.size(); ++i) {
-      member(replicas.shards[i].inputs, parts.values[i]);
-    }
+    const PerReplica rows = alone ? strategy_->SplitLocally(scope, batch, where_)
+                                  : strategy_->Split(scope, batch, where_);
+    for (std::size_t i = 0; i < parts.size(); ++i) member(parts[i], rows.values[i]);
   };
   for (const Output& x : inputs.x) {
     split(x, [](StepInputs& part, const Output& rows) { part.x.push_back(rows); });
@@ -66,19 +91,63 @@ StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& input
   split(inputs.y, [](StepInputs& part, const Output& rows) { part.y = rows; });
   split(inputs.sample_weight,
         [](StepInputs& part, const Output& rows) { part.sample_weight = rows; });
+  return parts;
+}
+
+// Of all replicas: by an all-reduce between workers, whatever other sums are made of.
+Output Steps::SumThatHasADerivative(ReplicaContext* context, const Output& value) {
+  const Output all = context->MergeCall(value, [&](const Scope& scope, const PerReplica& values) {
+    const Scope first = strategy_->ReplicaScope(scope, 0);
+    const Output own = SumInOrder(first, values.values);
+    const Output sum = strategy_->SumOverWorkers(first, {{own}}, where_)[0];
+    return std::vector<Output>(values.values.size(), sum);
+  });
+  return all.valid() ? ops::Identity(context->scope(), all) : all;
+}
+
+// The part of the batch that each replica has, and its pass.
+StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& inputs,
+                                              const Scope& scope, ReplicaViews* views) {
+  // Predictions are made by each worker for itself, of all rows.
+  const bool alone = kind == Kind::kPredict;
+  const int local = strategy_->num_local_replicas();
+  Replicas replicas;
+  const std::vector<StepInputs> parts =
+      inputs.parts.empty() ? SplitInputs(inputs, scope, alone) : inputs.parts;
+  replicas.rows = inputs.parts.empty() ? CountSamples(scope, inputs.x[0]) : inputs.rows;
+  for (const StepInputs& part : parts) replicas.shards.push_back({part, Output()});
   std::vector<Pass> passes;
   passes.reserve(static_cast<std::size_t>(local));
-  for (int i = 0; i < local; ++i) {
-    const int id = strategy_->first_replica() + i;
+  // One after the other, but where layers wait for what the others bring.
+  const auto go_through = [&](ReplicaContext& context) -> Status {
+    const int i = context.local_replica();
     Shard& shard = replicas.shards[static_cast<std::size_t>(i)];
-    replicas.scopes.push_back(strategy_->ReplicaScope(scope.Named(StrCat("replica_", id)), i));
-    const Scope& s = replicas.scopes.back();
+    const Scope& s = replicas.scopes.emplace_back(context.scope());
     shard.rows = CountSamples(s, shard.inputs.x[0]);
-    passes.emplace_back(s, variables_, kind == Kind::kTrain);
-    passes.back().SetReplica(alone ? 0 : id, views->Of(i, s), i > 0 ? &passes[0] : nullptr);
-    MR_ASSIGN_OR_RETURN(Passed passed, GoThrough(kind, shard.inputs, &passes.back()));
-    replicas.passed.push_back(std::move(passed));
-  }
+    Pass& pass = passes.emplace_back(s, variables_, kind == Kind::kTrain);
+    pass.SetReplica(alone ? 0 : context.replica_id_in_sync_group(), views->Of(i, s),
+                    i > 0 ? &passes[0] : nullptr);
+    pass.SetSumOverReplicas([&](const Output& value) {
+      replicas.depend_on_each_other = true;
+      return SumThatHasADerivative(&context, value);
+    });
+    MR_ASSIGN_OR_RETURN(replicas.passed[static_cast<std::size_t>(i)],
+                        GoThrough(kind, shard.inputs, &pass));
+    return OkStatus();
+  };
+  replicas.scopes.reserve(static_cast<std::size_t>(local));
+  replicas.passed.resize(static_cast<std::size_t>(local));
+  Status status;
+  const auto went = strategy_->Run(
+      scope,
+      [&](ReplicaContext& context) {
+        const Status own = go_through(context);
+        if (status.ok()) status = own;
+        return std::vector<Output>();
+      },
+      where_);
+  MR_RETURN_IF_ERROR(status);
+  MR_RETURN_IF_ERROR(went.status());
   return replicas;
 }
 
@@ -117,8 +186,7 @@ std::vector<Output> Steps::Objectives(const Scope& scope, const Replicas& replic
       by_rows = by_rows && counts[i] == replicas.shards[i].rows;
     }
     if (!by_rows) {
-      const Output sum = SumInOrder(scope, counts);
-      if (sum.valid()) count = strategy_->SumOverWorkers(scope, {{sum}}, where_)[0];
+      count = strategy_->SumOverReplicas(scope, {{PerReplica{counts}}}, where_)[0];
     }
   }
   const float share = 1.0f / static_cast<float>(strategy_->num_replicas_in_sync());
@@ -144,52 +212,93 @@ std::vector<Output> Steps::Objectives(const Scope& scope, const Replicas& replic
   return compiled_->replica_loss == ReplicaLoss::kMeanOfReplicas ? equal : exact;
 }
 
+// By replica and variable, of the sum of all losses by what each replica sees of the variables.
+// Where no replica's loss depends on what another computes, each has its own alone.
+StatusOr<std::vector<std::vector<GradientAndVariable>>> Steps::GradientsOfReplicas(
+    const Scope& scope, const Replicas& replicas, std::span<const Output> objectives,
+    ReplicaViews* views) {
+  const std::vector<Variable> trained = root_->trainable_weights();
+  std::vector<std::vector<GradientAndVariable>> of_replica;
+  std::vector<Variable> all;
+  for (std::size_t i = 0; i < objectives.size(); ++i) {
+    std::vector<Variable> own;
+    for (const Variable& v : trained) own.push_back(views->Find(static_cast<int>(i), v));
+    if (replicas.depend_on_each_other) {
+      all.insert(all.end(), own.begin(), own.end());
+      continue;
+    }
+    MR_ASSIGN_OR_RETURN(of_replica.emplace_back(),
+                        GradientsOf(replicas.scopes[i], objectives[i], std::move(own)));
+  }
+  if (all.empty()) return of_replica;
+  const DevicesOfInputs devices(&graph_, strategy_->replica_devices()[0]);
+  MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
+                      GradientsOf(scope.WithoutDevice(), SumInOrder(scope, objectives), all));
+  devices.Put();
+  for (std::size_t first = 0; first < all.size(); first += trained.size()) {
+    const auto begin = gradients.begin() + static_cast<std::ptrdiff_t>(first);
+    of_replica.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(trained.size()));
+  }
+  return of_replica;
+}
+
 // Of all replicas of all workers.
 StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& scope,
                                                                  const Replicas& replicas,
                                                                  std::span<const Output> objectives,
                                                                  ReplicaViews* views) {
   const std::vector<Variable> trained = root_->trainable_weights();
-  std::vector<std::vector<GradientAndVariable>> of_variable(trained.size());
-  for (std::size_t i = 0; i < objectives.size(); ++i) {
-    std::vector<Variable> own;
-    for (const Variable& v : trained) own.push_back(views->Find(static_cast<int>(i), v));
-    MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
-                        GradientsOf(replicas.scopes[i], objectives[i], std::move(own)));
-    for (std::size_t k = 0; k < trained.size(); ++k) {
-      GradientAndVariable g{gradients[k].gradient, trained[k], gradients[k].indices};
+  MR_ASSIGN_OR_RETURN(auto of_replica, GradientsOfReplicas(scope, replicas, objectives, views));
+  std::vector<GradientAndVariable> sums;
+  std::vector<PerReplica> dense(trained.size());
+  std::vector<Output> rows(2 * trained.size());  // values and indices, by variable
+  for (std::size_t k = 0; k < trained.size(); ++k) {
+    const Scope beside = scope.ColocateWith(trained[k].handle);
+    std::vector<GradientAndVariable> parts;
+    for (std::size_t i = 0; i < of_replica.size(); ++i) {
+      GradientAndVariable& g = parts.emplace_back(of_replica[i][k]);
       if (g.gradient.valid() && views->has_copies()) {
         g.gradient = UnlessEmpty(replicas.scopes[i], replicas.shards[i].rows, g.gradient);
       }
-      of_variable[k].push_back(std::move(g));
     }
-  }
-  std::vector<GradientAndVariable> sums;
-  std::vector<Output> dense(trained.size());
-  for (std::size_t k = 0; k < trained.size(); ++k) {
-    const Scope beside = scope.ColocateWith(trained[k].handle);
-    const auto is_dense = [](const GradientAndVariable& g) {
-      return g.gradient.valid() && !g.is_sparse();
-    };
-    if (strategy_->num_workers() == 1 &&
-        std::none_of(of_variable[k].begin(), of_variable[k].end(), is_dense) &&
-        of_variable[k][0].gradient.valid()) {
-      sums.push_back(ConcatenatedRows(beside, trained[k], of_variable[k]));
+    sums.push_back({Output(), trained[k]});
+    const bool is_sparse = std::all_of(parts.begin(), parts.end(), [](const auto& g) {
+      return g.gradient.valid() && g.is_sparse();
+    });
+    if (is_sparse) {
+      const GradientAndVariable own = ConcatenatedRows(beside, trained[k], parts);
+      rows[2 * k] = own.gradient;
+      rows[2 * k + 1] = own.indices;
+      if (strategy_->num_workers() > 1) {
+        // What a graph may not know of them, and a gather needs.
+        PartialShape shape = trained[k].shape();
+        shape.SetDim(0, -1);
+        rows[2 * k] = ops::EnsureShape(beside, own.gradient, shape);
+        rows[2 * k + 1] = ops::EnsureShape(beside, own.indices, PartialShape({-1}));
+      }
       continue;
     }
-    std::vector<Output> parts;
-    for (const GradientAndVariable& g : of_variable[k]) {
-      parts.push_back(g.gradient.valid() ? DenseGradient(beside, g) : Output());
+    for (GradientAndVariable& g : parts) {
+      g.variable = trained[k];
+      Output whole = g.gradient.valid() ? DenseGradient(beside, g) : Output();
+      if (whole.valid() && !whole.shape().IsFullyDefined()) {
+        whole = ops::EnsureShape(beside, whole, trained[k].shape());
+      }
+      dense[k].values.push_back(whole);
     }
-    dense[k] = SumInOrder(beside, parts);
-    if (dense[k].valid() && !dense[k].shape().IsFullyDefined()) {
-      dense[k] = ops::EnsureShape(beside, dense[k], trained[k].shape());
-    }
-    sums.push_back({dense[k], trained[k]});
+    // Within one process beside the variable, which may be far from the replicas.
+    if (strategy_->num_workers() == 1) sums[k].gradient = SumInOrder(beside, dense[k].values);
   }
-  if (strategy_->num_workers() > 1) {
-    const std::vector<Output> all = strategy_->SumOverWorkers(scope, dense, where_);
-    for (std::size_t k = 0; k < sums.size(); ++k) sums[k].gradient = all[k];
+  std::vector<Output> added(trained.size());
+  if (strategy_->num_workers() > 1) added = strategy_->SumOverReplicas(scope, dense, where_);
+  const std::vector<Output> gathered = strategy_->GatherOverWorkers(scope, rows, where_);
+  for (std::size_t k = 0; k < trained.size(); ++k) {
+    if (gathered[2 * k].valid()) {
+      sums[k].gradient = gathered[2 * k];
+      sums[k].indices = gathered[2 * k + 1];
+    } else if (added[k].valid()) {
+      sums[k].gradient = added[k];
+    }
   }
   MR_RETURN_IF_ERROR(graph_.status());
   return sums;
@@ -211,8 +320,20 @@ StatusOr<Operation> Steps::TakeStep(const Scope& scope, const Replicas& replicas
   const bool only_first = compiled_->replica_loss == ReplicaLoss::kMeanOfReplicas;
   std::vector<Operation> done = views->Merge(scope, rows, updates, only_first, where_);
   MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, gradients, std::move(before)));
-  done.push_back(applied);
+  for (const Operation& op : UpdateMirrors(scope, applied)) done.push_back(op);
   return Group(scope.WithOpName("step"), done);
+}
+
+std::vector<Operation> Steps::UpdateMirrors(const Scope& scope, const Operation& changed) {
+  std::vector<Operation> all = {changed};
+  const Scope after = scope.WithControlDependencies({changed});
+  for (const Variable& v : root_->trainable_weights()) {
+    const std::vector<Variable> copies = CopiesOf(v);
+    if (copies.empty()) continue;
+    const Output value = layers::ReadNow(after.ColocateWith(v.handle), v);
+    for (const Variable& copy : copies) all.push_back(Assign(after, copy, value, where_));
+  }
+  return all;
 }
 
 StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inputs) {
@@ -256,6 +377,9 @@ StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inp
   }
   function.done = Group(scope.WithOpName("done"), updates);
   MR_RETURN_IF_ERROR(graph_.status());
+  // These knew fewer copies.
+  set_weights_.reset();
+  write_variables_.reset();
   return function;
 }
 

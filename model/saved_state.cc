@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/distributed_values.h"
 #include "millrace/iterator_position.h"
 #include "model/steps.h"
 
@@ -106,7 +107,7 @@ Status Steps::WriteVariables(const std::map<std::string, Tensor>& values) {
     for (const Variable& v : variables) {
       variable_names_.push_back(v.name());
       feeds.push_back(Placeholder(scope, v.dtype(), v.shape(), where_));
-      assigns.push_back(Assign(scope, v, feeds.back(), where_));
+      assigns.push_back(AssignWhole(scope, v, feeds.back(), where_));
     }
     MR_ASSIGN_OR_RETURN(write_variables_, MakeCallable(feeds, {}, assigns));
   }

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/distributed_values.h"
 #include "model/names.h"
 
 namespace millrace::model {
@@ -123,21 +124,27 @@ Status Steps::Start() {
     MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph_, session_options));
     session_.emplace(std::move(session));
   }
+  MR_ASSIGN_OR_RETURN(const std::vector<Variable> fresh, Initialize({kVariables, kLocalVariables}));
+  if (!fresh.empty()) MR_RETURN_IF_ERROR(ShareInitialValues(fresh));
+  // Those of replicas begin with what the others have now.
+  return Initialize({kReplicaVariables}).status();
+}
+
+// Gives the variables of these collections that have no value yet their initial ones.
+StatusOr<std::vector<Variable>> Steps::Initialize(std::initializer_list<const char*> collections) {
   std::vector<Operation> initializers;
-  std::vector<std::string> names;
   std::vector<Variable> fresh;
-  for (const char* collection : {kVariables, kLocalVariables}) {
+  for (const char* collection : collections) {
     for (const Variable& v : Variables(graph_, collection)) {
       if (initialized_.contains(v.name())) continue;
       initializers.push_back(v.initializer);
-      names.push_back(v.name());
       fresh.push_back(v);
     }
   }
-  if (initializers.empty()) return OkStatus();
+  if (fresh.empty()) return fresh;
   MR_RETURN_IF_ERROR(session_->Run({}, {}, initializers).status());
-  initialized_.insert(names.begin(), names.end());
-  return ShareInitialValues(fresh);
+  for (const Variable& v : fresh) initialized_.insert(v.name());
+  return fresh;
 }
 
 std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch) {
@@ -190,6 +197,17 @@ Status Steps::Run(Function* function, std::span<const Tensor> feeds, Logs* logs)
   }
   MR_RETURN_IF_ERROR(callable->Run(feeds, &fetched_));
   return logs != nullptr ? FillLogs(fetched_, logs) : OkStatus();
+}
+
+Status Steps::Take(Function* function) {
+  if (!function->take) {
+    const Output fetches[] = {function->parts.more};
+    const Operation targets[] = {function->parts.take};
+    MR_ASSIGN_OR_RETURN(function->take, MakeCallable({}, fetches, targets));
+  }
+  MR_RETURN_IF_ERROR(function->take->Run({}, &fetched_));
+  MR_ASSIGN_OR_RETURN(const float rows, fetched_[0].TryScalar<float>());
+  return rows > 0 ? OkStatus() : errors::OutOfRange("no worker has samples left");
 }
 
 StatusOr<Tensor> Steps::Predict(Function* function, std::span<const Tensor> feeds) {
@@ -253,7 +271,10 @@ Status Steps::FinishTraining() {
   optimizers::KerasOptimizer* optimizer = keras_optimizer();
   if (optimizer == nullptr || !optimizer->iterations().handle.valid()) return OkStatus();
   Operation& finalize = finalize_[optimizer];
-  if (!finalize.valid()) finalize = optimizer->FinalizeVariables(RootScope(), where_);
+  if (!finalize.valid()) {
+    const Operation finalized = optimizer->FinalizeVariables(RootScope(), where_);
+    if (finalized.valid()) finalize = Group(RootScope(), UpdateMirrors(RootScope(), finalized));
+  }
   MR_RETURN_IF_ERROR(graph_.status());
   return session_->RunTargets({finalize});
 }
@@ -296,7 +317,7 @@ Status Steps::SetWeights(std::span<const Tensor> values) {
     std::vector<Operation> assigns;
     for (const Variable& v : variables) {
       feeds.push_back(Placeholder(scope, v.dtype(), v.shape(), where_));
-      assigns.push_back(Assign(scope, v, feeds.back(), where_));
+      assigns.push_back(AssignWhole(scope, v, feeds.back(), where_));
     }
     MR_ASSIGN_OR_RETURN(set_weights_, MakeCallable(feeds, {}, assigns));
   }

@@ -15,6 +15,7 @@
 
 #include "millrace/checkpoint.h"
 #include "millrace/data.h"
+#include "millrace/distributed_values.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
 #include "millrace/strategy.h"
@@ -34,6 +35,10 @@ struct Batch {
 struct StepInputs {
   std::vector<Output> x;
   Output y, sample_weight;  // not valid: none
+  // Of data that come in parts: those of this process' replicas, instead of the above, and how many
+  // samples the global batch has, a float scalar.
+  std::vector<StepInputs> parts{};
+  Output rows{};
 };
 
 const char* NameOf(Kind kind);
@@ -58,7 +63,9 @@ class Steps {
     Operation done;
     std::vector<Output> fetches;  // predictions, or what the metrics say after the step
     DatasetIterator iterator;     // of a data set; not valid for what is fed
-    std::optional<Callable> with_results, alone, position, set_position;
+    DistributedIterator parts;    // of one that comes in parts, which are taken before each step
+    int64_t count = 0;            // of its batches: as a cardinality
+    std::optional<Callable> with_results, alone, position, set_position, take;
   };
   // The function for batches like this one, its first axis apart; made, and new variables given
   // their initial values, when it is first asked for.
@@ -74,6 +81,8 @@ class Steps {
   // One step. `logs`, if it is not null, gets the results of all metrics after it.
   Status Run(Function* function, std::span<const Tensor> feeds, Logs* logs);
   StatusOr<Tensor> Predict(Function* function, std::span<const Tensor> feeds);
+  // Takes the next batch of data that come in parts. OutOfRange if there is none for any worker.
+  Status Take(Function* function);
   // What the metrics say now; of the kind of step that ran last.
   StatusOr<Logs> Results();
   Status ResetMetrics();
@@ -142,13 +151,16 @@ class Steps {
     std::vector<Scope> scopes;
     std::vector<Shard> shards;
     std::vector<Passed> passed;
-    Output rows;  // of the global batch, a float scalar
+    Output rows;                        // of the global batch, a float scalar
+    bool depend_on_each_other = false;  // the loss of one on what another's layers compute
   };
 
   Status MakeInputs(const std::vector<Model::InputSpec>& inputs);
   StatusOr<StepInputs> InputsFor(Kind kind, const Batch& like);
   Status CheckLike(const Output& placeholder, const Tensor& value, std::string_view what) const;
-  StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, DatasetIterator* made);
+  StatusOr<StepInputs> InputsFor(Kind kind, const Dataset& dataset, Function* made);
+  Status CheckComponents(const Dataset& dataset);
+  StepInputs InputsOf(Kind kind, const Scope& scope, std::span<const Output> components);
   StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
   StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, Pass* pass);
   StatusOr<Operation> MeasureLoss(const Output& loss, const Output& rows);
@@ -162,10 +174,15 @@ class Steps {
 
   // replicas.cc: the same for several replicas.
   StatusOr<Function> MakeReplicated(Kind kind, const StepInputs& inputs);
+  std::vector<StepInputs> SplitInputs(const StepInputs& inputs, const Scope& scope, bool alone);
+  Output SumThatHasADerivative(ReplicaContext* context, const Output& value);
   StatusOr<Replicas> GoThroughAll(Kind kind, const StepInputs& inputs, const Scope& scope,
                                   ReplicaViews* views);
   std::vector<Output> Objectives(const Scope& scope, const Replicas& replicas, Output* measured);
   Output CountsOf(const Scope& scope, const Shard& shard, const Passed& passed);
+  StatusOr<std::vector<std::vector<GradientAndVariable>>> GradientsOfReplicas(
+      const Scope& scope, const Replicas& replicas, std::span<const Output> objectives,
+      ReplicaViews* views);
   StatusOr<std::vector<GradientAndVariable>> SumOfGradients(const Scope& scope,
                                                             const Replicas& replicas,
                                                             std::span<const Output> objectives,
@@ -173,6 +190,8 @@ class Steps {
   StatusOr<Operation> TakeStep(const Scope& scope, const Replicas& replicas,
                                std::span<const Output> objectives,
                                std::span<const Operation> measured, ReplicaViews* views);
+  // `changed`, and what gives weights that it may have changed to their copies after it.
+  std::vector<Operation> UpdateMirrors(const Scope& scope, const Operation& changed);
   std::vector<Output> ReadResultsOfAll(const Scope& scope, std::vector<Operation>* after);
   Status ShareInitialValues(std::span<const Variable> fresh);
 
@@ -181,6 +200,7 @@ class Steps {
   std::vector<Variable> AllVariables() const;
   StatusOr<Checkpoint*> WeightsFile();
   Status Start();  // the session, and initial values of new variables
+  StatusOr<std::vector<Variable>> Initialize(std::initializer_list<const char*> collections);
   Status FillLogs(std::span<const Tensor> results, Logs* logs) const;
   StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
                                   std::span<const Operation> targets);

@@ -29,10 +29,10 @@ StatusOr<std::string_view> FrameName(const Node& enter) {
 }
 
 // The frame in which a node's inputs are made, and that of its outputs.
-const Node* InputFrame(const Node& node, const std::vector<FrameInfo>& frames) {
+const Node* InputFrame(const Node& node, const std::vector<FrameOfNode>& frames) {
   return IsEnter(node) ? frames[node.id()].parent : frames[node.id()].frame;
 }
-const Node* OutputFrame(const Node& node, const std::vector<FrameInfo>& frames) {
+const Node* OutputFrame(const Node& node, const std::vector<FrameOfNode>& frames) {
   return IsExit(node) ? frames[node.id()].parent : frames[node.id()].frame;
 }
 
@@ -83,7 +83,7 @@ void Recolocate(DataflowGraph* graph) {
 // The loops of one graph, made one by one.
 class LoopMaker {
  public:
-  LoopMaker(DataflowGraph* graph, std::vector<FrameInfo> frames,
+  LoopMaker(DataflowGraph* graph, std::vector<FrameOfNode> frames,
             const std::function<std::string(std::string_view)>& new_name)
       : graph_(graph), frames_(std::move(frames)), new_name_(new_name) {}
 
@@ -134,7 +134,7 @@ class LoopMaker {
     const std::string device = edge.dst->assigned_device();
     Loop inner;
     while (true) {
-      const FrameInfo& info = frames_[frame->id()];
+      const FrameOfNode& info = frames_[frame->id()];
       if (info.name.empty()) {
         if (inner.enter == nullptr) return OkStatus();
         AttrMap attrs;
@@ -159,7 +159,7 @@ class LoopMaker {
   }
 
   StatusOr<Loop> AddLoop(const Node& frame, const std::string& prefix, const std::string& device) {
-    const FrameInfo info = frames_[frame.id()];
+    const FrameOfNode info = frames_[frame.id()];
     const auto cond = conds_.find(info.name);
     if (cond == conds_.end()) {
       return errors::InvalidArgument("A cross-device loop must have a pivot predicate: ",
@@ -196,14 +196,14 @@ class LoopMaker {
     MR_ASSIGN_OR_RETURN(Node* const node, graph_->AddNode(name, op, std::move(attrs)));
     node->set_requested_device(device);
     node->set_assigned_device(device);
-    const FrameInfo info = frames_[frame.id()];
+    const FrameOfNode info = frames_[frame.id()];
     frames_.resize(graph_->num_node_ids());
     frames_[node->id()] = info;
     return node;
   }
 
   DataflowGraph* const graph_;
-  std::vector<FrameInfo> frames_;
+  std::vector<FrameOfNode> frames_;
   const std::function<std::string(std::string_view)>& new_name_;
   absl::flat_hash_map<std::string_view, Node*> conds_;  // by frame name
   StringMap<Loop> loops_;
@@ -239,9 +239,9 @@ bool IsControlLoopMerge(const Node& node) {
   return IsMerge(node) && std::string_view(node.name()).starts_with(kControlLoopPrefix);
 }
 
-StatusOr<std::vector<FrameInfo>> FindFrames(const DataflowGraph& graph) {
+StatusOr<std::vector<FrameOfNode>> FindFrames(const DataflowGraph& graph) {
   const Node* const root = graph.source();
-  std::vector<FrameInfo> frames(graph.num_node_ids(), FrameInfo{root, root, {}});
+  std::vector<FrameOfNode> frames(graph.num_node_ids(), FrameOfNode{root, root, {}});
   std::vector<const Node*> reached_by(graph.num_node_ids(), nullptr);
   std::deque<const Node*> ready = {root};
   for (const Node* node : graph.OpNodes()) {
@@ -250,12 +250,12 @@ StatusOr<std::vector<FrameInfo>> FindFrames(const DataflowGraph& graph) {
   while (!ready.empty()) {
     const Node* node = ready.front();
     ready.pop_front();
-    FrameInfo here = frames[node->id()];
+    FrameOfNode here = frames[node->id()];
     if (IsExit(*node)) here = frames[here.parent->id()];
     for (const Edge* edge : node->out_edges()) {
       const Node* out = edge->dst;
       if (!out->IsOp()) continue;
-      FrameInfo& info = frames[out->id()];
+      FrameOfNode& info = frames[out->id()];
       const Node* const earlier = reached_by[out->id()];
       if (earlier != nullptr) {
         const std::string_view expected =
@@ -269,7 +269,7 @@ StatusOr<std::vector<FrameInfo>> FindFrames(const DataflowGraph& graph) {
       ready.push_back(out);
       if (IsEnter(*out)) {
         MR_ASSIGN_OR_RETURN(const std::string_view name, FrameName(*out));
-        info = FrameInfo{out, here.frame, name};
+        info = FrameOfNode{out, here.frame, name};
       } else {
         info = here;
       }
@@ -280,7 +280,7 @@ StatusOr<std::vector<FrameInfo>> FindFrames(const DataflowGraph& graph) {
 
 StatusOr<std::vector<LoopControl>> AddControlLoops(
     DataflowGraph* graph, const std::function<std::string(std::string_view)>& new_name) {
-  MR_ASSIGN_OR_RETURN(std::vector<FrameInfo> frames, FindFrames(*graph));
+  MR_ASSIGN_OR_RETURN(std::vector<FrameOfNode> frames, FindFrames(*graph));
   Recolocate(graph);
   return LoopMaker(graph, std::move(frames), new_name).Run();
 }

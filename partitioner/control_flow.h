@@ -13,7 +13,7 @@
 namespace millrace {
 
 // A frame is named by its first Enter; _SOURCE stands for the root frame.
-struct FrameInfo {
+struct FrameOfNode {
   const Node* frame = nullptr;
   const Node* parent = nullptr;
   std::string_view name;  // "" in the root frame; the text belongs to the graph
@@ -21,7 +21,7 @@ struct FrameInfo {
 
 // By node id. InvalidArgument if a node has inputs from different frames or an Enter has no
 // frame name. Needs every node to be reachable from _SOURCE.
-StatusOr<std::vector<FrameInfo>> FindFrames(const DataflowGraph& graph);
+StatusOr<std::vector<FrameOfNode>> FindFrames(const DataflowGraph& graph);
 
 bool IsSwitch(const Node& node);
 bool IsMerge(const Node& node);

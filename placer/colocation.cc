@@ -249,8 +249,8 @@ Status Colocation::JoinByEdge(const Edge& edge, JoinReason reason) {
 Status Colocation::MakeRoom(const Node& src_node, const Node& dst_node, int src_root,
                             int dst_root) {
   SpecPool& specs = table_->specs();
-  const GroupRequest& src = members_[src_root].request;
-  GroupRequest& dst = members_[dst_root].request;
+  const GroupConstraints& src = members_[src_root].request;
+  GroupConstraints& dst = members_[dst_root].request;
   const auto conflict = [&](std::string_view what, int a, int b) {
     return errors::InvalidArgument(
         "Cannot place the graph because a reference or resource edge connects colocation groups "
@@ -307,7 +307,7 @@ void Colocation::KeepHostTypesOnCpu() {
     }
     const auto& inputs = node.input_types();
     if (std::find(inputs.begin(), inputs.end(), kVariant) == inputs.end()) continue;
-    GroupRequest& request = members_[Root(node.id())].request;
+    GroupConstraints& request = members_[Root(node.id())].request;
     TypeList on_cpu;
     for (const RankedType& type : table_->type_list(request.types)) {
       if (type.type == cpu) on_cpu.push_back(type);
@@ -427,7 +427,7 @@ void Colocation::DropXlaTypes() {
   if (!any) return;
   for (int id = 0; id < static_cast<int>(members_.size()); ++id) {
     if (members_[id].parent != id) continue;
-    GroupRequest& request = members_[id].request;
+    GroupConstraints& request = members_[id].request;
     const DeviceName& wanted = table_->specs().name(request.requested);
     if (wanted.type && wanted.type->compare(0, 4, "XLA_") == 0) continue;
     TypeList others;
@@ -456,7 +456,7 @@ Status Colocation::Narrow(const Node& node, int device) {
   culprit_ = &node;
   SpecPool& specs = table_->specs();
   const int spec = table_->device_spec(device);
-  GroupRequest narrowed = root.request;
+  GroupConstraints narrowed = root.request;
   StatusOr<int> merged = specs.Merge(narrowed.assigned, spec, /*soft=*/false);
   if (merged.ok()) {
     narrowed.assigned = *merged;
@@ -478,7 +478,7 @@ Status Colocation::Narrow(const Node& node, int device) {
 }
 
 Status Colocation::ExplainEmpty(const Node& node, int root) {
-  const GroupRequest& request = members_[root].request;
+  const GroupConstraints& request = members_[root].request;
   SpecPool& specs = table_->specs();
   if (request.requested == 0) {
     std::vector<std::string> inputs;
@@ -537,7 +537,7 @@ std::string Colocation::DebugInfo(int root) {
   }
   if (count > kMaxNodes) StrAppend(&nodes, "\n  and ", count - kMaxNodes, " more");
   if (count <= 1) return "";
-  const GroupRequest& request = members_[root].request;
+  const GroupConstraints& request = members_[root].request;
   SpecPool& specs = table_->specs();
   std::string text = StrCat(
       "\nColocation Debug Info:\nColocation group had the following types and supported "

@@ -39,7 +39,7 @@ class Colocation {
   // The same number for all nodes of a group.
   int GroupOf(const Node& node) { return Root(node.id()); }
   // What the node's group asks for.
-  const GroupRequest& RequestOf(const Node& node) { return members_[Root(node.id())].request; }
+  const GroupConstraints& RequestOf(const Node& node) { return members_[Root(node.id())].request; }
   // The node by which the group was narrowed, or -1.
   int PlacedBy(const Node& node) { return members_[Root(node.id())].placed_by; }
   // The node of the last error; null if it was none in particular.
@@ -53,7 +53,7 @@ class Colocation {
     int rank = 0;
     int own_types = 0;  // before any join
     int placed = -1, placed_by = -1;
-    GroupRequest request;
+    GroupConstraints request;
   };
 
   Status InitMember(const Node& node);
@@ -74,7 +74,7 @@ class Colocation {
   Status Apply(const IoGroups& groups, const Node& call);
   Status JoinThroughCall(const Node& first, const Node& other, bool is_resource,
                          const std::string& why);
-  Status Limit(const Node& node, const GroupRequest& inside, const std::string& function);
+  Status Limit(const Node& node, const GroupConstraints& inside, const std::string& function);
 
   Status JoinClasses();
   Status JoinLabel(const Node& node, std::string_view label, bool in_attribute,

@@ -142,8 +142,7 @@ std::string Answer(const OpRegistry& ops, const Case& test) {
   graph.FixSourceAndSink();
   const Status status = Place(&graph, Cluster(Words(test.input[0])), nullptr);
   if (status.ok()) return "--- OK\n";
-  return StrCat("--- ", std::string(absl::StatusCodeToString(status.code())), "\n", Message(status),
-                "\n");
+  return StrCat("--- ", std::string(StatusCodeName(status.code())), "\n", Message(status), "\n");
 }
 
 TEST(ConflictTest, ErrorsSayWhatConflictsAndWhereItWasMade) {

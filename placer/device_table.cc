@@ -202,7 +202,8 @@ ChoiceRule DeviceTable::WhyFirst(const std::vector<int>& devices, const TypeList
   return ChoiceRule::kName;
 }
 
-int DeviceTable::Record(const GroupRequest& request, int soft, const std::vector<int>& devices) {
+int DeviceTable::Record(const GroupConstraints& request, int soft,
+                        const std::vector<int>& devices) {
   PlacementLog::CandidateList list;
   list.request = specs_.Text(request.requested);
   list.soft = soft == request.requested ? "" : specs_.Text(soft);
@@ -220,7 +221,7 @@ int DeviceTable::Record(const GroupRequest& request, int soft, const std::vector
   return log_->AddCandidates(std::move(list));
 }
 
-const CandidateSet* DeviceTable::Choose(const GroupRequest& request) {
+const CandidateSet* DeviceTable::Choose(const GroupConstraints& request) {
   const auto found = choices_.find(request);
   if (found != choices_.end()) return found->second.get();
   const TypeList& types = type_lists_[request.types];

@@ -30,12 +30,12 @@ struct RankedType {
 using TypeList = std::vector<RankedType>;
 
 // What a group asks for; all are numbers of the pools.
-struct GroupRequest {
+struct GroupConstraints {
   int assigned = 0, resource = 0, requested = 0;
   int types = 0;
-  friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
+  friend bool operator==(const GroupConstraints&, const GroupConstraints&) = default;
   template <typename H>
-  friend H AbslHashValue(H h, const GroupRequest& r) {
+  friend H AbslHashValue(H h, const GroupConstraints& r) {
     return H::combine(std::move(h), r.assigned, r.resource, r.requested, r.types);
   }
 };
@@ -79,7 +79,7 @@ class DeviceTable {
 
   // All devices that a group may go to; memoised. Null if there are none: the caller then
   // finds out why.
-  const CandidateSet* Choose(const GroupRequest& request);
+  const CandidateSet* Choose(const GroupConstraints& request);
   // If any device satisfies the request, kernels aside.
   bool AnyMatches(int spec) const;
 
@@ -95,7 +95,7 @@ class DeviceTable {
   std::vector<int> Filter(int spec, const TypeList& types) const;
   Refusal Refuse(int device, const DeviceName& spec, const TypeList& types) const;
   ChoiceRule WhyFirst(const std::vector<int>& devices, const TypeList& types) const;
-  int Record(const GroupRequest& request, int soft, const std::vector<int>& devices);
+  int Record(const GroupConstraints& request, int soft, const std::vector<int>& devices);
   int Priority(int device, const TypeList& types) const;
 
   SpecPool specs_;
@@ -109,7 +109,7 @@ class DeviceTable {
   std::vector<TypeList> type_lists_;
   std::map<TypeList, int> type_list_ids_;
   absl::flat_hash_map<uint64_t, int> intersections_;
-  absl::flat_hash_map<GroupRequest, std::unique_ptr<CandidateSet>> choices_;
+  absl::flat_hash_map<GroupConstraints, std::unique_ptr<CandidateSet>> choices_;
 };
 
 }  // namespace millrace

@@ -159,9 +159,9 @@ Status Colocation::JoinThroughCall(const Node& first, const Node& other, bool is
 }
 
 // What the function asks for is asked of the group outside, too.
-Status Colocation::Limit(const Node& node, const GroupRequest& inside,
+Status Colocation::Limit(const Node& node, const GroupConstraints& inside,
                          const std::string& function) {
-  GroupRequest& request = members_[Root(node.id())].request;
+  GroupConstraints& request = members_[Root(node.id())].request;
   SpecPool& specs = table_->specs();
   const auto cannot = [&](const Status& status) {
     return errors::InvalidArgument(Message(status), "; {{function_node ", function,

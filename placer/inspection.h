@@ -18,7 +18,7 @@ namespace millrace {
 struct IoGroups {
   std::string function;
   std::vector<int> of_arg, of_result;  // index in `requests`
-  std::vector<GroupRequest> requests;
+  std::vector<GroupConstraints> requests;
 };
 
 // For one placement; not synchronised. Each function is looked into once for all of its calls

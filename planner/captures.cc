@@ -109,7 +109,7 @@ std::vector<CaptureForecast> ForecastTask(const Partition& part, const OpRegistr
 
 }  // namespace
 
-std::vector<CaptureForecast> ForecastCaptures(const PreparedRun& run, const OpRegistry& ops,
+std::vector<CaptureForecast> ForecastCaptures(const PlannedRun& run, const OpRegistry& ops,
                                               const KernelRegistry& kernels,
                                               const pb::GraphOptions& options) {
   std::vector<CaptureForecast> all;

@@ -17,7 +17,7 @@ namespace millrace {
 // same judgement. What depends on how steps go (shapes that change, variables that move) is not in
 // it. Each task is judged by its own part: if that cannot be registered, as for want of a kernel,
 // the reason is the obstacle of all its accelerators.
-std::vector<CaptureForecast> ForecastCaptures(const PreparedRun& run, const OpRegistry& ops,
+std::vector<CaptureForecast> ForecastCaptures(const PlannedRun& run, const OpRegistry& ops,
                                               const KernelRegistry& kernels,
                                               const pb::GraphOptions& options = {});
 

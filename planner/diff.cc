@@ -47,10 +47,10 @@ class Plan {
     return {StrCat(node.name(), ":", cut.slot), cut.from, cut.to, Bytes(cut)};
   }
 
-  std::map<std::pair<std::string, std::string>, Link> Links() const {
-    std::map<std::pair<std::string, std::string>, Link> links;
+  std::map<std::pair<std::string, std::string>, TransferSum> Links() const {
+    std::map<std::pair<std::string, std::string>, TransferSum> links;
     for (const Cut& cut : cuts_) {
-      Link& link = links[{cut.from, cut.to}];
+      TransferSum& link = links[{cut.from, cut.to}];
       if (cut.slot < 0) {
         ++link.controls;
         continue;
@@ -196,7 +196,7 @@ class Comparison {
     for (auto& [ends, link] : b_.Links()) changes[ends].after = link;
     for (auto& [ends, change] : changes) {
       std::tie(change.from, change.to) = ends;
-      const Link &x = change.before, &y = change.after;
+      const TransferSum &x = change.before, &y = change.after;
       if (x.bytes == y.bytes && x.tensors == y.tensors && x.controls == y.controls) continue;
       diff_.links.push_back(std::move(change));
     }

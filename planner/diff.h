@@ -26,7 +26,7 @@ struct PlanDiff {
   };
   struct LinkChange {
     std::string from, to;
-    Link before, after;  // if the whole graph runs once
+    TransferSum before, after;  // if the whole graph runs once
   };
   struct LoadChange {
     TaskLoad before, after;

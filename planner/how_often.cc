@@ -26,7 +26,7 @@ StepCount::StepCount(const DataflowGraph& graph)
       in_loop_(graph.num_node_ids()),
       leaves_loops_(graph.num_node_ids()) {
   if (!HasControlFlow(graph)) return;
-  const StatusOr<std::vector<FrameInfo>> frames = FindFrames(graph);
+  const StatusOr<std::vector<FrameOfNode>> frames = FindFrames(graph);
   for (const Node* node : graph.OpNodes()) {
     const int id = node->id();
     in_loop_[id] = !frames.ok() || !(*frames)[id].name.empty();

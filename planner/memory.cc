@@ -26,7 +26,7 @@ struct Value {
 
 class Simulation {
  public:
-  Simulation(const PreparedRun& run, std::map<std::string, TaskMemory>* tasks)
+  Simulation(const PlannedRun& run, std::map<std::string, TaskMemory>* tasks)
       : run_(run), tasks_(*tasks), value_of_(run.graph->num_node_ids()) {}
 
   void Run() {
@@ -116,7 +116,7 @@ class Simulation {
     }
   }
 
-  const PreparedRun& run_;
+  const PlannedRun& run_;
   std::map<std::string, TaskMemory>& tasks_;
   std::vector<Value> values_;
   std::vector<std::vector<int>> value_of_;  // by node id and output; -1: none
@@ -153,7 +153,7 @@ std::vector<TaskLoad> VariableLoads(const DataflowGraph& placed) {
   return loads;
 }
 
-std::vector<TaskMemory> PredictMemory(const DataflowGraph& placed, const PreparedRun& run) {
+std::vector<TaskMemory> PredictMemory(const DataflowGraph& placed, const PlannedRun& run) {
   std::map<std::string, TaskMemory> tasks;
   for (TaskLoad& load : VariableLoads(placed)) tasks[load.task].variables = std::move(load);
   Simulation(run, &tasks).Run();

@@ -35,7 +35,7 @@ struct TaskMemory {
   int unknown_values = 0;
 };
 // For each task that has a node of `placed`, in order of names.
-std::vector<TaskMemory> PredictMemory(const DataflowGraph& placed, const PreparedRun& run);
+std::vector<TaskMemory> PredictMemory(const DataflowGraph& placed, const PlannedRun& run);
 
 }  // namespace millrace
 

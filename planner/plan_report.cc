@@ -47,7 +47,7 @@ std::string Decimal(double value) {
   return text;
 }
 
-void Warn(const DataflowGraph& placed, const PreparedRun& run,
+void Warn(const DataflowGraph& placed, const PlannedRun& run,
           const std::vector<Transfer>& transfers, PlanReport* report) {
   for (const auto& [what, spread] :
        {std::pair("variables", report->ps_variables), std::pair("traffic", report->ps_traffic)}) {
@@ -123,7 +123,7 @@ Json ToJson(const Spread& spread) {
 
 }  // namespace
 
-PlanReport MakePlanReport(const DataflowGraph& placed, const PreparedRun& run,
+PlanReport MakePlanReport(const DataflowGraph& placed, const PlannedRun& run,
                           const std::set<std::string>& tasks) {
   PlanReport report;
   report.num_nodes_of_graph = static_cast<int>(placed.OpNodes().size());
@@ -148,7 +148,7 @@ PlanReport MakePlanReport(const DataflowGraph& placed, const PreparedRun& run,
     if (!IsPs(memory.variables.task)) continue;
     PsLoad& load = report.ps.emplace_back();
     load.variables = memory.variables;
-    for (const Link& link : report.links) {
+    for (const TransferSum& link : report.links) {
       if (link.from == load.variables.task) load.sent += link.bytes;
       if (link.to == load.variables.task) load.received += link.bytes;
     }
@@ -175,7 +175,7 @@ WhatIf MakeWhatIf(const PlanReport& report, int num_ps, int num_workers, PsSprea
   }
   row.variables = SpreadOf(variables);
   row.traffic = SpreadOf(traffic);
-  for (const Link& link : report.links) {
+  for (const TransferSum& link : report.links) {
     if (link.from == kClient || link.to == kClient) continue;
     ByteRange all = link.bytes;
     all.least *= num_workers;
@@ -189,7 +189,7 @@ std::string ReportToText(const PlanReport& report) {
   std::string text = StrCat("a step runs ", report.num_nodes, " nodes; the graph has ",
                             report.num_nodes_of_graph, "\n\nlinks, in each step:\n");
   std::vector<std::vector<std::string>> rows = {{"from", "to", "tensors", "bytes"}};
-  for (const Link& link : report.links) {
+  for (const TransferSum& link : report.links) {
     rows.push_back({Short(link.from), Short(link.to), StrCat(link.tensors),
                     StrCat(ToText(link.bytes),
                            link.not_exact > 0 ? StrCat(" (", link.not_exact, " not exact)") : "")});
@@ -257,7 +257,7 @@ std::string ReportToJson(const PlanReport& report) {
                {"nodes", report.num_nodes},
                {"nodes_of_graph", report.num_nodes_of_graph}};
   Json& links = json["links"] = Json::array();
-  for (const Link& link : report.links) {
+  for (const TransferSum& link : report.links) {
     links.push_back({{"from", link.from},
                      {"to", link.to},
                      {"tensors", link.tensors},

@@ -43,7 +43,7 @@ struct CaptureForecast {
 
 struct PlanReport {
   int num_nodes = 0, num_nodes_of_graph = 0;  // of the run; of the whole graph
-  std::vector<Link> links;                    // between tasks, and with the client
+  std::vector<TransferSum> links;             // between tasks, and with the client
   std::vector<Transfer> not_exact;            // of these links
   std::vector<TaskMemory> memory;
   int num_ps = 0;
@@ -58,7 +58,7 @@ struct PlanReport {
 // travels though only rows of it are read, of functions, whose insides are not looked at, and of
 // variables whose shape an assignment may change. `tasks` are those of the cluster: one that got
 // no node counts when loads are compared.
-PlanReport MakePlanReport(const DataflowGraph& placed, const PreparedRun& run,
+PlanReport MakePlanReport(const DataflowGraph& placed, const PlannedRun& run,
                           const std::set<std::string>& tasks = {});
 // One worker's report, times the number of workers that each run the same.
 WhatIf MakeWhatIf(const PlanReport& report, int num_ps, int num_workers, PsSpread spread);

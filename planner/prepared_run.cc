@@ -75,7 +75,7 @@ std::string TaskOf(const Node& node) {
   return device.ok() ? TaskName(*device) : std::string();
 }
 
-Status Cut(PreparedRun* run) {
+Status Cut(PlannedRun* run) {
   int made = 0;
   PartitionOptions options;
   options.new_name = [&made](std::string_view prefix) { return StrCat(prefix, "_S", made++); };
@@ -98,14 +98,14 @@ std::string FullTensorName(const std::string& name) {
   return name.find(':') == std::string::npos ? name + ":0" : name;
 }
 
-PartialShape PreparedRun::shape(const Node& node, int output) const {
+PartialShape PlannedRun::shape(const Node& node, int output) const {
   const Node* const typed = typed_graph->FindNode(node.name());
   return typed == nullptr ? PartialShape() : shapes.shape(typed, output);
 }
 
-StatusOr<PreparedRun> PrepareRun(const DataflowGraph& placed, const RunRequest& request) {
+StatusOr<PlannedRun> PrepareRun(const DataflowGraph& placed, const RunRequest& request) {
   MR_ASSIGN_OR_RETURN(const RunSignature signature, Signature(request, placed));
-  PreparedRun run;
+  PlannedRun run;
   run.graph = CopyForRun(signature, placed);
   MR_RETURN_IF_ERROR(RewriteForRun(signature, {request.client_device, 1}, run.graph.get()));
   MR_RETURN_IF_ERROR(VerifySyncCounts(*run.graph));

@@ -27,7 +27,7 @@ struct RunRequest {
 // "n" is "n:0".
 std::string FullTensorName(const std::string& name);
 
-struct PreparedRun {
+struct PlannedRun {
   // What the run needs; feeds and fetches are receives and sends (client_terminated).
   std::unique_ptr<DataflowGraph> graph;
   // The same with placeholders for what is fed, and what is known of its shapes. Nodes have
@@ -45,7 +45,7 @@ struct PreparedRun {
 // one that its node declares. The errors of a session: NotFound for feeds, fetches and targets
 // that are not there, InvalidArgument for graphs that cannot be cut, Internal for parts that
 // would wait for each other. InvalidArgument for shapes of what is not fed.
-StatusOr<PreparedRun> PrepareRun(const DataflowGraph& placed, const RunRequest& request);
+StatusOr<PlannedRun> PrepareRun(const DataflowGraph& placed, const RunRequest& request);
 
 }  // namespace millrace
 

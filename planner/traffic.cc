@@ -35,7 +35,7 @@ bool IsGather(const Node& node) {
 
 class Predictor {
  public:
-  explicit Predictor(const PreparedRun& run) : run_(run), count_(*run.graph) {
+  explicit Predictor(const PlannedRun& run) : run_(run), count_(*run.graph) {
     for (const Partition& part : run.device_parts) {
       for (const Node* node : part.graph->OpNodes()) {
         if (IsSend(*node)) sends_[ChannelOf(*node)] = node;
@@ -149,7 +149,7 @@ class Predictor {
               transfer->how_often == HowOften::kLoop ? "it is in a loop" : "a branch decides");
   }
 
-  const PreparedRun& run_;
+  const PlannedRun& run_;
   const StepCount count_;
   StringMap<const Node*> sends_;  // by channel
 };
@@ -180,19 +180,19 @@ ByteRange BytesOf(DataType type, const PartialShape& shape) {
   return {0, kUnbounded};
 }
 
-std::vector<Transfer> PredictTransfers(const PreparedRun& run) { return Predictor(run).Predict(); }
+std::vector<Transfer> PredictTransfers(const PlannedRun& run) { return Predictor(run).Predict(); }
 
 std::string TaskPartOf(const std::string& device) {
   return device.substr(0, device.find("/device:"));
 }
 
-std::vector<Link> SumTransfers(std::span<const Transfer> transfers, bool by_task) {
-  std::map<std::pair<std::string, std::string>, Link> links;
+std::vector<TransferSum> SumTransfers(std::span<const Transfer> transfers, bool by_task) {
+  std::map<std::pair<std::string, std::string>, TransferSum> links;
   for (const Transfer& transfer : transfers) {
     const std::string from = by_task ? TaskPartOf(transfer.from) : transfer.from;
     const std::string to = by_task ? TaskPartOf(transfer.to) : transfer.to;
     if (from == to) continue;
-    Link& link = links[{from, to}];
+    TransferSum& link = links[{from, to}];
     link.from = from;
     link.to = to;
     if (transfer.tensor.starts_with("^")) {
@@ -203,20 +203,20 @@ std::vector<Link> SumTransfers(std::span<const Transfer> transfers, bool by_task
     link.not_exact += !transfer.bytes.IsExact();
     link.bytes += transfer.bytes;
   }
-  std::vector<Link> sorted;
+  std::vector<TransferSum> sorted;
   for (auto& [ends, link] : links) sorted.push_back(std::move(link));
   return sorted;
 }
 
-StatusOr<std::vector<Link>> CountTransfers(const pb::StepStats& stats,
-                                           std::span<const pb::GraphDef> partition_graphs) {
+StatusOr<std::vector<TransferSum>> CountTransfers(const pb::StepStats& stats,
+                                                  std::span<const pb::GraphDef> partition_graphs) {
   StringMap<const pb::NodeDef*> receives;  // by device and name
   for (const pb::GraphDef& graph : partition_graphs) {
     for (const pb::NodeDef& node : graph.node()) {
       if (IsRecv(node.op())) receives[StrCat(node.device(), ";", node.name())] = &node;
     }
   }
-  std::map<std::pair<std::string, std::string>, Link> links;
+  std::map<std::pair<std::string, std::string>, TransferSum> links;
   std::set<const pb::NodeDef*> seen;
   for (const pb::DeviceStepStats& device : stats.dev_stats()) {
     for (const pb::NodeExecStats& run : device.node_stats()) {
@@ -229,7 +229,7 @@ StatusOr<std::vector<Link>> CountTransfers(const pb::StepStats& stats,
       }
       const std::string& from = attrs.at("send_device").s();
       const std::string& to = attrs.at("recv_device").s();
-      Link& link = links[{from, to}];
+      TransferSum& link = links[{from, to}];
       link.from = from;
       link.to = to;
       const bool is_control = found->second->name().find(kControlSuffix) != std::string::npos;
@@ -245,7 +245,7 @@ StatusOr<std::vector<Link>> CountTransfers(const pb::StepStats& stats,
     return errors::InvalidArgument("of the ", receives.size(), " receives in the graphs, ",
                                    seen.size(), " are in the statistics");
   }
-  std::vector<Link> sorted;
+  std::vector<TransferSum> sorted;
   for (auto& [ends, link] : links) sorted.push_back(std::move(link));
   return sorted;
 }

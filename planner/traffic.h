@@ -49,23 +49,23 @@ struct Transfer {
 
 // In order of devices, then tensors. What the client feeds and fetches is at its device in
 // this plan and so listed as a transfer from or to kClient.
-std::vector<Transfer> PredictTransfers(const PreparedRun& run);
+std::vector<Transfer> PredictTransfers(const PlannedRun& run);
 
 // Sums of transfers with the same ends.
-struct Link {
+struct TransferSum {
   std::string from, to;
   int tensors = 0, controls = 0;  // edges; control edges carry no bytes
   int not_exact = 0;              // tensors of which only bounds are known
   ByteRange bytes;
 };
 // By device, or with `by_task` by task, without what stays in one. In order of ends.
-std::vector<Link> SumTransfers(std::span<const Transfer> transfers, bool by_task);
+std::vector<TransferSum> SumTransfers(std::span<const Transfer> transfers, bool by_task);
 
 // What a run with trace and partition graphs counted at its receives: exact ranges, in order
 // of ends, by device as SumTransfers has them. Receives from the client are not counted.
 // InvalidArgument if the graphs and the statistics do not belong together.
-StatusOr<std::vector<Link>> CountTransfers(const pb::StepStats& stats,
-                                           std::span<const pb::GraphDef> partition_graphs);
+StatusOr<std::vector<TransferSum>> CountTransfers(const pb::StepStats& stats,
+                                                  std::span<const pb::GraphDef> partition_graphs);
 
 // "/job:ps/replica:0/task:0" of a device, and kClient of kClient.
 std::string TaskPartOf(const std::string& device);

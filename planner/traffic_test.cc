@@ -50,16 +50,16 @@ class TrafficTest : public testing::Test {
 
   std::vector<Transfer> Predict(RunRequest request = {}) {
     request.client_device = kWorker;
-    StatusOr<PreparedRun> run = PrepareRun(graph_, request);
+    StatusOr<PlannedRun> run = PrepareRun(graph_, request);
     EXPECT_TRUE(run.ok()) << run.status();
     if (!run.ok()) return {};
-    run_ = std::make_unique<PreparedRun>(*std::move(run));
+    run_ = std::make_unique<PlannedRun>(*std::move(run));
     return PredictTransfers(*run_);
   }
 
   OpRegistry ops_;
   DataflowGraph graph_;
-  std::unique_ptr<PreparedRun> run_;
+  std::unique_ptr<PlannedRun> run_;
 };
 
 std::string Line(const Transfer& t) {

@@ -8,6 +8,7 @@
 #include "distributed_runtime/grpc/control_service.h"
 #include "distributed_runtime/task_server.h"
 #include "runtime/gpu.h"
+#include "runtime/graph_pages.h"
 #include "runtime/registries.h"
 
 namespace millrace {
@@ -25,6 +26,7 @@ StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   task.ops = &AllOps();
   task.kernels = &AllKernels();
   task.devices = AllDeviceFactories();
+  task.add_pages = &AddGraphPages;
   pb::ConfigProto config;
   MR_RETURN_IF_ERROR(ToConfig(GpuFieldsOf(options), &config));
   task.device_count.insert(config.device_count().begin(), config.device_count().end());

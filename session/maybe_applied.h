@@ -2,7 +2,6 @@
 #ifndef SESSION_MAYBE_APPLIED_H_
 #define SESSION_MAYBE_APPLIED_H_
 
-#include "absl/strings/cord.h"
 #include "base/errors.h"
 
 namespace millrace {
@@ -15,7 +14,7 @@ inline constexpr char kMaybeAppliedPayload[] = "type.googleapis.com/millrace.May
 inline Status MarkMaybeApplied(Status status) {
   if (errors::IsCancelled(status) || errors::IsDeadlineExceeded(status) ||
       errors::IsUnavailable(status) || errors::IsAborted(status)) {
-    status.SetPayload(kMaybeAppliedPayload, absl::Cord());
+    status.SetPayload(kMaybeAppliedPayload, "");
   }
   return status;
 }

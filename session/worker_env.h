@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wait.h"
 #include "device/device.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/status.h"
@@ -38,12 +39,13 @@ struct WorkerEnv {
   RendezvousManager* rendezvous = nullptr;
   WorkerCache* workers = nullptr;            // may be null where no peer exists
   CollectiveManager* collectives = nullptr;  // null: collectives fail
-  // The tasks of which nothing has been heard for some time, as text for people; "" if there are
-  // none. May be null.
-  std::function<std::string()> missing_tasks;
+  // Adds the tasks of which nothing has been heard for some time. May be null.
+  std::function<void(std::vector<Wait>* waits)> list_silent_tasks;
   // Devices of the same names, attributes and incarnations with resources of their own, for
   // a session with isolate_session_state. Null: such a session is Unimplemented.
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;
+  // Adds what the steps wait for that the master beside the worker runs itself. May be null.
+  std::function<void(pb::TaskWaits* waits)> list_direct_waits;
 };
 
 }  // namespace millrace

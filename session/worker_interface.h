@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/cancellation.h"
+#include "base/errors.h"
 #include "base/notification.h"
 #include "collective/peer.h"
 #include "graph/dataflow_graph.h"
@@ -21,6 +22,7 @@
 #include "proto/device_attributes.pb.h"
 #include "proto/server.pb.h"
 #include "proto/step_stats.pb.h"
+#include "proto/waits.pb.h"
 
 namespace millrace {
 
@@ -38,9 +40,6 @@ struct WorkerSessionOptions {
   // called themselves so are nobody's any more.
   bool master_is_confirmed = true;
 };
-
-// What a description of a step begins with that waits for other tasks only: the cause is there.
-inline constexpr char kWaitsForTasks[] = "values of other tasks: ";
 
 class WorkerGraph;  // worker/worker_graph.h
 
@@ -105,11 +104,11 @@ class WorkerInterface {
   virtual void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) = 0;
   virtual void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,
                                Done done) = 0;
-  // What the step waits for here, as text for people (see kWaitsForTasks); "" for nothing that this
-  // worker knows of. For a master whose step is late.
-  virtual void DescribeStepAsync(const CallOptions&, int64_t /*step_id*/, std::string* /*waits*/,
-                                 Done done) {
-    done(OkStatus());
+  // What the step, or any step, waits for here. `waits` must stay valid until `done`. Unimplemented
+  // where that cannot be known.
+  virtual void ListWaitsAsync(const CallOptions&, std::optional<int64_t> /*step_id*/,
+                              pb::TaskWaits* /*waits*/, Done done) {
+    done(errors::Unimplemented("saying what steps wait for"));
   }
   // Whether a master of this process may run graphs of one device itself: those that it wants
   // to, and that FindDirectGraph then gives it (null for all others).

@@ -10,6 +10,10 @@ StatusOr<std::shared_ptr<Strategy>> MakeStrategy(std::string_view name,
     return errors::InvalidArgument("CommunicationOptions.bytes_per_pack must not be negative, and ",
                                    "is ", options.communication.bytes_per_pack);
   }
+  if (options.deterministic && name != "mirrored" && name != "multi_worker_mirrored") {
+    return errors::InvalidArgument("StrategyOptions.deterministic is for mirrored and ",
+                                   "multi_worker_mirrored, not for '", name, "'");
+  }
   if (name == "default" || name.empty()) return DefaultStrategy();
   if (name == "one_device") return OneDeviceStrategy(options);
   if (name == "mirrored") return MirroredStrategy(options);

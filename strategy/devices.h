@@ -15,6 +15,11 @@ namespace millrace {
 // replicas that is not that of the devices.
 StatusOr<std::vector<std::string>> DevicesOf(const StrategyOptions& options,
                                              std::string_view prefix);
+// Those of the pieces of a batch where the strategy is deterministic: each device as often as it
+// takes some. InvalidArgument if the pieces cannot be dealt out equally to the devices of so many
+// workers. Else the devices.
+StatusOr<std::vector<std::string>> WithPieces(const StrategyOptions& options, int workers,
+                                              std::vector<std::string> devices);
 // How many CPU devices a process needs that has these; at least one.
 int CpuDevicesOf(const std::vector<std::string>& devices);
 

@@ -1,6 +1,9 @@
 // Variables with a copy for every replica: who may change them how, and what they are together.
+#include <optional>
+
 #include "base/errors.h"
 #include "base/strings.h"
+#include "millrace/distributed_values.h"
 #include "millrace/math.h"
 #include "millrace/strategy.h"
 
@@ -53,6 +56,21 @@ bool IsOnRead(const DistributedVariableOptions& o) {
   return o.synchronization == VariableSynchronization::kOnRead;
 }
 
+// For checkpoints; none: they keep the first copy and restore that alone.
+std::optional<CopiesAre> WhatCopiesAre(const DistributedVariableOptions& o) {
+  if (!IsOnRead(o)) return CopiesAre::kEqual;
+  switch (o.aggregation) {
+    case VariableAggregation::kSum:
+      return CopiesAre::kSum;
+    case VariableAggregation::kMean:
+      return CopiesAre::kMean;
+    case VariableAggregation::kOnlyFirstReplica:
+      return CopiesAre::kEqual;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 DistributedVariable Strategy::MakeVariable(const Scope& outer, std::string_view name,
@@ -83,12 +101,14 @@ DistributedVariable Strategy::MakeVariable(const Scope& outer, std::string_view 
                                                   {.trainable = options.trainable}, where);
   if (!primary.handle.valid()) return made;
   made.copies_.push_back(primary);
+  const std::optional<CopiesAre> are = WhatCopiesAre(options);
   for (int i = 1; i < num_local_replicas(); ++i) {
     // All copies begin with the value that was drawn for the first.
     const Scope after = scope.WithControlDependencies({primary.initializer});
     made.copies_.push_back(millrace::MakeVariable(
         ReplicaScope(scope, i), StrCat(name, "/replica_", i), ReadNow(after, primary),
         {.trainable = false, .local = true}, where));
+    if (are && made.copies_.back().handle.valid()) AddCopy(primary, made.copies_.back(), *are);
   }
   return made;
 }

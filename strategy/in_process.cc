@@ -46,6 +46,22 @@ StatusOr<std::vector<std::string>> DevicesOf(const StrategyOptions& o, std::stri
   return devices;
 }
 
+StatusOr<std::vector<std::string>> WithPieces(const StrategyOptions& o, int workers,
+                                              std::vector<std::string> devices) {
+  if (!o.deterministic) return devices;
+  const int all = workers * static_cast<int>(devices.size());
+  if (o.micro_batches < 1 || o.micro_batches % all != 0) {
+    return errors::InvalidArgument("StrategyOptions.micro_batches is ", o.micro_batches,
+                                   ", of which ", all,
+                                   " replicas cannot have as many each: choose a multiple");
+  }
+  std::vector<std::string> repeated;
+  for (const std::string& device : devices) {
+    repeated.insert(repeated.end(), static_cast<std::size_t>(o.micro_batches / all), device);
+  }
+  return repeated;
+}
+
 int CpuDevicesOf(const std::vector<std::string>& devices) {
   int count = 1;
   for (const std::string& device : devices) {
@@ -75,14 +91,18 @@ StatusOr<std::shared_ptr<Strategy>> OneDeviceStrategy(const StrategyOptions& opt
 }
 
 StatusOr<std::shared_ptr<Strategy>> MirroredStrategy(const StrategyOptions& options) {
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices, DevicesOf(options, ""));
+  MR_ASSIGN_OR_RETURN(std::vector<std::string> own, DevicesOf(options, ""));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                      WithPieces(options, 1, std::move(own)));
   auto made = std::make_shared<InProcess>(
       InProcess::Layout{.name = "mirrored",
                         .devices = devices,
                         .replicas_in_sync = static_cast<int>(devices.size()),
                         .root_device = devices[0],
                         .target = options.target,
-                        .cpu_devices = CpuDevicesOf(devices)});
+                        .cpu_devices = CpuDevicesOf(devices),
+                        .mirrors_variables = true,
+                        .is_deterministic = options.deterministic});
   MR_LOG(kInfo, "using ", made->Description());
   return std::shared_ptr<Strategy>(made);
 }

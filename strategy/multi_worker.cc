@@ -31,12 +31,17 @@ class MultiWorker : public Strategy {
 
   std::vector<Output> SumOverWorkers(const Scope& scope, std::span<const Output> values,
                                      std::source_location where) override;
+  std::vector<Output> GatherOverWorkers(const Scope& scope, std::span<const Output> values,
+                                        std::source_location where) override;
   Output FromChief(const Scope& scope, const Output& value, std::source_location where) override;
 
  private:
   using Attrs = std::vector<std::pair<std::string, AttrValue>>;
   Attrs Member();
   Output Sum(const Scope& scope, const Output& value, std::source_location where);
+  Output GatherEqual(const Scope& scope, const Output& value, std::source_location where);
+  Output GatherRows(const Scope& scope, const Output& value, const Output& rows_of_all, int i,
+                    std::source_location where);
   void SumPack(const Scope& scope, std::span<const Output> values,
                std::span<const std::size_t> pack, std::vector<Output>* sums,
                std::source_location where);
@@ -121,6 +126,78 @@ std::vector<Output> MultiWorker::SumOverWorkers(const Scope& outer, std::span<co
   return sums;
 }
 
+// Of the same shape everywhere.
+Output MultiWorker::GatherEqual(const Scope& scope, const Output& value,
+                                std::source_location where) {
+  Attrs attrs = Member();
+  attrs.emplace_back("shape", PartialShape());
+  const std::vector<Input> inputs = {value};
+  return Output(scope.AddOp("CollectiveGather", inputs, std::move(attrs), where), 0);
+}
+
+// With rows beyond the value's own up to the most that any has (at least one, for there is nothing
+// to send of none), which are left out again. `rows_of_all`: a row for each worker, whose column i
+// is of this value.
+Output MultiWorker::GatherRows(const Scope& scope, const Output& value, const Output& rows_of_all,
+                               int i, std::source_location where) {
+  const int rank = value.shape().rank();
+  const Expr rows(scope, ops::StridedSlice(scope, rows_of_all, {0, i}, {num_workers(), i + 1},
+                                           {1, 1}, {.shrink_axis_mask = 2}));
+  const Expr most = rows.ReduceMax().Max(1);
+  const Expr own(scope, ops::GatherV2(scope, ops::Shape(scope, value), 0, 0));
+  const Expr missing = most - own;
+  // [[0, missing], [0, 0], ...]
+  const Output padding = ops::Reshape(
+      scope,
+      ops::ConcatV2(scope,
+                    {Tensor::FromValues<int32_t>({0}), missing.ExpandDims(0).output(),
+                     Tensor::FromValues<int32_t>(
+                         std::vector<int32_t>(static_cast<std::size_t>(2 * rank - 2), 0),
+                         Shape({2 * rank - 2}))},
+                    0),
+      {rank, 2});
+  const Output all = GatherEqual(scope, ops::Pad(scope, value, padding), where);
+  std::vector<Input> parts;
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    const Expr begin = most * worker;
+    const Expr count(scope, ops::GatherV2(scope, rows, worker, 0));
+    parts.emplace_back(
+        ops::StridedSlice(scope, all, begin.ExpandDims(0), (begin + count).ExpandDims(0), {1}));
+  }
+  PartialShape shape = value.shape();
+  shape.SetDim(0, -1);
+  return ops::EnsureShape(scope, ops::ConcatV2(scope, parts, 0), shape);
+}
+
+std::vector<Output> MultiWorker::GatherOverWorkers(const Scope& outer,
+                                                   std::span<const Output> values,
+                                                   std::source_location where) {
+  const Scope scope = ReplicaScope(outer.CalledFrom(where).Named("AllGather"), 0);
+  std::vector<Output> gathered(values.size());
+  std::vector<Input> rows;
+  std::vector<std::size_t> present;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!values[i].valid()) continue;
+    const PartialShape shape = values[i].shape();
+    if (!shape.has_rank() || shape.rank() == 0) {
+      scope.RecordError(errors::InvalidArgument(values[i].name(), " of shape ", shape.DebugString(),
+                                                " cannot be gathered over workers: it has no axis"),
+                        where);
+      return gathered;
+    }
+    present.push_back(i);
+    rows.emplace_back(ops::GatherV2(scope, ops::Shape(scope, values[i]), 0, 0));
+  }
+  if (present.empty()) return gathered;
+  const Output rows_of_all =
+      GatherEqual(scope, ops::ExpandDims(scope, ops::Pack(scope, rows), 0), where);
+  for (std::size_t k = 0; k < present.size(); ++k) {
+    gathered[present[k]] =
+        GatherRows(scope, values[present[k]], rows_of_all, static_cast<int>(k), where);
+  }
+  return gathered;
+}
+
 Output MultiWorker::FromChief(const Scope& outer, const Output& value, std::source_location where) {
   const Scope scope = ReplicaScope(outer.CalledFrom(where).Named("FromChief"), 0);
   if (!value.valid()) return value;
@@ -154,7 +231,9 @@ StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(const StrategyOp
   MR_ASSIGN_OR_RETURN(const int rank, WorkerRank(task));
   MR_ASSIGN_OR_RETURN(const bool is_chief, IsChief(task));
   const std::string name = StrCat("/job:", *task.job_name, "/replica:0/task:", *task.task_index);
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices, DevicesOf(options, name));
+  MR_ASSIGN_OR_RETURN(std::vector<std::string> own, DevicesOf(options, name));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                      WithPieces(options, workers, std::move(own)));
   MR_ASSIGN_OR_RETURN(SessionTarget target, TargetFor(options, task, CpuDevicesOf(devices)));
   const int local = static_cast<int>(devices.size());
   MultiWorker::Layout layout{.name = "multi_worker_mirrored",
@@ -164,7 +243,9 @@ StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(const StrategyOp
                              .is_chief = is_chief,
                              .root_device = devices[0],
                              .target = target.target,
-                             .device_filter = name};
+                             .device_filter = name,
+                             .mirrors_variables = true,
+                             .is_deterministic = options.deterministic};
   auto made =
       std::make_shared<MultiWorker>(std::move(layout), options.communication, std::move(target));
   MR_LOG(kInfo, "using ", made->Description(), " of the cluster ", task.cluster.ToString(), ", ",

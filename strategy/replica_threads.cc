@@ -24,6 +24,14 @@ Output ReplicaContext::AllReduce(ReduceOp op, const Output& value, std::source_l
   return reduced.valid() ? ops::Identity(scope_, reduced) : reduced;
 }
 
+Output ReplicaContext::AllGather(const Output& value, int axis, std::source_location where) {
+  const Output gathered = MergeCall(value, [&](const Scope& scope, const PerReplica& values) {
+    const Output one = strategy_->Gather(scope, values, axis, where);
+    return std::vector<Output>(values.values.size(), one);
+  });
+  return gathered.valid() ? ops::Identity(scope_, gathered) : gathered;
+}
+
 ReplicaThreads::ReplicaThreads(Strategy* strategy, const Scope& outside, std::vector<Scope> scopes)
     : strategy_(strategy),
       outside_(outside),

@@ -1,6 +1,9 @@
 // What all strategies share: scopes, sessions, and how the values of replicas become one.
 #include "millrace/strategy.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/errors.h"
 #include "base/strings.h"
 #include "millrace/math.h"
@@ -58,8 +61,77 @@ std::vector<Output> Strategy::SumOverWorkers(const Scope&, std::span<const Outpu
   return {values.begin(), values.end()};
 }
 
+std::vector<Output> Strategy::GatherOverWorkers(const Scope&, std::span<const Output> values,
+                                                std::source_location) {
+  return {values.begin(), values.end()};
+}
+
 Output Strategy::FromChief(const Scope&, const Output& value, std::source_location) {
   return value;
+}
+
+std::vector<Output> Strategy::SumOverReplicas(const Scope& outer,
+                                              std::span<const PerReplica> values,
+                                              std::source_location where) {
+  const Scope scope = ReplicaScope(outer.CalledFrom(where), 0);
+  if (layout_.is_deterministic && num_workers() > 1) return SumInOrder(scope, values, where);
+  std::vector<Output> sums;
+  for (const PerReplica& value : values) {
+    Output sum;
+    for (const Output& own : value.values) {
+      if (own.valid()) sum = sum.valid() ? ops::Add(scope, sum, own) : own;
+    }
+    sums.push_back(sum);
+  }
+  return num_workers() > 1 ? SumOverWorkers(scope, sums, where) : sums;
+}
+
+// Everybody gets what all replicas have, and adds it alike.
+std::vector<Output> Strategy::SumInOrder(const Scope& scope, std::span<const PerReplica> values,
+                                         std::source_location where) {
+  std::vector<Output> own(values.size()), sums(values.size());
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const std::vector<Output>& of_replicas = values[k].values;
+    const auto some = std::find_if(of_replicas.begin(), of_replicas.end(),
+                                   [](const Output& value) { return value.valid(); });
+    if (some == of_replicas.end()) continue;
+    std::vector<Input> rows;
+    for (const Output& value : of_replicas) {
+      rows.emplace_back(value.valid() ? value : ops::ZerosLike(scope, *some));
+    }
+    own[k] = ops::Pack(scope, rows);
+  }
+  const std::vector<Output> all = GatherOverWorkers(scope, own, where);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    if (!all[k].valid()) continue;
+    const std::vector<Output> parts = ops::Unpack(scope, all[k], num_replicas_in_sync());
+    for (const Output& part : parts) {
+      sums[k] = sums[k].valid() ? ops::Add(scope, sums[k], part) : part;
+    }
+  }
+  return sums;
+}
+
+Output Strategy::Gather(const Scope& outer, const PerReplica& values, int axis,
+                        std::source_location where) {
+  const Scope scope = ReplicaScope(outer.CalledFrom(where).Named("GatherAll"), 0);
+  const Output own = GatherLocal(scope, values, axis, where);
+  if (num_workers() == 1 || !own.valid()) return own;
+  const int rank = own.shape().has_rank() ? own.shape().rank() : -1;
+  if (axis < -rank || axis >= rank) {
+    scope.RecordError(errors::InvalidArgument(own.name(), " of shape ", own.shape().DebugString(),
+                                              " has no axis ", axis, " to be gathered along"),
+                      where);
+    return Output();
+  }
+  // Workers gather along the first axis: the one that is meant changes places with it, twice.
+  std::vector<int32_t> turned(static_cast<std::size_t>(rank));
+  std::iota(turned.begin(), turned.end(), 0);
+  std::swap(turned[0], turned[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
+  if (turned[0] == 0) return GatherOverWorkers(scope, {{own}}, where)[0];
+  const Tensor places = Tensor::FromValues<int32_t>(turned, Shape({rank}));
+  const Output first = ops::Transpose(scope, own, places);
+  return ops::Transpose(scope, GatherOverWorkers(scope, {{first}}, where)[0], places);
 }
 
 StatusOr<std::vector<PerReplica>> Strategy::Run(const Scope& scope, const ReplicaFunction& function,
@@ -81,11 +153,7 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
     scope.RecordError(errors::InvalidArgument("there are no values to reduce"), where);
     return Output();
   }
-  Output sum = values.values[0];
-  for (std::size_t i = 1; i < values.values.size(); ++i) {
-    sum = ops::Add(scope, sum, values.values[i]);
-  }
-  if (num_workers() > 1) sum = SumOverWorkers(scope, {{sum}}, where)[0];
+  const Output sum = SumOverReplicas(scope, {{values}}, where)[0];
   if (op == ReduceOp::kSum || num_replicas_in_sync() == 1) return sum;
   const Expr count = Expr(scope, Constant(scope, Tensor::Scalar<int32_t>(num_replicas_in_sync())));
   return Expr(scope, sum) / count.Cast(sum.dtype());

@@ -118,9 +118,8 @@ TEST(TensorProtoTest, PrefixFormIsTensorFlowsByteForByte) {
       << "a scalar has no shape at all";
   EXPECT_EQ(EncodeByPrefix(Tensor(kFloat, Shape({0}))), FromHex("0801 1204 1202 0800 2200"))
       << "an empty content is present";
-  EXPECT_EQ(EncodeByPrefix(Tensor(kUint8, Shape({300}))).substr(0, 13),
-            FromHex("0804 1205 1203 08ac02 22ac02 00").substr(0, 12) +
-                EncodeByPrefix(Tensor(kUint8, Shape({300}))).substr(12, 1))
+  EXPECT_EQ(EncodeByPrefix(Tensor(kUint8, Shape({300}))).substr(0, 12),
+            FromHex("0804 1205 1203 08ac02 22ac02"))
       << "sizes take as many bytes as they need";
 }
 

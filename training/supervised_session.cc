@@ -22,8 +22,6 @@ namespace {
 
 // Before trying again what failed at once; each time in a row twice as long, up to the longest.
 constexpr std::chrono::milliseconds kPause{20}, kLongestPause{500};
-// Before a session is made anew although the last one has not seen a step end.
-constexpr std::chrono::milliseconds kFirstBackOff{100}, kLongestBackOff{5'000};
 // A worker looks itself this often: the chief may be of a kind that gives no signal.
 constexpr std::chrono::milliseconds kLongestWait{1'000};
 // For an announcement that has been made already, if it ever will be.
@@ -247,10 +245,7 @@ struct SupervisedSession::Impl {
     MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", in_a_row, " of ",
            options.max_recoveries, " without a step in between");
     EndSession().IgnoreError();
-    if (in_a_row > 1) {
-      std::this_thread::sleep_for(
-          std::min(kFirstBackOff * (1 << std::min(in_a_row - 2, 10)), kLongestBackOff));
-    }
+    if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
     {
       MutexLock lock(&mu);
       stopping = false;

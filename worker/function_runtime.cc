@@ -16,6 +16,7 @@
 #include "rendezvous/device_rendezvous.h"
 #include "rendezvous/rendezvous.h"
 #include "worker/function_env.h"
+#include "worker/placer_kernels.h"
 
 namespace millrace {
 namespace {
@@ -43,6 +44,8 @@ struct FunctionRuntime::Frame {
     std::optional<StepStatsCollector> stats;
   };
   explicit Frame(const Body* of);
+  // Of a PartRun.
+  static void EndPart(void* arg, Status status);
 
   const Body* const body;
   Frame* next_idle = nullptr;
@@ -93,6 +96,34 @@ FunctionRuntime::Frame::Frame(const Body* of) : body(of), runs(of->parts().size(
   for (PartRun& run : runs) run.frame = this;
 }
 
+// The last part that ends tells the caller.
+void FunctionRuntime::Frame::EndPart(void* arg, Status status) {
+  auto* const run = static_cast<Frame::PartRun*>(arg);
+  Frame* const owner = run->frame;
+  if (!status.ok()) {
+    MutexLock lock(&owner->mu);
+    // What follows from the first error says less than it does.
+    if (owner->error.ok()) owner->error = std::move(status);
+  }
+  if (owner->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  Status first;
+  {
+    MutexLock lock(&owner->mu);
+    first = std::exchange(owner->error, OkStatus());
+  }
+  for (std::size_t r = 0; first.ok() && r < owner->results.size(); ++r) {
+    if (owner->results[r].dtype() == DataType::kInvalid) {
+      first = errors::InvalidArgument("Retval[", r, "] of function ", owner->body->name(),
+                                      " does not have value: it lies on a branch that was "
+                                      "not taken");
+    }
+  }
+  owner->rendezvous.reset();
+  const DoneCallback finished = owner->done;
+  owner->body->KeepFrame(owner);
+  finished(std::move(first));
+}
+
 FunctionRuntime::FunctionRuntime(const WorkerEnv& env, std::shared_ptr<SessionResources> resources,
                                  std::shared_ptr<const FunctionLibrary> library)
     : env_(env), resources_(std::move(resources)), library_(std::move(library)) {}
@@ -123,12 +154,27 @@ StatusOr<std::unique_ptr<FunctionRuntime::Body>> FunctionRuntime::Make(const Fun
   if (const Status placed = Place(body->graph.get(), options); !placed.ok()) {
     return in_function(placed);
   }
-  StatusOr<std::shared_ptr<WorkerGraph>> graph =
-      WorkerGraph::MakeBody(env_, resources_, *body->graph, [this](std::string_view prefix) {
-        return StrCat(prefix, "_F", next_name_.fetch_add(1, std::memory_order_relaxed));
-      });
-  if (!graph.ok()) return in_function(graph.status());
-  return std::make_unique<Body>(*body, *std::move(graph));
+  StatusOr<std::unique_ptr<Body>> made = Compile(*body, /*is_part=*/false);
+  if (!made.ok()) return in_function(made.status());
+  return made;
+}
+
+StatusOr<std::unique_ptr<RunnableFunction>> FunctionRuntime::MakePlaced(const FunctionBody& body) {
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Body> made, Compile(body, /*is_part=*/true));
+  return std::unique_ptr<RunnableFunction>(std::move(made));
+}
+
+StatusOr<std::unique_ptr<FunctionRuntime::Body>> FunctionRuntime::Compile(const FunctionBody& body,
+                                                                          bool is_part) {
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<WorkerGraph> graph,
+                      WorkerGraph::MakeBody(
+                          env_, resources_, *body.graph,
+                          [this](std::string_view prefix) {
+                            return StrCat(prefix, "_F",
+                                          next_name_.fetch_add(1, std::memory_order_relaxed));
+                          },
+                          /*control_flow_added=*/is_part));
+  return std::make_unique<Body>(body, std::move(graph));
 }
 
 Status FunctionRuntime::Place(DataflowGraph* graph, const Options& options) const {
@@ -159,14 +205,7 @@ Status FunctionRuntime::Place(DataflowGraph* graph, const Options& options) cons
   for (const Device* device : resources_->devices) {
     input.devices.push_back({device->name(), device->type(), true});
   }
-  const KernelRegistry* const kernels = env_.kernels;
-  input.kernel = [kernels](const OpInfo& op, const AttrMap& attrs,
-                           std::string_view device_type) -> std::optional<int> {
-    const KernelDef* const def = kernels->Find(op.def.name(), device_type, attrs);
-    if (def == nullptr) return std::nullopt;
-    return def->priority;
-  };
-  input.describe_kernels = [kernels](std::string_view op) { return kernels->DescribeKernels(op); };
+  SetKernels(env_.kernels, &input);
   input.default_local_device = caller;
   input.allow_soft_placement = true;
   return millrace::Place(graph, input, nullptr);
@@ -175,6 +214,12 @@ Status FunctionRuntime::Place(DataflowGraph* graph, const Options& options) cons
 void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionCall& call,
                                std::span<const Tensor> args, std::span<Tensor> results,
                                DoneCallback done) {
+  RunPlaced(function, call, nullptr, args, results, done);
+}
+
+void FunctionRuntime::RunPlaced(const RunnableFunction& function, const FunctionCall& call,
+                                Rendezvous* rendezvous, std::span<const Tensor> args,
+                                std::span<Tensor> results, DoneCallback done) {
   const auto& body = static_cast<const Body&>(function);
   if (Status status = body.Check(args, results); !status.ok()) return done(std::move(status));
   const auto* const caller = static_cast<const FunctionEnv*>(call.caller);
@@ -192,7 +237,9 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
   frame->pending.store(static_cast<int>(parts.size()), std::memory_order_relaxed);
   // An accelerator passes values between its own memory and the host's by it, too.
   DeviceWork* const work = call.caller == nullptr ? nullptr : WorkOf(call.caller->rendezvous);
-  if (work != nullptr) {
+  if (rendezvous != nullptr) {
+    frame->rendezvous = RefPtr<Rendezvous>::Share(rendezvous);
+  } else if (work != nullptr) {
     frame->rendezvous =
         MakeRef<DeviceRendezvous>(NewLocalRendezvous(), RefPtr<DeviceWork>::Share(work));
   } else if (parts.size() > 1) {
@@ -226,33 +273,7 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
     executor.pool = pool;
     executor.memory = MemoryTracker::Current();  // of the step that the caller runs in
     executor.caller_runs = i + 1 == num_parts || !has_threads;
-    const auto part_done = [](void* arg, Status status) {
-      auto* const run = static_cast<Frame::PartRun*>(arg);
-      Frame* const owner = run->frame;
-      if (!status.ok()) {
-        MutexLock lock(&owner->mu);
-        // What follows from the first error says less than it does.
-        if (owner->error.ok()) owner->error = std::move(status);
-      }
-      if (owner->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-      Status first;
-      {
-        MutexLock lock(&owner->mu);
-        first = std::exchange(owner->error, OkStatus());
-      }
-      for (std::size_t r = 0; first.ok() && r < owner->results.size(); ++r) {
-        if (owner->results[r].dtype() == DataType::kInvalid) {
-          first = errors::InvalidArgument("Retval[", r, "] of function ", owner->body->name(),
-                                          " does not have value: it lies on a branch that was "
-                                          "not taken");
-        }
-      }
-      owner->rendezvous.reset();
-      const DoneCallback finished = owner->done;
-      owner->body->KeepFrame(owner);
-      finished(std::move(first));
-    };
-    Executor(parts[i].program.get()).RunAsync(executor, {part_done, &run});
+    Executor(parts[i].program.get()).RunAsync(executor, {&Frame::EndPart, &run});
   }
 }
 

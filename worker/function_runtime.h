@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "graph/function_library.h"
+#include "graph/functions/function_body.h"
 #include "kernels/function_runner.h"
 #include "millrace/status.h"
 #include "session/worker_env.h"
@@ -22,7 +23,7 @@ namespace millrace {
 // programs. They live as long as this object. Thread-safe.
 class FunctionRuntime final : public FunctionRunner {
  public:
-  // What `env` points to must outlive this object.
+  // What `env` points to must outlive this object. `library` may be null.
   FunctionRuntime(const WorkerEnv& env, std::shared_ptr<SessionResources> resources,
                   std::shared_ptr<const FunctionLibrary> library);
   ~FunctionRuntime() override;
@@ -33,12 +34,21 @@ class FunctionRuntime final : public FunctionRunner {
                 std::span<const Tensor> args, std::span<Tensor> results,
                 DoneCallback done) override;
 
+  // A body that is no function of the library, each of its nodes placed on a device of the session:
+  // a part of a function that spans tasks, or a single op. It must be gone before this object.
+  StatusOr<std::unique_ptr<RunnableFunction>> MakePlaced(const FunctionBody& body);
+  // As RunAsync, with what the sends and receives of such a body meet in; null: with one of its
+  // own. An error aborts it.
+  void RunPlaced(const RunnableFunction& function, const FunctionCall& call, Rendezvous* rendezvous,
+                 std::span<const Tensor> args, std::span<Tensor> results, DoneCallback done);
+
  private:
   class Body;    // a function that is ready to run
   struct Frame;  // one call of it
 
   StatusOr<std::unique_ptr<Body>> Make(const FunctionName& function, const Options& options);
   Status Place(DataflowGraph* graph, const Options& options) const;
+  StatusOr<std::unique_ptr<Body>> Compile(const FunctionBody& body, bool is_part);
 
   const WorkerEnv env_;
   const std::shared_ptr<SessionResources> resources_;

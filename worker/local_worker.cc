@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/deadline_timer.h"
 #include "base/errors.h"
 #include "base/log.h"
@@ -14,6 +15,7 @@
 #include "graph/graph_def_io.h"
 #include "kernels/background.h"
 #include "session/inter_op_pools.h"
+#include "session/wait_report.h"
 #include "worker/run_call.h"
 #include "worker/worker_graph.h"
 #include "worker/worker_step.h"
@@ -148,7 +150,7 @@ StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(std::string_vi
   }
   Status status = errors::Aborted("Session handle is not found: ", handle,
                                   ". Possibly this worker (\"", env_.task, "\") just restarted.");
-  status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+  status.SetPayload(kWorkerRestartedPayload, "");
   return status;
 }
 
@@ -326,18 +328,22 @@ void LocalWorker::CleanupAllAsync(const CallOptions& options, std::vector<std::s
   done(OkStatus());
 }
 
-void LocalWorker::DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
-                                    Done done) {
+void LocalWorker::ListWaitsAsync(const CallOptions& options, std::optional<int64_t> step_id,
+                                 pb::TaskWaits* waits, Done done) {
   std::vector<std::shared_ptr<WorkerSession>> sessions = {legacy_session_};
   {
     MutexLock lock(&mu_);
     for (const auto& [handle, session] : sessions_) sessions.push_back(session);
   }
-  std::vector<std::string> texts;
-  for (const auto& session : sessions) session->DescribeStep(step_id, &texts);
-  const std::string missing = env_.missing_tasks == nullptr ? "" : env_.missing_tasks();
-  if (!missing.empty()) texts.push_back(StrCat("it does not hear from ", missing));
-  *waits = StrJoin(texts, "; ");
+  std::vector<Wait> others;
+  if (env_.list_silent_tasks != nullptr) env_.list_silent_tasks(&others);
+  if (const auto* lister = dynamic_cast<const WaitLister*>(env_.collectives)) {
+    lister->ListWaits(&others);
+  }
+  const int64_t now = SteadyNanos();
+  for (const Wait& wait : others) AddWait(wait, /*step_id=*/0, now, waits);
+  for (const auto& session : sessions) session->ListWaits(step_id, waits);
+  if (!step_id && env_.list_direct_waits != nullptr) env_.list_direct_waits(waits);
   done(OkStatus());
 }
 
@@ -393,7 +399,7 @@ void LocalWorker::RecvTensorAsync(const CallOptions& options, int64_t step_id,
     Status status = errors::Aborted(
         "RecvTensor expects a different device incarnation: ", parsed->src_incarnation, " vs. ",
         device->incarnation(), ". Your worker job (\"", env_.task, "\") was probably restarted.");
-    status.SetPayload(kWorkerRestartedPayload, absl::Cord());
+    status.SetPayload(kWorkerRestartedPayload, "");
     return done(status, Tensor(), false);
   }
   // Not the step's own cancellation: a request that is given up does not end the step.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,8 +50,8 @@ class LocalWorker : public WorkerInterface {
   void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,
                        RecvDone done) override;
   CollectivePeer* collectives() override;
-  void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
-                         Done done) override;
+  void ListWaitsAsync(const CallOptions& options, std::optional<int64_t> step_id,
+                      pb::TaskWaits* waits, Done done) override;
 
   // The masters that have sessions here, without "" and this task.
   std::vector<std::string> MasterTasks() const;

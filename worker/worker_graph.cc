@@ -112,8 +112,8 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     made->functions_ =
         RefPtr<FunctionRunner>(new FunctionRuntime(env, made->resources_, graph.library()));
   }
-  MR_RETURN_IF_ERROR(
-      made->Cut(env, graph, /*is_body=*/false, &options, std::move(direct), new_name));
+  MR_RETURN_IF_ERROR(made->Cut(env, graph, /*is_body=*/false,
+                               /*control_flow_added=*/true, &options, std::move(direct), new_name));
   if (!keep_graph) {
     for (Part& part : made->parts_) part.graph.reset();
   }
@@ -122,14 +122,16 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
 
 StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::MakeBody(
     const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-    const std::function<std::string(std::string_view prefix)>& new_name) {
+    const std::function<std::string(std::string_view prefix)>& new_name, bool control_flow_added) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
-  MR_RETURN_IF_ERROR(made->Cut(env, graph, /*is_body=*/true, nullptr, std::nullopt, new_name));
+  MR_RETURN_IF_ERROR(
+      made->Cut(env, graph, /*is_body=*/true, control_flow_added, nullptr, std::nullopt, new_name));
   return made;
 }
 
 Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool is_body,
-                        const pb::GraphOptions* options, std::optional<DirectIo> direct,
+                        bool control_flow_added, const pb::GraphOptions* options,
+                        std::optional<DirectIo> direct,
                         const std::function<std::string(std::string_view prefix)>& new_name) {
   const SessionResources& session = *resources_;
   const InternedString* last = nullptr;
@@ -149,7 +151,7 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
     const Device* device = session.FindDevice(name);
     return device == nullptr ? 0 : device->incarnation();
   };
-  cut.control_flow_added = !is_body;  // by the master
+  cut.control_flow_added = control_flow_added;
   const bool only_cpus =
       std::all_of(session.devices.begin(), session.devices.end(),
                   [](const Device* device) { return device->parsed_name().type == "CPU"; });

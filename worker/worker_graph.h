@@ -57,10 +57,12 @@ class WorkerGraph {
       const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
       const pb::GraphOptions& options, bool keep_graph, std::optional<DirectIo> direct,
       const std::function<std::string(std::string_view prefix)>& new_name);
-  // The same for the placed body of a function, which has stateful kernels of its own.
+  // The same for the placed body of a function, which has stateful kernels of its own. With
+  // `control_flow_added` the loops that cross devices of it are prepared: it is a part of a body.
   static StatusOr<std::shared_ptr<WorkerGraph>> MakeBody(
       const WorkerEnv& env, std::shared_ptr<SessionResources> resources, const DataflowGraph& graph,
-      const std::function<std::string(std::string_view prefix)>& new_name);
+      const std::function<std::string(std::string_view prefix)>& new_name,
+      bool control_flow_added = false);
   ~WorkerGraph();
 
   const std::vector<Part>& parts() const { return parts_; }
@@ -97,7 +99,8 @@ class WorkerGraph {
   explicit WorkerGraph(std::shared_ptr<SessionResources> resources)
       : resources_(std::move(resources)) {}
   Status Cut(const WorkerEnv& env, const DataflowGraph& graph, bool is_body,
-             const pb::GraphOptions* options, std::optional<DirectIo> direct,
+             bool control_flow_added, const pb::GraphOptions* options,
+             std::optional<DirectIo> direct,
              const std::function<std::string(std::string_view prefix)>& new_name);
   Status Compile(const WorkerEnv& env, bool is_body, Part* part);
   void PlanCaptures();

@@ -61,18 +61,15 @@ void WorkerSession::Close(const Status& reason) {
   tensors_->ForgetPrivate();
 }
 
-void WorkerSession::DescribeStep(int64_t step_id, std::vector<std::string>* texts) const {
+void WorkerSession::ListWaits(std::optional<int64_t> step_id, pb::TaskWaits* waits) const {
   std::vector<RefPtr<WorkerStep>> steps;
   {
     MutexLock lock(&mu_);
     for (WorkerStep* step : steps_) {
-      if (step->step_id() == step_id) steps.push_back(RefPtr<WorkerStep>::Share(step));
+      if (!step_id || step->step_id() == *step_id) steps.push_back(RefPtr<WorkerStep>::Share(step));
     }
   }
-  for (const RefPtr<WorkerStep>& step : steps) {
-    std::string text = step->DescribeWaits();
-    if (!text.empty()) texts->push_back(std::move(text));
-  }
+  for (const RefPtr<WorkerStep>& step : steps) step->ListWaits(waits);
 }
 
 bool WorkerSession::HasSteps() const { return step_count_->any(); }

@@ -3,6 +3,7 @@
 #define WORKER_WORKER_SESSION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,8 +44,8 @@ class WorkerSession {
   // Forgets the graphs and cancels the steps.
   void Close(const Status& reason);
   bool HasSteps() const;
-  // Appends what its steps of this id wait for.
-  void DescribeStep(int64_t step_id, std::vector<std::string>* texts) const;
+  // Adds what its steps wait for: those of this id, or all.
+  void ListWaits(std::optional<int64_t> step_id, pb::TaskWaits* waits) const;
   // Until the last reference to the last step is gone, and its share of the session; every step
   // must be ending.
   void WaitForSteps();
@@ -57,7 +58,8 @@ class WorkerSession {
   const WorkerSessionOptions options_;
   const std::shared_ptr<SessionResources> resources_;
   // Gone with the session and its graphs.
-  const std::shared_ptr<SessionTensors> tensors_ = std::make_shared<SessionTensors>();
+  const std::shared_ptr<SessionTensors> tensors_ =
+      std::make_shared<SessionTensors>(options_.master_task);
   // How many steps are referenced. Outlives the session: its last share may be that of a step,
   // which is gone only once what the session had is freed.
   const std::shared_ptr<UseCount> step_count_ = std::make_shared<UseCount>();

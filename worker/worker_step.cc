@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/device_name.h"
 #include "rendezvous/device_rendezvous.h"
+#include "session/wait_report.h"
+#include "worker/step_waits.h"
 #include "worker/worker_session.h"
 
 namespace millrace {
@@ -60,6 +63,7 @@ void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
   done_ = std::move(done);
   pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
   Ref();  // dropped by Ended
+  begun_nanos_.store(SteadyNanos(), std::memory_order_relaxed);
   if (graph_->uses_accelerators()) {
     MutexLock lock(&mu_);
     device_work_ = MakeRef<DeviceWork>();
@@ -133,14 +137,12 @@ void WorkerStep::Ended() {
   Unref();
 }
 
-std::string WorkerStep::DescribeWaits() const {
-  constexpr std::size_t kMost = 8;
-  std::vector<std::string> waits = cancellation_->DescribeWaits();
-  const bool own = !waits.empty();
-  std::size_t more = waits.size() > kMost ? waits.size() - kMost : 0;
-  waits.resize(waits.size() - more);
-  std::vector<std::string> keys, tensors;
-  rendezvous_->ListWaits(8 * kMost, &keys);
+// The values of other tasks that have not come.
+std::vector<Wait> WorkerStep::ListReceives() const {
+  constexpr std::size_t kMostKeys = 8 * kMostWaits;
+  std::vector<std::string> keys;
+  rendezvous_->ListWaits(kMostKeys, &keys);
+  std::vector<Wait> waits;
   for (const std::string& key : keys) {
     // What another node of this task has not made yet waits for something itself.
     const StatusOr<RendezvousKey> parsed = RendezvousKey::Parse(key);
@@ -148,18 +150,25 @@ std::string WorkerStep::DescribeWaits() const {
     const StatusOr<DeviceName> from = DeviceName::Parse(parsed->src_device);
     const StatusOr<DeviceName> to = DeviceName::Parse(parsed->dst_device);
     if (!from.ok() || !to.ok() || TaskName(*from) == TaskName(*to)) continue;
-    if (tensors.size() == kMost) {
-      ++more;
-      continue;
-    }
-    tensors.push_back(StrCat("'", parsed->edge_name, "' from ", parsed->src_device));
+    Wait& wait = waits.emplace_back();
+    wait.kind = Wait::Kind::kReceive;
+    wait.name = key;
+    wait.device = parsed->dst_device;
+    wait.peer = TaskName(*from);
+    wait.text =
+        StrCat("a value of another task: '", parsed->edge_name, "' from ", parsed->src_device);
+    wait.since_nanos = begun_nanos_.load(std::memory_order_relaxed);
   }
-  std::string text = StrJoin(waits, "; ");
-  if (!tensors.empty()) {
-    StrAppend(&text, own ? "; " : "", kWaitsForTasks, StrJoin(tensors, ", "));
+  return waits;
+}
+
+void WorkerStep::ListWaits(pb::TaskWaits* waits) const {
+  std::vector<Wait> others = ListReceives();
+  if (const auto* lister = dynamic_cast<const WaitLister*>(collective_.get())) {
+    lister->ListWaits(&others);
   }
-  if (more > 0) StrAppend(&text, " and ", more, " more");
-  return text;
+  AddStepWaits(step_id_, begun_nanos_.load(std::memory_order_relaxed), *graph_, *cancellation_,
+               std::move(others), waits);
 }
 
 void WorkerStep::Fail(const Status& status) {
@@ -256,6 +265,7 @@ void WorkerStep::CollectStats(pb::StepStats* stats) {
 
 void WorkerStep::Destroy() {
   in_rounds_ = false;
+  begun_nanos_.store(0, std::memory_order_relaxed);
   activities_ = nullptr;
   rendezvous_.reset();
   collective_.reset();

@@ -14,11 +14,13 @@
 
 #include "base/cancellation.h"
 #include "base/mutex.h"
+#include "base/wait.h"
 #include "collective/collective_executor.h"
 #include "device/stream.h"
 #include "executor/executor.h"
 #include "executor/stats/step_stats.h"
 #include "kernels/kernel_context.h"
+#include "proto/waits.pb.h"
 #include "rendezvous/rendezvous.h"
 #include "session/worker_interface.h"
 #include "worker/function_env.h"
@@ -61,9 +63,9 @@ class WorkerStep : public RefCounted {
   void Cancel(const Status& reason);
   // What it is cancelled by, as long as it is referenced.
   const CancellationManager* cancellation() const { return &*cancellation_; }
-  // What it waits for right now: resources, other tasks. "" for nothing that it knows of. Begins
-  // with kWaitsForTasks if for other tasks only. The caller holds a reference.
-  std::string DescribeWaits() const;
+  // Adds what it waits for right now: resources, other tasks, kernels that run. The caller holds a
+  // reference.
+  void ListWaits(pb::TaskWaits* waits) const;
   // What to tell of an error that some part of the step reported.
   Status FirstError(Status status);
 
@@ -84,6 +86,7 @@ class WorkerStep : public RefCounted {
   void WorkEnded();
   void Ended();
   void Fail(const Status& status);
+  std::vector<Wait> ListReceives() const;
 
   std::shared_ptr<WorkerGraph> graph_;      // null while idle
   std::shared_ptr<WorkerSession> session_;  // told when the last reference is gone
@@ -103,6 +106,7 @@ class WorkerStep : public RefCounted {
   Status error_ ABSL_GUARDED_BY(mu_);           // the first one
   Status cancel_reason_ ABSL_GUARDED_BY(mu_);   // from outside
   std::string left_over_ ABSL_GUARDED_BY(mu_);  // what accelerators had to do still, then
+  std::atomic<int64_t> begun_nanos_{0};         // when it was started; 0: not yet
 };
 
 // What the caller of RunGraph wants.

@@ -80,6 +80,21 @@ Dataset ShardElements(const Dataset& dataset, Part part) {
   return stage.remake({ShardElements(stage.inputs[0], part)});
 }
 
+bool HasHint(const Dataset& dataset) {
+  const DatasetStage& stage = *dataset.stage();
+  return stage.is_shard_hint || std::any_of(stage.inputs.begin(), stage.inputs.end(), HasHint);
+}
+
+// The stages up to the hint are made again.
+Dataset ShardHinted(const Dataset& dataset, Part part) {
+  const DatasetStage& stage = *dataset.stage();
+  if (stage.is_shard_hint) return NonEmptyShard(stage.inputs[0], part);
+  if (!HasHint(dataset) || stage.remake == nullptr) return dataset;
+  std::vector<Dataset> inputs;
+  for (const Dataset& input : stage.inputs) inputs.push_back(ShardHinted(input, part));
+  return stage.remake(inputs);
+}
+
 }  // namespace
 
 StatusOr<ShardedDataset> ShardForWorker(const Dataset& dataset, AutoShard policy, int64_t workers,
@@ -88,11 +103,19 @@ StatusOr<ShardedDataset> ShardForWorker(const Dataset& dataset, AutoShard policy
   if (workers < 1 || index < 0 || index >= workers) {
     return errors::InvalidArgument("there is no worker ", index, " of ", workers);
   }
-  if (policy == AutoShard::kOff || workers == 1)
+  const bool is_hinted = policy == AutoShard::kHint && HasHint(dataset);
+  if (policy == AutoShard::kOff || (workers == 1 && !is_hinted)) {
     return ShardedDataset{dataset, AutoShard::kOff, ""};
+  }
   const Part part{workers, index};
   ShardedDataset result;
-  if (policy != AutoShard::kData) {
+  if (policy == AutoShard::kHint) {
+    if (!is_hinted) {
+      return errors::NotFound("there is no Shard(kShardHint, kShardHint) in ",
+                              dataset.DebugString(), ", which the policy kHint asks for");
+    }
+    result = {ShardHinted(dataset, part), AutoShard::kHint, ""};
+  } else if (policy != AutoShard::kData) {
     StatusOr<Dataset> by_file = ShardFiles(dataset, part);
     if (by_file.ok()) {
       result = {*std::move(by_file), AutoShard::kFile, ""};
@@ -102,7 +125,7 @@ StatusOr<ShardedDataset> ShardForWorker(const Dataset& dataset, AutoShard policy
       result.reason = std::string(by_file.status().message());
     }
   }
-  if (result.policy != AutoShard::kFile) {
+  if (result.policy == AutoShard::kOff) {
     result.dataset = ShardElements(dataset, part);
     result.policy = AutoShard::kData;
   }

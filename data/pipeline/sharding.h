@@ -22,6 +22,8 @@ struct ShardedDataset {
 //   kFile  every workers-th file: the shard stands before what reads files, shuffles of names of
 //          files included. NotFound if elements do not come from files;
 //   kData  every workers-th element of the whole pipeline;
+//   kHint  every workers-th element where Shard(kShardHint, kShardHint) stands; NotFound if nothing
+//          does;
 //   kAuto  as kFile, or as kData where that is not possible.
 // With one worker the data set as it is. Where a worker would have nothing to read, its first step
 // fails with InvalidArgument. InvalidArgument for an index that is none; the data set's own error.

@@ -42,6 +42,8 @@ struct DatasetStage {
   std::function<Output(StagePlace&)> add{};
   // The same stage on other inputs of the same types: how pipelines are rewritten.
   std::function<Dataset(const std::vector<Dataset>&)> remake{};
+  // Of a shuffle without a seed: the same with one.
+  std::function<Dataset(const std::vector<Dataset>&, int64_t seed)> seeded{};
   Status status{};
   DatasetOptions options{};
   int64_t batch_size = 0;  // of Batch and PaddedBatch
@@ -49,6 +51,7 @@ struct DatasetStage {
   std::vector<std::string> files{};
   std::function<Dataset(const Output& file)> read_file{};
   bool gives_file_names = false;
+  bool is_shard_hint = false;
   std::shared_ptr<const Dataset> inner{};  // what a function gave when it was tried
 };
 

@@ -85,6 +85,13 @@ Dataset Dataset::Shuffle(int64_t buffer_size, const ShuffleOptions& options, Her
   stage.remake = [buffer_size, options, where](const std::vector<Dataset>& inputs) {
     return inputs[0].Shuffle(buffer_size, options, where);
   };
+  if (options.seed == 0) {
+    stage.seeded = [buffer_size, options, where](const std::vector<Dataset>& inputs, int64_t seed) {
+      ShuffleOptions chosen = options;
+      chosen.seed = seed;
+      return inputs[0].Shuffle(buffer_size, chosen, where);
+    };
+  }
   return NewDataset(std::move(stage));
 }
 
@@ -112,16 +119,19 @@ Dataset Dataset::Skip(int64_t count, Here where) const {
 }
 
 Dataset Dataset::Shard(int64_t num_shards, int64_t index, Here where) const {
-  if (num_shards <= 0 || index < 0 || index >= num_shards) {
+  const bool is_hint = num_shards == kShardHint && index == kShardHint;
+  if (!is_hint && (num_shards <= 0 || index < 0 || index >= num_shards)) {
     return FailedDataset(
         *this,
         errors::InvalidArgument("shard ", index, " of ", num_shards,
                                 ": shards are numbered from 0, and there is at ", "least one"),
         where);
   }
-  const int64_t n = cardinality();
-  DatasetStage stage = Like(*this, "ShardDataset", StrCat("Shard(", num_shards, ", ", index, ")"),
-                            n < 0 ? n : n / num_shards + (index < n % num_shards ? 1 : 0), where);
+  int64_t n = is_hint ? kUnknown : cardinality();
+  if (n >= 0) n = n / num_shards + (index < n % num_shards ? 1 : 0);
+  DatasetStage stage =
+      Like(*this, "ShardDataset", StrCat("Shard(", num_shards, ", ", index, ")"), n, where);
+  stage.is_shard_hint = is_hint;
   stage.add = [num_shards, index](StagePlace& place) {
     return AddTypedOp(place, "ShardDataset", {{num_shards}, {index}});
   };

@@ -28,7 +28,7 @@
 #include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/security/secret.h"
 #include "distributed_runtime/task_server.h"
-#include "master/session_test_util.h"
+#include "distributed_runtime/test_engine.h"
 #include "proto/link.pb.h"
 #include "session/client_session.h"
 #include "tests/cluster/certificate_files.h"
@@ -46,16 +46,6 @@ using testing::Content;
 constexpr char kToken[] = "correct-horse-battery-staple";
 constexpr char kPs[] = "/job:ps/replica:0/task:0";
 
-struct Engine {
-  Engine() { RegisterTestOpsAndKernels(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-const Engine& TheEngine() {
-  static const auto* const engine = new Engine;
-  return *engine;
-}
-
 // All paths that methods.h names.
 std::vector<std::string> AllMethods() {
   const std::string text = Content("distributed_runtime/grpc/methods.h");
@@ -68,6 +58,7 @@ std::vector<std::string> AllMethods() {
   };
   find(R"(MR_MASTER_METHOD\((\w+)\);)", "/tensorflow.MasterService/");
   find(R"(MR_WORKER_METHOD\((\w+)\);)", "/tensorflow.WorkerService/");
+  find(R"(MR_EAGER_METHOD\((\w+)\);)", "/tensorflow.eager.EagerService/");
   find(R"~("/millrace.ControlService/(\w+)")~", "/millrace.ControlService/");
   return methods;
 }
@@ -134,6 +125,13 @@ bool IsUnknown(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
 }
 
+// Methods that a client's certificate is a right to.
+bool IsForClients(std::string_view method) {
+  return method.starts_with("/tensorflow.MasterService/") ||
+         method.starts_with("/tensorflow.eager.EagerService/") ||
+         method == methods::kControlStatus || method == methods::kControlWhyWaiting;
+}
+
 class AccessTest : public ::testing::Test {
  protected:
   // A ps, which is called, and the one worker of its cluster, which it calls.
@@ -165,8 +163,8 @@ class AccessTest : public ::testing::Test {
     options.server.intra_op_threads = 1;
     options.server.accept_shutdown = true;
     options.server.credentials = credentials;
-    options.ops = &TheEngine().ops;
-    options.kernels = &TheEngine().kernels;
+    options.ops = &TheTestEngine().ops;
+    options.kernels = &TheTestEngine().kernels;
     StatusOr<std::unique_ptr<TaskServer>> server = TaskServer::Create(options);
     EXPECT_TRUE(server.ok()) << server.status();
     return server.ok() ? *std::move(server) : nullptr;
@@ -237,12 +235,13 @@ TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
   // The right ones.
   CheckAll(WithCertificate("worker", files_.Task("worker", 0)));
   CheckAll(WithCertificate("itself", files_.Task("ps", 0)));
-  Check(WithCertificate("client", files_.Client()), [](const std::string& method) {
-    return method.starts_with("/tensorflow.MasterService/") || method == methods::kControlStatus;
-  });
+  Check(WithCertificate("client", files_.Client()),
+        [](const std::string& method) { return IsForClients(method); });
   Check(WithCertificate("administrator", files_.Admin()), [](const std::string& method) {
     return method == methods::kControlStatus || method == methods::kControlShutdown ||
-           method == methods::kControlDescribeStep || method == methods::kWorkerGetStatus;
+           method == methods::kControlDescribeStep || method == methods::kControlWhyWaiting ||
+           method == methods::kControlPage || method == methods::kControlTrace ||
+           method == methods::kWorkerGetStatus;
   });
 }
 
@@ -290,9 +289,7 @@ TEST_F(AccessTest, WithBothBothAreAskedFor) {
   CheckNothing({"token alone", grpc::InsecureChannelCredentials(), {{kTokenMetadata, kToken}}});
   Caller client = WithCertificate("client with the token", files_.Client());
   client.metadata = {{kTokenMetadata, kToken}};
-  Check(client, [](const std::string& method) {
-    return method.starts_with("/tensorflow.MasterService/") || method == methods::kControlStatus;
-  });
+  Check(client, [](const std::string& method) { return IsForClients(method); });
   caller.name = "both";
   caller.metadata = {{kTokenMetadata, kToken}};
   CheckAll(caller);

@@ -1,35 +1,21 @@
 #include "distributed_runtime/grpc/control_service.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "distributed_runtime/grpc/client_pool.h"
+#include "distributed_runtime/grpc/blocking_call.h"
 #include "distributed_runtime/grpc/methods.h"
-#include "distributed_runtime/grpc/rpc_channel.h"
+#include "proto/step_state.pb.h"
 
 namespace millrace {
 namespace {
 
-Status CallAndWait(const std::string& address, const char* method,
-                   const google::protobuf::MessageLite& request, Deadline deadline,
-                   std::shared_ptr<const LoadedCredentials> credentials,
-                   google::protobuf::MessageLite* response) {
-  if (credentials == nullptr) {
-    MR_ASSIGN_OR_RETURN(credentials, DefaultCredentials());
-  }
-  RpcChannel channel(address, address, ClientPool(), "", std::move(credentials));
-  Notification answered;
-  Status result;
-  channel.Call(method, CallOptions{deadline, nullptr}, ToByteBuffer(request),
-               RpcChannel::IfDown::kFail, [&](Status status, const grpc::ByteBuffer& bytes) {
-                 if (status.ok()) status = ReceivedBytes(bytes).Parse(response);
-                 result = std::move(status);
-                 answered.Notify();
-               });
-  answered.Wait();  // the call has a deadline
-  return result;
-}
+// How long tasks may take to say what they wait for, if the caller does not say, and at most.
+constexpr double kWhyWaitingSeconds = 2;
+constexpr double kMostWhyWaitingSeconds = 60;
 
 }  // namespace
 
@@ -59,6 +45,36 @@ void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusRe
     call->Finish(pb::ControlShutdownResponse());
     shutdown(request.reason());
   });
+}
+
+void AddWhyWaitingMethod(RpcServer* server, AskForWaits ask) {
+  server->AddMethod(methods::kControlWhyWaiting, [ask = std::move(ask)](ServerCall* call) {
+    pb::WhyWaitingRequest request;
+    const Status parsed = call->Parse(&request);
+    if (!parsed.ok()) return call->Finish(parsed);
+    const double wanted =
+        request.timeout_seconds() > 0 ? request.timeout_seconds() : kWhyWaitingSeconds;
+    const std::chrono::duration<double> limit(std::min(wanted, kMostWhyWaitingSeconds));
+    const CallOptions options{
+        DeadlineAfter(std::chrono::duration_cast<std::chrono::nanoseconds>(limit)),
+        call->options().cancellation};
+    ask(options, [call](pb::WaitReport report) {
+      pb::WhyWaitingResponse response;
+      response.mutable_report()->Swap(&report);
+      call->Finish(response);
+    });
+  });
+}
+
+StatusOr<pb::WaitReport> GetWhyWaiting(const std::string& address, Deadline deadline,
+                                       std::shared_ptr<const LoadedCredentials> credentials) {
+  const std::chrono::duration<double> left = deadline - SteadyClock::now();
+  pb::WhyWaitingRequest request;
+  request.set_timeout_seconds(std::max(left.count() - 1, left.count() / 2));
+  pb::WhyWaitingResponse response;
+  MR_RETURN_IF_ERROR(CallAndWait(address, methods::kControlWhyWaiting, request, deadline,
+                                 std::move(credentials), &response));
+  return std::move(*response.mutable_report());
 }
 
 StatusOr<pb::ControlStatusResponse> GetControlStatus(

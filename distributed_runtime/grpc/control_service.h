@@ -13,6 +13,7 @@
 #include "millrace/status.h"
 #include "proto/control.pb.h"
 #include "proto/link.pb.h"
+#include "proto/waits.pb.h"
 
 namespace millrace {
 
@@ -23,10 +24,20 @@ void AddControlMethods(RpcServer* server, std::function<void(pb::ControlStatusRe
                        std::function<void(const std::string& reason)> shutdown,
                        std::function<pb::OfferLinkResponse(std::string_view caller)> offer);
 
+// `ask` is given until when all tasks may answer, and whom to call with what they said.
+using AskForWaits =
+    std::function<void(const CallOptions&, std::function<void(pb::WaitReport)> done)>;
+void AddWhyWaitingMethod(RpcServer* server, AskForWaits ask);
+
 // The client's side, for "host:port". These block. Unavailable or DeadlineExceeded, naming the
 // address, if there is no answer; Unauthenticated or PermissionDenied if the server refuses the
 // credentials (null: DefaultCredentials).
 StatusOr<pb::ControlStatusResponse> GetControlStatus(
+    const std::string& address, Deadline deadline,
+    std::shared_ptr<const LoadedCredentials> credentials = nullptr);
+// What the steps of all tasks wait for that the task knows of, culprit first; `deadline` must not
+// be kNoDeadline: the last second of it is kept for the answer.
+StatusOr<pb::WaitReport> GetWhyWaiting(
     const std::string& address, Deadline deadline,
     std::shared_ptr<const LoadedCredentials> credentials = nullptr);
 Status RequestShutdown(const std::string& address, const std::string& reason, Deadline deadline,

@@ -22,7 +22,7 @@ class ServerCredentials;
 namespace millrace {
 
 // Why the last peer of a channel was not believed; OK: none was refused. Thread-safe.
-class Refusal {
+class TlsRefusal {
  public:
   void Set(Status why) {
     MutexLock lock(&mu_);
@@ -63,7 +63,7 @@ class LoadedCredentials {
   // For a connection to `task` ("/job:J/replica:0/task:N"; "": any task of the cluster), which
   // fails, and says why to `refusal`, if somebody else answers.
   std::shared_ptr<grpc::ChannelCredentials> ForChannel(const std::string& task,
-                                                       std::shared_ptr<Refusal> refusal) const;
+                                                       std::shared_ptr<TlsRefusal> refusal) const;
   // Null without TLS. Whoever connects has to show a certificate of the CAs.
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
 

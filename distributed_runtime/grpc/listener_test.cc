@@ -257,7 +257,7 @@ TEST_F(ListenerTest, SaysWhyItCannotListen) {
   Listener second({}, [](int) {});
   const StatusOr<int> taken = second.Open("127.0.0.1:" + std::to_string(port));
   EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
-  EXPECT_NE(taken.status().message().find("in use"), absl::string_view::npos) << taken.status();
+  EXPECT_NE(taken.status().message().find("in use"), std::string::npos) << taken.status();
   Listener third({}, [](int) {});
   EXPECT_FALSE(third.Open("no.such.name.invalid:0").ok());
   Listener fourth({.loopback_only = true}, [](int) {});

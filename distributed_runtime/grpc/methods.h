@@ -38,10 +38,25 @@ MR_WORKER_METHOD(GetStepSequence);
 MR_WORKER_METHOD(MarkRecvFinished);
 #undef MR_WORKER_METHOD
 
+#define MR_EAGER_METHOD(Name) \
+  inline constexpr char kEager##Name[] = "/tensorflow.eager.EagerService/" #Name
+MR_EAGER_METHOD(CreateContext);
+MR_EAGER_METHOD(UpdateContext);
+MR_EAGER_METHOD(Enqueue);
+MR_EAGER_METHOD(StreamingEnqueue);
+MR_EAGER_METHOD(WaitQueueDone);
+MR_EAGER_METHOD(RunComponentFunction);
+MR_EAGER_METHOD(KeepAlive);
+MR_EAGER_METHOD(CloseContext);
+#undef MR_EAGER_METHOD
+
 // Our own: not part of TensorFlow's protocol.
 inline constexpr char kControlStatus[] = "/millrace.ControlService/Status";
 inline constexpr char kControlShutdown[] = "/millrace.ControlService/Shutdown";
 inline constexpr char kControlDescribeStep[] = "/millrace.ControlService/DescribeStep";
+inline constexpr char kControlPage[] = "/millrace.ControlService/Page";
+inline constexpr char kControlTrace[] = "/millrace.ControlService/Trace";
+inline constexpr char kControlWhyWaiting[] = "/millrace.ControlService/WhyWaiting";
 inline constexpr char kControlOfferLink[] = "/millrace.ControlService/OfferLink";
 
 }  // namespace millrace::methods

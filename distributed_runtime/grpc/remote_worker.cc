@@ -192,13 +192,14 @@ class GrpcRemoteWorker : public RemoteWorker {
         });
   }
 
-  void DescribeStepAsync(const CallOptions& options, int64_t step_id, std::string* waits,
-                         Done done) override {
+  void ListWaitsAsync(const CallOptions& options, std::optional<int64_t> step_id,
+                      pb::TaskWaits* waits, Done done) override {
     pb::DescribeStepRequest request;
-    request.set_step_id(step_id);
+    request.set_all_steps(!step_id);
+    request.set_step_id(step_id.value_or(0));
     CallMessage<pb::DescribeStepResponse>(
         methods::kControlDescribeStep, options, request, std::move(done),
-        [waits](pb::DescribeStepResponse& response) { waits->swap(*response.mutable_waits()); });
+        [waits](pb::DescribeStepResponse& response) { waits->Swap(response.mutable_waits()); });
   }
 
   CollectivePeer* collectives() override { return &collectives_; }

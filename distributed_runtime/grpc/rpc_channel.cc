@@ -52,7 +52,7 @@ struct ClientCall {
   bool cancelled_before = false;  // the call was never sent
   bool is_question = false;       // for a sign of life, or the state of a step
   Status failed;  // what it ends with, if the peer was given up; guarded by the channel's lock
-  std::shared_ptr<Refusal> refusal;  // with TLS
+  std::shared_ptr<TlsRefusal> refusal;  // with TLS
   RpcChannel::Done done;
   // Set when the call goes to gRPC, read when it comes back: gRPC orders the two, but in code
   // that sanitizers do not see.
@@ -96,7 +96,8 @@ struct ClientCall {
       return WithMessage(result, StrCat("no answer from ", peer, " to ", method,
                                         " within the deadline (", Message(result), ")"));
     }
-    if (errors::IsUnavailable(result)) {
+    // Clients of TensorFlow 2 tell by these words which task was lost with what it had.
+    if (errors::IsUnavailable(result) || result.GetPayload(kWorkerRestartedPayload).has_value()) {
       return Annotate(result,
                       StrCat("\nAdditional GRPC error information from remote target ", peer,
                              " while calling ", method, ":\n", status.error_message()));
@@ -137,7 +138,7 @@ RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool*
       peer_(std::move(peer)),
       identity_(std::move(identity)),
       credentials_(std::move(credentials)),
-      refusal_(credentials_ != nullptr && credentials_->has_tls() ? std::make_shared<Refusal>()
+      refusal_(credentials_ != nullptr && credentials_->has_tls() ? std::make_shared<TlsRefusal>()
                                                                   : nullptr),
       pool_(pool),
       calls_(std::make_unique<Calls>()) {

@@ -71,7 +71,7 @@ class RpcChannel {
   const std::string peer_;
   const std::string identity_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
-  const std::shared_ptr<Refusal> refusal_;  // null without TLS
+  const std::shared_ptr<TlsRefusal> refusal_;  // null without TLS
   ThreadPool* const pool_;
   ThreadPool* control_ = nullptr;  // null: pool_
   std::shared_ptr<grpc::Channel> channel_;

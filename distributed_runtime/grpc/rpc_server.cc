@@ -1,6 +1,7 @@
 #include "distributed_runtime/grpc/rpc_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/resource_quota.h>
@@ -23,34 +24,14 @@
 #include "distributed_runtime/grpc/grpc_util.h"
 #include "distributed_runtime/grpc/listener.h"
 #include "distributed_runtime/grpc/methods.h"
+#include "distributed_runtime/grpc/rpc_serving.h"
+#include "distributed_runtime/grpc/rpc_stream.h"
 
 namespace millrace {
 namespace {
 
 // From the first bytes of a TLS connection until both ends have shown their certificates.
 constexpr std::chrono::milliseconds kHandshakeLimit{5000};
-
-// What the calls of one server share.
-struct Serving {
-  ThreadPool* control = nullptr;
-  ThreadPool* work = nullptr;
-  PeerTable* peers = nullptr;
-  std::shared_ptr<const LoadedCredentials> credentials;  // null: everybody may call
-  // Set once everything that a call reads is in place. gRPC orders that with its calls, too, but
-  // inside a library that a thread sanitizer does not see through.
-  std::atomic<bool> open{false};
-  // Handlers that have not returned. A call may be answered, and then be over for gRPC and for its
-  // caller, while the handler that answered it is still on its way out.
-  UseCount handlers;
-};
-
-struct Method {
-  std::string path;
-  RpcServer::Handler handler;
-  RpcLane lane;
-  // Who calls is asked back with GetStatus: that must not ask in turn.
-  bool asks_nobody = false;
-};
 
 // A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
 // runs any more.
@@ -68,6 +49,9 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   void Post() {
     references_.store(1, std::memory_order_release);  // for OnCancel, on another of gRPC's threads
     serving_->handlers.Enter();
+    if (method_->stats != nullptr) {
+      method_->stats->Begin(static_cast<int64_t>(request_->Length()));
+    }
     LanePool()->Schedule(
         ThreadPool::Task{[](void* arg) { static_cast<GrpcServerCall*>(arg)->Serve(); }, this});
   }
@@ -92,16 +76,15 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
  private:
   // Leaves the handlers at its end.
   void Serve() {
-    const Status allowed = CheckAllowed();
+    const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_caller_);
     if (!allowed.ok()) return Refuse(allowed);
     PeerIdentity caller;
-    if (serving_->peers == nullptr || !FindCaller(&caller)) return Handle();
-    if (!proven_caller_.empty() && caller.task != proven_caller_) {
-      return Refuse(errors::PermissionDenied("the caller says that it is ", caller.task,
-                                             "; its certificate is that of ", proven_caller_));
-    }
-    Status named = serving_->peers->CheckNames(caller);
+    if (serving_->peers == nullptr || !FindCaller(*context_, &caller)) return Handle();
+    const Status named = CheckClaim(*serving_, caller, proven_caller_);
     if (!named.ok()) return Refuse(named);
+    if (serving_->counted_peers != nullptr) {
+      if (PeerStats* const peer = serving_->counted_peers->Find(caller.task)) peer->Heard();
+    }
     if (method_->asks_nobody) return Handle();
     serving_->peers->Admit(
         caller.task, caller.incarnation,
@@ -113,21 +96,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
               [](void* arg) { static_cast<GrpcServerCall*>(arg)->Handle(); }, this});
         });
   }
-  // Before anything of the request is looked at.
-  Status CheckAllowed() {
-    if (serving_->credentials == nullptr) return OkStatus();
-    MR_ASSIGN_OR_RETURN(proven_caller_, serving_->credentials->CheckCall(*context_, method_->path));
-    if (proven_caller_.empty() || serving_->peers == nullptr ||
-        !serving_->peers->Address(proven_caller_).empty()) {
-      return OkStatus();
-    }
-    return errors::PermissionDenied("the caller has the certificate of ", proven_caller_,
-                                    ", which is no task of the cluster of ",
-                                    serving_->peers->own().task);
-  }
-  ThreadPool* LanePool() const {
-    return method_->lane == RpcLane::kWork ? serving_->work : serving_->control;
-  }
+  ThreadPool* LanePool() const { return serving_->PoolOf(*method_); }
   // Nobody waits for an answer any more: then nothing shall come of the call.
   void Handle() {
     if (method_->lane == RpcLane::kWork) {
@@ -147,16 +116,14 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     Finish(status);
     serving->handlers.Leave();
   }
-  bool FindCaller(PeerIdentity* caller) const {
-    const auto& metadata = context_->client_metadata();
-    const auto it = metadata.find(kPeerMetadata);
-    return it != metadata.end() &&
-           PeerIdentity::Parse({it->second.data(), it->second.size()}, caller);
-  }
 
   // The call may be gone afterwards. Whoever frees it does so after all that was done to it until
   // here: gRPC's OnDone comes later, but only gRPC knows (see Serving::open).
   void FinishWith(const grpc::Status& status) {
+    if (method_->stats != nullptr) {
+      method_->stats->End(status.ok(), static_cast<int64_t>(response_->Length()),
+                          NanosSince(arrival_));
+    }
     references_.fetch_add(0, std::memory_order_release);
     grpc::ServerUnaryReactor::Finish(status);
   }
@@ -214,6 +181,19 @@ class RawService final : public grpc::Service {
             }));
   }
 
+  // The same for a method whose calls are streams.
+  void AddStream(const Method* method, Serving* serving) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        method->path.c_str(), grpc::internal::RpcMethod::BIDI_STREAMING, nullptr));
+    MarkMethodRawCallback(
+        next_++, new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                     [method, serving](grpc::CallbackServerContext* context)
+                         -> grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* {
+                       (void)serving->open.load(std::memory_order_acquire);
+                       return NewRpcStream(method, serving, context);
+                     }));
+  }
+
  private:
   int next_ = 0;
 };
@@ -232,6 +212,16 @@ struct RpcServer::Impl {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<Listener> listener ABSL_GUARDED_BY(mu);
 
+  // Of each service, once it is there; gRPC says NOT_SERVING from the shutdown on.
+  void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
+    if (health == nullptr) return;
+    for (const auto& method : methods) {
+      const std::string& path = method->path;
+      health->SetServingStatus(path.substr(1, path.rfind('/') - 1), true);
+    }
+  }
+
   // On the listener's thread: a connection that has begun as it should.
   void Take(int fd) const {
     if (acceptor == nullptr) return grpc::AddInsecureChannelFromFd(served, fd);
@@ -245,6 +235,7 @@ RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& lim
                      PeerTable* peers, std::shared_ptr<const LoadedCredentials> credentials)
     : impl_(std::make_unique<Impl>()) {
   InitGrpc();
+  grpc::EnableDefaultHealthCheckService(true);
   impl_->serving.control = control;
   impl_->serving.work = work == nullptr ? control : work;
   impl_->serving.peers = peers;
@@ -254,11 +245,24 @@ RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& lim
 
 RpcServer::~RpcServer() { Shutdown(SteadyClock::now()); }
 
+void RpcServer::Observe(RpcTable* methods, PeerTraffic* peers) {
+  impl_->serving.counted_methods = methods;
+  impl_->serving.counted_peers = peers;
+}
+
 void RpcServer::AddMethod(std::string path, Handler handler, RpcLane lane) {
   const bool asks_nobody = path == methods::kWorkerGetStatus;
-  impl_->methods.push_back(
-      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane, asks_nobody}));
+  RpcTable* const counted = impl_->serving.counted_methods;
+  MethodStats* const stats = counted == nullptr ? nullptr : counted->Add(path, "grpc");
+  impl_->methods.push_back(std::make_unique<Method>(
+      Method{std::move(path), std::move(handler), lane, asks_nobody, stats}));
   impl_->service.Add(impl_->methods.back().get(), &impl_->serving);
+}
+
+void RpcServer::AddStream(std::string path, Handler handler, RpcLane lane) {
+  impl_->methods.push_back(
+      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane, false}));
+  impl_->service.AddStream(impl_->methods.back().get(), &impl_->serving);
 }
 
 StatusOr<int> RpcServer::Start(const std::string& address) {
@@ -304,6 +308,7 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   if (impl_->server == nullptr) {
     return errors::Unavailable("could not start the gRPC server for ", address);
   }
+  impl_->ReportHealth();
   impl_->served = impl_->server.get();
   impl_->listener = std::move(listener);
   impl_->listener->Start();
@@ -314,6 +319,7 @@ void RpcServer::Shutdown(Deadline grace) {
   MutexLock lock(&impl_->mu);
   if (impl_->server == nullptr) return;
   impl_->listener->Stop();
+  EndRpcStreams(&impl_->serving);
   impl_->server->Shutdown(ToSystemTime(grace));
   impl_->server->Wait();
   impl_->serving.handlers.WaitForNone();

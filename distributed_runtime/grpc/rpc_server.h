@@ -1,4 +1,4 @@
-// Unary methods by name over raw bytes: the half of gRPC that serves.
+// Methods by name over raw bytes, unary ones and streams: the half of gRPC that serves.
 #ifndef DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 #define DISTRIBUTED_RUNTIME_GRPC_RPC_SERVER_H_
 
@@ -15,6 +15,8 @@
 #include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/server_call.h"
 #include "millrace/status.h"
+#include "observe/peer_traffic.h"
+#include "observe/rpc_table.h"
 
 namespace millrace {
 
@@ -39,6 +41,9 @@ enum class RpcLane {
   kWork,
 };
 
+// Besides its methods it answers gRPC's own health service (grpc.health.v1.Health, with Check and
+// Watch), whoever asks: as long as it takes calls it is SERVING, under "" and the services' names.
+//
 // Listens on one address. Methods are added first, then it starts, once, and shuts down.
 // gRPC's threads only hand calls over: handlers run on the pool of their lane, cancellations on
 // that of control. Both must outlive the server; no kernel ever runs on the pool of control.
@@ -57,8 +62,15 @@ class RpcServer {
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
+  // Before the first AddMethod, if somebody counts; both must outlive the server.
+  void Observe(RpcTable* methods, PeerTraffic* peers);
   // `path` is "/package.Service/Method". Unknown methods are answered with Unimplemented.
   void AddMethod(std::string path, Handler handler, RpcLane lane = RpcLane::kControl);
+  // The same for calls that are streams: each message is handled as a call of its own, after the
+  // one before it was answered. An answer that is an error ends the stream; so does Shutdown, at
+  // once where no message is being handled. A task that says who it is is not
+  // asked back.
+  void AddStream(std::string path, Handler handler, RpcLane lane = RpcLane::kControl);
   // Listens on "host:port", port 0 meaning any that is free. Returns the port. The port is not
   // shared: Unavailable, naming it and what the system says, if it is taken.
   StatusOr<int> Start(const std::string& address);

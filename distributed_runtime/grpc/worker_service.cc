@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -167,14 +168,14 @@ struct WorkerService::Impl {
     pb::DescribeStepRequest request;
     const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
-    auto waits = std::make_shared<std::string>();
-    worker->DescribeStepAsync(call->options(), request.step_id(), waits.get(),
-                              [call, waits](Status described) {
-                                if (!described.ok()) return call->Finish(described);
-                                pb::DescribeStepResponse response;
-                                response.set_waits(std::move(*waits));
-                                call->Finish(response);
-                              });
+    std::optional<int64_t> step_id;
+    if (!request.all_steps()) step_id = request.step_id();
+    auto response = std::make_shared<pb::DescribeStepResponse>();
+    worker->ListWaitsAsync(call->options(), step_id, response->mutable_waits(),
+                           [call, response](Status listed) {
+                             if (!listed.ok()) return call->Finish(listed);
+                             call->Finish(*response);
+                           });
   }
 
   void CleanupGraph(ServerCall* call) {

@@ -342,6 +342,8 @@ void Link::Serve(Served* call, const Method* method) {
     serves = serving_;
   }
   const RefPtr<Link> self = RefPtr<Link>::Share(this);  // the call may be gone when it is answered
+  if (PeerStats* const peer = peer_stats_.load(std::memory_order_acquire)) peer->Heard();
+  if (MethodStats* const stats = StatsOf(*call)) stats->Begin(SizeOf(call->request()));
   if (method == nullptr) {
     call->Finish(errors::Unimplemented("method ", static_cast<int>(call->method())));
   } else if (!serves) {
@@ -365,7 +367,15 @@ void Link::HandleAnswer(std::unique_ptr<InFrame> frame) {
   }
 }
 
+MethodStats* Link::StatsOf(const Served& call) const {
+  return call.method() < methods_->size() ? (*methods_)[call.method()].stats : nullptr;
+}
+
 void Link::FinishServed(Served* call, FrameKind kind, WireWriter message) {
+  if (MethodStats* const stats = StatsOf(*call)) {
+    stats->End(kind == FrameKind::kResponse, static_cast<int64_t>(message.size()),
+               NanosSince(call->arrival()));
+  }
   const uint64_t id = call->id();
   if (id != 0) Send(OutFrame(FrameHeader{.kind = kind, .call_id = id}, std::move(message)));
   {

@@ -18,6 +18,8 @@
 #include "distributed_runtime/link/frame.h"
 #include "distributed_runtime/server_call.h"
 #include "millrace/ref_ptr.h"
+#include "observe/peer_traffic.h"
+#include "observe/rpc_table.h"
 #include "session/worker_interface.h"
 
 namespace millrace {
@@ -37,6 +39,7 @@ class Link : public RefCounted {
     Handler handler;
     // It may run kernels: on the thread that reads only while another one is free to read on.
     bool computes = false;
+    MethodStats* stats = nullptr;  // null: nobody counts
   };
   using Done = std::function<void(Status status, WireReader response)>;
   using Methods = std::vector<Method>;  // by LinkMethod
@@ -68,6 +71,8 @@ class Link : public RefCounted {
   std::string peer() const;
   // After the greeting. `same_clock`: both ends mean the same by a deadline.
   void set_peer(std::string task, bool same_clock);
+  // Before the greeting is answered: where calls of the peer show that it is alive. May be null.
+  void set_peer_stats(PeerStats* stats) { peer_stats_.store(stats, std::memory_order_release); }
 
   // For the hub. Only one thread at a time may be in Read and Admit of a link's frames.
   StatusOr<FrameReader::Result> Read(std::vector<std::unique_ptr<InFrame>>* frames) {
@@ -108,6 +113,7 @@ class Link : public RefCounted {
   struct Pending;
   ~Link() override;
 
+  MethodStats* StatsOf(const Served& call) const;
   void FinishServed(Served* call, FrameKind kind, WireWriter message);
   void CancelRequest(uint64_t id);
   void HandleRequest(Served* call);
@@ -133,6 +139,7 @@ class Link : public RefCounted {
   std::atomic<bool> same_clock_{false};
   std::atomic<uint64_t> turns_{0};
   std::atomic<bool> broken_{false};
+  std::atomic<PeerStats*> peer_stats_{nullptr};
 
   mutable Mutex mu_;
   std::string peer_ ABSL_GUARDED_BY(mu_);

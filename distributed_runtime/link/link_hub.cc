@@ -98,7 +98,9 @@ LinkHub::~LinkHub() {
 }
 
 void LinkHub::AddMethod(LinkMethod method, Link::Handler handler, bool computes) {
-  methods_[static_cast<std::size_t>(method)] = {std::move(handler), computes};
+  MethodStats* const stats =
+      counted_methods_ == nullptr ? nullptr : counted_methods_->Add(LinkMethodName(method), "link");
+  methods_[static_cast<std::size_t>(method)] = {std::move(handler), computes, stats};
 }
 
 void LinkHub::Arm(int fd, uint64_t data, uint32_t events, bool add) {
@@ -425,6 +427,7 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
            meant.ok() ? "its peer did not greet as it should" : Message(meant));
     return false;
   }
+  if (counted_peers_ != nullptr) link->set_peer_stats(counted_peers_->Find(hello.task()));
   link->set_peer(hello.task(),
                  hello.time_namespace() != 0 && hello.time_namespace() == TimeNamespace());
   // The welcome is queued before anything that this end may ask, and goes out when it may ask.

@@ -51,6 +51,11 @@ class LinkHub {
   void set_on_closed(std::function<void(const std::string& task)> told) {
     on_closed_ = std::move(told);
   }
+  // Before the first AddMethod, if somebody counts; both must outlive the hub.
+  void Observe(RpcTable* methods, PeerTraffic* peers) {
+    counted_methods_ = methods;
+    counted_peers_ = peers;
+  }
   // Before Start.
   void AddMethod(LinkMethod method, Link::Handler handler, bool computes = false);
   Status Start();
@@ -96,6 +101,8 @@ class LinkHub {
   ThreadPool* const work_;
   const PeerTable* const peers_;
   std::function<void(const std::string& task)> on_closed_;
+  RpcTable* counted_methods_ = nullptr;
+  PeerTraffic* counted_peers_ = nullptr;
   Link::Methods methods_;
   std::string name_, token_;  // constant after Start
   int epoll_ = -1, listener_ = -1, wake_ = -1;

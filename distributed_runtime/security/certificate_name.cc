@@ -60,7 +60,10 @@ constexpr Right kRights[] = {
     // A chief ends the parameter servers of its job.
     {"/millrace.ControlService/Shutdown", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/DescribeStep", {Role::kTask, Role::kAdmin}},
+    {"/millrace.ControlService/WhyWaiting", {Role::kTask, Role::kClient, Role::kAdmin}},
     {"/millrace.ControlService/OfferLink", {Role::kTask}},
+    {"/millrace.ControlService/Page", {Role::kTask, Role::kAdmin}},
+    {"/millrace.ControlService/Trace", {Role::kTask, Role::kAdmin}},
 };
 
 std::string_view RoleText(Role role) {

@@ -114,6 +114,68 @@ TEST(MnistCheckpoints, AParameterServerThatWasStartedAgainGetsItsValuesBack) {
   EXPECT_GE(*std::min_element(steps.begin(), steps.end()), saved);
 }
 
+TEST(MnistCheckpoints, ATaskThatIsToldToEndSavesBefore) {
+  const std::string folder = EmptyFolder("mnist_preempted");
+  const std::vector<int> ports = FreePorts(2);
+  const auto task = [&](const std::string& job, int64_t save_steps) {
+    std::vector<std::string> arguments = Arguments(folder, 1'000'000);
+    arguments.insert(
+        arguments.end(),
+        {StrCat("--job_name=", job), "--task_index=0", StrCat("--save_steps=", save_steps),
+         StrCat("--ps_hosts=127.0.0.1:", ports[0]), StrCat("--worker_hosts=127.0.0.1:", ports[1])});
+    std::erase(arguments, "--save_steps=20");
+    return std::make_unique<Process>(kProgram, arguments);
+  };
+  const auto ps = task("ps", 500'000);
+  const auto worker = task("worker", 500'000);
+  ASSERT_TRUE(worker->WaitForOutput("(global step: 30)", kLimit)) << worker->output();
+  for (const auto& process : {ps.get(), worker.get()}) process->Signal(SIGTERM);
+  EXPECT_EQ(worker->WaitForEnd(kLimit), 128 + SIGTERM) << worker->output();
+  // Of every step that was made there is a line.
+  const std::vector<int64_t> steps = StepsAfter(worker->output(), "Training begins");
+  EXPECT_GE(steps.size(), 30u);
+  EXPECT_EQ(StepOf(LatestCheckpoint(folder)), static_cast<int64_t>(steps.size()))
+      << worker->output();
+  EXPECT_EQ(ps->WaitForEnd(kLimit), 0) << ps->output();
+}
+
+TEST(MnistCheckpoints, AnEvaluatorTakesEveryOneUntilTheLast) {
+  const std::string folder = EmptyFolder("mnist_evaluated");
+  std::vector<std::string> arguments = Arguments(folder, 60);
+  arguments.insert(arguments.end(), {"--num_ps=1", "--num_workers=1", "--quiet", "--exact_steps"});
+  std::vector<std::string> aside = Arguments(folder, 60);
+  aside.insert(aside.end(), {"--job_name=evaluator", "--evaluate=every"});
+  Process evaluator(kProgram, aside);  // before there is anything
+  ASSERT_TRUE(evaluator.WaitForOutput("job name = evaluator", kLimit)) << evaluator.output();
+  Process job(kProgram, arguments);
+  EXPECT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
+  EXPECT_EQ(evaluator.WaitForEnd(kLimit), 0) << evaluator.output();
+  const std::string saved = ": saved ";
+  int checkpoints = 0;
+  for (std::size_t at = 0; (at = job.output().find(saved, at)) != std::string::npos;
+       ++checkpoints) {
+    at += saved.size();
+    const std::string prefix = job.output().substr(at, job.output().find('\n', at) - at);
+    EXPECT_NE(evaluator.output().find(StrCat("Evaluator: ", prefix, " (")), std::string::npos)
+        << prefix << " is missing: " << evaluator.output();
+  }
+  EXPECT_GE(checkpoints, 3);
+  // What the job itself says of its end, to the last digit.
+  const std::string mark = "validation cross entropy = ";
+  const auto said = [&](const std::string& output) {
+    const std::size_t at = output.rfind(mark) + mark.size();
+    return output.substr(at, output.find_first_of(",\n", at) - at);
+  };
+  EXPECT_EQ(said(evaluator.output()), said(job.output()));
+  EXPECT_NE(evaluator.output().find("0 skipped, 0 not readable"), std::string::npos);
+}
+
+TEST(MnistCheckpoints, AnEvaluatorNeedsAFolder) {
+  Process evaluator(kProgram, {"--job_name=evaluator"});
+  EXPECT_EQ(evaluator.WaitForEnd(kLimit), 2);
+  EXPECT_NE(evaluator.output().find("--checkpoint_dir"), std::string::npos) << evaluator.output();
+}
+
 TEST(MnistCheckpoints, TheLauncherNamesTheCauseOfASaveThatFails) {
   const std::string in_the_way = EmptyFolder("in_the_way");
   std::ofstream(in_the_way) << "no folder";

@@ -1,14 +1,12 @@
 #include "examples/mnist/child_process.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/child_process.h"
 #include "base/errors.h"
 
 namespace millrace::mnist {
@@ -16,16 +14,7 @@ namespace {
 
 // In the child, between fork and exec: only async-signal-safe calls.
 [[noreturn]] void BecomeChild(pid_t parent, int output, char* const* argv) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the parent died before it could be watched
-  dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
-  const int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, STDIN_FILENO);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  EnterChild(parent, output);
   execv("/proc/self/exe", argv);
   _exit(127);
 }
@@ -66,14 +55,6 @@ Status StartChild(const std::string& name, std::vector<std::string> args, ChildP
   child->progress_fd = progress[0];
   child->running = true;
   return OkStatus();
-}
-
-std::string DescribeEnd(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const int number = WTERMSIG(wait_status);
-    return StrCat("signal ", number, " (", strsignal(number), ")");
-  }
-  return StrCat("exit code ", WEXITSTATUS(wait_status));
 }
 
 }  // namespace millrace::mnist

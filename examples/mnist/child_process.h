@@ -27,8 +27,6 @@ struct ChildProcess {
 // `args` without the program's name. The child finds the other end of progress_fd under the
 // number that "--progress_fd=" in its arguments says; it is appended here.
 Status StartChild(const std::string& name, std::vector<std::string> args, ChildProcess* child);
-// "exit code 1" or "signal 9 (Killed)".
-std::string DescribeEnd(int wait_status);
 
 }  // namespace millrace::mnist
 

@@ -16,7 +16,8 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
   app.add_option("--data_dir", f.data_dir,
                  "Folder of the MNIST idx files, gzipped or not; synthetic digits without it");
   app.add_flag("--download_only", f.download_only, "Only check the data, then leave");
-  app.add_option("--job_name", f.job_name, "ps or worker; without it a local cluster is started");
+  app.add_option("--job_name", f.job_name,
+                 "ps, worker or evaluator; without it a local cluster is started");
   app.add_option("--task_index", f.task_index, "Index of this task within its job");
   app.add_option(
          "--num_gpus", f.num_gpus,
@@ -62,6 +63,11 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       "Folder of checkpoints that all tasks see: the chief saves there, and goes on from "
       "the newest where variables have no value");
   app.add_option("--save_steps", f.save_steps, "Global steps from one checkpoint to the next")
+      ->capture_default_str();
+  app.add_option("--evaluate", f.evaluate,
+                 "Which checkpoints of --checkpoint_dir an evaluator takes: the latest, or every "
+                 "one that it finds")
+      ->check(CLI::IsMember({"latest", "every"}))
       ->capture_default_str();
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_flag("--exact_steps", f.exact_steps,
@@ -194,8 +200,14 @@ Status CheckFlags(const Flags& f) {
     }
     return OkStatus();
   }
+  if (f.job_name == "evaluator") {
+    if (!f.checkpoint_dir.empty()) return OkStatus();
+    return errors::InvalidArgument(
+        "an evaluator needs --checkpoint_dir, the folder where the chief saves");
+  }
   if (f.job_name != "ps" && f.job_name != "worker") {
-    return errors::InvalidArgument("--job_name must be ps or worker, not '", f.job_name, "'");
+    return errors::InvalidArgument("--job_name must be ps, worker or evaluator, not '", f.job_name,
+                                   "'");
   }
   if (f.task_index < 0) {
     return errors::InvalidArgument("Must specify an explicit `task_index` (--task_index, from 0)");

@@ -36,6 +36,7 @@ struct Flags {
   std::string trace_dir;       // empty: nothing is traced
   std::string checkpoint_dir;  // empty: nothing is saved
   int save_steps = 100;
+  std::string evaluate = "latest";  // or "every": which checkpoints an evaluator takes
   bool quiet = false;
   bool exact_steps = false;
   int staleness_bound = -1;  // -1: none

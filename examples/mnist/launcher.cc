@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/free_port.h"

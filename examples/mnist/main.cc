@@ -26,7 +26,8 @@ int Report(const Status& status) {
   if (status.ok()) return 0;
   if (StopSignal() != 0) return 128 + StopSignal();
   std::fflush(stdout);
-  std::fprintf(stderr, "mnist_replica: %s: %.*s\n", std::string(CodeName(status.code())).c_str(),
+  std::fprintf(stderr, "mnist_replica: %s: %.*s\n",
+               std::string(millrace::StatusCodeName(status.code())).c_str(),
                static_cast<int>(status.message().size()), status.message().data());
   return 1;
 }
@@ -65,6 +66,7 @@ int Main(int argc, char** argv) {
     return LaunchLocalCluster(flags, std::vector<std::string>(argv + 1, argv + argc));
   }
   StopOnSignals();
+  if (flags.job_name == "evaluator") return Report(RunEvaluator(flags));
   return Report(flags.job_name == "ps" ? RunParameterServer(flags) : RunWorker(flags));
 }
 

@@ -1,8 +1,9 @@
 #include "examples/mnist/model.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "millrace/digits.h"
+#include "base/status_macros.h"
 #include "millrace/ops.h"
 
 namespace millrace::mnist {
@@ -80,6 +81,21 @@ Model BuildCnn(const Scope& s) {
   const Output flat = ops::Reshape(s, pooled, {-1, 7 * 7 * 64});
   AddHead(s, Dense(s, ops::Relu(s, Dense(s, flat, w3, b3)), w4, b4), m);
   return m;
+}
+
+StatusOr<Score> ScoreOf(const Model& model, const Examples& examples, const StepFunction& run) {
+  constexpr int64_t kSlice = 500;
+  const Output fetches[] = {model.cross_entropy, model.correct};
+  Score score;
+  for (int64_t begin = 0; begin < examples.size(); begin += kSlice) {
+    const int64_t end = std::min(begin + kSlice, examples.size());
+    const Feed feeds[] = {{model.images, examples.images.Slice(begin, end)},
+                          {model.labels, examples.one_hot.Slice(begin, end)}};
+    MR_ASSIGN_OR_RETURN(const std::vector<Tensor> out, run(feeds, fetches));
+    score.cross_entropy += out[0].scalar<float>();
+    score.correct += out[1].scalar<int64_t>();
+  }
+  return score;
 }
 
 }  // namespace millrace::mnist

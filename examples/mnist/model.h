@@ -2,9 +2,15 @@
 #ifndef EXAMPLES_MNIST_MODEL_H_
 #define EXAMPLES_MNIST_MODEL_H_
 
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "millrace/digits.h"
 #include "millrace/graph.h"
+#include "millrace/session.h"
 #include "millrace/variables.h"
 
 namespace millrace::mnist {
@@ -20,6 +26,16 @@ struct Model {
 Model BuildMlp(const Scope& scope, int hidden_units);
 // Two 5x5 convolutions (32 and 64 channels) with 2x2 max pooling, a dense layer of 512.
 Model BuildCnn(const Scope& scope);
+
+// One step of whatever session there is.
+using StepFunction = std::function<StatusOr<std::vector<Tensor>>(std::span<const Feed> feeds,
+                                                                 std::span<const Output> fetches)>;
+struct Score {
+  double cross_entropy = 0;  // the sum over all examples
+  int64_t correct = 0;
+};
+// In slices that bound the memory of a step.
+StatusOr<Score> ScoreOf(const Model& model, const Examples& examples, const StepFunction& run);
 
 }  // namespace millrace::mnist
 

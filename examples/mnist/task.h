@@ -3,6 +3,7 @@
 #define EXAMPLES_MNIST_TASK_H_
 
 #include "examples/mnist/flags.h"
+#include "millrace/digits.h"
 #include "millrace/status.h"
 
 namespace millrace::mnist {
@@ -12,6 +13,13 @@ Status RunParameterServer(const Flags& flags);
 
 // Trains, evaluates, and, as the chief, ends the job.
 Status RunWorker(const Flags& flags);
+
+// Restores the checkpoints of --checkpoint_dir as they appear (--evaluate) and says how good they
+// are; until that of --train_steps, or a signal: then the newest that is there is the last.
+Status RunEvaluator(const Flags& flags);
+
+// Those of --data_dir, or synthetic ones.
+StatusOr<Digits> DigitsOf(const Flags& flags);
 
 // From now on SIGINT and SIGTERM ask the task to stop; a task that has not ended some seconds
 // later is ended.

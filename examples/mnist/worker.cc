@@ -34,8 +34,9 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kJobEndTimeout{60'000};
-constexpr int64_t kEvaluationBatch = 500;
-constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
+constexpr int kMostLateSteps = 3;          // in a row
+constexpr milliseconds kSaveGrace{2'000};  // less than launchers wait before they kill
+constexpr int64_t kTracedStep = 30;        // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 
@@ -75,12 +76,11 @@ class Worker {
     // For the server, the session, and the end of the parameter servers.
     MR_RETURN_IF_ERROR(SetDefaultCredentials(TaskCredentials(flags_)));
     MR_RETURN_IF_ERROR(StartServer());
-    MR_ASSIGN_OR_RETURN(digits_, flags_.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits())
-                                                         : LoadDigits(flags_.data_dir));
+    MR_ASSIGN_OR_RETURN(digits_, DigitsOf(flags_));
     MR_RETURN_IF_ERROR(Build());
     MR_RETURN_IF_ERROR(OpenSession());
     MR_RETURN_IF_ERROR(Train());
-    if (StopSignal() != 0) return errors::Cancelled("stopped by signal ", StopSignal());
+    if (StopSignal() != 0) return SaveAndStop();
     MR_RETURN_IF_ERROR(AwaitUpdates());
     MR_RETURN_IF_ERROR(Evaluate());
     MR_RETURN_IF_ERROR(AwaitOthers());
@@ -329,13 +329,24 @@ class Worker {
     return OkStatus();
   }
 
-  // Where variables are lost, all go back to the newest checkpoint.
+  // Where variables are lost, all go back to the newest checkpoint. A synchronous step may then
+  // wait for what was lost with a task that is back already, a token or another worker's gradient:
+  // it is given up, and what it is for is computed again.
   StatusOr<std::vector<Tensor>> RunStep(std::span<const Feed> feeds,
                                         std::span<const Output> fetches) {
-    while (true) {
+    RunOptions run;
+    if (flags_.sync_replicas) run.timeout = std::chrono::seconds(flags_.ready_timeout);
+    for (int late = 0;;) {
       StatusOr<std::vector<Tensor>> ran =
-          session_->Run(feeds, fetches, std::span(&program_.train, 1));
-      if (ran.ok() || !must_restore_) return ran;
+          session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
+      if (ran.ok()) return ran;
+      if (flags_.sync_replicas && errors::IsDeadlineExceeded(ran.status()) &&
+          ++late <= kMostLateSteps) {
+        MR_LOG(kWarning, "a step has waited ", flags_.ready_timeout,
+               " s for the other tasks, and is begun again: ", Message(ran.status()));
+      } else if (!must_restore_) {
+        return ran;
+      }
       session_->Stop().IgnoreError();
       MR_RETURN_IF_ERROR(OpenSession());
     }
@@ -378,6 +389,15 @@ class Worker {
     if (flags_.progress_fd < 0) return;
     // A launcher that is gone is no reason to stop reporting to the terminal.
     [[maybe_unused]] const ssize_t n = write(flags_.progress_fd, record.data(), record.size());
+  }
+
+  // A notice that the machine is wanted back: what has been learned is kept, if there is time.
+  Status SaveAndStop() {
+    if (keeper_ != nullptr) {
+      const Status saved = keeper_->Save(session_->session());
+      if (!saved.ok()) MR_LOG(kWarning, "no checkpoint before the end: ", Message(saved));
+    }
+    return errors::Cancelled("stopped by signal ", StopSignal());
   }
 
   // Until no worker changes a variable any more: what is evaluated is the same everywhere.
@@ -425,35 +445,21 @@ class Worker {
     }
   }
 
-  // Sums over all examples, in slices that bound the memory of a step.
-  Status Sum(const Examples& examples, double* cross_entropy, int64_t* correct) {
-    const Output fetches[] = {program_.model.cross_entropy, program_.model.correct};
-    *cross_entropy = 0;
-    *correct = 0;
-    for (int64_t begin = 0; begin < examples.size(); begin += kEvaluationBatch) {
-      const int64_t end = std::min(begin + kEvaluationBatch, examples.size());
-      const Feed feeds[] = {{program_.model.images, examples.images.Slice(begin, end)},
-                            {program_.model.labels, examples.one_hot.Slice(begin, end)}};
-      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> out, session_->Run(feeds, fetches));
-      *cross_entropy += out[0].scalar<float>();
-      *correct += out[1].scalar<int64_t>();
-    }
-    return OkStatus();
-  }
-
   Status Evaluate() {
-    double cross_entropy = 0, unused = 0;
-    int64_t correct = 0;
-    MR_RETURN_IF_ERROR(Sum(digits_.validation, &cross_entropy, &correct));
+    const StepFunction step = [this](std::span<const Feed> feeds, std::span<const Output> fetches) {
+      return session_->Run(feeds, fetches);
+    };
+    MR_ASSIGN_OR_RETURN(const Score validation, ScoreOf(program_.model, digits_.validation, step));
     std::printf("After %d training step(s), validation cross entropy = %g\n", flags_.train_steps,
-                cross_entropy);
+                validation.cross_entropy);
     if (flags_.is_chief()) {
-      MR_RETURN_IF_ERROR(Sum(digits_.test, &unused, &correct));
+      MR_ASSIGN_OR_RETURN(const Score test, ScoreOf(program_.model, digits_.test, step));
       const double accuracy =
-          static_cast<double>(correct) / static_cast<double>(digits_.test.size());
+          static_cast<double>(test.correct) / static_cast<double>(digits_.test.size());
       std::printf("Test accuracy: %.2f %%\n", accuracy * 100);
-      WriteRecord(StrCat(kResultRecord, " ", seconds_, " ", local_steps_, " ", cross_entropy, " ",
-                         digits_.validation.size(), " ", accuracy, "\n"));
+      WriteRecord(StrCat(kResultRecord, " ", seconds_, " ", local_steps_, " ",
+                         validation.cross_entropy, " ", digits_.validation.size(), " ", accuracy,
+                         "\n"));
     }
     std::fflush(stdout);
     return OkStatus();
@@ -496,6 +502,10 @@ class Worker {
 
 }  // namespace
 
+StatusOr<Digits> DigitsOf(const Flags& flags) {
+  return flags.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits()) : LoadDigits(flags.data_dir);
+}
+
 Status RunWorker(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(ClusterSpec cluster, ClusterFromFlags(flags));
   return Worker(flags, std::move(cluster)).Run();
@@ -516,8 +526,10 @@ Status RunParameterServer(const Flags& flags) {
   MR_RETURN_IF_ERROR(SetGpuOptions(none));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
-  while (StopSignal() == 0 && !server->WaitForShutdown(milliseconds(200))) {
-  }
+  bool ended = false;
+  while (StopSignal() == 0 && !ended) ended = server->WaitForShutdown(milliseconds(200));
+  // The chief has been told as well, and saves what is here.
+  if (!ended && !flags.checkpoint_dir.empty()) server->WaitForShutdown(kSaveGrace);
   return server->Stop();
 }
 

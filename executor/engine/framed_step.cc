@@ -198,6 +198,7 @@ class FramedLoop {
     std::optional<NodeMemory> memory;
     if (s_.memory() != nullptr) memory.emplace(s_, ready.node, node.kernel, &ctx);
     const uint64_t start = CycleCount();
+    running_.InLoop(ready.iteration->frame->since, ready.iteration->number);
     running_.BeginTimed(ready.node, start);
     Status status = RunKernel(node.kernel, ctx);
     if (node.flags & kNodeMaybeExpensive) graph_.RecordCost(ready.node, CycleCount() - start);

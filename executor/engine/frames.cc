@@ -172,6 +172,7 @@ Frame* Frames::FindOrAddChild(Iteration* parent, int32_t static_frame) {
   frame->static_frame = static_frame;
   frame->parent = parent;
   frame->pending_enters = info.num_enters;
+  frame->since = CycleCount();
   frame->id = Hash64Combine(
       parent->frame->id, Hash64Combine(static_cast<uint64_t>(parent->number), Hash64(info.name)));
   frame->live.push_back(NewIteration(frame.get(), 0));

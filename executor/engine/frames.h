@@ -28,7 +28,8 @@ struct Iteration {
 
 // A live execution of one loop (or of the root).
 struct Frame {
-  uint64_t id = 0;  // both ends of a transfer in a loop compute the same
+  uint64_t id = 0;     // both ends of a transfer in a loop compute the same
+  uint64_t since = 0;  // when it began, by the processor's tick; 0 for the root
   const FrameInfo* info = nullptr;
   int32_t static_frame = 0;
   Iteration* parent = nullptr;  // null for the root

@@ -219,6 +219,7 @@ class ProgramMaker {
     const auto loop = static_cast<int32_t>(out_->loops.size());
     out_->loop_of_frame[frame] = loop;
     SeqLoop& made = out_->loops.emplace_back();
+    made.node = graph_.frames()[frame].nodes.front();
     made.exits = ExitsOf(frame);
     for (int32_t i = 0; i < num_nodes(); ++i) {
       if (Has(nodes_[i], kNodeConstantEnter) && nodes_[i].operand == frame) {

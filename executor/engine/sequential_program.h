@@ -46,6 +46,7 @@ struct SeqOp {
 
 struct SeqLoop {
   int32_t begin = 0;                             // its kLoopBegin
+  int32_t node = 0;                              // one of its nodes
   std::vector<int32_t> enter_slots, next_slots;  // merge slots that Enters and NextIterations fill
   std::vector<int32_t> constant_enters, exits;   // nodes
 };

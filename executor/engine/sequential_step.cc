@@ -62,6 +62,8 @@ class SequentialStep final : public StepState {
   struct LoopState {
     bool again = false;       // a NextIteration was live
     bool dead_enter = false;  // a constant Enter is dead
+    uint64_t since = 0;       // when it began, by the processor's tick
+    int64_t rounds = 0;
   };
 
   static void RunStart(void* arg) {
@@ -89,6 +91,8 @@ class SequentialStep final : public StepState {
       measures_ = pool() != nullptr && num_steps_++ % kStepsPerMeasurement == 0;
       keeps_ = memory() == nullptr;
       if (!has_constants_) LoadConstants();
+    } else {
+      running.InLoop(0, 0);  // until it has gone round on this thread
     }
     const bool observes = measures_ || memory() != nullptr || has_arena();
     turn_.Begin(!program_.loops.empty() && MayYield());
@@ -506,6 +510,8 @@ class SequentialStep final : public StepState {
   int32_t LoopOf(const SeqOp& op) const { return program_.loop_of_frame[NodeOf(op).frame]; }
 
   void BeginLoop(const SeqLoop& loop, LoopState* state) {
+    state->since = CycleCount();
+    running_->InLoop(state->since, 0);
     for (const int32_t slot : loop.next_slots) merge_dead_[slot] = 1;
     for (const int32_t enter : loop.constant_enters) {
       state->dead_enter = state->dead_enter || dead_enter_[enter] != 0;
@@ -523,6 +529,9 @@ class SequentialStep final : public StepState {
   bool NextIteration(const SeqLoop& loop, LoopState* state) {
     if (state->again) {
       state->again = false;
+      // Its nodes may all be too cheap to be noted.
+      running_->InLoop(state->since, ++state->rounds);
+      running_->Begin(loop.node);
       for (const int32_t slot : loop.enter_slots) merge_dead_[slot] = 1;
       if (state->dead_enter) PushDeadEnters(loop);
       return true;

@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "base/notification.h"
 #include "executor/executor.h"
+#include "executor/stats/running_nodes.h"
 #include "executor/test_graph.h"
 #include "gtest/gtest.h"
 #include "rendezvous/rendezvous.h"
@@ -376,6 +377,34 @@ TEST_P(WhileLoopTest, AnExitOutsideOfALoopIsRefused) {
   auto compiled = t_.Compile();
   ASSERT_FALSE(compiled.ok());
   EXPECT_TRUE(errors::IsInvalidArgument(compiled.status()));
+}
+
+// Also one of which no node takes long, on whatever thread it goes round.
+TEST_P(WhileLoopTest, ALoopThatDoesNotEndIsToldWithHowOftenItHasGoneRound) {
+  AddLoop(Value(0), 0, 1e30f, "rounds", 2,
+          [this](Node* x, int output) { return AddOne(x, output); });
+  Compile();
+  CancellationManager cancellation;
+  std::thread step([&] {
+    StepEnv env;
+    env.cancellation = &cancellation;
+    ExecutorArgs args;
+    args.env = &env;
+    args.pool = &pool_;
+    EXPECT_FALSE(Executor(compiled_.get()).Run(args).ok());
+  });
+  const Deadline limit = DeadlineAfter(std::chrono::seconds(60));
+  RunningNode told;
+  while (told.rounds < 10 && SteadyClock::now() < limit) {
+    for (const RunningNode& node : FindRunningNodes(&cancellation)) {
+      if (!node.loop.empty()) told = node;
+    }
+  }
+  EXPECT_EQ(told.loop, "rounds");
+  EXPECT_GE(told.rounds, 10);
+  EXPECT_GT(told.loop_elapsed.count(), 0);
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  step.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, WhileLoopTest, testing::Values(0, 1, 2, 8));

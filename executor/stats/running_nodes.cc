@@ -68,7 +68,11 @@ struct OwnRecord {
 struct Sight {
   const CompiledGraph* graph = nullptr;
   int32_t node = -1, timed_node = -1;
-  uint64_t since = 0;
+  uint64_t since = 0, loop_since = 0;
+  int64_t rounds = 0;
+  const CompiledGraph* outer_graph = nullptr;
+  int32_t outer_node = -1;
+  uint64_t outer_since = 0;
 };
 
 // False if the thread runs something else, or is just changing over.
@@ -79,7 +83,51 @@ bool Look(const ThreadRecord& record, const CancellationManager* step, Sight* si
   sight->node = record.node.load(std::memory_order_acquire);
   sight->timed_node = record.timed_node.load(std::memory_order_acquire);
   sight->since = record.since.load(std::memory_order_acquire);
+  sight->loop_since = record.loop_since.load(std::memory_order_acquire);
+  sight->rounds = record.rounds.load(std::memory_order_acquire);
+  sight->outer_graph = record.outer_graph.load(std::memory_order_acquire);
+  sight->outer_node = record.outer_node.load(std::memory_order_acquire);
+  sight->outer_since = record.outer_since.load(std::memory_order_acquire);
   return record.version.load(std::memory_order_acquire) == version && sight->node >= 0;
+}
+
+// Since then; negative for 0.
+std::chrono::nanoseconds Elapsed(uint64_t since, uint64_t now) {
+  return since != 0 && now > since ? Records::All().Duration(now - since)
+                                   : std::chrono::nanoseconds(-1);
+}
+
+// The loop that the node is in, if it is in one. A node without a line of its own, such as those
+// that a loop consists of, gets that of another one of the loop.
+void TellLoop(const Sight& sight, uint64_t now, RunningNode* node) {
+  const int32_t number = sight.graph->nodes()[sight.node].frame;
+  if (number == 0) return;
+  const FrameInfo& frame = sight.graph->frames()[number];
+  node->loop = frame.name;
+  node->loop_elapsed = Elapsed(sight.loop_since, now);
+  if (sight.loop_since != 0) node->rounds = sight.rounds;
+  for (const int32_t other : frame.nodes) {
+    if (!node->origin.empty()) break;
+    node->origin = sight.graph->origin(other);
+  }
+}
+
+RunningNode Tell(const Sight& sight, uint64_t now) {
+  const Kernel& kernel = *sight.graph->nodes()[sight.node].kernel;
+  RunningNode node;
+  node.node = kernel.name();
+  node.op = kernel.def().name();
+  node.device = sight.graph->device()->name();
+  node.origin = sight.graph->origin(sight.node);
+  if (sight.timed_node == sight.node) node.elapsed = Elapsed(sight.since, now);
+  TellLoop(sight, now, &node);
+  if (sight.outer_graph == nullptr) return node;
+  const Kernel& caller = *sight.outer_graph->nodes()[sight.outer_node].kernel;
+  node.caller = caller.name();
+  node.caller_op = caller.def().name();
+  node.caller_origin = sight.outer_graph->origin(sight.outer_node);
+  node.caller_elapsed = Elapsed(sight.outer_since, now);
+  return node;
 }
 
 constinit thread_local ThreadRecord* t_record = nullptr;
@@ -104,9 +152,41 @@ RunningMark::RunningMark(const CompiledGraph& graph, const CancellationManager* 
       step_before_(record_.step.load(std::memory_order_relaxed)),
       node_before_(record_.node.load(std::memory_order_relaxed)) {
   Set(&graph, step, -1);
+  // Nobody sees what is between: the mark has no node yet.
+  if (step == nullptr || step != step_before_) {
+    ++record_.num_steps;
+  } else if (node_before_ >= 0 && record_.outer_node.load(std::memory_order_relaxed) < 0) {
+    EnterOuter();
+  }
 }
 
-RunningMark::~RunningMark() { Set(graph_before_, step_before_, node_before_); }
+RunningMark::~RunningMark() {
+  if (is_within_) [[unlikely]] {
+    Idle();
+    SetOuter(nullptr, -1, 0);
+  }
+  Set(graph_before_, step_before_, node_before_);
+}
+
+// A kernel may call functions again and again: it has run since the first one.
+void RunningMark::EnterOuter() {
+  is_within_ = true;
+  if (record_.outer_step != record_.num_steps || record_.last_outer != node_before_) {
+    record_.outer_step = record_.num_steps;
+    record_.last_outer = node_before_;
+    record_.last_outer_since = CycleCount();
+  }
+  SetOuter(graph_before_, node_before_, record_.last_outer_since);
+}
+
+void RunningMark::SetOuter(const CompiledGraph* graph, int32_t node, uint64_t since) {
+  const uint32_t version = record_.version.load(std::memory_order_relaxed);
+  record_.version.store(version + 1, std::memory_order_relaxed);
+  record_.outer_graph.store(graph, std::memory_order_release);
+  record_.outer_node.store(node, std::memory_order_release);
+  record_.outer_since.store(since, std::memory_order_release);
+  record_.version.store(version + 2, std::memory_order_release);
+}
 
 // Whoever sees one of the new values sees the odd version as well, and looks away.
 void RunningMark::Set(const CompiledGraph* graph, const CancellationManager* step, int32_t node) {
@@ -121,20 +201,13 @@ void RunningMark::Set(const CompiledGraph* graph, const CancellationManager* ste
 std::vector<RunningNode> FindRunningNodes(const CancellationManager* step) {
   std::vector<RunningNode> found;
   if (step == nullptr) return found;
-  const uint64_t now = CycleCount();
   Records::All().ForEach([&](const ThreadRecord& record) {
     Sight sight;
     if (!Look(record, step, &sight)) return;
-    const Kernel& kernel = *sight.graph->nodes()[sight.node].kernel;
-    RunningNode& node = found.emplace_back();
-    node.node = kernel.name();
-    node.op = kernel.def().name();
-    node.device = sight.graph->device()->name();
+    // After the look: what it saw may have begun just then.
+    RunningNode& node = found.emplace_back(Tell(sight, CycleCount()));
     node.thread = record.name;
     node.thread_id = record.id;
-    if (sight.timed_node == sight.node && now > sight.since) {
-      node.elapsed = Records::All().Duration(now - sight.since);
-    }
   });
   return found;
 }

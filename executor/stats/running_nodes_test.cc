@@ -114,9 +114,13 @@ TEST_F(RunningNodesTest, TheInnermostNodeIsTold) {
   env.cancellation = &cancellation_;
   ExecutorArgs args;
   args.env = &env;
-  std::vector<std::string> seen;
+  std::vector<std::string> seen, callers;
   const auto look = [&](const std::string&) {
-    for (const std::string& name : NamesOf(FindRunningNodes(&cancellation_))) seen.push_back(name);
+    for (const RunningNode& node : FindRunningNodes(&cancellation_)) {
+      seen.push_back(node.node);
+      callers.push_back(node.caller);
+      EXPECT_EQ(node.caller_op, node.caller.empty() ? "" : "Work");
+    }
   };
   inner.hook = look;
   outer.hook = [&](const std::string& name) {
@@ -126,6 +130,7 @@ TEST_F(RunningNodesTest, TheInnermostNodeIsTold) {
   };
   ASSERT_TRUE(Executor(caller->get()).Run(args).ok());
   EXPECT_THAT(seen, ElementsAre("outside", "inside", "outside"));
+  EXPECT_THAT(callers, ElementsAre("", "outside", ""));
 }
 
 TEST_F(RunningNodesTest, AThreadThatHasEndedIsForgotten) {

@@ -19,6 +19,7 @@ void RegisterMatrixGradients(GradientRegistry& registry);
 void RegisterEinsumGradients(GradientRegistry& registry);
 void RegisterActivationGradients(GradientRegistry& registry);
 void RegisterWindowGradients(GradientRegistry& registry);
+void RegisterCollectiveGradients(GradientRegistry& registry);
 
 }  // namespace millrace
 

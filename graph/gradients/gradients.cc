@@ -34,6 +34,7 @@ const GradientRegistry& BuiltinGradients() {
     RegisterListGradients(*r);
     RegisterControlFlowGradients(*r);
     RegisterStateGradients(*r);
+    RegisterCollectiveGradients(*r);
     return r;
   }();
   return *registry;

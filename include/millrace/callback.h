@@ -39,23 +39,25 @@ class Callback {
   // one was (TrainingRun::SetState of millrace/training_run.h).
   virtual Status OnTrainRestore() { return OkStatus(); }
   virtual Status OnTrainBegin() { return OkStatus(); }
-  virtual Status OnTrainEnd(const Logs& logs) { return OkStatus(); }  // the last epoch's
+  virtual Status OnTrainEnd(const Logs& /*logs*/) { return OkStatus(); }  // the last epoch's
   // Also of an epoch that an earlier run has begun and this one goes on with: what is changed in
   // the model's variables then is undone.
-  virtual Status OnEpochBegin(int64_t epoch) { return OkStatus(); }
+  virtual Status OnEpochBegin(int64_t /*epoch*/) { return OkStatus(); }
   // What is set in the logs is seen by the callbacks behind this one and by the history.
-  virtual Status OnEpochEnd(int64_t epoch, Logs& logs) { return OkStatus(); }
-  virtual Status OnTrainBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnTrainBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
+  virtual Status OnEpochEnd(int64_t /*epoch*/, Logs& /*logs*/) { return OkStatus(); }
+  virtual Status OnTrainBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  virtual Status OnTrainBatchEnd(int64_t /*batch*/, const Logs& /*logs*/) { return OkStatus(); }
   // Of Evaluate, and of the validation within Fit.
   virtual Status OnTestBegin() { return OkStatus(); }
-  virtual Status OnTestEnd(const Logs& logs) { return OkStatus(); }
-  virtual Status OnTestBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnTestBatchEnd(int64_t batch, const Logs& logs) { return OkStatus(); }
+  virtual Status OnTestEnd(const Logs& /*logs*/) { return OkStatus(); }
+  virtual Status OnTestBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  virtual Status OnTestBatchEnd(int64_t /*batch*/, const Logs& /*logs*/) { return OkStatus(); }
   virtual Status OnPredictBegin() { return OkStatus(); }
   virtual Status OnPredictEnd() { return OkStatus(); }
-  virtual Status OnPredictBatchBegin(int64_t batch) { return OkStatus(); }
-  virtual Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) { return OkStatus(); }
+  virtual Status OnPredictBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  virtual Status OnPredictBatchEnd(int64_t /*batch*/, const Tensor& /*outputs*/) {
+    return OkStatus();
+  }
 
   // Whether the logs of batches are looked at. Where no callback of a loop does, they are empty,
   // and a step computes no results of metrics.
@@ -65,7 +67,7 @@ class Callback {
   // given a state does not forget it at the next OnTrainBegin.
   virtual CallbackState State() const { return {}; }
   // InvalidArgument names what is missing or of another type.
-  virtual Status SetState(const CallbackState& state) { return OkStatus(); }
+  virtual Status SetState(const CallbackState& /*state*/) { return OkStatus(); }
 
  protected:
   Model* model() const { return model_; }

@@ -94,7 +94,9 @@ struct WindowOptions {
   bool drop_remainder = false;
 };
 // Which part of the data each of several workers reads; the numbers are TensorFlow's.
-enum class AutoShard { kOff = -1, kAuto = 0, kFile = 1, kData = 2 };
+enum class AutoShard { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint = 3 };
+// Shard(kShardHint, kShardHint) stands where kHint puts the worker's shard; unreadable else.
+inline constexpr int64_t kShardHint = -1;
 struct DatasetOptions {
   AutoShard auto_shard = AutoShard::kAuto;
 };

@@ -70,19 +70,19 @@ class SessionRunContext {
 class SessionRunHook {
  public:
   virtual ~SessionRunHook() = default;
-  virtual Status Begin(Graph& graph) { return OkStatus(); }
+  virtual Status Begin(Graph& /*graph*/) { return OkStatus(); }
   // `coordinator` stops when the session ends; threads that are started with it may use the session
   // until then.
-  virtual Status AfterCreateSession(Session& session, Coordinator& coordinator) {
+  virtual Status AfterCreateSession(Session& /*session*/, Coordinator& /*coordinator*/) {
     return OkStatus();
   }
-  virtual StatusOr<SessionRunArgs> BeforeRun(SessionRunContext& context) {
+  virtual StatusOr<SessionRunArgs> BeforeRun(SessionRunContext& /*context*/) {
     return SessionRunArgs();
   }
-  virtual Status AfterRun(SessionRunContext& context, const SessionRunValues& values) {
+  virtual Status AfterRun(SessionRunContext& /*context*/, const SessionRunValues& /*values*/) {
     return OkStatus();
   }
-  virtual Status End(Session& session) { return OkStatus(); }
+  virtual Status End(Session& /*session*/) { return OkStatus(); }
 };
 using HookPtr = std::shared_ptr<SessionRunHook>;
 
@@ -140,10 +140,10 @@ class CheckpointSaverListener {
  public:
   virtual ~CheckpointSaverListener() = default;
   virtual Status Begin() { return OkStatus(); }
-  virtual Status BeforeSave(Session& session, int64_t step) { return OkStatus(); }
+  virtual Status BeforeSave(Session& /*session*/, int64_t /*step*/) { return OkStatus(); }
   // True: training stops after this step.
-  virtual StatusOr<bool> AfterSave(Session& session, int64_t step) { return false; }
-  virtual Status End(Session& session, int64_t step) { return OkStatus(); }
+  virtual StatusOr<bool> AfterSave(Session& /*session*/, int64_t /*step*/) { return false; }
+  virtual Status End(Session& /*session*/, int64_t /*step*/) { return OkStatus(); }
 };
 
 // Saves "<checkpoint_dir>/<basename>-<step>" whenever there is a session, then every so often, and

@@ -62,6 +62,13 @@ class Pass {
   using LocalVariable = std::function<Variable(const Variable& variable, bool trained)>;
   void SetReplica(int number, LocalVariable local, const Pass* first);
 
+  // What SumOverReplicas does in the pass of one of several replicas, before a layer is called.
+  using SumFunction = std::function<Output(const Output& value)>;
+  void SetSumOverReplicas(SumFunction sum);
+  // The sum of what all replicas of all workers bring, in their order, and its derivative that of
+  // all their losses; in a pass by itself the value. All replicas must make the same calls.
+  Output SumOverReplicas(const Output& value) const;
+
   // The mask of what a layer made in this pass, or of what it was set for.
   Output MaskOf(const Output& x) const;
   void SetMaskOf(const Output& x, const Output& mask);

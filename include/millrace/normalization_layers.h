@@ -21,6 +21,9 @@ struct BatchNormalizationOptions {
   Regularizer beta_regularizer{}, gamma_regularizer{};
   Constraint beta_constraint{}, gamma_constraint{};
   std::string name{};
+  // Under a strategy: by the mean and variance of the global batch, over the replicas of all
+  // workers, instead of those of the replica's part.
+  bool synchronized = false;
 };
 // In training by the mean and the (biased) variance of the batch, of steps that count alone,
 // towards which the moving ones go by the pass's updates; else, and if it is not trainable, by the

@@ -9,13 +9,10 @@
 #include <span>
 #include <string>
 
-#include "absl/container/inlined_vector.h"
+#include "millrace/dims.h"
 #include "millrace/status.h"
 
 namespace millrace {
-
-// Up to four dimensions are stored without an allocation.
-using Dims = absl::InlinedVector<int64_t, 4>;
 
 // A fully known shape. A default Shape is a scalar's: rank 0, one element. Sizes that no tensor can
 // have (negative ones, a product without the zeros that does not fit in an int64, more than 254 of

@@ -54,6 +54,12 @@ struct StrategyOptions {
   CommunicationOptions communication{};
   // parameter_server: which ps a variable is put on; empty: in turn.
   PsStrategy placement{};
+  // The same weights bit for bit, however many replicas and workers there are: each global batch is
+  // cut into `micro_batches` pieces, which count as replicas (num_replicas_in_sync) and of which
+  // each device takes as many, and what they make is added in the order of the pieces. So much
+  // slower as small pieces are. InvalidArgument unless the pieces can be dealt out equally.
+  bool deterministic = false;
+  int micro_batches = 4;
 };
 
 // Not thread-safe; one graph is built with it at a time. Where several workers train together, all
@@ -85,6 +91,10 @@ class Strategy {
   Scope VariableScope(const Scope& scope) const;
   // Replica first_replica() + `local`.
   Scope ReplicaScope(const Scope& scope, int local) const;
+  // Whether a model's weights lie on the device of each replica, and change alike.
+  bool mirrors_variables() const { return layout_.mirrors_variables; }
+  // Whether sums are those of fixed pieces of each batch in a fixed order.
+  bool is_deterministic() const { return layout_.is_deterministic; }
   // Gives a session the devices that the replicas run on. InvalidArgument, naming the option, if it
   // says something else already.
   Status ConfigureSession(SessionOptions* options) const;
@@ -94,6 +104,10 @@ class Strategy {
   // must be known and floats or integers (InvalidArgument in the graph's status).
   virtual std::vector<Output> SumOverWorkers(const Scope& scope, std::span<const Output> values,
                                              std::source_location where);
+  // What all workers have, one behind the other along the first axis, which may be of another size
+  // in each; the values themselves with one worker. Of floats and integers.
+  virtual std::vector<Output> GatherOverWorkers(const Scope& scope, std::span<const Output> values,
+                                                std::source_location where);
   // The chief's value; the value itself with one worker.
   virtual Output FromChief(const Scope& scope, const Output& value, std::source_location where);
 
@@ -111,6 +125,15 @@ class Strategy {
                 std::source_location where = std::source_location::current());
   // Along an axis of each value too; a mean is over all elements, however many a replica has.
   Output Reduce(const Scope& scope, ReduceOp op, const PerReplica& values, int axis,
+                std::source_location where = std::source_location::current());
+  // Sums over all replicas of all workers, on the first of this process, in the order of the
+  // replicas of each worker; in that of all replicas where the strategy is deterministic. A value
+  // that is not valid counts as none.
+  std::vector<Output> SumOverReplicas(const Scope& scope, std::span<const PerReplica> values,
+                                      std::source_location where);
+  // The values of all replicas of all workers one behind the other along an axis, which may be of
+  // another size in each. Outside of replicas.
+  Output Gather(const Scope& scope, const PerReplica& values, int axis = 0,
                 std::source_location where = std::source_location::current());
   // The values of this process' replicas one behind the other along an axis.
   Output GatherLocal(const Scope& scope, const PerReplica& values, int axis = 0,
@@ -144,6 +167,8 @@ class Strategy {
     std::string target{};              // of sessions; "": in this process
     std::string device_filter{};       // of sessions; "": none
     int cpu_devices = 0;               // that a session in this process needs; 0: as it says
+    bool mirrors_variables = false;
+    bool is_deterministic = false;
   };
   explicit Strategy(Layout layout) : layout_(std::move(layout)) {}
   const Layout& layout() const { return layout_; }
@@ -151,6 +176,8 @@ class Strategy {
  private:
   PerReplica Split(const Scope& scope, const Output& batch, int first, int replicas,
                    std::source_location where);
+  std::vector<Output> SumInOrder(const Scope& scope, std::span<const PerReplica> values,
+                                 std::source_location where);
 
   const Layout layout_;
 };
@@ -159,8 +186,8 @@ class Strategy {
 std::shared_ptr<Strategy> DefaultStrategy();
 // Variables and computation on devices[0], CPU 0 if none is given.
 StatusOr<std::shared_ptr<Strategy>> OneDeviceStrategy(const StrategyOptions& options = {});
-// A replica on every device, in one process. Variables lie on the first device; each step brings
-// their values to the others.
+// A replica on every device, in one process. Weights lie on every device; those of the first are
+// what is updated and saved, and the others get their values at the end of a step.
 StatusOr<std::shared_ptr<Strategy>> MirroredStrategy(const StrategyOptions& options = {});
 // The same with variables on `parameter_device`, or beside the only replica.
 StatusOr<std::shared_ptr<Strategy>> CentralStorageStrategy(const StrategyOptions& options = {});

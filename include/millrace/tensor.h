@@ -61,7 +61,7 @@ struct CallSite {
 };
 
 // What a checked call of Tensor throws where the program breaks its contract, as
-// std::vector::at and absl::StatusOr::value do: data<double>() of floats, scalar() of three
+// std::vector::at and StatusOr::value do: data<double>() of floats, scalar() of three
 // elements, a slice beyond the end. A mistake in the program, not an error to handle: nothing
 // catches it on the way, and the program ends with this text, which names the call's file and
 // line, type and shape. (In a kernel it ends the step.) Values from outside are for the calls

@@ -17,8 +17,8 @@ namespace {
 using MachineKey = std::pair<int, BatchNormKey>;
 using SharedPlan = std::shared_ptr<const BatchNormPlan>;
 
-PlanCache<MachineKey, BatchNormPlan>& Plans() {
-  static auto* const plans = new PlanCache<MachineKey, BatchNormPlan>;
+LibraryPlanCache<MachineKey, BatchNormPlan>& Plans() {
+  static auto* const plans = new LibraryPlanCache<MachineKey, BatchNormPlan>;
   return *plans;
 }
 

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "device/cuda/driver/cuda_libraries.h"
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "millrace/dtype.h"
 #include "millrace/shape.h"
 #include "millrace/status.h"

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/binary_loops.h"
+#include "kernels/gpu/loops/binary_loops.h"
 
 namespace millrace::gpu {
 

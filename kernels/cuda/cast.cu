@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/cast_loops.h"
+#include "kernels/gpu/loops/cast_loops.h"
 
 namespace millrace::gpu {
 

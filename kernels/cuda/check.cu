@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/check_loops.h"
+#include "kernels/gpu/loops/check_loops.h"
 
 namespace millrace::gpu {
 

@@ -37,8 +37,8 @@ struct MachineKey {
 };
 using SharedPlan = std::shared_ptr<const ConvPlan>;
 
-PlanCache<MachineKey, ConvPlan>& Plans() {
-  static auto* const plans = new PlanCache<MachineKey, ConvPlan>;
+LibraryPlanCache<MachineKey, ConvPlan>& Plans() {
+  static auto* const plans = new LibraryPlanCache<MachineKey, ConvPlan>;
   return *plans;
 }
 

@@ -2,7 +2,7 @@
 #ifndef KERNELS_CUDA_CUDA_KERNELS_H_
 #define KERNELS_CUDA_CUDA_KERNELS_H_
 
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/status.h"
 #include "ops/op_registry.h"

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 
 namespace millrace::gpu {
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/image_loops.h"
+#include "kernels/gpu/loops/image_loops.h"
 
 namespace millrace::gpu {
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/index_loops.h"
+#include "kernels/gpu/loops/index_loops.h"
 
 namespace millrace::gpu {
 

@@ -9,7 +9,7 @@
 #include "device/cuda/driver/cuda_libraries.h"
 #include "device/cuda/driver/cuda_machine.h"
 #include "kernels/accelerator/stream_kernel.h"
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "kernels/kernel.h"
 
 namespace millrace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "millrace/status.h"
 
 namespace millrace::gpu {

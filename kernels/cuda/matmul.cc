@@ -21,8 +21,8 @@ constexpr std::size_t kPlainWorkspace = std::size_t{4} << 20;
 
 using MachineKey = std::pair<int, GemmKey>;
 
-PlanCache<MachineKey, GemmPlan>& Plans() {
-  static auto* const plans = new PlanCache<MachineKey, GemmPlan>;
+LibraryPlanCache<MachineKey, GemmPlan>& Plans() {
+  static auto* const plans = new LibraryPlanCache<MachineKey, GemmPlan>;
   return *plans;
 }
 

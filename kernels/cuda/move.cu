@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/move_loops.h"
-#include "kernels/gpu/transpose_loops.h"
+#include "kernels/gpu/loops/move_loops.h"
+#include "kernels/gpu/loops/transpose_loops.h"
 
 namespace millrace::gpu {
 

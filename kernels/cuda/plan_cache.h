@@ -15,7 +15,7 @@ namespace millrace {
 
 // Of all machines of the process: Key tells them apart. Thread-safe.
 template <typename Key, typename Plan>
-class PlanCache {
+class LibraryPlanCache {
  public:
   using Shared = std::shared_ptr<const Plan>;
 

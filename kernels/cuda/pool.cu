@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/pool_loops.h"
+#include "kernels/gpu/loops/pool_loops.h"
 
 namespace millrace::gpu {
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/random_loops.h"
+#include "kernels/gpu/loops/random_loops.h"
 
 namespace millrace::gpu {
 

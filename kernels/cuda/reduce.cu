@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/reduce_loops.h"
+#include "kernels/gpu/loops/reduce_loops.h"
 
 namespace millrace::gpu {
 

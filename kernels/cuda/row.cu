@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/batch_norm_loops.h"
-#include "kernels/gpu/row_loops.h"
+#include "kernels/gpu/loops/batch_norm_loops.h"
+#include "kernels/gpu/loops/row_loops.h"
+#include "kernels/gpu/loops/top_k_loops.h"
 
 namespace millrace::gpu {
 

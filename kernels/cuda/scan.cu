@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/scan_loops.h"
+#include "kernels/gpu/loops/arg_loops.h"
+#include "kernels/gpu/loops/scan_loops.h"
 
 namespace millrace::gpu {
 

@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/segment_loops.h"
-#include "kernels/gpu/unique_loops.h"
+#include "kernels/gpu/loops/segment_loops.h"
+#include "kernels/gpu/loops/unique_loops.h"
 
 namespace millrace::gpu {
 

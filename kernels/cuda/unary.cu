@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/unary_loops.h"
+#include "kernels/gpu/loops/unary_loops.h"
 
 namespace millrace::gpu {
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/update_loops.h"
+#include "kernels/gpu/loops/update_loops.h"
 
 namespace millrace::gpu {
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_launcher.h"
-#include "kernels/gpu/window_loops.h"
+#include "kernels/gpu/loops/window_loops.h"
 
 namespace millrace::gpu {
 

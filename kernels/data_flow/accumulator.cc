@@ -11,11 +11,19 @@
 #include "kernels/state/variable.h"
 
 namespace millrace {
+namespace {
 
-Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient) {
+// More than a cluster has workers; whoever comes later is not remembered.
+constexpr std::size_t kMostPushers = 4096;
+
+}  // namespace
+
+Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient,
+                          std::string_view task) {
   Finished finished;
   {
     MutexLock lock(&mu_);
+    if (!task.empty()) NotePusher(task, local_step);
     if (local_step < global_step_) return OkStatus();
     MR_RETURN_IF_ERROR(Add(gradient, count_ == 0));
     ++count_;
@@ -25,7 +33,42 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
   return OkStatus();
 }
 
-void Accumulator::Take(int64_t num_required, CancellationManager* cancellation, TakeDone done) {
+void Accumulator::NotePusher(std::string_view task, int64_t local_step) {
+  auto pusher = std::find_if(pushers_.begin(), pushers_.end(),
+                             [task](const Pusher& known) { return known.task == task; });
+  if (pusher == pushers_.end()) {
+    if (pushers_.size() >= kMostPushers) return;
+    pusher = pushers_.insert(pusher, {std::string(task)});
+  }
+  pusher->local_step = local_step;
+  pusher->nanos = SteadyNanos();
+}
+
+void Accumulator::DescribeTake(int64_t num_required, Wait* wait) const {
+  constexpr std::size_t kMostNamed = 16;
+  MutexLock lock(&mu_);
+  wait->text = StrCat("accumulator '", options_.name, "' has ", count_, " of ", num_required,
+                      " gradients for step ", global_step_);
+  // Those that are behind, the one of which nothing has come for longest first.
+  std::vector<const Pusher*> behind;
+  for (const Pusher& pusher : pushers_) {
+    if (pusher.local_step < global_step_) behind.push_back(&pusher);
+  }
+  std::sort(behind.begin(), behind.end(),
+            [](const Pusher* a, const Pusher* b) { return a->nanos < b->nanos; });
+  if (count_ < num_required && !behind.empty()) wait->peer = behind.front()->task;
+  for (std::size_t i = 0; i < std::min(behind.size(), kMostNamed); ++i) {
+    StrAppend(&wait->text, "; ", behind[i]->task, " last pushed step ", behind[i]->local_step, ", ",
+              SecondsSince(behind[i]->nanos), " s ago");
+  }
+  for (const Pusher& pusher : pushers_) {
+    if (pusher.local_step < global_step_ || pushers_.size() > kMostNamed) continue;
+    StrAppend(&wait->text, "; ", pusher.task, " has pushed step ", pusher.local_step);
+  }
+}
+
+void Accumulator::Take(int64_t num_required, const Waiter& waiter, TakeDone done) {
+  CancellationManager* const cancellation = waiter.cancellation;
   if (num_required < 1) {
     return done(
         errors::InvalidArgument("Argument num_required must be positive, got ", num_required), {});
@@ -46,11 +89,12 @@ void Accumulator::Take(int64_t num_required, CancellationManager* cancellation, 
       attempts_.push_back({id, num_required, cancellation, token, std::move(done)});
       Serve(&finished);
       if (cancellation != nullptr && !attempts_.empty() && attempts_.back().id == id) {
-        cancellation->Describe(token, [self = RefPtr<Accumulator>::Share(this), num_required] {
-          MutexLock lock(&self->mu_);
-          return StrCat("accumulator '", self->options_.name, "' has ", self->count_, " of ",
-                        num_required, " gradients for step ", self->global_step_);
-        });
+        cancellation->Describe(
+            token, [self = RefPtr<Accumulator>::Share(this), num_required,
+                    wait = waiter.Begin(Wait::Kind::kAccumulator, options_.name)]() mutable {
+              self->DescribeTake(num_required, &wait);
+              return EncodeWait(wait);
+            });
       }
     }
   }

@@ -8,11 +8,13 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "device/resource_manager.h"
+#include "kernels/state/waiter.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 #include "tensor/allocator.h"
@@ -41,14 +43,14 @@ class Accumulator : public Resource {
   // Adds a gradient (the tensors of the op's inputs, still in their slots: a buffer that
   // nobody else shares may be taken over). If local_step is below the accumulator's global
   // step the gradient is stale and dropped, unread, without an error. InvalidArgument if its
-  // type or shape does not fit.
-  Status Apply(int64_t local_step, std::span<const Tensor* const> gradient);
+  // type or shape does not fit. `task` is whose gradient it is, "" if that is not known.
+  Status Apply(int64_t local_step, std::span<const Tensor* const> gradient,
+               std::string_view task = "");
 
   // Once `num_required` gradients are there: gives the mean over all that are there, forgets
   // them and moves the global step on by one. Takes are served in the order in which they
-  // came. InvalidArgument if num_required < 1; Cancelled when `cancellation` (may be null)
-  // fires first.
-  void Take(int64_t num_required, CancellationManager* cancellation, TakeDone done);
+  // came. InvalidArgument if num_required < 1; Cancelled when the waiter is cancelled first.
+  void Take(int64_t num_required, const Waiter& waiter, TakeDone done);
 
   int64_t num_accumulated() const;
   // Later gradients must have at least this step. Going back is allowed, with a warning.
@@ -78,7 +80,15 @@ class Accumulator : public Resource {
     TakeDone done;
   };
   using Finished = std::vector<std::function<void()>>;
+  // What is known of a task that has brought gradients.
+  struct Pusher {
+    std::string task;
+    int64_t local_step = 0, nanos = 0;  // of its last one
+  };
 
+  void NotePusher(std::string_view task, int64_t local_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Completes what a take says that waits for so many.
+  void DescribeTake(int64_t num_required, Wait* wait) const;
   void Serve(Finished* finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Finish(Attempt attempt, Status status, std::vector<Tensor> outputs,
                      Finished* finished);
@@ -88,6 +98,7 @@ class Accumulator : public Resource {
   int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<Attempt> attempts_ ABSL_GUARDED_BY(mu_);
+  std::vector<Pusher> pushers_ ABSL_GUARDED_BY(mu_);
 };
 
 // Gradients are one tensor each, all of one shape.

@@ -178,6 +178,29 @@ TEST(DenseAccumulator, SaysHowManyGradientsATakeLacks) {
   cancellation.StartCancel(errors::Cancelled("over"));
 }
 
+TEST(DenseAccumulator, NamesWhoIsBehind) {
+  auto a = NewDenseAccumulator(Options({}), HostAllocator());
+  const Tensor one = Tensor::Scalar(1.0f);
+  const Tensor* const gradient[] = {&one};
+  ASSERT_TRUE(a->Apply(0, gradient, "worker 1").ok());
+  ASSERT_TRUE(a->Apply(0, gradient, "worker 0").ok());
+  a->Take(2, nullptr, [](const Status&, const std::vector<Tensor>&) {});
+  ASSERT_TRUE(a->Apply(1, gradient, "worker 0").ok());
+  ASSERT_TRUE(a->Apply(0, gradient, "worker 2").ok());  // stale, and so behind
+  CancellationManager cancellation;
+  a->Take(2, &cancellation, [](const Status&, const std::vector<Tensor>&) {});
+  const std::vector<std::string> waits = cancellation.DescribeWaits();
+  ASSERT_EQ(waits.size(), 1u);
+  const Wait wait = DecodeWait(waits[0]);
+  EXPECT_EQ(wait.kind, Wait::Kind::kAccumulator);
+  EXPECT_EQ(wait.peer, "worker 1");  // of which nothing has come for longest
+  for (const char* phrase : {"has 1 of 2 gradients for step 1; worker 1 last pushed step 0, 0",
+                             "; worker 2 last pushed step 0, 0", "; worker 0 has pushed step 1"}) {
+    EXPECT_NE(wait.text.find(phrase), std::string::npos) << wait.text;
+  }
+  cancellation.StartCancel(errors::Cancelled("over"));
+}
+
 TEST(SparseAccumulator, AveragesEachRowOverTheGradientsThatHadIt) {
   auto a = NewSparseAccumulator(Options({-1, 2}), HostAllocator());
   ASSERT_TRUE(ApplySparse(a, 0, {0, 3}, {1, 2, 3, 4}, 2).ok());

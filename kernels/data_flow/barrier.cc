@@ -64,7 +64,7 @@ class Barrier : public Resource {
     return status;
   }
 
-  void Take(int64_t count, bool up_to, bool wait_for_incomplete, CancellationManager* cancellation,
+  void Take(int64_t count, bool up_to, bool wait_for_incomplete, const Waiter& waiter,
             Queue::DequeueDone done) {
     bool closed;
     {
@@ -74,7 +74,7 @@ class Barrier : public Resource {
     if (closed && up_to && !wait_for_incomplete) {
       if (const int64_t there = ready_->size(); there > 0) count = std::min(count, there);
     }
-    ready_->Dequeue(count, up_to, cancellation, std::move(done));
+    ready_->Dequeue(count, up_to, waiter, std::move(done));
   }
 
   void Close(bool cancel_pending) {
@@ -276,7 +276,7 @@ class BarrierTakeKernel : public Kernel {
       return done(errors::InvalidArgument("num_elements must not be negative, got ", *count));
     }
     Barrier* raw = barrier.get();
-    raw->Take(*count, small_, wait_, ctx.cancellation(),
+    raw->Take(*count, small_, wait_, Waiter(ctx),
               [&ctx, done, barrier = std::move(barrier)](Status status,
                                                          std::vector<Queue::Element> elements) {
                 if (status.ok()) status = SetOutputs(ctx, *barrier, elements);

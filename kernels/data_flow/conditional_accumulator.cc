@@ -85,7 +85,7 @@ class ApplyGradientKernel : public Kernel {
     }
     const Tensor unknown(kInt64, Shape({0}));
     if (sparse_ && !has_known_shape_) gradient[2] = &unknown;
-    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count));
+    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count), Waiter(ctx).task);
   }
 
  private:
@@ -114,7 +114,7 @@ class TakeGradientKernel : public Kernel {
                                   required.shape().DebugString()));
     }
     Accumulator* raw = accumulator.get();
-    raw->Take(required.scalar<int32_t>(), ctx.cancellation(),
+    raw->Take(required.scalar<int32_t>(), Waiter(ctx),
               [&ctx, done, accumulator = std::move(accumulator)](Status status,
                                                                  std::vector<Tensor> outputs) {
                 for (std::size_t i = 0; status.ok() && i < outputs.size(); ++i) {

@@ -107,7 +107,7 @@ class EnqueueKernel : public AsyncQueueKernel {
       if (Status s = (*queue)->CheckElement(components); !s.ok()) return done(std::move(s));
       elements.push_back(std::move(components));
     }
-    (*queue)->Enqueue(std::move(elements), ctx.cancellation(), done);
+    (*queue)->Enqueue(std::move(elements), Waiter(ctx), done);
   }
 
  private:
@@ -219,7 +219,7 @@ class DequeueKernel : public AsyncQueueKernel {
       }
     }
     Queue* raw = queue.get();
-    raw->Dequeue(count, up_to_, ctx.cancellation(),
+    raw->Dequeue(count, up_to_, Waiter(ctx),
                  [this, &ctx, done, queue = std::move(queue)](
                      Status status, std::vector<Queue::Element> elements) {
                    if (status.ok()) status = SetOutputs(ctx, queue->options(), &elements);

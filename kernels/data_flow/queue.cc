@@ -89,8 +89,26 @@ Status Queue::CheckBatch(const Element& components) const {
   return OkStatus();
 }
 
-void Queue::Enqueue(std::vector<Element> elements, CancellationManager* cancellation,
-                    EnqueueDone done) {
+template <typename Attempt, typename Describe>
+void Queue::NoteWaiting(std::deque<Attempt>* line, int64_t id, const Waiter& waiter, LastCall* last,
+                        Describe describe) {
+  if (line->empty() || line->back().id != id) return last->Note(waiter.node, waiter.task);
+  line->back().node = waiter.node;
+  line->back().task = waiter.task;
+  if (waiter.cancellation == nullptr) return;
+  waiter.cancellation->Describe(line->back().token,
+                                [self = RefPtr<Queue>::Share(this), describe,
+                                 wait = waiter.Begin(Wait::Kind::kQueue, options_.name)]() mutable {
+                                  {
+                                    MutexLock lock(&self->mu_);
+                                    wait.text = describe(*self);
+                                  }
+                                  return EncodeWait(wait);
+                                });
+}
+
+void Queue::Enqueue(std::vector<Element> elements, const Waiter& waiter, EnqueueDone done) {
+  CancellationManager* const cancellation = waiter.cancellation;
   Finished finished;
   Status refused;
   {
@@ -110,20 +128,20 @@ void Queue::Enqueue(std::vector<Element> elements, CancellationManager* cancella
     if (refused.ok()) {
       enqueues_.push_back({id, std::move(elements), 0, cancellation, token, std::move(done)});
       Serve(&finished);
-      if (cancellation != nullptr && !enqueues_.empty() && enqueues_.back().id == id) {
-        cancellation->Describe(token, [self = RefPtr<Queue>::Share(this)] {
-          return StrCat("an enqueue: ", self->Named(), " is full (", self->size(), " of ",
-                        self->options_.capacity, " elements)");
-        });
-      }
+      NoteWaiting(&enqueues_, id, waiter, &last_enqueue_,
+                  [](const Queue& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(queue.mu_) {
+                    return StrCat("an enqueue: ", queue.Named(), " is full (",
+                                  queue.elements_.size(), " of ", queue.options_.capacity,
+                                  " elements), ", queue.last_dequeue_.ToString("dequeue"));
+                  });
     }
   }
   if (!refused.ok()) return done(std::move(refused));
   RunAll(&finished);
 }
 
-void Queue::Dequeue(int64_t count, bool up_to, CancellationManager* cancellation,
-                    DequeueDone done) {
+void Queue::Dequeue(int64_t count, bool up_to, const Waiter& waiter, DequeueDone done) {
+  CancellationManager* const cancellation = waiter.cancellation;
   Finished finished;
   Status refused;
   {
@@ -146,12 +164,17 @@ void Queue::Dequeue(int64_t count, bool up_to, CancellationManager* cancellation
                            token,
                            std::move(done)});
       Serve(&finished);
-      if (cancellation != nullptr && !dequeues_.empty() && dequeues_.back().id == id) {
-        cancellation->Describe(token, [self = RefPtr<Queue>::Share(this), count] {
-          return StrCat("a dequeue: ", self->Named(), " has ", self->size(), " of ", count,
-                        count == 1 ? " element" : " elements");
-        });
-      }
+      NoteWaiting(&dequeues_, id, waiter, &last_dequeue_,
+                  [count](const Queue& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(queue.mu_) {
+                    // What the first in line has taken is still there.
+                    const std::size_t there =
+                        queue.elements_.size() +
+                        (queue.dequeues_.empty() ? 0 : queue.dequeues_.front().taken.size());
+                    return StrCat("a dequeue: ", queue.Named(), " has ", there, " of ", count,
+                                  count == 1 ? " element" : " elements", ", ",
+                                  queue.last_enqueue_.ToString("enqueue"), ", ",
+                                  queue.last_dequeue_.ToString("dequeue"));
+                  });
     }
   }
   if (!refused.ok()) return done(std::move(refused), {});
@@ -262,6 +285,7 @@ bool Queue::ServeEnqueues(Finished* finished) {
       moved = true;
     }
     if (attempt.next < attempt.elements.size()) break;
+    if (!attempt.node.empty()) last_enqueue_.Note(attempt.node, attempt.task);
     Finish(std::move(attempt), OkStatus(), finished);
     enqueues_.pop_front();
     moved = true;
@@ -282,6 +306,7 @@ bool Queue::ServeDequeues(Finished* finished) {
     }
     if (attempt.taken.size() == attempt.count ||
         (complete && attempt.up_to && !attempt.taken.empty())) {
+      if (!attempt.node.empty()) last_dequeue_.Note(attempt.node, attempt.task);
       Finish(std::move(attempt), OkStatus(), finished);
     } else if (complete) {
       Restore(std::exchange(attempt.taken, {}));

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "device/resource_manager.h"
+#include "kernels/state/waiter.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 
@@ -51,14 +52,13 @@ class Queue : public Resource {
   Status CheckBatch(const Element& components) const;
 
   // Adds the elements one by one as there is room. Ends with Cancelled "... is closed." when
-  // the queue was closed before, and with Cancelled when `cancellation` (may be null) fires
-  // or the queue is closed with cancellation while elements still wait; those that went in
-  // stay in.
-  void Enqueue(std::vector<Element> elements, CancellationManager* cancellation, EnqueueDone done);
+  // the queue was closed before, and with Cancelled when the waiter is cancelled or the queue is
+  // closed with cancellation while elements still wait; those that went in stay in.
+  void Enqueue(std::vector<Element> elements, const Waiter& waiter, EnqueueDone done);
   // Takes `count` elements, waiting for them. On a closed queue that cannot give so many it
   // ends with OutOfRange "... is closed and has insufficient elements ..." and takes none;
   // `up_to` takes those that are left instead, if there are any.
-  void Dequeue(int64_t count, bool up_to, CancellationManager* cancellation, DequeueDone done);
+  void Dequeue(int64_t count, bool up_to, const Waiter& waiter, DequeueDone done);
   // No further elements are accepted. Enqueues that wait are cancelled, or else still served.
   void Close(bool cancel_pending_enqueues);
 
@@ -77,6 +77,7 @@ class Queue : public Resource {
     CancellationManager* cancellation;
     CancellationManager::Token token;
     EnqueueDone done;
+    std::string node{}, task{};  // of one that had to wait
   };
   struct DequeueAttempt {
     int64_t id;
@@ -86,6 +87,7 @@ class Queue : public Resource {
     CancellationManager* cancellation;
     CancellationManager::Token token;
     DequeueDone done;
+    std::string node{}, task{};
   };
   // Callbacks to run once the lock is free.
   using Finished = std::vector<std::function<void()>>;
@@ -104,6 +106,11 @@ class Queue : public Resource {
   void CancelEnqueue(int64_t id);
   void CancelDequeue(int64_t id);
   std::string Named() const;  // "FIFOQueue 'name'"
+  // If the attempt is the last in line still: keeps who it is, and says what it waits for.
+  // `describe` makes the text.
+  template <typename Attempt, typename Describe>
+  void NoteWaiting(std::deque<Attempt>* line, int64_t id, const Waiter& waiter, LastCall* last,
+                   Describe describe) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   mutable Mutex mu_;
@@ -111,6 +118,7 @@ class Queue : public Resource {
   std::deque<EnqueueAttempt> enqueues_ ABSL_GUARDED_BY(mu_);
   std::deque<DequeueAttempt> dequeues_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  LastCall last_enqueue_ ABSL_GUARDED_BY(mu_), last_dequeue_ ABSL_GUARDED_BY(mu_);
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
   Philox random_ ABSL_GUARDED_BY(mu_);
   Philox::Result random_words_ ABSL_GUARDED_BY(mu_){};

@@ -258,19 +258,57 @@ TEST(Queue, ManyThreadsLoseAndInventNothing) {
   EXPECT_EQ(queue->size(), 0);
 }
 
+// The only one; its text.
+std::string OnlyWait(const CancellationManager& cancellation) {
+  const std::vector<std::string> waits = cancellation.DescribeWaits();
+  EXPECT_EQ(waits.size(), 1u);
+  if (waits.size() != 1) return "";
+  const Wait wait = DecodeWait(waits[0]);
+  EXPECT_EQ(wait.kind, Wait::Kind::kQueue);
+  EXPECT_EQ(wait.name, "q");
+  EXPECT_GT(wait.since_nanos, 0);
+  return wait.text;
+}
+
 TEST(Queue, SaysWhatAnAttemptInLineLacks) {
   auto queue = MakeRef<Queue>(IntQueue(1));
   CancellationManager cancellation;
   Outcome out, in, full;
   Dequeue(queue, 2, false, &out, &cancellation);
-  EXPECT_EQ(cancellation.DescribeWaits(),
-            (std::vector<std::string>{"a dequeue: FIFOQueue 'q' has 0 of 2 elements"}));
+  EXPECT_EQ(OnlyWait(cancellation),
+            "a dequeue: FIFOQueue 'q' has 0 of 2 elements, no enqueue yet, no dequeue yet");
   Enqueue(queue, Ints({1, 2}), &in, &cancellation);
   ASSERT_TRUE(out.done.HasBeenNotified());
   EXPECT_TRUE(cancellation.DescribeWaits().empty());
   Enqueue(queue, Ints({1, 2}), &full, &cancellation);
-  EXPECT_EQ(cancellation.DescribeWaits(),
-            (std::vector<std::string>{"an enqueue: FIFOQueue 'q' is full (1 of 1 elements)"}));
+  EXPECT_EQ(OnlyWait(cancellation).find("an enqueue: FIFOQueue 'q' is full (1 of 1 elements), "),
+            0u);
+  cancellation.StartCancel(errors::Cancelled("over"));
+}
+
+TEST(Queue, SaysWhoseNodesCameLast) {
+  auto queue = MakeRef<Queue>(IntQueue(-1));
+  CancellationManager cancellation;
+  Waiter put(&cancellation), take(&cancellation);
+  put.node = "put";
+  put.task = "/job:worker/replica:0/task:1";
+  take.node = "take";
+  Outcome waited, in, out;
+  const auto dequeue = [&](Outcome* outcome) {
+    queue->Dequeue(1, false, take, [outcome](const Status&, const std::vector<Queue::Element>&) {
+      outcome->done.Notify();
+    });
+  };
+  dequeue(&waited);
+  queue->Enqueue(Ints({1}), put, [&](const Status&) { in.done.Notify(); });
+  ASSERT_TRUE(waited.done.HasBeenNotified());
+  dequeue(&out);
+  const std::string text = OnlyWait(cancellation);
+  EXPECT_NE(text.find("the last enqueue, of {{node put}} for /job:worker/replica:0/task:1, was 0"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("the last dequeue, of {{node take}}, was 0"), std::string::npos) << text;
+  EXPECT_EQ(DecodeWait(cancellation.DescribeWaits()[0]).node, "take");
   cancellation.StartCancel(errors::Cancelled("over"));
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/common/handle_kernel.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/host_kernels.h"
+#include "kernels/state/waiter.h"
 
 namespace millrace {
 namespace {
@@ -30,7 +31,7 @@ class StagingArea : public Resource {
   StagingArea(int64_t capacity, int64_t memory_limit)
       : capacity_(capacity), memory_limit_(memory_limit) {}
 
-  void Put(Tuple tuple, CancellationManager* cancellation, Done done) {
+  void Put(Tuple tuple, const Waiter& waiter, Done done) {
     const int64_t bytes = BytesOf(tuple);
     if (memory_limit_ > 0 && bytes > memory_limit_) {
       return done(errors::ResourceExhausted("Attempted to insert tensors with combined size of '",
@@ -46,10 +47,11 @@ class StagingArea : public Resource {
           if (!full) tuples.push_back(std::move(tuple));
           return !full;
         },
-        cancellation, std::move(done));
+        waiter, std::move(done));
   }
 
-  void Do(Attempt attempt, CancellationManager* cancellation, Done done) {
+  void Do(Attempt attempt, const Waiter& waiter, Done done) {
+    CancellationManager* const cancellation = waiter.cancellation;
     std::vector<std::function<void()>> finished;
     Status refused;
     {
@@ -66,6 +68,13 @@ class StagingArea : public Resource {
       if (refused.ok()) {
         waiting_.push_back({id, std::move(attempt), cancellation, token, std::move(done)});
         Serve(&finished);
+        if (cancellation != nullptr && !waiting_.empty() && waiting_.back().id == id) {
+          cancellation->Describe(token, [self = RefPtr<StagingArea>::Share(this),
+                                         wait = waiter.Begin(Wait::Kind::kQueue, "")]() mutable {
+            wait.text = self->DebugString();
+            return EncodeWait(wait);
+          });
+        }
       }
     }
     if (!refused.ok()) return done(std::move(refused));
@@ -193,7 +202,7 @@ class StageKernel : public StagingKernel {
   void Run(KernelContext& ctx, StagingArea& area, DoneCallback done) override {
     StagingArea::Tuple tuple;
     for (int i = 0; i < ctx.num_inputs(); ++i) tuple.push_back(ctx.locked_input(i));
-    area.Put(std::move(tuple), ctx.cancellation(), done);
+    area.Put(std::move(tuple), Waiter(ctx), done);
   }
 };
 
@@ -209,7 +218,7 @@ class UnstageKernel : public StagingKernel {
           tuples.pop_front();
           return true;
         },
-        ctx.cancellation(),
+        Waiter(ctx),
         [&ctx, taken, done](Status status) {
           done(status.ok() ? SetOutputs(ctx, *taken) : std::move(status));
         });
@@ -230,7 +239,7 @@ class StagePeekKernel : public StagingKernel {
           *seen = tuples[at];
           return true;
         },
-        ctx.cancellation(),
+        Waiter(ctx),
         [&ctx, seen, done](Status status) {
           done(status.ok() ? SetOutputs(ctx, *seen) : std::move(status));
         });
@@ -255,7 +264,7 @@ class StageClearKernel : public StagingKernel {
           tuples.clear();
           return true;
         },
-        ctx.cancellation(), done);
+        Waiter(ctx), done);
   }
 };
 

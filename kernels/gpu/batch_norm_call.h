@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/accelerator/stream_kernel.h"
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "kernels/kernel.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"

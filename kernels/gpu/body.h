@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/accelerator/stream_kernel.h"
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "kernels/gpu/move_plan.h"
 #include "kernels/kernel.h"
 #include "millrace/status.h"

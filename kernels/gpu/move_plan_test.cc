@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/gpu/body.h"
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 
 namespace millrace::gpu {
 namespace {

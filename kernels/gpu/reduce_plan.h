@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/gpu/loops.h"
+#include "kernels/gpu/loops/loops.h"
 #include "millrace/shape.h"
 
 namespace millrace::gpu {

@@ -207,7 +207,8 @@ struct TanhGrad {
 };
 // The next three take the conjugate of y (the two above get one from whoever differentiates), and
 // give 0 where no gradient arrives, whatever y is: what a mask has cut off stays cut off at the
-// places where the derivative has no value. kernels/gpu/binary_loops.h and jit/emit_ops.cc follow.
+// places where the derivative has no value. kernels/gpu/loops/binary_loops.h and jit/emit_ops.cc
+// follow.
 template <typename T>
 T Conjugate(T x) {
   if constexpr (kIsComplex<T>) {

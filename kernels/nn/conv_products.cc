@@ -195,23 +195,15 @@ Status ConvFilterByProducts(KernelContext& ctx, const ConvGeometry& g, const C* 
   return OkStatus();
 }
 
-template Status ConvByProducts<float>(KernelContext&, const ConvGeometry&, const float*,
-                                      const float*, float*);
-template Status ConvInputByProducts<float>(KernelContext&, const ConvGeometry&, const float*,
-                                           const float*, float*);
-template Status ConvFilterByProducts<float>(KernelContext&, const ConvGeometry&, const float*,
-                                            const float*, float*);
-template Status ConvByProducts<double>(KernelContext&, const ConvGeometry&, const double*,
-                                       const double*, double*);
-template Status ConvInputByProducts<double>(KernelContext&, const ConvGeometry&, const double*,
-                                            const double*, double*);
-template Status ConvFilterByProducts<double>(KernelContext&, const ConvGeometry&, const double*,
-                                             const double*, double*);
-template Status ConvByProducts<int32_t>(KernelContext&, const ConvGeometry&, const int32_t*,
-                                        const int32_t*, int32_t*);
-template Status ConvInputByProducts<int32_t>(KernelContext&, const ConvGeometry&, const int32_t*,
-                                             const int32_t*, int32_t*);
-template Status ConvFilterByProducts<int32_t>(KernelContext&, const ConvGeometry&, const int32_t*,
-                                              const int32_t*, int32_t*);
+#define MR_CONV_BY_PRODUCTS(C)                                                                     \
+  template Status ConvByProducts<C>(KernelContext&, const ConvGeometry&, const C*, const C*, C*);  \
+  template Status ConvInputByProducts<C>(KernelContext&, const ConvGeometry&, const C*, const C*,  \
+                                         C*);                                                      \
+  template Status ConvFilterByProducts<C>(KernelContext&, const ConvGeometry&, const C*, const C*, \
+                                          C*)
+MR_CONV_BY_PRODUCTS(float);
+MR_CONV_BY_PRODUCTS(double);
+MR_CONV_BY_PRODUCTS(int32_t);
+#undef MR_CONV_BY_PRODUCTS
 
 }  // namespace millrace

@@ -16,7 +16,8 @@ std::string NewContainer() {
 
 }  // namespace
 
-SessionTensors::SessionTensors() : container_(NewContainer()) {}
+SessionTensors::SessionTensors(std::string owner)
+    : owner_(std::move(owner)), container_(NewContainer()) {}
 
 void SessionTensors::ForgetPrivate() {
   std::vector<ResourceManager*> managers;

@@ -19,9 +19,12 @@ namespace millrace {
 // One per session and worker: StepEnv::session_state points to it. Thread-safe.
 class SessionTensors {
  public:
-  SessionTensors();
+  // `owner`: the task of the session's master; "" if that is not known.
+  explicit SessionTensors(std::string owner = "");
   SessionTensors(const SessionTensors&) = delete;
   SessionTensors& operator=(const SessionTensors&) = delete;
+
+  const std::string& owner() const { return owner_; }
 
   // The container for what is this session's alone. What `resources` keeps in it is forgotten by
   // ForgetPrivate.
@@ -37,6 +40,7 @@ class SessionTensors {
   Status Delete(std::string_view handle);
 
  private:
+  const std::string owner_;
   const std::string container_;
   mutable Mutex mu_;
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;

@@ -52,9 +52,9 @@ class StalenessKernel : public Kernel {
                                                                StrCat("staleness_bound/", name_),
                                                                MakeRef<StepWithin>(*found, step));
       if (!added.ok()) return done(added);
-      return gate.Enter(step, worker_, ctx.cancellation(), done);
+      return gate.Enter(step, worker_, Waiter(ctx), done);
     }
-    if (commits_) return gate.Commit(step, ctx.cancellation(), done);
+    if (commits_) return gate.Commit(step, Waiter(ctx), done);
     gate.Finish(step);
     done(OkStatus());
   }

@@ -7,12 +7,11 @@
 
 namespace millrace {
 
-void StalenessGate::Enter(int64_t step, std::string worker, CancellationManager* cancellation,
-                          Done done) {
-  Wait(&enters_, step, std::move(worker), cancellation, std::move(done));
+void StalenessGate::Enter(int64_t step, std::string worker, const Waiter& waiter, Done done) {
+  WaitInLine(&enters_, step, std::move(worker), waiter, std::move(done));
 }
 
-void StalenessGate::Commit(int64_t step, CancellationManager* cancellation, Done done) {
+void StalenessGate::Commit(int64_t step, const Waiter& waiter, Done done) {
   std::string worker;
   bool entered = false;
   {
@@ -25,7 +24,7 @@ void StalenessGate::Commit(int64_t step, CancellationManager* cancellation, Done
     return done(errors::FailedPrecondition("the staleness bound '", name_,
                                            "': a step that has not entered makes no updates"));
   }
-  Wait(&commits_, step, std::move(worker), cancellation, std::move(done));
+  WaitInLine(&commits_, step, std::move(worker), waiter, std::move(done));
 }
 
 void StalenessGate::Finish(int64_t step) {
@@ -77,8 +76,9 @@ void StalenessGate::OnRemoved() {
   Call(finished);
 }
 
-void StalenessGate::Wait(Line* line, int64_t step, std::string worker,
-                         CancellationManager* cancellation, Done done) {
+void StalenessGate::WaitInLine(Line* line, int64_t step, std::string worker, const Waiter& waiter,
+                               Done done) {
+  CancellationManager* const cancellation = waiter.cancellation;
   Finished finished;
   bool cancelled = false;
   {
@@ -94,7 +94,21 @@ void StalenessGate::Wait(Line* line, int64_t step, std::string worker,
     if (!cancelled) {
       line->push_back({id, step, std::move(worker), cancellation, token, std::move(done)});
       Serve(&finished);
-      if (!line->empty() && line->back().id == id) ++waits_;
+      if (!line->empty() && line->back().id == id) {
+        ++waits_;
+        if (cancellation != nullptr) {
+          cancellation->Describe(token, [self = RefPtr<StalenessGate>::Share(this), line, step,
+                                         wait = waiter.Begin(Wait::Kind::kLock, name_)]() mutable {
+            MutexLock lock(&self->mu_);
+            const Member* const slow = self->WaitedFor(line, step);
+            wait.text = StrCat(line == &self->commits_ ? "its turn to update" : "its turn to read",
+                               " within the staleness bound '", self->name_, "' of ", self->bound_,
+                               slow == nullptr ? "" : ": an update of ",
+                               slow == nullptr ? "" : slow->worker);
+            return EncodeWait(wait);
+          });
+        }
+      }
     }
   }
   if (cancelled) done(errors::Cancelled("the step was cancelled"));
@@ -111,12 +125,7 @@ void StalenessGate::Cancel(Line* line, int64_t id) {
     Attempt attempt = std::move(*it);
     line->erase(it);
     attempt.cancellation = nullptr;  // its callback is this one
-    const Member* slow = nullptr;
-    if (line == &commits_) {
-      slow = TooOldAfter(attempt.step);
-    } else if (!members_.empty()) {
-      slow = &members_.front();
-    }
+    const Member* const slow = WaitedFor(line, attempt.step);
     Status status =
         errors::Cancelled("cancelled while waiting within the staleness bound of ", bound_,
                           slow == nullptr ? "" : StrCat(" for an update of ", slow->worker));
@@ -153,6 +162,11 @@ const StalenessGate::Member* StalenessGate::TooOldAfter(int64_t step) const {
     ++position;
   }
   return nullptr;
+}
+
+const StalenessGate::Member* StalenessGate::WaitedFor(const Line* line, int64_t step) const {
+  if (line == &commits_) return TooOldAfter(step);
+  return members_.empty() ? nullptr : &members_.front();
 }
 
 void StalenessGate::EndUpdate() {

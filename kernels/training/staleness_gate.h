@@ -13,6 +13,7 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "device/resource_manager.h"
+#include "kernels/state/waiter.h"
 #include "millrace/status.h"
 
 namespace millrace {
@@ -34,10 +35,10 @@ class StalenessGate : public Resource {
   int64_t bound() const { return bound_; }
 
   // From now on the step reads. `worker` is whose it is, for messages. Cancelled, naming a worker
-  // that is waited for, if `cancellation` (may be null) fires first; so with Commit.
-  void Enter(int64_t step, std::string worker, CancellationManager* cancellation, Done done);
+  // that is waited for, if the waiter is cancelled first; so with Commit.
+  void Enter(int64_t step, std::string worker, const Waiter& waiter, Done done);
   // Waits for the step's turn to apply. FailedPrecondition if it has not entered.
-  void Commit(int64_t step, CancellationManager* cancellation, Done done);
+  void Commit(int64_t step, const Waiter& waiter, Done done);
   // The update has been applied; the step is out. Nothing happens unless it has committed.
   void Finish(int64_t step);
   // The step is over. An update that was committed counts as finished.
@@ -68,8 +69,9 @@ class StalenessGate : public Resource {
   using Line = std::deque<Attempt>;
   using Finished = std::vector<std::function<void()>>;
 
-  void Wait(Line* line, int64_t step, std::string worker, CancellationManager* cancellation,
-            Done done);
+  void WaitInLine(Line* line, int64_t step, std::string worker, const Waiter& waiter, Done done);
+  // The one that an attempt in the line waits for; null: nobody in particular.
+  const Member* WaitedFor(const Line* line, int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Cancel(Line* line, int64_t id);
   static void End(Attempt attempt, Status status, Finished* finished);
   static void Call(const Finished& finished) {

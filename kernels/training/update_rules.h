@@ -1,39 +1,16 @@
 // The algorithms of optimizers: what one step does to one element of a variable and its slots.
 // Kernels of the CPU and of GPUs are made from them; both the host's compiler and nvcc compile
-// them.
-//
-// kSlots says how many variables go with the one that is trained. kScalars names the inputs of the
-// op that arrive in h, in this order. Prepare, once in an update, replaces h by what does not
-// depend on the element. Step changes the variable v and its slots s, given the gradient g. C is
-// the type that is computed in. All functions are pure but for their arguments.
+// them. What a rule has: update_rule.h.
 #ifndef KERNELS_TRAINING_UPDATE_RULES_H_
 #define KERNELS_TRAINING_UPDATE_RULES_H_
 
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/common/host_device.h"
+#include "kernels/training/proximal_rules.h"
+#include "kernels/training/update_rule.h"
 
 namespace millrace::rules {
-
-// Attributes of ops that change a rule.
-struct UpdateFlags {
-  bool use_nesterov = false, update_slots = true, multiply_linear_by_lr = false;
-};
-
-// How many scalar inputs a rule has.
-template <typename Rule>
-inline constexpr int kNumScalars = sizeof(Rule::kScalars) / sizeof(Rule::kScalars[0]);
-
-// Whether the last of them is the number of the step, an int64.
-template <typename Rule>
-inline constexpr bool kCountsSteps = false;
-
-// For rules whose scalars are used as they come.
-struct NothingToPrepare {
-  template <typename C>
-  static MR_HD void Prepare(C*) {}
-};
 
 struct GradientDescent : NothingToPrepare {
   static constexpr int kSlots = 0;
@@ -169,82 +146,6 @@ struct AdaMax {
     v -= h[0] * s[0] / (s[1] + h[3]);
   }
 };
-
-// McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013).
-template <bool kShrinks>
-struct FtrlBase : NothingToPrepare {
-  static constexpr int kSlots = 2;  // accum, linear
-  template <typename C>
-  static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
-    const C lr = h[0], l1 = h[1], l2 = h[2], power = -h[3];
-    const C accum = s[0] + g * g;
-    const C grown = std::pow(accum, power), before = std::pow(s[0], power);
-    C pull = g;
-    if constexpr (kShrinks) pull += C(2) * h[4] * v;
-    C quadratic, threshold;
-    if (flags.multiply_linear_by_lr) {
-      s[1] += pull * lr - (grown - before) * v;
-      quadratic = grown + C(2) * l2 * lr;
-      threshold = l1 * lr;
-    } else {
-      s[1] += pull - (grown - before) / lr * v;
-      quadratic = grown / lr + C(2) * l2;
-      threshold = l1;
-    }
-    v = std::fabs(s[1]) > threshold ? (std::copysign(threshold, s[1]) - s[1]) / quadratic : C(0);
-    s[0] = accum;
-  }
-};
-struct Ftrl : FtrlBase<false> {
-  static constexpr const char* kScalars[] = {"lr", "l1", "l2", "lr_power"};
-};
-struct FtrlV2 : FtrlBase<true> {
-  static constexpr const char* kScalars[] = {"lr", "l1", "l2", "lr_power", "l2_shrinkage"};
-};
-
-// Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011): steps along the sum of
-// all gradients, kept sparse by l1.
-struct AdagradDA : NothingToPrepare {
-  static constexpr int kSlots = 2;  // sums of the gradients and of their squares
-  static constexpr const char* kScalars[] = {"lr", "l1", "l2", "global_step"};
-  template <typename C>
-  static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
-    s[0] += g;
-    s[1] += g * g;
-    const C scale = h[2] * h[3] * h[0] + std::sqrt(s[1]);
-    const C pull = h[1] > C(0) ? Larger(std::fabs(s[0]) - h[1] * h[3], C(0)) : std::fabs(s[0]);
-    v = -std::copysign(h[0] * pull, s[0]) / scale;
-  }
-};
-
-// Duchi and Singer, "Efficient Learning using Forward-Backward Splitting" (NIPS 2009): a step,
-// then towards zero.
-template <typename C>
-MR_HD C Shrink(C v, C lr, C l1, C l2) {
-  const C kept = l1 > C(0) ? std::copysign(Larger(std::fabs(v) - lr * l1, C(0)), v) : v;
-  return kept / (C(1) + l2 * lr);
-}
-struct ProximalGradientDescent : NothingToPrepare {
-  static constexpr int kSlots = 0;
-  static constexpr const char* kScalars[] = {"alpha", "l1", "l2"};
-  template <typename C>
-  static MR_HD void Step(const C* h, UpdateFlags, C& v, C*, C g) {
-    v = Shrink(v - h[0] * g, h[0], h[1], h[2]);
-  }
-};
-struct ProximalAdagrad : NothingToPrepare {
-  static constexpr int kSlots = 1;
-  static constexpr const char* kScalars[] = {"lr", "l1", "l2"};
-  template <typename C>
-  static MR_HD void Step(const C* h, UpdateFlags, C& v, C* s, C g) {
-    s[0] += g * g;
-    const C lr = h[0] / std::sqrt(s[0]);
-    v = Shrink(v - lr * g, lr, h[1], h[2]);
-  }
-};
-
-template <>
-inline constexpr bool kCountsSteps<AdagradDA> = true;
 
 // Whether there are ops that update the rows that an input `indices` names by this rule.
 template <typename Rule>

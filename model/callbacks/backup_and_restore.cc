@@ -10,6 +10,7 @@
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/model.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/step_count.h"
@@ -85,6 +86,14 @@ Status BackupAndRestore::OnEpochEnd(int64_t, Logs&) {
 }
 
 Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
+  if (const int signal = PreemptionSignal(); signal != 0) {
+    model()->training_run()->AfterHook(kind(), [this, signal] {
+      MR_RETURN_IF_ERROR(Save());
+      return errors::Cancelled("this process is to end (signal ", signal,
+                               "); the backup of this step is in ", options_.directory);
+    });
+    return OkStatus();
+  }
   if (options_.save_freq != kEveryEpoch &&
       model::IsDueAfter(batch, options_.save_freq, &last_batch_, &steps_)) {
     model()->training_run()->AfterHook(kind(), [this] { return Save(); });

@@ -5,10 +5,30 @@
 namespace millrace::layers {
 namespace {
 
-class ConvLayer : public SpaceLayer {
+// What convolutions end with.
+class BiasedSpaceLayer : public SpaceLayer {
+ protected:
+  using SpaceLayer::SpaceLayer;
+
+  // `y` with a bias for each of its channels, if there is one, and through the activation.
+  template <typename Options>
+  Output Finished(Pass& pass, Output y, int64_t channels, const Options& o, Where where) {
+    const Scope& s = pass.scope();
+    if (o.use_bias) {
+      const Variable bias =
+          Weight(pass, "bias", Shape({channels}),
+                 {o.bias_initializer, o.bias_regularizer, o.bias_constraint}, where);
+      if (!bias.handle.valid()) return Output();
+      y = ops::BiasAdd(s, y, bias.read);
+    }
+    return o.activation(Expr(s, y), where);
+  }
+};
+
+class ConvLayer : public BiasedSpaceLayer {
  public:
   ConvLayer(int axes, int64_t filters, Sizes kernel_size, const ConvOptions& options, Where where)
-      : SpaceLayer(axes == 1 ? "Conv1D" : "Conv2D", axes, options.name, where),
+      : BiasedSpaceLayer(axes == 1 ? "Conv1D" : "Conv2D", axes, options.name, where),
         filters_(filters),
         kernel_size_(std::move(kernel_size)),
         o_(options) {
@@ -59,14 +79,7 @@ class ConvLayer : public SpaceLayer {
     if (!kernel.handle.valid()) return Output();
     const Output filter = axes() == 1 ? ops::ExpandDims(s, kernel.read, 0) : kernel.read;
     Output y = Grouped(s, x, filter, window);
-    if (o_.use_bias) {
-      const Variable bias =
-          Weight(pass, "bias", Shape({filters_}),
-                 {o_.bias_initializer, o_.bias_regularizer, o_.bias_constraint}, where);
-      if (!bias.handle.valid()) return Output();
-      y = ops::BiasAdd(s, y, bias.read);
-    }
-    return o_.activation(Expr(s, y), where);
+    return Finished(pass, y, filters_, o_, where);
   }
 
   Output Grouped(const Scope& s, const Output& x, const Output& filter, const Window& w) const {
@@ -88,10 +101,10 @@ class ConvLayer : public SpaceLayer {
   ConvOptions o_;
 };
 
-class DepthwiseConvLayer : public SpaceLayer {
+class DepthwiseConvLayer : public BiasedSpaceLayer {
  public:
   DepthwiseConvLayer(Sizes kernel_size, const DepthwiseConvOptions& options, Where where)
-      : SpaceLayer("DepthwiseConv2D", 2, options.name, where),
+      : BiasedSpaceLayer("DepthwiseConv2D", 2, options.name, where),
         kernel_size_(std::move(kernel_size)),
         o_(options) {
     o_.depthwise_initializer = Or(o_.depthwise_initializer, initializers::GlorotUniform());
@@ -115,14 +128,7 @@ class DepthwiseConvLayer : public SpaceLayer {
     const Scope& s = pass.scope();
     Output y = ops::DepthwiseConv2dNative(s, AsFloat(s, image), kernel.read, WindowOf(strides),
                                           padding, {.dilations = WindowOf(dilations)});
-    if (o_.use_bias) {
-      const Variable bias =
-          Weight(pass, "bias", Shape({channels * multiplier}),
-                 {o_.bias_initializer, o_.bias_regularizer, o_.bias_constraint}, where);
-      if (!bias.handle.valid()) return Output();
-      y = ops::BiasAdd(s, y, bias.read);
-    }
-    return o_.activation(Expr(s, y), where);
+    return Finished(pass, y, channels * multiplier, o_, where);
   }
 
  private:
@@ -130,11 +136,11 @@ class DepthwiseConvLayer : public SpaceLayer {
   DepthwiseConvOptions o_;
 };
 
-class ConvTransposeLayer : public SpaceLayer {
+class ConvTransposeLayer : public BiasedSpaceLayer {
  public:
   ConvTransposeLayer(int64_t filters, Sizes kernel_size, const ConvTransposeOptions& options,
                      Where where)
-      : SpaceLayer("Conv2DTranspose", 2, options.name, where),
+      : BiasedSpaceLayer("Conv2DTranspose", 2, options.name, where),
         filters_(filters),
         kernel_size_(std::move(kernel_size)),
         o_(options) {
@@ -176,14 +182,7 @@ class ConvTransposeLayer : public SpaceLayer {
     Output y = ops::Conv2DBackpropInput(s, ops::Pack(s, sizes), kernel.read, x, WindowOf(strides),
                                         padding);
     y = ops::EnsureShape(s, y, PartialShape(known));
-    if (o_.use_bias) {
-      const Variable bias =
-          Weight(pass, "bias", Shape({filters_}),
-                 {o_.bias_initializer, o_.bias_regularizer, o_.bias_constraint}, where);
-      if (!bias.handle.valid()) return Output();
-      y = ops::BiasAdd(s, y, bias.read);
-    }
-    return o_.activation(Expr(s, y), where);
+    return Finished(pass, y, filters_, o_, where);
   }
 
  private:

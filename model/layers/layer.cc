@@ -25,6 +25,7 @@ struct Pass::Shared {
   // Of one of several replicas.
   int replica = 0;
   LocalVariable local;
+  SumFunction sum;
   std::shared_ptr<Shared> first;
   std::map<const Layer*, std::vector<Output>> keys;  // that were drawn, in order
   std::map<const Layer*, std::size_t> keys_used;     // of those of the first
@@ -52,6 +53,12 @@ void Pass::SetReplica(int number, LocalVariable local, const Pass* first) {
   shared_->replica = number;
   shared_->local = std::move(local);
   shared_->first = first != nullptr ? first->shared_ : nullptr;
+}
+
+void Pass::SetSumOverReplicas(SumFunction sum) { shared_->sum = std::move(sum); }
+
+Output Pass::SumOverReplicas(const Output& value) const {
+  return shared_->sum ? shared_->sum(value) : value;
 }
 
 Output Pass::MaskOf(const Output& x) const {

@@ -72,6 +72,7 @@ class BatchNormalizationLayer : public UnaryLayer {
     if (!s.status().ok()) return Output();
     const ScaleAndOffset by{gamma.read, beta.read};
     if (!pass.training() || !is_trained(pass)) return Predict(s, x, axis, by, mean, variance);
+    if (o_.synchronized) return TrainTogether(pass, x, axis, by, mean, variance);
     if (axis == x.shape().rank() - 1 && !pass.mask().valid()) {
       return TrainFused(pass, x, by, mean, variance);
     }
@@ -79,6 +80,20 @@ class BatchNormalizationLayer : public UnaryLayer {
   }
 
  private:
+  static std::vector<int32_t> AllBut(int axis, const Expr& x) {
+    std::vector<int32_t> others;
+    for (int i = 0; i < x.shape().rank(); ++i) {
+      if (i != axis) others.push_back(i);
+    }
+    return others;
+  }
+
+  // 1 where the mask says that a step counts, in the shape of x.
+  static Expr CountsLike(const Pass& pass, const Expr& x) {
+    const Scope& s = pass.scope();
+    return Expr(s, pass.mask()).Cast(kFloat).ExpandDims(-1) + Expr(s, ops::ZerosLike(s, x));
+  }
+
   // One value for each feature, in the shape that is broadcast along `axis` of x.
   static Output Along(const Scope& s, const Output& v, const Output& x, int axis) {
     if (!v.valid() || axis == x.shape().rank() - 1) return v;
@@ -122,14 +137,10 @@ class BatchNormalizationLayer : public UnaryLayer {
                const Variable& mean, const Variable& variance) {
     const Scope& s = pass.scope();
     const Expr x(s, input);
-    std::vector<int32_t> others;
-    for (int i = 0; i < x.shape().rank(); ++i) {
-      if (i != axis) others.push_back(i);
-    }
+    const std::vector<int32_t> others = AllBut(axis, x);
     Moments moments = MomentsOf(x, others, /*keep_dims=*/true);
     if (pass.mask().valid()) {
-      Expr counts = Expr(s, pass.mask()).Cast(kFloat).ExpandDims(-1);
-      counts = counts + Expr(s, ops::ZerosLike(s, x));
+      const Expr counts = CountsLike(pass, x);
       const Expr n = counts.Sum(others, true) + 1e-7f;
       moments.mean = (x * counts).Sum(others, true) / n;
       moments.variance = ((x - moments.mean).Square() * counts).Sum(others, true) / n;
@@ -140,6 +151,35 @@ class BatchNormalizationLayer : public UnaryLayer {
     Move(pass, mean, flat(moments.mean));
     Move(pass, variance, flat(moments.variance));
     return Normalized(x, moments.mean, moments.variance,
+                      {Along(s, by.gamma, x, axis), Along(s, by.beta, x, axis)}, o_.epsilon);
+  }
+
+  // By the sums of all replicas: of what counts, of the values and of their squares, in one
+  // exchange. A replica without samples adds nothing.
+  Output TrainTogether(Pass& pass, const Output& input, int axis, const ScaleAndOffset& by,
+                       const Variable& mean, const Variable& variance) {
+    const Scope& s = pass.scope();
+    const Expr x(s, input);
+    const std::vector<int32_t> others = AllBut(axis, x);
+    const int64_t features = DimOf(input, axis);
+    const Expr counts = pass.mask().valid() ? CountsLike(pass, x) : Expr(s, ops::OnesLike(s, x));
+    const Output own = ops::ConcatV2(
+        s, {counts.Sum(others), (x * counts).Sum(others), (x.Square() * counts).Sum(others)}, 0);
+    const Output all = pass.SumOverReplicas(ops::EnsureShape(s, own, PartialShape({3 * features})));
+    if (!all.valid()) return Output();
+    const auto part = [&](int64_t i) {
+      const auto begin = static_cast<int32_t>(i * features);
+      const auto end = static_cast<int32_t>((i + 1) * features);
+      return Expr(s, ops::StridedSlice(s, all, {begin}, {end}, {1}));
+    };
+    const Expr n = part(0).Max(1.0f);
+    const Expr batch_mean = part(1) / n;
+    // The square of the mean may be the larger one by rounding.
+    const Expr batch_variance = (part(2) / n - batch_mean.Square()).Max(0.0f);
+    Move(pass, mean, batch_mean);
+    Move(pass, variance, batch_variance);
+    return Normalized(x, Expr(s, Along(s, batch_mean, x, axis)),
+                      Expr(s, Along(s, batch_variance, x, axis)),
                       {Along(s, by.gamma, x, axis), Along(s, by.beta, x, axis)}, o_.epsilon);
   }
 

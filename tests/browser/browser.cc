@@ -9,9 +9,11 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "base/strings.h"
 
 namespace millrace::testing {
@@ -165,6 +167,26 @@ void Browser::Open(const std::string& url) {
   Json event;
   while (loads_ == before && Read(&event)) Notice(event);
   EXPECT_GT(loads_, before) << url << " is not loaded";
+}
+
+void Browser::Emulate(int width, int height, bool is_phone, bool dark) {
+  Call("Emulation.setDeviceMetricsOverride", {{"width", width},
+                                              {"height", height},
+                                              {"deviceScaleFactor", is_phone ? 2 : 1},
+                                              {"mobile", is_phone}});
+  Call("Emulation.setEmulatedMedia",
+       {{"features", {{{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}}}}});
+}
+
+void Browser::Screenshot(const std::string& file) {
+  const Json picture = Call("Page.captureScreenshot", {{"format", "png"}});
+  std::string bytes;
+  if (!picture.contains("data") ||
+      !absl::Base64Unescape(picture["data"].get<std::string>(), &bytes)) {
+    ADD_FAILURE() << "no picture for " << file;
+    return;
+  }
+  std::ofstream(file, std::ios::binary) << bytes;
 }
 
 Browser::Json Browser::Evaluate(const std::string& expression) {

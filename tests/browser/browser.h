@@ -30,6 +30,10 @@ class Browser {
 
   // Loads the page and waits until it is there.
   void Open(const std::string& url);
+  // The window from now on, of a phone or of a desk, of a reader who likes it light or dark.
+  void Emulate(int width, int height, bool is_phone, bool dark);
+  // What is in the window, as a PNG file.
+  void Screenshot(const std::string& file);
   // The value of an expression of the page; null, with a failure, if it throws.
   Json Evaluate(const std::string& expression);
   // What a user does: a click in the middle of the first element that the selector finds (not if

@@ -106,7 +106,7 @@ TEST(LocalCollectives, OfAMissingMemberEndWithTheStepAndSayWhoWasThere) {
   const auto value = session->Eval(sum);
   EXPECT_EQ(value.status().code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(TextOf(value.status()),
-              AllOf(HasSubstr("the collective group 1 of 2 members was not complete"),
+              AllOf(HasSubstr("the collective group 1 of 2 members is not complete"),
                     HasSubstr("/job:localhost/replica:0/task:0/device:CPU:0")));
 }
 

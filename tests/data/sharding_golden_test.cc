@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/strings.h"
 #include "data/pipeline/sharding.h"
@@ -53,13 +52,15 @@ Outputs Parse(const Scope& s, Element line) {
 // A reader of one file, named by an element.
 Dataset Reader(const Scope&, Element file) { return Dataset::TextLines(file[0]); }
 
-std::optional<Dataset> Pipeline(const std::string& name, const Json& sizes) {
+Dataset Pipeline(const std::string& name, const Json& sizes) {
   if (name == "range")
     return Dataset::Range(11)
         .Map([](const Scope& s, Element x) -> Outputs { return {ops::Identity(s, x[0])}; })
         .Batch(2);
-  if (name == "shard_placeholder") return std::nullopt;  // no such policy here
   const std::vector<std::string> files = WriteFiles(sizes);
+  if (name == "shard_placeholder") {
+    return Dataset::TextLines(files).Shard(kShardHint, kShardHint).Map(Parse).Batch(2);
+  }
   if (name == "tfrecord") return Dataset::TextLines(files).Map(Parse).Batch(2);
   if (name == "tfrecord_prefetch_repeat") {
     return Dataset::TextLines(files).Map(Parse).Repeat(2).Batch(2).Prefetch(1);
@@ -82,6 +83,7 @@ std::optional<Dataset> Pipeline(const std::string& name, const Json& sizes) {
 AutoShard PolicyOf(const std::string& name) {
   if (name == "FILE") return AutoShard::kFile;
   if (name == "DATA") return AutoShard::kData;
+  if (name == "HINT") return AutoShard::kHint;
   return name == "AUTO" ? AutoShard::kAuto : AutoShard::kOff;
 }
 
@@ -114,26 +116,21 @@ void CheckWorker(const StatusOr<ShardedDataset>& sharded, const Json& want,
 
 TEST(ShardingTest, WorkersReadWhatTheyDoInTensorFlow) {
   const Json golden = Load("auto_shard.json");
-  int checked = 0, left_out = 0;
+  int checked = 0;
   for (const Json& c : golden["cases"]) {
     const std::string name = c["pipeline"];
-    const std::optional<Dataset> dataset = Pipeline(name, c["files"]);
-    if (!dataset) {
-      ++left_out;
-      continue;
-    }
-    ASSERT_TRUE(dataset->status().ok()) << name << ": " << dataset->status();
+    const Dataset dataset = Pipeline(name, c["files"]);
+    ASSERT_TRUE(dataset.status().ok()) << name << ": " << dataset.status();
     const int64_t workers = c["workers"];
     for (int64_t w = 0; w < workers; ++w) {
-      CheckWorker(ShardForWorker(*dataset, PolicyOf(c["policy"]), workers, w),
+      CheckWorker(ShardForWorker(dataset, PolicyOf(c["policy"]), workers, w),
                   c["batches_per_worker"][w],
                   StrCat(name, " ", c["policy"].get<std::string>(), " worker ", w, " of ", workers,
                          " files ", c["files"].dump()));
     }
     ++checked;
   }
-  std::printf("auto_shard: %d cases checked, %d left out (policy HINT)\n", checked, left_out);
-  EXPECT_GT(checked, 50);
+  EXPECT_EQ(checked, 240);
 }
 
 TEST(ShardingTest, AutoSaysWhyItDealsOutElements) {
@@ -142,6 +139,12 @@ TEST(ShardingTest, AutoSaysWhyItDealsOutElements) {
   EXPECT_EQ(sharded->policy, AutoShard::kData);
   EXPECT_THAT(sharded->reason, HasSubstr("Found an unshardable source dataset: Range(0, 10, 1)"));
   EXPECT_FALSE(ShardForWorker(Dataset::Range(10), AutoShard::kAuto, 2, 2).ok());
+}
+
+TEST(ShardingTest, HintsMustBeThereWhereTheyAreAskedFor) {
+  const Dataset none = Dataset::Range(10).Batch(2);
+  const auto sharded = ShardForWorker(none, AutoShard::kHint, 2, 0);
+  EXPECT_THAT(std::string(sharded.status().message()), HasSubstr("no Shard(kShardHint"));
 }
 
 TEST(ShardingTest, ShufflesOfFileNamesComeAfterTheShard) {

@@ -8,7 +8,7 @@
 namespace millrace::testing {
 namespace {
 
-constexpr Tolerance kValues{1e-4, 1e-5};
+constexpr GoldenTolerance kValues{1e-4, 1e-5};
 
 // A run in which one rounding decides: with initial weights that differ by 3e-7 of their size ours
 // gives Keras' numbers, with those of the file a gradient near zero goes the other way.
@@ -17,7 +17,7 @@ bool IsOnTheEdge(const Json& golden, const Json& run) {
 }
 
 // After Adam and RMSprop a gradient near zero was divided by its own size.
-Tolerance WeightTolerance(const Json& golden, const Json& run) {
+GoldenTolerance WeightTolerance(const Json& golden, const Json& run) {
   if (IsOnTheEdge(golden, run)) return {1e-2, 0.02};  // a step of Adam
   const std::string optimizer = run["optimizer"]["class"];
   return {1e-4, optimizer == "SGD" ? 1e-5 : 1e-4};
@@ -37,7 +37,7 @@ std::string Difference(const StatusOr<Logs>& got, const Json& want) {
 }
 
 std::string Difference(const StatusOr<std::vector<Tensor>>& got, const Json& want,
-                       const Tolerance& tolerance) {
+                       const GoldenTolerance& tolerance) {
   if (!got.ok()) return got.status().ToString();
   if (got->size() != want.size()) return StrCat(got->size(), " weights, not ", want.size());
   for (std::size_t i = 0; i < got->size(); ++i) {
@@ -77,8 +77,8 @@ class Trained {
 
  private:
   Tensor Data(const char* name) const { return TensorOf(golden_["data"][name]); }
-  Tolerance ValueTolerance() const {
-    return IsOnTheEdge(golden_, run_) ? Tolerance{2e-3, 1e-3} : kValues;
+  GoldenTolerance ValueTolerance() const {
+    return IsOnTheEdge(golden_, run_) ? GoldenTolerance{2e-3, 1e-3} : kValues;
   }
   bool Is(const char* name) const { return run_.value(name, Json(false)) == true; }
   FitOptions OptionsOf() const;

@@ -18,6 +18,7 @@
 #include "millrace/keras_optimizers.h"
 #include "millrace/layers.h"
 #include "millrace/model.h"
+#include "millrace/preemption.h"
 
 namespace millrace {
 namespace {
@@ -121,6 +122,7 @@ struct Settings {
   std::string directory{};
   int64_t dies_at = -1;      // before so many steps have been made in all
   bool by_signal = false;    // of kill -9
+  int64_t noticed_at = -1;   // in this step the process is told that it is to end
   std::string on_dataset{};  // "", "seeded" or "cached"
 };
 
@@ -168,6 +170,7 @@ Result Train(const Kind& kind, const Settings& run) {
       if (run.by_signal) ::kill(::getpid(), SIGKILL);
       return errors::Aborted("killed by the test");
     }
+    if (made == run.noticed_at) ::raise(SIGTERM);
     ++result.steps;
     return OkStatus();
   }});
@@ -281,6 +284,29 @@ TEST_P(ResumeTest, OnDataSets) {
       const Result whole = Whole(run);
       for (const int64_t step : {1, 9, 10, 12, 20, 25, 29}) ExpectNoTrace(whole, run, step);
     }
+  }
+}
+
+TEST_P(ResumeTest, ANoticeThatTheProcessIsToEndCostsNoStep) {
+  const Settings run{.save_freq = kEveryEpoch};
+  const Result whole = Whole(run);
+  for (const int64_t step : {0, 7, 9, 10, 29}) {
+    SCOPED_TRACE(StrCat(kind_.name, ", noticed in step ", step));
+    Settings noticed = run;
+    noticed.directory = NewDirectory();
+    noticed.noticed_at = step;
+    ASSERT_TRUE(WatchForPreemption().ok());
+    const Result ended = Train(kind_, noticed);
+    EXPECT_TRUE(errors::IsCancelled(ended.status)) << ended.status;
+    EXPECT_EQ(ended.steps, step + 1);
+    EXPECT_EQ(PreemptionExitCode(), 128 + SIGTERM);
+    ForgetPreemption();
+    EXPECT_EQ(PreemptionExitCode(), 0);
+    noticed.noticed_at = -1;
+    noticed.seed += 1000;
+    const Result resumed = Train(kind_, noticed);
+    ExpectEndOf(whole, resumed);
+    EXPECT_EQ(resumed.steps, kSteps - step - 1);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace millrace::testing {
 namespace {
 
-constexpr Tolerance kTolerance{1e-4, 2e-5};
+constexpr GoldenTolerance kTolerance{1e-4, 2e-5};
 
 PartialShape DimsOf(const Json& dims) {
   std::vector<int64_t> sizes;

@@ -8,6 +8,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "tests/monitored_sessions/golden.h"
 
@@ -90,6 +92,35 @@ TEST(StepCounterHook, WarnsFiveTimesOfAGlobalStepThatStands) {
   ASSERT_TRUE(session.ok()) << session.status();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE((*session)->Run({}, {x}).ok());
   EXPECT_EQ(warnings, 5);
+}
+
+// A notice that the process is to end, in the third step.
+class Notice : public SessionRunHook {
+ public:
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
+    if (++runs_ == 3) NoticePreemption();
+    return SessionRunArgs();
+  }
+
+ private:
+  int runs_ = 0;
+};
+
+TEST(CheckpointSaverHook, SavesAndAsksToStopWhenTheProcessIsToEnd) {
+  const TestDirectory directory("preempted");
+  TrainingGraph g;
+  auto created = Saver::Create(g.graph);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const std::shared_ptr<Saver> saver = *std::move(created);
+  const Status status =
+      Train(g,
+            {CheckpointSaverHook(
+                 {.checkpoint_dir = directory.path(), .every = {.steps = 1000}, .saver = saver}),
+             std::make_shared<Notice>()},
+            /*steps=*/100);
+  ForgetPreemption();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(LatestCheckpoint(directory.path()), StrCat(directory.path(), "/model.ckpt-3"));
 }
 
 TEST(FinalOpsHook, SaysWhatTheEndOfTheInputMeansForFinalOps) {

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/errors.h"
 #include "proto/meta_graph.pb.h"
@@ -283,18 +285,19 @@ TEST(SaverTest, WhatKilledSavesLeftIsDeletedByALaterOne) {
                                  "m-5.data-00000-of-00001", "m-5.index", "m-own_temp_" + digits}));
 }
 
-// A folder of parts as a process makes it, and the process, which has it open until it is killed.
+// A file in which a process says that it writes, and the process, which has it open until it is
+// killed.
 class Writer {
  public:
-  explicit Writer(const std::string& folder) {
-    std::filesystem::create_directories(folder);
+  explicit Writer(const std::string& file) {
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     int ready[2];
     EXPECT_EQ(::pipe(ready), 0);
     pid_ = ::fork();
     if (pid_ == 0) {
       char host[256] = {};
       ::gethostname(host, sizeof(host) - 1);
-      const int fd = ::open((folder + "/owner").c_str(), O_WRONLY | O_CREAT, 0666);
+      const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT, 0666);
       const bool good = ::flock(fd, LOCK_SH) == 0 && ::write(fd, host, std::strlen(host)) > 0;
       (void)!::write(ready[1], good ? "y" : "n", 1);
       for (;;) ::pause();
@@ -320,7 +323,7 @@ class Writer {
 TEST(SaverTest, OnlyWhatDeadProcessesLeftIsSweptAtOnce) {
   const std::string folder = EmptyFolder("it");
   const std::string parts = "m-1_temp_0123456789abcdef0123456789abcdef";
-  Writer writer(folder + "/" + parts);
+  Writer writer(folder + "/" + parts + "/owner");
   const auto save = [&](int64_t step) {
     Program p;
     const auto saver = MakeSaver(p.graph, {.sharded = true, .max_to_keep = 1});
@@ -334,6 +337,58 @@ TEST(SaverTest, OnlyWhatDeadProcessesLeftIsSweptAtOnce) {
   writer.Kill();
   save(3);
   EXPECT_FALSE(std::filesystem::exists(folder + "/" + parts)) << "its writer is dead";
+}
+
+TEST(SaverTest, ASecondWriterToAPrefixIsRefusedAndToldWhoTheFirstIs) {
+  const std::string folder = EmptyFolder("it");
+  Writer writer(folder + "/m-1.writer");
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof(host) - 1), 0);
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  const auto checkpoint = Checkpoint::Create(p.graph, {{"w", p.w}});
+  p.Start();
+  const SaveOptions first{.global_step = 1, .write_meta_graph = false};
+  const Status refused = saver->Save(*p.session, folder + "/m", first).status();
+  EXPECT_TRUE(errors::IsFailedPrecondition(refused)) << refused;
+  EXPECT_NE(refused.message().find(host), std::string::npos) << refused;
+  EXPECT_TRUE(errors::IsFailedPrecondition((*checkpoint)->Write(*p.session, folder + "/m-1")));
+  EXPECT_EQ(FilesIn(folder), std::vector<std::string>{"m-1.writer"});
+  EXPECT_TRUE(saver->Save(*p.session, folder + "/m", {.global_step = 2}).ok()) << "another one";
+  writer.Kill();
+  const auto saved = saver->Save(*p.session, folder + "/m", first);
+  EXPECT_TRUE(saved.ok()) << "its writer is dead: " << saved.status();
+  EXPECT_FALSE(std::filesystem::exists(folder + "/m-1.writer"));
+}
+
+TEST(SaverTest, OfSeveralThatSaveAtATimeThoseThatAreNotRefusedHaveSaved) {
+  constexpr int kSavers = 3, kSaves = 15;
+  const std::string prefix = EmptyFolder("it") + "/m";
+  std::vector<std::thread> threads;
+  std::atomic<int> saved = 0;
+  for (int i = 0; i < kSavers; ++i) {
+    threads.emplace_back([&, i] {
+      const float value = static_cast<float>(i);
+      Program p({value, value}, {value});
+      const auto saver = MakeSaver(p.graph, {.sharded = i == 0});
+      p.Start();
+      for (int k = 0; k < kSaves; ++k) {
+        const Status status =
+            saver->Save(*p.session, prefix, {.write_meta_graph = false, .write_state = false})
+                .status();
+        saved += status.ok() ? 1 : 0;
+        EXPECT_TRUE(status.ok() || errors::IsFailedPrecondition(status)) << status;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(saved, 1);
+  const auto tensors = ReadTensors(prefix);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  const float first = tensors->begin()->second.flat<float>()[0];
+  for (const auto& [name, tensor] : *tensors) {
+    for (const float v : tensor.flat<float>()) EXPECT_EQ(v, first) << name;
+  }
 }
 
 TEST(SaverTest, FilesUnderTemporaryNamesAreSweptUnlessSomebodyHasThemOpen) {

@@ -1,6 +1,7 @@
 // A program that writes checkpoints for others, and prints what it finds in theirs
 // (tests/tf_compat/checkpoints.py).
-//   saving_program write FOLDER     FOLDER/by_name, FOLDER/sharded, FOLDER/by_object
+//   saving_program write FOLDER     FOLDER/by_name, FOLDER/sharded, FOLDER/by_object, and
+//                                   FOLDER/limited with files of at most 8 bytes
 //   saving_program names FOLDER     restores FOLDER's newest checkpoint by names
 //   saving_program objects FOLDER   and by objects, all of which must be there
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "millrace/checkpoint.h"
+#include "millrace/checkpoint_layout.h"
 #include "millrace/core.h"
 #include "millrace/saver.h"
 
@@ -64,7 +66,9 @@ Status Write(const std::string& folder) {
     MR_RETURN_IF_ERROR(saver->Save(session, folder + "/by_name/model.ckpt", options).status());
     MR_RETURN_IF_ERROR(sharded->Save(session, folder + "/sharded/model.ckpt", options).status());
   }
-  return checkpoint->Save(session, folder + "/by_object/ckpt").status();
+  MR_RETURN_IF_ERROR(checkpoint->Save(session, folder + "/by_object/ckpt").status());
+  MR_RETURN_IF_ERROR(SetLayout(*checkpoint, {.max_file_bytes = 8}));
+  return checkpoint->Write(session, folder + "/limited/ckpt-1");
 }
 
 Status RestoreNames(const std::string& folder) {

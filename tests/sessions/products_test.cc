@@ -37,7 +37,7 @@ Tensor Ramp(DataType dtype, std::vector<int64_t> dims, double step) {
 }
 
 struct Ran {
-  StatusOr<std::vector<Tensor>> values = absl::UnknownError("not run");
+  StatusOr<std::vector<Tensor>> values = Status(StatusCode::kUnknown, "not run");
   int fused = 0;  // nodes
 };
 
@@ -140,13 +140,13 @@ TEST(ProductsTest, AnErrorNamesTheNodeThatItBelongsTo) {
   const Tensor matrix = Ramp(kFloat, {4, 4}, 1);
   const Ran sizes =
       RunGraph(graph, {{x, matrix}, {w, Ramp(kFloat, {3, 4}, 1)}, {b, matrix}}, {y}, true, -1);
-  EXPECT_EQ(sizes.values.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(sizes.values.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(sizes.values.status().message().find("Matrix size-incompatible"), std::string::npos);
   EXPECT_NE(sizes.values.status().message().find("{{node product}}"), std::string::npos)
       << sizes.values.status();
   const Ran bias =
       RunGraph(graph, {{x, matrix}, {w, matrix}, {b, Ramp(kFloat, {3}, 1)}}, {y}, true, -1);
-  EXPECT_EQ(bias.values.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(bias.values.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(bias.values.status().message().find("Must provide as many biases"), std::string::npos);
   EXPECT_NE(bias.values.status().message().find("{{node biased}}"), std::string::npos)
       << bias.values.status();

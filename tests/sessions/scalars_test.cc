@@ -128,7 +128,7 @@ TEST_F(ScalarsTest, AnOperandThatIsRefusedIsNamed) {
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ((*result)[0].scalar<int32_t>(), 6 / by);
     } else {
-      EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
       EXPECT_NE(result.status().message().find("{{node share}}"), std::string::npos)
           << result.status();
     }

@@ -99,14 +99,15 @@ struct PooledSession {
     for (int i = 0; i < 20; ++i) {
       const auto result = opened->Run({&feed, 1}, {&sum, 1}, {}, {.inter_op_pool = pool});
       if (!result.ok()) return result.status();
-      if ((*result)[0].data<float>()[0] != 8 * 64) return absl::DataLossError("a wrong sum");
+      if ((*result)[0].data<float>()[0] != 8 * 64)
+        return Status(StatusCode::kDataLoss, "a wrong sum");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Graph graph;
   Output x, sum;
-  StatusOr<Session> opened = absl::UnknownError("not opened");
+  StatusOr<Session> opened = Status(StatusCode::kUnknown, "not opened");
 };
 
 TEST(ThreadsTest, ARunChoosesOneOfTheSessionsPools) {
@@ -119,10 +120,10 @@ TEST(ThreadsTest, ARunChoosesOneOfTheSessionsPools) {
     EXPECT_TRUE(run.ok()) << run;
   }
   const Status refused = session.Run(2);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("Invalid inter_op_thread_pool: 2"), std::string::npos)
       << refused;
-  EXPECT_EQ(session.Run(-2).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session.Run(-2).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ThreadsTest, ANamedPoolIsSharedAndItsSizeIsSettled) {
@@ -133,7 +134,7 @@ TEST(ThreadsTest, ANamedPoolIsSharedAndItsSizeIsSettled) {
   EXPECT_TRUE(second.Run(0).ok());
   EXPECT_EQ(CountThreadsUpTo("mr-inter-both", 3), 3);
   PooledSession third(Pools{{.threads = 4, .name = "both"}});
-  EXPECT_EQ(third.opened.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(third.opened.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(third.opened.status().message().find("'both' exists with 3 threads"), std::string::npos)
       << third.opened.status();
 }

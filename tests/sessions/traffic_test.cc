@@ -77,7 +77,7 @@ std::vector<Transfer> Predict(Program& program, const InProcessCluster& cluster,
   };
   status = Place(&graph, input, nullptr);
   EXPECT_TRUE(status.ok()) << status;
-  const StatusOr<PreparedRun> run = PrepareRun(graph, request);
+  const StatusOr<PlannedRun> run = PrepareRun(graph, request);
   EXPECT_TRUE(run.ok()) << run.status();
   std::vector<Transfer> transfers = PredictTransfers(*run);
   std::erase_if(transfers, [](const Transfer& transfer) {
@@ -87,7 +87,7 @@ std::vector<Transfer> Predict(Program& program, const InProcessCluster& cluster,
 }
 
 // One step at the worker's server, with what its receives counted.
-std::vector<Link> Count(Program& program, const InProcessCluster& cluster, int64_t batch) {
+std::vector<TransferSum> Count(Program& program, const InProcessCluster& cluster, int64_t batch) {
   auto session = Session::Create(program.graph, {.target = cluster.Target("worker", 0)});
   EXPECT_TRUE(session.ok()) << session.status();
   Status status = session->RunTargets({program.init});
@@ -108,14 +108,14 @@ std::vector<Link> Count(Program& program, const InProcessCluster& cluster, int64
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     EXPECT_TRUE(graphs[i].ParseFromString(metadata.partition_graphs[i]));
   }
-  StatusOr<std::vector<Link>> links = CountTransfers(stats, graphs);
+  StatusOr<std::vector<TransferSum>> links = CountTransfers(stats, graphs);
   EXPECT_TRUE(links.ok()) << links.status();
-  return links.ok() ? *std::move(links) : std::vector<Link>();
+  return links.ok() ? *std::move(links) : std::vector<TransferSum>();
 }
 
-std::vector<std::string> Lines(const std::vector<Link>& links) {
+std::vector<std::string> Lines(const std::vector<TransferSum>& links) {
   std::vector<std::string> lines;
-  for (const Link& link : links) {
+  for (const TransferSum& link : links) {
     lines.push_back(StrCat(link.from, " > ", link.to, ": ", link.tensors + link.controls,
                            " edges, ", ToText(link.bytes), " bytes"));
   }
@@ -133,7 +133,7 @@ TEST(Traffic, OfStaticShapesIsPredictedToTheByte) {
   step.targets.push_back(program.train.name());
   const std::vector<Transfer> predicted = Predict(program, cluster, step);
   for (const Transfer& t : predicted) EXPECT_TRUE(t.bytes.IsExact()) << t.tensor << ": " << t.why;
-  const std::vector<Link> counted = Count(program, cluster, 4);
+  const std::vector<TransferSum> counted = Count(program, cluster, 4);
   EXPECT_EQ(Lines(SumTransfers(predicted, /*by_task=*/false)), Lines(counted));
   EXPECT_GE(counted.size(), 4u);  // both directions of both ps
 }
@@ -148,8 +148,8 @@ TEST(Traffic, OfAnyNumberOfRowsIsBoundedAndExactOnceTheNumberIsSaid) {
     if (!t.bytes.IsExact()) open.push_back(StrCat(t.tensor, ": ", ToText(t.bytes), ", ", t.why));
   }
   EXPECT_THAT(open, Contains(HasSubstr(": at least 0, its shape is [?,2]")));
-  const std::vector<Link> bounds = SumTransfers(Predict(program, cluster, step), false);
-  const std::vector<Link> counted = Count(program, cluster, 7);
+  const std::vector<TransferSum> bounds = SumTransfers(Predict(program, cluster, step), false);
+  const std::vector<TransferSum> counted = Count(program, cluster, 7);
   ASSERT_EQ(bounds.size(), counted.size());
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     EXPECT_GE(counted[i].bytes.least, bounds[i].bytes.least) << counted[i].to;

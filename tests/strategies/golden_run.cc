@@ -13,7 +13,7 @@ namespace {
 constexpr int kEpochs = 2;
 
 // The tests of optimizers say why: a gradient near zero was divided by its own size.
-Tolerance WeightTolerance(const Json& run) {
+GoldenTolerance WeightTolerance(const Json& run) {
   return {1e-4, run["optimizer"]["class"] == "SGD" ? 1e-5 : 2e-4};
 }
 

@@ -13,7 +13,7 @@
 
 namespace millrace::testing {
 
-inline constexpr Tolerance kGoldenValues{1e-4, 1e-5};
+inline constexpr GoldenTolerance kGoldenValues{1e-4, 1e-5};
 
 // "mlp SGD 2 replicas".
 std::string RunName(const Json& run);

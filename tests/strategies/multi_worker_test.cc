@@ -124,6 +124,143 @@ TEST(MultiWorker, KeepsWeightsEqualToTheBitWhateverThePacks) {
   }
 }
 
+// Runs `make` in a graph of each worker: what its outputs are.
+std::vector<StatusOr<std::vector<Tensor>>> EvaluateOnBoth(
+    int replicas,
+    const std::function<std::vector<Output>(Strategy& strategy, const Scope& scope)>& make) {
+  const auto cluster =
+      LocalCluster::Start({.workers = kWorkers, .server = {.num_cpu_devices = replicas}}).value();
+  std::vector<StatusOr<std::vector<Tensor>>> all(kWorkers, std::vector<Tensor>());
+  std::vector<std::thread> threads;
+  for (int task = 0; task < kWorkers; ++task) {
+    threads.emplace_back([&, task] {
+      auto& result = all[static_cast<std::size_t>(task)];
+      const auto strategy =
+          MakeStrategy(
+              "multi_worker_mirrored",
+              {.replicas = replicas,
+               .task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
+               .target = cluster->target("worker", task),
+               .communication = {.timeout_seconds = 30}})
+              .value();
+      Graph graph;
+      const std::vector<Output> outputs = make(*strategy, graph.root());
+      SessionOptions options;
+      Status status = graph.status();
+      if (status.ok()) status = strategy->ConfigureSession(&options);
+      if (!status.ok()) {
+        result = status;
+        return;
+      }
+      auto session = Session::Create(graph, options);
+      if (session.ok()) {
+        result = session->Run({}, outputs);
+      } else {
+        result = session.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+TEST(MultiWorker, GathersWhatAllReplicasHaveInTheirOrder) {
+  // Replica i has i rows, and as many columns where columns are gathered; the first has none.
+  const auto make = [](Strategy& strategy, const Scope& scope) {
+    std::vector<Output> gathered;
+    for (const int axis : {0, 1, -1}) {
+      const PerReplica values = strategy.ValuesOf(scope, [&](const Scope& s, int replica) {
+        Tensor value(kInt32, axis == 0 ? Shape({replica, 2}) : Shape({2, replica}));
+        std::fill_n(value.data<int32_t>(), value.num_elements(), replica);
+        return Constant(s, value);
+      });
+      gathered.push_back(strategy.Gather(scope, values, axis));
+    }
+    return gathered;
+  };
+  for (const auto& result : EvaluateOnBoth(2, make)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    const std::vector<int32_t> want = {1, 2, 2, 3, 3, 3};
+    ASSERT_EQ(result->at(0).shape(), Shape({6, 2}));
+    for (int64_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(result->at(0).data<int32_t>()[2 * i], want[static_cast<std::size_t>(i)]);
+    }
+    for (const std::size_t k : {1u, 2u}) {
+      ASSERT_EQ(result->at(k).shape(), Shape({2, 6}));
+      for (int64_t i = 0; i < 12; ++i) {
+        EXPECT_EQ(result->at(k).data<int32_t>()[i], want[static_cast<std::size_t>(i % 6)]);
+      }
+    }
+  }
+}
+
+TEST(MultiWorker, GivesReplicasWhatAllHaveInTheMiddleOfTheirWork) {
+  const auto make = [](Strategy& strategy, const Scope& scope) {
+    const auto all = strategy.Run(scope, [](ReplicaContext& context) {
+      const float own = static_cast<float>(context.replica_id_in_sync_group());
+      return std::vector{
+          context.AllGather(Constant(context.scope(), Tensor::FromValues<float>({own})))};
+    });
+    return all.ok() ? all->at(0).values : std::vector<Output>();
+  };
+  for (const auto& result : EvaluateOnBoth(2, make)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->size(), 2u);
+    for (const Tensor& got : *result) {
+      EXPECT_TRUE(TensorsEqual(got, Tensor::FromValues<float>({0, 1, 2, 3})));
+    }
+  }
+}
+
+TEST(MultiWorker, RefusesToGatherNumbersWithoutAnAxis) {
+  const auto make = [](Strategy& strategy, const Scope& scope) {
+    return std::vector{strategy.GatherOverWorkers(
+        scope, {{Constant(scope, Tensor::Scalar<float>(1))}}, std::source_location::current())[0]};
+  };
+  for (const auto& result : EvaluateOnBoth(1, make)) {
+    EXPECT_THAT(result.status().ToString(), HasSubstr("cannot be gathered over workers"));
+  }
+}
+
+// What travels is the rows that a step looks up, and only those are changed.
+TEST(MultiWorker, SendsRowsOfEmbeddingsAlone) {
+  constexpr int64_t kWords = 1000;
+  const auto cluster = LocalCluster::Start({.workers = kWorkers}).value();
+  std::vector<std::thread> threads;
+  std::vector<Status> statuses(kWorkers);
+  for (int task = 0; task < kWorkers; ++task) {
+    threads.emplace_back([&, task] {
+      const auto strategy =
+          MakeStrategy(
+              "multi_worker_mirrored",
+              {.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
+               .target = cluster->target("worker", task),
+               .communication = {.timeout_seconds = 30}})
+              .value();
+      Model model(
+          layers::Sequential({layers::Embedding(kWords, 4), layers::Flatten(), layers::Dense(1)}),
+          {.strategy = strategy});
+      Tensor ids(kInt64, Shape({6, 2}));
+      for (int64_t i = 0; i < 12; ++i) ids.data<int64_t>()[i] = (i * i) % 20;
+      Status& status = statuses[static_cast<std::size_t>(task)];
+      status = model.Compile({.optimizer = "sgd", .loss = "mse"});
+      if (status.ok()) {
+        status = model
+                     .Fit(ids, Targets().Slice(0, 6),
+                          {.batch_size = 5, .shuffle = false, .verbose = Verbose::kSilent})
+                     .status();
+      }
+      for (const Operation& op : model.graph().operations()) {
+        if (op.type() != "CollectiveReduce") continue;
+        const auto shape = op.output(0).shape().AsShape();
+        EXPECT_TRUE(shape.has_value() && shape->num_elements() < kWords) << op.name();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(MultiWorker, NamesTheWorkerThatIsGone) {
   TwoWorkers two({.timeout_seconds = 20});
   for (const Status& status : two.All([](Worker& worker) { return worker.Fit(); })) {

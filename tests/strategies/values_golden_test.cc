@@ -10,7 +10,7 @@ namespace {
 
 using Update = DistributedVariable::Update;
 
-constexpr Tolerance kValues{1e-4, 1e-5};
+constexpr GoldenTolerance kValues{1e-4, 1e-5};
 
 std::shared_ptr<Strategy> Mirrored(int replicas) {
   return MirroredStrategy({.replicas = replicas}).value();

@@ -135,6 +135,24 @@ Results BatchNorm(const std::shared_ptr<Strategy>& strategy, const std::string&)
   return After(model, model.Fit(x, y, Fitting(3, kBatch)));
 }
 
+// The statistics of the whole batch, however it is cut, in images and with masks too.
+Results SynchronizedBatchNorm(const std::shared_ptr<Strategy>& strategy, const std::string&) {
+  Model model(
+      layers::Sequential(
+          {layers::Dense(4,
+                         {.use_bias = false, .kernel_initializer = initializers::GlorotUniform(5)}),
+           layers::BatchNormalization({.momentum = 0.8, .synchronized = true}),
+           layers::Dense(4, {.activation = "tanh",
+                             .use_bias = false,
+                             .kernel_initializer = initializers::GlorotUniform(9)}),
+           layers::BatchNormalization({.momentum = 0.8, .synchronized = true}),
+           layers::Dense(kClasses, {.kernel_initializer = initializers::GlorotUniform(6)})}),
+      {.strategy = strategy});
+  MR_RETURN_IF_ERROR(model.Compile(Options()));
+  // The last batch has one row for each of two replicas, or for two of four.
+  return After(model, model.Fit(Samples(18), Labels(18), Fitting(2)));
+}
+
 // Replicas without samples must not spoil what batch normalization keeps: the numbers of several
 // replicas are not those of one, but they are numbers.
 Results BatchNormOfFewSamples(const std::shared_ptr<Strategy>& strategy, const std::string&) {
@@ -179,6 +197,19 @@ Results Metrics(const std::shared_ptr<Strategy>& strategy, const std::string&) {
                                        {.batch_size = batch_size, .verbose = Verbose::kSilent}));
     for (const auto& [name, value] : logs) all.push_back(Tensor::Scalar<double>(value));
   }
+  return all;
+}
+
+Results OfDatasets(const std::shared_ptr<Strategy>& strategy, const std::string&) {
+  Model model(Classifier(), {.strategy = strategy});
+  MR_RETURN_IF_ERROR(model.Compile(Options()));
+  const Dataset batches = Dataset::FromTensorSlices({Samples(21), Labels(21)}).Batch(8);
+  MR_ASSIGN_OR_RETURN(const Logs logs, model.Evaluate(batches, {.verbose = Verbose::kSilent}));
+  std::vector<Tensor> all;
+  for (const auto& [name, value] : logs) all.push_back(Tensor::Scalar<double>(value));
+  MR_ASSIGN_OR_RETURN(const Tensor y,
+                      model.Predict(Dataset::FromTensorSlices({Samples(21)}).Batch(8)));
+  all.push_back(y);
   return all;
 }
 
@@ -300,9 +331,11 @@ std::vector<NamedProgram> AllPrograms() {
           {"WeightedAndRegularized", WeightedAndRegularized},
           {"FitOfADataset", FitOfADataset},
           {"BatchNorm", BatchNorm},
+          {"SynchronizedBatchNorm", SynchronizedBatchNorm},
           {"BatchNormOfFewSamples", BatchNormOfFewSamples},
           {"Embeddings", Embeddings},
           {"Metrics", Metrics},
+          {"OfDatasets", OfDatasets},
           {"PredictOrder", PredictOrder},
           {"CustomLoop", CustomLoop},
           {"SavedHereResumedAlone", SavedHereResumedAlone},

@@ -1,6 +1,9 @@
 """Checkpoints of our C++ programs in TensorFlow's hands, and TensorFlow's in theirs.
 
-    python checkpoints.py --program "$PWD/bazel-bin/tests/saving/saving_program"
+    python checkpoints.py --program "$PWD/bazel-bin/tests/saving/saving_program" \\
+        --weights_program "$PWD/bazel-bin/tests/fit/weights_program"
+
+The second is for the Keras that reads checkpoints of objects, tf_keras, and needs it.
 """
 import argparse
 import os
@@ -99,6 +102,73 @@ def checkpoint_restores_every_object(program, folder):
     assert int(checkpoint.save_counter) == 1
 
 
+@case
+def checkpoint_restores_what_was_cut_into_small_files(program, folder):
+    path = os.path.join(folder, "limited", "ckpt-1")
+    files = [f for f in os.listdir(os.path.dirname(path)) if ".data-" in f]
+    assert len(files) > 5, files
+    checkpoint = objects(0)
+    checkpoint.restore(path).assert_existing_objects_matched()
+    same(checkpoint.layer.kernel, KERNEL)
+    same(checkpoint.layer.bias, BIAS)
+    same(checkpoint.layer._c, TEXT)
+    same(checkpoint.step, 5)
+
+
+@case
+def checkpoint_manager_goes_on_in_the_folder_of_ours(program, folder):
+    target = os.path.join(folder, "by_object")
+    checkpoint = objects(0)
+    manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=3)
+    assert manager.restore_or_initialize() == os.path.join(target, "ckpt-1")
+    same(checkpoint.layer.kernel, KERNEL)
+    assert manager.save().endswith("ckpt-2")
+    expect_printed(program, "objects", target)
+
+
+def keras_model():
+    import tf_keras
+
+    model = tf_keras.Sequential([
+        tf_keras.layers.Dense(4, activation="relu", name="first"),
+        tf_keras.layers.BatchNormalization(name="batch_normalization"),
+        tf_keras.layers.Dense(3, name="second"),
+    ])
+    model.build([None, 5])
+    return model
+
+
+def weights_of(model):
+    return {"sequential/%s/%s" % (layer.name, v.name.split("/")[-1].split(":")[0]): v.numpy()
+            for layer in model.layers for v in layer.weights}
+
+
+def keras_loads_the_weights_of_ours(program, folder):
+    subprocess.run([program, "write", folder], check=True, timeout=60)
+    names = tf.train.load_checkpoint(os.path.join(folder, "names"))
+    want = {name: names.get_tensor(name) for name in names.get_variable_to_shape_map()}
+    assert len(want) == 8 and sum(v.size for v in want.values()) == 55, want
+    model = keras_model()
+    model.load_weights(os.path.join(folder, "objects")).assert_existing_objects_matched()
+    got = weights_of(model)
+    assert set(got) == set(want), (sorted(got), sorted(want))
+    for name, value in want.items():
+        same(got[name], value)
+
+
+def the_weights_of_keras_are_loaded_by_ours(program, folder):
+    model = keras_model()
+    model.set_weights([np.arange(v.size, dtype=np.float32).reshape(v.shape) + 100 * (i + 1)
+                       for i, v in enumerate(model.get_weights())])
+    path = os.path.join(folder, "of_keras")
+    model.save_weights(path, save_format="tf")
+    done = subprocess.run([program, "read", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    got = sorted(float(number) for number in done.stdout.split())
+    want = sorted(float(x) for v in weights_of(model).values() for x in v.ravel())
+    assert got == want, (got, want)
+
+
 def expect_printed(program, what, folder):
     done = subprocess.run([program, what, folder], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -137,21 +207,34 @@ def tensorflows_checkpoint_is_read_by_objects_and_by_names(program, folder):
     expect_printed(program, "names", target)
 
 
+def weights_cases():
+    try:
+        import tf_keras  # noqa: F401
+    except ImportError:
+        print("not run: keras' weights, tf_keras is not there")
+        return []
+    return [keras_loads_the_weights_of_ours, the_weights_of_keras_are_loaded_by_ours]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
+    parser.add_argument("--weights_program", default="")
     flags = parser.parse_args()
+    cases = [(function, flags.program) for function in CASES]
+    if flags.weights_program:
+        cases += [(function, flags.weights_program) for function in weights_cases()]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([flags.program, "write", folder], check=True, timeout=60)
-        for function in CASES:
+        for function, program in cases:
             try:
-                function(flags.program, folder)
+                function(program, folder)
                 print("ok     ", function.__name__)
             except Exception as error:  # every case is run
                 failed += 1
                 print("FAILED ", function.__name__, type(error).__name__, error)
-    print("%d of %d pass" % (len(CASES) - failed, len(CASES)))
+    print("%d of %d pass" % (len(cases) - failed, len(cases)))
     return 1 if failed else 0
 
 

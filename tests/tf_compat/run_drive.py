@@ -33,6 +33,9 @@ ABOUT = {
 }
 
 
+# The heading of the part of the page that is not written here.
+KEPT = "## TensorFlow 2"
+
 # What is not as in TensorFlow, and stays so.
 DIFFERENCES = [
     "- Denormal numbers are kept; TensorFlow's threads take them for zero. So `sign`, comparisons with 0, `x / x` and functions",
@@ -155,8 +158,13 @@ def main():
         modules.append(run(path, args.server))
         print(modules[-1].line(), flush=True)
     if args.write:
+        # What follows is written by hand.
+        kept = ""
+        if os.path.exists(args.write):
+            with open(args.write, encoding="utf-8") as old:
+                kept = "".join("\n" + KEPT + part for part in old.read().split("\n" + KEPT)[1:])
         with open(args.write, "w", encoding="utf-8") as out:
-            out.write(page(modules, version))
+            out.write(page(modules, version) + kept)
     return 1 if any(m.failed for m in modules) else 0
 
 

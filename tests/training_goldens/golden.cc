@@ -104,7 +104,7 @@ std::vector<double> ValuesOf(const Tensor& tensor) {
   }
 }
 
-std::string Difference(const Tensor& got, const Json& want, const Tolerance& tolerance) {
+std::string Difference(const Tensor& got, const Json& want, const GoldenTolerance& tolerance) {
   const std::vector<double> a = ValuesOf(got), b = Numbers(want);
   if (a.size() != b.size()) return StrCat(a.size(), " elements, not ", b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {

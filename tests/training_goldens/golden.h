@@ -28,12 +28,12 @@ Shape ShapeOf(const Json& list);
 // The elements, whatever their type.
 std::vector<double> ValuesOf(const Tensor& tensor);
 
-struct Tolerance {
+struct GoldenTolerance {
   double rtol = 1e-5;
   double atol = 1e-6;
 };
 // Empty if the tensor has these elements, else the first that differs.
-std::string Difference(const Tensor& got, const Json& want, const Tolerance& tolerance);
+std::string Difference(const Tensor& got, const Json& want, const GoldenTolerance& tolerance);
 
 // Arguments of a class of Keras: what is not given has the default of ours.
 class Arguments {

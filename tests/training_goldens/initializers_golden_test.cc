@@ -9,7 +9,7 @@ namespace {
 
 using initializers::Initializer;
 
-Tolerance ToleranceOf(const std::string& name, const std::string& arguments) {
+GoldenTolerance ToleranceOf(const std::string& name, const std::string& arguments) {
   if (name.find("rthogonal") != std::string::npos) return {1e-4, 1e-5};
   const bool uniform = name.find("niform") != std::string::npos ||
                        arguments.find("\"uniform\"") != std::string::npos;
@@ -113,7 +113,7 @@ Initializer V1InitializerOf(const std::string& name, const Arguments& a, initial
 }
 
 std::string RunCase(const Initializer& initializer, const Json& c, int64_t graph_seed,
-                    const Tolerance& tolerance) {
+                    const GoldenTolerance& tolerance) {
   if (!initializer) return "there is no such initializer";
   Graph graph;
   graph.SetSeed(graph_seed);

@@ -15,7 +15,7 @@ losses::Reduction ReductionOf(const std::string& name) {
   return losses::Reduction::kSumOverBatchSize;
 }
 
-Tolerance ToleranceOf(const std::string& loss, const std::string& inputs, double atol) {
+GoldenTolerance ToleranceOf(const std::string& loss, const std::string& inputs, double atol) {
   // At the clip a float next to 1 decides.
   if (inputs.find("extreme") != std::string::npos) return {2e-2, atol};
   return {loss == "CTC" ? 1e-4 : 1e-5, atol};

@@ -181,7 +181,7 @@ class Meter {
   }
 
   std::string Compare(const Json& want) {
-    const Tolerance tolerance{1e-5, 1e-6};
+    const GoldenTolerance tolerance{1e-5, 1e-6};
     for (std::size_t i = 0; i < want["state"].size(); ++i) {
       const Variable& v = metric_.variables()[i];
       auto value = session_->Eval(v.read);

@@ -10,7 +10,7 @@
 namespace millrace::testing {
 namespace {
 
-Tolerance ToleranceOf(const std::string& optimizer) {
+GoldenTolerance ToleranceOf(const std::string& optimizer) {
   if (optimizer == "Muon") return {1e-3, 1e-4};
   if (optimizer.starts_with("Ftrl") || optimizer.starts_with("Adadelta")) return {1e-4, 1e-5};
   return {2e-5, 2e-6};
@@ -80,7 +80,7 @@ class Trainer {
     return out.ok() ? "" : out.status().ToString();
   }
 
-  std::string CompareWeights(const Json& want, const Tolerance& tolerance) {
+  std::string CompareWeights(const Json& want, const GoldenTolerance& tolerance) {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       auto value = session_->Eval(weights_[i].read);
       if (!value.ok()) return value.status().ToString();
@@ -92,7 +92,7 @@ class Trainer {
 
   // The optimizer's variables from `first` on, in order, or by name where there is one.
   std::string CompareState(const Json& names, const Json& want, std::size_t first, bool by_name,
-                           const Tolerance& tolerance) {
+                           const GoldenTolerance& tolerance) {
     if (!by_name && state_.size() != want.size() - first) {
       return StrCat(state_.size(), " optimizer variables, not ", want.size() - first);
     }
@@ -172,7 +172,7 @@ std::string RunKeras(const Json& c, const Json& inputs, bool use_resource) {
   if (std::string why = trainer.Start(); !why.empty()) return why;
   // Keras's wrapper has a count and a rate of its own, which nobody uses.
   const std::size_t first = scaled ? 2 : 0;
-  const Tolerance tolerance = ToleranceOf(name);
+  const GoldenTolerance tolerance = ToleranceOf(name);
   const Json& names = c["optimizer_variables"];
   std::string why = trainer.CompareState(names, c["initial_state"], first, false, tolerance);
   if (!why.empty()) return "at first: " + why;
@@ -202,7 +202,7 @@ std::string RunV1(const Json& c, const Json& inputs, bool use_resource) {
     return why;
   }
   if (std::string why = trainer.Start(); !why.empty()) return why;
-  const Tolerance tolerance = ToleranceOf(name);
+  const GoldenTolerance tolerance = ToleranceOf(name);
   for (std::size_t i = 0; i < c["steps"].size(); ++i) {
     const Json& step = c["steps"][i];
     std::string why = trainer.Step(i, gradients[i], 1);

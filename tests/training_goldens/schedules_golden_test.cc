@@ -26,7 +26,7 @@ std::string RunCase(const Json& c, const std::vector<double>& steps) {
     auto out =
         session->Run({{step, Tensor::Scalar<int64_t>(static_cast<int64_t>(steps[i]))}}, {rate});
     if (!out.ok()) return out.status().ToString();
-    Tolerance tolerance{1e-5, 1e-9};
+    GoldenTolerance tolerance{1e-5, 1e-9};
     if (name.find("osine") != std::string::npos) tolerance.atol = 1e-7;
     // Which restart a step near one belongs to comes from a logarithm in float.
     if (restarts && (steps[i] >= first - 1)) tolerance.rtol = 1e-3;

@@ -1,7 +1,7 @@
 // check_layers [ROOT]: prints every include that breaks the picture of the layers and every
-// registration that nobody calls, what is larger than it may be, and tensors that are sized by
-// data without a check; exit code 0 when there is none, 1 when there is, 2 when the tree cannot be
-// read.
+// registration that nobody calls, what is larger than it may be, tensors that are sized by data
+// without a check, and types of one name; exit code 0 when there is none, 1 when there is, 2 when
+// the tree cannot be read.
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
 
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   std::vector<layers::Violation> violations = layers::CheckTree(tree);
   for (layers::Violation& size : layers::CheckSizes(tree)) violations.push_back(std::move(size));
   for (layers::Violation& made : layers::CheckTensors(tree)) violations.push_back(std::move(made));
+  for (layers::Violation& name : layers::CheckNames(tree)) violations.push_back(std::move(name));
   for (const layers::Violation& violation : violations) {
     std::printf("%s\n", layers::ToString(violation).c_str());
   }

@@ -20,11 +20,12 @@ struct Layer {
 
 // Direct arrows, bottom first: a folder may point only to those before it, so the picture
 // cannot become a circle. A folder that is not listed itself belongs to the one around it.
-const std::vector<Layer>& Layers() {
-  static const auto* const layers = new std::vector<Layer>{
+std::vector<Layer> EngineLayers() {
+  return {
       {"include", {}},
       {"base", {"include"}},
       {"proto", {}},
+      {"observe", {"base"}},
       {"tensor", {"base", "proto"}},
       {"device", {"tensor"}},
       {"device/cpu", {"device"}},
@@ -67,8 +68,10 @@ const std::vector<Layer>& Layers() {
         "kernels/training"}},
       {"kernels/accelerator", {"kernels/collective", "kernels/state"}},
       {"kernels/fake", {"kernels/accelerator", "device/fake"}},
-      {"kernels/gpu", {"kernels/accelerator", "kernels/nn", "kernels/random", "kernels/training"}},
-      {"kernels/cuda", {"kernels/gpu", "device/cuda/machine"}},
+      {"kernels/gpu/loops", {"kernels/training"}},
+      {"kernels/gpu", {"kernels/accelerator", "kernels/nn", "kernels/random", "kernels/gpu/loops"}},
+      {"kernels/gpu/host", {"kernels/gpu"}},
+      {"kernels/cuda", {"kernels/gpu/host", "device/cuda/machine"}},
       {"jit", {"kernels/math", "device/fake", "device/cuda/machine"}},
       {"data", {"io"}},
       {"summary", {"io"}},
@@ -81,18 +84,35 @@ const std::vector<Layer>& Layers() {
       {"worker",
        {"session", "placer", "partitioner", "executor/capture", "graph/lowering", "graph/rewrite"}},
       {"master", {"session", "placer", "partitioner", "graph/lowering", "io"}},
-      {"distributed_runtime", {"worker", "master", "collective"}},
+      {"eager", {"worker"}},
+      {"distributed_runtime", {"worker", "master", "eager", "collective", "observe"}},
       {"planner", {"worker", "master", "cluster"}},
       {"runtime",
-       {"distributed_runtime", "jit", "data", "kernels/cuda", "kernels/fake", "device/cpu",
-        "device/cuda/simulated"}},
+       {"distributed_runtime", "planner", "jit", "data", "kernels/cuda", "kernels/fake",
+        "device/cpu", "device/cuda/simulated"}},
+  };
+}
+
+// What is built upon the engine.
+std::vector<Layer> OuterLayers() {
+  return {
       {"training", {"include"}},
       {"training/checkpoint", {"training", "frontend", "io"}},
-      {"strategy", {"include", "base"}},
+      {"saved_model", {"training/checkpoint"}},
+      {"serving", {"saved_model", "distributed_runtime"}},
+      {"strategy", {"include", "base", "data"}},
       {"model", {"include"}},
       {"coordinator", {"base"}},
       {"examples", {"include"}},
   };
+}
+
+const std::vector<Layer>& Layers() {
+  static const auto* const layers = [] {
+    auto* const all = new std::vector<Layer>(EngineLayers());
+    for (Layer& layer : OuterLayers()) all->push_back(std::move(layer));
+    return all;
+  }();
   return *layers;
 }
 
@@ -113,6 +133,7 @@ constexpr Door kDoors[] = {
     {"session", "kernels/kernel_registry.h"},
     // What a master runs itself, without a worker between: one direct step.
     {"master", "worker/overdue.h"},
+    {"master", "worker/step_waits.h"},
     {"master", "worker/worker_graph.h"},
     {"master", "executor/executor.h"},
     {"master", "executor/stats/step_stats.h"},
@@ -123,8 +144,8 @@ constexpr Door kDoors[] = {
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
-constexpr const char* kOuter[] = {"training", "strategy", "model",   "coordinator",
-                                  "data",     "summary",  "examples"};
+constexpr const char* kOuter[] = {"training", "strategy", "model",       "coordinator",
+                                  "data",     "summary",  "saved_model", "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.
@@ -301,9 +322,8 @@ std::string Join(const std::set<std::string>& names) {
 // What is wrong with an include of the machine's headers; empty if nothing is.
 std::string JudgeSystemInclude(std::string_view path, const Include& include) {
   const std::string_view folder = FolderOf(path);
-  if (folder == "include" && !IsStandardHeader(include.path) &&
-      !include.path.starts_with("absl/")) {
-    return "public headers may include the standard library, Abseil and each other only";
+  if (folder == "include" && !IsStandardHeader(include.path)) {
+    return "public headers may include the standard library and each other only";
   }
   if (StartsWithAny(include.path, kGrpc) && !path.starts_with("distributed_runtime/grpc/")) {
     return "only distributed_runtime/grpc may include gRPC";

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
 
@@ -42,6 +43,15 @@ TEST(TreeTest, WhatIsSizedByDataIsCheckedAndKernelsCannotEndTheProcess) {
   std::string error;
   ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
   for (const Violation& violation : CheckTensors(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, NoTwoTypesHaveOneName) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckNames(tree)) {
     ADD_FAILURE() << ToString(violation);
   }
 }

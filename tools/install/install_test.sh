@@ -28,7 +28,7 @@ PKG_CONFIG_PATH=$there/prefix/lib/pkgconfig
 export PKG_CONFIG_PATH
 pkg-config --exists millrace || fail "pkg-config does not find millrace"
 # shellcheck disable=SC2046  # one argument per flag
-g++ -O0 example.cc -o example $(pkg-config --cflags --libs millrace)
+g++ -O0 -Wall -Wextra -Wpedantic -Werror example.cc -o example $(pkg-config --cflags --libs millrace)
 [ "$(./example)" = "w = 2.000" ] || fail "the program says: $(./example 2>&1)"
 if command -v cmake >/dev/null 2>&1; then
   mkdir cmake

@@ -84,6 +84,11 @@ void AddCkptCommand(CLI::App* app, std::function<int()>* chosen) {
       ->check(CLI::IsMember({"float", "double", "half", "bfloat16"}));
   command->add_flag("--by_name", flags->by_name,
                     "a checkpoint of objects becomes one of names, for savers");
+  command->add_flag("--by_object", flags->by_object,
+                    "a checkpoint of names becomes one of objects: names are the ways to them, "
+                    "layer/kernel, and layer/kernel/.OPTIMIZER_SLOT/optimizer/m for slots");
+  command->add_option("--mapping", flags->mapping,
+                      "file with a line old=new for each tensor that gets another name");
   command->add_option("--rename", flags->renames, "old=new; again for others")
       ->allow_extra_args(false);
   command = Add(ckpt, "reshard", "the same in another number of data files", CkptReshard, flags,

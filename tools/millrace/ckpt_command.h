@@ -28,6 +28,8 @@ struct CkptFlags {
   int files = 1;                     // reshard
   std::string dtype;                 // convert: floating tensors become this
   bool by_name = false;              // convert: keys of objects become names of variables
+  bool by_object = false;            // convert: names become paths of objects
+  std::string mapping;               // convert: a file of lines "old=new"
   std::vector<std::string> renames;  // convert: "old=new"
 };
 

@@ -133,6 +133,34 @@ TEST_F(CkptTest, ConvertsNamesAndTypes) {
   EXPECT_TRUE(Read(Path("c"), "kernel/Adam_1").ok());
 }
 
+TEST_F(CkptTest, ConvertsNamesToObjectsByAMappingAndBack) {
+  int code = -1;
+  const std::string golden = "tests/goldens/training/callbacks/checkpoints/adam_slots";
+  const std::string names = Path("names"), objects = Path("objects"), mapping = Path("mapping");
+  Run(StrCat("convert --by_name -o ", names, " ", golden), &code);
+  ASSERT_EQ(code, 0);
+  std::ofstream(mapping) << "# slots of Adam\n\nkernel=layer.1/kernel\n"
+                         << "kernel/Adam=layer.1/kernel/.OPTIMIZER_SLOT/optimizer/m\n"
+                         << "kernel/Adam_1=layer.1/kernel/.OPTIMIZER_SLOT/optimizer/v\n";
+  const std::string text =
+      Run(StrCat("convert --by_object --mapping=", mapping, " -o ", objects, " ", names), &code);
+  ASSERT_EQ(code, 0) << text;
+  EXPECT_TRUE(
+      Read(objects, "layer..1/kernel/.OPTIMIZER_SLOT/optimizer/v/.ATTRIBUTES/VARIABLE_VALUE").ok());
+  Run(StrCat("convert --by_name -o ", Path("back"), " ", objects), &code);
+  ASSERT_EQ(code, 0);
+  Run(StrCat("diff ", names, " ", Path("back")), &code);
+  EXPECT_EQ(code, 0) << "the same tensors under the same names";
+  std::ofstream(mapping) << "nothing=x\n";
+  EXPECT_THAT(Run(StrCat("convert --mapping=", mapping, " -o ", Path("no"), " ", names), &code),
+              HasSubstr(":1: nothing=x must be old=new"));
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(
+      Run(StrCat("convert --by_object --rename kernel=a//b -o ", Path("no"), " ", names), &code),
+      HasSubstr("no path of objects"));
+  EXPECT_FALSE(std::filesystem::exists(Path("no.index")));
+}
+
 TEST_F(CkptTest, ReshardsAndMerges) {
   int code = -1;
   std::string text = Run(StrCat("reshard ", Make("a", 1), " --files=2 -o ", Path("two")), &code);

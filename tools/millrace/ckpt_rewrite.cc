@@ -14,6 +14,7 @@
 #include "io/tensor_bundle.h"
 #include "proto/trackable_object_graph.pb.h"
 #include "tools/millrace/ckpt_command.h"
+#include "tools/millrace/ckpt_objects.h"
 
 namespace millrace {
 namespace {
@@ -103,36 +104,72 @@ StatusOr<std::map<std::string, std::string>> VariableNames(const OpenCheckpoint&
   return names;
 }
 
+Status AddRename(const std::string& rename, std::string_view where, const OpenCheckpoint& open,
+                 std::map<std::string, std::string>* names) {
+  const std::size_t at = rename.find('=');
+  if (at == std::string::npos || open.reader->Find(rename.substr(0, at)) == nullptr) {
+    return errors::InvalidArgument(where, rename, " must be old=new, and old a tensor of ",
+                                   open.prefix);
+  }
+  (*names)[rename.substr(0, at)] = rename.substr(at + 1);
+  return OkStatus();
+}
+
+// Those of the mapping file, and those of the command line.
+Status AddRenames(const CkptFlags& flags, const OpenCheckpoint& open,
+                  std::map<std::string, std::string>* names) {
+  if (!flags.mapping.empty()) {
+    MR_ASSIGN_OR_RETURN(const std::string text, PosixFileSystem()->ReadFile(flags.mapping));
+    int number = 0;
+    for (const std::string_view line : StrSplit(text, '\n')) {
+      ++number;
+      if (line.empty() || line[0] == '#') continue;
+      MR_RETURN_IF_ERROR(
+          AddRename(std::string(line), StrCat(flags.mapping, ":", number, ": "), open, names));
+    }
+  }
+  for (const std::string& rename : flags.renames) {
+    MR_RETURN_IF_ERROR(AddRename(rename, "--rename=", open, names));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CkptConvert(const CkptFlags& flags, std::string* text, int* code) {
   MR_RETURN_IF_ERROR(CheckOutput(flags.output));
+  if (flags.by_name && flags.by_object) {
+    return errors::InvalidArgument("--by_name and --by_object are two directions; give one");
+  }
   MR_ASSIGN_OR_RETURN(const OpenCheckpoint open, OpenPrefix(flags.prefixes[0]));
   std::map<std::string, std::string> names;
   if (flags.by_name) {
     MR_ASSIGN_OR_RETURN(names, VariableNames(open));
   }
-  for (const std::string& rename : flags.renames) {
-    const std::size_t at = rename.find('=');
-    if (at == std::string::npos || open.reader->Find(rename.substr(0, at)) == nullptr) {
-      return errors::InvalidArgument("--rename=", rename, " must be old=new, and old a tensor of ",
-                                     open.prefix);
-    }
-    names[rename.substr(0, at)] = rename.substr(at + 1);
-  }
+  MR_RETURN_IF_ERROR(AddRenames(flags, open, &names));
   DataType dtype = DataType::kInvalid;
   if (!flags.dtype.empty()) DataTypeFromName(flags.dtype, &dtype);
   MR_ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(PosixFileSystem(), flags.output));
+  std::map<std::string, std::string> paths;  // of objects; what was there was called
   std::size_t count = 0;
   for (const Entry& e : open.reader->entries()) {
-    if (flags.by_name && e.name == kObjectGraph) continue;
+    if ((flags.by_name || flags.by_object) && e.name == kObjectGraph) continue;
     MR_ASSIGN_OR_RETURN(Tensor value, open.reader->Read(e.name));
     if (dtype != DataType::kInvalid && IsFloat(e.dtype)) {
       value = Floating(dtype, NumbersOf(value), e.shape);
     }
     const auto it = names.find(e.name);
-    MR_RETURN_IF_ERROR(writer->Add(it == names.end() ? e.name : it->second, value));
+    std::string key = it == names.end() ? e.name : it->second;
+    if (flags.by_object) {
+      paths.emplace(key, e.name);
+      MR_ASSIGN_OR_RETURN(key, KeyOfPath(key));
+    }
+    MR_RETURN_IF_ERROR(writer->Add(key, value));
     ++count;
+  }
+  if (flags.by_object) {
+    MR_ASSIGN_OR_RETURN(const std::string graph, ObjectGraphOf(paths));
+    MR_RETURN_IF_ERROR(writer->Add(kObjectGraph, Tensor::String(graph)));
   }
   MR_RETURN_IF_ERROR(writer->Finish());
   Tell(flags, count, text);

@@ -9,8 +9,11 @@
 #include "tools/millrace/ckpt_command.h"
 #include "tools/millrace/devices_command.h"
 #include "tools/millrace/graph_commands.h"
+#include "tools/millrace/model_command.h"
+#include "tools/millrace/observe_commands.h"
 #include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
+#include "tools/millrace/why_waiting_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Millrace: dataflow graphs on one or many machines.", "millrace");
@@ -28,6 +31,11 @@ int main(int argc, char** argv) {
   millrace::AddDiffCommand(&app, &chosen);
   millrace::AddPlanCommand(&app, &chosen);
   millrace::AddCkptCommand(&app, &chosen);
+  millrace::AddPageCommand(&app, &chosen);
+  millrace::AddTopCommand(&app, &chosen);
+  millrace::AddTraceCommands(&app, &chosen);
+  millrace::AddWhyWaitingCommand(&app, &chosen);
+  millrace::AddModelCommand(&app, &chosen);
   std::vector<char*> arguments(argv, argv + argc);
   millrace::DropRunSeparator(&arguments);
   try {

@@ -20,7 +20,8 @@ struct Flags : ClusterFlags, RunFlags {
   bool as_json = false, text = false;
 };
 
-std::string ToText(const Flags& flags, const PreparedRun& run, const std::vector<Link>& links) {
+std::string ToText(const Flags& flags, const PlannedRun& run,
+                   const std::vector<TransferSum>& links) {
   std::string text;
   for (const Partition& part : run.task_parts) {
     int sends = 0, receives = 0;
@@ -33,7 +34,7 @@ std::string ToText(const Flags& flags, const PreparedRun& run, const std::vector
               " receives\n");
     if (flags.text) text += ToText(*part.graph);
   }
-  for (const Link& link : links) {
+  for (const TransferSum& link : links) {
     StrAppend(&text, link.from, " -> ", link.to, ": ", link.tensors, " tensors, ",
               ToText(link.bytes), " bytes a step");
     if (link.not_exact > 0) StrAppend(&text, " (", link.not_exact, " not exact)");
@@ -43,7 +44,7 @@ std::string ToText(const Flags& flags, const PreparedRun& run, const std::vector
   return text;
 }
 
-std::string ToJson(const PreparedRun& run, const std::vector<Link>& links) {
+std::string ToJson(const PlannedRun& run, const std::vector<TransferSum>& links) {
   Json all = {{"parts", Json::array()}, {"links", Json::array()}};
   for (const Partition& part : run.task_parts) {
     Json nodes = Json::array();
@@ -53,7 +54,7 @@ std::string ToJson(const PreparedRun& run, const std::vector<Link>& links) {
     }
     all["parts"].push_back({{"task", part.location}, {"nodes", std::move(nodes)}});
   }
-  for (const Link& link : links) {
+  for (const TransferSum& link : links) {
     all["links"].push_back({{"from", link.from},
                             {"to", link.to},
                             {"tensors", link.tensors},
@@ -70,7 +71,7 @@ int Run(const Flags& flags) {
   if (!placed.ok()) return Complain("partition", placed.status(), code);
   const StatusOr<RunRequest> request = ToRunRequest(flags, placed->client_device);
   if (!request.ok()) return Complain("partition", request.status(), kWrongInput);
-  const StatusOr<PreparedRun> run = PrepareRun(*placed->graph, *request);
+  const StatusOr<PlannedRun> run = PrepareRun(*placed->graph, *request);
   if (!run.ok()) return Complain("partition", run.status(), kImpossible);
   if (!flags.dot.empty()) {
     code = Write("partition", flags.dot, ToDot(*run->typed_graph, &run->shapes));
@@ -80,7 +81,7 @@ int Run(const Flags& flags) {
   std::erase_if(transfers, [](const Transfer& transfer) {
     return transfer.from == kClient || transfer.to == kClient;
   });
-  const std::vector<Link> links = SumTransfers(transfers, /*by_task=*/false);
+  const std::vector<TransferSum> links = SumTransfers(transfers, /*by_task=*/false);
   return Write("partition", "", flags.as_json ? ToJson(*run, links) : ToText(flags, *run, links));
 }
 

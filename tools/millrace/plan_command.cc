@@ -28,7 +28,7 @@ struct Flags : ClusterFlags, RunFlags {
 
 StatusOr<PlanReport> Report(const Flags& flags, const PlacedGraph& placed) {
   MR_ASSIGN_OR_RETURN(const RunRequest request, ToRunRequest(flags, placed.client_device));
-  MR_ASSIGN_OR_RETURN(const PreparedRun run, PrepareRun(*placed.graph, request));
+  MR_ASSIGN_OR_RETURN(const PlannedRun run, PrepareRun(*placed.graph, request));
   std::set<std::string> tasks;
   for (const PlacerDevice& device : placed.devices) tasks.insert(TaskPartOf(device.name));
   PlanReport report = MakePlanReport(*placed.graph, run, tasks);

@@ -23,7 +23,7 @@ constexpr int kMostTasks = 256;
 struct RunFlags {
   int chiefs = 0, workers = 0, ps = 0, evaluators = 0;
   std::vector<std::string> job_max_restarts;
-  int backoff_ms = 1000, grace_ms = 5000;
+  int backoff_ms = 1000, steady_ms = 60'000, grace_ms = 5000;
   // With {job} and {task}.
   std::string tls_cert, tls_key, tls_ca, token_file;
   run::JobOptions job;
@@ -82,6 +82,7 @@ int Run(RunFlags* flags, std::vector<std::string> command) {
   }
   flags->job.command = std::move(command);
   flags->job.backoff = std::chrono::milliseconds(flags->backoff_ms);
+  flags->job.steady = std::chrono::milliseconds(flags->steady_ms);
   flags->job.grace = std::chrono::milliseconds(flags->grace_ms);
   const bool colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   flags->job.print = [colours](const std::string& task, std::string_view line) {
@@ -120,6 +121,11 @@ void AddRunCommand(CLI::App* app, std::function<int()>* chosen) {
   command
       ->add_option("--backoff_ms", flags->backoff_ms,
                    "before the first restart; twice as long every time, at most 30 s")
+      ->check(CLI::Range(0, 3'600'000));
+  command
+      ->add_option("--steady_ms", flags->steady_ms,
+                   "a task that has run so long is started again after --backoff_ms, as if it had "
+                   "never failed (default 60000)")
       ->check(CLI::Range(0, 3'600'000));
   command
       ->add_option("--grace_ms", flags->grace_ms, "from SIGTERM to SIGKILL when the job is stopped")

@@ -17,6 +17,7 @@
 #include "cluster/tf_config.h"
 #include "jit/code_cache.h"
 #include "millrace/gpu.h"
+#include "millrace/pages.h"
 #include "millrace/server.h"
 
 namespace millrace {
@@ -40,6 +41,7 @@ struct Flags {
   int max_calls = 0;
   std::string cluster_id;
   double peer_timeout = 30;  // seconds
+  std::string http;
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -124,6 +126,11 @@ Status Serve(const Flags& flags) {
            "the token, and may then run any op here");
   }
   MR_LOG(kInfo, "listening on ", server->address());
+  std::unique_ptr<Pages> pages;
+  if (!flags.http.empty()) {
+    MR_ASSIGN_OR_RETURN(pages, Pages::Serve(*server, flags.http));
+    MR_LOG(kInfo, "pages at ", pages->url());
+  }
   int number = 0;
   sigwait(&signals, &number);
   MR_LOG(kInfo, "stopping");
@@ -249,6 +256,9 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
                    "seconds without a sign of life after which another task is lost; 0: never")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  command->add_option("--http", flags->http,
+                      "host:port where browsers find the pages of this task, and Prometheus its "
+                      "metrics (docs/operating.md); port 0: one that is free");
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {

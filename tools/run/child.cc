@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/child_process.h"
 #include "base/errors.h"
 
 extern char** environ;
@@ -40,16 +40,7 @@ std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string
 // `failure`, which a successful exec closes.
 [[noreturn]] void BecomeChild(pid_t parent, int output, int failure, char* const* argv,
                               char* const* variables) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the parent died before it could be watched
-  dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
-  const int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, STDIN_FILENO);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  EnterChild(parent, output);
   execvpe(argv[0], argv, variables);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(failure, &error, sizeof(error));
@@ -156,14 +147,6 @@ void Child::Signal(int number) {
 void Child::CloseOutput() {
   if (output_ >= 0) close(output_);
   output_ = -1;
-}
-
-std::string DescribeEnd(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const int number = WTERMSIG(wait_status);
-    return StrCat("signal ", number, " (", strsignal(number), ")");
-  }
-  return StrCat("exit code ", WEXITSTATUS(wait_status));
 }
 
 int ExitCodeOf(int wait_status) {

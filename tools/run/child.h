@@ -50,8 +50,6 @@ class Child {
   int wait_status_ = 0;
 };
 
-// "exit code 1" or "signal 9 (Killed)".
-std::string DescribeEnd(int wait_status);
 // As a shell says it: the exit code, or 128 and the signal.
 int ExitCodeOf(int wait_status);
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/free_port.h"
@@ -37,8 +38,10 @@ struct Task {
   bool service = false;
   int restarts_left = 0;
   int restarts = 0;
-  int64_t start_at = 0;  // when it is started again; 0: it has been
-  bool done = false;     // ended, for good
+  int quick_ends = 0;      // in a row, of those that were followed by a restart
+  int64_t started_at = 0;  // the last time
+  int64_t start_at = 0;    // when it is started again; 0: it has been
+  bool done = false;       // ended, for good
   std::string last_line;
   Child child;
 
@@ -134,6 +137,7 @@ class Job {
 
   void StartTask(Task* task) {
     task->start_at = 0;
+    task->started_at = SteadyNanos();
     const nlohmann::json self = {{"type", task->job}, {"index", task->index}};
     std::map<std::string, std::string> environment = {
         {"TF_CONFIG", StrCat("{\"cluster\": ", cluster_, ", \"task\": ", self.dump(), "}")},
@@ -193,8 +197,11 @@ class Job {
       Fail(ExitCodeOf(end), StrCat(task->name(), " ended with ", DescribeEnd(end), again, last));
       return;
     }
+    const int64_t lived = SteadyNanos() - task->started_at;
+    if (lived >= std::chrono::nanoseconds(options_.steady).count()) task->quick_ends = 0;
     int64_t delay = std::chrono::nanoseconds(options_.backoff).count();
-    for (int i = 0; i < task->restarts && delay < kMostBackoff; ++i) delay *= 2;
+    for (int i = 0; i < task->quick_ends && delay < kMostBackoff; ++i) delay *= 2;
+    ++task->quick_ends;
     delay = std::min(delay, kMostBackoff);
     --task->restarts_left;
     ++task->restarts;

@@ -28,6 +28,8 @@ struct JobOptions {
   std::map<std::string, int> job_max_restarts{};  // of each task of a job, instead of that
   // Before a task is started again; twice as long every time, at most 30 s.
   std::chrono::milliseconds backoff{1000};
+  // A task that has run so long begins with `backoff` again.
+  std::chrono::milliseconds steady{60'000};
   // From SIGTERM to SIGKILL.
   std::chrono::milliseconds grace{5000};
   bool colours = false;

@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "device/device_name.h"
 #include "io/filesystem.h"
 #include "millrace/ops.h"
 #include "training/checkpoint/checkpoint_files.h"
@@ -96,23 +97,39 @@ StatusOr<ObjectTree> Checkpoint::Impl::Tree() const {
   return tree;
 }
 
+StatusOr<Checkpoint::Impl::Writing> Checkpoint::Impl::MakeWriting(const ObjectTree& tree,
+                                                                  const std::string& graph) {
+  const Scope scope = graph_root.Named("checkpoint");
+  std::vector<SaveItem> items = ItemsOf(tree);
+  const bool has_limit = layout.max_file_bytes > 0;
+  for (const SaveItem& item : items) {
+    if (!has_limit || item.shape.AsShape()) continue;
+    return errors::Unimplemented("files of at most ", layout.max_file_bytes,
+                                 " bytes: the shape of ", item.key,
+                                 " is not known before it has a value");
+  }
+  const std::string device = items.empty() ? "" : items.back().device;
+  items.push_back({kObjectGraphKey, "",
+                   Constant(scope.WithOpName("object_graph"), Tensor::String(graph)), device,
+                   PartialShape(Shape())});
+  Writing made;
+  made.filename = MakeFilename(scope, "model");
+  const bool in_parts =
+      !OnOneDevice(items) || !device.empty() || has_limit || !layout.io_device.empty();
+  made.saved = MakeSave(scope, made.filename, items, in_parts, &made.parts_folder, layout);
+  MR_RETURN_IF_ERROR(state->status);
+  return made;
+}
+
 Status Checkpoint::Impl::Write(Session& session, const std::string& prefix) {
   MR_ASSIGN_OR_RETURN(const ObjectTree tree, Tree());
   const std::string bytes = ToProto(tree).SerializeAsString();
   auto it = writing.find(bytes);
   if (it == writing.end()) {
-    const Scope scope = graph_root.Named("checkpoint");
-    std::vector<SaveItem> items = ItemsOf(tree);
-    const std::string device = items.empty() ? "" : items.back().device;
-    items.push_back({kObjectGraphKey, "",
-                     Constant(scope.WithOpName("object_graph"), Tensor::String(bytes)), device});
-    Writing made;
-    made.filename = MakeFilename(scope, "model");
-    made.saved = MakeSave(scope, made.filename, items, !OnOneDevice(items) || !device.empty(),
-                          &made.parts_folder);
-    MR_RETURN_IF_ERROR(state->status);
+    MR_ASSIGN_OR_RETURN(const Writing made, MakeWriting(tree, bytes));
     it = writing.emplace(bytes, made).first;
   }
+  MR_ASSIGN_OR_RETURN(const auto claim, WriterClaim::Make(prefix));
   const Feed feed(it->second.filename, Tensor::String(prefix));
   std::optional<PartsFolder> parts;
   if (!it->second.parts_folder.empty()) parts.emplace(prefix + it->second.parts_folder);
@@ -132,7 +149,8 @@ Status Checkpoint::Impl::Restore(Session& session, const std::string& prefix,
     const Scope scope = graph_root.Named("checkpoint");
     Reading made;
     made.filename = MakeFilename(scope, "model");
-    made.restore = MakeRestore(scope, made.filename, variables, {.sharded = true});
+    made.restore = MakeRestore(scope, made.filename, variables,
+                               {.sharded = true, .io_device = layout.io_device});
     MR_RETURN_IF_ERROR(state->status);
     it = reading.emplace(signature, made).first;
   }
@@ -237,7 +255,8 @@ StatusOr<std::string> Checkpoint::SaveAsync(Session& session, const std::string&
   const std::string numbered = StrCat(prefix, "-", count);
   impl_->writer = std::thread(
       [impl = impl_.get(), keys = std::move(keys), values = std::move(values), numbered] {
-        const auto write = [&] {
+        const auto write = [&]() -> Status {
+          MR_ASSIGN_OR_RETURN(const auto claim, WriterClaim::Make(numbered));
           MR_ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(PosixFileSystem(), numbered));
           for (std::size_t i = 0; i < keys.size(); ++i) {
             MR_RETURN_IF_ERROR(writer->Add(keys[i], values[i]));
@@ -251,5 +270,18 @@ StatusOr<std::string> Checkpoint::SaveAsync(Session& session, const std::string&
 }
 
 Status Checkpoint::Sync() { return impl_->Join(); }
+
+Status SetLayout(Checkpoint& checkpoint, const CheckpointLayout& layout) {
+  if (layout.max_file_bytes < 0) {
+    return errors::InvalidArgument("a file cannot have ", layout.max_file_bytes,
+                                   " bytes at most; 0 sets no limit");
+  }
+  if (!layout.io_device.empty()) MR_RETURN_IF_ERROR(DeviceName::Parse(layout.io_device).status());
+  Checkpoint::Impl& impl = checkpoint.impl();
+  impl.layout = layout;
+  impl.writing.clear();
+  impl.reading.clear();
+  return OkStatus();
+}
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
@@ -84,6 +85,14 @@ bool IsTemporaryFile(std::string_view name, std::string_view base) {
 }
 
 constexpr char kOwner[] = "owner";
+constexpr std::string_view kClaim = ".writer";
+
+// "model.ckpt-20.writer"
+bool IsClaim(std::string_view name, std::string_view base) {
+  return name.starts_with(base) && name.ends_with(kClaim) &&
+         name.size() >= base.size() + kClaim.size() &&
+         IsNumber(name.substr(base.size(), name.size() - kClaim.size() - base.size()));
+}
 
 std::string HostName() {
   char name[256] = {};
@@ -125,6 +134,39 @@ PartsFolder::~PartsFolder() {
   std::filesystem::remove_all(path_, error);
 }
 
+StatusOr<std::unique_ptr<WriterClaim>> WriterClaim::Make(const std::string& prefix) {
+  constexpr int kTries = 10;
+  FileSystem* const fs = PosixFileSystem();
+  const std::string path = StrCat(prefix, kClaim);
+  const std::string temporary = StrCat(path, kTemporarySuffix, RandomId());
+  std::unique_ptr<WriterClaim> none;
+  const std::string directory(DirectoryName(prefix));
+  if (!directory.empty() && !fs->CreateDirectories(directory).ok()) return none;
+  auto file = fs->NewWritableFile(temporary);
+  if (!file.ok()) return none;
+  const std::string who = StrCat("process ", ::getpid(), " of ", HostName());
+  Status status = (*file)->Append(who);
+  if (status.ok()) status = (*file)->Flush();
+  // Under its name it is locked from the first moment.
+  for (int i = 0; status.ok() && i < kTries; ++i) {
+    status = fs->Link(temporary, path);
+    if (!errors::IsAlreadyExists(status)) break;
+    const StatusOr<bool> was_left = fs->DeleteUnlessWritten(path);
+    if (was_left.ok() && !*was_left) {
+      fs->DeleteFile(temporary).IgnoreError();
+      return errors::FailedPrecondition(
+          fs->ReadFile(path).value_or("another process"), " is writing the checkpoint ", prefix,
+          ", and nothing is written by ", who, "; let one of them save, or each to its own prefix");
+    }
+    status = OkStatus();  // its process lives no more
+  }
+  fs->DeleteFile(temporary).IgnoreError();
+  if (!status.ok()) return none;
+  return std::unique_ptr<WriterClaim>(new WriterClaim(path, *std::move(file)));
+}
+
+WriterClaim::~WriterClaim() { PosixFileSystem()->DeleteFile(path_).IgnoreError(); }
+
 void DeleteAbandonedParts(const std::string& prefix) {
   const std::string directory(DirectoryName(prefix));
   const auto names = PosixFileSystem()->List(directory.empty() ? "." : directory);
@@ -135,7 +177,8 @@ void DeleteAbandonedParts(const std::string& prefix) {
       std::error_code error;
       std::filesystem::remove_all(path, error);
       MR_LOG(kInfo, "deleted ", path, ", which a save that was killed has left");
-    } else if (IsTemporaryFile(name, BaseName(prefix)) && IsOlderThan(path, kUnlocked)) {
+    } else if (IsClaim(name, BaseName(prefix)) ||
+               (IsTemporaryFile(name, BaseName(prefix)) && IsOlderThan(path, kUnlocked))) {
       PosixFileSystem()->DeleteUnlessWritten(path).status().IgnoreError();
     }
   }

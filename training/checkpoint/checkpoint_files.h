@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "io/filesystem.h"
 #include "millrace/saver.h"
@@ -36,6 +37,25 @@ class PartsFolder {
  private:
   const std::string path_;
   std::unique_ptr<WritableFile> owner_;  // is open: locked
+};
+
+// Says that this process writes to `prefix`, in a file PREFIX.writer that is open while this lives.
+class WriterClaim {
+ public:
+  // FailedPrecondition, naming the other one, if a process that lives is writing to `prefix`. Null
+  // where no such file can be made: two writers at a time are no danger to the checkpoint
+  // (io/bundle_files.h), but one of the two is lost.
+  static StatusOr<std::unique_ptr<WriterClaim>> Make(const std::string& prefix);
+  ~WriterClaim();
+  WriterClaim(const WriterClaim&) = delete;
+  WriterClaim& operator=(const WriterClaim&) = delete;
+
+ private:
+  WriterClaim(std::string path, std::unique_ptr<WritableFile> file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  const std::string path_;
+  const std::unique_ptr<WritableFile> file_;  // is open: locked
 };
 
 // Deletes what saves to `prefix`, or to it with a number, left behind when their processes were

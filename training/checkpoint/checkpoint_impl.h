@@ -13,6 +13,7 @@
 #include "frontend/graph_builder.h"
 #include "io/tensor_bundle.h"
 #include "millrace/checkpoint.h"
+#include "millrace/checkpoint_layout.h"
 #include "training/checkpoint/object_tree.h"
 
 namespace millrace {
@@ -25,6 +26,7 @@ struct Checkpoint::Impl {
   const std::shared_ptr<GraphState> state;
   const Scope graph_root;
   const CheckpointOptions options;
+  CheckpointLayout layout;
   Trackable root;
   Variable counter;  // without a handle until it is needed
 
@@ -50,6 +52,8 @@ struct Checkpoint::Impl {
   StatusOr<int64_t> CountSave(Session& session);
   // The tree as it is now, if files can have it.
   StatusOr<ObjectTree> Tree() const;
+  // The nodes that write this tree.
+  StatusOr<Writing> MakeWriting(const ObjectTree& tree, const std::string& graph);
   Status Write(Session& session, const std::string& prefix);
   Status Restore(Session& session, const std::string& prefix,
                  std::span<const SavedVariable> variables);

@@ -6,7 +6,10 @@
 #include "base/strings.h"
 #include "device/device_name.h"
 #include "io/tensor_slice.h"
+#include "millrace/distributed_values.h"
+#include "millrace/math.h"
 #include "millrace/ops.h"
+#include "training/checkpoint/file_sizes.h"
 
 namespace millrace {
 namespace {
@@ -58,9 +61,32 @@ Output NameAfter(const Scope& scope, const Output& name, std::vector<Operation> 
   return ops::Identity(scope.WithControlDependencies(ops), name);
 }
 
+// What one task writes into one file.
+struct WritePart {
+  std::string device;
+  std::vector<SaveItem> items;
+};
+
+std::vector<WritePart> PartsOf(const Scope& scope, std::span<const SaveItem> items,
+                               const CheckpointLayout& layout) {
+  std::vector<WritePart> parts;
+  for (const auto& [device, of_device] :
+       ByDevice<SaveItem>(items, [](const SaveItem& i) { return i.device; })) {
+    const std::string& writer = layout.io_device.empty() ? device : layout.io_device;
+    if (layout.max_file_bytes == 0) {
+      parts.push_back({writer, of_device});
+      continue;
+    }
+    for (std::vector<SaveItem>& file : SplitBySize(scope, of_device, layout.max_file_bytes)) {
+      parts.push_back({writer, std::move(file)});
+    }
+  }
+  return parts;
+}
+
 Output SaveInParts(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
-                   std::string* folder) {
-  const auto parts = ByDevice<SaveItem>(items, [](const SaveItem& i) { return i.device; });
+                   const CheckpointLayout& layout, std::string* folder) {
+  const std::vector<WritePart> parts = PartsOf(scope, items, layout);
   const Scope cpu = scope.WithDevice("/device:CPU:*");
   // Savers of other jobs that write under the same prefix do not meet in one folder.
   *folder = StrCat("_temp_", Hex16(RandomId()), Hex16(RandomId()));
@@ -80,7 +106,7 @@ Output SaveInParts(const Scope& scope, const Output& filename, std::span<const S
         NameAfter(here.WithOpName("control_dependency").ColocateWith(name), name, {write}));
     names.emplace_back(name);
   }
-  const Scope last = scope.WithDevice(parts.empty() ? "" : parts.rbegin()->first);
+  const Scope last = scope.WithDevice(parts.empty() ? "" : parts.back().device);
   const Output prefixes = ops::Pack(
       last.WithOpName("MergeV2Checkpoints/checkpoint_prefixes").WithControlDependencies(written),
       names);
@@ -100,6 +126,7 @@ Output Fitting(const Scope& scope, const Variable& variable, const Output& read,
 Operation Give(const Scope& scope, const Variable& variable, const Output& read, bool reshape) {
   const Scope beside = scope.ColocateWith(variable.handle);
   const Output value = Fitting(scope, variable, read, reshape);
+  if (!CopiesOf(variable).empty()) return AssignWhole(scope, variable, value);
   if (!variable.is_resource()) return ops::Assign(beside, variable.handle, value);
   // A resource that has no value yet would take any shape.
   const Output checked = ops::EnsureShape(
@@ -146,8 +173,9 @@ Operation AllOf(const Scope& scope, const char* name, std::span<const Operation>
 }  // namespace
 
 SaveItem ItemOf(const SavedVariable& v) {
-  return {v.key, v.slice, v.variable.is_resource() ? v.variable.read : v.variable.handle,
-          v.variable.handle.op().device()};
+  Output value = v.variable.is_resource() ? v.variable.read : v.variable.handle;
+  if (!CopiesOf(v.variable).empty()) value = WholeValue(RootScopeOf(value), v.variable);
+  return {v.key, v.slice, value, v.variable.handle.op().device(), v.variable.shape()};
 }
 
 Output MakeFilename(const Scope& scope, const std::string& filename) {
@@ -158,8 +186,8 @@ Output MakeFilename(const Scope& scope, const std::string& filename) {
 }
 
 Output MakeSave(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
-                bool sharded, std::string* folder) {
-  if (sharded) return SaveInParts(scope, filename, items, folder);
+                bool sharded, std::string* folder, const CheckpointLayout& layout) {
+  if (sharded) return SaveInParts(scope, filename, items, layout, folder);
   const Operation write = WriteItems(scope, 0, filename, items);
   return NameAfter(scope.WithOpName("control_dependency").ColocateWith(filename), filename,
                    {write});
@@ -184,14 +212,16 @@ std::vector<Operation> RestoreInTurn(const Scope& scope, const Output& filename,
 }
 
 std::vector<Operation> RestoreInParts(const Scope& scope, const Output& filename,
-                                      std::span<const SavedVariable> variables, bool reshape) {
+                                      std::span<const SavedVariable> variables,
+                                      const RestoreOptions& options) {
   const auto by_device = ByDevice<SavedVariable>(
       variables, [](const SavedVariable& v) { return v.variable.handle.op().device(); });
   std::vector<ReadPart> parts;
   std::vector<Operation> reads;
   for (const auto& [device, of_device] : by_device) {
+    const std::string& reader = options.io_device.empty() ? device : options.io_device;
     parts.push_back(
-        ReadItems(scope.WithDevice(device), static_cast<int>(parts.size()), filename, of_device));
+        ReadItems(scope.WithDevice(reader), static_cast<int>(parts.size()), filename, of_device));
     parts.back().device = device;
     if (!parts.back().values.empty()) reads.push_back(parts.back().values[0].op());
   }
@@ -199,8 +229,8 @@ std::vector<Operation> RestoreInParts(const Scope& scope, const Output& filename
   const Scope giving = parts.size() > 1 ? scope.WithControlDependencies(reads) : scope;
   std::vector<Operation> all;
   for (const ReadPart& part : parts) {
-    all.push_back(
-        AllOf(scope.WithDevice(part.device), "restore_shard", GiveAll(giving, part, reshape)));
+    all.push_back(AllOf(scope.WithDevice(part.device), "restore_shard",
+                        GiveAll(giving, part, options.reshape)));
   }
   return all;
 }
@@ -213,7 +243,7 @@ Operation MakeRestore(const Scope& scope, const Output& filename,
   if (options.sequentially) {
     all = RestoreInTurn(scope, filename, variables, options.reshape);
   } else if (options.sharded) {
-    all = RestoreInParts(scope, filename, variables, options.reshape);
+    all = RestoreInParts(scope, filename, variables, options);
   } else {
     const ReadPart read = ReadItems(scope.WithDevice("/device:CPU:0"), 0, filename, variables);
     all = GiveAll(scope, read, options.reshape);

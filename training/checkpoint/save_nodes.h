@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/checkpoint_layout.h"
 #include "millrace/graph.h"
 #include "millrace/saver.h"
 
@@ -17,6 +18,7 @@ struct SaveItem {
   std::string key, slice;
   Output value;        // a reference, a value that was read, a constant
   std::string device;  // of the variable behind it: where it is written if that is by parts
+  PartialShape shape;  // of `value`
 };
 SaveItem ItemOf(const SavedVariable& variable);
 
@@ -24,12 +26,14 @@ SaveItem ItemOf(const SavedVariable& variable);
 Output MakeFilename(const Scope& scope, const std::string& filename);
 
 // Yields the prefix when everything is written. `sharded`: each device's task writes its own, into
-// a folder whose name is the prefix and *folder, and one joins the parts.
+// a folder whose name is the prefix and *folder, and one joins the parts; as `layout` says. With a
+// size there, shapes must be known.
 Output MakeSave(const Scope& scope, const Output& filename, std::span<const SaveItem> items,
-                bool sharded, std::string* folder);
+                bool sharded, std::string* folder, const CheckpointLayout& layout = {});
 
 struct RestoreOptions {
   bool sharded = false;
+  std::string io_device{};  // reads everything, if `sharded`
   bool reshape = false;
   bool sequentially = false;
 };

@@ -133,6 +133,7 @@ struct Saver::Impl {
   }
 
   Status Write(Session& session, const std::string& prefix, const SaveOptions& save) const {
+    MR_ASSIGN_OR_RETURN(const auto claim, WriterClaim::Make(prefix));
     const Feed feed(filename, Tensor::String(prefix));
     std::optional<PartsFolder> parts;
     if (!parts_folder.empty()) parts.emplace(prefix + parts_folder);

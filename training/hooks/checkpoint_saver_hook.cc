@@ -4,6 +4,7 @@
 #include "io/filesystem.h"
 #include "millrace/hooks.h"
 #include "millrace/monitored_session.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "training/hooks/hook_support.h"
 
@@ -50,6 +51,14 @@ class CheckpointSaver : public SessionRunHook {
     return SessionRunArgs{.fetches = {global_step_}};
   }
   Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    if (PreemptionSignal() != 0 && !noticed_) {
+      noticed_ = true;
+      hooks::Log(options_.io, "This process is to end: saving, and stopping the training.");
+      MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
+      timer_->Update(step);
+      context.RequestStop();
+      return Save(context.session(), step).status();
+    }
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
     if (!timer_->ShouldTrigger(before + 1)) return OkStatus();
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
@@ -102,6 +111,7 @@ class CheckpointSaver : public SessionRunHook {
   const std::string prefix_;
   Graph* graph_ = nullptr;  // outlives the monitored session
   std::optional<StepTimer> timer_;
+  bool noticed_ = false;  // that the process is to end
   Output global_step_;
   std::shared_ptr<EventWriter> events_;
 };

@@ -1,6 +1,5 @@
 #include "millrace/monitored_session.h"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -11,14 +10,10 @@
 #include "base/strings.h"
 #include "training/lost_session.h"
 #include "training/sessions/hooked_run.h"
+#include "training/sessions/manager_options.h"
 
 namespace millrace {
 namespace {
-
-using std::chrono::milliseconds;
-
-// Before a session is made anew although the last one has not seen a step end.
-constexpr milliseconds kFirstBackOff{100}, kLongestBackOff{5'000};
 
 bool IsCleanEnd(const Status& cause) { return cause.ok() || errors::IsOutOfRange(cause); }
 
@@ -71,16 +66,8 @@ Status MonitoredSession::Impl::Begin() {
             .init_feeds = scaffold.init_feeds,
             .init_fn = scaffold.init_fn,
             .keep_values = options.keep_values};
-  SessionManagerOptions manager_options;
-  manager_options.session = options.session;
-  manager_options.ready_op = scaffold.ready_op;
-  manager_options.ready_for_local_init_op = scaffold.ready_for_local_init_op;
-  manager_options.local_init_op = scaffold.local_init_op;
-  manager_options.recovery_wait = options.recovery_wait;
-  manager_options.max_wait = options.max_wait;
-  manager_options.on_wait = options.on_wait;
-  manager_options.log = options.log;
-  MR_ASSIGN_OR_RETURN(manager, SessionManager::Create(graph, manager_options));
+  MR_ASSIGN_OR_RETURN(
+      manager, SessionManager::Create(graph, ManagerOptions(options, scaffold, options.log)));
   return OkStatus();
 }
 
@@ -104,8 +91,7 @@ Status MonitoredSession::Impl::Open() {
     ++in_a_row;
     MR_LOG(kWarning, "the session was lost while hooks were told of it (", Message(status),
            "); it is made anew");
-    std::this_thread::sleep_for(
-        std::min(kFirstBackOff * (1 << std::min(in_a_row - 1, 10)), kLongestBackOff));
+    std::this_thread::sleep_for(RecoveryBackOff(in_a_row));
   }
 }
 
@@ -137,10 +123,7 @@ Status MonitoredSession::Impl::Recover(const Status& why) {
   MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", in_a_row, " of ",
          options.max_recoveries, " without a step in between");
   EndSession().IgnoreError();
-  if (in_a_row > 1) {
-    std::this_thread::sleep_for(
-        std::min(kFirstBackOff * (1 << std::min(in_a_row - 2, 10)), kLongestBackOff));
-  }
+  if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
   return Open();
 }
 

@@ -12,6 +12,7 @@
 #include "millrace/variables.h"
 #include "training/hooks/hook_support.h"
 #include "training/lost_session.h"
+#include "training/sessions/manager_options.h"
 
 namespace millrace {
 
@@ -36,16 +37,8 @@ struct Supervisor::Impl {
       MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(options.logdir));
       MR_ASSIGN_OR_RETURN(events, hooks::EventWriterFor(options.logdir, graph));
     }
-    SessionManagerOptions manager_options;
-    manager_options.session = options.session;
-    manager_options.ready_op = scaffold.ready_op;
-    manager_options.ready_for_local_init_op = scaffold.ready_for_local_init_op;
-    manager_options.local_init_op = scaffold.local_init_op;
-    manager_options.recovery_wait = options.recovery_wait;
-    manager_options.max_wait = options.max_wait;
-    manager_options.on_wait = options.on_wait;
-    manager_options.log = options.io.log;
-    MR_ASSIGN_OR_RETURN(manager, SessionManager::Create(graph, manager_options));
+    MR_ASSIGN_OR_RETURN(
+        manager, SessionManager::Create(graph, ManagerOptions(options, scaffold, options.io.log)));
     return OkStatus();
   }
 

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "frontend/initial_shape.h"
 #include "millrace/ops.h"
 #include "millrace/partitioners.h"
 
@@ -75,14 +76,8 @@ ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
   ShardedVariable made;
   made.name = name;
   if (!initial_value.valid()) return made;
-  const auto shape = initial_value.shape().AsShape();
-  if (!shape) {
-    scope.RecordError(errors::InvalidArgument("the initial value of variable '", name,
-                                              "' must have a fully known shape, not ",
-                                              initial_value.shape().DebugString()),
-                      where);
-    return made;
-  }
+  const auto shape = InitialShape(scope, name, initial_value, where);
+  if (!shape) return made;
   made.shape = *shape;
   const StatusOr<int64_t> count =
       CountParts(name, *shape, BaseType(initial_value.dtype()), partitioner);

@@ -577,13 +577,6 @@ void CudaStream::EnqueueCallback(RefPtr<DeviceWork> work, std::string_view node,
   machine->CallBackLater(index, std::move(work), node, std::move(fn));
 }
 
-// Stops the machine with the last share that is not a thread's.
-struct Owner {
-  explicit Owner(std::shared_ptr<Machine> owned) : machine(std::move(owned)) {}
-  ~Owner() { machine->Stop(); }
-  const std::shared_ptr<Machine> machine;
-};
-
 }  // namespace
 
 StatusOr<std::shared_ptr<CudaMachineImpl>> CudaMachineImpl::Start(CudaMachineOptions options) {
@@ -593,9 +586,13 @@ StatusOr<std::shared_ptr<CudaMachineImpl>> CudaMachineImpl::Start(CudaMachineOpt
                       CudaContext::Retain(driver, options.ordinal));
   auto machine =
       std::make_shared<Machine>(std::move(options), std::move(context), std::move(properties));
-  auto owner = std::make_shared<Owner>(machine);
+  // What stops the machine, with the last share that is not a thread's.
+  std::shared_ptr<CudaMachineImpl> shared(machine.get(), [machine](CudaMachineImpl*) mutable {
+    machine->Stop();
+    machine.reset();  // weak shares keep this
+  });
   MR_RETURN_IF_ERROR(machine->Open());
-  return std::shared_ptr<CudaMachineImpl>(std::move(owner), machine.get());
+  return shared;
 }
 
 }  // namespace millrace

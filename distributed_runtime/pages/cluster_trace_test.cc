@@ -1,0 +1,194 @@
+#include "distributed_runtime/pages/cluster_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr char kPs[] = "/job:ps/replica:0/task:0", kWorker[] = "/job:worker/replica:0/task:0",
+               kOther[] = "/job:worker/replica:0/task:1";
+constexpr int64_t kEpoch = 1'700'000'000'000'000'000, kMs = 1'000'000, kSecond = 1'000'000'000;
+
+pb::NodeExecStats* AddNode(pb::TracedPart* part, const std::string& name, const std::string& op,
+                           int64_t start, int64_t end) {
+  if (part->stats().dev_stats().empty()) {
+    part->mutable_stats()->add_dev_stats()->set_device(part->task() + "/device:CPU:0");
+  }
+  pb::NodeExecStats* const node = part->mutable_stats()->mutable_dev_stats(0)->add_node_stats();
+  node->set_node_name(name);
+  node->set_timeline_label(name + " = " + op + "()");
+  node->set_all_start_nanos(start);
+  node->set_scheduled_nanos(start);
+  node->set_all_end_rel_nanos(end - start);
+  return node;
+}
+
+pb::TracedPart* AddPart(pb::TracedStep* step, const std::string& task, int64_t sent,
+                        int64_t answered) {
+  pb::TracedPart* const part = step->add_part();
+  part->set_task(task);
+  part->set_sent_nanos(sent);
+  part->set_answered_nanos(answered);
+  return part;
+}
+
+// One step of the worker, as it is by a perfect clock: the ps reads a variable (1 ms) and sends it,
+// the worker waits for it, multiplies (4 ms) and ends.
+pb::TracedStep MakeStep(const std::string& worker, int64_t begin, int64_t ps_ahead,
+                        int64_t worker_ahead) {
+  pb::TracedStep step;
+  step.set_session("s");
+  step.set_step_id(begin);
+  pb::TracedPart* const ps =
+      AddPart(&step, kPs, begin + worker_ahead, begin + 3 * kMs + worker_ahead);
+  const int64_t at_ps = begin + ps_ahead;
+  AddNode(ps, "w", "VariableV2", at_ps + 1 * kMs, at_ps + 2 * kMs);
+  AddNode(ps, "w_S3", "_Send", at_ps + 2 * kMs, at_ps + 2 * kMs + 1000);
+  pb::TracedPart* const own =
+      AddPart(&step, worker, begin + worker_ahead, begin + 8 * kMs + worker_ahead);
+  const int64_t here = begin + worker_ahead;
+  AddNode(own, "w_S4", "_Recv", here + 500'000, here + 3 * kMs);
+  AddNode(own, "product", "MatMul", here + 3 * kMs, here + 7 * kMs);
+  return step;
+}
+
+TEST(ClusterTraceTest, SkewOfFiveSecondsIsRecoveredAndNoArrowRunsBackwards) {
+  for (const int64_t skew : {-5 * kSecond, -3 * kMs, int64_t{0}, 40 * kMs, 5 * kSecond}) {
+    std::vector<pb::TraceResponse> traces(2);
+    traces[0].set_task(kWorker);
+    traces[1].set_task(kOther);
+    for (int i = 0; i < 5; ++i) {
+      *traces[0].add_step() = MakeStep(kWorker, kEpoch + i * 10 * kMs, skew, 0);
+      // A second master, whose clock differs from both.
+      *traces[1].add_step() = MakeStep(kOther, kEpoch + i * 10 * kMs + kMs, skew, -skew / 2);
+    }
+    const auto ahead = AlignClocks(traces);
+    EXPECT_EQ(ahead.at(kWorker), 0);
+    EXPECT_NEAR(static_cast<double>(ahead.at(kPs)), static_cast<double>(skew), 2.0 * kMs);
+    EXPECT_NEAR(static_cast<double>(ahead.at(kOther)), static_cast<double>(-skew / 2), 3.0 * kMs);
+    SetClocks(ahead, &traces);
+    int arrows = 0;
+    for (const pb::TraceResponse& trace : traces) {
+      for (const pb::TracedStep& step : trace.step()) {
+        for (const TracedTransfer& transfer : FindTransfers(step)) {
+          ++arrows;
+          EXPECT_EQ(transfer.from_task, kPs);
+          EXPECT_EQ(transfer.to_task, trace.task());
+          EXPECT_LE(transfer.send->all_start_nanos(),
+                    transfer.receive->all_start_nanos() + transfer.receive->all_end_rel_nanos());
+        }
+        for (const pb::TracedPart& part : step.part()) {
+          for (const pb::NodeExecStats& node : part.stats().dev_stats(0).node_stats()) {
+            EXPECT_GE(node.all_start_nanos(), part.sent_nanos());
+            EXPECT_LE(node.all_start_nanos() + node.all_end_rel_nanos(), part.answered_nanos());
+          }
+        }
+      }
+    }
+    EXPECT_EQ(arrows, 10);
+  }
+}
+
+TEST(ClusterTraceTest, AReceiveIsJoinedToTheSendRightBeforeItOfTheSameNode) {
+  pb::TracedStep step;
+  pb::TracedPart* const ps = AddPart(&step, kPs, 0, 10);
+  AddNode(ps, "a_S1", "_Send", 1, 2);
+  AddNode(ps, "a_S3", "_HostSend", 1, 2);
+  AddNode(ps, "b_S5", "_Send", 1, 2);
+  AddNode(ps, "c", "Identity", 1, 2);
+  pb::TracedPart* const worker = AddPart(&step, kWorker, 0, 10);
+  AddNode(worker, "a_S4", "_HostRecv", 2, 3);
+  AddNode(worker, "x_S9", "_Recv", 2, 3);  // of the client
+  AddNode(worker, "b_S2", "_Recv", 2, 3);
+  AddNode(worker, "plain", "_Recv", 2, 3);
+  const std::vector<TracedTransfer> transfers = FindTransfers(step);
+  ASSERT_EQ(transfers.size(), 1u);
+  EXPECT_EQ(transfers[0].send->node_name(), "a_S3");
+  EXPECT_EQ(transfers[0].receive->node_name(), "a_S4");
+}
+
+TEST(ClusterTraceTest, TimeIsSharedByWhatRanAndTheAdviceNamesTheLargestShare) {
+  std::vector<pb::TraceResponse> traces(1);
+  traces[0].set_task(kWorker);
+  *traces[0].add_step() = MakeStep(kWorker, kEpoch, 0, 0);
+  const std::vector<TimeShares> shares = ShareTime(traces);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0].task, kPs);
+  EXPECT_NEAR(shares[0].compute, 1.001 / 8, 1e-6);
+  EXPECT_EQ(shares[1].task, kWorker);
+  EXPECT_NEAR(shares[1].seconds, 8e-3, 1e-9);
+  EXPECT_NEAR(shares[1].wait, 1.5 / 8, 1e-6) << "until it was sent";
+  EXPECT_NEAR(shares[1].transfer, 1.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[1].compute, 4.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[1].rest(), 1.5 / 8, 1e-6);
+  EXPECT_THAT(Advice(shares[1]), HasSubstr("compute dominates"));
+  EXPECT_THAT(Advice(shares[0]), HasSubstr("time between nodes dominates"));
+  EXPECT_THAT(Advice({"t", 1, 0.1, 0.5, 0.1, 0.1}), HasSubstr("reading data dominates"));
+  EXPECT_THAT(Advice({"t", 1, 0.1, 0.1, 0.5, 0.1}), HasSubstr("transfer dominates"));
+  EXPECT_THAT(Advice({"t", 1, 0.1, 0.1, 0.1, 0.5}), HasSubstr("waiting for other tasks"));
+}
+
+TEST(ClusterTraceTest, TheStragglerAndTheCriticalPathAreNamed) {
+  const pb::TracedStep step = MakeStep(kWorker, kEpoch, 0, 0);
+  int64_t cost = 0;
+  EXPECT_EQ(Straggler(step, &cost), kWorker);
+  EXPECT_EQ(cost, 5 * kMs);
+  std::vector<std::string> names;
+  for (const CriticalNode& critical : CriticalPath(step))
+    names.push_back(critical.node->node_name());
+  EXPECT_THAT(names, ::testing::ElementsAre("w", "w_S3", "w_S4", "product"));
+  pb::TracedStep alone;
+  AddPart(&alone, kWorker, 0, 10);
+  EXPECT_EQ(Straggler(alone, &cost), "");
+  EXPECT_TRUE(CriticalPath(alone).empty());
+}
+
+TEST(ClusterTraceTest, TheLongestNodesComeFirst) {
+  std::vector<pb::TraceResponse> traces(1);
+  for (int i = 0; i < 3; ++i) *traces[0].add_step() = MakeStep(kWorker, kEpoch + i, 0, 0);
+  const std::vector<NodeTime> nodes = TopNodes(traces, 2);
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].node, "product");
+  EXPECT_EQ(nodes[0].op, "MatMul");
+  EXPECT_EQ(nodes[0].calls, 3);
+  EXPECT_NEAR(nodes[0].seconds, 12e-3, 1e-9);
+  EXPECT_EQ(nodes[1].node, "w_S4");
+}
+
+TEST(ClusterTraceTest, ThePictureHasSlicesArrowsAndSteps) {
+  std::vector<pb::TraceResponse> traces(1);
+  traces[0].set_task(kWorker);
+  *traces[0].add_step() = MakeStep(kWorker, kEpoch, 0, 0);
+  *traces[0].add_step() = MakeStep(kWorker, kEpoch + 10 * kMs, 0, 0);
+  const Json trace = Json::parse(ClusterTrace(traces));
+  std::map<std::string, int> kinds;
+  std::map<int, double> begins;
+  for (const Json& event : trace["traceEvents"]) {
+    const std::string phase = event["ph"];
+    ++kinds[event.contains("cat") ? StrCat(phase, " ", event["cat"].get<std::string>()) : phase];
+    if (phase == "s") begins[event["id"]] = event["ts"];
+    if (phase == "f") {
+      EXPECT_GE(event["ts"].get<double>(), begins.at(event["id"]));
+    }
+    if (phase == "X" && event["cat"] == "step") {
+      EXPECT_EQ(event["args"]["straggler"], kWorker);
+      EXPECT_EQ(event["args"]["straggler_cost"], "5 ms");
+    }
+  }
+  EXPECT_EQ(kinds["X op"], 8);
+  EXPECT_EQ(kinds["s transfer"], 2);
+  EXPECT_EQ(kinds["f transfer"], 2);
+  EXPECT_EQ(kinds["X step"], 2);
+  EXPECT_EQ(kinds["X critical path"], 8);
+}
+
+}  // namespace
+}  // namespace millrace

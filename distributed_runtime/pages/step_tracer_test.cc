@@ -1,0 +1,131 @@
+#include "distributed_runtime/pages/step_tracer.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include "base/errors.h"
+
+namespace millrace {
+namespace {
+
+using Answer = std::optional<StatusOr<StepTracer::Steps>>;
+
+StepTracer::Done To(Answer* answer) {
+  return [answer](StatusOr<StepTracer::Steps> steps) {
+    EXPECT_FALSE(answer->has_value()) << "answered twice";
+    answer->emplace(std::move(steps));
+  };
+}
+
+pb::TracedPart Part(const std::string& task) {
+  pb::TracedPart part;
+  part.set_task(task);
+  return part;
+}
+
+TEST(StepTracerTest, TheNextStepsAreTheAnswerWithAllTheirParts) {
+  StepTracer tracer;
+  EXPECT_FALSE(tracer.active());
+  EXPECT_FALSE(tracer.PartBegins("s", 1)) << "nobody asked";
+  Answer answer;
+  tracer.Start(2, kNoDeadline, To(&answer));
+  EXPECT_TRUE(tracer.active());
+  for (const int64_t step : {11, 12}) {
+    EXPECT_TRUE(tracer.PartBegins("s", step));
+    EXPECT_TRUE(tracer.PartBegins("s", step));
+  }
+  EXPECT_FALSE(tracer.PartBegins("s", 13)) << "two were asked for";
+  tracer.PartEnds(11, Part("a"));
+  tracer.PartEnds(12, Part("a"));
+  tracer.PartEnds(11, Part("b"));
+  tracer.StepEnds();
+  EXPECT_FALSE(answer.has_value()) << "a part of the second step runs";
+  tracer.PartEnds(12, Part("b"));
+  tracer.StepEnds();
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_TRUE(answer->ok());
+  ASSERT_EQ((**answer).size(), 2u);
+  EXPECT_EQ((**answer)[0].step_id(), 11);
+  EXPECT_EQ((**answer)[0].part_size(), 2);
+  EXPECT_FALSE(tracer.active());
+}
+
+TEST(StepTracerTest, OneTraceAtATimeAndOnlySoManySteps) {
+  StepTracer tracer;
+  Answer first, second, third;
+  tracer.Start(1, kNoDeadline, To(&first));
+  tracer.Start(1, kNoDeadline, To(&second));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_TRUE(errors::IsFailedPrecondition(second->status())) << second->status();
+  tracer.Start(0, kNoDeadline, To(&third));
+  EXPECT_TRUE(errors::IsInvalidArgument(third->status()));
+  tracer.AddWhole("s", Part("a"));
+  tracer.StepEnds();
+  ASSERT_TRUE(first.has_value() && first->ok());
+  EXPECT_EQ((**first)[0].part(0).task(), "a");
+}
+
+TEST(StepTracerTest, AtTheDeadlineTheAnswerIsWhatThereIs) {
+  StepTracer tracer;
+  Notification answered;
+  StatusOr<StepTracer::Steps> steps = errors::Internal("no answer");
+  tracer.Start(5, DeadlineAfter(std::chrono::milliseconds(50)),
+               [&](StatusOr<StepTracer::Steps> answer) {
+                 steps = std::move(answer);
+                 answered.Notify();
+               });
+  EXPECT_TRUE(tracer.PartBegins("s", 1));
+  EXPECT_TRUE(tracer.PartBegins("s", 2));
+  tracer.PartEnds(1, Part("a"));
+  ASSERT_TRUE(answered.WaitUntil(DeadlineAfter(std::chrono::seconds(20))));
+  ASSERT_TRUE(steps.ok());
+  ASSERT_EQ(steps->size(), 1u) << "the second one has not ended";
+  // A part that was late is not taken for one of the next trace.
+  Answer next;
+  tracer.Start(1, kNoDeadline, To(&next));
+  tracer.PartEnds(2, Part("a"));
+  tracer.StepEnds();
+  EXPECT_FALSE(next.has_value());
+  tracer.Stop();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_TRUE(errors::IsUnavailable(next->status()));
+}
+
+TEST(StepTracerTest, OnceStoppedNothingBegins) {
+  StepTracer tracer;
+  tracer.Stop();
+  Answer answer;
+  tracer.Start(1, kNoDeadline, To(&answer));
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(errors::IsUnavailable(answer->status())) << answer->status();
+}
+
+TEST(StepTracerTest, StepsOfManyThreadsWhileTracesComeAndGo) {
+  StepTracer tracer;
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int64_t step = t + 1; !over.load(); step += 3) {
+        if (tracer.active() && tracer.PartBegins("s", step)) tracer.PartEnds(step, Part("a"));
+        tracer.StepEnds();
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    Notification answered;
+    tracer.Start(3, DeadlineAfter(std::chrono::seconds(30)),
+                 [&](const StatusOr<StepTracer::Steps>& steps) {
+                   EXPECT_TRUE(steps.ok() && steps->size() == 3);
+                   answered.Notify();
+                 });
+    answered.Wait();
+  }
+  over.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace millrace

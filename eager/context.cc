@@ -1,0 +1,393 @@
+#include "eager/context.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "device/device_name.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::chrono::seconds kForgetTimeout(10);
+
+// Of a context: what an error of one op must not end for all others.
+class SharedRendezvous : public Rendezvous {
+ public:
+  explicit SharedRendezvous(RefPtr<Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
+
+  Status Send(std::string_view key, Tensor value, bool is_dead) override {
+    return rendezvous_->Send(key, std::move(value), is_dead);
+  }
+  void RecvAsync(std::string_view key, CancellationManager* cancellation, RecvDone done) override {
+    rendezvous_->RecvAsync(key, cancellation, std::move(done));
+  }
+  void StartAbort(const Status&) override {}
+  void ListWaits(std::size_t limit, std::vector<std::string>* keys) const override {
+    rendezvous_->ListWaits(limit, keys);
+  }
+
+ private:
+  const RefPtr<Rendezvous> rendezvous_;
+};
+
+// The same text for equal calls only.
+std::string PlanKey(const FunctionName& function, const Device& device,
+                    const std::vector<std::string>& arg_devices, const std::vector<int>& arg_widths,
+                    bool is_component) {
+  std::string key = StrCat(is_component ? "part " : "", device.name(), " ");
+  for (const int width : arg_widths) StrAppend(&key, width, ",");
+  StrAppend(&key, StrJoin(arg_devices, ","), " ", FunctionKey(function));
+  return key;
+}
+
+}  // namespace
+
+class EagerContext::CurrentWorkers : public WorkerCache {
+ public:
+  void Set(WorkerCache* workers) {
+    MutexLock lock(&mu_);
+    workers_ = workers;
+  }
+  std::vector<std::string> ListWorkers() const override {
+    WorkerCache* const workers = current();
+    return workers == nullptr ? std::vector<std::string>() : workers->ListWorkers();
+  }
+  WorkerInterface* GetWorker(std::string_view task) override {
+    WorkerCache* const workers = current();
+    return workers == nullptr ? nullptr : workers->GetWorker(task);
+  }
+
+ private:
+  WorkerCache* current() const {
+    MutexLock lock(&mu_);
+    return workers_;
+  }
+  mutable Mutex mu_;
+  WorkerCache* workers_ ABSL_GUARDED_BY(mu_) = nullptr;  // the context keeps them all
+};
+
+EagerContext::EagerContext(const EagerEnv& env, uint64_t id, std::string task,
+                           std::shared_ptr<SessionResources> resources, const EagerLimits& limits,
+                           Later later)
+    : env_(env),
+      id_(id),
+      limits_(limits),
+      later_(std::move(later)),
+      resources_(std::move(resources)),
+      workers_(std::make_unique<CurrentWorkers>()),
+      worker_(*env.task),
+      handles_(StrCat("_eager_", Hex16(id), "_", Hex16(RandomId()), "_"), limits.tensors) {
+  worker_.task = std::move(task);
+  worker_.devices = resources_->devices;
+  worker_.workers = workers_.get();
+  worker_.collectives = nullptr;
+  worker_.make_session_devices = nullptr;
+  rendezvous_ = env_.transport->NewRendezvous(worker_.task, workers_.get());
+  worker_.rendezvous = rendezvous_.get();
+  program_env_ = {&worker_, resources_, env_.admit};
+  shared_rendezvous_ = MakeRef<SharedRendezvous>(rendezvous_->Find(static_cast<int64_t>(id_)));
+}
+
+EagerContext::~EagerContext() {
+  Close(errors::Cancelled("the context is gone"));
+  MutexLock lock(&mu_);
+  // The answers that they wait for may be given on this thread.
+  later_([now = std::move(cluster_), before = std::move(old_clusters_)]() mutable {
+    now.reset();
+    before.clear();
+  });
+}
+
+uint64_t EagerContext::view_id() const {
+  MutexLock lock(&mu_);
+  return view_id_;
+}
+
+StatusOr<Device*> EagerContext::FindDevice(std::string_view name) const {
+  if (name.empty()) return device();
+  const StatusOr<std::string> full = CanonicalDeviceName(name, device()->parsed_name());
+  Device* const found = full.ok() ? resources_->FindDevice(*full) : nullptr;
+  if (found != nullptr) return found;
+  return errors::InvalidArgument(name, " unknown device: ", worker_.task, " has ",
+                                 resources_->devices.size(), ", the first one is ",
+                                 device()->name());
+}
+
+void EagerContext::SetCluster(
+    uint64_t view_id, const pb::ClusterDef& cluster,
+    const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices) {
+  std::map<std::string, std::string> addresses;
+  for (const pb::JobDef& job : cluster.job()) {
+    for (const auto& [index, address] : job.tasks()) {
+      addresses[MakeTaskName(job.name(), index)] = address;
+    }
+  }
+  auto known = std::make_shared<ContextDevices>();
+  const auto add = [&known](const std::string& name, const std::string& type,
+                            uint64_t incarnation) {
+    if (known->incarnations.try_emplace(name, incarnation).second) {
+      known->devices.emplace_back(name, type);
+    }
+  };
+  for (const Device* own : resources_->devices) add(own->name(), own->type(), own->incarnation());
+  for (const pb::DeviceAttributes& device : devices) {
+    add(device.name(), device.device_type(), device.incarnation());
+  }
+  std::vector<KeptPlan> forgotten = TakePlans("");
+  for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
+  MutexLock lock(&mu_);
+  view_id_ = view_id;
+  devices_ = std::move(known);
+  if (cluster_ != nullptr && addresses == addresses_) return;
+  if (cluster_ != nullptr) old_clusters_.push_back(std::move(cluster_));
+  cluster_ = env_.transport->Connect(addresses, worker_.task);
+  addresses_ = std::move(addresses);
+  workers_->Set(cluster_->workers());
+}
+
+void EagerContext::SetView(uint64_t view_id) {
+  MutexLock lock(&mu_);
+  view_id_ = view_id;
+}
+
+StatusOr<EagerPeer*> EagerContext::FindPeer(const std::string& task) const {
+  MutexLock lock(&mu_);
+  EagerPeer* const peer = cluster_ == nullptr ? nullptr : cluster_->FindPeer(task);
+  if (peer != nullptr) return peer;
+  return errors::InvalidArgument("the context has no task ", task);
+}
+
+Status EagerContext::RegisterFunction(const pb::RegisterFunctionOp& op) {
+  const std::string& name = op.function_def().signature().name();
+  pb::FunctionDefLibrary added = op.library();
+  *added.add_function() = op.function_def();
+  MutexLock lock(&mu_);
+  if (closed_) return errors::Aborted("the context is closed");
+  const std::size_t count = (library_ == nullptr ? 0 : library_->functions().size());
+  if (count + components_.size() >= limits_.functions) {
+    return errors::ResourceExhausted("the context has ", limits_.functions,
+                                     " functions, the most that one may: remove some");
+  }
+  if (op.is_component_function()) {
+    MR_ASSIGN_OR_RETURN(components_[name], FunctionLibrary::Extend(nullptr, added));
+    return OkStatus();
+  }
+  MR_ASSIGN_OR_RETURN(library_, FunctionLibrary::Extend(library_, added));
+  return OkStatus();
+}
+
+Status EagerContext::RemoveFunction(const std::string& name) {
+  std::vector<KeptPlan> forgotten = TakePlans(name);
+  for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
+  MutexLock lock(&mu_);
+  if (components_.erase(name) > 0) return OkStatus();
+  if (library_ == nullptr || library_->Find(name) == nullptr) {
+    return errors::NotFound("the context has no function ", name);
+  }
+  pb::FunctionDefLibrary all, left;
+  library_->ToProto(&all);
+  for (pb::FunctionDef& function : *all.mutable_function()) {
+    if (function.signature().name() != name) left.add_function()->Swap(&function);
+  }
+  for (pb::GradientDef& gradient : *all.mutable_gradient()) {
+    if (gradient.function_name() != name) left.add_gradient()->Swap(&gradient);
+  }
+  MR_ASSIGN_OR_RETURN(library_, FunctionLibrary::Extend(nullptr, left));
+  return OkStatus();
+}
+
+bool EagerContext::IsFunction(std::string_view name) const {
+  MutexLock lock(&mu_);
+  return library_ != nullptr && library_->Find(name) != nullptr;
+}
+
+std::shared_ptr<const FunctionLibrary> EagerContext::LibraryFor(
+    const std::vector<std::string>& names) const {
+  std::shared_ptr<const FunctionLibrary> library;
+  {
+    MutexLock lock(&mu_);
+    library = library_;
+  }
+  return library == nullptr || names.empty() ? nullptr : library->Reachable(names);
+}
+
+StatusOr<std::shared_ptr<const EagerProgram>> EagerContext::FindProgram(const std::string& op,
+                                                                        AttrMap attrs,
+                                                                        const Device& device,
+                                                                        bool keep) {
+  FunctionName call{op, {}};
+  std::vector<std::string> functions;
+  for (const auto& [name, value] : attrs) {
+    call.attrs[name] = value;
+    AddMentioned(value, &functions);
+  }
+  // Functions may be removed and made again under their names.
+  keep = keep && functions.empty();
+  const std::string key = StrCat(device.name(), " ", FunctionKey(call));
+  if (keep) {
+    MutexLock lock(&mu_);
+    const auto known = programs_.find(key);
+    if (known != programs_.end()) return known->second;
+  }
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<FunctionBody> body,
+      MakeOpBody(*worker_.ops, LibraryFor(functions), op, std::move(attrs), device.name()));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const EagerProgram> made,
+                      EagerProgram::Make(program_env_, *body));
+  if (!keep) return made;
+  StringMap<std::shared_ptr<const EagerProgram>> forgotten;  // freed without the lock
+  MutexLock lock(&mu_);
+  if (programs_.size() >= limits_.programs) forgotten.swap(programs_);
+  return programs_.try_emplace(key, std::move(made)).first->second;
+}
+
+StatusOr<std::shared_ptr<const FunctionPlan>> EagerContext::FindPlan(
+    FunctionName function, const Device& device, std::vector<std::string> arg_devices,
+    std::vector<int> arg_widths, bool is_component) {
+  const std::string key = PlanKey(function, device, arg_devices, arg_widths, is_component);
+  PlanInput input;
+  std::shared_ptr<const ContextDevices> devices;
+  {
+    MutexLock lock(&mu_);
+    const auto known = plans_.find(key);
+    if (known != plans_.end()) return known->second.plan;
+    const auto component = components_.find(function.name);
+    if (is_component && component != components_.end()) input.library = component->second;
+    devices = devices_;
+  }
+  if (input.library == nullptr) input.library = LibraryFor({function.name});
+  input.function = std::move(function);
+  input.device = device.name();
+  input.arg_devices = std::move(arg_devices);
+  input.arg_widths = std::move(arg_widths);
+  input.cluster = devices.get();
+  input.part_prefix = StrCat(input.function.name, "_millrace_", Hex16(RandomId()));
+  MR_ASSIGN_OR_RETURN(
+      std::shared_ptr<const FunctionPlan> made,
+      is_component ? PlanComponent(program_env_, input) : PlanFunction(program_env_, input));
+  std::vector<KeptPlan> forgotten;
+  std::shared_ptr<const FunctionPlan> kept;
+  {
+    MutexLock lock(&mu_);
+    // Made for a cluster that is no more: for this call alone.
+    if (devices_ != devices) return made;
+    if (plans_.size() >= limits_.programs) {
+      for (auto& [other, plan] : plans_) forgotten.push_back(std::move(plan));
+      plans_.clear();
+    }
+    kept = plans_.try_emplace(key, KeptPlan{input.function.name, made}).first->second.plan;
+  }
+  for (const KeptPlan& plan : forgotten) Withdraw(*plan.plan);
+  return kept;
+}
+
+std::vector<EagerContext::KeptPlan> EagerContext::TakePlans(std::string_view function) {
+  std::vector<KeptPlan> taken;
+  MutexLock lock(&mu_);
+  for (auto it = plans_.begin(); it != plans_.end();) {
+    const auto here = it++;
+    if (!function.empty() && here->second.function != function) continue;
+    taken.push_back(std::move(here->second));
+    plans_.erase(here);
+  }
+  return taken;
+}
+
+void EagerContext::Withdraw(const FunctionPlan& plan) const {
+  for (const auto& part : plan.remote) {
+    if (!part->is_registered.load()) continue;
+    const StatusOr<EagerPeer*> peer = FindPeer(part->task);
+    if (!peer.ok()) continue;
+    pb::EnqueueRequest request;
+    request.set_context_id(id_);
+    request.add_queue()->mutable_remove_function()->set_function_name(part->name);
+    // Whoever cannot be reached forgets it with the context.
+    (*peer)->EnqueueAsync({.deadline = DeadlineAfter(kForgetTimeout)}, request,
+                          [](const Status&) {});
+  }
+}
+
+Status EagerContext::PutPacked(const pb::SendPackedHandleOp& op) {
+  if (op.handles_size() == 0) {
+    return errors::InvalidArgument("a packed handle of no tensors, op ", op.op_id());
+  }
+  auto kept = std::make_shared<const pb::SendPackedHandleOp>(op);
+  MutexLock lock(&mu_);
+  if (packed_.size() >= limits_.tensors) {
+    return errors::ResourceExhausted("the context keeps ", packed_.size(),
+                                     " packed handles, the most that one may");
+  }
+  if (packed_.try_emplace(op.op_id(), std::move(kept)).second) return OkStatus();
+  return errors::InvalidArgument("the context has a packed handle of op ", op.op_id(), " already");
+}
+
+std::shared_ptr<const pb::SendPackedHandleOp> EagerContext::FindPacked(int64_t op_id) const {
+  MutexLock lock(&mu_);
+  const auto it = packed_.find(op_id);
+  return it == packed_.end() ? nullptr : it->second;
+}
+
+Status EagerContext::Drop(const pb::RemoteTensorHandle& handle) {
+  {
+    MutexLock lock(&mu_);
+    if (handle.output_num() == 0 && packed_.erase(handle.op_id()) > 0) return OkStatus();
+  }
+  return handles_.Drop(handle.op_id(), handle.output_num());
+}
+
+Status EagerContext::Enter(EagerRun* run) {
+  MutexLock lock(&mu_);
+  if (closed_) return errors::Aborted("the context ", Hex16(id_), " was closed");
+  runs_.insert(run);
+  return OkStatus();
+}
+
+void EagerContext::Leave(EagerRun* run) {
+  std::vector<std::function<void()>> idle;
+  {
+    MutexLock lock(&mu_);
+    runs_.erase(run);
+    if (runs_.empty()) idle.swap(when_idle_);
+  }
+  for (const auto& done : idle) done();
+}
+
+bool EagerContext::is_busy() const {
+  MutexLock lock(&mu_);
+  return !runs_.empty();
+}
+
+void EagerContext::WhenIdle(std::function<void()> done) {
+  {
+    MutexLock lock(&mu_);
+    if (!runs_.empty()) {
+      when_idle_.push_back(std::move(done));
+      return;
+    }
+  }
+  done();
+}
+
+void EagerContext::Close(const Status& reason) {
+  std::vector<RefPtr<EagerRun>> runs;
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(closed_, true)) return;
+    for (EagerRun* run : runs_) runs.push_back(RefPtr<EagerRun>::Share(run));
+  }
+  for (const RefPtr<EagerRun>& run : runs) run->get()->StartCancel(reason);
+  rendezvous_->CleanupAll(reason);
+  // The other tasks of the context forget their parts with it.
+  (void)TakePlans("");
+  handles_.Clear();
+  StringMap<std::shared_ptr<const EagerProgram>> programs;
+  MutexLock lock(&mu_);
+  programs.swap(programs_);
+}
+
+}  // namespace millrace

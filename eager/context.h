@@ -1,0 +1,153 @@
+// An eager context: what one client has in one task. Its devices, functions, tensors, what runs.
+#ifndef EAGER_CONTEXT_H_
+#define EAGER_CONTEXT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "device/device.h"
+#include "eager/eager_run.h"
+#include "eager/function_plan.h"
+#include "eager/handle_table.h"
+#include "eager/program.h"
+#include "eager/transport.h"
+#include "millrace/status.h"
+#include "proto/eager.pb.h"
+#include "session/worker_env.h"
+
+namespace millrace {
+
+// What an eager server is given by whoever composes a task. Outlives the server.
+struct EagerEnv {
+  const WorkerEnv* task = nullptr;
+  EagerTransport* transport = nullptr;
+  // Judges what clients send before it is run; null: everything is admitted.
+  std::function<Status(const DataflowGraph&)> admit;
+};
+
+// How much one context may keep (docs/security.md).
+struct EagerLimits {
+  std::size_t tensors = 1'000'000;
+  std::size_t functions = 100'000;
+  std::size_t programs = 4096;  // of ops, and as many of functions: the rest is made again
+};
+
+// Thread-safe.
+class EagerContext : public std::enable_shared_from_this<EagerContext> {
+ public:
+  // Runs something that may wait for other tasks, on a thread where that does no harm.
+  using Later = std::function<void(std::function<void()>)>;
+
+  // This task is `task` for the client; `resources` are its devices. `later` outlives the context.
+  EagerContext(const EagerEnv& env, uint64_t id, std::string task,
+               std::shared_ptr<SessionResources> resources, const EagerLimits& limits, Later later);
+  ~EagerContext();
+
+  uint64_t id() const { return id_; }
+  const std::string& task() const { return worker_.task; }
+  const WorkerEnv& worker() const { return worker_; }
+  HandleTable* handles() { return &handles_; }
+  uint64_t view_id() const;
+  Device* device() const { return resources_->devices.front(); }
+  // "" is the first one. InvalidArgument "unknown device" for one that is not of this task.
+  StatusOr<Device*> FindDevice(std::string_view name) const;
+
+  // The tasks and devices as they are from now on; this task's own devices need not be among them.
+  // Functions are placed anew.
+  void SetCluster(uint64_t view_id, const pb::ClusterDef& cluster,
+                  const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices);
+  // Of an update that changes nothing that this task may see.
+  void SetView(uint64_t view_id);
+  // The task's eager server; InvalidArgument if the context has no such task.
+  StatusOr<EagerPeer*> FindPeer(const std::string& task) const;
+
+  Status RegisterFunction(const pb::RegisterFunctionOp& op);
+  Status RemoveFunction(const std::string& name);
+  bool IsFunction(std::string_view name) const;
+
+  // What runs an op with these attributes; with `keep` it may be kept for the next one.
+  StatusOr<std::shared_ptr<const EagerProgram>> FindProgram(const std::string& op, AttrMap attrs,
+                                                            const Device& device, bool keep);
+  // What runs a function, or a part of one, called at `device` with inputs that lie on these
+  // devices; `arg_widths` as in PlanInput.
+  StatusOr<std::shared_ptr<const FunctionPlan>> FindPlan(FunctionName function,
+                                                         const Device& device,
+                                                         std::vector<std::string> arg_devices,
+                                                         std::vector<int> arg_widths,
+                                                         bool is_component);
+
+  // Handles that stand for one tensor on each of several devices, as functions take them.
+  // InvalidArgument if the number is taken or there is no tensor; ResourceExhausted as for tensors.
+  Status PutPacked(const pb::SendPackedHandleOp& op);
+  // Null if there is none of this number.
+  std::shared_ptr<const pb::SendPackedHandleOp> FindPacked(int64_t op_id) const;
+  // Drops a packed handle, or a tensor.
+  Status Drop(const pb::RemoteTensorHandle& handle);
+
+  // Where ops of the context that send and receive meet those of other tasks.
+  RefPtr<Rendezvous> shared_rendezvous() const { return shared_rendezvous_; }
+
+  // A run under way, until Leave. Aborted once the context is closed.
+  Status Enter(EagerRun* run);
+  void Leave(EagerRun* run);
+  bool is_busy() const;
+  // When nothing runs: perhaps right now.
+  void WhenIdle(std::function<void()> done);
+  // Ends what runs with `reason`, and forgets everything. Idempotent.
+  void Close(const Status& reason);
+
+ private:
+  // The workers of the cluster as it is now.
+  class CurrentWorkers;
+  struct KeptPlan {
+    std::string function;
+    std::shared_ptr<const FunctionPlan> plan;
+  };
+
+  // Tells the tasks that have parts of the plan to forget them.
+  void Withdraw(const FunctionPlan& plan) const;
+  std::vector<KeptPlan> TakePlans(std::string_view function);
+  std::shared_ptr<const FunctionLibrary> LibraryFor(const std::vector<std::string>& names) const;
+
+  const EagerEnv& env_;
+  const uint64_t id_;
+  const EagerLimits limits_;
+  const Later later_;
+  const std::shared_ptr<SessionResources> resources_;
+  const std::unique_ptr<CurrentWorkers> workers_;
+  WorkerEnv worker_;
+  ProgramEnv program_env_;
+  std::unique_ptr<RendezvousManager> rendezvous_;
+  RefPtr<Rendezvous> shared_rendezvous_;
+  HandleTable handles_;
+
+  mutable Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t view_id_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<EagerCluster> cluster_ ABSL_GUARDED_BY(mu_);
+  // Calls of steps may still use them.
+  std::vector<std::shared_ptr<EagerCluster>> old_clusters_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const ContextDevices> devices_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const FunctionLibrary> library_ ABSL_GUARDED_BY(mu_);
+  StringMap<std::shared_ptr<const FunctionLibrary>> components_ ABSL_GUARDED_BY(mu_);
+  StringMap<std::shared_ptr<const EagerProgram>> programs_ ABSL_GUARDED_BY(mu_);
+  StringMap<KeptPlan> plans_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, std::shared_ptr<const pb::SendPackedHandleOp>> packed_
+      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<EagerRun*> runs_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::function<void()>> when_idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // EAGER_CONTEXT_H_

@@ -1,0 +1,45 @@
+#include "eager/eager_run.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "eager/context.h"
+
+namespace millrace {
+
+EagerRun::EagerRun(std::shared_ptr<EagerContext> context,
+                   std::shared_ptr<const EagerProgram> program, std::vector<Tensor> args)
+    : context_(std::move(context)),
+      program_(std::move(program)),
+      args_(std::move(args)),
+      results_(program_->result_types().size()) {}
+
+void EagerRun::Start(const CallOptions& options, int64_t step_id, RefPtr<Rendezvous> rendezvous,
+                     std::string container, Done done) {
+  rendezvous_ = std::move(rendezvous);
+  container_ = std::move(container);
+  done_ = std::move(done);
+  if (Status entered = context_->Enter(this); !entered.ok()) {
+    return done_(std::move(entered), results_);
+  }
+  Ref();  // dropped by Ended
+  if (!container_.empty()) context_->handles()->Hold(container_, program_->devices());
+  Link(options.cancellation);
+  FunctionCall call;
+  call.step_id = step_id;
+  call.cancellation = get();
+  call.step_container = container_;
+  program_->RunAsync(call, rendezvous_.get(), args_, results_, {&EagerRun::Ended, this});
+}
+
+void EagerRun::Ended(void* arg, Status status) {
+  auto* const run = static_cast<EagerRun*>(arg);
+  run->Unlink();
+  const Done done = std::exchange(run->done_, nullptr);
+  done(std::move(status), run->results_);
+  if (!run->container_.empty()) run->context_->handles()->LetGo(run->container_);
+  run->context_->Leave(run);
+  run->Unref();
+}
+
+}  // namespace millrace

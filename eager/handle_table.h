@@ -1,0 +1,70 @@
+// The tensors that a client of an eager context knows by number.
+#ifndef EAGER_HANDLE_TABLE_H_
+#define EAGER_HANDLE_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "device/device.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+
+namespace millrace {
+
+// Tensors by (id of the op that made them, number of the output). A resource that an op made for
+// its handle alone lies in a container of its own and goes with the last handle that names it.
+// Thread-safe.
+class HandleTable {
+ public:
+  // Containers of such resources begin with `prefix`. ResourceExhausted above `limit` tensors.
+  HandleTable(std::string prefix, std::size_t limit) : prefix_(std::move(prefix)), limit_(limit) {}
+  ~HandleTable() { Clear(); }
+
+  // InvalidArgument if the number is taken.
+  Status Put(int64_t op_id, int output, Tensor value);
+  // InvalidArgument "Unable to find the relevant tensor remote_handle" if there is none.
+  StatusOr<Tensor> Get(int64_t op_id, int output) const;
+  Status Drop(int64_t op_id, int output);
+  // Forgets everything; resources go as well.
+  void Clear();
+  std::size_t size() const;
+
+  // A name that was not given before.
+  std::string NewContainer();
+  // Keeps what is in the container until LetGo, and as long as a tensor here names it.
+  void Hold(const std::string& container, std::span<Device* const> devices);
+  void LetGo(const std::string& container);
+
+ private:
+  using Key = std::pair<int64_t, int>;
+  struct Held {
+    std::vector<Device*> devices;  // that may have something in it
+    int64_t count = 0;
+  };
+  // By how much each resource that `value` names is held more. What is let go of altogether is
+  // added to `free`.
+  using Free = std::vector<std::pair<std::string, std::vector<Device*>>>;
+  void Count(const Tensor& value, int change, Free* free) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountOne(const std::string& container, int change, Free* free)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void CleanUp(const Free& free);
+
+  const std::string prefix_;
+  const std::size_t limit_;
+  mutable Mutex mu_;
+  absl::flat_hash_map<Key, Tensor> tensors_ ABSL_GUARDED_BY(mu_);
+  StringMap<Held> held_ ABSL_GUARDED_BY(mu_);
+  int64_t next_container_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace millrace
+
+#endif  // EAGER_HANDLE_TABLE_H_

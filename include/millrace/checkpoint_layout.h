@@ -1,0 +1,32 @@
+// Into which files a Checkpoint (millrace/checkpoint.h) writes, and who does it.
+#ifndef MILLRACE_CHECKPOINT_LAYOUT_H_
+#define MILLRACE_CHECKPOINT_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "millrace/status.h"
+
+namespace millrace {
+
+class Checkpoint;
+
+struct CheckpointLayout {
+  // A data file has at most so many bytes of tensors; 0: one file for each task. Tensors that are
+  // bigger are cut into slices, along the axis that needs the fewest; where one element is bigger
+  // still, it has a file of its own, and a line in the log says so. Texts, whose size is not known
+  // before, count nothing. Readers, TensorFlow's too, put slices together again.
+  int64_t max_file_bytes = 0;
+  // The device that writes and reads all files, such as "/job:worker/task:0/device:CPU:0", where
+  // not every task sees the file system. "": each task writes and reads what lives on it.
+  std::string io_device{};
+};
+
+// For saves and restores of `checkpoint` from now on; SaveAsync writes one file in any case.
+// InvalidArgument for a negative size or a device that cannot be, Unimplemented (at the next save)
+// if a size is given and the shape of a variable is not known before it has a value.
+Status SetLayout(Checkpoint& checkpoint, const CheckpointLayout& layout);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_CHECKPOINT_LAYOUT_H_

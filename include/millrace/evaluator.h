@@ -1,0 +1,107 @@
+// Evaluation beside training: a program of its own that takes a job's checkpoints as they appear.
+// It is no task of the training cluster, and costs that nothing.
+//
+//   Model model(...);  // the same layers
+//   StatusOr<SidecarCounts> done = RunSidecarEvaluator(
+//       {.directory = "/data/run", .last_number = 15000}, [&](const std::string& checkpoint) {
+//         Status status = model.LoadWeights(checkpoint);
+//         return status.ok() ? model.Evaluate(x, y).status() : status;
+//       });
+#ifndef MILLRACE_EVALUATOR_H_
+#define MILLRACE_EVALUATOR_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/status.h"
+
+namespace millrace {
+
+// Which checkpoints are taken when several have appeared: the newest, or each that is there, the
+// oldest first.
+enum class TakeCheckpoints { kLatest, kEvery };
+// "latest" or "every"; InvalidArgument for another word.
+StatusOr<TakeCheckpoints> ParseTakeCheckpoints(std::string_view word);
+
+// The number that a prefix ends with, "model.ckpt-200": 200; nothing if it has none.
+std::optional<int64_t> CheckpointNumber(std::string_view prefix);
+
+struct CheckpointsIteratorOptions {
+  TakeCheckpoints take = TakeCheckpoints::kLatest;
+  std::chrono::milliseconds min_interval{0};  // from one to the next
+  std::chrono::milliseconds poll{1000};
+  // So long without a new one ends the iteration; nothing: it has no end.
+  std::optional<std::chrono::milliseconds> timeout{};
+  // Asked after that time: false waits on.
+  std::function<bool()> timeout_fn{};
+  // Asked at every poll: true ends the iteration, but for what is there by then.
+  std::function<bool()> stop{};
+};
+
+// The checkpoints of a directory, as they appear. Each is complete (LatestCheckpoint), which the
+// job that writes them may change at any time: who reads one must expect NotFound. One thread at a
+// time.
+class CheckpointsIterator {
+ public:
+  explicit CheckpointsIterator(std::string directory, CheckpointsIteratorOptions options = {});
+
+  // Waits for one that has not been taken. "" at the end.
+  std::string Next();
+  // Those that were complete when a newer one was taken instead; kLatest only.
+  int64_t skipped() const { return skipped_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string Take();
+
+  const std::string directory_;
+  const CheckpointsIteratorOptions options_;
+  std::set<std::string> taken_;  // and those that were skipped
+  int64_t skipped_ = 0;
+  Clock::time_point not_before_{};
+};
+
+// Waits for a checkpoint other than `last` to be the newest that is complete. "" after `timeout`.
+std::string WaitForNewCheckpoint(const std::string& directory, const std::string& last,
+                                 std::optional<std::chrono::milliseconds> timeout = {},
+                                 std::chrono::milliseconds poll = std::chrono::milliseconds(1000));
+
+struct SidecarOptions {
+  std::string directory;
+  TakeCheckpoints take = TakeCheckpoints::kLatest;
+  // Ends after the checkpoint of this number, or a greater one. Nothing: ends by `timeout` or
+  // `stop` alone.
+  std::optional<int64_t> last_number{};
+  // So long without a new checkpoint is the end: DeadlineExceeded if `last_number` was awaited.
+  std::optional<std::chrono::milliseconds> timeout{};
+  std::chrono::milliseconds poll{1000};
+  // Asked between evaluations: true takes what is there, and ends. For signals.
+  std::function<bool()> stop{};
+};
+
+struct SidecarCounts {
+  int64_t evaluated = 0;
+  int64_t skipped = 0;     // older than the one that was taken
+  int64_t unreadable = 0;  // deleted while they were read, or damaged
+  std::string last;        // the newest that was evaluated
+};
+
+// Restores a checkpoint and evaluates it. Nothing of one that was given before may count: an
+// evaluation that is begun anew begins with no sums.
+using EvaluateCheckpoint = std::function<Status(const std::string& checkpoint)>;
+
+// Calls `evaluate` for checkpoints as they appear. One that cannot be read (NotFound, DataLoss,
+// OutOfRange) is told in the log, and the next one is taken: the job may have deleted it. Any other
+// error is returned. InvalidArgument without a directory.
+StatusOr<SidecarCounts> RunSidecarEvaluator(const SidecarOptions& options,
+                                            const EvaluateCheckpoint& evaluate);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_EVALUATOR_H_

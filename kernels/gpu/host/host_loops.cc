@@ -1,0 +1,11 @@
+#include "kernels/gpu/host/host_launcher.h"
+#include "kernels/gpu/loops/loops.h"
+
+namespace millrace::gpu {
+
+const Loops& HostLoops() {
+  static constexpr Loops kLoops = MakeLoops<HostLauncher>();
+  return kLoops;
+}
+
+}  // namespace millrace::gpu

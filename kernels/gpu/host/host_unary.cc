@@ -1,0 +1,8 @@
+#include "kernels/gpu/host/host_launcher.h"
+#include "kernels/gpu/loops/unary_loops.h"
+
+namespace millrace::gpu {
+
+template Outcome RunUnary<HostLauncher>(Queue, const UnaryParams&);
+
+}  // namespace millrace::gpu

@@ -1,9 +1,0 @@
-#include "kernels/gpu/host_launcher.h"
-#include "kernels/gpu/update_loops.h"
-
-namespace millrace::gpu {
-
-template Outcome RunUpdate<HostLauncher>(Queue, const UpdateParams&);
-template Outcome RunSparseUpdate<HostLauncher>(Queue, const UpdateParams&);
-
-}  // namespace millrace::gpu

@@ -1,0 +1,35 @@
+// The pages of a task over HTTP: who may see them, and how browsers are told to treat them.
+#ifndef OBSERVE_PAGE_SERVER_H_
+#define OBSERVE_PAGE_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "millrace/status.h"
+#include "observe/http_server.h"
+#include "observe/page.h"
+
+namespace millrace {
+
+struct PageServerOptions {
+  std::string host;  // where to listen
+  int port = 0;      // 0: any that is free
+  bool loopback_only = true;
+  // Whether this is what a visitor has to know, as the password of Basic or as the token of Bearer
+  // authorization; null: nothing. Pages that are open are shown to all.
+  std::function<bool(std::string_view)> is_token{};
+  HttpLimits limits{};
+};
+
+// As HttpServer::Start. `pages` may be closed before the server ends.
+//
+// On loopback a visitor must ask for an address or "localhost": a page of another site, whose name
+// was made to stand for this host, cannot read these.
+StatusOr<std::unique_ptr<HttpServer>> ServePages(const PageServerOptions& options,
+                                                 std::shared_ptr<const PageTable> pages);
+
+}  // namespace millrace
+
+#endif  // OBSERVE_PAGE_SERVER_H_

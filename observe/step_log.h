@@ -1,0 +1,83 @@
+// The steps of a task: how many, how long, and the last and slowest of them one by one.
+#ifndef OBSERVE_STEP_LOG_H_
+#define OBSERVE_STEP_LOG_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "observe/metrics.h"
+
+namespace millrace {
+
+// One step of a session of this task's master.
+struct StepRecord {
+  // What one task did for it.
+  struct Part {
+    std::string task;
+    int64_t begin_nanos = 0, end_nanos = 0;  // wall clock of this task; 0: it has not answered
+  };
+  // What this task waited for while it ran its own part: the longest wait of all for that task.
+  struct Wait {
+    std::string task;
+    int64_t nanos = 0;
+  };
+
+  std::string session;
+  int64_t step_id = 0;  // 0: the step needed no number: it was run without other tasks
+  int64_t begin_nanos = 0, end_nanos = 0;  // wall clock
+  int64_t examples = 0;
+  std::string error;  // "": it went well
+  std::vector<Part> parts{};
+  std::vector<Wait> waits{};
+
+  int64_t nanos() const { return end_nanos - begin_nanos; }
+  // What the step would have been shorter by, had its slowest part been as fast as the next one;
+  // the part's index, -1 without any.
+  int Slowest(int64_t* cost_nanos) const;
+  // A sentence with the culprit first; "" if there is none to name.
+  std::string Culprit() const;
+};
+
+// Thread-safe. Costs a step two short locks, and what was said of it memory.
+class StepLog {
+ public:
+  static constexpr std::size_t kLast = 50, kSlowest = 20;
+
+  Counter begun, ended, failed, examples;
+  Histogram latency;
+
+  // A step of the session begins. What is begun has to be ended.
+  std::shared_ptr<StepRecord> Begin(std::string session, int64_t examples);
+  void End(const std::shared_ptr<StepRecord>& step, std::string error);
+
+  // A part of a step with a number begins at a task. A number says nothing of the session's call
+  // that it was made for: if several of the session are under way, it is nobody's.
+  void PartBegins(std::string_view session, int64_t step_id, const std::string& task);
+  void PartEnds(int64_t step_id, std::string_view task);
+  // This task waited for a value of another one.
+  void Waited(int64_t step_id, std::string_view task, int64_t nanos);
+
+  // The last first; the slowest first; those that run, the oldest first.
+  std::vector<StepRecord> Last() const;
+  std::vector<StepRecord> Slowest() const;
+  std::vector<StepRecord> Running() const;
+
+ private:
+  using Shared = std::shared_ptr<StepRecord>;
+  Shared FindNumbered(int64_t step_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  std::vector<Shared> running_ ABSL_GUARDED_BY(mu_);
+  std::deque<Shared> last_ ABSL_GUARDED_BY(mu_);
+  std::multimap<int64_t, Shared> slowest_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // OBSERVE_STEP_LOG_H_

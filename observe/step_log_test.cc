@@ -1,0 +1,117 @@
+#include "observe/step_log.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace millrace {
+namespace {
+
+constexpr char kPs[] = "/job:ps/replica:0/task:0", kWorker[] = "/job:worker/replica:0/task:0";
+
+TEST(StepLogTest, AStepRunsUntilItHasEndedAndIsThenAmongTheLast) {
+  StepLog log;
+  const auto step = log.Begin("s", 32);
+  ASSERT_EQ(log.Running().size(), 1u);
+  EXPECT_TRUE(log.Last().empty());
+  log.End(step, "");
+  EXPECT_TRUE(log.Running().empty());
+  ASSERT_EQ(log.Last().size(), 1u);
+  EXPECT_EQ(log.Last()[0].session, "s");
+  EXPECT_EQ(log.examples.value(), 32);
+  EXPECT_EQ(log.latency.Read().count, 1);
+  log.End(log.Begin("s", 0), "bad luck");
+  EXPECT_EQ(log.failed.value(), 1);
+  EXPECT_EQ(log.Last()[0].error, "bad luck") << "the last one is first";
+}
+
+TEST(StepLogTest, ThePartsOfAStepAreThoseOfTheOnlyCallOfItsSession) {
+  StepLog log;
+  const auto step = log.Begin("s", 0);
+  const auto other = log.Begin("t", 0);
+  log.PartBegins("s", 7, kWorker);
+  log.PartBegins("s", 7, kPs);
+  log.Waited(7, kPs, 3'000'000);
+  log.Waited(7, kPs, 2'000'000);
+  log.PartEnds(7, kWorker);
+  log.PartEnds(7, kPs);
+  log.End(step, "");
+  log.End(other, "");
+  const StepRecord record = log.Last()[1];
+  EXPECT_EQ(record.step_id, 7);
+  ASSERT_EQ(record.parts.size(), 2u);
+  EXPECT_GE(record.parts[1].end_nanos, record.parts[1].begin_nanos);
+  ASSERT_EQ(record.waits.size(), 1u);
+  EXPECT_EQ(record.waits[0].nanos, 3'000'000);
+  EXPECT_TRUE(log.Last()[0].parts.empty()) << "another session's";
+}
+
+TEST(StepLogTest, NothingIsSaidOfPartsWhereSeveralCallsMayBeMeant) {
+  StepLog log;
+  const auto first = log.Begin("s", 0), second = log.Begin("s", 0);
+  log.PartBegins("s", 7, kWorker);
+  log.PartEnds(7, kWorker);
+  log.End(first, "");
+  log.End(second, "");
+  EXPECT_TRUE(log.Last()[0].parts.empty());
+  EXPECT_TRUE(log.Last()[1].parts.empty());
+}
+
+TEST(StepLogTest, TheCulpritIsThePartThatWasLastAndWhatItCost) {
+  StepRecord step;
+  EXPECT_EQ(step.Culprit(), "");
+  step.parts = {{kWorker, 1000, 3'001'000}, {kPs, 1000, 8'001'000}};
+  step.waits = {{kPs, 1'000'000}, {"/job:ps/replica:0/task:1", 2'000'000}};
+  int64_t cost = 0;
+  EXPECT_EQ(step.Slowest(&cost), 1);
+  EXPECT_EQ(cost, 5'000'000);
+  EXPECT_EQ(step.Culprit(),
+            "/job:ps/replica:0/task:0 was last, 5 ms after the next one; "
+            "waited 2 ms for /job:ps/replica:0/task:1");
+  step.parts[1].end_nanos = 0;
+  EXPECT_TRUE(step.Culprit().starts_with("/job:ps/replica:0/task:0 has not answered"));
+}
+
+TEST(StepLogTest, OnlyTheLastAndTheSlowestAreKept) {
+  StepLog log;
+  const auto slow = log.Begin("slow", 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  log.End(slow, "");
+  for (std::size_t i = 0; i < 3 * StepLog::kLast; ++i) log.End(log.Begin("quick", 0), "");
+  EXPECT_EQ(log.Last().size(), StepLog::kLast);
+  ASSERT_EQ(log.Slowest().size(), StepLog::kSlowest);
+  for (const StepRecord& step : log.Last()) EXPECT_EQ(step.session, "quick");
+  const std::vector<StepRecord> slowest = log.Slowest();
+  EXPECT_GE(slowest[0].nanos(), slowest[1].nanos());
+  bool is_there = false;
+  for (const StepRecord& step : slowest) is_there = is_there || step.session == "slow";
+  EXPECT_TRUE(is_there);
+}
+
+TEST(StepLogTest, ManyThreadsWriteWhileOthersRead) {
+  StepLog log;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&log, t] {
+      const std::string session(1, static_cast<char>('a' + t));
+      for (int i = 0; i < 500; ++i) {
+        const auto step = log.Begin(session, 1);
+        log.PartBegins(session, t * 1000 + i + 1, kWorker);
+        log.Waited(t * 1000 + i + 1, kPs, i);
+        log.PartEnds(t * 1000 + i + 1, kWorker);
+        log.End(step, "");
+      }
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    for (const StepRecord& step : log.Last()) EXPECT_EQ(step.parts.size(), 1u);
+    (void)log.Running();
+    (void)log.Slowest();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(log.ended.value(), 1500);
+  EXPECT_EQ(log.examples.value(), 1500);
+}
+
+}  // namespace
+}  // namespace millrace

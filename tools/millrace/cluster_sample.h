@@ -1,0 +1,53 @@
+// What the tasks of a cluster count, asked for again and again.
+#ifndef TOOLS_MILLRACE_CLUSTER_SAMPLE_H_
+#define TOOLS_MILLRACE_CLUSTER_SAMPLE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/status.h"
+#include "observe/open_metrics.h"
+
+namespace millrace {
+
+// The metrics of one task at one time.
+struct TaskSample {
+  std::string task, address;
+  int64_t nanos = 0;  // by SteadyNanos
+  std::string error;  // "": it answered
+  std::vector<MetricSample> metrics{};
+
+  // The sum over all labels; 0 if there is none.
+  double Sum(std::string_view name) const;
+};
+
+// All tasks that the task at `address` knows, itself first, asked at the same time. The error of
+// the first one is the whole's.
+StatusOr<std::vector<TaskSample>> SampleCluster(const std::string& address);
+
+// A line of `millrace top`: what a task did between two samples.
+struct TaskRow {
+  std::string task;
+  std::string error;
+  double steps_per_second = 0, examples_per_second = 0, step_seconds = 0;
+  double failed_per_second = 0, calls_per_second = 0, received_per_second = 0;
+  double waits = 0;         // values it waits for right now
+  std::string waits_for;    // the task of most of them
+  double wait_seconds = 0;  // mean time until a value was there, in between
+  double resident_bytes = 0, tensor_bytes = 0, cpus = 0;
+};
+TaskRow MakeRow(const TaskSample& before, const TaskSample& now);
+// By task; one that was not there before has no rates.
+std::vector<TaskRow> MakeRows(const std::vector<TaskSample>& before,
+                              const std::vector<TaskSample>& now);
+
+std::string RowsToText(const std::vector<TaskRow>& rows);
+// One line.
+std::string RowsToJson(const std::vector<TaskRow>& rows);
+
+}  // namespace millrace
+
+#endif  // TOOLS_MILLRACE_CLUSTER_SAMPLE_H_

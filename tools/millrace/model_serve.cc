@@ -1,0 +1,47 @@
+// A SavedModel behind an address, until a signal.
+#include <signal.h>
+
+#include <chrono>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "serving/model_server.h"
+#include "tools/millrace/model_command.h"
+
+namespace millrace {
+
+Status ModelServe(const ModelFlags& flags, std::string* text) {
+  // Signals are taken by this thread alone; the server's threads inherit the mask.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  ServedModelOptions options;
+  options.directory = flags.directory;
+  options.name = flags.name;
+  options.load.tags = {flags.tags.begin(), flags.tags.end()};
+  options.batching.max_rows = flags.max_batch_rows;
+  options.batching.steps_at_once = flags.steps_at_once;
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::Load(options));
+  ModelServer server(model.get(), {.host = flags.host,
+                                   .grpc_port = flags.port,
+                                   .credentials = flags.credentials,
+                                   .insecure = flags.insecure});
+  MR_RETURN_IF_ERROR(server.Start());
+  MR_LOG(kInfo, "serving version ", model->version(), " of ", model->name(), " on grpc ",
+         flags.host, ":", server.grpc_port());
+  int number = 0;
+  sigwait(&signals, &number);
+  MR_LOG(kInfo, "stopping");
+  // A second signal ends the process at once.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server.Stop(std::chrono::seconds(10));
+  text->clear();
+  return OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// `millrace page`: a page of a task without a browser, over the connection that all calls use.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "tools/millrace/observe_commands.h"
+#include "tools/millrace/offline.h"
+
+namespace millrace {
+namespace {
+
+struct Flags {
+  std::string target, path = "/statusz", output;
+};
+
+int Run(const Flags& flags) {
+  const StatusOr<std::string> address = AddressOf(flags.target);
+  if (!address.ok()) return Complain("page", address.status(), kWrongInput);
+  const StatusOr<std::string> page = ReadPageOf(*address, flags.path);
+  if (!page.ok()) return Complain("page", page.status(), kImpossible);
+  return Write("page", flags.output, *page);
+}
+
+}  // namespace
+
+void AddPageCommand(CLI::App* app, std::function<int()>* chosen) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* const command = AddCommand(
+      app, "page", "print a page of a task: /metrics, /statusz, /stepz, /rpcz, /memz, /graphz",
+      [flags] { return Run(*flags); }, chosen);
+  command->add_option("target", flags->target, "grpc://host:port of the task")->required();
+  command->add_option("path", flags->path, "which page")->capture_default_str();
+  command->add_option("-o,--output", flags->output, "file (default: standard output)");
+}
+
+}  // namespace millrace
