@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/exceptions.h"
 #include "base/strings.h"
+#include "base/text/markup.h"
 
 namespace millrace {
 namespace {
@@ -133,7 +134,7 @@ std::string PageTable::Frame(std::string_view title, std::string_view subtitle,
   std::string links;
   for (const Entry& entry : entries_) {
     if (entry.title.empty()) continue;
-    StrAppend(&links, "<a href=\"", entry.path, "\">", HtmlText(entry.title), "</a>");
+    StrAppend(&links, "<a href=\"", entry.path, "\">", MarkupText(entry.title), "</a>");
   }
   return StrCat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -141,35 +142,9 @@ std::string PageTable::Frame(std::string_view title, std::string_view subtitle,
       refresh_seconds > 0
           ? StrCat("<meta http-equiv=\"refresh\" content=\"", refresh_seconds, "\">")
           : std::string(),
-      "<link rel=\"icon\" href=\"data:,\"><title>", HtmlText(title), "</title><style>", kStyle,
-      "</style></head>\n<body><nav>", links, "</nav>\n<h1>", HtmlText(title),
-      "</h1>\n<p class=\"dim\">", HtmlText(subtitle), "</p>\n", body, "</body></html>\n");
-}
-
-std::string HtmlText(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+      "<link rel=\"icon\" href=\"data:,\"><title>", MarkupText(title), "</title><style>", kStyle,
+      "</style></head>\n<body><nav>", links, "</nav>\n<h1>", MarkupText(title),
+      "</h1>\n<p class=\"dim\">", MarkupText(subtitle), "</p>\n", body, "</body></html>\n");
 }
 
 HtmlTable::HtmlTable(std::vector<std::string_view> columns) {
@@ -177,7 +152,7 @@ HtmlTable::HtmlTable(std::vector<std::string_view> columns) {
   for (std::string_view column : columns) {
     numbers_.push_back(column.starts_with('#'));
     if (numbers_.back()) column.remove_prefix(1);
-    StrAppend(&html_, numbers_.back() ? "<th class=\"n\">" : "<th>", HtmlText(column), "</th>");
+    StrAppend(&html_, numbers_.back() ? "<th class=\"n\">" : "<th>", MarkupText(column), "</th>");
   }
   html_ += "</tr></thead><tbody>";
 }
@@ -188,8 +163,8 @@ void HtmlTable::Cells(std::string_view link, const std::vector<std::string>& cel
   for (std::size_t i = 0; i < cells.size(); ++i) {
     html_ += i < numbers_.size() && numbers_[i] ? "<td class=\"n\">" : "<td>";
     const bool linked = i == 0 && !link.empty();
-    if (linked) StrAppend(&html_, "<a href=\"", HtmlText(link), "\">");
-    html_ += HtmlText(cells[i]);
+    if (linked) StrAppend(&html_, "<a href=\"", MarkupText(link), "\">");
+    html_ += MarkupText(cells[i]);
     html_ += linked ? "</a></td>" : "</td>";
   }
   html_ += "</tr>";
@@ -201,7 +176,7 @@ void HtmlTable::LinkedRow(std::string_view link, const std::vector<std::string>&
 }
 
 std::string HtmlTable::Take(std::string_view none) {
-  if (rows_ == 0) return StrCat("<p class=\"dim\">", HtmlText(none), "</p>");
+  if (rows_ == 0) return StrCat("<p class=\"dim\">", MarkupText(none), "</p>");
   return html_ + "</tbody></table></div>\n";
 }
 

@@ -65,9 +65,6 @@ class PageTable {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Text as it stands in HTML, also within an attribute in quotes.
-std::string HtmlText(std::string_view text);
-
 // A table, row by row. Cells are plain text.
 class HtmlTable {
  public:

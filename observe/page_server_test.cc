@@ -11,6 +11,7 @@
 
 #include "base/notification.h"
 #include "base/strings.h"
+#include "base/text/markup.h"
 #include "observe/visitor_testlib.h"
 
 namespace millrace {
@@ -31,7 +32,7 @@ struct Site {
       const auto name = request.query.find("name");
       return Page{200, kHtmlType,
                   pages->Frame("Status <1>", "of & \"x\"",
-                               HtmlText(name == request.query.end() ? "" : name->second))};
+                               MarkupText(name == request.query.end() ? "" : name->second))};
     });
     pages->Add("/big", "", [](const PageRequest&) {
       return Page{200, kTextType, std::string(50'000'000, 'x')};

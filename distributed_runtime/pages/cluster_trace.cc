@@ -19,14 +19,6 @@ int64_t EndOf(const pb::NodeExecStats& node) {
   return node.all_start_nanos() + node.all_end_rel_nanos();
 }
 
-// "MatMul" of "a/b = MatMul(...)".
-std::string_view OpOf(const pb::NodeExecStats& node) {
-  std::string_view label = node.timeline_label();
-  const std::size_t equals = label.find(" = ");
-  if (equals == std::string_view::npos) return node.node_name();
-  label.remove_prefix(equals + 3);
-  return label.substr(0, label.find('('));
-}
 bool IsSend(std::string_view op) { return op == "_Send" || op == "_HostSend"; }
 bool IsReceive(std::string_view op) { return op == "_Recv" || op == "_HostRecv"; }
 bool IsInput(std::string_view op) {

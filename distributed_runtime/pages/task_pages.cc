@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/strings.h"
+#include "base/text/markup.h"
 #include "millrace/version.h"
 #include "observe/process.h"
 
@@ -60,13 +61,14 @@ Page MakeStatusPage(const TaskFacts& facts, const PageTable& pages) {
   HtmlTable flags({"flag", "value"});
   for (const auto& [name, value] : facts.flags) flags.Row({name, value});
   const std::string silent = facts.silent();
-  return {200, kHtmlType,
-          pages.Frame("Status", facts.task,
-                      StrCat(silent.empty() ? std::string()
-                                            : StrCat("<p class=\"bad\">", HtmlText(silent), "</p>"),
-                             status.Take(""), "<h2>Other tasks</h2>", PeerTable(facts),
-                             "<h2>Devices</h2>", devices.Take("none"), "<h2>Flags</h2>",
-                             flags.Take("All are as they are by default.")))};
+  return {
+      200, kHtmlType,
+      pages.Frame("Status", facts.task,
+                  StrCat(silent.empty() ? std::string()
+                                        : StrCat("<p class=\"bad\">", MarkupText(silent), "</p>"),
+                         status.Take(""), "<h2>Other tasks</h2>", PeerTable(facts),
+                         "<h2>Devices</h2>", devices.Take("none"), "<h2>Flags</h2>",
+                         flags.Take("All are as they are by default.")))};
 }
 
 Page MakeRpcPage(const TaskFacts& facts, const PageTable& pages) {

@@ -40,15 +40,6 @@ std::string Micros(int64_t nanos) {
   return StrCat(nanos / 1000, ".", std::string(3 - rest.size(), '0'), rest);
 }
 
-// "MatMul" of "a/b = MatMul(...)".
-std::string_view OpOf(const pb::NodeExecStats& node) {
-  std::string_view label = node.timeline_label();
-  const std::size_t equals = label.find(" = ");
-  if (equals == std::string_view::npos) return node.node_name();
-  label.remove_prefix(equals + 3);
-  return label.substr(0, label.find('('));
-}
-
 std::string OutputsOf(const pb::NodeExecStats& node) {
   std::vector<std::string> outputs;
   for (const pb::NodeOutput& output : node.output()) {
@@ -200,6 +191,14 @@ class TraceWriter {
 };
 
 }  // namespace
+
+std::string_view OpOf(const pb::NodeExecStats& node) {
+  std::string_view label = node.timeline_label();
+  const std::size_t equals = label.find(" = ");
+  if (equals == std::string_view::npos) return node.node_name();
+  label.remove_prefix(equals + 3);
+  return label.substr(0, label.find('('));
+}
 
 std::string ChromeTrace(const pb::StepStats& stats) { return TraceWriter(stats).Take(); }
 

@@ -3,6 +3,7 @@
 #define EXECUTOR_STATS_STEP_TRACE_H_
 
 #include <string>
+#include <string_view>
 
 #include "proto/step_stats.pb.h"
 
@@ -15,6 +16,10 @@ namespace millrace {
 // which node; what is known to be missing is a label of the device. Times begin with the first
 // node.
 std::string ChromeTrace(const pb::StepStats& stats);
+
+// The op of a node: "MatMul" where its label is "a/b = MatMul(...)", else the node's name. Lives as
+// long as `node` is not changed.
+std::string_view OpOf(const pb::NodeExecStats& node);
 
 }  // namespace millrace
 

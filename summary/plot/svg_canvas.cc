@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/strings.h"
+#include "base/text/markup.h"
 #include "summary/plot/canvas.h"
 
 namespace millrace::plot {
@@ -21,27 +22,6 @@ std::string Hex(Color color) {
   char text[8];
   std::snprintf(text, sizeof(text), "#%06x", color & 0xffffff);
   return text;
-}
-
-// What XML takes as text; a byte that it does not take at all is a '?'.
-std::string Escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-    }
-  }
-  return out;
 }
 
 class SvgCanvas : public Canvas {
@@ -78,7 +58,7 @@ class SvgCanvas : public Canvas {
     static constexpr const char* kAnchors[] = {"start", "middle", "end"};
     StrAppend(&text_, "<text x=\"", Number(at.x), "\" y=\"", Number(at.y), "\" font-size=\"",
               Number(style.size), "\" fill=\"", Hex(style.color), "\" text-anchor=\"",
-              kAnchors[static_cast<int>(style.anchor)], "\">", Escape(text), "</text>\n");
+              kAnchors[static_cast<int>(style.anchor)], "\">", MarkupText(text), "</text>\n");
   }
   double TextWidth(std::string_view text, double size) const override {
     int characters = 0;
