@@ -47,12 +47,8 @@
 #include "eager/eager_server.h"
 #include "io/file_root.h"
 #include "master/dump/graph_dump.h"
-#include "master/master.h"
-#include "session/device_set.h"
 #include "session/inter_op_pools.h"
-#include "session/worker_env.h"
-#include "worker/local_worker.h"
-#include "worker/task_collectives.h"
+#include "task/task.h"
 
 namespace millrace {
 namespace {
@@ -148,21 +144,15 @@ struct TaskServer::Impl {
     // Kernels never run on the threads of control, which answer, cancel and close.
     std::unique_ptr<ThreadPool> control_pool, intra_op_pool, inter_op_pool;
     std::unique_ptr<ThreadPool> page_pool;  // whatever kernels do, pages are made
-    std::unique_ptr<TaskDevices> machines;
-    DeviceSet devices;
+    std::unique_ptr<Task> core;
     std::unique_ptr<PeerTable> peers;
     std::unique_ptr<LinkHub> links;
     std::unique_ptr<WorkerCache> observed_workers;  // `workers`, while there are such
     std::unique_ptr<GrpcWorkerCache> workers;
-    std::unique_ptr<RendezvousManager> rendezvous;
-    std::shared_ptr<CollectiveManager> collectives;
-    WorkerEnv env;
-    std::unique_ptr<LocalWorker> worker;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
     std::unique_ptr<EagerTransport> eager_transport;
     std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
-    std::unique_ptr<Master> master;
     std::unique_ptr<MasterInterface> observed_master;
     std::shared_ptr<GatedMaster> gate;
     std::unique_ptr<WorkerService> worker_service;
@@ -210,17 +200,43 @@ struct TaskServer::Impl {
         "mr-intra", ThreadsOrCores(std::max(0, server.intra_op_threads)));
     r->inter_op_pool = std::make_unique<ThreadPool>(
         "mr-inter", ThreadsOrCores(std::max(0, server.inter_op_threads)));
-    std::map<std::string, int> counts = options.device_count;
-    counts["CPU"] = server.num_cpu_devices;
-    MR_ASSIGN_OR_RETURN(r->machines, TaskDevices::Open(options.devices, task, counts));
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSet> devices,
-                        MakeDeviceSet(*r->machines, r->intra_op_pool.get()));
-    r->devices = std::move(*devices);
+    TaskOptions core;
+    core.name = task;
+    core.ops = options.ops;
+    core.kernels = options.kernels;
+    core.factories = options.devices;
+    core.device_count = options.device_count;
+    core.device_count["CPU"] = server.num_cpu_devices;
+    core.intra_op_pool = r->intra_op_pool.get();
+    core.inter_op_pool = r->inter_op_pool.get();
+    MR_ASSIGN_OR_RETURN(r->core, Task::Open(std::move(core)));
+    ReachPeers(r);
+    r->core->Connect(r->observed_workers.get(),
+                     NewRemoteRendezvousManager(task, r->observed_workers.get()),
+                     LeaderOf(options));
+    r->admitting = NewAdmittingWorker(r->core->worker(), task, admission);
+    r->workers->SetOwnWorker(admission.allows_all() ? r->core->worker() : r->admitting.get());
+    WatchPeers(r);
+    AddEager(r);
+    MasterEnv master;
+    master.default_config = options.default_session_config;
+    master.graph_dumper = dumper.get();
+    MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
+    master.writes_placement = false;
+    r->core->Lead(std::move(master));
+    r->observed_master =
+        NewObservedMaster(r->core->master(), task, &r->observed->steps, &r->observed->tracer);
+    AddPages(r);
+    return OkStatus();
+  }
+
+  // The other tasks of the cluster, as this one calls them.
+  void ReachPeers(Running* r) {
     std::map<std::string, std::string> addresses;
-    for (const auto& [job, tasks] : server.cluster.jobs()) {
+    for (const auto& [job, tasks] : options.server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
-    const PeerIdentity own{task, r->devices.devices.front()->incarnation(), server.cluster_id, ""};
+    const PeerIdentity own{task, r->core->incarnation(), options.server.cluster_id, ""};
     std::map<std::string, std::string> others = addresses;
     others.erase(task);
     r->observed = std::make_unique<TaskObservation>(others);
@@ -237,43 +253,17 @@ struct TaskServer::Impl {
     });
     r->observed_workers = NewObservedWorkers(r->workers.get(), &r->observed->peers,
                                              &r->observed->steps, &r->observed->tracer);
-    r->rendezvous = NewRemoteRendezvousManager(task, r->observed_workers.get());
-    r->env.task = task;
-    for (const auto& device : r->devices.devices) r->env.devices.push_back(device.get());
-    r->env.ops = options.ops;
-    r->env.kernels = options.kernels;
-    r->env.inter_op_pool = r->inter_op_pool.get();
-    r->env.rendezvous = r->rendezvous.get();
-    r->env.workers = r->observed_workers.get();
-    r->env.make_session_devices = [r] {
-      return MakeDeviceSet(*r->machines, r->intra_op_pool.get());
-    };
-    r->collectives = NewTaskCollectives(r->env, LeaderOf(options));
-    r->env.collectives = r->collectives.get();
-    r->worker = std::make_unique<LocalWorker>(r->env);
-    r->admitting = NewAdmittingWorker(r->worker.get(), task, admission);
-    r->workers->SetOwnWorker(admission.allows_all() ? r->worker.get() : r->admitting.get());
+  }
+
+  void AddEager(Running* r) {
     r->eager_transport =
-        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->rendezvous.get(),
+        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(),
                               r->admitting.get(), credentials);
-    EagerEnv eager{&r->env, r->eager_transport.get(), nullptr};
+    EagerEnv eager{&r->core->env(), r->eager_transport.get(), nullptr};
     if (!admission.allows_all()) {
       eager.admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
     }
     r->eager = std::make_unique<EagerServer>(eager);
-    WatchPeers(r);
-    MasterEnv master;
-    master.task = &r->env;
-    master.default_config = options.default_session_config;
-    master.graph_dumper = dumper.get();
-    MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
-    master.writes_placement = false;
-    r->master = std::make_unique<Master>(std::move(master));
-    r->observed_master =
-        NewObservedMaster(r->master.get(), task, &r->observed->steps, &r->observed->tracer);
-    AddPages(r);
-    r->env.list_direct_waits = [r](pb::TaskWaits* waits) { r->master->ListDirectWaits(waits); };
-    return OkStatus();
   }
 
   void AddPages(Running* r) {
@@ -282,7 +272,7 @@ struct TaskServer::Impl {
     facts.cluster_id = options.server.cluster_id;
     facts.started_nanos = created_nanos;
     facts.flags = FlagsOf(options.server);
-    facts.devices.assign(r->env.devices.begin(), r->env.devices.end());
+    facts.devices.assign(r->core->env().devices.begin(), r->core->env().devices.end());
     facts.address = [this] { return address_now(); };
     facts.silent = [r] {
       std::vector<Wait> waits;
@@ -293,7 +283,7 @@ struct TaskServer::Impl {
     };
     facts.observed = r->observed.get();
     AddTaskPages(std::move(facts), r->pages.get());
-    if (options.add_pages) options.add_pages(r->master.get(), r->pages.get());
+    if (options.add_pages) options.add_pages(r->core->master(), r->pages.get());
   }
 
   PublishedPages ToPublish(const Running& r) const {
@@ -334,7 +324,7 @@ struct TaskServer::Impl {
     watch.pool = r->control_pool.get();
     watch.watched = [r] {
       std::vector<std::string> tasks = r->workers->WaitedFor();
-      for (std::string& master : r->worker->MasterTasks()) {
+      for (std::string& master : r->core->worker()->MasterTasks()) {
         if (!r->workers->Address(master).empty()) tasks.push_back(std::move(master));
       }
       return tasks;
@@ -344,24 +334,26 @@ struct TaskServer::Impl {
       if (asked == nullptr) return done(errors::Unavailable("the cluster has no task ", peer));
       auto found = std::make_shared<std::vector<pb::DeviceAttributes>>();
       asked->GetStatusAsync(call, found.get(), [=, done = std::move(done)](const Status& status) {
-        if (status.ok()) r->worker->MasterAnswered(peer, *found);
+        if (status.ok()) r->core->worker()->MasterAnswered(peer, *found);
         done(status);
       });
     };
     // Who opened a session was there; it may still be, if there is a link.
     watch.known = [r](const std::string& peer) {
       if (r->workers->HasAnswered(peer)) return true;
-      const std::vector<std::string> masters = r->worker->MasterTasks();
+      const std::vector<std::string> masters = r->core->worker()->MasterTasks();
       return r->links->Find(peer) == nullptr &&
              std::find(masters.begin(), masters.end(), peer) != masters.end();
     };
     watch.lost = [r](const std::string& peer, const Status& why) {
       r->workers->FailWaiting(peer, why);
-      r->worker->AbandonMaster(peer, why);
+      r->core->worker()->AbandonMaster(peer, why);
     };
     watch.address = [r](const std::string& peer) { return r->workers->Address(peer); };
     r->monitor = std::make_unique<PeerMonitor>(std::move(watch));
-    r->env.list_silent_tasks = [r](std::vector<Wait>* waits) { r->monitor->ListSilent(waits); };
+    r->core->env().list_silent_tasks = [r](std::vector<Wait>* waits) {
+      r->monitor->ListSilent(waits);
+    };
     r->links->set_on_closed([r](const std::string& peer) {
       if (!r->workers->Address(peer).empty()) r->monitor->Suspect(peer);
     });
@@ -373,7 +365,7 @@ struct TaskServer::Impl {
     r->rpc->Observe(&r->observed->rpc, &r->observed->peers);
     r->links->Observe(&r->observed->rpc, &r->observed->peers);
     r->worker_service =
-        std::make_unique<WorkerService>(&r->env, r->admitting.get(), r->peers.get());
+        std::make_unique<WorkerService>(&r->core->env(), r->admitting.get(), r->peers.get());
     r->worker_service->AddMethods(r->rpc.get(), r->links.get());
     r->master_service =
         std::make_unique<MasterService>(r->observed_master.get(), r->inter_op_pool.get());
@@ -401,7 +393,7 @@ struct TaskServer::Impl {
           }
           status->set_process_id(getpid());
           status->set_uptime_seconds(static_cast<double>(SteadyNanos() - created_nanos) * 1e-9);
-          for (const Device* device : r->env.devices) status->add_device(device->name());
+          for (const Device* device : r->core->env().devices) status->add_device(device->name());
         },
         std::move(shutdown), [r](std::string_view caller) { return r->links->offer(caller); });
     AddWhyWaitingMethod(r->rpc.get(), [r](const CallOptions& options, auto done) {
@@ -429,11 +421,9 @@ struct TaskServer::Impl {
     if (r->links != nullptr) r->links->StopServing(grace);
     gate_closer.join();
     r->eager = nullptr;
-    r->master = nullptr;
-    const Status stopping = errors::Unavailable("the server ", task, " is stopping");
-    if (r->rendezvous != nullptr) r->rendezvous->CleanupAll(stopping);
-    if (r->collectives != nullptr) r->collectives->CleanupAll(stopping);
-    r->worker = nullptr;
+    if (r->core != nullptr) {
+      r->core->Stop(errors::Unavailable("the server ", task, " is stopping"));
+    }
     if (r->links != nullptr) r->links->Stop();
     r->workers = nullptr;  // waits for the answers of peers
     running = nullptr;
