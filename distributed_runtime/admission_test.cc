@@ -12,12 +12,12 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/strings.h"
-#include "distributed_runtime/grpc/client_pool.h"
-#include "distributed_runtime/grpc/remote_master.h"
+#include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/task_server.h"
 #include "distributed_runtime/test_engine.h"
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
+#include "transport/grpc/client_pool.h"
 
 namespace millrace {
 namespace {

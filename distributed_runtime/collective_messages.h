@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "collective/collective_types.h"
-#include "distributed_runtime/wire_reader.h"
-#include "distributed_runtime/wire_writer.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 #include "proto/worker.pb.h"
+#include "transport/wire_reader.h"
+#include "transport/wire_writer.h"
 
 namespace millrace {
 

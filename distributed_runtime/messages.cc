@@ -10,8 +10,8 @@
 #include "base/string_map.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "proto/master.pb.h"
-#include "proto/status_payloads.pb.h"
 #include "proto/worker.pb.h"
+#include "transport/status_payloads.h"
 
 namespace millrace {
 namespace {
@@ -28,8 +28,6 @@ constexpr int kErrorPayloads = 1000;
 // Added to a clock it must not wrap: a year.
 constexpr int64_t kLongestTimeoutMicros = int64_t{366} * 24 * 3600 * 1'000'000;
 
-constexpr char kPayloadsLost[] =
-    "type.googleapis.com/tensorflow.distributed_runtime.GrpcPayloadsLost";
 // How peers of before 2021 mark a derived error.
 constexpr std::string_view kOldDerivedMark = "[_Derived_]";
 
@@ -336,26 +334,6 @@ Status DecodeRecvTensorResponse(WireReader in, Tensor* tensor, bool* is_dead) {
   if (tensors.empty() && !*is_dead) return errors::Internal("the answer holds no tensor");
   *tensor = tensors.empty() ? Tensor() : std::move(tensors.back());
   return OkStatus();
-}
-
-std::string EncodeStatusPayloads(const Status& status) {
-  pb::GrpcPayloadContainer container;
-  status.ForEachPayload([&](std::string_view url, std::string_view value) {
-    (*container.mutable_payloads())[{url.data(), url.size()}] = std::string(value);
-  });
-  return container.SerializeAsString();
-}
-
-void DecodeStatusPayloads(const std::string& bytes, Status* status) {
-  if (bytes.empty() || status->ok()) return;
-  pb::GrpcPayloadContainer container;
-  if (!container.ParseFromString(bytes)) {
-    status->SetPayload(kPayloadsLost, "");
-    return;
-  }
-  for (const auto& [url, value] : container.payloads()) {
-    status->SetPayload(url, value);
-  }
 }
 
 }  // namespace millrace

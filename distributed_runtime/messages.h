@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <string>
 
-#include "distributed_runtime/wire_reader.h"
-#include "distributed_runtime/wire_writer.h"
 #include "millrace/status.h"
 #include "session/master_interface.h"
 #include "session/worker_interface.h"
+#include "transport/wire_reader.h"
+#include "transport/wire_writer.h"
 
 namespace millrace {
 
@@ -53,11 +53,6 @@ Status EncodeRecvTensorResponse(const Tensor& tensor, bool is_dead, int64_t send
                                 bool require_ack, WireWriter* out);
 // A dead value may come without a tensor: it is then not initialised.
 Status DecodeRecvTensorResponse(WireReader in, Tensor* tensor, bool* is_dead);
-
-// Payloads as they travel beside a status: a GrpcPayloadContainer, "" if there are none.
-std::string EncodeStatusPayloads(const Status& status);
-// Adds them to `status`; bytes that cannot be decoded leave the payload GrpcPayloadsLost.
-void DecodeStatusPayloads(const std::string& bytes, Status* status);
 
 }  // namespace millrace
 

@@ -9,11 +9,12 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "distributed_runtime/messages.h"
-#include "distributed_runtime/wire_reader.h"
-#include "distributed_runtime/wire_writer.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
 #include "tensor/fuzz_guard.h"
+#include "transport/status_payloads.h"
+#include "transport/wire_reader.h"
+#include "transport/wire_writer.h"
 
 namespace millrace {
 namespace {

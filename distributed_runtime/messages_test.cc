@@ -9,6 +9,7 @@
 #include "distributed_runtime/recent_ids.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
+#include "transport/status_payloads.h"
 
 namespace millrace {
 namespace {

@@ -15,11 +15,8 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "distributed_runtime/grpc/client_pool.h"
-#include "distributed_runtime/grpc/control_service.h"
-#include "distributed_runtime/grpc/methods.h"
-#include "distributed_runtime/grpc/remote_master.h"
-#include "distributed_runtime/grpc/rpc_channel.h"
+#include "distributed_runtime/service/control_service.h"
+#include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/task_server.h"
 #include "distributed_runtime/test_engine.h"
 #include "proto/master.pb.h"
@@ -27,6 +24,9 @@
 #include "session/async_join.h"
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
+#include "transport/grpc/client_pool.h"
+#include "transport/grpc/rpc_channel.h"
+#include "transport/methods.h"
 
 namespace millrace {
 namespace {

@@ -23,32 +23,32 @@
 #include "device/device_name.h"
 #include "distributed_runtime/admission.h"
 #include "distributed_runtime/gated_master.h"
-#include "distributed_runtime/grpc/client_pool.h"
-#include "distributed_runtime/grpc/control_service.h"
-#include "distributed_runtime/grpc/credentials.h"
-#include "distributed_runtime/grpc/eager_service.h"
-#include "distributed_runtime/grpc/eager_transport.h"
-#include "distributed_runtime/grpc/grpc_worker_cache.h"
-#include "distributed_runtime/grpc/master_service.h"
-#include "distributed_runtime/grpc/observe_service.h"
-#include "distributed_runtime/grpc/remote_master.h"
-#include "distributed_runtime/grpc/rpc_server.h"
-#include "distributed_runtime/grpc/worker_service.h"
-#include "distributed_runtime/link/link_hub.h"
 #include "distributed_runtime/pages/observed_master.h"
 #include "distributed_runtime/pages/observed_workers.h"
 #include "distributed_runtime/pages/published_pages.h"
 #include "distributed_runtime/pages/task_pages.h"
 #include "distributed_runtime/peer_monitor.h"
-#include "distributed_runtime/peer_table.h"
 #include "distributed_runtime/remote_rendezvous.h"
-#include "distributed_runtime/security/secret.h"
+#include "distributed_runtime/service/control_service.h"
+#include "distributed_runtime/service/eager_service.h"
+#include "distributed_runtime/service/master_service.h"
+#include "distributed_runtime/service/observe_service.h"
+#include "distributed_runtime/service/worker_service.h"
+#include "distributed_runtime/stub/eager_transport.h"
+#include "distributed_runtime/stub/grpc_worker_cache.h"
+#include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/why_waiting.h"
 #include "eager/eager_server.h"
 #include "io/file_root.h"
 #include "master/dump/graph_dump.h"
 #include "session/inter_op_pools.h"
 #include "task/task.h"
+#include "transport/grpc/client_pool.h"
+#include "transport/grpc/credentials.h"
+#include "transport/grpc/rpc_server.h"
+#include "transport/link/link_hub.h"
+#include "transport/peer_table.h"
+#include "transport/security/secret.h"
 
 namespace millrace {
 namespace {
@@ -359,6 +359,7 @@ struct TaskServer::Impl {
     });
   }
 
+  // Whatever has to be asked of a task is added once, to all ways into it.
   void AddServices(Running* r) {
     r->rpc = std::make_unique<RpcServer>(r->control_pool.get(), r->inter_op_pool.get(), Limits(),
                                          r->peers.get(), credentials);
@@ -366,10 +367,11 @@ struct TaskServer::Impl {
     r->links->Observe(&r->observed->rpc, &r->observed->peers);
     r->worker_service =
         std::make_unique<WorkerService>(&r->core->env(), r->admitting.get(), r->peers.get());
-    r->worker_service->AddMethods(r->rpc.get(), r->links.get());
+    MethodServers all({r->rpc.get(), r->links.get()});
+    r->worker_service->AddMethods(&all);
     r->master_service =
         std::make_unique<MasterService>(r->observed_master.get(), r->inter_op_pool.get());
-    r->master_service->AddMethods(r->rpc.get());
+    r->master_service->AddMethods(&all);
     AddObserveMethods(r->rpc.get(), task, r->page_pool.get(), r->pages.get(), &r->observed->tracer);
     AddEagerMethods(r->eager.get(), r->rpc.get());
     std::function<void(const std::string&)> shutdown;
@@ -382,7 +384,7 @@ struct TaskServer::Impl {
       };
     }
     AddControlMethods(
-        r->rpc.get(),
+        &all,
         [this, r](pb::ControlStatusResponse* status) {
           status->set_task(task);
           status->set_cluster_id(r->peers->own().cluster_id);
@@ -396,7 +398,7 @@ struct TaskServer::Impl {
           for (const Device* device : r->core->env().devices) status->add_device(device->name());
         },
         std::move(shutdown), [r](std::string_view caller) { return r->links->offer(caller); });
-    AddWhyWaitingMethod(r->rpc.get(), [r](const CallOptions& options, auto done) {
+    AddWhyWaitingMethod(&all, [r](const CallOptions& options, auto done) {
       AskWhyWaiting(r->workers.get(), options, std::move(done));
     });
   }

@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "base/calls/maybe_applied.h"
 #include "base/errors.h"
 #include "base/strings.h"
 #include "graph/graph_def_io.h"
 #include "master/step_errors.h"
 #include "session/inter_op_pools.h"
-#include "session/maybe_applied.h"
 #include "session/wait_report.h"
 #include "worker/overdue.h"
 #include "worker/step_waits.h"

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <utility>
 
+#include "base/calls/maybe_applied.h"
 #include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "master/step_errors.h"
 #include "session/async_join.h"
-#include "session/maybe_applied.h"
 #include "session/wait_report.h"
 
 namespace millrace {

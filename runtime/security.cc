@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "distributed_runtime/grpc/credentials.h"
+#include "transport/grpc/credentials.h"
 
 namespace millrace {
 

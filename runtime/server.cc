@@ -5,7 +5,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "distributed_runtime/grpc/control_service.h"
+#include "distributed_runtime/service/control_service.h"
 #include "distributed_runtime/task_server.h"
 #include "runtime/gpu.h"
 #include "runtime/graph_pages.h"

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/thread_pool.h"
-#include "distributed_runtime/grpc/rpc_server.h"
 #include "millrace/credentials.h"
 #include "serving/served_model.h"
+#include "transport/grpc/rpc_server.h"
 
 namespace millrace {
 

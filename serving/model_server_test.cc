@@ -11,13 +11,13 @@
 
 #include "base/errors.h"
 #include "base/thread_pool.h"
-#include "distributed_runtime/grpc/grpc_util.h"
-#include "distributed_runtime/grpc/rpc_channel.h"
 #include "io/filesystem.h"
 #include "proto/serving.pb.h"
 #include "serving/predict_service.h"
 #include "tensor/tensor_proto.h"
 #include "tests/saved_models/recorded.h"
+#include "transport/grpc/grpc_util.h"
+#include "transport/grpc/rpc_channel.h"
 
 namespace millrace {
 namespace {

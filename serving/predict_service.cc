@@ -5,10 +5,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "distributed_runtime/server_call.h"
 #include "proto/serving.pb.h"
 #include "saved_model/signatures.h"
 #include "tensor/tensor_proto.h"
+#include "transport/server_call.h"
 
 namespace millrace {
 namespace {

@@ -3,8 +3,8 @@
 #ifndef SERVING_PREDICT_SERVICE_H_
 #define SERVING_PREDICT_SERVICE_H_
 
-#include "distributed_runtime/grpc/rpc_server.h"
 #include "serving/served_model.h"
+#include "transport/grpc/rpc_server.h"
 
 namespace millrace {
 

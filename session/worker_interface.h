@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/calls/call_options.h"
 #include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/notification.h"
@@ -25,11 +26,6 @@
 #include "proto/waits.pb.h"
 
 namespace millrace {
-
-struct CallOptions {
-  Deadline deadline = kNoDeadline;
-  CancellationManager* cancellation = nullptr;  // cancelling it cancels the call
-};
 
 struct WorkerSessionOptions {
   std::string session_handle;

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "base/calls/maybe_applied.h"
 #include "base/errors.h"
-#include "session/maybe_applied.h"
 #include "worker/overdue.h"
 
 namespace millrace {

@@ -13,11 +13,11 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "distributed_runtime/grpc/blocking_call.h"
-#include "distributed_runtime/grpc/observe_service.h"
 #include "distributed_runtime/pages/pages_test_util.h"
+#include "distributed_runtime/service/observe_service.h"
 #include "observe/open_metrics.h"
 #include "observe/visitor_testlib.h"
+#include "transport/grpc/blocking_call.h"
 
 namespace millrace {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "distributed_runtime/security/certificates.h"
 #include "millrace/credentials.h"
+#include "transport/security/certificates.h"
 
 namespace millrace::testing {
 

@@ -13,16 +13,16 @@
 #include "base/errors.h"
 #include "base/notification.h"
 #include "base/status_macros.h"
-#include "distributed_runtime/grpc/client_pool.h"
-#include "distributed_runtime/grpc/grpc_util.h"
-#include "distributed_runtime/grpc/methods.h"
-#include "distributed_runtime/grpc/remote_worker.h"
-#include "distributed_runtime/grpc/rpc_channel.h"
+#include "distributed_runtime/stub/remote_worker.h"
 #include "ops/op_registry.h"
 #include "proto/eager.pb.h"
 #include "rendezvous/rendezvous.h"
 #include "tensor/tensor_proto.h"
 #include "tests/cluster/in_process_cluster.h"
+#include "transport/grpc/client_pool.h"
+#include "transport/grpc/grpc_util.h"
+#include "transport/grpc/rpc_channel.h"
+#include "transport/methods.h"
 
 namespace millrace {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/calls/maybe_applied.h"
 #include "base/errors.h"
 #include "session/async_join.h"
 #include "session/master_interface.h"
-#include "session/maybe_applied.h"
 #include "tests/cluster/server_processes.h"
 
 namespace millrace::testing {

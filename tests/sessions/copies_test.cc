@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "distributed_runtime/grpc/client_pool.h"
-#include "distributed_runtime/grpc/remote_master.h"
+#include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/task_server.h"
 #include "millrace/core.h"
 #include "proto/graph.pb.h"
 #include "runtime/registries.h"
 #include "session/client_session.h"
 #include "tests/cluster/in_process_cluster.h"
+#include "transport/grpc/client_pool.h"
 
 // Sanitizers have a memcpy of their own, and nothing is counted.
 #if defined(__SANITIZE_ADDRESS__) || defined(_GLIBCXX_TSAN)

@@ -86,7 +86,11 @@ std::vector<Layer> EngineLayers() {
       {"master", {"session", "placer", "partitioner", "graph/lowering", "io"}},
       {"eager", {"worker"}},
       {"task", {"worker", "master", "collective"}},
-      {"distributed_runtime", {"task", "eager", "observe"}},
+      {"transport", {"tensor", "observe"}},
+      {"transport/security", {"base"}},
+      {"transport/grpc", {"transport", "transport/security"}},
+      {"transport/link", {"transport"}},
+      {"distributed_runtime", {"task", "eager", "observe", "transport/grpc", "transport/link"}},
       {"planner", {"worker", "master", "cluster"}},
       {"runtime",
        {"distributed_runtime", "planner", "jit", "data", "kernels/cuda", "kernels/fake",
@@ -131,6 +135,8 @@ constexpr Door kDoors[] = {
     {"frontend", "device/cluster_spec.h"},
     {"frontend", "device/device_name.h"},
     {"training/checkpoint", "device/device_name.h"},
+    {"transport", "device/device_name.h"},
+    {"transport/security", "device/device_name.h"},
     {"session", "kernels/kernel_registry.h"},
     // What a master runs itself, without a worker between: one direct step.
     {"master", "worker/overdue.h"},
@@ -326,8 +332,8 @@ std::string JudgeSystemInclude(std::string_view path, const Include& include) {
   if (folder == "include" && !IsStandardHeader(include.path)) {
     return "public headers may include the standard library and each other only";
   }
-  if (StartsWithAny(include.path, kGrpc) && !path.starts_with("distributed_runtime/grpc/")) {
-    return "only distributed_runtime/grpc may include gRPC";
+  if (StartsWithAny(include.path, kGrpc) && !path.starts_with("transport/grpc/")) {
+    return "only transport/grpc may include gRPC";
   }
   if (include.path.starts_with("google/protobuf/") && (folder == "include" || folder == "base")) {
     return "protobuf begins at proto/ and tensor/";

@@ -31,7 +31,7 @@ std::set<std::string> AllowedFolders(std::string_view folder);
 //    beside the code, and tools/, tests/ and bench/, may include anything);
 //  - a quoted path that does not start at the root of the workspace;
 //  - include/millrace: anything but the standard library, Abseil and itself;
-//  - <grpc/...> and <grpcpp/...> outside distributed_runtime/grpc;
+//  - <grpc/...> and <grpcpp/...> outside transport/grpc;
 //  - <google/protobuf/...> below tensor/, where only proto/ knows it.
 std::vector<Violation> CheckIncludes(const Tree& tree);
 

@@ -11,8 +11,8 @@ namespace {
 
 // Where what clients and peers send is worked on.
 constexpr std::string_view kFolders[] = {
-    "collective/", "device/", "distributed_runtime/", "executor/", "io/", "jit/",
-    "kernels/",    "master/", "rendezvous/",          "worker/"};
+    "collective/", "device/", "distributed_runtime/", "executor/",  "io/",    "jit/",
+    "kernels/",    "master/", "rendezvous/",          "transport/", "worker/"};
 constexpr std::string_view kRunners[] = {"executor/", "master/", "worker/"};
 
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

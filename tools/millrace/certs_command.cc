@@ -22,10 +22,10 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "distributed_runtime/security/certificate_name.h"
-#include "distributed_runtime/security/certificates.h"
 #include "io/filesystem.h"
 #include "millrace/cluster.h"
+#include "transport/security/certificate_name.h"
+#include "transport/security/certificates.h"
 
 namespace millrace {
 namespace {

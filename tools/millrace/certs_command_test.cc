@@ -14,9 +14,9 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/strings.h"
-#include "distributed_runtime/security/certificates.h"
-#include "distributed_runtime/security/secret.h"
 #include "tests/cluster/process.h"
+#include "transport/security/certificates.h"
+#include "transport/security/secret.h"
 
 namespace millrace {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "distributed_runtime/grpc/observe_service.h"
+#include "distributed_runtime/service/observe_service.h"
 #include "millrace/cluster.h"
 #include "tools/millrace/observe_commands.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/errors.h"
-#include "distributed_runtime/grpc/control_service.h"
+#include "distributed_runtime/service/control_service.h"
 #include "session/wait_report.h"
 
 namespace millrace {

@@ -1,0 +1,285 @@
+#include "distributed_runtime/service/master_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline_timer.h"
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/use_count.h"
+#include "distributed_runtime/messages.h"
+#include "distributed_runtime/recent_ids.h"
+#include "millrace/ref_ptr.h"
+#include "proto/master.pb.h"
+#include "transport/methods.h"
+
+namespace millrace {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kRememberedRequests = 10'000;
+constexpr int64_t kLongestMillis = int64_t{366} * 24 * 3600 * 1000;  // added to a clock
+
+template <typename Repeated>
+std::vector<std::string> Strings(const Repeated& from) {
+  return {from.begin(), from.end()};
+}
+
+// One run: its arguments and result, alive until the master is done.
+template <typename Args>
+struct Run {
+  Args args;
+  RunStepResult result;
+  RequestMeta meta;
+};
+
+}  // namespace
+
+struct MasterService::Impl {
+  MasterInterface* master = nullptr;
+  ThreadPool* pool = nullptr;
+  UseCount handlers;  // those on the pool that have not returned
+  RecentIds requests{kRememberedRequests};
+
+  void CreateSession(ServerCall* call) {
+    pb::CreateSessionRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    CreateSessionArgs args;
+    args.graph.Swap(request.mutable_graph_def());
+    args.config.Swap(request.mutable_config());
+    auto result = std::make_shared<CreateSessionResult>();
+    master->CreateSessionAsync(call->options(), std::move(args), result.get(),
+                               [call, result](Status created) {
+                                 if (!created.ok()) return call->Finish(created);
+                                 pb::CreateSessionResponse response;
+                                 response.set_session_handle(result->session_handle);
+                                 response.set_graph_version(result->graph_version);
+                                 call->Finish(response);
+                               });
+  }
+
+  void ExtendSession(ServerCall* call) {
+    pb::ExtendSessionRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    ExtendSessionArgs args;
+    args.session_handle = request.session_handle();
+    args.graph.Swap(request.mutable_graph_def());
+    args.current_graph_version = request.current_graph_version();
+    auto version = std::make_shared<int64_t>(0);
+    master->ExtendSessionAsync(call->options(), std::move(args), version.get(),
+                               [call, version](Status extended) {
+                                 if (!extended.ok()) return call->Finish(extended);
+                                 pb::ExtendSessionResponse response;
+                                 response.set_new_graph_version(*version);
+                                 call->Finish(response);
+                               });
+  }
+
+  void PartialRunSetup(ServerCall* call) {
+    pb::PartialRunSetupRequest request;
+    Status status = call->Parse(&request);
+    if (status.ok()) status = requests.Track(request.request_id(), "PartialRunSetup");
+    if (!status.ok()) return call->Finish(status);
+    PartialRunSetupArgs args{request.session_handle(), Strings(request.feed()),
+                             Strings(request.fetch()), Strings(request.target())};
+    auto handle = std::make_shared<std::string>();
+    master->PartialRunSetupAsync(call->options(), std::move(args), handle.get(),
+                                 [call, handle](Status set_up) {
+                                   if (!set_up.ok()) return call->Finish(set_up);
+                                   pb::PartialRunSetupResponse response;
+                                   response.set_partial_run_handle(*handle);
+                                   call->Finish(response);
+                                 });
+  }
+
+  // A step that waits for a thread, and may have to be given up before it gets one.
+  struct WaitingStep : RefCounted {
+    Impl* service = nullptr;
+    ServerCall* call = nullptr;
+    std::unique_ptr<Run<RunStepArgs>> run;
+    Deadline arrival;
+    std::atomic<bool> claimed{false};
+    DeadlineTimer::Token timer = DeadlineTimer::kNone;
+
+    bool Claim() { return !claimed.exchange(true, std::memory_order_acq_rel); }
+  };
+
+  void RunStep(ServerCall* call) {
+    auto run = std::make_unique<Run<RunStepArgs>>();
+    Status status = DecodeRunStepRequest(call->reader(), &run->args, &run->meta);
+    if (status.ok()) status = requests.Track(run->meta.request_id, "RunStep");
+    if (!status.ok()) return call->Finish(status);
+    auto step = MakeRef<WaitingStep>();
+    step->service = this;
+    step->call = call;
+    step->arrival = call->arrival();
+    const int64_t timeout = run->args.options.timeout_in_ms();
+    step->run = std::move(run);
+    if (timeout > 0) {
+      step->timer = DeadlineTimer::Global().Schedule(
+          step->arrival + milliseconds(std::min(timeout, kLongestMillis)), [step, timeout] {
+            if (!step->Claim()) return;
+            AnswerStep(step->call, std::move(step->run),
+                       errors::DeadlineExceeded("the step did not end within ", timeout,
+                                                " ms; it was waiting for a thread of the server, "
+                                                "and was not begun"));
+          });
+    }
+    handlers.Enter();
+    pool->Schedule(ThreadPool::Task{[](void* arg) {
+                                      const RefPtr<WaitingStep> begun(
+                                          static_cast<WaitingStep*>(arg));
+                                      Impl* const service = begun->service;
+                                      if (begun->Claim()) service->BeginStep(begun.get());
+                                      service->handlers.Leave();
+                                    },
+                                    step.release()});
+  }
+
+  // By who has claimed it.
+  void BeginStep(WaitingStep* step) {
+    DeadlineTimer::Global().Cancel(step->timer);
+    ServerCall* const call = step->call;
+    if (call->options().cancellation->IsCancelled()) {
+      return AnswerStep(call, std::move(step->run),
+                        errors::Cancelled("the run was cancelled before it was begun"));
+    }
+    pb::RunOptions& options = step->run->args.options;
+    if (const int64_t timeout = options.timeout_in_ms(); timeout > 0) {
+      const int64_t waited =
+          std::chrono::duration_cast<milliseconds>(SteadyClock::now() - step->arrival).count();
+      // Not for what every call waits.
+      if (waited > timeout / 8) options.set_timeout_in_ms(std::max<int64_t>(timeout - waited, 1));
+    }
+    auto* const raw = step->run.release();
+    master->RunStepAsync(call->options(), &raw->args, &raw->result, [call, raw](Status ran) {
+      AnswerStep(call, std::unique_ptr<Run<RunStepArgs>>(raw), std::move(ran));
+    });
+  }
+
+  static void AnswerStep(ServerCall* call, std::unique_ptr<Run<RunStepArgs>> run, Status ran) {
+    WireWriter response;
+    if (ran.ok()) ran = EncodeRunStepResponse(run->args, run->result, &response);
+    if (ran.ok()) return call->Finish(std::move(response));
+    if (!run->meta.store_errors_in_body) return call->Finish(ran);
+    WireWriter error;
+    EncodeRunStepError(ran, &error);
+    call->Finish(std::move(error));
+  }
+
+  void MakeCallable(ServerCall* call) {
+    pb::MakeCallableRequest request;
+    Status status = call->Parse(&request);
+    if (status.ok()) status = requests.Track(request.request_id(), "MakeCallable");
+    if (!status.ok()) return call->Finish(status);
+    MakeCallableArgs args;
+    args.session_handle = request.session_handle();
+    args.options.Swap(request.mutable_options());
+    auto handle = std::make_shared<int64_t>(0);
+    master->MakeCallableAsync(call->options(), std::move(args), handle.get(),
+                              [call, handle](Status made) {
+                                if (!made.ok()) return call->Finish(made);
+                                pb::MakeCallableResponse response;
+                                response.set_handle(*handle);
+                                call->Finish(response);
+                              });
+  }
+
+  void RunCallable(ServerCall* call) {
+    auto run = std::make_unique<Run<RunCallableArgs>>();
+    Status status = DecodeRunCallableRequest(call->reader(), &run->args, &run->meta);
+    if (status.ok()) status = requests.Track(run->meta.request_id, "RunCallable");
+    if (!status.ok()) return call->Finish(status);
+    auto* const raw = run.release();
+    master->RunCallableAsync(call->options(), &raw->args, &raw->result, [call, raw](Status ran) {
+      const std::unique_ptr<Run<RunCallableArgs>> owned(raw);
+      WireWriter response;
+      if (ran.ok()) ran = EncodeRunCallableResponse(raw->result, &response);
+      if (!ran.ok()) return call->Finish(ran);
+      call->Finish(std::move(response));
+    });
+  }
+
+  void ReleaseCallable(ServerCall* call) {
+    pb::ReleaseCallableRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    master->ReleaseCallableAsync(call->options(), request.session_handle(), request.handle(),
+                                 [call](Status released) { call->Finish(released); });
+  }
+
+  void CloseSession(ServerCall* call) {
+    pb::CloseSessionRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    master->CloseSessionAsync(call->options(), request.session_handle(),
+                              [call](Status closed) { call->Finish(closed); });
+  }
+
+  void ListDevices(ServerCall* call) {
+    pb::ListDevicesRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    auto result = std::make_shared<ListDevicesResult>();
+    master->ListDevicesAsync(call->options(), request.session_handle(), result.get(),
+                             [call, result](Status listed) {
+                               if (!listed.ok()) return call->Finish(listed);
+                               pb::ListDevicesResponse response;
+                               for (const auto& device : result->local_devices) {
+                                 *response.add_local_device() = device;
+                               }
+                               for (const auto& device : result->remote_devices) {
+                                 *response.add_remote_device() = device;
+                               }
+                               call->Finish(response);
+                             });
+  }
+
+  void Reset(ServerCall* call) {
+    pb::ResetRequest request;
+    const Status status = call->Parse(&request);
+    if (!status.ok()) return call->Finish(status);
+    master->ResetAsync(call->options(), Strings(request.container()),
+                       Strings(request.device_filters()),
+                       [call](Status reset) { call->Finish(reset); });
+  }
+};
+
+MasterService::MasterService(MasterInterface* master, ThreadPool* pool)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->master = master;
+  impl_->pool = pool;
+}
+
+void MasterService::WaitForNone() { impl_->handlers.WaitForNone(); }
+
+MasterService::~MasterService() = default;
+
+void MasterService::AddMethods(MethodServer* server) {
+  Impl* const impl = impl_.get();
+  const auto add = [&](const char* path, void (Impl::*method)(ServerCall*),
+                       RpcLane lane = RpcLane::kControl) {
+    server->AddMethod(path, [impl, method](ServerCall* call) { (impl->*method)(call); }, lane);
+  };
+  // What passes over graphs or begins steps.
+  add(methods::kMasterCreateSession, &Impl::CreateSession, RpcLane::kWork);
+  add(methods::kMasterExtendSession, &Impl::ExtendSession, RpcLane::kWork);
+  add(methods::kMasterPartialRunSetup, &Impl::PartialRunSetup, RpcLane::kWork);
+  add(methods::kMasterRunStep, &Impl::RunStep);  // only its decoding
+  add(methods::kMasterMakeCallable, &Impl::MakeCallable, RpcLane::kWork);
+  add(methods::kMasterRunCallable, &Impl::RunCallable, RpcLane::kWork);
+  add(methods::kMasterReleaseCallable, &Impl::ReleaseCallable);
+  add(methods::kMasterCloseSession, &Impl::CloseSession);
+  add(methods::kMasterListDevices, &Impl::ListDevices);
+  add(methods::kMasterReset, &Impl::Reset);
+}
+
+}  // namespace millrace

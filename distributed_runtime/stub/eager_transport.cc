@@ -1,0 +1,120 @@
+#include "distributed_runtime/stub/eager_transport.h"
+
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "distributed_runtime/remote_rendezvous.h"
+#include "distributed_runtime/stub/grpc_worker_cache.h"
+#include "transport/grpc/grpc_util.h"
+#include "transport/grpc/rpc_channel.h"
+#include "transport/methods.h"
+
+namespace millrace {
+namespace {
+
+class GrpcEagerPeer : public EagerPeer {
+ public:
+  GrpcEagerPeer(const std::string& address, const std::string& task, ThreadPool* pool,
+                std::shared_ptr<const LoadedCredentials> credentials)
+      : channel_(address, task, pool, "", std::move(credentials), task) {}
+
+  void EnqueueAsync(const CallOptions& options, const pb::EnqueueRequest& request,
+                    Done done) override {
+    channel_.Call(methods::kEagerEnqueue, options, ToByteBuffer(request), RpcChannel::IfDown::kFail,
+                  [done = std::move(done)](Status status, const grpc::ByteBuffer&) {
+                    done(std::move(status));
+                  });
+  }
+
+  void RunComponentFunctionAsync(const CallOptions& options,
+                                 const pb::RunComponentFunctionRequest& request,
+                                 pb::RunComponentFunctionResponse* response, Done done) override {
+    channel_.Call(methods::kEagerRunComponentFunction, options, ToByteBuffer(request),
+                  RpcChannel::IfDown::kFail,
+                  [response, done = std::move(done)](Status status, const grpc::ByteBuffer& bytes) {
+                    if (status.ok()) status = ReceivedBytes(bytes).Parse(response);
+                    done(std::move(status));
+                  });
+  }
+
+ private:
+  RpcChannel channel_;
+};
+
+class GrpcEagerCluster : public EagerCluster {
+ public:
+  GrpcEagerCluster(std::map<std::string, std::string> addresses, const std::string& own_task,
+                   ThreadPool* pool, ThreadPool* control, WorkerInterface* own_worker,
+                   std::shared_ptr<const LoadedCredentials> credentials)
+      : addresses_(addresses),
+        pool_(pool),
+        credentials_(credentials),
+        workers_(std::move(addresses), own_task, pool, control, nullptr, nullptr,
+                 std::move(credentials)) {
+    workers_.SetOwnWorker(own_worker);
+  }
+
+  WorkerCache* workers() override { return &workers_; }
+
+  EagerPeer* FindPeer(std::string_view task) override {
+    MutexLock lock(&mu_);
+    const auto known = peers_.find(task);
+    if (known != peers_.end()) return known->second.get();
+    const auto address = addresses_.find(std::string(task));
+    if (address == addresses_.end()) return nullptr;
+    return peers_
+        .try_emplace(address->first, std::make_unique<GrpcEagerPeer>(
+                                         address->second, address->first, pool_, credentials_))
+        .first->second.get();
+  }
+
+ private:
+  const std::map<std::string, std::string> addresses_;
+  ThreadPool* const pool_;
+  const std::shared_ptr<const LoadedCredentials> credentials_;
+  GrpcWorkerCache workers_;
+  Mutex mu_;
+  StringMap<std::unique_ptr<EagerPeer>> peers_ ABSL_GUARDED_BY(mu_);
+};
+
+class GrpcEagerTransport : public EagerTransport {
+ public:
+  GrpcEagerTransport(ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
+                     WorkerInterface* own_worker,
+                     std::shared_ptr<const LoadedCredentials> credentials)
+      : pool_(pool),
+        control_(control),
+        rendezvous_(rendezvous),
+        own_worker_(own_worker),
+        credentials_(std::move(credentials)) {}
+
+  std::shared_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
+                                        const std::string& own_task) override {
+    return std::make_shared<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
+                                              own_worker_, credentials_);
+  }
+
+  std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,
+                                                   WorkerCache* workers) override {
+    return NewRenamedRendezvousManager(own_task, workers, rendezvous_);
+  }
+
+ private:
+  ThreadPool* const pool_;
+  ThreadPool* const control_;
+  RendezvousManager* const rendezvous_;
+  WorkerInterface* const own_worker_;
+  const std::shared_ptr<const LoadedCredentials> credentials_;
+};
+
+}  // namespace
+
+std::unique_ptr<EagerTransport> NewGrpcEagerTransport(
+    ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
+    WorkerInterface* own_worker, std::shared_ptr<const LoadedCredentials> credentials) {
+  return std::make_unique<GrpcEagerTransport>(pool, control, rendezvous, own_worker,
+                                              std::move(credentials));
+}
+
+}  // namespace millrace

@@ -1,0 +1,24 @@
+// The tasks that eager contexts name, over gRPC.
+#ifndef DISTRIBUTED_RUNTIME_STUB_EAGER_TRANSPORT_H_
+#define DISTRIBUTED_RUNTIME_STUB_EAGER_TRANSPORT_H_
+
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "eager/transport.h"
+#include "session/rendezvous_manager.h"
+#include "session/worker_interface.h"
+#include "transport/grpc/credentials.h"
+
+namespace millrace {
+
+// Answers are given on `pool`, those to small questions on `control`. `rendezvous` is that of the
+// task's own steps, `own_worker` what the contexts reach as their own task. All must outlive the
+// transport; `credentials` (null: none) are what this task shows.
+std::unique_ptr<EagerTransport> NewGrpcEagerTransport(
+    ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
+    WorkerInterface* own_worker, std::shared_ptr<const LoadedCredentials> credentials);
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_STUB_EAGER_TRANSPORT_H_

@@ -1,0 +1,171 @@
+#include "distributed_runtime/stub/remote_master.h"
+
+#include <functional>
+#include <utility>
+
+#include "base/strings.h"
+#include "distributed_runtime/messages.h"
+#include "proto/master.pb.h"
+#include "transport/grpc/rpc_channel.h"
+#include "transport/message_call.h"
+#include "transport/methods.h"
+
+namespace millrace {
+namespace {
+
+template <typename Repeated>
+void AddAll(std::vector<std::string> from, Repeated* to) {
+  for (std::string& text : from) *to->Add() = std::move(text);
+}
+
+class GrpcRemoteMaster : public MasterInterface {
+ public:
+  GrpcRemoteMaster(const std::string& address, ThreadPool* pool,
+                   std::shared_ptr<const LoadedCredentials> credentials)
+      : channel_(address, StrCat("grpc://", address), pool, "", std::move(credentials)) {}
+
+  void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
+                          CreateSessionResult* result, Done done) override {
+    pb::CreateSessionRequest request;
+    request.mutable_graph_def()->Swap(&args.graph);
+    request.mutable_config()->Swap(&args.config);
+    Ask<pb::CreateSessionResponse>(
+        methods::kMasterCreateSession, options, request, std::move(done),
+        [result](pb::CreateSessionResponse& response) {
+          result->session_handle = std::move(*response.mutable_session_handle());
+          result->graph_version = response.graph_version();
+        },
+        CallTerms{.waits_if_down = true});
+  }
+
+  void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
+                          int64_t* new_graph_version, Done done) override {
+    pb::ExtendSessionRequest request;
+    request.set_session_handle(args.session_handle);
+    request.mutable_graph_def()->Swap(&args.graph);
+    request.set_current_graph_version(args.current_graph_version);
+    Ask<pb::ExtendSessionResponse>(methods::kMasterExtendSession, options, request, std::move(done),
+                                   [new_graph_version](pb::ExtendSessionResponse& response) {
+                                     *new_graph_version = response.new_graph_version();
+                                   });
+  }
+
+  void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
+                    Done done) override {
+    WireWriter request;
+    const Status encoded =
+        EncodeRunStepRequest(*args, RequestMeta{.store_errors_in_body = true}, &request);
+    if (!encoded.ok()) {
+      done(encoded);
+      return;
+    }
+    channel_.Call(methods::kMasterRunStep, options, std::move(request),
+                  [args, result, done = std::move(done)](Status status, WireReader in) {
+                    if (status.ok()) status = DecodeRunStepResponse(in, *args, result);
+                    done(std::move(status));
+                  });
+  }
+
+  void PartialRunSetupAsync(const CallOptions& options, PartialRunSetupArgs args,
+                            std::string* partial_run_handle, Done done) override {
+    pb::PartialRunSetupRequest request;
+    request.set_session_handle(args.session_handle);
+    AddAll(std::move(args.feeds), request.mutable_feed());
+    AddAll(std::move(args.fetches), request.mutable_fetch());
+    AddAll(std::move(args.targets), request.mutable_target());
+    Ask<pb::PartialRunSetupResponse>(
+        methods::kMasterPartialRunSetup, options, request, std::move(done),
+        [partial_run_handle](pb::PartialRunSetupResponse& response) {
+          *partial_run_handle = std::move(*response.mutable_partial_run_handle());
+        });
+  }
+
+  void MakeCallableAsync(const CallOptions& options, MakeCallableArgs args, int64_t* callable,
+                         Done done) override {
+    pb::MakeCallableRequest request;
+    request.set_session_handle(args.session_handle);
+    request.mutable_options()->Swap(&args.options);
+    Ask<pb::MakeCallableResponse>(
+        methods::kMasterMakeCallable, options, request, std::move(done),
+        [callable](pb::MakeCallableResponse& response) { *callable = response.handle(); });
+  }
+
+  void RunCallableAsync(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
+                        Done done) override {
+    WireWriter request;
+    const Status encoded = EncodeRunCallableRequest(*args, RequestMeta{}, &request);
+    if (!encoded.ok()) {
+      done(encoded);
+      return;
+    }
+    channel_.Call(methods::kMasterRunCallable, options, std::move(request),
+                  [result, done = std::move(done)](Status status, WireReader in) {
+                    if (status.ok()) status = DecodeRunCallableResponse(in, result);
+                    done(std::move(status));
+                  });
+  }
+
+  void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
+                            int64_t callable, Done done) override {
+    pb::ReleaseCallableRequest request;
+    request.set_session_handle(session_handle);
+    request.set_handle(callable);
+    Ask<pb::ReleaseCallableResponse>(methods::kMasterReleaseCallable, options, request,
+                                     std::move(done), {});
+  }
+
+  void CloseSessionAsync(const CallOptions& options, const std::string& session_handle,
+                         Done done) override {
+    pb::CloseSessionRequest request;
+    request.set_session_handle(session_handle);
+    Ask<pb::CloseSessionResponse>(methods::kMasterCloseSession, options, request, std::move(done),
+                                  {});
+  }
+
+  void ListDevicesAsync(const CallOptions& options, const std::string& session_handle,
+                        ListDevicesResult* result, Done done) override {
+    pb::ListDevicesRequest request;
+    request.set_session_handle(session_handle);
+    Ask<pb::ListDevicesResponse>(methods::kMasterListDevices, options, request, std::move(done),
+                                 [result](pb::ListDevicesResponse& response) {
+                                   result->local_devices.assign(response.local_device().begin(),
+                                                                response.local_device().end());
+                                   result->remote_devices.assign(response.remote_device().begin(),
+                                                                 response.remote_device().end());
+                                 });
+  }
+
+  void ResetAsync(const CallOptions& options, std::vector<std::string> containers,
+                  std::vector<std::string> device_filters, Done done) override {
+    pb::ResetRequest request;
+    AddAll(std::move(containers), request.mutable_container());
+    AddAll(std::move(device_filters), request.mutable_device_filters());
+    Ask<pb::ResetResponse>(methods::kMasterReset, options, request, std::move(done), {});
+  }
+
+ private:
+  template <typename Response>
+  void Ask(const char* method, const CallOptions& options,
+           const google::protobuf::MessageLite& request, Done done,
+           std::function<void(Response&)> use, const CallTerms& terms = CallTerms()) {
+    CallMessage<Response>(
+        &channel_, method, options, ToWire(request),
+        [use = std::move(use), done = std::move(done)](const Status& status, Response& response) {
+          if (status.ok() && use) use(response);
+          done(status);
+        },
+        terms);
+  }
+
+  RpcChannel channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<MasterInterface> NewGrpcRemoteMaster(
+    const std::string& address, ThreadPool* pool,
+    std::shared_ptr<const LoadedCredentials> credentials) {
+  return std::make_unique<GrpcRemoteMaster>(address, pool, std::move(credentials));
+}
+
+}  // namespace millrace

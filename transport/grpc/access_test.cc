@@ -1,0 +1,370 @@
+// Who may call what: every caller that there can be × every method of every service.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "base/thread_pool.h"
+#include "distributed_runtime/stub/remote_master.h"
+#include "distributed_runtime/task_server.h"
+#include "distributed_runtime/test_engine.h"
+#include "proto/link.pb.h"
+#include "session/client_session.h"
+#include "tests/cluster/certificate_files.h"
+#include "tests/cluster/free_ports.h"
+#include "transport/grpc/client_pool.h"
+#include "transport/grpc/credentials.h"
+#include "transport/grpc/grpc_util.h"
+#include "transport/link/link_hub.h"
+#include "transport/methods.h"
+#include "transport/peer_table.h"
+#include "transport/security/secret.h"
+
+namespace millrace {
+namespace {
+
+namespace tls = grpc::experimental;
+using std::chrono::hours;
+using std::chrono::seconds;
+using testing::CertificateFiles;
+using testing::Content;
+
+constexpr char kToken[] = "correct-horse-battery-staple";
+constexpr char kPs[] = "/job:ps/replica:0/task:0";
+
+// All paths that methods.h names.
+std::vector<std::string> AllMethods() {
+  const std::string text = Content("transport/methods.h");
+  std::vector<std::string> methods;
+  const auto find = [&](const char* pattern, const std::string& service) {
+    const std::regex regex(pattern);
+    for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) {
+      methods.push_back(StrCat(service, (*it)[1].str()));
+    }
+  };
+  find(R"(MR_MASTER_METHOD\((\w+)\);)", "/tensorflow.MasterService/");
+  find(R"(MR_WORKER_METHOD\((\w+)\);)", "/tensorflow.WorkerService/");
+  find(R"(MR_EAGER_METHOD\((\w+)\);)", "/tensorflow.eager.EagerService/");
+  find(R"~("/millrace.ControlService/(\w+)")~", "/millrace.ControlService/");
+  return methods;
+}
+
+// One who calls, in whatever way: none of the checks of our own client are in its way.
+struct Caller {
+  std::string name;
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  std::vector<std::pair<std::string, std::string>> metadata{};
+};
+
+std::shared_ptr<grpc::ChannelCredentials> Showing(const Credentials& files,
+                                                  const std::string& believed) {
+  std::vector<tls::IdentityKeyCertPair> own;
+  if (files.tls()) own.push_back({Content(files.tls_key), Content(files.tls_cert)});
+  tls::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<tls::StaticDataCertificateProvider>(believed, own));
+  options.watch_root_certs();
+  if (files.tls()) options.watch_identity_key_cert_pairs();
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<tls::NoOpCertificateVerifier>());
+  return tls::TlsCredentials(options);
+}
+
+class Connection {
+ public:
+  Connection(const std::string& address, const Caller& caller) : caller_(caller) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    channel_ = grpc::CreateCustomChannel(address, caller.credentials, arguments);
+  }
+
+  // The answer to an empty request.
+  grpc::Status Call(const std::string& method, std::chrono::milliseconds limit = seconds(20),
+                    grpc::ByteBuffer* answer = nullptr) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    for (const auto& [key, value] : caller_.metadata) context.AddMetadata(key, value);
+    const grpc::Slice nothing("");
+    grpc::ByteBuffer request(&nothing, 1), response;
+    std::promise<grpc::Status> answered;
+    grpc::GenericStub(channel_).UnaryCall(
+        &context, method, grpc::StubOptions(), &request, &response,
+        [&](grpc::Status status) { answered.set_value(std::move(status)); });
+    const grpc::Status status = answered.get_future().get();
+    if (answer != nullptr) *answer = response;
+    return status;
+  }
+
+ private:
+  const Caller caller_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+bool IsRefused(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+         status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+}
+// A method of methods.h that this server does not have: there is nothing to refuse.
+bool IsUnknown(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
+}
+
+// Methods that a client's certificate is a right to.
+bool IsForClients(std::string_view method) {
+  return method.starts_with("/tensorflow.MasterService/") ||
+         method.starts_with("/tensorflow.eager.EagerService/") ||
+         method == methods::kControlStatus || method == methods::kControlWhyWaiting;
+}
+
+class AccessTest : public ::testing::Test {
+ protected:
+  // A ps, which is called, and the one worker of its cluster, which it calls.
+  void Start(const Credentials& credentials, bool links = true) {
+    Credentials others = credentials;
+    if (credentials.tls()) {
+      others = files_.Issue(files_.Task("worker", 0));
+      others.token_file = credentials.token_file;
+    }
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const std::vector<int> ports = testing::FreePorts(2);
+      const ClusterSpec cluster =
+          *ClusterSpec::Parse(StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]));
+      server_ = Create(cluster, "ps", credentials, links);
+      worker_ = Create(cluster, "worker", others, links);
+      ASSERT_TRUE(server_ != nullptr && worker_ != nullptr);
+      if (server_->Start().ok() && worker_->Start().ok()) return;
+    }
+    FAIL() << "no two ports are free";
+  }
+
+  static std::unique_ptr<TaskServer> Create(const ClusterSpec& cluster, const std::string& job,
+                                            const Credentials& credentials, bool links) {
+    TaskServerOptions options;
+    options.links = links;
+    options.server.cluster = cluster;
+    options.server.job_name = job;
+    options.server.inter_op_threads = 2;
+    options.server.intra_op_threads = 1;
+    options.server.accept_shutdown = true;
+    options.server.credentials = credentials;
+    options.ops = &TheTestEngine().ops;
+    options.kernels = &TheTestEngine().kernels;
+    StatusOr<std::unique_ptr<TaskServer>> server = TaskServer::Create(options);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return server.ok() ? *std::move(server) : nullptr;
+  }
+
+  Caller WithCertificate(std::string name, const CertificateName& of, const Validity& validity = {},
+                         const KeyedCertificate* authority = nullptr) {
+    return {std::move(name), Showing(files_.Issue(of, validity, authority), Believed())};
+  }
+  std::string Believed() const { return files_.authority().certificate; }
+
+  // Whether `may` says what the server does with each method. Returns how many it has.
+  int Check(const Caller& caller, const std::function<bool(const std::string&)>& may) {
+    Connection connection(server_->address(), caller);
+    int served = 0;
+    if (may(methods::kControlStatus)) {
+      EXPECT_TRUE(connection.Call(methods::kControlStatus).ok()) << caller.name;
+    }
+    for (const std::string& method : AllMethods()) {
+      // Some that are served wait for what never comes.
+      const grpc::Status status = may(method)
+                                      ? connection.Call(method, std::chrono::milliseconds(300))
+                                      : connection.Call(method);
+      const std::string what = StrCat(caller.name, " ", method, ": ", int{status.error_code()}, " ",
+                                      status.error_message());
+      if (IsUnknown(status)) continue;
+      EXPECT_EQ(!IsRefused(status), may(method)) << what;
+      ++served;
+    }
+    return served;
+  }
+  void CheckNothing(const Caller& caller) {
+    Check(caller, [](const std::string&) { return false; });
+  }
+  void CheckAll(const Caller& caller) {
+    EXPECT_GE(Check(caller, [](const std::string&) { return true; }), 20) << caller.name;
+  }
+
+  CertificateFiles files_;
+  std::unique_ptr<TaskServer> server_, worker_;
+};
+
+TEST_F(AccessTest, MethodsAreThoseOfTheServices) {
+  const std::vector<std::string> methods = AllMethods();
+  EXPECT_GE(methods.size(), 30u);
+  for (const char* method : {methods::kMasterRunStep, methods::kWorkerRecvTensor,
+                             methods::kControlOfferLink, methods::kWorkerGetStatus}) {
+    EXPECT_NE(std::find(methods.begin(), methods.end(), method), methods.end()) << method;
+  }
+}
+
+TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
+  Start(files_.Issue(files_.Task("ps", 0)));
+  // Nobody, or not known to be anybody.
+  CheckNothing({"plaintext"});
+  CheckNothing({"no certificate", Showing({}, Believed())});
+  const Validity over{-hours(48), -hours(24)}, later{hours(24), hours(48)};
+  CheckNothing(WithCertificate("expired", files_.Task("worker", 0), over));
+  CheckNothing(WithCertificate("not good yet", files_.Task("worker", 0), later));
+  const KeyedCertificate foreign = testing::NewAuthority();
+  CheckNothing(WithCertificate("foreign", files_.Task("worker", 0), {}, &foreign));
+  // Known, and of somewhere else.
+  CheckNothing(WithCertificate("other task", files_.Task("worker", 1)));
+  CheckNothing(WithCertificate("other job", files_.Task("evaluator", 0)));
+  CheckNothing(WithCertificate("other cluster", {"red", Role::kTask, "worker", 0}));
+  CheckNothing(WithCertificate("client elsewhere", {"red", Role::kClient}));
+  CheckNothing(WithCertificate("administrator of none", {"", Role::kAdmin}));
+  // The right ones.
+  CheckAll(WithCertificate("worker", files_.Task("worker", 0)));
+  CheckAll(WithCertificate("itself", files_.Task("ps", 0)));
+  Check(WithCertificate("client", files_.Client()),
+        [](const std::string& method) { return IsForClients(method); });
+  Check(WithCertificate("administrator", files_.Admin()), [](const std::string& method) {
+    return method == methods::kControlStatus || method == methods::kControlShutdown ||
+           method == methods::kControlDescribeStep || method == methods::kControlWhyWaiting ||
+           method == methods::kControlPage || method == methods::kControlTrace ||
+           method == methods::kWorkerGetStatus;
+  });
+}
+
+TEST_F(AccessTest, ATaskCannotCallInTheNameOfAnother) {
+  Start(files_.Issue(files_.Task("ps", 0)));
+  Caller caller = WithCertificate("worker as ps", files_.Task("worker", 0));
+  caller.metadata = {{kPeerMetadata, PeerIdentity{kPs, 7, "", kPs}.ToString()}};
+  CheckNothing(caller);
+}
+
+TEST_F(AccessTest, ATokenIsARightToEverything) {
+  Credentials credentials;
+  credentials.token_file = files_.Token(kToken);
+  Start(credentials);
+  const auto with = [](const std::string& name, std::vector<std::string> tokens) {
+    Caller caller{name};
+    for (std::string& token : tokens) {
+      caller.metadata.emplace_back(kTokenMetadata, std::move(token));
+    }
+    return caller;
+  };
+  CheckNothing(with("no token", {}));
+  CheckNothing(with("empty token", {""}));
+  CheckNothing(with("wrong token", {"correct-horse-battery-stable"}));
+  CheckNothing(with("beginning of the token", {std::string(kToken).substr(0, 20)}));
+  CheckNothing(with("longer token", {StrCat(kToken, "s")}));
+  CheckNothing(with("two tokens", {"correct-horse-battery-stable", kToken}));
+  CheckAll(with("right token", {kToken}));
+  const grpc::Status status =
+      Connection(server_->address(), with("no token", {})).Call(methods::kControlStatus);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_NE(status.error_message().find("--token_file"), std::string::npos)
+      << status.error_message();
+}
+
+TEST_F(AccessTest, WithBothBothAreAskedFor) {
+  Credentials credentials = files_.Issue(files_.Task("ps", 0));
+  credentials.token_file = files_.Token(kToken);
+  Start(credentials);
+  Caller caller = WithCertificate("certificate alone", files_.Task("worker", 0));
+  CheckNothing(caller);
+  caller.name = "certificate and wrong token";
+  caller.metadata = {{kTokenMetadata, "correct-horse-battery-stable"}};
+  CheckNothing(caller);
+  CheckNothing({"token alone", grpc::InsecureChannelCredentials(), {{kTokenMetadata, kToken}}});
+  Caller client = WithCertificate("client with the token", files_.Client());
+  client.metadata = {{kTokenMetadata, kToken}};
+  Check(client, [](const std::string& method) { return IsForClients(method); });
+  caller.name = "both";
+  caller.metadata = {{kTokenMetadata, kToken}};
+  CheckAll(caller);
+}
+
+// A step that needs both tasks, asked for by a client.
+TEST_F(AccessTest, TasksThatKnowEachOtherWorkTogether) {
+  TestGraph graph;
+  graph.Const("a", 2, "/job:ps/task:0");
+  graph.Const("b", 3, "/job:worker/task:0");
+  graph.Sum("sum", "a", "b", "/job:worker/task:0");
+  graph.Identity("back", "sum", "/job:ps/task:0");
+  const std::string token = files_.Token(kToken);
+  for (const bool links : {true, false}) {
+    for (const bool with_tls : {true, false}) {
+      Credentials own, clients;
+      if (with_tls) own = files_.Issue(files_.Task("ps", 0));
+      if (with_tls) clients = files_.Issue(files_.Client());
+      own.token_file = clients.token_file = token;
+      Start(own, links);
+      const StatusOr<std::shared_ptr<const LoadedCredentials>> loaded =
+          LoadedCredentials::Load(clients);
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      auto session = ClientSession::Create(
+          NewGrpcRemoteMaster(server_->address(), ClientPool(), *loaded), graph.def(), {});
+      ASSERT_TRUE(session.ok()) << session.status();
+      for (int step = 0; step < 3; ++step) {
+        const auto values = (*session)->Run({}, {"back:0"}, {});
+        ASSERT_TRUE(values.ok()) << values.status();
+        EXPECT_EQ((*values)[0].scalar<float>(), 5);
+      }
+      EXPECT_TRUE((*session)->Close().ok());
+    }
+  }
+}
+
+TEST_F(AccessTest, LinksAreForTheTaskThatWasOfferedOne) {
+  Start(files_.Issue(files_.Task("ps", 0)));
+  const auto offered_to = [this](const CertificateName& name) {
+    grpc::ByteBuffer bytes;
+    const grpc::Status status = Connection(server_->address(), WithCertificate("", name))
+                                    .Call(methods::kControlOfferLink, seconds(20), &bytes);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    pb::OfferLinkResponse offer;
+    EXPECT_TRUE(ReceivedBytes(bytes).Parse(&offer).ok());
+    return offer;
+  };
+  ThreadPool control("control", 1), work("work", 1);
+  const auto connects = [&](const std::string& as, const pb::OfferLinkResponse& offer) {
+    LinkHub hub(as, &control, &work);
+    EXPECT_TRUE(hub.Start().ok());
+    Notification done;
+    hub.Connect(kPs, offer, [&] { done.Notify(); });
+    EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+    return static_cast<bool>(hub.Find(kPs));
+  };
+  EXPECT_FALSE(connects("/job:worker/replica:0/task:0", offered_to(files_.Task("ps", 0))));
+  EXPECT_TRUE(connects("/job:worker/replica:0/task:0", offered_to(files_.Task("worker", 0))));
+}
+
+TEST_F(AccessTest, SaysToWhomItIsAndWhatWasExpected) {
+  Start(files_.Issue(files_.Task("ps", 0)));
+  const auto message = [this](const CertificateName& name, const char* method) {
+    return Connection(server_->address(), WithCertificate("", name)).Call(method).error_message();
+  };
+  const std::string other = message(files_.Task("worker", 1), methods::kWorkerRunGraph);
+  EXPECT_NE(other.find("/job:worker/replica:0/task:1"), std::string::npos) << other;
+  EXPECT_NE(other.find(kPs), std::string::npos) << other;
+  const std::string client = message(files_.Client(), methods::kWorkerRunGraph);
+  EXPECT_NE(client.find("millrace://blue/client"), std::string::npos) << client;
+  EXPECT_NE(client.find("which is for tasks"), std::string::npos) << client;
+  const std::string red = message({"red", Role::kClient}, methods::kMasterRunStep);
+  EXPECT_NE(red.find("'red'"), std::string::npos) << red;
+  EXPECT_NE(red.find("'blue'"), std::string::npos) << red;
+}
+
+}  // namespace
+}  // namespace millrace

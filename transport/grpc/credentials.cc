@@ -1,0 +1,245 @@
+#include "transport/grpc/credentials.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "transport/grpc/grpc_util.h"
+#include "transport/security/certificates.h"
+#include "transport/security/secret.h"
+
+namespace millrace {
+namespace {
+
+namespace tls = grpc::experimental;
+
+std::vector<std::string_view> Views(const std::vector<grpc::string_ref>& texts) {
+  std::vector<std::string_view> views;
+  views.reserve(texts.size());
+  for (const grpc::string_ref& text : texts) views.emplace_back(text.data(), text.size());
+  return views;
+}
+
+// Asks, after the chain of certificates was found good, whose it is. Called on gRPC's threads.
+class ServerVerifier : public tls::ExternalCertificateVerifier {
+ public:
+  ServerVerifier(CertificateName own, std::string task, std::shared_ptr<TlsRefusal> refusal)
+      : own_(std::move(own)), task_(std::move(task)), refusal_(std::move(refusal)) {
+    made_.store(true, std::memory_order_release);
+  }
+  ~ServerVerifier() override { (void)made_.load(std::memory_order_acquire); }
+
+  bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
+              grpc::Status* status) override {
+    (void)made_.load(std::memory_order_acquire);
+    const Status checked = Check(*request);
+    if (refusal_ != nullptr) refusal_->Set(checked);
+    *status = ToGrpcStatus(checked);
+    return true;  // done
+  }
+  void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
+
+ private:
+  Status Check(const tls::TlsCustomVerificationCheckRequest& request) const {
+    MR_ASSIGN_OR_RETURN(const CertificateName peer,
+                        FindCertificateName(Views(request.uri_names())));
+    return CheckServerName(own_, task_, peer);
+  }
+
+  const CertificateName own_;
+  const std::string task_;
+  const std::shared_ptr<TlsRefusal> refusal_;
+  // Order between the maker and gRPC's threads, which gRPC gives too, but out of sight of the
+  // thread sanitizer; the last owner may be one of them.
+  std::atomic<bool> made_ = false;
+};
+
+StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
+  // Not as graphs read files: those may be confined to a folder without keys.
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (file.good() && text.good()) return text.str();
+  return errors::InvalidArgument("cannot read ", flag, "=", path);
+}
+
+StatusOr<CertificateName> CheckFiles(const Credentials& files) {
+  if (files.tls_cert.empty() || files.tls_key.empty() || files.tls_ca.empty()) {
+    return errors::InvalidArgument(
+        "TLS needs three files, a certificate, its key and the CAs that are believed, and only "
+        "some were given: --tls_cert='",
+        files.tls_cert, "' --tls_key='", files.tls_key, "' --tls_ca='", files.tls_ca, "'");
+  }
+  KeyedCertificate pair;
+  MR_ASSIGN_OR_RETURN(pair.certificate, ReadPem("--tls_cert", files.tls_cert));
+  MR_ASSIGN_OR_RETURN(pair.key, ReadPem("--tls_key", files.tls_key));
+  MR_ASSIGN_OR_RETURN(const std::string authorities, ReadPem("--tls_ca", files.tls_ca));
+  StatusOr<CertificateName> name = CheckCertificate(pair, authorities);
+  if (name.ok()) return name;
+  return WithMessage(name.status(),
+                     StrCat("--tls_cert=", files.tls_cert, " --tls_key=", files.tls_key,
+                            " --tls_ca=", files.tls_ca, ": ", Message(name.status())));
+}
+
+// Objects that are in use, by what they were made of: one thread reads the same files.
+struct InUse {
+  Mutex mu;
+  std::map<std::string, std::weak_ptr<const LoadedCredentials>> objects ABSL_GUARDED_BY(mu);
+};
+
+InUse& AllInUse() {
+  static auto* const all = new InUse;
+  return *all;
+}
+
+}  // namespace
+
+struct LoadedCredentials::Provider {
+  std::shared_ptr<tls::CertificateProviderInterface> certificates;
+};
+
+LoadedCredentials::LoadedCredentials() = default;
+LoadedCredentials::~LoadedCredentials() = default;
+
+StatusOr<std::shared_ptr<const LoadedCredentials>> LoadedCredentials::Load(
+    const Credentials& files, std::chrono::seconds reload_interval) {
+  if (files.empty()) return std::shared_ptr<const LoadedCredentials>();
+  InitGrpc();
+  std::shared_ptr<LoadedCredentials> made(new LoadedCredentials);
+  if (!files.token_file.empty()) {
+    MR_ASSIGN_OR_RETURN(made->token_, ReadTokenFile(files.token_file));
+  }
+  if (files.tls()) {
+    MR_ASSIGN_OR_RETURN(made->own_, CheckFiles(files));
+  }
+  const std::string key =
+      StrJoin(std::vector<std::string>{files.tls_cert, files.tls_key, files.tls_ca, made->token_,
+                                       made->own_.ToUri(), StrCat(reload_interval.count())},
+              "\n");
+  InUse& all = AllInUse();
+  MutexLock lock(&all.mu);
+  std::erase_if(all.objects, [](const auto& entry) { return entry.second.expired(); });
+  if (std::shared_ptr<const LoadedCredentials> shared = all.objects[key].lock()) return shared;
+  if (files.tls()) {
+    made->provider_ = std::make_unique<Provider>();
+    made->provider_->certificates = std::make_shared<tls::FileWatcherCertificateProvider>(
+        files.tls_key, files.tls_cert, files.tls_ca,
+        static_cast<unsigned>(std::max<int64_t>(reload_interval.count(), 1)));
+  }
+  all.objects[key] = made;
+  return std::shared_ptr<const LoadedCredentials>(std::move(made));
+}
+
+std::shared_ptr<grpc::ChannelCredentials> LoadedCredentials::ForChannel(
+    const std::string& task, std::shared_ptr<TlsRefusal> refusal) const {
+  if (!has_tls()) return grpc::InsecureChannelCredentials();
+  tls::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(provider_->certificates);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  // Names of hosts prove nothing here: the certificate names the task.
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<ServerVerifier>(own_, task, std::move(refusal)));
+  return tls::TlsCredentials(options);
+}
+
+std::shared_ptr<grpc::ServerCredentials> LoadedCredentials::ForServer() const {
+  if (!has_tls()) return nullptr;
+  tls::TlsServerCredentialsOptions options(provider_->certificates);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  // Whose certificate it is counts call by call: then the caller is told what is wrong.
+  options.set_certificate_verifier(std::make_shared<tls::NoOpCertificateVerifier>());
+  return tls::TlsServerCredentials(options);
+}
+
+StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
+                                                   std::string_view method) const {
+  if (!token_.empty()) {
+    const auto& metadata = context.client_metadata();
+    const auto [begin, end] = metadata.equal_range(kTokenMetadata);
+    if (begin == end) {
+      return MakeStatus(StatusCode::kUnauthenticated,
+                        "this server asks for the token of its cluster: give the caller the same "
+                        "one (--token_file)");
+    }
+    if (std::next(begin) != end ||
+        !SameSecret({begin->second.data(), begin->second.size()}, token_)) {
+      return MakeStatus(StatusCode::kUnauthenticated,
+                        "the caller's token is not that of this server's cluster (--token_file)");
+    }
+  }
+  if (!has_tls()) return std::string();
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  const std::vector<grpc::string_ref> uris =
+      peer == nullptr ? std::vector<grpc::string_ref>()
+                      : peer->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
+  const StatusOr<CertificateName> caller = FindCertificateName(Views(uris));
+  if (!caller.ok()) return errors::PermissionDenied("the caller: ", Message(caller.status()));
+  MR_RETURN_IF_ERROR(CheckCallerName(own_, *caller, method));
+  return caller->TaskName();
+}
+
+namespace {
+
+struct ProcessDefault {
+  Mutex mu;
+  std::optional<std::shared_ptr<const LoadedCredentials>> credentials ABSL_GUARDED_BY(mu);
+};
+
+ProcessDefault& TheDefault() {
+  static auto* const process = new ProcessDefault;
+  return *process;
+}
+
+std::string FromEnvironment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const LoadedCredentials>> DefaultCredentials() {
+  ProcessDefault& process = TheDefault();
+  MutexLock lock(&process.mu);
+  if (process.credentials.has_value()) return *process.credentials;
+  Credentials options;
+  options.tls_cert = FromEnvironment("MILLRACE_TLS_CERT");
+  options.tls_key = FromEnvironment("MILLRACE_TLS_KEY");
+  options.tls_ca = FromEnvironment("MILLRACE_TLS_CA");
+  options.token_file = FromEnvironment("MILLRACE_TOKEN_FILE");
+  MR_ASSIGN_OR_RETURN(process.credentials, LoadedCredentials::Load(options));
+  return *process.credentials;
+}
+
+void SetLoadedCredentials(std::shared_ptr<const LoadedCredentials> credentials) {
+  MutexLock lock(&TheDefault().mu);
+  TheDefault().credentials = std::move(credentials);
+}
+
+StatusOr<std::shared_ptr<const LoadedCredentials>> CredentialsOrDefault(const Credentials& files) {
+  return files.empty() ? DefaultCredentials() : LoadedCredentials::Load(files);
+}
+
+}  // namespace millrace

@@ -1,0 +1,94 @@
+// What this process shows to others, and asks of them, on gRPC's connections.
+#ifndef TRANSPORT_GRPC_CREDENTIALS_H_
+#define TRANSPORT_GRPC_CREDENTIALS_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/mutex.h"
+#include "millrace/credentials.h"
+#include "millrace/status.h"
+#include "transport/security/certificate_name.h"
+
+namespace grpc {
+class CallbackServerContext;
+class ChannelCredentials;
+class ServerCredentials;
+}  // namespace grpc
+
+namespace millrace {
+
+// Why the last peer of a channel was not believed; OK: none was refused. Thread-safe.
+class TlsRefusal {
+ public:
+  void Set(Status why) {
+    MutexLock lock(&mu_);
+    why_ = std::move(why);
+  }
+  Status Get() const {
+    MutexLock lock(&mu_);
+    return why_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  Status why_ ABSL_GUARDED_BY(mu_);
+};
+
+// What the files of Credentials hold: certificates, which are read again when they change, a token,
+// or both. Channels and servers keep their share of it. A null pointer to it stands for neither
+// encryption nor proof. Thread-safe.
+class LoadedCredentials {
+ public:
+  static constexpr std::chrono::seconds kReloadInterval{10};
+  // Null if no file is named. InvalidArgument, naming the files and what to do, if some of the
+  // three files of TLS are missing, if one cannot be used (unreadable, expired, of another key or
+  // CA, naming nobody), or if the token cannot be one. With certificates the object has a thread
+  // that reads their files again after each interval (of at least a second): new connections use
+  // what is there then. Objects are shared by those who load the same files.
+  static StatusOr<std::shared_ptr<const LoadedCredentials>> Load(
+      const Credentials& files, std::chrono::seconds reload_interval = kReloadInterval);
+  ~LoadedCredentials();
+  LoadedCredentials(const LoadedCredentials&) = delete;
+  LoadedCredentials& operator=(const LoadedCredentials&) = delete;
+
+  bool has_tls() const { return provider_ != nullptr; }
+  // With TLS: whom the certificate stood for when it was loaded.
+  const CertificateName& own() const { return own_; }
+  const std::string& token() const { return token_; }  // "": none
+
+  // For a connection to `task` ("/job:J/replica:0/task:N"; "": any task of the cluster), which
+  // fails, and says why to `refusal`, if somebody else answers.
+  std::shared_ptr<grpc::ChannelCredentials> ForChannel(const std::string& task,
+                                                       std::shared_ptr<TlsRefusal> refusal) const;
+  // Null without TLS. Whoever connects has to show a certificate of the CAs.
+  std::shared_ptr<grpc::ServerCredentials> ForServer() const;
+
+  // Whether a call of `method` that has come in may be served, and the name of the task that
+  // called: "" if it is no task, or without TLS. Unauthenticated without the right token,
+  // PermissionDenied for the wrong certificate; both say what was expected.
+  StatusOr<std::string> CheckCall(const grpc::CallbackServerContext& context,
+                                  std::string_view method) const;
+
+ private:
+  struct Provider;  // of gRPC
+  LoadedCredentials();
+
+  CertificateName own_;
+  std::string token_;
+  std::unique_ptr<Provider> provider_;
+};
+
+// Those of the process: what was set, or else what the environment names (millrace/security.h),
+// read once it is asked for. Thread-safe.
+StatusOr<std::shared_ptr<const LoadedCredentials>> DefaultCredentials();
+void SetLoadedCredentials(std::shared_ptr<const LoadedCredentials> credentials);
+// What `files` name; those of the process if they name nothing.
+StatusOr<std::shared_ptr<const LoadedCredentials>> CredentialsOrDefault(const Credentials& files);
+
+}  // namespace millrace
+
+#endif  // TRANSPORT_GRPC_CREDENTIALS_H_

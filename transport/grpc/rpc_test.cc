@@ -1,0 +1,261 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/thread_pool.h"
+#include "transport/grpc/rpc_channel.h"
+#include "transport/grpc/rpc_server.h"
+
+namespace millrace {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using IfDown = RpcChannel::IfDown;
+
+constexpr char kEcho[] = "/test.Service/Echo";
+constexpr char kFail[] = "/test.Service/Fail";
+constexpr char kPark[] = "/test.Service/Park";
+
+grpc::ByteBuffer Bytes(const std::string& text) {
+  const grpc::Slice slice(text);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::string Text(const grpc::ByteBuffer& bytes) {
+  const ReceivedBytes received(bytes);
+  WireReader reader = received.reader();
+  std::string text;
+  EXPECT_TRUE(reader.ReadString(&text, reader.remaining()));
+  return text;
+}
+
+class RpcTest : public testing::Test {
+ protected:
+  void SetUp() override { Listen("127.0.0.1:0"); }
+
+  void Listen(const std::string& address) {
+    server_ = std::make_unique<RpcServer>(&server_pool_);
+    server_->AddMethod(kEcho, [](ServerCall* call) {
+      WireWriter answer;
+      WireReader reader = call->reader();
+      std::string text;
+      EXPECT_TRUE(reader.ReadString(&text, reader.remaining()));
+      answer.AppendBytesField(1, text);
+      call->Finish(std::move(answer));
+    });
+    server_->AddMethod(kFail, [this](ServerCall* call) { call->Finish(failure_); });
+    server_->AddMethod(kPark, [this](ServerCall* call) {
+      CancellationManager* const cancellation = call->options().cancellation;
+      const bool kept = cancellation->RegisterCallback(cancellation->NextToken(), [this, call] {
+        cancelled_.Notify();
+        call->Finish(errors::Cancelled("parked call cancelled"));
+      });
+      if (!kept) {
+        cancelled_.Notify();
+        call->Finish(errors::Cancelled("parked call cancelled"));
+      }
+      parked_.Notify();
+    });
+    const StatusOr<int> port = server_->Start(address);
+    ASSERT_TRUE(port.ok()) << port.status();
+    port_ = *port;
+  }
+
+  std::string address() const { return StrCat("127.0.0.1:", port_); }
+  std::unique_ptr<RpcChannel> Connect() {
+    return std::make_unique<RpcChannel>(address(), "/job:test/replica:0/task:0", &client_pool_);
+  }
+
+  // The status of a call, and its answer.
+  Status Call(RpcChannel& channel, const char* method, const std::string& request,
+              CallOptions options = {DeadlineAfter(seconds(20)), nullptr},
+              std::string* answer = nullptr, IfDown if_down = IfDown::kFail) {
+    Notification done;
+    Status result;
+    channel.Call(method, options, Bytes(request), if_down,
+                 [&](Status status, const grpc::ByteBuffer& bytes) {
+                   if (answer != nullptr && status.ok()) *answer = Text(bytes);
+                   result = std::move(status);
+                   done.Notify();
+                 });
+    EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(30))));
+    return result;
+  }
+
+  ThreadPool server_pool_{"server", 2}, client_pool_{"client", 2};
+  Status failure_;
+  Notification parked_, cancelled_;
+  std::unique_ptr<RpcServer> server_;
+  int port_ = 0;
+};
+
+TEST_F(RpcTest, CarriesBytesBothWays) {
+  auto channel = Connect();
+  std::string answer;
+  ASSERT_TRUE(Call(*channel, kEcho, "hello", {DeadlineAfter(seconds(20)), nullptr}, &answer).ok());
+  EXPECT_EQ(answer, "\x0a\x05hello");
+}
+
+TEST_F(RpcTest, CarriesErrorsWithTheirPayloads) {
+  failure_ = errors::FailedPrecondition("variable w is not initialised, 100 % sure: \xc3\xa4");
+  failure_.SetPayload(kDerivedPayload, "");
+  failure_.SetPayload("type.googleapis.com/x", "value");
+  auto channel = Connect();
+  EXPECT_EQ(Call(*channel, kFail, ""), failure_);
+}
+
+TEST_F(RpcTest, CutsTextsThatDoNotFitIntoTheTrailer) {
+  failure_ = errors::Internal(std::string(100'000, 'x'));
+  auto channel = Connect();
+  const Status status = Call(*channel, kFail, "");
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_TRUE(Message(status).starts_with("xxxx"));
+  EXPECT_TRUE(Message(status).ends_with("[cut]"));
+}
+
+TEST_F(RpcTest, AnswersUnknownMethodsWithUnimplemented) {
+  auto channel = Connect();
+  EXPECT_EQ(Call(*channel, "/tensorflow.eager.EagerService/CreateContext", "").code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST_F(RpcTest, SendsALargeTensorFromItsOwnBuffer) {
+  auto channel = Connect();
+  Tensor big(kFloat, Shape({1 << 22}));
+  for (int i = 0; i < 1 << 22; ++i) big.data<float>()[i] = static_cast<float>(i);
+  WireWriter request;
+  ASSERT_TRUE(request.AppendTensorField(1, big).ok());
+  EXPECT_EQ(request.segments().size(), 1u);
+  Notification done;
+  Status result;
+  StatusOr<Tensor> back = errors::Unknown("no answer");
+  channel->Call(kEcho, {DeadlineAfter(seconds(30)), nullptr}, ToByteBuffer(request), IfDown::kFail,
+                [&](Status status, const grpc::ByteBuffer& bytes) {
+                  result = status;
+                  const ReceivedBytes received(bytes);
+                  WireReader reader = received.reader(), echo, body;
+                  uint32_t field, type;
+                  if (reader.ReadTag(&field, &type) && reader.ReadBody(&echo) &&
+                      echo.ReadTag(&field, &type) && echo.ReadBody(&body)) {
+                    back = ReadTensor(body);
+                  }
+                  done.Notify();
+                });
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(40))));
+  ASSERT_TRUE(result.ok()) << result;
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(TensorsEqual(*back, big));
+  request = WireWriter();
+  channel.reset();
+  EXPECT_TRUE(big.OwnsBufferAlone());  // every slice gave its share back
+}
+
+TEST_F(RpcTest, ADeadlineEndsTheCallAtBothSides) {
+  auto channel = Connect();
+  const Status status = Call(*channel, kPark, "", {DeadlineAfter(milliseconds(100)), nullptr});
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(Message(status).find("/job:test/replica:0/task:0"), std::string_view::npos) << status;
+  EXPECT_TRUE(cancelled_.WaitUntil(DeadlineAfter(seconds(20))));
+}
+
+TEST_F(RpcTest, CancellingEndsTheCallAtBothSides) {
+  auto channel = Connect();
+  CancellationManager cancellation;
+  Notification done;
+  Status result;
+  channel->Call(kPark, {kNoDeadline, &cancellation}, Bytes(""), IfDown::kFail,
+                [&](Status status, const grpc::ByteBuffer&) {
+                  result = std::move(status);
+                  done.Notify();
+                });
+  ASSERT_TRUE(parked_.WaitUntil(DeadlineAfter(seconds(20))));
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_EQ(result.code(), StatusCode::kCancelled);
+  EXPECT_TRUE(IsDerived(result));
+  EXPECT_TRUE(cancelled_.WaitUntil(DeadlineAfter(seconds(20))));
+  // A call that begins afterwards is not sent.
+  EXPECT_TRUE(IsDerived(Call(*channel, kEcho, "x", {kNoDeadline, &cancellation})));
+}
+
+TEST_F(RpcTest, DestroyingAChannelEndsItsCalls) {
+  auto channel = Connect();
+  Status result;
+  channel->Call(kPark, {kNoDeadline, nullptr}, Bytes(""), IfDown::kFail,
+                [&](Status status, const grpc::ByteBuffer&) { result = std::move(status); });
+  ASSERT_TRUE(parked_.WaitUntil(DeadlineAfter(seconds(20))));
+  channel.reset();
+  EXPECT_EQ(result.code(), StatusCode::kCancelled);
+}
+
+TEST_F(RpcTest, NamesAPortThatIsTaken) {
+  RpcServer second(&server_pool_);
+  second.AddMethod(kEcho, [](ServerCall* call) { call->Finish(OkStatus()); });
+  const StatusOr<int> port = second.Start(address());
+  EXPECT_EQ(port.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(Message(port.status()).find(address()), std::string_view::npos) << port.status();
+  EXPECT_NE(Message(port.status()).find("in use"), std::string_view::npos) << port.status();
+}
+
+TEST_F(RpcTest, AnUnreachablePeerIsUnavailableByName) {
+  server_.reset();
+  auto channel = Connect();
+  const Status status = Call(*channel, kEcho, "x");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(Message(status).find("failed to connect to all addresses"), std::string_view::npos)
+      << status;
+  EXPECT_NE(Message(status).find("/job:test/replica:0/task:0"), std::string_view::npos) << status;
+}
+
+TEST_F(RpcTest, WaitingForAPeerFindsItWhenItComes) {
+  server_.reset();
+  auto channel = Connect();
+  EXPECT_EQ(
+      Call(*channel, kEcho, "x", {DeadlineAfter(milliseconds(50)), nullptr}, nullptr, IfDown::kWait)
+          .code(),
+      StatusCode::kDeadlineExceeded);
+  Listen(address());
+  EXPECT_TRUE(
+      Call(*channel, kEcho, "x", {DeadlineAfter(seconds(20)), nullptr}, nullptr, IfDown::kWait)
+          .ok());
+}
+
+TEST_F(RpcTest, ShuttingDownCancelsWhatOutlastsTheGraceAndFreesThePort) {
+  auto channel = Connect();
+  Notification done;
+  Status result;
+  channel->Call(kPark, {kNoDeadline, nullptr}, Bytes(""), IfDown::kFail,
+                [&](Status status, const grpc::ByteBuffer&) {
+                  result = std::move(status);
+                  done.Notify();
+                });
+  ASSERT_TRUE(parked_.WaitUntil(DeadlineAfter(seconds(20))));
+  server_->Shutdown(DeadlineAfter(milliseconds(50)));
+  ASSERT_TRUE(done.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_FALSE(result.ok());
+  Listen(address());
+}
+
+TEST_F(RpcTest, ServesManyCallsAtOnce) {
+  auto channel = Connect();
+  constexpr int kCalls = 200;
+  BlockingCounter left(kCalls);
+  std::atomic<int> good{0};
+  for (int i = 0; i < kCalls; ++i) {
+    channel->Call(kEcho, {DeadlineAfter(seconds(30)), nullptr}, Bytes("x"), IfDown::kFail,
+                  [&](Status status, const grpc::ByteBuffer&) {
+                    good += status.ok();
+                    left.DecrementCount();
+                  });
+  }
+  ASSERT_TRUE(left.WaitUntil(DeadlineAfter(seconds(40))));
+  EXPECT_EQ(good, kCalls);
+}
+
+}  // namespace
+}  // namespace millrace

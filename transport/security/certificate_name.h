@@ -1,0 +1,54 @@
+// Whom a certificate stands for: a task, a client or an administrator of one cluster.
+#ifndef TRANSPORT_SECURITY_CERTIFICATE_NAME_H_
+#define TRANSPORT_SECURITY_CERTIFICATE_NAME_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/status.h"
+
+namespace millrace {
+
+enum class Role {
+  kTask,    // serves, and calls other tasks
+  kClient,  // opens sessions
+  kAdmin,   // looks at tasks and ends them
+};
+
+// The name is a URI among the certificate's alternative names, and its only one with this scheme:
+//   millrace://CLUSTER/job:JOB/task:N   millrace://CLUSTER/client   millrace://CLUSTER/admin
+// CLUSTER may be empty. Both ends of a connection must have the same. A value.
+struct CertificateName {
+  std::string cluster{};
+  Role role = Role::kTask;
+  std::string job{};  // of a task
+  int task = 0;
+
+  std::string ToUri() const;
+  // "/job:JOB/replica:0/task:N"; "" for those who are no task.
+  std::string TaskName() const;
+
+  friend bool operator==(const CertificateName&, const CertificateName&) = default;
+};
+
+// InvalidArgument, quoting the text, unless it is exactly what ToUri gives for some name.
+StatusOr<CertificateName> ParseCertificateUri(std::string_view uri);
+
+// The name among all URIs of a certificate; those of other schemes are passed over.
+// InvalidArgument if there is none, more than one, or it is malformed.
+StatusOr<CertificateName> FindCertificateName(const std::vector<std::string_view>& uris);
+
+// Whether the peer that was called may be believed: it is a task of the cluster of `own`, and the
+// one that was meant ("/job:J/replica:0/task:N"; "": whichever). PermissionDenied names both.
+Status CheckServerName(const CertificateName& own, const std::string& meant,
+                       const CertificateName& peer);
+
+// Whether `caller` may call `method` ("/package.Service/Method") of a task of the cluster of `own`.
+// PermissionDenied says which roles may. A method without a rule is for nobody.
+Status CheckCallerName(const CertificateName& own, const CertificateName& caller,
+                       std::string_view method);
+
+}  // namespace millrace
+
+#endif  // TRANSPORT_SECURITY_CERTIFICATE_NAME_H_

@@ -1,0 +1,143 @@
+#include "transport/security/certificate_name.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/strings.h"
+
+namespace millrace {
+namespace {
+
+constexpr Role kRoles[] = {Role::kTask, Role::kClient, Role::kAdmin};
+
+CertificateName Task(const std::string& job, int task, const std::string& cluster = "blue") {
+  return {cluster, Role::kTask, job, task};
+}
+
+CertificateName Somebody(Role role) {
+  CertificateName name = Task("worker", 1);
+  name.role = role;
+  if (role == Role::kTask) return name;
+  return {"blue", role};
+}
+
+TEST(CertificateNameTest, ReadsWhatItWrites) {
+  for (const CertificateName& name :
+       {Task("ps", 0), Task("worker-2_x.y", 999'999'999, ""), Somebody(Role::kClient),
+        Somebody(Role::kAdmin), CertificateName{"", Role::kAdmin}}) {
+    const StatusOr<CertificateName> read = ParseCertificateUri(name.ToUri());
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, name) << name.ToUri();
+  }
+  EXPECT_EQ(Task("ps", 3).ToUri(), "millrace://blue/job:ps/task:3");
+  EXPECT_EQ(Task("ps", 3).TaskName(), "/job:ps/replica:0/task:3");
+  EXPECT_EQ(Somebody(Role::kClient).TaskName(), "");
+}
+
+TEST(CertificateNameTest, RefusesEveryOtherText) {
+  for (const std::string text : {"",
+                                 "millrace",
+                                 "millrace://",
+                                 "millrace:///",
+                                 "millrace://c",
+                                 "millrace://c/",
+                                 "/client",
+                                 "millrace://c/Client",
+                                 "millrace://c/client/",
+                                 "millrace://c/job:/task:0",
+                                 "millrace://c/job:ps",
+                                 "millrace://c/job:ps/task:",
+                                 "millrace://c/job:ps/task:-1",
+                                 "millrace://c/job:ps/task:+1",
+                                 "millrace://c/job:ps/task:01",
+                                 "millrace://c/job:ps/task:1x",
+                                 "millrace://c/job:ps/task:1000000000",
+                                 "millrace://c/job:p s/task:0",
+                                 "millrace://c/job:ps/replica:0/task:0",
+                                 "millrace://c/job:a/b/task:0",
+                                 "millrace://c d/client",
+                                 "millrace://c%20/client",
+                                 "millrace://c\xc3\xa4/client",
+                                 "https://c/client",
+                                 "MILLRACE://c/client"}) {
+    EXPECT_EQ(ParseCertificateUri(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  const std::string with_nul("millrace://c\0/client", 20);
+  EXPECT_FALSE(ParseCertificateUri(with_nul).ok());
+  EXPECT_FALSE(ParseCertificateUri("millrace://" + std::string(129, 'c') + "/client").ok());
+}
+
+TEST(CertificateNameTest, FindsTheOneNameAmongOthers) {
+  const StatusOr<CertificateName> found =
+      FindCertificateName({"spiffe://company/service", "millrace://blue/job:ps/task:0"});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, Task("ps", 0));
+  EXPECT_FALSE(FindCertificateName({}).ok());
+  EXPECT_FALSE(FindCertificateName({"spiffe://company/service"}).ok());
+  EXPECT_FALSE(FindCertificateName({"millrace://blue/client", "millrace://blue/admin"}).ok());
+  EXPECT_FALSE(FindCertificateName({"millrace://blue/client", "millrace://blue/client"}).ok());
+}
+
+TEST(CertificateNameTest, BelievesTheTaskThatWasMeantAndNobodyElse) {
+  const CertificateName own = Task("worker", 0);
+  const std::string ps = "/job:ps/replica:0/task:0";
+  EXPECT_TRUE(CheckServerName(own, ps, Task("ps", 0)).ok());
+  EXPECT_TRUE(CheckServerName(own, "", Task("ps", 7)).ok());
+  for (const CertificateName& peer :
+       {Task("ps", 1), Task("worker", 0), Task("ps", 0, "red"), Task("ps", 0, ""),
+        Somebody(Role::kClient), Somebody(Role::kAdmin)}) {
+    EXPECT_EQ(CheckServerName(own, ps, peer).code(), StatusCode::kPermissionDenied) << peer.ToUri();
+  }
+  EXPECT_FALSE(CheckServerName(own, "", Task("ps", 7, "red")).ok());
+  EXPECT_FALSE(CheckServerName(own, "", Somebody(Role::kAdmin)).ok());
+  const Status wrong = CheckServerName(own, ps, Task("ps", 1));
+  EXPECT_NE(Message(wrong).find("/job:ps/replica:0/task:1"), std::string_view::npos) << wrong;
+  EXPECT_NE(Message(wrong).find(ps), std::string_view::npos) << wrong;
+}
+
+// Who may call what, in the order of kRoles.
+TEST(CertificateNameTest, GivesEachRoleItsRightsAndNoMore) {
+  struct Row {
+    const char* method;
+    bool may[3];
+  };
+  const Row rows[] = {
+      {"/tensorflow.MasterService/CreateSession", {true, true, false}},
+      {"/tensorflow.MasterService/RunStep", {true, true, false}},
+      {"/tensorflow.MasterService/Reset", {true, true, false}},
+      {"/tensorflow.WorkerService/GetStatus", {true, false, true}},
+      {"/tensorflow.WorkerService/RunGraph", {true, false, false}},
+      {"/tensorflow.WorkerService/RecvTensor", {true, false, false}},
+      {"/tensorflow.WorkerService/CleanupAll", {true, false, false}},
+      {"/millrace.ControlService/Status", {true, true, true}},
+      {"/millrace.ControlService/Shutdown", {true, false, true}},
+      {"/millrace.ControlService/DescribeStep", {true, false, true}},
+      {"/millrace.ControlService/WhyWaiting", {true, true, true}},
+      {"/millrace.ControlService/Page", {true, false, true}},
+      {"/millrace.ControlService/Trace", {true, false, true}},
+      {"/millrace.ControlService/OfferLink", {true, false, false}},
+      {"/millrace.ControlService/Unknown", {false, false, false}},
+      {"/other.Service/Method", {false, false, false}},
+      {"", {false, false, false}},
+  };
+  const CertificateName own = Task("ps", 0);
+  for (const Row& row : rows) {
+    for (int i = 0; i < 3; ++i) {
+      const CertificateName caller = Somebody(kRoles[i]);
+      const Status allowed = CheckCallerName(own, caller, row.method);
+      EXPECT_EQ(allowed.ok(), row.may[i]) << row.method << " " << caller.ToUri();
+      if (!allowed.ok()) {
+        EXPECT_EQ(allowed.code(), StatusCode::kPermissionDenied) << allowed;
+      }
+      CertificateName stranger = caller;
+      stranger.cluster = "red";
+      EXPECT_FALSE(CheckCallerName(own, stranger, row.method).ok()) << row.method;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace
