@@ -31,6 +31,7 @@
 #include "distributed_runtime/remote_rendezvous.h"
 #include "distributed_runtime/service/control_service.h"
 #include "distributed_runtime/service/eager_service.h"
+#include "distributed_runtime/service/ledger_service.h"
 #include "distributed_runtime/service/master_service.h"
 #include "distributed_runtime/service/observe_service.h"
 #include "distributed_runtime/service/worker_service.h"
@@ -398,6 +399,13 @@ struct TaskServer::Impl {
           for (const Device* device : r->core->env().devices) status->add_device(device->name());
         },
         std::move(shutdown), [r](std::string_view caller) { return r->links->offer(caller); });
+    AddLedgerMethod(r->rpc.get(), task, r->core->env().devices, [this, r] {
+      std::map<std::string, std::string> others;
+      for (const std::string& peer : r->workers->ListWorkers()) {
+        if (peer != task) others[peer] = r->workers->Address(peer);
+      }
+      return others;
+    });
     AddWhyWaitingMethod(&all, [r](const CallOptions& options, auto done) {
       AskWhyWaiting(r->workers.get(), options, std::move(done));
     });

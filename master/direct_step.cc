@@ -67,6 +67,8 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
     memory_ = MakeRef<MemoryTracker>(limit);
     args.memory = memory_.get();
   }
+  if (plan_->graph().updates() != nullptr) [[unlikely]]
+    plan_->graph().updates()->Begin(step_id);
   state_.store(kRuns, std::memory_order_release);
   Executor(part.program.get())
       .RunAsync(args, {[](void* step, Status status) {
@@ -171,6 +173,8 @@ void DirectStep::LeaveCaller() {
 void DirectStep::Ended(Status status) {
   const WorkerGraph::Part& part = plan_->graph().parts()[0];
   if (part.has_state) part.device->resource_manager()->Cleanup(env_.step_container);
+  if (plan_->graph().updates() != nullptr) [[unlikely]]
+    plan_->graph().updates()->End(env_.step_id, !status.ok());
   if (cancellation_->IsCancelled()) [[unlikely]] {
     MutexLock lock(&mu_);
     DeadlineTimer::Global().Cancel(grace_);

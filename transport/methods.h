@@ -62,6 +62,7 @@ inline constexpr char kControlDescribeStep[] = "/millrace.ControlService/Describ
 inline constexpr char kControlPage[] = "/millrace.ControlService/Page";
 inline constexpr char kControlTrace[] = "/millrace.ControlService/Trace";
 inline constexpr char kControlWhyWaiting[] = "/millrace.ControlService/WhyWaiting";
+inline constexpr char kControlLedger[] = "/millrace.ControlService/Ledger";
 inline constexpr char kControlOfferLink[] = "/millrace.ControlService/OfferLink";
 
 // What a step needs of another task, by number: frames of links name methods so. A number keeps its

@@ -284,6 +284,12 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
       if (!exported.ok()) return done(exported);
     }
   }
+  // The calls of a partial run share a step.
+  if (graph->updates() != nullptr && !args->is_partial) {
+    if (Status admitted = graph->updates()->Admit(args->step_id); !admitted.ok()) {
+      return done(std::move(admitted));
+    }
+  }
   if (Status begun = BeginStep(args->step_id, session.get()); !begun.ok()) {
     return done(std::move(begun));
   }

@@ -182,6 +182,8 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
       MR_RETURN_IF_ERROR(RewritePart(env, *options, part.device, part.graph.get()));
     }
     MR_RETURN_IF_ERROR(Compile(env, is_body, &part));
+    // What a function updates is noted by the step that calls it.
+    if (!is_body) GraphUpdates::AddPart(*part.device, *part.graph, &updates_);
   }
   const bool captures = options != nullptr && CapturesSteps(*options);
   if (uses_accelerators_ && !is_body && captures) PlanCaptures();

@@ -21,6 +21,7 @@
 #include "proto/config.pb.h"
 #include "session/worker_env.h"
 #include "session/worker_interface.h"
+#include "worker/graph_updates.h"
 #include "worker/kernel_cache.h"
 
 namespace millrace {
@@ -72,6 +73,9 @@ class WorkerGraph {
   // Runs the functions of the graph; null if it has none.
   FunctionRunner* functions() const { return functions_.get(); }
 
+  // What its steps update, for the ledgers; null if that is nothing.
+  GraphUpdates* updates() const { return updates_.get(); }
+
   // What the session keeps between steps, for StepEnv::session_state; null before it is set.
   void* session_state() const { return session_state_.get(); }
   void set_session_state(std::shared_ptr<void> state) { session_state_ = std::move(state); }
@@ -115,6 +119,7 @@ class WorkerGraph {
   std::vector<Part> parts_;
   bool uses_accelerators_ = false;
   int64_t memory_limit_ = 0;
+  std::unique_ptr<GraphUpdates> updates_;
   Mutex mu_;
   std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);
 };

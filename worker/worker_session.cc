@@ -8,6 +8,10 @@ namespace millrace {
 void WorkerSession::AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph) {
   graph->set_session_state(tensors_);
   graph->set_step_count(step_count_);
+  if (graph->updates() != nullptr) {
+    graph->updates()->SetSource(options_.master_task,
+                                static_cast<uint64_t>(options_.master_incarnation), tensors_.get());
+  }
   MutexLock lock(&mu_);
   if (!closed_) graphs_[std::move(handle)] = std::move(graph);
 }

@@ -64,6 +64,7 @@ void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
   pending_.store(static_cast<int>(runs_.size()), std::memory_order_relaxed);
   Ref();  // dropped by Ended
   begun_nanos_.store(SteadyNanos(), std::memory_order_relaxed);
+  if (graph_->updates() != nullptr) graph_->updates()->Begin(step_id_);
   if (graph_->uses_accelerators()) {
     MutexLock lock(&mu_);
     device_work_ = MakeRef<DeviceWork>();
@@ -133,7 +134,9 @@ void WorkerStep::WorkEnded() {
 
 void WorkerStep::Ended() {
   const Done done = std::exchange(done_, nullptr);
-  done(FirstError(OkStatus()));
+  Status status = FirstError(OkStatus());
+  if (graph_->updates() != nullptr) graph_->updates()->End(step_id_, !status.ok());
+  done(std::move(status));
   Unref();
 }
 

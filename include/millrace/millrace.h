@@ -21,6 +21,7 @@
 #include "millrace/iterator_position.h"
 #include "millrace/layer.h"
 #include "millrace/layers.h"
+#include "millrace/ledger.h"
 #include "millrace/local_cluster.h"
 #include "millrace/model.h"
 #include "millrace/monitored_session.h"

@@ -19,13 +19,18 @@ constexpr std::size_t kMostPushers = 4096;
 }  // namespace
 
 Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient,
-                          std::string_view task) {
+                          const StepOrigin& origin) {
   Finished finished;
   {
     MutexLock lock(&mu_);
-    if (!task.empty()) NotePusher(task, local_step);
-    if (local_step < global_step_) return OkStatus();
-    MR_RETURN_IF_ERROR(Add(gradient, count_ == 0));
+    if (!origin.task.empty()) NotePusher(origin.task, local_step);
+    if (local_step < global_step_) {
+      Count(origin, UpdateFate::kStale, global_step_ - local_step);
+      return OkStatus();
+    }
+    const Status added = Add(gradient, count_ == 0);
+    Count(origin, added.ok() ? UpdateFate::kHeld : UpdateFate::kFailed, added.ok() ? 0 : -1);
+    MR_RETURN_IF_ERROR(added);
     ++count_;
     Serve(&finished);
   }
@@ -107,6 +112,7 @@ void Accumulator::Serve(Finished* finished) {
     Attempt attempt = std::move(attempts_.front());
     attempts_.pop_front();
     StatusOr<std::vector<Tensor>> average = TakeAverage(count_);
+    Settle(average.ok() ? UpdateFate::kApplied : UpdateFate::kFailed);
     count_ = 0;
     ++global_step_;
     if (average.ok()) {
@@ -156,6 +162,7 @@ void Accumulator::OnRemoved() {
              {}, &finished);
     }
     attempts_.clear();
+    Settle(UpdateFate::kCancelled);
   }
   for (auto& callback : finished) callback();
 }

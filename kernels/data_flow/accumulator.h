@@ -14,6 +14,7 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "device/resource_manager.h"
+#include "kernels/state/update_ledger.h"
 #include "kernels/state/waiter.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -30,6 +31,8 @@ class Accumulator : public Resource {
     DataType dtype = kFloat;
     PartialShape shape;
     bool mean = true;  // else the sum
+    RefPtr<UpdateLedger> ledger = nullptr;
+    UpdateLedger::Entry* account = nullptr;  // in the ledger; null: it is not counted
   };
   // What a take gives: the average; or indices, values and shape of a sparse one.
   using TakeDone = std::function<void(Status, std::vector<Tensor>)>;
@@ -43,9 +46,9 @@ class Accumulator : public Resource {
   // Adds a gradient (the tensors of the op's inputs, still in their slots: a buffer that
   // nobody else shares may be taken over). If local_step is below the accumulator's global
   // step the gradient is stale and dropped, unread, without an error. InvalidArgument if its
-  // type or shape does not fit. `task` is whose gradient it is, "" if that is not known.
+  // type or shape does not fit. `origin` says whose gradient it is.
   Status Apply(int64_t local_step, std::span<const Tensor* const> gradient,
-               std::string_view task = "");
+               const StepOrigin& origin = {});
 
   // Once `num_required` gradients are there: gives the mean over all that are there, forgets
   // them and moves the global step on by one. Takes are served in the order in which they
@@ -86,6 +89,13 @@ class Accumulator : public Resource {
     int64_t local_step = 0, nanos = 0;  // of its last one
   };
 
+  // What became of a gradient, or of all that were held.
+  void Count(const StepOrigin& origin, UpdateFate fate, int64_t age) {
+    if (options_.ledger) options_.ledger->Push(options_.account, origin, fate, age);
+  }
+  void Settle(UpdateFate fate) {
+    if (options_.ledger) options_.ledger->Settle(options_.account, fate);
+  }
   void NotePusher(std::string_view task, int64_t local_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Completes what a take says that waits for so many.
   void DescribeTake(int64_t num_required, Wait* wait) const;

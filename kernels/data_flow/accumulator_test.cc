@@ -182,11 +182,11 @@ TEST(DenseAccumulator, NamesWhoIsBehind) {
   auto a = NewDenseAccumulator(Options({}), HostAllocator());
   const Tensor one = Tensor::Scalar(1.0f);
   const Tensor* const gradient[] = {&one};
-  ASSERT_TRUE(a->Apply(0, gradient, "worker 1").ok());
-  ASSERT_TRUE(a->Apply(0, gradient, "worker 0").ok());
+  ASSERT_TRUE(a->Apply(0, gradient, {"worker 1"}).ok());
+  ASSERT_TRUE(a->Apply(0, gradient, {"worker 0"}).ok());
   a->Take(2, nullptr, [](const Status&, const std::vector<Tensor>&) {});
-  ASSERT_TRUE(a->Apply(1, gradient, "worker 0").ok());
-  ASSERT_TRUE(a->Apply(0, gradient, "worker 2").ok());  // stale, and so behind
+  ASSERT_TRUE(a->Apply(1, gradient, {"worker 0"}).ok());
+  ASSERT_TRUE(a->Apply(0, gradient, {"worker 2"}).ok());  // stale, and so behind
   CancellationManager cancellation;
   a->Take(2, &cancellation, [](const Status&, const std::vector<Tensor>&) {});
   const std::vector<std::string> waits = cancellation.DescribeWaits();

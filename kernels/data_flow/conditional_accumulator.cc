@@ -10,6 +10,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/state/counted_update.h"
 
 namespace millrace {
 namespace {
@@ -28,6 +29,9 @@ class AccumulatorKernel : public HandleKernel<Accumulator> {
       c.SetError(errors::InvalidArgument("reduction_type must be MEAN or SUM, got ", reduction));
     }
     options_.mean = reduction == "MEAN";
+    options_.ledger = UpdateLedger::Of(c.device()->resource_manager());
+    options_.account = FindInLedger(options_.ledger.get(), LedgerKind::kAccumulator,
+                                    c.attrs().GetOr<std::string>("container", ""), resource_name());
   }
 
  protected:
@@ -85,7 +89,7 @@ class ApplyGradientKernel : public Kernel {
     }
     const Tensor unknown(kInt64, Shape({0}));
     if (sparse_ && !has_known_shape_) gradient[2] = &unknown;
-    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count), Waiter(ctx).task);
+    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count), OriginOf(ctx));
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
 #include "tensor/allocator.h"
 
@@ -75,7 +76,8 @@ class QueueKernel : public HandleKernel<Queue> {
 // Base of the ops that may have to wait.
 class AsyncQueueKernel : public Kernel {
  public:
-  explicit AsyncQueueKernel(KernelConstruction& c) : Kernel(c) {
+  explicit AsyncQueueKernel(KernelConstruction& c)
+      : Kernel(c), ledger_(UpdateLedger::Of(c.device()->resource_manager())) {
     if (c.attr<int64_t>("timeout_ms") != -1) {
       c.SetError(errors::InvalidArgument("Timeout not supported yet."));
     }
@@ -85,6 +87,20 @@ class AsyncQueueKernel : public Kernel {
   Status Compute(KernelContext&) override {
     return errors::Internal(def().name(), " is asynchronous");
   }
+
+ protected:
+  // SyncReplicasOptimizer's queue, which every worker of a synchronous job knows by this name.
+  static bool IsOfTokens(const Queue& queue) {
+    return queue.options().name.ends_with("sync_token_q");
+  }
+  void CountTokens(const KernelContext& ctx, const Queue& queue, int64_t handed_out,
+                   int64_t taken) const {
+    UpdateLedger::Entry* const entry = ledger_->Find(LedgerKind::kTokens, queue.options().name);
+    ledger_->CountTokens(entry, OriginOf(ctx), handed_out, taken);
+  }
+
+ private:
+  const RefPtr<UpdateLedger> ledger_;
 };
 
 class EnqueueKernel : public AsyncQueueKernel {
@@ -107,7 +123,15 @@ class EnqueueKernel : public AsyncQueueKernel {
       if (Status s = (*queue)->CheckElement(components); !s.ok()) return done(std::move(s));
       elements.push_back(std::move(components));
     }
-    (*queue)->Enqueue(std::move(elements), Waiter(ctx), done);
+    if (!IsOfTokens(**queue)) {
+      return (*queue)->Enqueue(std::move(elements), Waiter(ctx), done);
+    }
+    const auto count = static_cast<int64_t>(elements.size());
+    (*queue)->Enqueue(std::move(elements), Waiter(ctx),
+                      [this, &ctx, done, count, queue = *queue](Status status) {
+                        if (status.ok()) CountTokens(ctx, *queue, count, 0);
+                        done(std::move(status));
+                      });
   }
 
  private:
@@ -222,6 +246,9 @@ class DequeueKernel : public AsyncQueueKernel {
     raw->Dequeue(count, up_to_, Waiter(ctx),
                  [this, &ctx, done, queue = std::move(queue)](
                      Status status, std::vector<Queue::Element> elements) {
+                   if (status.ok() && IsOfTokens(*queue)) {
+                     CountTokens(ctx, *queue, 0, static_cast<int64_t>(elements.size()));
+                   }
                    if (status.ok()) status = SetOutputs(ctx, queue->options(), &elements);
                    done(std::move(status));
                  });

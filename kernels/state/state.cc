@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
 
 namespace millrace {
@@ -23,7 +24,8 @@ class VariableKernel : public Kernel {
       : Kernel(c),
         dtype_(c.attr<DataType>("dtype")),
         container_(c.attrs().GetOr<std::string>("container", "")),
-        resource_(c.attrs().GetOr<std::string>("shared_name", "")) {
+        resource_(c.attrs().GetOr<std::string>("shared_name", "")),
+        ledger_(UpdateLedger::Of(c.device()->resource_manager())) {
     if (resource_.empty()) resource_ = name();
     // An unknown shape is a scalar's until something is assigned without validation.
     shape_ = c.attr<PartialShape>("shape").AsShape().value_or(Shape());
@@ -35,7 +37,8 @@ class VariableKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<RefVariable> found,
                         ctx.resources()->LookupOrCreate<RefVariable>(
                             container_, resource_, [this]() -> StatusOr<RefPtr<RefVariable>> {
-                              auto made = MakeRef<RefVariable>();
+                              auto made =
+                                  MakeRef<RefVariable>(ledger_, LedgerName(container_, resource_));
                               MutexLock lock(&made->mu);
                               made->value = Tensor(dtype_, shape_, nullptr, nullptr);
                               return made;
@@ -53,6 +56,7 @@ class VariableKernel : public Kernel {
   const DataType dtype_;
   const std::string container_;
   std::string resource_;
+  const RefPtr<UpdateLedger> ledger_;
   Shape shape_;
   Mutex mu_;
   // References on edges do not count: steps may still use a variable that was taken out of

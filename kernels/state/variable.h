@@ -9,10 +9,13 @@
 
 #include <array>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/mutex.h"
 #include "device/resource_manager.h"
 #include "kernels/kernel_context.h"
+#include "kernels/state/update_ledger.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 
@@ -29,7 +32,20 @@ class VariableState : public Resource {
 };
 
 // Behind the ops Variable and VariableV2, whose outputs are references.
-class RefVariable : public VariableState {};
+class RefVariable : public VariableState {
+ public:
+  // Without a ledger it is not counted: of one step.
+  RefVariable() = default;
+  RefVariable(RefPtr<UpdateLedger> ledger, std::string_view name) : ledger_(std::move(ledger)) {
+    ledger_->NameReference(&mu, name);
+  }
+  ~RefVariable() override {
+    if (ledger_) ledger_->ForgetReference(&mu);
+  }
+
+ private:
+  const RefPtr<UpdateLedger> ledger_;
+};
 // Behind VarHandleOp. It exists once something has been assigned to it.
 class ResourceVariable : public VariableState {};
 

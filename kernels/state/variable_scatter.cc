@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
 
 namespace millrace {
@@ -104,9 +105,16 @@ int64_t IndexAt(const Tensor& indices, int64_t i) {
 
 class ScatterBase : public Kernel {
  public:
-  explicit ScatterBase(KernelConstruction& c) : Kernel(c), update_(UpdateOf(c.def().name())) {}
+  explicit ScatterBase(KernelConstruction& c) : Kernel(c), update_(UpdateOf(c.def().name())) {
+    // Sparse gradients are added; the others set rows.
+    if (update_ == Update::kAdd || update_ == Update::kSub) {
+      ledger_ = UpdateLedger::Of(c.device()->resource_manager());
+    }
+  }
 
   Status Compute(KernelContext& ctx) override {
+    CountedUpdate update(ledger_.get(), ctx);
+    if (ledger_) MR_RETURN_IF_ERROR(update.Begin());
     const Tensor indices = ctx.locked_input(1);
     const Tensor updates = ctx.locked_input(2);
     {
@@ -115,6 +123,7 @@ class ScatterBase : public Kernel {
       MR_RETURN_IF_ERROR(Check(*variable.value(0), indices, updates));
       MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
       MR_RETURN_IF_ERROR(Run(variable.value(0), indices, updates));
+      update.Applied();
     }
     ForwardFirstRef(ctx);
     return OkStatus();
@@ -148,6 +157,7 @@ class ScatterBase : public Kernel {
 
  private:
   const Update update_;
+  RefPtr<UpdateLedger> ledger_;  // null: not of gradients
 };
 
 // One index per row of the first axis.

@@ -24,12 +24,14 @@ struct Waiter {
   explicit Waiter(const KernelContext& ctx)
       : cancellation(ctx.cancellation()), node(ctx.node_name()) {
     const auto* const session = static_cast<const SessionTensors*>(ctx.env().session_state);
+    this->session = session;
     if (session != nullptr) task = session->owner();
   }
 
   CancellationManager* cancellation = nullptr;  // may be null
   std::string_view node;
-  std::string_view task;  // of the master whose step it is; "" if that is not known
+  std::string_view task;          // of the master whose step it is; "" if that is not known
+  const void* session = nullptr;  // of the step's environment; only compared
 
   // What it begins to wait for.
   Wait Begin(Wait::Kind kind, std::string_view name) const {

@@ -31,6 +31,7 @@ class StalenessKernel : public Kernel {
  public:
   explicit StalenessKernel(KernelConstruction& c)
       : Kernel(c),
+        ledger_(UpdateLedger::Of(c.device()->resource_manager())),
         bound_(c.attr<int64_t>("bound")),
         name_(c.attr<std::string>("shared_name")),
         worker_(c.attr<std::string>("worker")),
@@ -64,13 +65,14 @@ class StalenessKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<StalenessGate> gate,
                         ctx.resources()->LookupOrCreate<StalenessGate>(
                             kDefaultContainer, name_, [this]() -> StatusOr<RefPtr<StalenessGate>> {
-                              return MakeRef<StalenessGate>(name_, bound_);
+                              return MakeRef<StalenessGate>(name_, bound_, ledger_);
                             }));
     if (gate->bound() == bound_) return gate;
     return errors::InvalidArgument("the staleness bound '", name_, "' is ", gate->bound(),
                                    " already, by another worker, and cannot be ", bound_);
   }
 
+  const RefPtr<UpdateLedger> ledger_;
   const int64_t bound_;
   const std::string name_, worker_;
   const bool enters_, commits_;

@@ -92,7 +92,8 @@ void StalenessGate::WaitInLine(Line* line, int64_t step, std::string worker, con
           token, [self = RefPtr<StalenessGate>::Share(this), line, id] { self->Cancel(line, id); });
     }
     if (!cancelled) {
-      line->push_back({id, step, std::move(worker), cancellation, token, std::move(done)});
+      line->push_back({id, step, std::move(worker), cancellation, token, std::move(done),
+                       std::string(waiter.task), waiter.session});
       Serve(&finished);
       if (!line->empty() && line->back().id == id) {
         ++waits_;
@@ -171,7 +172,13 @@ const StalenessGate::Member* StalenessGate::WaitedFor(const Line* line, int64_t 
 
 void StalenessGate::EndUpdate() {
   const auto it = Find(updater_);
-  if (it != members_.end()) max_staleness_ = std::max(max_staleness_, updates_ - it->base);
+  if (it != members_.end()) {
+    const int64_t staleness = updates_ - it->base;
+    max_staleness_ = std::max(max_staleness_, staleness);
+    if (ledger_) {
+      ledger_->Push(account_, {it->task, it->session, it->step}, UpdateFate::kApplied, staleness);
+    }
+  }
   ++updates_;
   updating_ = false;
 }
@@ -191,7 +198,7 @@ void StalenessGate::Serve(Finished* finished) {
   while (!enters_.empty() && static_cast<int64_t>(members_.size()) <= bound_) {
     Attempt attempt = std::move(enters_.front());
     enters_.pop_front();
-    members_.push_back({attempt.step, attempt.worker, updates_});
+    members_.push_back({attempt.step, attempt.worker, updates_, attempt.task, attempt.session});
     End(std::move(attempt), OkStatus(), finished);
   }
 }

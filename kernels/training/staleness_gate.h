@@ -13,6 +13,7 @@
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "device/resource_manager.h"
+#include "kernels/state/update_ledger.h"
 #include "kernels/state/waiter.h"
 #include "millrace/status.h"
 
@@ -30,7 +31,11 @@ class StalenessGate : public Resource {
  public:
   using Done = std::function<void(Status)>;
 
-  StalenessGate(std::string name, int64_t bound) : name_(std::move(name)), bound_(bound) {}
+  // With a ledger, every update is in its account of the bound, with its staleness.
+  StalenessGate(std::string name, int64_t bound, RefPtr<UpdateLedger> ledger = nullptr)
+      : name_(std::move(name)), bound_(bound), ledger_(std::move(ledger)) {
+    if (ledger_) account_ = ledger_->Find(LedgerKind::kBound, name_);
+  }
 
   int64_t bound() const { return bound_; }
 
@@ -58,6 +63,8 @@ class StalenessGate : public Resource {
     int64_t step;
     std::string worker;
     int64_t base;  // updates that were finished when it entered
+    std::string task;
+    const void* session;
   };
   struct Attempt {
     int64_t id, step;
@@ -65,6 +72,8 @@ class StalenessGate : public Resource {
     CancellationManager* cancellation;
     CancellationManager::Token token;
     Done done;
+    std::string task;
+    const void* session;
   };
   using Line = std::deque<Attempt>;
   using Finished = std::vector<std::function<void()>>;
@@ -87,6 +96,8 @@ class StalenessGate : public Resource {
 
   const std::string name_;
   const int64_t bound_;
+  const RefPtr<UpdateLedger> ledger_;  // null: none
+  UpdateLedger::Entry* account_ = nullptr;
   mutable Mutex mu_;
   // In the order in which they entered. Each can bear as many updates as there are steps before it.
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);

@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
 #include "kernels/training/update_call.h"
 #include "kernels/training/update_rules.h"
@@ -79,7 +80,10 @@ struct UpdateLoop {
 template <typename A>
 class ApplyKernel : public Kernel {
  public:
-  explicit ApplyKernel(KernelConstruction& c) : Kernel(c), flags_(UpdateFlagsOf(c)) {
+  explicit ApplyKernel(KernelConstruction& c)
+      : Kernel(c),
+        ledger_(UpdateLedger::Of(c.device()->resource_manager())),
+        flags_(UpdateFlagsOf(c)) {
     for (int i = 0; i < kScalars; ++i) {
       scalars_[i] = FindInput(c, A::kScalars[i]);
       if (scalars_[i] < 0) {
@@ -91,6 +95,8 @@ class ApplyKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
+    CountedUpdate update(ledger_.get(), ctx);
+    MR_RETURN_IF_ERROR(update.Begin());
     const Tensor gradient = ctx.locked_input(gradient_);
     {
       LockedVariables variables;
@@ -115,6 +121,7 @@ class ApplyKernel : public Kernel {
       MR_RETURN_IF_ERROR(variables.MakeExclusive(ctx));
       DispatchType(typename TypesOfT<A>::type(), gradient.dtype(),
                    [&]<typename T>() { Run<T>(ctx, variables, gradient); });
+      update.Applied();
     }
     ForwardFirstRef(ctx);
     return OkStatus();
@@ -175,6 +182,7 @@ class ApplyKernel : public Kernel {
     }
   }
 
+  const RefPtr<UpdateLedger> ledger_;
   UpdateFlags flags_;
   std::array<int, kScalars> scalars_{};
   int gradient_ = -1, indices_ = -1;

@@ -9,6 +9,7 @@
 #include "tools/millrace/ckpt_command.h"
 #include "tools/millrace/devices_command.h"
 #include "tools/millrace/graph_commands.h"
+#include "tools/millrace/ledger_command.h"
 #include "tools/millrace/model_command.h"
 #include "tools/millrace/observe_commands.h"
 #include "tools/millrace/run_command.h"
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   millrace::AddTopCommand(&app, &chosen);
   millrace::AddTraceCommands(&app, &chosen);
   millrace::AddWhyWaitingCommand(&app, &chosen);
+  millrace::AddLedgerCommand(&app, &chosen);
   millrace::AddModelCommand(&app, &chosen);
   std::vector<char*> arguments(argv, argv + argc);
   millrace::DropRunSeparator(&arguments);

@@ -129,7 +129,8 @@ bool IsUnknown(const grpc::Status& status) {
 bool IsForClients(std::string_view method) {
   return method.starts_with("/tensorflow.MasterService/") ||
          method.starts_with("/tensorflow.eager.EagerService/") ||
-         method == methods::kControlStatus || method == methods::kControlWhyWaiting;
+         method == methods::kControlStatus || method == methods::kControlWhyWaiting ||
+         method == methods::kControlLedger;
 }
 
 class AccessTest : public ::testing::Test {
@@ -241,7 +242,7 @@ TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
     return method == methods::kControlStatus || method == methods::kControlShutdown ||
            method == methods::kControlDescribeStep || method == methods::kControlWhyWaiting ||
            method == methods::kControlPage || method == methods::kControlTrace ||
-           method == methods::kWorkerGetStatus;
+           method == methods::kControlLedger || method == methods::kWorkerGetStatus;
   });
 }
 

@@ -61,6 +61,7 @@ constexpr Right kRights[] = {
     {"/millrace.ControlService/Shutdown", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/DescribeStep", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/WhyWaiting", {Role::kTask, Role::kClient, Role::kAdmin}},
+    {"/millrace.ControlService/Ledger", {Role::kTask, Role::kClient, Role::kAdmin}},
     {"/millrace.ControlService/OfferLink", {Role::kTask}},
     {"/millrace.ControlService/Page", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/Trace", {Role::kTask, Role::kAdmin}},

@@ -116,6 +116,7 @@ TEST(CertificateNameTest, GivesEachRoleItsRightsAndNoMore) {
       {"/millrace.ControlService/Shutdown", {true, false, true}},
       {"/millrace.ControlService/DescribeStep", {true, false, true}},
       {"/millrace.ControlService/WhyWaiting", {true, true, true}},
+      {"/millrace.ControlService/Ledger", {true, true, true}},
       {"/millrace.ControlService/Page", {true, false, true}},
       {"/millrace.ControlService/Trace", {true, false, true}},
       {"/millrace.ControlService/OfferLink", {true, false, false}},
