@@ -153,6 +153,14 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
     scope.RecordError(errors::InvalidArgument("there are no values to reduce"), where);
     return Output();
   }
+  if (op != ReduceOp::kSum && op != ReduceOp::kMean) {
+    scope.RecordError(errors::Unimplemented("the ", ReduceOpName(op),
+                                            " over replicas: strategies "
+                                            "sum and average (ProcessGroup does the others, "
+                                            "between tasks)"),
+                      where);
+    return Output();
+  }
   const Output sum = SumOverReplicas(scope, {{values}}, where)[0];
   if (op == ReduceOp::kSum || num_replicas_in_sync() == 1) return sum;
   const Expr count = Expr(scope, Constant(scope, Tensor::Scalar<int32_t>(num_replicas_in_sync())));
@@ -170,8 +178,8 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
     const Expr size(s, ops::GatherV2(s, ops::Shape(s, value), axis, 0));
     sizes.values.push_back(size.Cast(value.dtype()));
   }
-  const Output sum = Reduce(scope, ReduceOp::kSum, sums, where);
-  if (op == ReduceOp::kSum) return sum;
+  const Output sum = Reduce(scope, op == ReduceOp::kMean ? ReduceOp::kSum : op, sums, where);
+  if (op != ReduceOp::kMean) return sum;
   return Expr(scope, sum).DivNoNan(Reduce(scope, ReduceOp::kSum, sizes, where));
 }
 

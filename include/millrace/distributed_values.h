@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/collectives.h"
 #include "millrace/data.h"
 #include "millrace/graph.h"
 #include "millrace/status.h"
@@ -20,8 +21,6 @@
 namespace millrace {
 
 class Strategy;
-
-enum class ReduceOp { kSum, kMean };
 
 // When copies of a variable are made equal: kAuto is kOnWrite; kNone is refused.
 enum class VariableSynchronization { kAuto, kNone, kOnWrite, kOnRead };

@@ -23,20 +23,13 @@
 
 #include "millrace/cluster.h"
 #include "millrace/cluster_resolver.h"
+#include "millrace/collectives.h"
 #include "millrace/distributed_values.h"
 #include "millrace/graph.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
 
 namespace millrace {
-
-struct CommunicationOptions {
-  // Tensors that are summed between workers travel together in packs: a pack is closed when it has
-  // more than so many bytes. 0: one pack of everything. Negative: InvalidArgument.
-  int64_t bytes_per_pack = 0;
-  // Of one exchange; DeadlineExceeded names those that came. 0: the step's own limit.
-  double timeout_seconds = 0;
-};
 
 struct StrategyOptions {
   // Replicas of this process; 0: one for each of `devices`, or one. Without devices they are CPU

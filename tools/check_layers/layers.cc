@@ -105,7 +105,8 @@ std::vector<Layer> OuterLayers() {
       {"training/checkpoint", {"training", "frontend", "io"}},
       {"saved_model", {"training/checkpoint"}},
       {"serving", {"saved_model", "distributed_runtime"}},
-      {"strategy", {"include", "base", "data"}},
+      {"ranks", {"include", "base"}},
+      {"strategy", {"include", "base", "data", "ranks"}},
       {"model", {"include"}},
       {"coordinator", {"base"}},
       {"examples", {"include"}},
@@ -151,8 +152,8 @@ constexpr Door kDoors[] = {
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
 // What the implementations (not the headers) of the outer folders may see besides.
-constexpr const char* kOuter[] = {"training", "strategy", "model",       "coordinator",
-                                  "data",     "summary",  "saved_model", "examples"};
+constexpr const char* kOuter[] = {"training", "ranks",   "strategy",    "model",   "coordinator",
+                                  "data",     "summary", "saved_model", "examples"};
 constexpr const char* kSeenByImplementations[] = {"session", "graph", "frontend", "io"};
 
 // Libraries of the machine that people also write in quotes: judged as if in brackets.

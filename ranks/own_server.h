@@ -1,12 +1,12 @@
 // The server of this process' own task.
-#ifndef STRATEGY_OWN_SERVER_H_
-#define STRATEGY_OWN_SERVER_H_
+#ifndef RANKS_OWN_SERVER_H_
+#define RANKS_OWN_SERVER_H_
 
 #include <memory>
 #include <string>
 
+#include "millrace/cluster_resolver.h"
 #include "millrace/server.h"
-#include "millrace/strategy.h"
 
 namespace millrace {
 
@@ -16,10 +16,11 @@ struct SessionTarget {
   std::unique_ptr<Server> server;  // null if it is somebody else's
 };
 
-// StrategyOptions.target, or a server for `task` with so many CPU devices, which is started.
-StatusOr<SessionTarget> TargetFor(const StrategyOptions& options, const ResolvedTask& task,
+// The given target, or where it is "" a server for `task` with so many CPU devices, which is
+// started.
+StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask& task,
                                   int cpu_devices);
 
 }  // namespace millrace
 
-#endif  // STRATEGY_OWN_SERVER_H_
+#endif  // RANKS_OWN_SERVER_H_

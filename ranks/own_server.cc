@@ -1,14 +1,14 @@
-#include "strategy/own_server.h"
+#include "ranks/own_server.h"
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace millrace {
 
-StatusOr<SessionTarget> TargetFor(const StrategyOptions& options, const ResolvedTask& task,
+StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask& task,
                                   int cpu_devices) {
   SessionTarget made;
-  made.target = options.target;
+  made.target = target;
   if (!made.target.empty()) return made;
   ServerOptions server;
   server.cluster = task.cluster;

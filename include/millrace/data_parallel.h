@@ -1,0 +1,115 @@
+// Data-parallel training as Horovod's programs do it: every process runs the whole program, each
+// with its own data, and gradients are averaged before they are applied.
+//
+//   MR_RETURN_IF_ERROR(millrace::dp::Init());
+//   auto optimizer = millrace::dp::DistributedOptimizer(millrace::Adam({.learning_rate = rate}));
+//   auto train = optimizer->Minimize(scope, loss, nullptr);
+//   auto begin = millrace::dp::BroadcastVariables(scope, millrace::Variables(scope));
+//   MR_RETURN_IF_ERROR(millrace::dp::ConfigureSession(&session_options));
+//
+// Calls before Init are FailedPrecondition. docs/from_horovod.md has each call beside Horovod's.
+// All functions are thread-safe; all ranks must make the same calls in the same order. What the
+// calls of ProcessGroup say, these say too.
+#ifndef MILLRACE_DATA_PARALLEL_H_
+#define MILLRACE_DATA_PARALLEL_H_
+
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/collectives.h"
+#include "millrace/graph.h"
+#include "millrace/optimizers.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+#include "millrace/tensor.h"
+#include "millrace/variables.h"
+
+namespace millrace::dp {
+
+// Finds out which rank this process is, starts its server and waits for all others. A second one
+// does nothing. What ProcessGroup::Create says.
+Status Init(const ProcessGroupOptions& options = {});
+bool IsInitialized();
+// Waits for all others, as long as for any call, and stops the server: call it before main ends,
+// or others may miss this rank in their last exchange. Init may follow.
+Status Shutdown();
+
+// Rank 0 leads: it is the one that prints and saves. Local ranks count the processes of a host.
+StatusOr<int> Rank();
+StatusOr<int> Size();
+StatusOr<int> LocalRank();
+StatusOr<int> LocalSize();
+// All ranks.
+StatusOr<std::shared_ptr<ProcessGroup>> World();
+// As ProcessGroup::ConfigureSession, of all ranks.
+Status ConfigureSession(SessionOptions* options);
+
+// How floats of 32 and 64 bits travel: rounded to 16 bits, in which they are added too. Means are
+// divided before that, so that sums do not overflow.
+enum class GradientCompression { kNone, kFp16, kBfloat16 };
+
+struct GradientOptions {
+  ReduceOp op = ReduceOp::kMean;  // or kSum
+  GradientCompression compression = GradientCompression::kNone;
+  // Gradients of rows become dense ones; else the rows of all ranks are gathered.
+  bool sparse_as_dense = false;
+  // Lets ranks Join while others still train. Costs a small exchange in each step.
+  bool allow_join = false;
+  std::shared_ptr<ProcessGroup> group{};  // null: all ranks
+};
+
+// As Gradients(), reduced over ranks: one collective for all of a type, or as many as
+// CommunicationOptions::bytes_per_pack makes. Those that are not valid must not be valid at any
+// rank. InvalidArgument for other reductions than the two.
+StatusOr<std::vector<Output>> DistributedGradients(
+    const Scope& scope, std::span<const Output> ys, std::span<const Output> xs,
+    const GradientOptions& options = {},
+    std::source_location where = std::source_location::current());
+// The same of gradients that there are already, of rows too.
+StatusOr<std::vector<GradientAndVariable>> AllReduceGradients(
+    const Scope& scope, std::span<const GradientAndVariable> gradients,
+    const GradientOptions& options = {},
+    std::source_location where = std::source_location::current());
+// An optimizer whose ComputeGradients gives the reduced ones: what else it does, as Minimize, is
+// the inner one's. Errors before Init are those of ComputeGradients.
+std::unique_ptr<Optimizer> DistributedOptimizer(std::unique_ptr<Optimizer> inner,
+                                                const GradientOptions& options = {});
+
+// An op that gives the variables, of models and of optimizers (Optimizer::variables), the values
+// that they have at a rank. To be run by all ranks, once variables have values at that rank; its
+// step fails at all ranks, naming the variable, if one has none.
+StatusOr<Operation> BroadcastVariables(
+    const Scope& scope, std::span<const Variable> variables, int root_rank = 0,
+    const std::shared_ptr<ProcessGroup>& group = nullptr,
+    std::source_location where = std::source_location::current());
+
+// Of tensors, by all ranks: as ProcessGroup's.
+StatusOr<Tensor> AllReduce(const Tensor& value, ReduceOp op = ReduceOp::kMean,
+                           std::string_view name = "");
+StatusOr<std::vector<Tensor>> AllReduce(std::span<const Tensor> values,
+                                        ReduceOp op = ReduceOp::kMean, std::string_view name = "");
+StatusOr<TensorRows> AllReduce(const TensorRows& rows, ReduceOp op = ReduceOp::kMean,
+                               std::string_view name = "");
+StatusOr<Tensor> AllGather(const Tensor& value, std::string_view name = "");
+StatusOr<Tensor> ReduceScatter(const Tensor& value, ReduceOp op = ReduceOp::kMean,
+                               std::string_view name = "");
+StatusOr<AllToAllResult> AllToAll(const Tensor& value, std::span<const int64_t> splits = {},
+                                  std::string_view name = "");
+StatusOr<Tensor> Broadcast(const Tensor& value, int root_rank = 0, std::string_view name = "");
+Status Barrier();
+// Of an outcome of a step.
+Status Explain(const Status& error);
+
+// For a rank that has no more data: takes part with zeros in the steps of the others until all have
+// joined, and returns the rank that joined last. Gradients with `allow_join` must have been made,
+// once, and steps must exchange nothing else. A mean still divides by all ranks. FailedPrecondition
+// if gradients were made otherwise.
+StatusOr<int> Join();
+
+}  // namespace millrace::dp
+
+#endif  // MILLRACE_DATA_PARALLEL_H_

@@ -1,0 +1,133 @@
+// Ranks that do not do the same, come late, or are gone: all others learn who and what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "millrace/core.h"
+#include "tests/ranks/ranks_in_process.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::RanksInProcess;
+
+constexpr int kRanks = 4;
+
+class GroupMistakes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const Status& status : ranks_.statuses()) ASSERT_TRUE(status.ok()) << status;
+  }
+
+  RanksInProcess ranks_{kRanks, {.timeout_seconds = 4}};
+};
+
+TEST_F(GroupMistakes, AreNamedAtAllRanksWhichGoOn) {
+  const Tensor three(kFloat, Shape({3})), four(kFloat, Shape({4})), ints(kInt32, Shape({3}));
+  // What rank 2 does where the others sum three floats.
+  const std::pair<std::function<Status(ProcessGroup&)>, const char*> mistakes[] = {
+      {[&](ProcessGroup& g) { return g.AllReduce(ReduceOp::kSum, four, "x").status(); },
+       "AllReduce(sum) 'x' of float[4]"},
+      {[&](ProcessGroup& g) { return g.AllReduce(ReduceOp::kSum, ints, "x").status(); },
+       "AllReduce(sum) 'x' of int32[3]"},
+      {[&](ProcessGroup& g) { return g.AllReduce(ReduceOp::kMax, three, "x").status(); },
+       "AllReduce(max) 'x' of float[3]"},
+      {[&](ProcessGroup& g) { return g.AllReduce(ReduceOp::kSum, three, "y").status(); },
+       "AllReduce(sum) 'y' of float[3]"},
+      {[&](ProcessGroup& g) { return g.Broadcast(three, 1).status(); },
+       "Broadcast from rank 1 of float[3]"},
+      {[](ProcessGroup& g) { return g.Barrier(); }, "Barrier"}};
+  for (const auto& [mistake, text] : mistakes) {
+    for (const Status& status : ranks_.All([&, wrong = &mistake](int rank) {
+           ProcessGroup& group = *ranks_.group(rank);
+           return rank == 2 ? (*wrong)(group)
+                            : group.AllReduce(ReduceOp::kSum, three, "x").status();
+         })) {
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(status.ToString(),
+                  AllOf(HasSubstr("rank 2 (/job:worker/replica:0/task:2) calls "), HasSubstr(text),
+                        HasSubstr("AllReduce(sum) 'x' of float[3]")));
+    }
+    for (const Status& status : ranks_.All([&](int rank) {
+           return ranks_.group(rank)->AllReduce(ReduceOp::kSum, three, "x").status();
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+TEST_F(GroupMistakes, OfArgumentsAreToldToAll) {
+  for (const Status& status : ranks_.All([&](int rank) {
+         const Tensor text = Tensor::String("a"), number = Tensor::Scalar(1.0f);
+         return ranks_.group(rank)->AllReduce(ReduceOp::kSum, rank == 1 ? text : number).status();
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.ToString(), AllOf(HasSubstr("rank 1"), HasSubstr("string")));
+  }
+}
+
+TEST_F(GroupMistakes, InGraphsAreNamedBeforeTheyRun) {
+  for (const Status& status : ranks_.All([&](int rank) {
+         Graph graph;
+         const Scope scope = graph.root();
+         const Output a = Constant(scope, Tensor(kFloat, Shape({rank == 3 ? 5 : 6})));
+         const Output b = Constant(scope, Tensor(kFloat, Shape({6})));
+         ranks_.group(rank)->AllReduce(scope, ReduceOp::kSum, std::vector{a, b});
+         return graph.status();
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.ToString(), AllOf(HasSubstr("rank 3"), HasSubstr("float[5]"),
+                                         HasSubstr("group_mistakes_test.cc")));
+  }
+}
+
+TEST_F(GroupMistakes, OfARankThatDoesNotComeAreToldWithItsLastCall) {
+  const auto before = std::chrono::steady_clock::now();
+  const auto statuses = ranks_.All([&](int rank) {
+    if (rank == 3) return OkStatus();
+    return ranks_.group(rank)->Barrier("end");
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+  for (int rank = 0; rank < 3; ++rank) {
+    const Status& status = statuses[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(status.ToString(),
+                AllOf(HasSubstr("did not come to call 2: rank 3 (/job:worker/replica:0/task:3) was "
+                                "last in call 1, ProcessGroup::Create of 4 ranks"),
+                      HasSubstr("Barrier 'end'")));
+  }
+}
+
+TEST_F(GroupMistakes, OfARankThatIsGoneAreToldByItsName) {
+  ASSERT_TRUE(ranks_.cluster().Stop("worker", 1).ok());
+  const auto statuses = ranks_.All([&](int rank) {
+    if (rank == 1) return OkStatus();
+    return ranks_.group(rank)->AllReduce(ReduceOp::kSum, Tensor::Scalar(1.0f)).status();
+  });
+  for (const int rank : {0, 2, 3}) {
+    const Status& status = statuses[static_cast<std::size_t>(rank)];
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(status.ToString(),
+                HasSubstr("lost, or not started: rank 1 (/job:worker/replica:0/task:1)"));
+  }
+}
+
+TEST(GroupStart, NamesThoseThatAreAbsent) {
+  const auto cluster = LocalCluster::Start({.workers = 3}).value();
+  ASSERT_TRUE(cluster->Stop("worker", 2).ok());
+  ProcessGroupOptions options;
+  options.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = 0};
+  options.target = cluster->target("worker", 0);
+  options.start_timeout = std::chrono::milliseconds(2000);
+  const Status status = ProcessGroup::Create(options).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.ToString(),
+              AllOf(HasSubstr("lost, or not started: rank 2"),
+                    HasSubstr("rank 1 (/job:worker/replica:0/task:1) has made no call yet")));
+}
+
+}  // namespace
+}  // namespace millrace
