@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "frontend/graph_builder.h"
+#include "frontend/loop_builder.h"
 #include "millrace/control_flow.h"
 #include "millrace/ops.h"
 
@@ -123,8 +124,10 @@ class LoopBuilder {
     frame_ = options.frame_name.empty() ? state_->UniqueName("while_frame") : options.frame_name;
   }
 
+  // `arrays` gets those of what the body keeps, each of `count` elements.
   StatusOr<std::vector<Output>> Run(const std::vector<Output>& initial,
-                                    const LoopCondition& condition, const LoopBody& body) {
+                                    const LoopCondition& condition, const KeepingBody& body,
+                                    const Output& count, std::vector<TensorArray>* arrays) {
     if (initial.empty()) return errors::InvalidArgument("a loop needs at least one variable");
     if (!AllValid(initial)) return errors::InvalidArgument("an initial value is not valid");
     std::vector<Output> merged;
@@ -149,8 +152,9 @@ class LoopBuilder {
       last.push_back(switched.output_false);
     }
     MR_RETURN_IF_ERROR(scope_.status());
+    KeptOutputs kept;
     const std::vector<Output> next =
-        body(theirs.Named("body").WithControlDependencies({current[0].op()}), current);
+        body(theirs.Named("body").WithControlDependencies({current[0].op()}), current, &kept);
     MR_RETURN_IF_ERROR(scope_.status());
     if (next.size() != initial.size() || !AllValid(next)) {
       return errors::InvalidArgument("the body of a loop over ", initial.size(),
@@ -168,9 +172,20 @@ class LoopBuilder {
       MR_RETURN_IF_ERROR(
           state_->graph->AddEdge(back.op().node(), 0, merged[i].op().node(), 1).status());
     }
-    MR_RETURN_IF_ERROR(BringInside(first_id));
+    for (Output& value : kept.values) {
+      MR_ASSIGN_OR_RETURN(value, BroughtInside(state_, value));
+    }
+    Crossings crossings(state_, first_id, [&](const Output& from) {
+      return IsMergeOfThisFrame(from.op().node()) ? from : Enter(from, /*constant=*/true);
+    });
+    MR_RETURN_IF_ERROR(BringInside(first_id, &crossings));
     // A control input from outside would be one from another frame.
     for (const Output& value : last) exits.push_back(ops::Exit(inside, value));
+    for (Output& value : kept.values) {
+      if (crossings.IsOutside(*value.op().node(), true)) value = crossings.Get(value);
+      MR_ASSIGN_OR_RETURN(TensorArray array, Keep(inside, kept.index, value, loop_cond, count));
+      arrays->push_back(std::move(array));
+    }
     MR_RETURN_IF_ERROR(scope_.status());
     return exits;
   }
@@ -200,11 +215,8 @@ class LoopBuilder {
 
   // What the loop takes from outside is the same in every iteration. The edges of its own
   // variables come from nodes of the frame, however old.
-  Status BringInside(int first_id) {
-    Crossings crossings(state_, first_id, [&](const Output& from) {
-      return IsMergeOfThisFrame(from.op().node()) ? from : Enter(from, /*constant=*/true);
-    });
-    MR_RETURN_IF_ERROR(crossings.Run(/*roots_too=*/true));
+  Status BringInside(int first_id, Crossings* crossings) {
+    MR_RETURN_IF_ERROR(crossings->Run(/*roots_too=*/true));
     // What a node inside shall run after, all of the loop runs after.
     for (int id = first_id; id < state_->graph->num_node_ids(); ++id) {
       const Node* const node = state_->graph->node(id);
@@ -224,6 +236,23 @@ class LoopBuilder {
     }
     return OkStatus();
   }
+  // One more variable, the flow of an array that is written to in every iteration. Made when all
+  // edges from outside are: its nodes are wired as they shall be.
+  StatusOr<TensorArray> Keep(const Scope& inside, const Output& index, const Output& value,
+                             const Output& loop_cond, const Output& count) {
+    const TensorArray array(scope_, value.dtype(), count, {.element_shape = value.shape()});
+    const Output handle = Enter(array.handle(), /*constant=*/true);
+    const Output enter = Enter(array.flow(), /*constant=*/false);
+    MR_RETURN_IF_ERROR(scope_.status());
+    MR_ASSIGN_OR_RETURN(Node* const merge, AddMerge(enter));
+    const auto switched = ops::Switch(inside, Output(state_, merge, 0), loop_cond);
+    const Output flow = ops::TensorArrayWriteV3(inside, handle, index, value, switched.output_true);
+    const Output back = ops::NextIteration(inside, flow);
+    MR_RETURN_IF_ERROR(scope_.status());
+    MR_RETURN_IF_ERROR(state_->graph->AddEdge(back.op().node(), 0, merge, 1).status());
+    return array.After(ops::Exit(inside, switched.output_false));
+  }
+
   bool IsEnterOfThisFrame(const Node* node) const {
     return std::find(enters_.begin(), enters_.end(), node) != enters_.end();
   }
@@ -260,8 +289,18 @@ std::vector<Output> WhileLoop(const Scope& scope, const std::vector<Output>& ini
                               const LoopCondition& condition, const LoopBody& body,
                               const WhileOptions& options, std::source_location where) {
   if (!scope.status().ok()) return {};
-  return ValueOr(LoopBuilder(scope.Named("while"), options, where).Run(initial, condition, body),
+  const KeepingBody keeps_nothing = [&](const Scope& inside, std::span<const Output> variables,
+                                        KeptOutputs*) { return body(inside, variables); };
+  return ValueOr(LoopBuilder(scope.Named("while"), options, where)
+                     .Run(initial, condition, keeps_nothing, Output(), nullptr),
                  scope, where);
+}
+
+StatusOr<std::vector<Output>> BuildKeepingLoop(
+    const Scope& scope, const std::vector<Output>& initial, const LoopCondition& condition,
+    const KeepingBody& body, const Output& count, const WhileOptions& options,
+    std::source_location where, std::vector<TensorArray>* arrays) {
+  return LoopBuilder(scope, options, where).Run(initial, condition, body, count, arrays);
 }
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "device/device_name.h"
 #include "frontend/device_functions.h"
+#include "frontend/kept_with_graph.h"
 #include "frontend/root_scope.h"
 #include "graph/graph_def_io.h"
 #include "graph/node_name.h"
@@ -448,9 +449,9 @@ namespace {
 // What graphs really have: a state that can be found again from a handle to one of its nodes.
 struct SharedGraphState : GraphState, std::enable_shared_from_this<SharedGraphState> {
   Scope (*root)(std::shared_ptr<GraphState>) = nullptr;
-  GraphState* outer = nullptr;                      // of the body of a function, and
-  CaptureFunction capture;                          // how it takes what is outside
-  std::vector<std::shared_ptr<GraphState>> bodies;  // of functions that were made here
+  GraphState* outer = nullptr;                    // of the body of a function, and
+  CaptureFunction capture;                        // how it takes what is outside
+  std::vector<std::shared_ptr<const void>> kept;  // bodies of functions that were made here, ...
 };
 
 // Handles come from graphs alone, whose states are all made below.
@@ -478,7 +479,11 @@ StatusOr<Output> BroughtInside(GraphState* graph, const Output& output) {
 }
 
 void KeepBody(GraphState* graph, std::shared_ptr<GraphState> body) {
-  Shared(graph)->bodies.push_back(std::move(body));
+  KeepWithGraph(graph, std::move(body));
+}
+
+void KeepWithGraph(GraphState* graph, std::shared_ptr<const void> what) {
+  Shared(graph)->kept.push_back(std::move(what));
 }
 
 Graph::Graph() {

@@ -291,6 +291,10 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "
      "string = ''",
      ScalarShape},
+    // Ours: a function of this process, by a key of io/local_generators.h.
+    {"_GeneratorDataset", "", "handle: dataset(output_types)",
+     "generator: string; output_types: list(type) >= 1; output_shapes: list(shape) >= 1",
+     ScalarShape, kStateful},
     // Ours: where an iterator stands (millrace/iterator_position.h).
     {"_IteratorPosition", "iterator: resource", "position: string", "", VectorShape, kStateful},
     {"_SetIteratorPosition", "iterator: resource, position: string", "", "", NoOutputs, kStateful},

@@ -13,6 +13,7 @@
 #include "graph/gradients/grad_families.h"
 #include "graph/gradients/gradient_registry.h"
 #include "graph/gradients/loop_grad.h"
+#include "graph/gradients/popped_values.h"
 #include "millrace/sparse_gradients.h"
 
 namespace millrace {
@@ -408,7 +409,9 @@ StatusOr<std::vector<SparseGradient>> BuildGradients(const std::string& source, 
       }
     }
   }
-  GradientBuilder builder(source, scope.Named("gradients"), ys, xs, keep_rows);
+  const Scope inner = scope.Named("gradients");
+  MR_RETURN_IF_ERROR(ReadPoppedValuesFromArrays(inner, ys, xs));
+  GradientBuilder builder(source, inner, ys, xs, keep_rows);
   return builder.Build(ys, grad_ys);
 }
 

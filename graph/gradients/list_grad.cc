@@ -60,6 +60,11 @@ Status ArraySplitGrad(GradContext& c) {
   c.set_dx(3, c.dy());
   return OkStatus();
 }
+// What is done to the gradients' array comes before what is done to the array that they are of.
+Status ArrayGradientGrad(GradContext& c) {
+  c.set_dx(1, c.dy(1));
+  return OkStatus();
+}
 
 // ---- Lists
 
@@ -155,6 +160,7 @@ void RegisterListGradients(GradientRegistry& r) {
   r.Register("TensorArrayScatterV3", ArrayScatterGrad);
   r.Register("TensorArrayConcatV3", ArrayConcatGrad);
   r.Register("TensorArraySplitV3", ArraySplitGrad);
+  r.Register("TensorArrayGradV3", ArrayGradientGrad);
   r.Register("TensorListPushBack", ListPushBackGrad);
   r.Register("TensorListPopBack", ListPopBackGrad);
   r.Register("TensorListStack", ListStackGrad);
@@ -169,8 +175,8 @@ void RegisterListGradients(GradientRegistry& r) {
   r.Register("TensorListConcatV2", ListConcatGrad);
   r.Register("TensorListSplit", ListSplitGrad);
   for (const char* op :
-       {"TensorArrayV3", "TensorArrayGradV3", "TensorArraySizeV3", "TensorArrayCloseV3",
-        "EmptyTensorList", "TensorListReserve", "TensorListLength", "TensorListElementShape"}) {
+       {"TensorArrayV3", "TensorArraySizeV3", "TensorArrayCloseV3", "EmptyTensorList",
+        "TensorListReserve", "TensorListLength", "TensorListElementShape"}) {
     r.RegisterNotDifferentiable(op);
   }
 }

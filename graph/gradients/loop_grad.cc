@@ -12,6 +12,7 @@
 #include "graph/functions/function_inline.h"
 #include "graph/gradients/body_grad.h"
 #include "graph/gradients/grad_util.h"
+#include "graph/gradients/loop_nodes.h"
 #include "graph/prune.h"
 #include "millrace/ops.h"
 
@@ -47,6 +48,22 @@ bool MayWrite(const Node& node) {
                      [](DataType type) { return type == kResource || IsRefType(type); });
 }
 
+// Of a use of an array or a stack: the node that makes it, or null if it comes from elsewhere.
+const Node* MakerOf(const Node& use) {
+  static constexpr std::string_view kPassOn[] = {"Enter", "Identity", "Switch"};
+  if (!use.type().starts_with("TensorArray") && !use.type().starts_with("Stack")) return nullptr;
+  const Node* node = &use;
+  while (node->type() != "TensorArrayV3" && node->type() != "StackV2") {
+    if (!IsOneOf(*node, kPassOn) && node != &use && node->type() != "TensorArrayGradV3") {
+      return nullptr;
+    }
+    const Edge* const edge = node->num_inputs() == 0 ? nullptr : node->input_edge(0);
+    if (edge == nullptr) return nullptr;
+    node = edge->src;
+  }
+  return node;
+}
+
 class LoopDifferentiator {
  public:
   LoopDifferentiator(const std::string& source, const Scope& scope, const Loops& loops, int index,
@@ -58,7 +75,8 @@ class LoopDifferentiator {
         loops_(loops),
         index_(index),
         loop_(loops.loops[index]),
-        dys_(dys) {}
+        dys_(dys),
+        nodes_(scope.graph(), loop_.condition, loop_.parallel_iterations, "") {}
 
   Status Run(const std::function<bool(const Output& source)>& wanted,
              const std::function<void(const Output& source, const Output& dx)>& add) {
@@ -123,10 +141,10 @@ class LoopDifferentiator {
       const Node& node = *graph_.node(static_cast<int>(id));
       writes_ |= MayWrite(node);
       // What was pushed is a derivative's input too, but no edge says so.
-      if (node.type().starts_with("StackPop")) {
+      if (node.type().starts_with("StackPop") && UsesOutputOf(node)) {
         return errors::Unimplemented("{{node ", node.name(),
-                                     "}}: the loop computes a gradient itself (its values come "
-                                     "from a stack); second derivatives of loops");
+                                     "}}: the loop computes a gradient itself, and its values come "
+                                     "from a stack that Gradients() did not make");
       }
     }
     return OkStatus();
@@ -238,6 +256,8 @@ class LoopDifferentiator {
       const auto original = originals_.find(node->name());
       if (original == originals_.end() || MayRunAgain(*node)) continue;
       if (!writes_ && Reads(*node)) continue;
+      // The second run makes such an array anew, and fills it anew.
+      if (MakerOf(*node) != nullptr) continue;
       if (inner.loop_of[node->id()] >= 0) {
         if (!UsesOutputOf(*node)) continue;
         return errors::Unimplemented(
@@ -303,68 +323,8 @@ class LoopDifferentiator {
                        [](const Edge* edge) { return edge->dst->IsOp(); });
   }
 
-  // ---- Nodes of loops
+  // ---- Small ones
 
-  StatusOr<Node*> Add(std::string_view name, std::string_view op, AttrMap attrs,
-                      std::initializer_list<OutputRef> inputs) {
-    MR_ASSIGN_OR_RETURN(
-        Node* const node,
-        graph_.AddNode(state_.UniqueName(StrCat(prefix_, "/", name)), op, std::move(attrs)));
-    node->set_requested_device(loop_.condition->requested_device());
-    node->set_origin(loop_.condition->origin());
-    int slot = 0;
-    for (const OutputRef& input : inputs) {
-      MR_RETURN_IF_ERROR(graph_.AddEdge(input.node, input.index, node, slot++).status());
-    }
-    MR_RETURN_IF_ERROR(state_.shapes.AddNode(node));
-    return node;
-  }
-  StatusOr<Node*> AddTyped(std::string_view name, std::string_view op, DataType type,
-                           std::initializer_list<OutputRef> inputs) {
-    AttrMap attrs;
-    attrs.Set("T", BaseType(type));
-    return Add(name, op, std::move(attrs), inputs);
-  }
-  StatusOr<Node*> Enter(const OutputRef& source, const std::string& frame, bool constant) {
-    AttrMap attrs;
-    attrs.Set("T", BaseType(source.node->output_types()[source.index]));
-    attrs.Set("frame_name", frame);
-    attrs.Set("is_constant", constant);
-    attrs.Set("parallel_iterations", loop_.parallel_iterations);
-    return Add("Enter", "Enter", std::move(attrs), {source});
-  }
-  struct Carried {
-    Node* merge = nullptr;
-    Node* branch = nullptr;
-    OutputRef current;
-  };
-  StatusOr<Carried> Carry(const OutputRef& source, const std::string& frame) {
-    MR_ASSIGN_OR_RETURN(Node* const enter, Enter(source, frame, /*constant=*/false));
-    AttrMap attrs;
-    attrs.Set("T", enter->output_types()[0]);
-    attrs.Set("N", int64_t{2});
-    Carried carried;
-    MR_ASSIGN_OR_RETURN(carried.merge, Add("Merge", "Merge", std::move(attrs), {{enter, 0}}));
-    return carried;
-  }
-  Status Test(const OutputRef& condition, Carried* carried) {
-    MR_ASSIGN_OR_RETURN(carried->branch,
-                        AddTyped("Switch", "Switch", carried->merge->output_types()[0],
-                                 {{carried->merge, 0}, condition}));
-    carried->current = {carried->branch, 1};
-    return OkStatus();
-  }
-  StatusOr<Node*> Next(const Carried& carried, const OutputRef& value) {
-    MR_ASSIGN_OR_RETURN(Node* const next, AddTyped("NextIteration", "NextIteration",
-                                                   carried.merge->output_types()[0], {value}));
-    MR_RETURN_IF_ERROR(graph_.AddEdge(next, 0, carried.merge, 1).status());
-    return next;
-  }
-  StatusOr<OutputRef> Exit(const Carried& carried) {
-    MR_ASSIGN_OR_RETURN(Node* const exit, AddTyped("Exit", "Exit", carried.merge->output_types()[0],
-                                                   {{carried.branch, 0}}));
-    return OutputRef{exit, 0};
-  }
   OutputRef Ref(const Output& output) const { return {output.op().node(), output.index()}; }
   OutputRef IntConst(int32_t value) {
     return Ref(ops::Const(scope_.WithoutControlDependencies(), Tensor::Scalar<int32_t>(value),
@@ -373,16 +333,17 @@ class LoopDifferentiator {
 
   // The forward loop counts its iterations, and pushes what the other one needs onto stacks.
   Status CountForward() {
-    prefix_ = StrCat("gradients/", loop_.frame, "_count");
+    nodes_.set_prefix(StrCat("gradients/", loop_.frame, "_count"));
     const OutputRef zero = IntConst(0), one = IntConst(1), no_bound = IntConst(-1);
-    MR_ASSIGN_OR_RETURN(Carried count, Carry(zero, loop_.frame));
-    MR_RETURN_IF_ERROR(Test({loop_.condition, 0}, &count));
+    MR_ASSIGN_OR_RETURN(LoopNodes::Carried count, nodes_.Carry(zero, loop_.frame));
+    MR_RETURN_IF_ERROR(nodes_.Test({loop_.condition, 0}, &count));
     MR_ASSIGN_OR_RETURN(Node* const pivot,
-                        AddTyped("Identity", "Identity", kInt32, {count.current}));
-    MR_ASSIGN_OR_RETURN(Node* const step, Enter(one, loop_.frame, /*constant=*/true));
-    MR_ASSIGN_OR_RETURN(Node* const sum, AddTyped("Add", "AddV2", kInt32, {{pivot, 0}, {step, 0}}));
-    MR_ASSIGN_OR_RETURN(Node* const next, Next(count, {sum, 0}));
-    MR_ASSIGN_OR_RETURN(total_, Exit(count));
+                        nodes_.AddTyped("Identity", "Identity", kInt32, {count.current}));
+    MR_ASSIGN_OR_RETURN(Node* const step, nodes_.Enter(one, loop_.frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const sum,
+                        nodes_.AddTyped("Add", "AddV2", kInt32, {{pivot, 0}, {step, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const next, nodes_.Next(count, {sum, 0}));
+    MR_ASSIGN_OR_RETURN(total_, nodes_.Exit(count));
     stacks_.resize(gradient_->args.size());
     for (std::size_t arg = 0; arg < gradient_->args.size(); ++arg) {
       OutputRef value;
@@ -398,11 +359,13 @@ class LoopDifferentiator {
       AttrMap attrs;
       attrs.Set("elem_type", type);
       attrs.Set("stack_name", loop_.frame);
-      MR_ASSIGN_OR_RETURN(Node* const stack, Add("Stack", "StackV2", std::move(attrs), {no_bound}));
+      MR_ASSIGN_OR_RETURN(Node* const stack,
+                          nodes_.Add("Stack", "StackV2", std::move(attrs), {no_bound}));
       stacks_[arg] = {stack, 0};
-      MR_ASSIGN_OR_RETURN(Node* const handle, Enter({stack, 0}, loop_.frame, /*constant=*/true));
+      MR_ASSIGN_OR_RETURN(Node* const handle,
+                          nodes_.Enter({stack, 0}, loop_.frame, /*constant=*/true));
       MR_ASSIGN_OR_RETURN(Node* const push,
-                          AddTyped("StackPush", "StackPushV2", type, {{handle, 0}, value}));
+                          nodes_.AddTyped("StackPush", "StackPushV2", type, {{handle, 0}, value}));
       // One iteration after the other, and all before the end.
       graph_.AddControlEdge(pivot, push);
       graph_.AddControlEdge(push, next);
@@ -420,21 +383,21 @@ class LoopDifferentiator {
     const Loop::Variable& of = loop_.variables[variable];
     Node* exit = of.exit;
     if (exit == nullptr) {
-      MR_ASSIGN_OR_RETURN(exit,
-                          AddTyped("Exit", "Exit", of.enter->output_types()[0], {{of.branch, 0}}));
+      MR_ASSIGN_OR_RETURN(
+          exit, nodes_.AddTyped("Exit", "Exit", of.enter->output_types()[0], {{of.branch, 0}}));
     }
     return Ref(ops::ZerosLike(scope_, Output(&state_, exit, 0)));
   }
 
   Status RunBackward() {
     const std::string frame = state_.UniqueName(StrCat("gradients/", loop_.frame, "_back"));
-    prefix_ = frame;
+    nodes_.set_prefix(frame);
     const OutputRef zero = IntConst(0), one = IntConst(1);
-    MR_ASSIGN_OR_RETURN(Carried count, Carry(total_, frame));
-    std::vector<Carried> sums;
+    MR_ASSIGN_OR_RETURN(LoopNodes::Carried count, nodes_.Carry(total_, frame));
+    std::vector<LoopNodes::Carried> sums;
     for (const std::size_t variable : carried_) {
       MR_ASSIGN_OR_RETURN(const OutputRef initial, InitialGradient(variable));
-      MR_ASSIGN_OR_RETURN(const Carried carried, Carry(initial, frame));
+      MR_ASSIGN_OR_RETURN(const LoopNodes::Carried carried, nodes_.Carry(initial, frame));
       sums.push_back(carried);
     }
     for (std::size_t i = 0; i < summed_.size(); ++i) {
@@ -442,20 +405,22 @@ class LoopDifferentiator {
       const Output zeros = ZerosFor(scope_, SourceOf(loop_.invariants[summed_[i]]),
                                     result.attrs().GetOr<DataType>("T", kFloat));
       MR_RETURN_IF_ERROR(scope_.status());
-      MR_ASSIGN_OR_RETURN(const Carried carried, Carry(Ref(zeros), frame));
+      MR_ASSIGN_OR_RETURN(const LoopNodes::Carried carried, nodes_.Carry(Ref(zeros), frame));
       sums.push_back(carried);
     }
-    MR_ASSIGN_OR_RETURN(Node* const bound, Enter(zero, frame, /*constant=*/true));
-    MR_ASSIGN_OR_RETURN(Node* const goes_on,
-                        AddTyped("Greater", "Greater", kInt32, {{count.merge, 0}, {bound, 0}}));
-    MR_ASSIGN_OR_RETURN(Node* const condition, Add("LoopCond", "LoopCond", {}, {{goes_on, 0}}));
-    MR_RETURN_IF_ERROR(Test({condition, 0}, &count));
-    for (Carried& sum : sums) MR_RETURN_IF_ERROR(Test({condition, 0}, &sum));
+    MR_ASSIGN_OR_RETURN(Node* const bound, nodes_.Enter(zero, frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const goes_on, nodes_.AddTyped("Greater", "Greater", kInt32,
+                                                             {{count.merge, 0}, {bound, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const condition,
+                        nodes_.Add("LoopCond", "LoopCond", {}, {{goes_on, 0}}));
+    MR_RETURN_IF_ERROR(nodes_.Test({condition, 0}, &count));
+    for (LoopNodes::Carried& sum : sums) MR_RETURN_IF_ERROR(nodes_.Test({condition, 0}, &sum));
     MR_ASSIGN_OR_RETURN(Node* const pivot,
-                        AddTyped("Identity", "Identity", kInt32, {count.current}));
-    MR_ASSIGN_OR_RETURN(Node* const step, Enter(one, frame, /*constant=*/true));
-    MR_ASSIGN_OR_RETURN(Node* const rest, AddTyped("Sub", "Sub", kInt32, {{pivot, 0}, {step, 0}}));
-    MR_ASSIGN_OR_RETURN(Node* const next, Next(count, {rest, 0}));
+                        nodes_.AddTyped("Identity", "Identity", kInt32, {count.current}));
+    MR_ASSIGN_OR_RETURN(Node* const step, nodes_.Enter(one, frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const rest,
+                        nodes_.AddTyped("Sub", "Sub", kInt32, {{pivot, 0}, {step, 0}}));
+    MR_ASSIGN_OR_RETURN(Node* const next, nodes_.Next(count, {rest, 0}));
     MR_ASSIGN_OR_RETURN(std::vector<OutputRef> outputs, InlineGradient(frame, sums, pivot, next));
     for (std::size_t i = 0; i < sums.size(); ++i) {
       OutputRef value = outputs[i];
@@ -464,19 +429,19 @@ class LoopDifferentiator {
         attrs.Set("T", BaseType(sums[i].merge->output_types()[0]));
         attrs.Set("N", int64_t{2});
         MR_ASSIGN_OR_RETURN(Node* const sum,
-                            Add("AddN", "AddN", std::move(attrs), {sums[i].current, value}));
+                            nodes_.Add("AddN", "AddN", std::move(attrs), {sums[i].current, value}));
         value = {sum, 0};
       }
-      MR_RETURN_IF_ERROR(Next(sums[i], value).status());
-      MR_ASSIGN_OR_RETURN(const OutputRef exit, Exit(sums[i]));
+      MR_RETURN_IF_ERROR(nodes_.Next(sums[i], value).status());
+      MR_ASSIGN_OR_RETURN(const OutputRef exit, nodes_.Exit(sums[i]));
       exits_.push_back(Output(&state_, exit.node, exit.index));
     }
     return OkStatus();
   }
 
   StatusOr<std::vector<OutputRef>> InlineGradient(const std::string& frame,
-                                                  const std::vector<Carried>& sums, Node* pivot,
-                                                  Node* next) {
+                                                  const std::vector<LoopNodes::Carried>& sums,
+                                                  Node* pivot, Node* next) {
     // Only what is used: the rest has no place to come from.
     FunctionBody used;
     used.graph = std::move(gradient_->graph);
@@ -505,7 +470,8 @@ class LoopDifferentiator {
         site.inputs.push_back(popped);
       } else if (arg < first_dy_) {
         const Node* const enter = loop_.invariants[arg - loop_.variables.size()];
-        MR_ASSIGN_OR_RETURN(Node* const again, Enter(InputOf(*enter, 0), frame, /*constant=*/true));
+        MR_ASSIGN_OR_RETURN(Node* const again,
+                            nodes_.Enter(InputOf(*enter, 0), frame, /*constant=*/true));
         again->set_requested_device(enter->requested_device());
         site.inputs.push_back({again, 0});
         site.invariant.resize(site.inputs.size());
@@ -525,12 +491,12 @@ class LoopDifferentiator {
 
   StatusOr<OutputRef> Pop(const OutputRef& stack, const std::string& frame, Node* pivot,
                           Node* next) {
-    MR_ASSIGN_OR_RETURN(Node* const handle, Enter(stack, frame, /*constant=*/true));
+    MR_ASSIGN_OR_RETURN(Node* const handle, nodes_.Enter(stack, frame, /*constant=*/true));
     AttrMap attrs;
     MR_ASSIGN_OR_RETURN(const DataType type, stack.node->attrs().Get<DataType>("elem_type"));
     attrs.Set("elem_type", type);
     MR_ASSIGN_OR_RETURN(Node* const pop,
-                        Add("StackPop", "StackPopV2", std::move(attrs), {{handle, 0}}));
+                        nodes_.Add("StackPop", "StackPopV2", std::move(attrs), {{handle, 0}}));
     graph_.AddControlEdge(pivot, pop);
     graph_.AddControlEdge(pop, next);
     for (Node* node : {handle, pop}) node->set_requested_device(stack.node->requested_device());
@@ -545,6 +511,7 @@ class LoopDifferentiator {
   const int index_;
   const Loop& loop_;
   const std::vector<Output>& dys_;
+  LoopNodes nodes_;
 
   std::unique_ptr<FunctionBody> body_, gradient_;
   absl::flat_hash_map<std::pair<const Node*, int>, Node*> twins_;  // of what enters the body
@@ -555,7 +522,6 @@ class LoopDifferentiator {
   std::vector<OutputRef> kept_;                // outputs of the forward loop: its last arguments
   std::vector<OutputRef> stacks_;              // by argument
   bool writes_ = false;                        // something in the loop may write variables
-  std::string prefix_;
   OutputRef total_;
   std::vector<Output> exits_;
 };

@@ -46,6 +46,24 @@ using ElementPredicate = std::function<Output(const Scope& scope, std::span<cons
 // A data set that depends on the element.
 using ElementDataset = std::function<Dataset(const Scope& scope, std::span<const Output> element)>;
 
+// A data set of what a function of the program gives. It is called for one epoch after the other
+// (by each initialization of an iterator, when the first element is asked for) and gives what is
+// called for the elements.
+struct GeneratorCall {
+  // True when the iterator is gone: what waits for long looks at it and gives up.
+  std::function<bool()> is_abandoned;
+};
+// Puts an element's components into *element, which comes empty, and says true; or false at the
+// end. It is called by one thread at a time, not one of the program's own. What it gave is not to
+// be changed afterwards.
+using GeneratorNext =
+    std::function<StatusOr<bool>(const GeneratorCall& call, std::vector<Tensor>* element)>;
+using Generator = std::function<StatusOr<GeneratorNext>()>;
+struct GeneratorComponent {
+  DataType dtype = DataType::kInvalid;
+  PartialShape shape{};  // what is known of all elements
+};
+
 struct FileOptions {
   std::string compression{};  // "", "ZLIB" or "GZIP"
   int64_t buffer_bytes = 256 << 10;
@@ -142,6 +160,13 @@ class Dataset {
   // Names of files that match (* and ? in the last part) when the iterator is initialized.
   static Dataset ListFiles(const std::string& pattern, const ListFilesOptions& options = {},
                            Here where = Here::current());
+  // Of an unknown number of elements. A step that asks ends with the error that the function
+  // returned, Internal for what it threw and for OutOfRange, InvalidArgument for components that
+  // are not as declared; the next step asks for the next element. A step whose time is over does
+  // not wait for the function: the next one gets that element. The function is of this process:
+  // FailedPrecondition of a step of another task's process that is to read it.
+  static Dataset FromGenerator(Generator generator, std::vector<GeneratorComponent> components,
+                               Here where = Here::current());
   // The rows of arrays in a file: idx (MNIST's format, .gz too), npy, and of npz the named arrays.
   static Dataset Idx(const std::string& path, Here where = Here::current());
   static Dataset Npy(const std::string& path, Here where = Here::current());

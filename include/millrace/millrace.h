@@ -33,6 +33,7 @@
 #include "millrace/preemption.h"
 #include "millrace/saved_model.h"
 #include "millrace/saver.h"
+#include "millrace/scan.h"
 #include "millrace/security.h"
 #include "millrace/session_manager.h"
 #include "millrace/strategy.h"

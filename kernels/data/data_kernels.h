@@ -7,6 +7,7 @@
 namespace millrace {
 
 void RegisterSourceDatasets(KernelRegistry& registry);
+void RegisterGeneratorDatasets(KernelRegistry& registry);
 void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterShuffleDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
@@ -17,6 +18,7 @@ void RegisterIteratorKernels(KernelRegistry& registry);
 
 inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterSourceDatasets(registry);
+  RegisterGeneratorDatasets(registry);
   RegisterTransformDatasets(registry);
   RegisterShuffleDatasets(registry);
   RegisterBatchDatasets(registry);

@@ -27,28 +27,28 @@ Status CheckSize(int64_t size) {
 
 }  // namespace
 
-TensorArray::TensorArray(Options options, int64_t size)
+TensorArrayResource::TensorArrayResource(Options options, int64_t size)
     : options_(std::move(options)), slots_(size), marked_(size) {}
 
-Status TensorArray::CheckOpen() const {
+Status TensorArrayResource::CheckOpen() const {
   if (!closed_) return OkStatus();
   return errors::InvalidArgument("TensorArray ", options_.name, " has already been closed.");
 }
 
-StatusOr<int64_t> TensorArray::Size() const {
+StatusOr<int64_t> TensorArrayResource::Size() const {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   return static_cast<int64_t>(slots_.size());
 }
 
-StatusOr<int64_t> TensorArray::ConcatSize() const {
+StatusOr<int64_t> TensorArrayResource::ConcatSize() const {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   const auto size = static_cast<int64_t>(slots_.size());
   return options_.add_up_writes ? std::min(marked_, size) : size;
 }
 
-Status TensorArray::CheckSplit(int64_t count) const {
+Status TensorArrayResource::CheckSplit(int64_t count) const {
   MutexLock lock(&mu_);
   const auto size = static_cast<int64_t>(slots_.size());
   if (options_.dynamic_size || size == count) return OkStatus();
@@ -57,25 +57,25 @@ Status TensorArray::CheckSplit(int64_t count) const {
                                  "dynamically resizeable");
 }
 
-PartialShape TensorArray::ElementShape() const {
+PartialShape TensorArrayResource::ElementShape() const {
   MutexLock lock(&mu_);
   return options_.element_shape;
 }
 
-Status TensorArray::MergeElementShape(const PartialShape& shape) {
+Status TensorArrayResource::MergeElementShape(const PartialShape& shape) {
   MutexLock lock(&mu_);
   MR_ASSIGN_OR_RETURN(options_.element_shape, options_.element_shape.MergeWith(shape));
   return OkStatus();
 }
 
-Status TensorArray::Write(Allocator* allocator, int64_t index, const Tensor& value) {
+Status TensorArrayResource::Write(Allocator* allocator, int64_t index, const Tensor& value) {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   return WriteLocked(allocator, index, value);
 }
 
-Status TensorArray::WriteMany(Allocator* allocator, const std::vector<int64_t>* indices,
-                              const std::vector<Tensor>& values) {
+Status TensorArrayResource::WriteMany(Allocator* allocator, const std::vector<int64_t>* indices,
+                                      const std::vector<Tensor>& values) {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -86,7 +86,7 @@ Status TensorArray::WriteMany(Allocator* allocator, const std::vector<int64_t>* 
   return OkStatus();
 }
 
-Status TensorArray::WriteLocked(Allocator* allocator, int64_t index, const Tensor& value) {
+Status TensorArrayResource::WriteLocked(Allocator* allocator, int64_t index, const Tensor& value) {
   const auto size = static_cast<int64_t>(slots_.size());
   if (index < 0 || (index >= size && !options_.dynamic_size)) {
     return errors::InvalidArgument("TensorArray ", options_.name, ": Tried to write to index ",
@@ -137,14 +137,14 @@ Status TensorArray::WriteLocked(Allocator* allocator, int64_t index, const Tenso
   return OkStatus();
 }
 
-StatusOr<Tensor> TensorArray::Read(Allocator* allocator, int64_t index) {
+StatusOr<Tensor> TensorArrayResource::Read(Allocator* allocator, int64_t index) {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   return ReadLocked(allocator, index);
 }
 
-StatusOr<std::vector<Tensor>> TensorArray::ReadMany(Allocator* allocator,
-                                                    std::span<const int64_t> indices) {
+StatusOr<std::vector<Tensor>> TensorArrayResource::ReadMany(Allocator* allocator,
+                                                            std::span<const int64_t> indices) {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   std::vector<Tensor> values;
@@ -156,7 +156,7 @@ StatusOr<std::vector<Tensor>> TensorArray::ReadMany(Allocator* allocator,
   return values;
 }
 
-StatusOr<Tensor> TensorArray::ReadLocked(Allocator* allocator, int64_t index) {
+StatusOr<Tensor> TensorArrayResource::ReadLocked(Allocator* allocator, int64_t index) {
   const auto size = static_cast<int64_t>(slots_.size());
   if (index < 0 || index >= size) {
     return errors::InvalidArgument("Tried to read from index ", index,
@@ -182,7 +182,8 @@ StatusOr<Tensor> TensorArray::ReadLocked(Allocator* allocator, int64_t index) {
   return value;
 }
 
-StatusOr<Tensor> TensorArray::Zeros(Allocator* allocator, const Slot& slot, int64_t index) const {
+StatusOr<Tensor> TensorArrayResource::Zeros(Allocator* allocator, const Slot& slot,
+                                            int64_t index) const {
   if (slot.written) return ZeroTensor(allocator, options_.dtype, slot.shape);
   if (const auto shape = options_.element_shape.AsShape()) {
     return ZeroTensor(allocator, options_.dtype, *shape);
@@ -197,15 +198,17 @@ StatusOr<Tensor> TensorArray::Zeros(Allocator* allocator, const Slot& slot, int6
       "this error.");
 }
 
-StatusOr<RefPtr<TensorArray>> TensorArray::MakeGradient(std::string name) {
+StatusOr<RefPtr<TensorArrayResource>> TensorArrayResource::MakeGradient(std::string name) {
   MutexLock lock(&mu_);
   MR_RETURN_IF_ERROR(CheckOpen());
   options_.dynamic_size = false;
   Options options = options_;
   options.name = std::move(name);
-  options.clear_after_read = true;
+  // What was added up in several writes comes back to each of them.
+  options.clear_after_read = !options_.add_up_writes;
   options.add_up_writes = true;
-  auto gradient = MakeRef<TensorArray>(std::move(options), static_cast<int64_t>(slots_.size()));
+  auto gradient =
+      MakeRef<TensorArrayResource>(std::move(options), static_cast<int64_t>(slots_.size()));
   MutexLock other(&gradient->mu_);
   gradient->marked_ = marked_;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -216,13 +219,13 @@ StatusOr<RefPtr<TensorArray>> TensorArray::MakeGradient(std::string name) {
   return gradient;
 }
 
-void TensorArray::Close() {
+void TensorArrayResource::Close() {
   MutexLock lock(&mu_);
   slots_.clear();
   closed_ = true;
 }
 
-std::string TensorArray::DebugString() const {
+std::string TensorArrayResource::DebugString() const {
   MutexLock lock(&mu_);
   return StrCat("TensorArray ", options_.name, " of ", slots_.size(), " elements");
 }
@@ -252,18 +255,18 @@ class TensorArrayKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckSize(size));
     // Errors name the array by a number too: a loop may make many of one name.
     static std::atomic<uint64_t> next{0};
-    TensorArray::Options options = options_;
+    TensorArrayResource::Options options = options_;
     options.name = StrCat(options_.name, "_", next.fetch_add(1, std::memory_order_relaxed));
     MR_ASSIGN_OR_RETURN(Tensor handle,
                         AddStepResource(ctx, StrCat("_tensor_arrays/", options_.name),
-                                        MakeRef<TensorArray>(std::move(options), size)));
+                                        MakeRef<TensorArrayResource>(std::move(options), size)));
     ctx.SetOutput(0, std::move(handle));
     ctx.SetOutput(1, Flow());
     return OkStatus();
   }
 
  private:
-  TensorArray::Options options_;
+  TensorArrayResource::Options options_;
 };
 
 class TensorArrayGradKernel : public Kernel {
@@ -272,14 +275,15 @@ class TensorArrayGradKernel : public Kernel {
       : Kernel(c), source_(c.attr<std::string>("source")) {}
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     const std::string name = StrCat(ctx.input(0).scalar<ResourceHandle>().name, "@", source_);
     MR_RETURN_IF_ERROR(
         ctx.resources()
-            ->LookupOrCreate<TensorArray>(ctx.env().step_container, name,
-                                          [&] { return array->MakeGradient(StrCat(name)); })
+            ->LookupOrCreate<TensorArrayResource>(ctx.env().step_container, name,
+                                                  [&] { return array->MakeGradient(StrCat(name)); })
             .status());
-    ctx.SetOutput(0, StepHandle<TensorArray>(ctx, name));
+    ctx.SetOutput(0, StepHandle<TensorArrayResource>(ctx, name));
     ctx.SetOutput(1, ctx.input(1));
     return OkStatus();
   }
@@ -292,7 +296,8 @@ class TensorArrayWriteKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t index, IntScalar(ctx.input(1), "TensorArray index"));
     MR_RETURN_IF_ERROR(array->Write(ctx.allocator(), index, ctx.locked_input(2)));
     ctx.SetOutput(0, ctx.input(3));
@@ -300,7 +305,7 @@ class TensorArrayWriteKernel : public Kernel {
   }
 };
 
-Status CheckType(const TensorArray& array, DataType dtype) {
+Status CheckType(const TensorArrayResource& array, DataType dtype) {
   if (array.dtype() == dtype) return OkStatus();
   return errors::InvalidArgument("TensorArray dtype is ", DataTypeName(array.dtype()),
                                  " but Op requested dtype ", DataTypeName(dtype), ".");
@@ -312,7 +317,8 @@ class TensorArrayReadKernel : public Kernel {
       : Kernel(c), dtype_(c.attr<DataType>("dtype")) {}
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_RETURN_IF_ERROR(CheckType(*array, dtype_));
     MR_ASSIGN_OR_RETURN(const int64_t index, IntScalar(ctx.input(1), "TensorArray index"));
     MR_ASSIGN_OR_RETURN(Tensor value, array->Read(ctx.allocator(), index));
@@ -331,7 +337,8 @@ class TensorArrayGatherKernel : public Kernel {
         dtype_(c.attr<DataType>("dtype")),
         element_shape_(c.attr<PartialShape>("element_shape")) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_RETURN_IF_ERROR(CheckType(*array, dtype_));
     MR_RETURN_IF_ERROR(array->MergeElementShape(element_shape_));
     MR_ASSIGN_OR_RETURN(const Dims indices,
@@ -371,7 +378,8 @@ class TensorArrayScatterKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_ASSIGN_OR_RETURN(const Dims at,
                         IntVector(ctx.input(1), "TensorArray indices", /*vector_only=*/true));
     const Tensor value = ctx.locked_input(2);
@@ -398,7 +406,8 @@ class TensorArrayConcatKernel : public Kernel {
         dtype_(c.attr<DataType>("dtype")),
         rest_(c.attr<PartialShape>("element_shape_except0")) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_RETURN_IF_ERROR(CheckType(*array, dtype_));
     MR_ASSIGN_OR_RETURN(const int64_t size, array->ConcatSize());
     std::vector<int64_t> indices(size);
@@ -464,7 +473,8 @@ class TensorArraySplitKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     const Tensor value = ctx.locked_input(1);
     if (ctx.input(2).rank() != 1) {
       return errors::InvalidArgument("Expected lengths to be a vector, received shape: ",
@@ -511,7 +521,8 @@ class TensorArraySizeKernel : public Kernel {
   using Kernel::Kernel;
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t size, array->Size());
     ctx.SetOutput(0, Tensor::Scalar(static_cast<int32_t>(size)));
     return OkStatus();
@@ -523,7 +534,8 @@ class TensorArrayCloseKernel : public Kernel {
   using Kernel::Kernel;
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArray> array, LookupHandle<TensorArray>(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const RefPtr<TensorArrayResource> array,
+                        LookupHandle<TensorArrayResource>(ctx, 0));
     array->Close();
     return OkStatus();
   }

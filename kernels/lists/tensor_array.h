@@ -15,7 +15,7 @@
 namespace millrace {
 
 // Thread-safe. Errors are InvalidArgument with TensorFlow's words.
-class TensorArray : public Resource {
+class TensorArrayResource : public Resource {
  public:
   struct Options {
     std::string name;
@@ -26,7 +26,7 @@ class TensorArray : public Resource {
     bool identical_element_shapes = false;
     bool add_up_writes = false;  // an array of gradients: later writes are added
   };
-  TensorArray(Options options, int64_t size);
+  TensorArrayResource(Options options, int64_t size);
 
   DataType dtype() const { return options_.dtype; }
   StatusOr<int64_t> Size() const;
@@ -50,7 +50,7 @@ class TensorArray : public Resource {
 
   // An array for the gradients of this one: of its size, which is fixed from now on, with
   // zeros where this one has been written.
-  StatusOr<RefPtr<TensorArray>> MakeGradient(std::string name);
+  StatusOr<RefPtr<TensorArrayResource>> MakeGradient(std::string name);
   void Close();
 
   std::string DebugString() const override;
