@@ -8,6 +8,7 @@
 #include "kernels/accelerator/collectives.h"
 #include "kernels/accelerator/reference_variable.h"
 #include "kernels/accelerator/transfer.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -29,7 +30,7 @@ class MergeKernel final : public Kernel {
       ctx.SetOutput(1, Tensor::Scalar<int32_t>(i));
       return OkStatus();
     }
-    return errors::Internal("a merge ran without a live input");
+    return NoLiveInput();
   }
 };
 

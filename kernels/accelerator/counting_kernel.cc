@@ -10,6 +10,7 @@
 #include "device/copy.h"
 #include "kernels/accelerator/pending_output.h"
 #include "kernels/accelerator/stream_operand.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 #include "rendezvous/device_rendezvous.h"
 
@@ -47,9 +48,7 @@ class CountingKernel final : public Kernel {
       : Kernel(c), body_(std::move(body)) {}
   bool IsExpensive() const override { return false; }
   bool IsAsync() const override { return true; }
-  Status Compute(KernelContext&) override {
-    return errors::Internal(def().name(), " completes only asynchronously");
-  }
+  Status Compute(KernelContext&) override { return CompletesAsynchronously(def().name()); }
 
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     auto pending = std::make_shared<Pending>();

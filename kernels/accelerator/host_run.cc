@@ -77,7 +77,8 @@ std::unique_ptr<Kernel> MakeCpuKernel(KernelConstruction& c) {
   }
   std::unique_ptr<Kernel> kernel = def->factory(c);
   if (kernel != nullptr && kernel->IsAsync()) {
-    c.SetError(errors::Unimplemented(c.def().name(), " completes only asynchronously"));
+    c.SetError(errors::Unimplemented("the CPU's kernel for ", c.def().name(),
+                                     " is asynchronous: no device can have it run on the host"));
   }
   return kernel;
 }

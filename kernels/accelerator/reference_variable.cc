@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/accelerator/accelerator_kernels.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 #include "kernels/state/variable.h"
 #include "rendezvous/device_rendezvous.h"
@@ -96,9 +97,7 @@ class ReferenceAssignKernel final : public Kernel {
   Status Compute(KernelContext& ctx) override {
     DeviceWork* const work = WorkOf(ctx.rendezvous());
     if (work == nullptr) return errors::Internal("an assignment on a device outside of a step");
-    if (!ctx.input_is_ref(0)) {
-      return errors::InvalidArgument("input 0 of ", name(), " must be a reference to a variable");
-    }
+    if (!ctx.input_is_ref(0)) return NeedsReference(name());
     RefPtr<RefVariable> variable = ReferenceOwners::Get().Find(ctx.input_ref(0));
     if (!variable) {
       return errors::FailedPrecondition("input 0 of ", name(),

@@ -15,6 +15,7 @@
 #include "kernels/accelerator/pending_output.h"
 #include "kernels/accelerator/stream_operand.h"
 #include "kernels/capturable_kernel.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_source.h"
 #include "kernels/state/variable.h"
@@ -177,9 +178,7 @@ class CheckingKernel final : public Kernel {
       : Kernel(c), body_(std::move(body)) {}
   bool IsExpensive() const override { return false; }
   bool IsAsync() const override { return true; }
-  Status Compute(KernelContext&) override {
-    return errors::Internal(def().name(), " completes only asynchronously");
-  }
+  Status Compute(KernelContext&) override { return CompletesAsynchronously(def().name()); }
 
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     DeviceWork* const work = WorkOf(ctx.rendezvous());

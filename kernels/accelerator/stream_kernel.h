@@ -44,18 +44,12 @@ enum class RecordedState {
   kDrawn,    // where the host tells each of them to, see StreamBody::Draw
 };
 
-// What is computed. One body serves many calls at a time. Thread-safe.
-class StreamBody {
+// What is computed. One body serves many calls at a time; thread-safe. `Launch` is what Run and
+// Count enqueue by besides the call, where a family of bodies has no machine of its own.
+template <typename... Launch>
+class BodyOf {
  public:
-  virtual ~StreamBody() = default;
-  // Device memory that a call needs besides its outputs, by shapes and host values alone.
-  virtual int64_t ScratchBytes(const StreamCall&) const { return 0; }
-  // Of an output that the op's shape function does not know, by shapes and host values alone:
-  // asked on the thread of the kernel, with all inputs and the outputs before it in the call.
-  // Nothing where this does not know either.
-  virtual std::optional<Shape> OutputShape(const StreamCall&, int /*output*/) const {
-    return std::nullopt;
-  }
+  virtual ~BodyOf() = default;
   // What a call wants from the host besides its inputs: asked on the thread of the kernel, in the
   // order of the calls, and copied to the device. Not initialised for nothing.
   virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
@@ -71,18 +65,31 @@ class StreamBody {
   // they have come to the host, CountedShapes is asked, with call.counted, on a host thread of the
   // device, for the shapes of all outputs; then it is Run's turn.
   virtual int64_t num_counts() const { return 0; }
-  virtual Status Count(const StreamCall&) const { return OkStatus(); }
+  virtual Status Count(const StreamCall&, Launch...) const { return OkStatus(); }
   virtual StatusOr<std::vector<Shape>> CountedShapes(const StreamCall&) const {
     return std::vector<Shape>();
   }
   // In the call's turn in the compute stream: see Stream::Operation.
-  virtual Status Run(const StreamCall& call) const = 0;
+  virtual Status Run(const StreamCall& call, Launch... launch) const = 0;
 
   // Of an op with a state of its own.
   virtual RecordedState recorded_state() const { return RecordedState::kLost; }
   // kDrawn: what the next launch of a recorded call is to find at call.drawn. Moves the state on as
   // one Run of the call would that is not recorded.
   virtual uint64_t Draw(const StreamCall&) const { return 0; }
+};
+
+// As a kernel sees it.
+class StreamBody : public BodyOf<> {
+ public:
+  // Device memory that a call needs besides its outputs, by shapes and host values alone.
+  virtual int64_t ScratchBytes(const StreamCall&) const { return 0; }
+  // Of an output that the op's shape function does not know, by shapes and host values alone:
+  // asked on the thread of the kernel, with all inputs and the outputs before it in the call.
+  // Nothing where this does not know either.
+  virtual std::optional<Shape> OutputShape(const StreamCall&, int /*output*/) const {
+    return std::nullopt;
+  }
 };
 
 // A kernel that takes the memory of the outputs, whose shapes the op's shape function knows, and

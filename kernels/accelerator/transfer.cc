@@ -11,6 +11,7 @@
 #include "kernels/accelerator/accelerator_kernels.h"
 #include "kernels/accelerator/pending_output.h"
 #include "kernels/capturable_kernel.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 #include "kernels/transfer_kernel.h"
 #include "rendezvous/device_rendezvous.h"
@@ -64,9 +65,7 @@ class DeviceRecvKernel final : public TransferKernel {
   using TransferKernel::TransferKernel;
 
   bool IsAsync() const override { return true; }
-  Status Compute(KernelContext&) override {
-    return errors::Internal(def().name(), " completes only asynchronously");
-  }
+  Status Compute(KernelContext&) override { return CompletesAsynchronously(def().name()); }
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     if (ctx.rendezvous() == nullptr) return done(NoRendezvous());
     if (WorkOf(ctx.rendezvous()) == nullptr) return done(NoWork());
@@ -126,11 +125,7 @@ class DeviceRecvKernel final : public TransferKernel {
 class DeviceConstKernel final : public Kernel, public CapturableKernel {
  public:
   explicit DeviceConstKernel(KernelConstruction& c) : Kernel(c), value_(c.attr<Tensor>("value")) {
-    if (c.status().ok() && value_.dtype() != BaseType(c.output_types()[0])) {
-      c.SetError(errors::InvalidArgument("Type mismatch between value (",
-                                         DataTypeName(value_.dtype()), ") and dtype (",
-                                         DataTypeName(c.output_types()[0]), ")"));
-    }
+    if (c.status().ok()) c.SetError(CheckConstant(value_.dtype(), c.output_types()[0]));
   }
   bool IsExpensive() const override { return false; }
   Traits capture_traits() const override { return {}; }

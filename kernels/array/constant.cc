@@ -3,6 +3,7 @@
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/kernel_context.h"
@@ -13,11 +14,7 @@ namespace {
 class ConstKernel : public Kernel {
  public:
   explicit ConstKernel(KernelConstruction& c) : Kernel(c), value_(c.attr<Tensor>("value")) {
-    if (c.status().ok() && value_.dtype() != BaseType(c.output_types()[0])) {
-      c.SetError(errors::InvalidArgument("Type mismatch between value (",
-                                         DataTypeName(value_.dtype()), ") and dtype (",
-                                         DataTypeName(c.output_types()[0]), ")"));
-    }
+    if (c.status().ok()) c.SetError(CheckConstant(value_.dtype(), c.output_types()[0]));
   }
   // The kernel keeps its share, so nobody may write to the value.
   Status Compute(KernelContext& ctx) override {

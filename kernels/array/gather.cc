@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
+#include "kernels/array/gather_plan.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
@@ -31,51 +32,20 @@ class GatherKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &params = ctx.input(0), &indices = ctx.input(1);
-    if (params.rank() == 0) {
-      return errors::InvalidArgument("params must be at least 1 dimensional");
-    }
-    int64_t given = 0;
+    int64_t axis = 0;
     if (ctx.num_inputs() == 3) {
-      MR_ASSIGN_OR_RETURN(given, IntScalar(ctx.input(2), "axis"));
+      MR_ASSIGN_OR_RETURN(axis, IntScalar(ctx.input(2), "axis"));
     }
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, params.rank(), "Expected axis"));
-    const int64_t batch = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
-    if (batch < 0 || batch > indices.rank() || batch > axis) {
-      return errors::InvalidArgument("batch_dims (", batch_dims_,
-                                     ") must be at most rank(indices) (", indices.rank(),
-                                     ") and axis (", axis, ")");
-    }
-    // Output: params[:axis] + indices[batch:] + params[axis+1:].
-    Shape shape;
-    int64_t batches = 1, outer = 1, per_batch = 1, inner = 1;
-    for (int i = 0; i < axis; ++i) {
-      if (i < batch && params.dim(i) != indices.dim(i)) {
-        return errors::InvalidArgument("params.shape[", i, "]: ", params.dim(i),
-                                       " should be equal to indices.shape[", i,
-                                       "]: ", indices.dim(i));
-      }
-      (i < batch ? batches : outer) *= params.dim(i);
-      shape.AddDim(params.dim(i));
-    }
-    for (int i = static_cast<int>(batch); i < indices.rank(); ++i) {
-      per_batch *= indices.dim(i);
-      shape.AddDim(indices.dim(i));
-    }
-    for (int i = axis + 1; i < params.rank(); ++i) {
-      inner *= params.dim(i);
-      shape.AddDim(params.dim(i));
-    }
-    // A product of two shapes may be too large for one.
-    MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    if (shape.num_elements() == 0) return OkStatus();  // rows of no width need no place
-    const Rows rows{batches, outer, per_batch, params.dim(axis), inner};
+    MR_ASSIGN_OR_RETURN(const GatherPlan plan,
+                        PlanGather(params.shape(), indices.shape(), axis, batch_dims_));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
+    if (out->num_elements() == 0) return OkStatus();  // rows of no width need no place
     std::atomic<int64_t> bad{-1};
     bool known = false;
     DispatchMovable(params.dtype(), [&]<typename T>() {
       known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
         CopyRows(ctx, static_cast<const T*>(params.raw_data()), indices.data<I>(),
-                 static_cast<T*>(out->raw_data()), rows, &bad);
+                 static_cast<T*>(out->raw_data()), plan, &bad);
       });
     });
     if (!known) return errors::Unimplemented("Gather of ", DataTypeName(params.dtype()));
@@ -83,20 +53,15 @@ class GatherKernel : public Kernel {
       const int64_t value =
           indices.dtype() == kInt32 ? indices.data<int32_t>()[at] : indices.data<int64_t>()[at];
       return errors::InvalidArgument("indices[", IndexText(indices.shape(), at), "] = ", value,
-                                     " is not in [0, ", rows.limit, ")");
+                                     " is not in [0, ", plan.limit, ")");
     }
     return OkStatus();
   }
 
  private:
-  // params is [batches, outer, limit, inner], the output [batches, outer, per_batch, inner].
-  struct Rows {
-    int64_t batches, outer, per_batch, limit, inner;
-  };
-
   template <typename T, typename I>
   static void CopyRows(const KernelContext& ctx, const T* params, const I* indices, T* out,
-                       const Rows& r, std::atomic<int64_t>* bad) {
+                       const GatherPlan& r, std::atomic<int64_t>* bad) {
     const int64_t total = r.batches * r.outer * r.per_batch;
     const double cost = 5 + 0.1 * static_cast<double>(r.inner * sizeof(T));
     ctx.ParallelFor(total, cost, [&](int64_t begin, int64_t end) {
@@ -122,31 +87,9 @@ class GatherNdKernel : public Kernel {
   explicit GatherNdKernel(KernelConstruction& c) : Kernel(c), ignore_bad_(IgnoresBadIndices(c)) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor &params = ctx.input(0), &indices = ctx.input(1);
-    if (params.rank() < 1) return errors::InvalidArgument("params must be at least a vector");
-    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-    const int64_t depth = indices.dim(indices.rank() - 1);
-    if (depth > params.rank()) {
-      return errors::InvalidArgument(
-          "index innermost dimension length must be <= params rank; "
-          "saw: ",
-          depth, " vs. ", params.rank());
-    }
-    Shape shape;
-    int64_t count = 1, inner = 1;
-    for (int i = 0; i + 1 < indices.rank(); ++i) {
-      shape.AddDim(indices.dim(i));
-      count *= indices.dim(i);
-    }
-    for (int i = static_cast<int>(depth); i < params.rank(); ++i) {
-      shape.AddDim(params.dim(i));
-      inner *= params.dim(i);
-    }
-    MR_ASSIGN_OR_RETURN(shape, MakeShape(shape.dims()));
-    if (params.num_elements() == 0 && count > 0) {
-      return errors::InvalidArgument("Requested more than 0 entries, but params is empty.  ",
-                                     "Params shape: ", params.shape().DebugString());
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(const GatherNdPlan plan, PlanGatherNd(params.shape(), indices.shape()));
+    const int64_t depth = plan.depth, count = plan.count, inner = plan.inner;
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     std::atomic<int64_t> bad{-1};
     bool known_index = false;
     const bool known = DispatchMovable(params.dtype(), [&]<typename T>() {

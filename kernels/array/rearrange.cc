@@ -10,6 +10,9 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/array/bad_indices.h"
+#include "kernels/array/gather_plan.h"
+#include "kernels/array/layout_plan.h"
+#include "kernels/array/scatter_plan.h"
 #include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
@@ -108,26 +111,10 @@ class MirrorPadKernel : public Kernel {
       : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
   Status Compute(KernelContext& ctx) override {
     const Tensor &in = ctx.input(0), &paddings = ctx.input(1);
-    if (paddings.rank() != 2 || paddings.dim(0) != in.rank() || paddings.dim(1) != 2) {
-      return errors::InvalidArgument(
-          "paddings must be a matrix with 2 columns and as many rows ",
-          "as the input has dimensions: ", paddings.shape().DebugString());
-    }
-    Dims dims, before;
-    for (int i = 0; i < in.rank(); ++i) {
-      const int64_t front = IndexAt(paddings, 2 * i), back = IndexAt(paddings, 2 * i + 1);
-      const int64_t most = in.dim(i) - (reflect_ ? 1 : 0);
-      if (front < 0 || back < 0 || front > std::max<int64_t>(most, 0) ||
-          back > std::max<int64_t>(most, 0)) {
-        return errors::InvalidArgument("paddings must be no greater than the dimension size",
-                                       reflect_ ? " minus one" : "", ": ", front, ", ", back,
-                                       " greater than ", in.dim(i));
-      }
-      before.push_back(front);
-      dims.push_back(in.dim(i) + front + back);
-    }
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(const MirrorPlan plan,
+                        PlanMirrorPad(in.shape(), paddings, reflect_ ? 1 : 0));
+    const Dims& before = plan.before;
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     Dims at(in.rank(), 0);
     for (int64_t write = 0; write < out->num_elements(); ++write) {
       int64_t read = 0;
@@ -139,7 +126,7 @@ class MirrorPadKernel : public Kernel {
         read = read * n + k;
       }
       CopyRange(in, read, out, write, 1);
-      for (int i = in.rank() - 1; i >= 0 && ++at[i] == dims[i]; --i) at[i] = 0;
+      for (int i = in.rank() - 1; i >= 0 && ++at[i] == plan.out.dim(i); --i) at[i] = 0;
     }
     return OkStatus();
   }
@@ -156,28 +143,10 @@ class MirrorPadGradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &grads = ctx.input(0), &paddings = ctx.input(1);
     const int rank = grads.rank();
-    if (paddings.rank() != 2 || paddings.dim(0) != rank || paddings.dim(1) != 2) {
-      return errors::InvalidArgument(
-          "paddings must be a matrix with 2 columns and as many rows ",
-          "as the input has dimensions: ", paddings.shape().DebugString());
-    }
-    Dims dims, before;
-    for (int i = 0; i < rank; ++i) {
-      const int64_t front = IndexAt(paddings, 2 * i), back = IndexAt(paddings, 2 * i + 1);
-      if (front < 0 || back < 0 || front > grads.dim(i) || back > grads.dim(i) - front) {
-        return errors::InvalidArgument("Paddings must be non-negative and no greater than the ",
-                                       "output's size: ", front, ", ", back);
-      }
-      const int64_t size = grads.dim(i) - front - back;
-      if (std::max(front, back) > size - (reflect_ ? 1 : 0) && front + back > 0) {
-        return errors::InvalidArgument("paddings must be no greater than the dimension size",
-                                       reflect_ ? " minus one" : "", ": ", front, ", ", back,
-                                       " greater than ", size);
-      }
-      before.push_back(front);
-      dims.push_back(size);
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape(dims)));
+    MR_ASSIGN_OR_RETURN(const MirrorPlan plan,
+                        PlanMirrorPadGrad(grads.shape(), paddings, reflect_ ? 1 : 0));
+    const Dims &dims = plan.inner, &before = plan.before;
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     DispatchType(NumberTypes(), grads.dtype(), [&]<typename T>() {
       T* sum = out->data<T>();
       std::fill_n(sum, out->num_elements(), static_cast<T>(ComputeType<T>(0)));
@@ -349,21 +318,10 @@ Status BadIndex(const Tensor& indices, int64_t row, const Shape& shape) {
                                  shape.DebugString());
 }
 
-// Where the slices lie that the rows of `indices` name, in a tensor of `shape`. A row that names
-// none is an error, or, to be left out, -1.
-Status SliceOffsets(const Tensor& indices, const Shape& shape, bool ignore_bad,
-                    std::vector<int64_t>* offsets, int64_t* slice) {
-  if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-  const int64_t columns = indices.dim(indices.rank() - 1);
-  if (columns > shape.rank()) {
-    return errors::InvalidArgument("index innermost dimension length must be <= params rank; saw: ",
-                                   columns, " vs. ", shape.rank());
-  }
-  const auto depth = static_cast<int>(columns);
-  *slice = 1;
-  for (int i = depth; i < shape.rank(); ++i) *slice *= shape.dim(i);
-  int64_t count = 1;
-  for (int i = 0; i + 1 < indices.rank(); ++i) count *= indices.dim(i);
+// Where the `count` slices of `slice` elements lie that the rows of `indices` name, `depth` indices
+// each, in a tensor of `shape`. A row that names none is an error, or, to be left out, -1.
+Status SliceOffsets(const Tensor& indices, const Shape& shape, int depth, int64_t count,
+                    int64_t slice, bool ignore_bad, std::vector<int64_t>* offsets) {
   // Rows that name the whole take no memory, but what is made of each does.
   constexpr int64_t kMostRows = int64_t{1} << 24;
   if (depth == 0 && count > kMostRows) {
@@ -383,7 +341,7 @@ Status SliceOffsets(const Tensor& indices, const Shape& shape, bool ignore_bad,
       }
       at = at * shape.dim(k) + index;
     }
-    offsets->push_back(at < 0 ? -1 : at * *slice);
+    offsets->push_back(at < 0 ? -1 : at * slice);
   }
   return OkStatus();
 }
@@ -400,21 +358,16 @@ class ResourceGatherNdKernel : public Kernel {
       params = variable->value;
     }
     const Tensor& indices = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const GatherNdPlan plan, PlanGatherNd(params.shape(), indices.shape()));
     std::vector<int64_t> offsets;
-    int64_t slice;
-    MR_RETURN_IF_ERROR(SliceOffsets(indices, params.shape(), false, &offsets, &slice));
-    Dims dims;
-    for (int i = 0; i + 1 < indices.rank(); ++i) dims.push_back(indices.dim(i));
-    for (int i = static_cast<int>(indices.dim(indices.rank() - 1)); i < params.rank(); ++i) {
-      dims.push_back(params.dim(i));
-    }
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_RETURN_IF_ERROR(
+        SliceOffsets(indices, params.shape(), plan.depth, plan.count, plan.inner, false, &offsets));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     if (out->dtype() != params.dtype()) {
       return errors::InvalidArgument("the variable is of type ", DataTypeName(params.dtype()));
     }
     for (std::size_t i = 0; i < offsets.size(); ++i) {
-      CopyRange(params, offsets[i], out, static_cast<int64_t>(i) * slice, slice);
+      CopyRange(params, offsets[i], out, static_cast<int64_t>(i) * plan.inner, plan.inner);
     }
     return OkStatus();
   }
@@ -435,10 +388,12 @@ class TensorScatterKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor tensor = ctx.locked_input(0);
     const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
+    MR_ASSIGN_OR_RETURN(const SlicesPlan plan,
+                        PlanTensorScatter(tensor.shape(), indices.shape(), updates.shape()));
+    const int64_t slice = plan.inner;
     std::vector<int64_t> offsets;
-    int64_t slice;
-    MR_RETURN_IF_ERROR(SliceOffsets(indices, tensor.shape(), ignore_bad_, &offsets, &slice));
-    MR_RETURN_IF_ERROR(CheckUpdates(tensor.shape(), indices.shape(), updates.shape()));
+    MR_RETURN_IF_ERROR(SliceOffsets(indices, tensor.shape(), plan.depth, plan.count, slice,
+                                    ignore_bad_, &offsets));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, tensor.shape()));
     CopyRange(tensor, 0, out, 0, tensor.num_elements());
     bool known = what_ == '=';
@@ -461,25 +416,6 @@ class TensorScatterKernel : public Kernel {
   }
 
  private:
-  // Updates are of the shape of the indices without their last axis, then that of a slice.
-  static Status CheckUpdates(const Shape& tensor, const Shape& indices, const Shape& updates) {
-    const auto outer = indices.dims().first(indices.rank() - 1);
-    const auto inner = tensor.dims().subspan(indices.dims().back());
-    const auto dims = updates.dims();
-    if (dims.size() < outer.size() || !std::equal(outer.begin(), outer.end(), dims.begin())) {
-      return errors::InvalidArgument("Outer dimensions of indices and update must match. Indices ",
-                                     "shape: ", indices.DebugString(),
-                                     ", updates shape:", updates.DebugString());
-    }
-    const auto rest = dims.subspan(outer.size());
-    if (!std::equal(inner.begin(), inner.end(), rest.begin(), rest.end())) {
-      return errors::InvalidArgument("Inner dimensions of output shape must match inner ",
-                                     "dimensions of updates shape. Output: ", tensor.DebugString(),
-                                     " updates: ", updates.DebugString());
-    }
-    return OkStatus();
-  }
-
   template <typename T>
   T Combine(T a, T b) const {
     using C = ComputeType<T>;

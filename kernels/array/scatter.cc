@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
+#include "kernels/array/scatter_plan.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
@@ -13,18 +14,6 @@
 
 namespace millrace {
 namespace {
-
-bool StartsWith(const Shape& shape, const Shape& prefix) {
-  return shape.rank() >= prefix.rank() &&
-         std::equal(prefix.dims().begin(), prefix.dims().end(), shape.dims().begin());
-}
-
-// Shape of one row of data[i] behind the axes of indices[i].
-Shape RowShape(const Shape& data, const Shape& indices) {
-  Shape row;
-  for (int i = indices.rank(); i < data.rank(); ++i) row.AddDim(data.dim(i));
-  return row;
-}
 
 // N index tensors, then N data tensors; later rows win. Rows that nobody names are zero.
 class DynamicStitchKernel : public Kernel {
@@ -36,21 +25,9 @@ class DynamicStitchKernel : public Kernel {
     int64_t max_index = -1;
     for (int i = 0; i < n; ++i) {
       const Tensor &indices = ctx.input(i), &data = ctx.input(n + i);
-      if (!StartsWith(data.shape(), indices.shape())) {
-        return errors::InvalidArgument("data[", i, "].shape = ", data.shape().DebugString(),
-                                       " does not start with indices[", i,
-                                       "].shape = ", indices.shape().DebugString());
-      }
-      if (!(RowShape(data.shape(), indices.shape()) == row)) {
-        return errors::InvalidArgument(
-            "Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i, "].shape[", indices.rank(),
-            ":], got data[0].shape = ", ctx.input(n).shape().DebugString(), ", data[", i,
-            "].shape = ", data.shape().DebugString());
-      }
-      for (int32_t x : indices.flat<int32_t>()) {
-        if (x < 0) return errors::InvalidArgument("indices[", i, "] is out of range: ", x);
-        max_index = std::max<int64_t>(max_index, x);
-      }
+      MR_RETURN_IF_ERROR(
+          CheckStitched(i, indices, data.shape(), ctx.input(0).shape(), ctx.input(n).shape()));
+      for (int32_t x : indices.flat<int32_t>()) max_index = std::max<int64_t>(max_index, x);
     }
     Dims dims{max_index + 1};
     dims.insert(dims.end(), row.dims().begin(), row.dims().end());
@@ -81,11 +58,7 @@ class DynamicPartitionKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &partitions = ctx.input(1);
     const int n = ctx.num_outputs();
-    if (!StartsWith(data.shape(), partitions.shape())) {
-      return errors::InvalidArgument("data.shape must start with partitions.shape, got ",
-                                     data.shape().DebugString(), " and ",
-                                     partitions.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckPartitions(data.shape(), partitions.shape()));
     const auto part = partitions.flat<int32_t>();
     Dims counts(n, 0);
     for (std::size_t i = 0; i < part.size(); ++i) {
@@ -137,26 +110,9 @@ class ScatterNdKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &indices = ctx.input(0), &updates = ctx.input(1);
     MR_ASSIGN_OR_RETURN(const Shape shape, ShapeFromTensor(ctx.input(2), "shape"));
-    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-    const int64_t depth = indices.dim(indices.rank() - 1);
-    if (depth > shape.rank()) {
-      return errors::InvalidArgument("indices.shape[-1] (", depth,
-                                     ") must be at most the rank of the output, ", shape.rank());
-    }
-    Shape want;
-    int64_t rows = 1, run = 1;
-    for (int i = 0; i + 1 < indices.rank(); ++i) {
-      want.AddDim(indices.dim(i));
-      rows *= indices.dim(i);
-    }
-    for (int i = static_cast<int>(depth); i < shape.rank(); ++i) {
-      want.AddDim(shape.dim(i));
-      run *= shape.dim(i);
-    }
-    if (!(updates.shape() == want)) {
-      return errors::InvalidArgument("updates must be of shape ", want.DebugString(), ", got ",
-                                     updates.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const SlicesPlan plan,
+                        PlanScatterNd(shape, indices.shape(), updates.shape()));
+    const int64_t depth = plan.depth, rows = plan.count, run = plan.inner;
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     FillZero(ctx, out->dtype(), out->raw_data(), shape.num_elements());
     int64_t bad = -1;

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/array/unique_plan.h"
 #include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
@@ -226,7 +227,7 @@ class UniqueKernel : public Kernel {
       : Kernel(c), index_type_(c.attrs().GetOr<DataType>("out_idx", kInt32)) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    if (in.rank() != 1) return errors::InvalidArgument("unique expects a 1D vector.");
+    MR_RETURN_IF_ERROR(CheckUnique(in.shape()));
     const auto values = in.flat<T>();
     Numbering<T> numbering;
     std::vector<int64_t> first, place(values.size());

@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/collective/collective_kernel.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
 
@@ -43,9 +44,7 @@ CollectiveKernel::CollectiveKernel(KernelConstruction& c)
   if (role_ == Role::kReduce) ReadReduction(c);
 }
 
-Status CollectiveKernel::Compute(KernelContext&) {
-  return errors::Internal(def().name(), " completes only asynchronously");
-}
+Status CollectiveKernel::Compute(KernelContext&) { return CompletesAsynchronously(def().name()); }
 
 void CollectiveKernel::ComputeAsync(KernelContext& ctx, DoneCallback done) {
   CollectiveExecutor* const executor = ctx.env().collective;

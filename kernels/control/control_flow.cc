@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -76,7 +77,7 @@ class MergeKernel final : public CheapKernel {
       index->data<int32_t>()[0] = i;
       return OkStatus();
     }
-    return errors::Internal("a merge ran without a live input");
+    return NoLiveInput();
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/kernel_context.h"
 #include "kernels/transfer_kernel.h"
 #include "rendezvous/rendezvous.h"
@@ -30,9 +31,7 @@ class RecvKernel : public TransferKernel {
   using TransferKernel::TransferKernel;
 
   bool IsAsync() const override { return true; }
-  Status Compute(KernelContext&) override {
-    return errors::Internal(def().name(), " completes only asynchronously");
-  }
+  Status Compute(KernelContext&) override { return CompletesAsynchronously(def().name()); }
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     if (ctx.rendezvous() == nullptr) return done(NoRendezvous());
     std::string buffer;

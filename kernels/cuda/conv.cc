@@ -12,7 +12,7 @@
 #include "kernels/cuda/library_body.h"
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/gpu/products.h"
-#include "kernels/nn/window.h"
+#include "kernels/nn/window_plan.h"
 
 namespace millrace {
 namespace {

@@ -21,45 +21,34 @@
 namespace millrace {
 namespace {
 
-class CudaBody final : public StreamBody {
+class CudaBody final : public gpu::BodyOnMachine {
  public:
   CudaBody(const gpu::Loops* table, std::unique_ptr<gpu::Body> loops,
            std::unique_ptr<LibraryBody> library)
-      : table_(*table), loops_(std::move(loops)), library_(std::move(library)) {}
+      : BodyOnMachine(std::move(loops)), table_(*table), library_(std::move(library)) {}
   int64_t ScratchBytes(const StreamCall& call) const override {
     // Sizes are asked of the device.
     if (!static_cast<CudaMachine*>(call.machine)->MakeCurrent().ok()) return 0;
-    return loops_->ScratchBytes(call, table_);
+    return body().ScratchBytes(call, table_);
   }
   std::optional<Shape> OutputShape(const StreamCall& call, int output) const override {
     if (library_ == nullptr) return std::nullopt;
     return library_->OutputShape(call, static_cast<CudaMachine*>(call.machine), output);
   }
-  StatusOr<Tensor> Stage(const StreamCall& call) const override { return loops_->Stage(call); }
-  bool stages() const override { return loops_->stages(); }
-  int64_t num_counts() const override { return loops_->num_counts(); }
   Status Count(const StreamCall& call) const override {
-    return loops_->Count(call, table_, {static_cast<CudaMachine*>(call.machine)->compute_stream()});
+    return body().Count(call, table_, {static_cast<CudaMachine*>(call.machine)->compute_stream()});
   }
-  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
-    return loops_->CountedShapes(call);
-  }
-  int64_t ReportBytes() const override { return loops_->ReportBytes(); }
-  Status Judge(const Tensor& report) const override { return loops_->Judge(report); }
   Status Run(const StreamCall& call) const override {
     auto* const machine = static_cast<CudaMachine*>(call.machine);
     if (library_ != nullptr) {
       MR_ASSIGN_OR_RETURN(const bool done, library_->Run(call, machine, table_));
       if (done) return OkStatus();
     }
-    return loops_->Run(call, table_, {machine->compute_stream()});
+    return body().Run(call, table_, {machine->compute_stream()});
   }
-  RecordedState recorded_state() const override { return loops_->recorded_state(); }
-  uint64_t Draw(const StreamCall& call) const override { return loops_->Draw(call); }
 
  private:
   const gpu::Loops& table_;
-  const std::unique_ptr<gpu::Body> loops_;
   const std::unique_ptr<LibraryBody> library_;
 };
 

@@ -31,12 +31,7 @@ class MatMulLibraryBody final : public LibraryBody {
   MatMulLibraryBody(KernelConstruction& c, CublasLtSource source, CublasSource plain_source)
       : source_(source),
         plain_source_(plain_source),
-        transpose_a_(c.attrs().GetOr<bool>("transpose_a", false) ||
-                     c.attrs().GetOr<bool>("adj_x", false)),
-        transpose_b_(c.attrs().GetOr<bool>("transpose_b", false) ||
-                     c.attrs().GetOr<bool>("adj_y", false)),
-        broadcasts_(c.def().name() == "BatchMatMulV2"),
-        batches_(c.def().name().starts_with("Batch")),
+        attrs_(c),
         fused_(c.def().name().starts_with("_Fused")),
         activation_(c.attrs().GetOr<std::string>("activation", "")) {}
 
@@ -44,9 +39,7 @@ class MatMulLibraryBody final : public LibraryBody {
                      const gpu::Loops& loops) const override {
     const Tensor &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
     if (!IsFloating(out.dtype())) return false;
-    MR_ASSIGN_OR_RETURN(const gpu::ProductParams product,
-                        gpu::PlanProduct(a, b, transpose_a_, transpose_b_));
-    MR_RETURN_IF_ERROR(gpu::CheckProduct(product, a, b, out, batches_, broadcasts_));
+    MR_ASSIGN_OR_RETURN(const gpu::ProductParams product, gpu::PlanProduct(attrs_, a, b, out));
     if (out.num_elements() == 0) return true;
     if (product.k == 0 || product.count > kMostBatches) return false;
     if (fused_) MR_RETURN_IF_ERROR(gpu::CheckBias(call.inputs[2], out));
@@ -138,7 +131,8 @@ class MatMulLibraryBody final : public LibraryBody {
 
   const CublasLtSource source_;
   const CublasSource plain_source_;
-  const bool transpose_a_, transpose_b_, broadcasts_, batches_, fused_;
+  const gpu::ProductAttrs attrs_;
+  const bool fused_;
   const std::string activation_;
 };
 

@@ -2,29 +2,37 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/gpu/batch_norm_call.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
+#include "kernels/nn/batch_norm_plan.h"
 
 namespace millrace::gpu {
 namespace {
 
-Status CheckVector(const Tensor& t, int64_t channels) {
-  if (t.rank() == 1 && t.dim(0) == channels) return OkStatus();
-  return errors::InvalidArgument("a vector of ", channels, " channels was expected, got shape ",
-                                 t.shape().DebugString());
-}
-
 float* Floats(const Tensor& t) { return static_cast<float*>(t.raw_data()); }
 
+BatchNormParams ParamsFor(const BatchNormAttrs& attrs, const Tensor& x, const ChannelView& view) {
+  BatchNormParams p;
+  p.type = x.dtype();
+  p.outer = view.outer;
+  p.channels = view.channels;
+  p.inner = view.inner;
+  p.training = attrs.training;
+  p.epsilon = attrs.epsilon;
+  p.factor = attrs.factor;
+  p.x = x.raw_data();
+  return p;
+}
+
 StatusOr<BatchNormParams> PlanForward(const BatchNormAttrs& attrs, const StreamCall& call) {
-  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanBatchNormSizes(attrs, call.inputs[0]));
-  for (int i = 1; i < 5; ++i) {
-    if (i > 2 && attrs.training && attrs.factor == 1.0f) continue;  // needs no estimates
-    MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
-  }
+  const auto shape = [&call](int i) { return &call.inputs[i].shape(); };
+  MR_ASSIGN_OR_RETURN(
+      const ChannelView view,
+      PlanNormalization(*shape(0), attrs.channels_first, {shape(1), shape(2), shape(3), shape(4)},
+                        !attrs.training || attrs.factor != 1.0f));
+  BatchNormParams p = ParamsFor(attrs, call.inputs[0], view);
   p.scale = Floats(call.inputs[1]);
   p.offset = Floats(call.inputs[2]);
   p.old_mean = Floats(call.inputs[3]);
@@ -39,12 +47,11 @@ StatusOr<BatchNormParams> PlanForward(const BatchNormAttrs& attrs, const StreamC
 
 StatusOr<BatchNormParams> PlanGradient(const BatchNormAttrs& attrs, const StreamCall& call) {
   const Tensor &dy = call.inputs[0], &x = call.inputs[1];
-  MR_ASSIGN_OR_RETURN(BatchNormParams p, PlanBatchNormSizes(attrs, x));
-  if (!(dy.shape() == x.shape())) {
-    return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
-                                   x.shape().DebugString(), " and ", dy.shape().DebugString());
-  }
-  for (int i = 2; i < 5; ++i) MR_RETURN_IF_ERROR(CheckVector(call.inputs[i], p.channels));
+  const auto shape = [&call](int i) { return &call.inputs[i].shape(); };
+  MR_ASSIGN_OR_RETURN(const ChannelView view,
+                      PlanNormalizationGrad(*shape(0), *shape(1), attrs.channels_first,
+                                            {shape(2), shape(3), shape(4)}));
+  BatchNormParams p = ParamsFor(attrs, x, view);
   p.dy = dy.raw_data();
   p.scale = Floats(call.inputs[2]);
   p.old_mean = Floats(call.inputs[3]);
@@ -93,21 +100,8 @@ BatchNormAttrs::BatchNormAttrs(KernelConstruction& c)
 }
 
 StatusOr<BatchNormParams> PlanBatchNormSizes(const BatchNormAttrs& attrs, const Tensor& x) {
-  if (x.rank() != 4 && x.rank() != 5) {
-    return errors::InvalidArgument("input must be 4 or 5-dimensional", x.shape().DebugString());
-  }
-  const int axis = attrs.channels_first ? 1 : x.rank() - 1;
-  BatchNormParams p;
-  p.type = x.dtype();
-  p.outer = p.inner = 1;
-  p.channels = x.dim(axis);
-  for (int i = 0; i < axis; ++i) p.outer *= x.dim(i);
-  for (int i = axis + 1; i < x.rank(); ++i) p.inner *= x.dim(i);
-  p.training = attrs.training;
-  p.epsilon = attrs.epsilon;
-  p.factor = attrs.factor;
-  p.x = x.raw_data();
-  return p;
+  MR_ASSIGN_OR_RETURN(const ChannelView view, ViewImages(x.shape(), attrs.channels_first));
+  return ParamsFor(attrs, x, view);
 }
 
 StatusOr<BatchNormParams> PlanBatchNorm(const BatchNormAttrs& attrs, const StreamCall& call) {

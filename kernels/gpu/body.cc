@@ -55,6 +55,12 @@ Status TooManyAxes() {
   return errors::Unimplemented("more than ", kMaxAxes, " axes that cannot be joined");
 }
 
+Status CheckRoom(const Shape& planned, const Tensor& out) {
+  if (out.shape() == planned) return OkStatus();
+  return errors::Internal("an output of shape ", planned.DebugString(), " was given room for ",
+                          out.shape().DebugString());
+}
+
 Status Move(const Loops& loops, Queue queue, int size, const void* from, void* to,
             const std::vector<MoveAxis>& axes) {
   const MovePlan plan = PlanMove(size, from, to, axes);

@@ -17,26 +17,34 @@
 
 namespace millrace::gpu {
 
-// Thread-safe. Addresses in a call are those that the loops use.
-class Body {
+// Addresses in a call are those that the loops use.
+class Body : public BodyOf<const Loops&, Queue> {
  public:
-  virtual ~Body() = default;
   // By shapes and host values alone.
   virtual int64_t ScratchBytes(const StreamCall&, const Loops&) const { return 0; }
-  // These as those of StreamBody.
-  virtual StatusOr<Tensor> Stage(const StreamCall&) const { return Tensor(); }
-  virtual bool stages() const { return false; }
-  virtual int64_t ReportBytes() const { return 0; }
-  virtual Status Judge(const Tensor& /*report*/) const { return OkStatus(); }
-  virtual int64_t num_counts() const { return 0; }
-  virtual Status Count(const StreamCall&, const Loops&, Queue) const { return OkStatus(); }
-  virtual StatusOr<std::vector<Shape>> CountedShapes(const StreamCall&) const {
-    return std::vector<Shape>();
+};
+
+// For a kernel: what the host is asked for is asked of the body, what is launched is left to those
+// who know the machine.
+class BodyOnMachine : public StreamBody {
+ public:
+  StatusOr<Tensor> Stage(const StreamCall& call) const override { return body_->Stage(call); }
+  bool stages() const override { return body_->stages(); }
+  int64_t ReportBytes() const override { return body_->ReportBytes(); }
+  Status Judge(const Tensor& report) const override { return body_->Judge(report); }
+  int64_t num_counts() const override { return body_->num_counts(); }
+  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
+    return body_->CountedShapes(call);
   }
-  virtual Status Run(const StreamCall& call, const Loops& loops, Queue queue) const = 0;
-  // As of a StreamBody.
-  virtual RecordedState recorded_state() const { return RecordedState::kLost; }
-  virtual uint64_t Draw(const StreamCall&) const { return 0; }
+  RecordedState recorded_state() const override { return body_->recorded_state(); }
+  uint64_t Draw(const StreamCall& call) const override { return body_->Draw(call); }
+
+ protected:
+  explicit BodyOnMachine(std::unique_ptr<Body> body) : body_(std::move(body)) {}
+  const Body& body() const { return *body_; }
+
+ private:
+  const std::unique_ptr<Body> body_;
 };
 
 // Null with an error recorded, or without one where the attributes ask for what it does not do.
@@ -79,6 +87,9 @@ std::vector<DataType> MovableTypes();
 
 Status ToStatus(Outcome outcome);
 Status TooManyAxes();
+// Internal if the output, whose shape the op's shape function gave, is not of the shape that the
+// op's plan gave: both are from the same operands.
+Status CheckRoom(const Shape& planned, const Tensor& out);
 inline int SizeOf(const Tensor& t) { return static_cast<int>(DataTypeSize(t.dtype())); }
 // The address of element `index`.
 inline void* At(const Tensor& t, int64_t index) {

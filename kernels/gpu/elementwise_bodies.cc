@@ -7,6 +7,7 @@
 #include "kernels/common/broadcast.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/gpu/body.h"
+#include "kernels/nn/bias_plan.h"
 
 namespace millrace::gpu {
 namespace {
@@ -128,12 +129,8 @@ class BiasAddBody final : public Body {
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &value = call.inputs[0], &bias = call.inputs[1];
-    const int axis = channels_first_ ? 1 : value.rank() - 1;
-    if (value.rank() < 2 || bias.rank() != 1 || bias.dim(0) != value.dim(axis)) {
-      return errors::InvalidArgument(
-          "Must provide as many biases as the channels dimension of the input tensor: ",
-          bias.shape().DebugString(), " in ", value.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const ChannelView view,
+                        PlanBiasAdd(value.shape(), bias.shape(), channels_first_));
     BinaryParams p;
     p.op = BinaryOp::kAdd;
     p.type = value.dtype();
@@ -142,12 +139,9 @@ class BiasAddBody final : public Body {
     p.out = call.outputs[0].raw_data();
     p.n = value.num_elements();
     p.flat = false;
-    int64_t outer = 1, inner = 1;
-    for (int i = 0; i < axis; ++i) outer *= value.dim(i);
-    for (int i = axis + 1; i < value.rank(); ++i) inner *= value.dim(i);
-    p.map.Add(outer, {value.dim(axis) * inner, 0});
-    p.map.Add(value.dim(axis), {inner, 1});
-    p.map.Add(inner, {1, 0});
+    p.map.Add(view.outer, {view.channels * view.inner, 0});
+    p.map.Add(view.channels, {view.inner, 1});
+    p.map.Add(view.inner, {1, 0});
     p.map.Finish();
     return ToStatus(loops.Binary(queue, p));
   }

@@ -5,38 +5,29 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/scatter_plan.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/scatter_call.h"
+#include "kernels/math/segment_plan.h"
 
 namespace millrace::gpu {
 
 Status GatherRows(const Loops& loops, Queue queue, const Tensor& params, const Tensor& indices,
-                  int axis, int64_t batch_dims, const Tensor& out) {
-  const int64_t batch = batch_dims < 0 ? batch_dims + indices.rank() : batch_dims;
-  if (axis >= params.rank() || batch < 0 || batch > indices.rank() || batch > axis) {
-    return errors::InvalidArgument("batch_dims (", batch_dims, ") must be at most rank(indices) (",
-                                   indices.rank(), ") and axis (", axis, ")");
-  }
+                  const GatherPlan& plan, const Tensor& out) {
+  MR_RETURN_IF_ERROR(CheckRoom(plan.out, out));
   GatherParams p;
   p.size = SizeOf(params);
   p.index_type = indices.dtype();
   p.in = params.raw_data();
   p.indices = indices.raw_data();
   p.out = out.raw_data();
-  p.per_batch = 1;
-  for (int i = 0; i < axis; ++i) {
-    if (i < batch && params.dim(i) != indices.dim(i)) {
-      return errors::InvalidArgument("params.shape[", i, "]: ", params.dim(i),
-                                     " should be equal to indices.shape[", i,
-                                     "]: ", indices.dim(i));
-    }
-    (i < batch ? p.batches : p.outer) *= params.dim(i);
-  }
-  for (int i = static_cast<int>(batch); i < indices.rank(); ++i) p.per_batch *= indices.dim(i);
-  for (int i = axis + 1; i < params.rank(); ++i) p.inner *= params.dim(i);
-  p.limit = params.dim(axis);
+  p.batches = plan.batches;
+  p.outer = plan.outer;
+  p.per_batch = plan.per_batch;
+  p.limit = plan.limit;
+  p.inner = plan.inner;
   return ToStatus(loops.Gather(queue, p));
 }
 
@@ -66,23 +57,6 @@ Status ScatterRows(const StreamCall& call, const Loops& loops, Queue queue, Scat
   return ToStatus(loops.Scatter(queue, p));
 }
 
-Status ScatterSlices(const StreamCall& call, const Loops& loops, Queue queue, ScatterOp op,
-                     const Tensor& indices, const Tensor& updates, const Tensor& out) {
-  if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-  const int64_t depth = indices.dim(indices.rank() - 1);
-  if (depth > out.rank()) {
-    return errors::InvalidArgument("indices.shape[-1] (", depth,
-                                   ") must be at most the rank of the output, ", out.rank());
-  }
-  Shape want(indices.shape().dims().first(indices.rank() - 1));
-  for (int i = static_cast<int>(depth); i < out.rank(); ++i) want.AddDim(out.dim(i));
-  if (!(updates.shape() == want)) {
-    return errors::InvalidArgument("updates must be of shape ", want.DebugString(), ", got ",
-                                   updates.shape().DebugString());
-  }
-  return ScatterRows(call, loops, queue, op, indices, static_cast<int>(depth), updates, out);
-}
-
 int64_t ScatterNdScratchBytes(const Loops& loops, const Tensor& indices, const Tensor& updates) {
   if (indices.rank() < 1) return 0;
   const int64_t depth = std::max<int64_t>(1, indices.dim(indices.rank() - 1));
@@ -107,13 +81,14 @@ class GatherBody final : public Body {
   explicit GatherBody(KernelConstruction& c)
       : batch_dims_(c.attrs().GetOr<int64_t>("batch_dims", 0)) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor& params = call.inputs[0];
-    int64_t given = 0;
+    const Tensor &params = call.inputs[0], &indices = call.inputs[1];
+    int64_t axis = 0;
     if (call.inputs.size() == 3) {
-      MR_ASSIGN_OR_RETURN(given, IntScalar(call.inputs[2], "axis"));
+      MR_ASSIGN_OR_RETURN(axis, IntScalar(call.inputs[2], "axis"));
     }
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, params.rank(), "Expected axis"));
-    return GatherRows(loops, queue, params, call.inputs[1], axis, batch_dims_, call.outputs[0]);
+    MR_ASSIGN_OR_RETURN(const GatherPlan plan,
+                        PlanGather(params.shape(), indices.shape(), axis, batch_dims_));
+    return GatherRows(loops, queue, params, indices, plan, call.outputs[0]);
   }
 
  private:
@@ -127,24 +102,19 @@ class GatherNdBody final : public Body {
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& params = call.variables.empty() ? call.inputs[0] : call.variables[0].value;
     const Tensor &indices = call.inputs[1], &out = call.outputs[0];
-    if (indices.rank() < 1) return errors::InvalidArgument("indices must be at least a vector");
-    const int64_t depth = indices.dim(indices.rank() - 1);
-    if (depth > params.rank()) {
-      return errors::InvalidArgument(
-          "index innermost dimension length must be <= params rank; saw: ", depth, " vs. ",
-          params.rank());
-    }
-    if (depth > kMaxAxes) return TooManyAxes();
+    MR_ASSIGN_OR_RETURN(const GatherNdPlan plan, PlanGatherNd(params.shape(), indices.shape()));
+    MR_RETURN_IF_ERROR(CheckRoom(plan.out, out));
+    if (plan.depth > kMaxAxes) return TooManyAxes();
     GatherNdParams p;
     p.size = SizeOf(params);
     p.index_type = indices.dtype();
     p.in = params.raw_data();
     p.indices = indices.raw_data();
     p.out = out.raw_data();
-    p.depth = static_cast<int>(depth);
+    p.depth = plan.depth;
     for (int i = 0; i < p.depth; ++i) p.dims[i] = params.dim(i);
-    for (int i = p.depth; i < params.rank(); ++i) p.inner *= params.dim(i);
-    p.count = p.inner == 0 ? 0 : out.num_elements() / p.inner;
+    p.inner = plan.inner;
+    p.count = p.inner == 0 ? 0 : plan.count;
     return ToStatus(loops.GatherNd(queue, p));
   }
 };
@@ -157,9 +127,11 @@ class ScatterNdBody final : public Body {
     return ScatterNdScratchBytes(loops, call.inputs[0], call.inputs[1]);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor& out = call.outputs[0];
+    const Tensor &indices = call.inputs[0], &updates = call.inputs[1], &out = call.outputs[0];
+    MR_ASSIGN_OR_RETURN(const SlicesPlan plan,
+                        PlanScatterNd(out.shape(), indices.shape(), updates.shape()));
     MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
-    return ScatterSlices(call, loops, queue, ScatterOp::kAdd, call.inputs[0], call.inputs[1], out);
+    return ScatterRows(call, loops, queue, ScatterOp::kAdd, indices, plan.depth, updates, out);
   }
 };
 
@@ -171,9 +143,13 @@ class TensorScatterBody final : public Body {
     return ScatterNdScratchBytes(loops, call.inputs[1], call.inputs[2]);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
+    const Tensor &tensor = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2];
     const Tensor& out = call.outputs[0];
-    MR_RETURN_IF_ERROR(MoveAll(loops, queue, call.inputs[0], out));
-    return ScatterSlices(call, loops, queue, op_, call.inputs[1], call.inputs[2], out);
+    MR_ASSIGN_OR_RETURN(const SlicesPlan plan,
+                        PlanTensorScatter(tensor.shape(), indices.shape(), updates.shape()));
+    MR_RETURN_IF_ERROR(CheckRoom(tensor.shape(), out));
+    MR_RETURN_IF_ERROR(MoveAll(loops, queue, tensor, out));
+    return ScatterRows(call, loops, queue, op_, indices, plan.depth, updates, out);
   }
 
  private:
@@ -210,13 +186,9 @@ class UnsortedSegmentBody final : public Body {
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &data = call.inputs[0], &ids = call.inputs[1], &out = call.outputs[0];
-    bool fits = data.rank() >= ids.rank();
-    for (int i = 0; fits && i < ids.rank(); ++i) fits = data.dim(i) == ids.dim(i);
-    if (!fits) {
-      return errors::InvalidArgument(
-          "data.shape = ", data.shape().DebugString(),
-          " does not start with segment_ids.shape = ", ids.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const Shape shape,
+                        PlanUnsortedSegments(data.shape(), ids.shape(), call.inputs[2]));
+    MR_RETURN_IF_ERROR(CheckRoom(shape, out));
     FillParams fill;
     fill.size = SizeOf(out);
     fill.to = out.raw_data();

@@ -1,40 +1,33 @@
 // Ops that move elements.
-#include <algorithm>
-
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/layout_plan.h"
 #include "kernels/common/kernel_util.h"
-#include "kernels/common/strided_copy.h"
-#include "kernels/common/strided_slice_spec.h"
 #include "kernels/gpu/body.h"
 
 namespace millrace::gpu {
 namespace {
 
-class TransposeBody final : public Body {
+// Along the axes of a plan, which was made for the output's shape.
+Status MoveAsPlanned(const Loops& loops, Queue queue, const Tensor& in, const LayoutPlan& plan,
+                     const Tensor& out) {
+  MR_RETURN_IF_ERROR(CheckRoom(plan.out, out));
+  std::vector<MoveAxis> axes;
+  for (const CopyDim& dim : plan.dims) axes.push_back({dim.size, dim.src_stride, dim.dst_stride});
+  return Move(loops, queue, SizeOf(in), At(in, plan.src_offset), At(out, plan.dst_offset), axes);
+}
+
+// Of an op whose second input says where the elements of the first go.
+using PlanFn = StatusOr<LayoutPlan> (*)(const Shape& in, const Tensor& operand);
+
+template <PlanFn kPlan>
+class LayoutBody final : public Body {
  public:
-  explicit TransposeBody(KernelConstruction&) {}
+  explicit LayoutBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    const int rank = in.rank();
-    MR_ASSIGN_OR_RETURN(const Dims perm, IntVector(call.inputs[1], "perm", true));
-    std::vector<bool> seen(rank, false);
-    if (static_cast<int>(perm.size()) != rank) {
-      return errors::InvalidArgument("transpose expects a vector of size ", rank,
-                                     ". But input(1) is a vector of size ", perm.size());
-    }
-    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(out.shape().dims());
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < rank; ++i) {
-      const int64_t k = perm[i] < 0 ? perm[i] + rank : perm[i];
-      if (k < 0 || k >= rank || seen[k]) {
-        return errors::InvalidArgument(perm[i],
-                                       " is out of range or duplicated in the permutation");
-      }
-      seen[k] = true;
-      axes.push_back({out.dim(i), from[k], to[i]});
-    }
-    return Move(loops, queue, SizeOf(in), in.raw_data(), out.raw_data(), axes);
+    const Tensor& in = call.inputs[0];
+    MR_ASSIGN_OR_RETURN(const LayoutPlan plan, kPlan(in.shape(), call.inputs[1]));
+    return MoveAsPlanned(loops, queue, in, plan, call.outputs[0]);
   }
 };
 
@@ -42,24 +35,10 @@ class SliceBody final : public Body {
  public:
   explicit SliceBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    MR_ASSIGN_OR_RETURN(const Dims begin, IntVector(call.inputs[1], "begin", true));
-    if (static_cast<int>(begin.size()) != in.rank() || out.rank() != in.rank()) {
-      return errors::InvalidArgument("Expected begin and size arguments to be 1-D tensors of size ",
-                                     in.rank());
-    }
-    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(out.shape().dims());
-    int64_t offset = 0;
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < in.rank(); ++i) {
-      if (begin[i] < 0 || begin[i] > in.dim(i) - out.dim(i)) {
-        return errors::InvalidArgument("Expected begin[", i, "] in [0, ", in.dim(i) - out.dim(i),
-                                       "], but got ", begin[i]);
-      }
-      offset += begin[i] * from[i];
-      axes.push_back({out.dim(i), from[i], to[i]});
-    }
-    return Move(loops, queue, SizeOf(in), At(in, offset), out.raw_data(), axes);
+    const Tensor& in = call.inputs[0];
+    MR_ASSIGN_OR_RETURN(const LayoutPlan plan,
+                        PlanSlice(in.shape(), call.inputs[1], call.inputs[2]));
+    return MoveAsPlanned(loops, queue, in, plan, call.outputs[0]);
   }
 };
 
@@ -71,35 +50,17 @@ class StridedSliceBody final : public Body {
         gradient_(c.def().name() == "StridedSliceGrad") {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& out = call.outputs[0];
-    const Tensor& whole = gradient_ ? out : call.inputs[0];
-    const Tensor& dense = gradient_ ? call.inputs[4] : out;
-    Dims operands[3];
-    static constexpr const char* kNames[] = {"begin", "end", "strides"};
-    for (int i = 0; i < 3; ++i) {
-      MR_ASSIGN_OR_RETURN(operands[i], IntVector(call.inputs[1 + i], kNames[i], true));
+    const StridedSliceOperands operands{call.inputs[1], call.inputs[2], call.inputs[3]};
+    if (!gradient_) {
+      const Tensor& in = call.inputs[0];
+      MR_ASSIGN_OR_RETURN(const LayoutPlan plan, PlanStridedSlice(in.shape(), operands, masks_));
+      return MoveAsPlanned(loops, queue, in, plan, out);
     }
-    MR_ASSIGN_OR_RETURN(
-        const StridedSliceSpec spec,
-        MakeStridedSliceSpec(whole.shape(), operands[0], operands[1], operands[2], masks_));
-    if (!(dense.shape() == spec.out)) {
-      return errors::InvalidArgument("shape of dy was ", dense.shape().DebugString(),
-                                     " instead of ", spec.out.DebugString());
-    }
-    if (gradient_) MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
-    if (dense.num_elements() == 0) return OkStatus();
-    const Dims strides = RowMajorStrides(whole.shape().dims());
-    const Dims packed = RowMajorStrides({spec.count.data(), spec.count.size()});
-    int64_t offset = 0;
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < whole.rank(); ++i) {
-      offset += spec.begin[i] * strides[i];
-      const int64_t step = spec.step[i] * strides[i];
-      axes.push_back({spec.count[i], gradient_ ? packed[i] : step, gradient_ ? step : packed[i]});
-    }
-    if (gradient_) {
-      return Move(loops, queue, SizeOf(out), dense.raw_data(), At(out, offset), axes);
-    }
-    return Move(loops, queue, SizeOf(out), At(whole, offset), out.raw_data(), axes);
+    const Tensor& dy = call.inputs[4];
+    MR_ASSIGN_OR_RETURN(const LayoutPlan plan,
+                        PlanStridedSliceGrad(out.shape(), operands, masks_, dy.shape()));
+    MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
+    return MoveAsPlanned(loops, queue, dy, plan, out);
   }
 
  private:
@@ -107,56 +68,22 @@ class StridedSliceBody final : public Body {
   const bool gradient_;
 };
 
-class TileBody final : public Body {
- public:
-  explicit TileBody(KernelConstruction&) {}
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    MR_ASSIGN_OR_RETURN(const Dims times, IntVector(call.inputs[1], "multiples", true));
-    if (static_cast<int>(times.size()) != in.rank() || out.rank() != in.rank()) {
-      return errors::InvalidArgument("Expected multiples argument to be a vector of length ",
-                                     in.rank(), " but got length ", times.size());
-    }
-    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(out.shape().dims());
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < in.rank(); ++i) {
-      axes.push_back({times[i], 0, to[i] * in.dim(i)});
-      axes.push_back({in.dim(i), from[i], to[i]});
-    }
-    return Move(loops, queue, SizeOf(in), in.raw_data(), out.raw_data(), axes);
-  }
-};
-
 class PadBody final : public Body {
  public:
   explicit PadBody(KernelConstruction&) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    const int rank = in.rank();
-    if (call.inputs[1].num_elements() != 2 * rank) {
-      return errors::InvalidArgument("paddings must be a matrix of shape [", rank, ",2]");
-    }
-    MR_ASSIGN_OR_RETURN(const Tensor flat, call.inputs[1].Reshaped(Shape({2 * rank})));
-    MR_ASSIGN_OR_RETURN(const Dims pad, IntVector(flat, "paddings"));
+    MR_ASSIGN_OR_RETURN(const LayoutPlan plan, PlanPad(in.shape(), call.inputs[1]));
     FillParams fill;
     fill.size = SizeOf(out);
     fill.to = out.raw_data();
     fill.n = out.num_elements();
-    if (call.inputs.size() == 3) fill.from = call.inputs[2].raw_data();
-    MR_RETURN_IF_ERROR(ToStatus(loops.Fill(queue, fill)));
-    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(out.shape().dims());
-    int64_t offset = 0;
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < rank; ++i) {
-      if (pad[2 * i] < 0 || pad[2 * i + 1] < 0 ||
-          out.dim(i) != in.dim(i) + pad[2 * i] + pad[2 * i + 1]) {
-        return errors::InvalidArgument("Paddings must be non-negative: ", pad[2 * i], " ",
-                                       pad[2 * i + 1]);
-      }
-      offset += pad[2 * i] * to[i];
-      axes.push_back({in.dim(i), from[i], to[i]});
+    if (call.inputs.size() == 3) {
+      MR_RETURN_IF_ERROR(CheckPadValue(call.inputs[2].shape()));
+      fill.from = call.inputs[2].raw_data();
     }
-    return Move(loops, queue, SizeOf(in), in.raw_data(), At(out, offset), axes);
+    MR_RETURN_IF_ERROR(ToStatus(loops.Fill(queue, fill)));
+    return MoveAsPlanned(loops, queue, in, plan, out);
   }
 };
 
@@ -168,38 +95,24 @@ class MirrorPadBody final : public Body {
         skip_(c.attrs().GetOr<std::string>("mode", "") == "REFLECT" ? 1 : 0) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &in = call.inputs[0], &paddings = call.inputs[1], &out = call.outputs[0];
-    const Shape &inner = is_gradient_ ? out.shape() : in.shape(),
-                &outer = is_gradient_ ? in.shape() : out.shape();
-    const int rank = in.rank();
-    if (rank > kMaxAxes) return TooManyAxes();
-    if (paddings.rank() != 2 || paddings.dim(0) != rank || paddings.dim(1) != 2 ||
-        out.rank() != rank) {
-      return errors::InvalidArgument(
-          "paddings must be a matrix with 2 columns and as many rows ",
-          "as the input has dimensions: ", paddings.shape().DebugString());
-    }
-    MR_ASSIGN_OR_RETURN(const Tensor flat, paddings.Reshaped(Shape({2 * rank})));
-    MR_ASSIGN_OR_RETURN(const Dims pad, IntVector(flat, "paddings"));
+    MR_ASSIGN_OR_RETURN(const MirrorPlan plan, is_gradient_
+                                                   ? PlanMirrorPadGrad(in.shape(), paddings, skip_)
+                                                   : PlanMirrorPad(in.shape(), paddings, skip_));
+    MR_RETURN_IF_ERROR(CheckRoom(plan.out, out));
+    const Shape& padded = is_gradient_ ? in.shape() : out.shape();
+    if (in.rank() > kMaxAxes) return TooManyAxes();
     MirrorParams p;
     p.type = in.dtype();
     p.size = SizeOf(in);
     p.in = in.raw_data();
     p.out = out.raw_data();
-    p.rank = rank;
+    p.rank = in.rank();
     p.n = out.num_elements();
     p.skip = skip_;
-    for (int i = 0; i < rank; ++i) {
-      const int64_t front = pad[2 * i], back = pad[2 * i + 1];
-      const int64_t most = std::max<int64_t>(inner.dim(i) - skip_, 0);
-      if (front < 0 || back < 0 || front > most || back > most ||
-          outer.dim(i) != inner.dim(i) + front + back) {
-        return errors::InvalidArgument("paddings must be no greater than the dimension size",
-                                       skip_ != 0 ? " minus one" : "", ": ", front, ", ", back,
-                                       " greater than ", inner.dim(i));
-      }
-      p.dims[i] = inner.dim(i);
-      p.before[i] = front;
-      p.padded[i] = outer.dim(i);
+    for (int i = 0; i < p.rank; ++i) {
+      p.dims[i] = plan.inner[i];
+      p.before[i] = plan.before[i];
+      p.padded[i] = padded.dim(i);
     }
     if (p.n == 0) return OkStatus();
     return ToStatus(is_gradient_ ? loops.MirrorPadGrad(queue, p) : loops.MirrorPad(queue, p));
@@ -208,50 +121,6 @@ class MirrorPadBody final : public Body {
  private:
   const bool is_gradient_;
   const int skip_;
-};
-
-class BroadcastToBody final : public Body {
- public:
-  explicit BroadcastToBody(KernelConstruction&) {}
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    const int extra = out.rank() - in.rank();
-    if (extra < 0) return errors::InvalidArgument("Incompatible shapes");
-    const Dims from = RowMajorStrides(in.shape().dims()), to = RowMajorStrides(out.shape().dims());
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < out.rank(); ++i) {
-      const bool repeated = i < extra || in.dim(i - extra) == 1;
-      if (!repeated && in.dim(i - extra) != out.dim(i)) {
-        return errors::InvalidArgument("Incompatible shapes: ", in.shape().DebugString(), " vs. ",
-                                       out.shape().DebugString());
-      }
-      axes.push_back({out.dim(i), repeated ? 0 : from[i - extra], to[i]});
-    }
-    return Move(loops, queue, SizeOf(in), in.raw_data(), out.raw_data(), axes);
-  }
-};
-
-class ReverseBody final : public Body {
- public:
-  explicit ReverseBody(KernelConstruction&) {}
-  Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    MR_ASSIGN_OR_RETURN(const Dims given, IntVector(call.inputs[1], "axis", true));
-    Dims reversed(in.rank(), 0);
-    for (const int64_t axis : given) {
-      MR_ASSIGN_OR_RETURN(const int i, NormalizeAxis(axis, in.rank(), "axis"));
-      if (reversed[i]++) return errors::InvalidArgument("axis ", i, " specified more than once");
-    }
-    if (in.num_elements() == 0) return OkStatus();
-    const Dims strides = RowMajorStrides(in.shape().dims());
-    int64_t offset = 0;
-    std::vector<MoveAxis> axes;
-    for (int i = 0; i < in.rank(); ++i) {
-      if (reversed[i]) offset += (in.dim(i) - 1) * strides[i];
-      axes.push_back({in.dim(i), reversed[i] ? -strides[i] : strides[i], strides[i]});
-    }
-    return Move(loops, queue, SizeOf(in), At(in, offset), out.raw_data(), axes);
-  }
 };
 
 // --- Several tensors along an axis -----------------------------------------------------------
@@ -420,15 +289,15 @@ void AddMoveBodies(std::vector<BodyDef>* bodies) {
   const auto add = [bodies](const char* op, BodyMaker make) {
     bodies->push_back({op, {{"T", MovableTypes()}}, make});
   };
-  add("Transpose", &MakeBody<TransposeBody>);
+  add("Transpose", &MakeBody<LayoutBody<&PlanTranspose>>);
   add("Slice", &MakeBody<SliceBody>);
   add("StridedSlice", &MakeBody<StridedSliceBody>);
   add("StridedSliceGrad", &MakeBody<StridedSliceBody>);
-  add("Tile", &MakeBody<TileBody>);
+  add("Tile", &MakeBody<LayoutBody<&PlanTile>>);
   add("Pad", &MakeBody<PadBody>);
   add("PadV2", &MakeBody<PadBody>);
-  add("BroadcastTo", &MakeBody<BroadcastToBody>);
-  add("ReverseV2", &MakeBody<ReverseBody>);
+  add("BroadcastTo", &MakeBody<LayoutBody<&PlanBroadcastTo>>);
+  add("ReverseV2", &MakeBody<LayoutBody<&PlanReverse>>);
   add("ConcatV2", &MakeBody<ConcatBody>);
   add("Pack", &MakeBody<ConcatBody>);
   for (const char* op : {"Split", "SplitV", "Unpack"}) add(op, &MakeBody<SplitBody>);

@@ -4,25 +4,12 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/scatter_plan.h"
 #include "kernels/gpu/body.h"
 #include "tensor/allocator.h"
 
 namespace millrace::gpu {
 namespace {
-
-bool StartsWith(const Shape& shape, const Shape& start) {
-  if (shape.rank() < start.rank()) return false;
-  for (int i = 0; i < start.rank(); ++i) {
-    if (shape.dim(i) != start.dim(i)) return false;
-  }
-  return true;
-}
-
-Shape RowShape(const Shape& data, const Shape& indices) {
-  Shape row;
-  for (int i = indices.rank(); i < data.rank(); ++i) row.AddDim(data.dim(i));
-  return row;
-}
 
 class PartitionBody final : public Body {
  public:
@@ -34,11 +21,7 @@ class PartitionBody final : public Body {
   }
   Status Count(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &data = call.inputs[0], &partitions = call.inputs[1];
-    if (!StartsWith(data.shape(), partitions.shape())) {
-      return errors::InvalidArgument("data.shape must start with partitions.shape, got ",
-                                     data.shape().DebugString(), " and ",
-                                     partitions.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckPartitions(data.shape(), partitions.shape()));
     SortRowsParams p;
     p.index_type = kInt32;
     p.indices = partitions.raw_data();
@@ -91,25 +74,18 @@ class StitchBody final : public Body {
   // Which input each output row comes from, and which row of that; -1 if nobody names it.
   StatusOr<Tensor> Stage(const StreamCall& call) const override {
     const std::size_t n = call.inputs.size() / 2;
-    const Shape row = RowShape(call.inputs[n].shape(), call.inputs[0].shape());
     const int64_t rows = call.outputs[0].dim(0);
     MR_ASSIGN_OR_RETURN(Tensor staged, Tensor::Allocate(HostAllocator(), kInt32, Shape({rows, 2})));
     auto* const sources = staged.data<int32_t>();
     std::fill_n(sources, 2 * rows, -1);
     for (std::size_t i = 0; i < n; ++i) {
       const Tensor &indices = call.inputs[i], &data = call.inputs[n + i];
-      if (!StartsWith(data.shape(), indices.shape()) ||
-          !(RowShape(data.shape(), indices.shape()) == row)) {
-        return errors::InvalidArgument(
-            "Need data[0].shape[", call.inputs[0].rank(), ":] = data[", i, "].shape[",
-            indices.rank(), ":], got data[0].shape = ", call.inputs[n].shape().DebugString(),
-            ", data[", i, "].shape = ", data.shape().DebugString());
-      }
+      MR_RETURN_IF_ERROR(CheckStitched(static_cast<int>(i), indices, data.shape(),
+                                       call.inputs[0].shape(), call.inputs[n].shape()));
       int32_t from = 0;
       for (const int32_t index : indices.flat<int32_t>()) {
-        if (index < 0 || index >= rows) {
-          return errors::InvalidArgument("indices[", i, "] is out of range: ", index);
-        }
+        // Checked again: the indices may be another writer's memory.
+        if (index < 0 || index >= rows) return errors::Internal("indices that changed meanwhile");
         sources[2 * index] = static_cast<int32_t>(i);
         sources[2 * index + 1] = from++;
       }

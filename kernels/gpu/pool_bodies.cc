@@ -1,33 +1,25 @@
 // Pools over rows and columns.
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/products.h"
-#include "kernels/nn/window.h"
+#include "kernels/nn/pool_plan.h"
 
 namespace millrace::gpu {
 namespace {
 
 class PoolBody final : public Body {
  public:
-  explicit PoolBody(KernelConstruction& c)
-      : attrs_(c), ksize_(c.attr<std::vector<int64_t>>("ksize")) {
+  explicit PoolBody(KernelConstruction& c) : attrs_(c) {
     const std::string& op = c.def().name();
     kind_ = op == "MaxPool"       ? PoolKind::kMax
             : op == "MaxPoolGrad" ? PoolKind::kMaxGrad
             : op == "AvgPool"     ? PoolKind::kAverage
                                   : PoolKind::kAverageGrad;
-    if (ksize_.size() != 4 || *std::min_element(ksize_.begin(), ksize_.end()) < 1) {
-      c.SetError(errors::InvalidArgument("ksize must have 4 positive elements"));
-      ksize_ = {1, 1, 1, 1};
-    }
-    if (attrs_.channels_first()) ChannelsLast(&ksize_);
   }
-  bool supported() const { return ksize_[0] == 1 && ksize_[3] == 1; }
+  bool supported() const { return !attrs_.over_depth(); }
 
   int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
     const StatusOr<PoolParams> p = Plan(call);
@@ -50,37 +42,31 @@ class PoolBody final : public Body {
   StatusOr<PoolParams> Plan(const StreamCall& call) const {
     const Tensor& out = call.outputs[0];
     const Shape& images = IsGradient() ? out.shape() : call.inputs[0].shape();
-    if (images.rank() != 4) {
-      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", images.DebugString());
-    }
-    const bool first = attrs_.channels_first();
-    const Shape last = first ? WithChannelsLast(images) : images;
+    MR_ASSIGN_OR_RETURN(const PoolGeometry g, attrs_.Plan(images));
+    MR_RETURN_IF_ERROR(CheckOthers(call, attrs_.OutputShape(g)));
     PoolParams p;
     p.kind = kind_;
     p.type = out.dtype();
-    p.batch = last.dim(0);
-    p.channels = last.dim(3);
-    MR_ASSIGN_OR_RETURN(const WindowAxis rows, attrs_.Axis(1, last.dim(1), ksize_[1]));
-    MR_ASSIGN_OR_RETURN(const WindowAxis cols, attrs_.Axis(2, last.dim(2), ksize_[2]));
-    p.rows = ToParams(rows);
-    p.cols = ToParams(cols);
-    p.image = StridesOf(rows.input, cols.input, p.channels, first);
-    p.pooled = StridesOf(rows.output, cols.output, p.channels, first);
-    const Shape pooled_last{p.batch, rows.output, cols.output, p.channels};
-    const Shape pooled = first ? WithChannelsFirst(pooled_last) : pooled_last;
-    const Tensor& other = IsGradient() ? call.inputs[GradientInput()] : out;
-    if (!(other.shape() == pooled)) {
-      return errors::InvalidArgument("orig_output and grad must have shape ", pooled.DebugString(),
-                                     ", got ", other.shape().DebugString());
-    }
-    if (kind_ == PoolKind::kMaxGrad && !(call.inputs[0].shape() == images)) {
-      return errors::InvalidArgument("orig_input and the result must have the same shape");
-    }
+    p.batch = g.batch;
+    p.channels = g.channels;
+    p.rows = ToParams(g.rows);
+    p.cols = ToParams(g.cols);
+    const bool first = attrs_.channels_first();
+    p.image = StridesOf(g.rows.input, g.cols.input, g.channels, first);
+    p.pooled = StridesOf(g.rows.output, g.cols.output, g.channels, first);
     return p;
   }
 
-  const WindowAttrs attrs_;
-  std::vector<int64_t> ksize_;
+  // The shapes of all but the images, `pooled` being that of what is made of them.
+  Status CheckOthers(const StreamCall& call, const Shape& pooled) const {
+    if (!IsGradient()) return CheckRoom(pooled, call.outputs[0]);
+    const Shape& gradient = call.inputs[GradientInput()].shape();
+    if (kind_ == PoolKind::kAverageGrad) return CheckAvgPoolGrad(pooled, gradient);
+    MR_RETURN_IF_ERROR(CheckMaxPoolGrad(pooled, call.inputs[1].shape(), gradient));
+    return CheckRoom(call.inputs[0].shape(), call.outputs[0]);
+  }
+
+  const PoolAttrs attrs_;
   PoolKind kind_{};
 };
 

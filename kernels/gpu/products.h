@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/gpu/body.h"
-#include "kernels/nn/window.h"
+#include "kernels/nn/conv_plan.h"
 #include "millrace/shape.h"
 
 namespace millrace::gpu {
@@ -35,10 +35,15 @@ struct ProductParams {
   bool transpose_a = false, transpose_b = false;
   IndexMap<2> batches;  // offsets of a and b, in elements
 };
-StatusOr<ProductParams> PlanProduct(const Tensor& a, const Tensor& b, bool transpose_a,
-                                    bool transpose_b);
-Status CheckProduct(const ProductParams& p, const Tensor& a, const Tensor& b, const Tensor& out,
-                    bool batches, bool broadcasts);
+// The attributes of MatMul, _FusedMatMul, BatchMatMul and BatchMatMulV2.
+struct ProductAttrs {
+  explicit ProductAttrs(KernelConstruction& c);
+
+  bool transpose_a, transpose_b, batches, broadcasts;
+};
+// InvalidArgument for operands that do not go together, Internal for another output.
+StatusOr<ProductParams> PlanProduct(const ProductAttrs& attrs, const Tensor& a, const Tensor& b,
+                                    const Tensor& out);
 
 // InvalidArgument unless `bias` has one element per column of the last axis.
 Status CheckBias(const Tensor& bias, const Tensor& out);

@@ -11,6 +11,7 @@
 #include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/random/random_order.h"
+#include "kernels/random/random_plan.h"
 #include "tensor/allocator.h"
 
 namespace millrace::gpu {
@@ -59,15 +60,11 @@ class StatefulBody final : public Body {
     RandomParams p;
     p.kind = kind_;
     if (kind_ == RandomKind::kUniformInt) {
+      MR_RETURN_IF_ERROR(CheckBoundShapes(call.inputs[1].shape(), call.inputs[2].shape()));
       if (out.num_elements() == 0) return OkStatus();
-      if (call.inputs[1].rank() != 0 || call.inputs[2].rank() != 0) {
-        return errors::InvalidArgument("minval and maxval must be 0-D");
-      }
       MR_ASSIGN_OR_RETURN(p.low, IntScalar(call.inputs[1], "minval"));
       MR_ASSIGN_OR_RETURN(const int64_t high, IntScalar(call.inputs[2], "maxval"));
-      if (p.low >= high) {
-        return errors::InvalidArgument("Need minval < maxval, got ", p.low, " >= ", high);
-      }
+      MR_RETURN_IF_ERROR(CheckIntRange<int64_t>(p.low, high));
       p.range = static_cast<uint64_t>(high) - static_cast<uint64_t>(p.low);
     }
     SetGenerator(seed_, seed2_, call.drawn != nullptr ? 0 : Draw(call), &p);
@@ -100,22 +97,10 @@ class StatelessBody final : public Body {
  public:
   explicit StatelessBody(KernelConstruction& c) : kind_(KindOf(c.def().name())) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    MR_ASSIGN_OR_RETURN(const Dims seeds, IntVector(call.inputs[1], "seed", true));
-    if (seeds.size() != 2) {
-      return errors::InvalidArgument("seed must have shape [2], not ",
-                                     call.inputs[1].shape().DebugString());
-    }
-    // Stirred into a key and a counter, as the CPU does.
-    constexpr uint64_t kStirringKey = 0x02461e293ec8f720u;
-    Philox stirring(kStirringKey, static_cast<uint64_t>(seeds[1]));
-    stirring.Skip(static_cast<uint64_t>(seeds[0]));
-    const Philox::Result mix = stirring();
-    const auto join = [](uint32_t low, uint32_t high) {
-      return low | (static_cast<uint64_t>(high) << 32);
-    };
+    MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(call.inputs[1]));
     RandomParams p;
     p.kind = kind_;
-    SetGenerator(join(mix[0], mix[1]), join(mix[2], mix[3]), 0, &p);
+    SetGenerator(at.key, at.counter_high, at.counter_low, &p);
     return Fill(call.outputs[0], loops, queue, &p);
   }
 
@@ -128,24 +113,11 @@ class KeyedBody final : public Body {
  public:
   explicit KeyedBody(KernelConstruction& c) : kind_(KindOf(Version1(c.def().name()))) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    const Tensor &key = call.inputs[1], &counter = call.inputs[2];
-    if (key.rank() != 1 || key.dim(0) != 1) {
-      return errors::InvalidArgument("key must have shape [1], not ", key.shape().DebugString());
-    }
-    if (counter.rank() != 1 || counter.dim(0) < 2) {
-      return errors::InvalidArgument("counter must be a vector of at least 2 elements, got shape ",
-                                     counter.shape().DebugString());
-    }
-    constexpr int64_t kPhilox = 1, kAuto = 3;
-    MR_ASSIGN_OR_RETURN(const int64_t algorithm, IntScalar(call.inputs[3], "alg"));
-    if (algorithm != kPhilox && algorithm != kAuto) {
-      return errors::Unimplemented("random algorithm ", algorithm,
-                                   " is not supported; 1 (Philox) is");
-    }
-    const uint64_t* const words = counter.data<uint64_t>();
+    MR_ASSIGN_OR_RETURN(const KeyCounter at,
+                        ReadKeyCounter(call.inputs[1], call.inputs[2], call.inputs[3]));
     RandomParams p;
     p.kind = kind_;
-    SetGenerator(key.data<uint64_t>()[0], words[1], words[0], &p);
+    SetGenerator(at.key, at.counter_high, at.counter_low, &p);
     return Fill(call.outputs[0], loops, queue, &p);
   }
 

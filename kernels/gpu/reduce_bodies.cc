@@ -3,10 +3,11 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
+#include "kernels/math/reduction_plan.h"
+#include "kernels/nn/bias_plan.h"
 
 namespace millrace::gpu {
 namespace {
@@ -69,20 +70,9 @@ class AxesBody final : public ReduceBody {
 
  protected:
   Status Axes(const StreamCall& call, std::vector<bool>* reduced) const override {
-    const int rank = call.inputs[0].rank();
-    MR_ASSIGN_OR_RETURN(const Dims given, IntVector(call.inputs[1], "reduction_indices"));
-    for (const int64_t axis : given) {
-      if (axis < -rank || axis >= rank) {
-        return errors::InvalidArgument("Invalid reduction dimension (", axis, " for input with ",
-                                       rank, " dimension(s)");
-      }
-      const auto i = static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
-      if ((*reduced)[i]) {
-        return errors::InvalidArgument(
-            "Invalid reduction arguments: Axes contains duplicate dimension: ", axis);
-      }
-      (*reduced)[i] = true;
-    }
+    MR_ASSIGN_OR_RETURN(const ReducedAxes given,
+                        ReadReducedAxes(call.inputs[0].rank(), call.inputs[1]));
+    reduced->assign(given.begin(), given.end());
     return OkStatus();
   }
 };
@@ -108,10 +98,7 @@ class BiasGradBody final : public ReduceBody {
 
  protected:
   Status Axes(const StreamCall& call, std::vector<bool>* reduced) const override {
-    if (reduced->size() < 2) {
-      return errors::InvalidArgument("Input tensor must be at least 2D: ",
-                                     call.inputs[0].shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(ViewChannels(call.inputs[0].shape(), channels_first_).status());
     std::fill(reduced->begin(), reduced->end(), true);
     (*reduced)[channels_first_ ? 1 : reduced->size() - 1] = false;
     return OkStatus();
@@ -129,29 +116,14 @@ std::unique_ptr<Body> MakeL2Loss(KernelConstruction&) {
   return std::make_unique<AllAxesBody>(ReduceOp::kSquares, ReduceFinish::kHalf);
 }
 
-// [outer, size, inner] around an axis.
-struct AxisView {
-  int64_t outer = 1, size = 1, inner = 1;
-  AxisView(const Shape& shape, int axis) : size(shape.dim(axis)) {
-    for (int i = 0; i < axis; ++i) outer *= shape.dim(i);
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape.dim(i);
-  }
-};
-
 class ArgBody final : public Body {
  public:
   explicit ArgBody(KernelConstruction& c) : largest_(c.def().name() == "ArgMax") {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &in = call.inputs[0], &out = call.outputs[0];
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "dimension"));
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected dimension"));
-    const AxisView view(in.shape(), axis);
-    if (view.size == 0 && out.num_elements() > 0) {
-      return errors::InvalidArgument("Reduction axis ", given, " is empty in shape ",
-                                     in.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const AxisLines lines, PlanArg(in.shape(), call.inputs[1]));
     return ToStatus(loops.Arg(queue, {largest_, in.dtype(), out.dtype(), in.raw_data(),
-                                      out.raw_data(), view.outer, view.size, view.inner}));
+                                      out.raw_data(), lines.outer, lines.size, lines.inner}));
   }
 
  private:
@@ -165,7 +137,7 @@ class ScanBody final : public Body {
         exclusive_(c.attrs().GetOr<bool>("exclusive", false)),
         reverse_(c.attrs().GetOr<bool>("reverse", false)) {}
   int64_t ScratchBytes(const StreamCall& call, const Loops&) const override {
-    const StatusOr<AxisView> view = View(call);
+    const StatusOr<AxisLines> view = View(call);
     if (!view.ok()) return 0;  // Run will say so
     const int64_t lines = view->outer * view->inner, chunks = Chunks(*view);
     return chunks > 1 ? lines * chunks * kWidestPart : 0;
@@ -173,20 +145,17 @@ class ScanBody final : public Body {
 
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor& in = call.inputs[0];
-    MR_ASSIGN_OR_RETURN(const AxisView view, View(call));
+    MR_ASSIGN_OR_RETURN(const AxisLines view, View(call));
     return ToStatus(loops.Scan(queue, {product_, exclusive_, reverse_, in.dtype(), in.raw_data(),
                                        call.outputs[0].raw_data(), view.outer, view.size,
                                        view.inner, Chunks(view), call.scratch.raw_data()}));
   }
 
  private:
-  static StatusOr<AxisView> View(const StreamCall& call) {
-    const Shape& shape = call.inputs[0].shape();
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(call.inputs[1], "axis"));
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, shape.rank(), "Expected scan axis"));
-    return AxisView(shape, axis);
+  static StatusOr<AxisLines> View(const StreamCall& call) {
+    return PlanScan(call.inputs[0].shape(), call.inputs[1]);
   }
-  static int64_t Chunks(const AxisView& view) {
+  static int64_t Chunks(const AxisLines& view) {
     return PlanScanChunks(view.outer * view.inner, view.size, view.inner);
   }
 

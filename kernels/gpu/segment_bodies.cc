@@ -9,6 +9,7 @@
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
+#include "kernels/math/segment_plan.h"
 
 namespace millrace::gpu {
 namespace {
@@ -35,6 +36,7 @@ Status TakeLast(const Loops& loops, Queue queue, const Tensor& ids, const Tensor
   return ToStatus(loops.Cast(queue, p));
 }
 
+// Those of `like`, but so many.
 StatusOr<Shape> WithRows(const Tensor& like, int64_t rows) {
   Dims dims(like.shape().dims().begin(), like.shape().dims().end());
   dims[0] = rows;
@@ -42,10 +44,12 @@ StatusOr<Shape> WithRows(const Tensor& like, int64_t rows) {
 }
 
 // Rows of `data` as the last id asks for them.
-StatusOr<std::vector<Shape>> SegmentShapes(const StreamCall& call, int ids) {
-  const int64_t rows = call.inputs[ids].num_elements() == 0 ? 0 : call.counted[0] + 1;
-  if (rows < 0) return errors::InvalidArgument("segment ids must be >= 0");
-  MR_ASSIGN_OR_RETURN(Shape shape, WithRows(call.inputs[0], rows));
+StatusOr<std::vector<Shape>> LastIdShapes(const StreamCall& call, int ids) {
+  const bool none = call.inputs[ids].num_elements() == 0;
+  // -1 would say that there is no id.
+  if (!none) MR_RETURN_IF_ERROR(CheckSegmentId(call.counted[0], -1));
+  MR_ASSIGN_OR_RETURN(Shape shape,
+                      SegmentsShape(call.inputs[0].shape(), none ? -1 : call.counted[0]));
   return std::vector<Shape>{std::move(shape)};
 }
 
@@ -64,15 +68,11 @@ class SegmentBody final : public Body {
   int64_t num_counts() const override { return 1; }
   Status Count(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &data = call.inputs[0], &ids = call.inputs[1];
-    if (ids.rank() != 1 || data.rank() < 1 || data.dim(0) != ids.dim(0)) {
-      return errors::InvalidArgument(
-          "segment_ids should be the same size as dimension 0 of input: ",
-          data.shape().DebugString(), " vs. ", ids.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckSegments(data.shape(), ids.shape()));
     return TakeLast(loops, queue, ids, call.counts);
   }
   StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
-    return SegmentShapes(call, 1);
+    return LastIdShapes(call, 1);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &data = call.inputs[0], &ids = call.inputs[1], &out = call.outputs[0];
@@ -112,31 +112,20 @@ class SegmentBody final : public Body {
 };
 
 // Row indices[i] of the data belongs to segment segment_ids[i].
-Status CheckChosenRows(const StreamCall& call) {
-  const Tensor &indices = call.inputs[1], &ids = call.inputs[2];
-  if (call.inputs[0].rank() < 1) {
-    return errors::InvalidArgument("data must be at least 1 dimensional");
-  }
-  if (indices.rank() != 1 || !(indices.shape() == ids.shape())) {
-    return errors::InvalidArgument("segment_ids and indices should have same size.");
-  }
-  return OkStatus();
-}
-
 class SparseSegmentBody final : public Body {
  public:
   explicit SparseSegmentBody(KernelConstruction& c)
       : weigh_(WeighOf(c.def().name())), counts_(c.input_types().size() == 3) {}
   int64_t num_counts() const override { return counts_ ? 1 : 0; }
   Status Count(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    MR_RETURN_IF_ERROR(CheckChosenRows(call));
+    MR_RETURN_IF_ERROR(CheckOperands(call));
     return TakeLast(loops, queue, call.inputs[2], call.counts);
   }
   StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
-    return SegmentShapes(call, 2);
+    return LastIdShapes(call, 2);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    MR_RETURN_IF_ERROR(CheckChosenRows(call));
+    MR_RETURN_IF_ERROR(CheckOperands(call));
     const Tensor &data = call.inputs[0], &indices = call.inputs[1], &ids = call.inputs[2];
     const Tensor& out = call.outputs[0];
     MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
@@ -157,6 +146,10 @@ class SparseSegmentBody final : public Body {
   }
 
  private:
+  static Status CheckOperands(const StreamCall& call) {
+    return CheckChosenRows(call.inputs[0].shape(), call.inputs[1].shape(), call.inputs[2].shape());
+  }
+
   const Weigh weigh_;
   const bool counts_;
 };
@@ -184,7 +177,7 @@ class SparseSegmentGradBody final : public Body {
     const Tensor &gradient = call.inputs[0], &indices = call.inputs[1], &ids = call.inputs[2];
     const Tensor& out = call.outputs[0];
     MR_RETURN_IF_ERROR(FillZeros(loops, queue, out));
-    MR_ASSIGN_OR_RETURN(const int64_t rows, Rows(call));
+    MR_ASSIGN_OR_RETURN(const int64_t rows, ReadDataRows(call.inputs[3]));
     const Layout layout(call, loops, distinct_);
     SegmentGradParams p;
     p.weigh = weigh_;
@@ -225,19 +218,11 @@ class SparseSegmentGradBody final : public Body {
     }
   };
 
-  static StatusOr<int64_t> Rows(const StreamCall& call) {
-    const Tensor& rows = call.inputs[3];
-    if (rows.num_elements() != 1 || rows.dtype() != kInt32 || rows.scalar<int32_t>() < 0) {
-      return errors::InvalidArgument("output_dim0 must be a number of rows, got ",
-                                     rows.DebugString(1));
-    }
-    return rows.scalar<int32_t>();
-  }
-
   Status Sort(const StreamCall& call, const Loops& loops, Queue queue) const {
-    MR_RETURN_IF_ERROR(CheckChosenRows(call));
-    MR_ASSIGN_OR_RETURN(const int64_t rows, Rows(call));
     const Tensor& indices = call.inputs[1];
+    MR_RETURN_IF_ERROR(
+        CheckChosenGradient(call.inputs[0].shape(), indices.shape(), call.inputs[2].shape()));
+    MR_ASSIGN_OR_RETURN(const int64_t rows, ReadDataRows(call.inputs[3]));
     const Layout layout(call, loops, distinct_);
     SortRowsParams p;
     p.index_type = indices.dtype();

@@ -1,6 +1,6 @@
 // The distinct elements of vectors.
-#include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/unique_plan.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/reduce_plan.h"
 
@@ -17,9 +17,7 @@ class UniqueBody final : public Body {
     return loops.scatter_scratch_bytes(n) + RoundUp(8 * Chunks(n));
   }
   Status Count(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    if (call.inputs[0].rank() != 1) {
-      return errors::InvalidArgument("unique expects a 1D vector.");
-    }
+    MR_RETURN_IF_ERROR(CheckUnique(call.inputs[0].shape()));
     UniqueParams p = Params(call);
     p.distinct = static_cast<int64_t*>(call.counts.raw_data());
     return ToStatus(loops.Unique(queue, p));

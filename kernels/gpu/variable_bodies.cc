@@ -1,6 +1,7 @@
 // Updates of variables, in place.
 #include <algorithm>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/errors.h"
@@ -8,6 +9,7 @@
 #include "base/string_map.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/scatter_call.h"
+#include "kernels/state/variable_plan.h"
 #include "kernels/training/update_call.h"
 
 namespace millrace::gpu {
@@ -18,14 +20,13 @@ namespace {
 class AssignAddBody final : public Body {
  public:
   explicit AssignAddBody(KernelConstruction& c)
-      : op_(c.def().name().starts_with("AssignAdd") ? BinaryOp::kAdd : BinaryOp::kSub) {}
+      : name_(c.def().name()),
+        op_(name_.starts_with("AssignAdd") ? BinaryOp::kAdd : BinaryOp::kSub) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &variable = call.variables[0].value, &value = call.inputs[1];
-    if (!(variable.shape() == value.shape())) {
-      return errors::InvalidArgument("Cannot update variable with shape ",
-                                     variable.shape().DebugString(), " using a Tensor with shape ",
-                                     value.shape().DebugString(), ", shapes must be equal.");
-    }
+    MR_RETURN_IF_ERROR(call.variables[0].is_reference
+                           ? CheckReferenceUpdate(name_, variable.shape(), value.shape())
+                           : CheckVariableUpdate(variable.shape(), value.shape()));
     BinaryParams p;
     p.op = op_;
     p.type = variable.dtype();
@@ -37,6 +38,7 @@ class AssignAddBody final : public Body {
   }
 
  private:
+  const std::string name_;
   const BinaryOp op_;
 };
 
@@ -183,9 +185,9 @@ class ResourceGatherBody final : public Body {
       : batch_dims_(c.attrs().GetOr<int64_t>("batch_dims", 0)) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &params = call.variables[0].value, &indices = call.inputs[1];
-    const int64_t batch = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
-    return GatherRows(loops, queue, params, indices, static_cast<int>(batch), batch_dims_,
-                      call.outputs[0]);
+    MR_ASSIGN_OR_RETURN(const GatherPlan plan,
+                        PlanResourceGather(params.shape(), indices.shape(), batch_dims_));
+    return GatherRows(loops, queue, params, indices, plan, call.outputs[0]);
   }
 
  private:
@@ -201,15 +203,7 @@ class ScatterBody final : public Body {
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &value = call.variables[0].value, &indices = call.inputs[1];
     const Tensor& updates = call.inputs[2];
-    Shape expected = indices.shape();
-    for (int i = 1; i < value.rank(); ++i) expected.AddDim(value.dim(i));
-    if (value.rank() < 1 || (updates.rank() != 0 && !(updates.shape() == expected))) {
-      return errors::InvalidArgument(
-          "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got "
-          "updates.shape ",
-          updates.shape().DebugString(), ", indices.shape ", indices.shape().DebugString(),
-          ", params.shape ", value.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckRowScatter(value.shape(), indices.shape(), updates.shape()));
     if (value.num_elements() == 0) return OkStatus();
     return ScatterRows(call, loops, queue, op_, indices, 1, updates, value);
   }
@@ -225,8 +219,11 @@ class ScatterNdVariableBody final : public Body {
     return ScatterNdScratchBytes(loops, call.inputs[1], call.inputs[2]);
   }
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
-    return ScatterSlices(call, loops, queue, op_, call.inputs[1], call.inputs[2],
-                         call.variables[0].value);
+    const Tensor &value = call.variables[0].value, &indices = call.inputs[1];
+    const Tensor& updates = call.inputs[2];
+    MR_ASSIGN_OR_RETURN(const int depth,
+                        VariableSliceDepth(value.shape(), indices.shape(), updates.shape()));
+    return ScatterRows(call, loops, queue, op_, indices, depth, updates, value);
   }
 
  private:

@@ -1,13 +1,13 @@
 // Pools, and convolutions and matrix products element by element.
-#include <algorithm>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/common/broadcast.h"
-#include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
 #include "kernels/gpu/products.h"
-#include "kernels/nn/window.h"
+#include "kernels/linear_algebra/matmul_plan.h"
+#include "kernels/nn/bias_plan.h"
+#include "kernels/nn/conv_plan.h"
 
 namespace millrace::gpu {
 
@@ -22,45 +22,17 @@ ImageStrides StridesOf(int64_t height, int64_t width, int64_t channels, bool cha
 
 StatusOr<ConvGeometryParams> PlanConvolution(const WindowAttrs& attrs, bool depthwise,
                                              const Shape& images, const Shape& filter) {
-  if (images.rank() != 4 || filter.rank() != 4) {
-    return errors::InvalidArgument("input and filter must be 4-dimensional: ", images.DebugString(),
-                                   " and ", filter.DebugString());
-  }
-  if (attrs.stride(3) != 1) {
-    return errors::InvalidArgument("strides over channels are not supported");
-  }
-  const Shape last = attrs.channels_first() ? WithChannelsLast(images) : images;
+  MR_ASSIGN_OR_RETURN(const ConvSizes sizes, PlanConv(attrs, depthwise, images, filter));
+  const ConvGeometry& geometry = sizes.geometry;
   ConvGeometryParams g;
+  g.batch = geometry.batch;
+  g.channels = geometry.channels;
+  g.outputs = geometry.out_channels;
+  g.groups = geometry.groups;
+  g.rows = ToParams(geometry.rows);
+  g.cols = ToParams(geometry.cols);
   g.channels_first = attrs.channels_first();
-  g.batch = last.dim(0);
-  g.channels = last.dim(3);
-  if (depthwise) {
-    if (filter.dim(2) != g.channels) {
-      return errors::InvalidArgument("input and filter must have the same depth: ", g.channels,
-                                     " vs ", filter.dim(2));
-    }
-    // [rows, columns, channels, n] lies as [rows, columns, 1, channels * n] does.
-    g.groups = g.channels;
-    g.outputs = g.channels * filter.dim(3);
-  } else {
-    g.outputs = filter.dim(3);
-    if (filter.dim(2) <= 0 || g.channels % filter.dim(2) != 0) {
-      return errors::InvalidArgument("input depth must be evenly divisible by filter depth: ",
-                                     g.channels, " vs ", filter.dim(2));
-    }
-    g.groups = g.channels / filter.dim(2);
-    if (g.groups < 1 || g.outputs % g.groups != 0) {
-      return errors::InvalidArgument("output depth ", g.outputs,
-                                     " must be evenly divisible by the number of groups ",
-                                     g.groups);
-    }
-  }
-  MR_ASSIGN_OR_RETURN(const WindowAxis rows, attrs.Axis(1, last.dim(1), filter.dim(0)));
-  MR_ASSIGN_OR_RETURN(const WindowAxis cols, attrs.Axis(2, last.dim(2), filter.dim(1)));
-  g.rows = ToParams(rows);
-  g.cols = ToParams(cols);
-  const Shape made{g.batch, g.rows.output, g.cols.output, g.outputs};
-  g.output_shape = g.channels_first ? WithChannelsFirst(made) : made;
+  g.output_shape = sizes.outputs;
   return g;
 }
 
@@ -75,53 +47,55 @@ StatusOr<ConvGeometryParams> PlanConvolution(const WindowAttrs& attrs, bool dept
   const Shape filter = kind == ConvKind::kFilter ? call.outputs[0].shape() : call.inputs[1].shape();
   MR_ASSIGN_OR_RETURN(const ConvGeometryParams g,
                       PlanConvolution(attrs, depthwise, images, filter));
-  const Shape& made = kind == ConvKind::kForward ? call.outputs[0].shape() : call.inputs[2].shape();
-  if (!(made == g.output_shape)) {
-    return errors::InvalidArgument("out_backprop must have the shape of the output ",
-                                   g.output_shape.DebugString(), ", got ", made.DebugString());
+  if (kind == ConvKind::kForward) {
+    MR_RETURN_IF_ERROR(CheckRoom(g.output_shape, call.outputs[0]));
+  } else {
+    MR_RETURN_IF_ERROR(CheckConvGradient(g.output_shape, call.inputs[2].shape()));
   }
   return g;
 }
 
-StatusOr<ProductParams> PlanProduct(const Tensor& a, const Tensor& b, bool transpose_a,
-                                    bool transpose_b) {
-  if (a.rank() < 2 || b.rank() < 2) {
-    return errors::InvalidArgument("In[", a.rank() < 2 ? 0 : 1,
-                                   "] is not a matrix. Instead it has shape ",
-                                   (a.rank() < 2 ? a : b).shape().DebugString());
-  }
-  const int64_t a_rows = a.dim(a.rank() - 2), a_columns = a.dim(a.rank() - 1);
-  const int64_t b_rows = b.dim(b.rank() - 2), b_columns = b.dim(b.rank() - 1);
+ProductAttrs::ProductAttrs(KernelConstruction& c)
+    : transpose_a(c.attrs().GetOr<bool>("transpose_a", false) ||
+                  c.attrs().GetOr<bool>("adj_x", false)),
+      transpose_b(c.attrs().GetOr<bool>("transpose_b", false) ||
+                  c.attrs().GetOr<bool>("adj_y", false)),
+      batches(c.def().name().starts_with("Batch")),
+      broadcasts(c.def().name() == "BatchMatMulV2") {}
+
+StatusOr<ProductParams> PlanProduct(const ProductAttrs& attrs, const Tensor& a, const Tensor& b,
+                                    const Tensor& out) {
   ProductParams p;
-  p.transpose_a = transpose_a;
-  p.transpose_b = transpose_b;
-  p.m = transpose_a ? a_columns : a_rows;
-  p.k = transpose_a ? a_rows : a_columns;
-  p.n = transpose_b ? b_rows : b_columns;
-  if ((transpose_b ? b_columns : b_rows) != p.k) {
-    return errors::InvalidArgument("Matrix size-incompatible: In[0]: ", a.shape().DebugString(),
-                                   ", In[1]: ", b.shape().DebugString());
-  }
-  MR_ASSIGN_OR_RETURN(const BroadcastPlan plan,
-                      MakeBroadcastPlan(Shape(a.shape().dims().first(a.rank() - 2)),
-                                        Shape(b.shape().dims().first(b.rank() - 2))));
-  p.count = plan.out.num_elements();
-  for (const BroadcastPlan::Dim& dim : plan.dims) {
-    if (!p.batches.Add(dim.size, {dim.a_stride * p.m * p.k, dim.b_stride * p.k * p.n})) {
-      return TooManyAxes();
+  p.transpose_a = attrs.transpose_a;
+  p.transpose_b = attrs.transpose_b;
+  ProductSizes sizes;
+  if (!attrs.batches) {
+    MR_ASSIGN_OR_RETURN(sizes,
+                        PlanMatMul(a.shape(), b.shape(), attrs.transpose_a, attrs.transpose_b));
+    MR_RETURN_IF_ERROR(CheckRoom({sizes.m, sizes.n}, out));
+  } else {
+    MR_ASSIGN_OR_RETURN(const BatchProductSizes batch,
+                        PlanBatchMatMul(a.shape(), b.shape(), attrs.transpose_a, attrs.transpose_b,
+                                        attrs.broadcasts));
+    MR_RETURN_IF_ERROR(CheckRoom(batch.out, out));
+    sizes = batch.each;
+    p.count = batch.batches.out.num_elements();
+    for (const BroadcastPlan::Dim& dim : batch.batches.dims) {
+      if (!p.batches.Add(dim.size,
+                         {dim.a_stride * sizes.m * sizes.k, dim.b_stride * sizes.k * sizes.n})) {
+        return TooManyAxes();
+      }
     }
   }
+  p.m = sizes.m;
+  p.n = sizes.n;
+  p.k = sizes.k;
   p.batches.Finish();
   return p;
 }
 
 Status CheckBias(const Tensor& bias, const Tensor& out) {
-  if (bias.rank() == 1 && out.rank() >= 1 && bias.dim(0) == out.dim(out.rank() - 1)) {
-    return OkStatus();
-  }
-  return errors::InvalidArgument(
-      "Must provide as many biases as the channels dimension of the input tensor: ",
-      bias.shape().DebugString(), " in ", out.shape().DebugString());
+  return CheckColumnBiases(bias.shape(), out.dim(out.rank() - 1));
 }
 
 Status AddBiasAndActivate(const Loops& loops, Queue queue, const Tensor& bias,
@@ -209,18 +183,12 @@ class ConvBody final : public Body {
 class MatMulBody final : public Body {
  public:
   explicit MatMulBody(KernelConstruction& c)
-      : transpose_a_(c.attrs().GetOr<bool>("transpose_a", false) ||
-                     c.attrs().GetOr<bool>("adj_x", false)),
-        transpose_b_(c.attrs().GetOr<bool>("transpose_b", false) ||
-                     c.attrs().GetOr<bool>("adj_y", false)),
-        broadcasts_(c.def().name() == "BatchMatMulV2"),
-        batches_(c.def().name().starts_with("Batch")),
+      : attrs_(c),
         fused_(c.def().name().starts_with("_Fused")),
         activation_(c.attrs().GetOr<std::string>("activation", "")) {}
   Status Run(const StreamCall& call, const Loops& loops, Queue queue) const override {
     const Tensor &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
-    MR_ASSIGN_OR_RETURN(const ProductParams plan, PlanProduct(a, b, transpose_a_, transpose_b_));
-    MR_RETURN_IF_ERROR(CheckProduct(plan, a, b, out, batches_, broadcasts_));
+    MR_ASSIGN_OR_RETURN(const ProductParams plan, PlanProduct(attrs_, a, b, out));
     MatMulParams p;
     p.type = out.dtype();
     p.a = a.raw_data();
@@ -229,10 +197,10 @@ class MatMulBody final : public Body {
     p.m = plan.m;
     p.n = plan.n;
     p.k = plan.k;
-    p.a_row = transpose_a_ ? 1 : p.k;
-    p.a_column = transpose_a_ ? p.m : 1;
-    p.b_row = transpose_b_ ? 1 : p.n;
-    p.b_column = transpose_b_ ? p.k : 1;
+    p.a_row = plan.transpose_a ? 1 : p.k;
+    p.a_column = plan.transpose_a ? p.m : 1;
+    p.b_row = plan.transpose_b ? 1 : p.n;
+    p.b_column = plan.transpose_b ? p.k : 1;
     p.count = plan.count;
     p.batches = plan.batches;
     MR_RETURN_IF_ERROR(ToStatus(loops.MatMul(queue, p)));
@@ -241,31 +209,12 @@ class MatMulBody final : public Body {
   }
 
  private:
-  const bool transpose_a_, transpose_b_, broadcasts_, batches_, fused_;
+  const ProductAttrs attrs_;
+  const bool fused_;
   const std::string activation_;
 };
 
 }  // namespace
-
-Status CheckProduct(const ProductParams& p, const Tensor& a, const Tensor& b, const Tensor& out,
-                    bool batches, bool broadcasts) {
-  if (!batches && (a.rank() != 2 || b.rank() != 2)) {
-    return errors::InvalidArgument("In[", a.rank() != 2 ? 0 : 1,
-                                   "] is not a matrix. Instead it has shape ",
-                                   (a.rank() != 2 ? a : b).shape().DebugString());
-  }
-  if (batches && !broadcasts &&
-      !(Shape(a.shape().dims().first(a.rank() - 2)) ==
-        Shape(b.shape().dims().first(b.rank() - 2)))) {
-    return errors::InvalidArgument("In[0] and In[1] must have compatible batch dimensions: ",
-                                   a.shape().DebugString(), " vs. ", b.shape().DebugString());
-  }
-  if (out.num_elements() != p.count * p.m * p.n) {
-    return errors::Internal("a product of ", p.count * p.m * p.n, " elements was given room for ",
-                            out.num_elements());
-  }
-  return OkStatus();
-}
 
 void AddWindowBodies(std::vector<BodyDef>* bodies) {
   for (const char* op : {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter",

@@ -12,6 +12,7 @@
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/host_kernels.h"
+#include "kernels/image/lrn_plan.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -174,27 +175,13 @@ class AdjustContrastKernel : public Kernel {
 class LrnKernel : public Kernel {
  public:
   explicit LrnKernel(KernelConstruction& c)
-      : Kernel(c),
-        radius_(c.attr<int64_t>("depth_radius")),
-        bias_(c.attr<float>("bias")),
-        alpha_(c.attr<float>("alpha")),
-        beta_(c.attr<float>("beta")),
-        is_gradient_(c.def().name() == "LRNGrad") {
-    if (radius_ < 0) c.SetError(errors::InvalidArgument("depth_radius must not be negative"));
-  }
+      : Kernel(c), attrs_(c), is_gradient_(c.def().name() == "LRNGrad") {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& images = ctx.input(is_gradient_ ? 1 : 0);
-    if (images.rank() != 4) {
-      return errors::InvalidArgument("in must be 4-dimensional, got ",
-                                     images.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckLrnImages(images.shape()));
     for (int i = 0; i < ctx.num_inputs(); ++i) {
-      if (!(ctx.input(i).shape() == images.shape())) {
-        return errors::InvalidArgument("input_grads, input_image, and out_image should have the ",
-                                       "same shape, got ", ctx.input(i).shape().DebugString(),
-                                       " and ", images.shape().DebugString());
-      }
+      MR_RETURN_IF_ERROR(CheckLrnInput(images.shape(), ctx.input(i).shape()));
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, images.shape()));
     const int64_t depth = images.dim(3);
@@ -211,7 +198,8 @@ class LrnKernel : public Kernel {
               Norms(in, depth, sums.data());
               if (!is_gradient_) {
                 for (int64_t k = 0; k < depth; ++k) {
-                  to[k] = static_cast<T>(static_cast<float>(in[k]) * std::pow(sums[k], -beta_));
+                  to[k] =
+                      static_cast<T>(static_cast<float>(in[k]) * std::pow(sums[k], -attrs_.beta));
                 }
                 continue;
               }
@@ -233,7 +221,7 @@ class LrnKernel : public Kernel {
       for (int64_t j = First(k); j < Last(k, depth); ++j) {
         sum += static_cast<float>(in[j]) * static_cast<float>(in[j]);
       }
-      sums[k] = bias_ + alpha_ * sum;
+      sums[k] = attrs_.bias + attrs_.alpha * sum;
     }
   }
 
@@ -243,22 +231,21 @@ class LrnKernel : public Kernel {
     std::fill_n(gradient, depth, 0.0f);
     for (int64_t j = 0; j < depth; ++j) {
       const auto g = static_cast<float>(above[j]);
-      const float share = -2 * alpha_ * beta_ * static_cast<float>(out[j]) / sums[j];
+      const float share = -2 * attrs_.alpha * attrs_.beta * static_cast<float>(out[j]) / sums[j];
       for (int64_t k = First(j); k < Last(j, depth); ++k) {
         float part = share * static_cast<float>(in[k]);
-        if (k == j) part += std::pow(sums[j], -beta_);
+        if (k == j) part += std::pow(sums[j], -attrs_.beta);
         gradient[k] += part * g;
       }
     }
   }
 
-  int64_t First(int64_t k) const { return k > radius_ ? k - radius_ : 0; }
+  int64_t First(int64_t k) const { return k > attrs_.radius ? k - attrs_.radius : 0; }
   int64_t Last(int64_t k, int64_t depth) const {
-    return depth - k > radius_ ? k + radius_ + 1 : depth;
+    return depth - k > attrs_.radius ? k + attrs_.radius + 1 : depth;
   }
 
-  const int64_t radius_;
-  const float bias_, alpha_, beta_;
+  const LrnAttrs attrs_;
   const bool is_gradient_;
 };
 

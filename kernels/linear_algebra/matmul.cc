@@ -14,6 +14,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/linear_algebra/matmul_plan.h"
 #include "kernels/nn/epilogue.h"
 
 namespace millrace {
@@ -175,26 +176,10 @@ class MatMulKernel : public Kernel {
 
  protected:
   StatusOr<Product> ReadProduct(KernelContext& ctx) const {
-    const Tensor& a = ctx.input(0);
-    const Tensor& b = ctx.input(1);
-    for (int i = 0; i < 2; ++i) {
-      if (ctx.input(i).rank() != 2) {
-        return errors::InvalidArgument("In[", i, "] is not a matrix. Instead it has shape ",
-                                       ctx.input(i).shape().DebugString());
-      }
-    }
-    const int64_t k = a.dim(transpose_a_ ? 0 : 1);
-    if (b.dim(transpose_b_ ? 1 : 0) != k) {
-      return errors::InvalidArgument("Matrix size-incompatible: In[0]: ", a.shape().DebugString(),
-                                     ", In[1]: ", b.shape().DebugString());
-    }
-    return Product{a.dim(transpose_a_ ? 1 : 0),
-                   b.dim(transpose_b_ ? 0 : 1),
-                   k,
-                   transpose_a_,
-                   transpose_b_,
-                   false,
-                   false};
+    MR_ASSIGN_OR_RETURN(
+        const ProductSizes sizes,
+        PlanMatMul(ctx.input(0).shape(), ctx.input(1).shape(), transpose_a_, transpose_b_));
+    return Product{sizes.m, sizes.n, sizes.k, transpose_a_, transpose_b_, false, false};
   }
 
  private:
@@ -270,32 +255,11 @@ class BatchMatMulKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     const Tensor& y = ctx.input(1);
-    for (int i = 0; i < 2; ++i) {
-      if (ctx.input(i).rank() < 2) {
-        return errors::InvalidArgument("In[", i, "] ndims must be >= 2: ", ctx.input(i).rank());
-      }
-    }
-    const Shape x_batch(x.shape().dims().first(x.rank() - 2));
-    const Shape y_batch(y.shape().dims().first(y.rank() - 2));
-    if (!broadcasts_ && !(x_batch == y_batch)) {
-      return errors::InvalidArgument("In[0] and In[1] must have compatible batch dimensions: ",
-                                     x.shape().DebugString(), " vs. ", y.shape().DebugString());
-    }
-    MR_ASSIGN_OR_RETURN(const BroadcastPlan plan, MakeBroadcastPlan(x_batch, y_batch));
-    const int64_t x_rows = x.dim(x.rank() - 2), x_cols = x.dim(x.rank() - 1);
-    const int64_t y_rows = y.dim(y.rank() - 2), y_cols = y.dim(y.rank() - 1);
-    const int64_t k = adj_x_ ? x_rows : x_cols;
-    if ((adj_y_ ? y_cols : y_rows) != k) {
-      return errors::InvalidArgument("Matrix size-incompatible: In[0]: ", x.shape().DebugString(),
-                                     ", In[1]: ", y.shape().DebugString());
-    }
-    const Batch batch{
-        {adj_x_ ? x_cols : x_rows, adj_y_ ? y_rows : y_cols, k, adj_x_, adj_y_, adj_x_, adj_y_},
-        &plan};
-    Shape shape = plan.out;
-    shape.AddDim(batch.product.m);
-    shape.AddDim(batch.product.n);
-    MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(const BatchProductSizes sizes,
+                        PlanBatchMatMul(x.shape(), y.shape(), adj_x_, adj_y_, broadcasts_));
+    const ProductSizes& each = sizes.each;
+    const Batch batch{{each.m, each.n, each.k, adj_x_, adj_y_, adj_x_, adj_y_}, &sizes.batches};
+    MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, sizes.out));
     MR_ASSIGN_OR_RETURN(const Tensor left, Converted(ctx, x, c->dtype()));
     MR_ASSIGN_OR_RETURN(const Tensor right, Converted(ctx, y, c->dtype()));
     return RunTyped(ctx, batch, left, right, c);

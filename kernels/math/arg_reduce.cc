@@ -10,17 +10,15 @@
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
+#include "kernels/math/reduction_plan.h"
 
 namespace millrace {
 namespace {
 
-struct ArgView {
-  int64_t outer = 1, size = 1, inner = 1;
-};
-using ArgFn = int64_t (*)(const void* in, const ArgView& view, int64_t flat);
+using ArgFn = int64_t (*)(const void* in, const AxisLines& view, int64_t flat);
 
 template <typename T, bool kMax>
-int64_t FindExtreme(const void* in_ptr, const ArgView& v, int64_t flat) {
+int64_t FindExtreme(const void* in_ptr, const AxisLines& v, int64_t flat) {
   using C = ComputeType<T>;
   const T* in =
       static_cast<const T*>(in_ptr) + (flat / v.inner) * v.size * v.inner + flat % v.inner;
@@ -47,19 +45,9 @@ class ArgKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(1), "dim"));
-    if (in.rank() == 0) return errors::InvalidArgument("input must have at least one dimension");
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected dimension"));
-    if (in.dim(axis) == 0) {
-      return errors::InvalidArgument("Reduction axis ", axis, " is empty in shape ",
-                                     in.shape().DebugString());
-    }
-    ArgView view;
-    for (int i = 0; i < in.rank(); ++i) {
-      (i < axis ? view.outer : i == axis ? view.size : view.inner) *= in.dim(i);
-    }
+    MR_ASSIGN_OR_RETURN(const AxisLines view, PlanArg(in.shape(), ctx.input(1)));
     Shape shape = in.shape();
-    shape.RemoveDim(axis);
+    shape.RemoveDim(view.axis);
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const void* src = in.raw_data();
     bool known = false;

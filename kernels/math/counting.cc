@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
+#include "kernels/array/unique_plan.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
@@ -232,7 +233,7 @@ class UniqueV2Kernel : public Kernel {
     }
     int axis = 0;
     if (axes.empty()) {
-      if (in.rank() != 1) return errors::InvalidArgument("unique expects a 1D vector.");
+      MR_RETURN_IF_ERROR(CheckUnique(in.shape()));
     } else {
       MR_ASSIGN_OR_RETURN(axis, NormalizeAxis(axes[0], in.rank(), "axis"));
     }

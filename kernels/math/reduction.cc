@@ -14,57 +14,13 @@
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
+#include "kernels/math/reduction_plan.h"
 #include "kernels/math/row_reduction.h"
 
 namespace millrace {
 namespace {
 
-struct Axis {
-  int64_t size;
-  bool reduced;
-};
-using Axes = absl::InlinedVector<Axis, 4>;
-
-// How a reduction reads its input and what shape comes out.
-struct ReductionPlan {
-  Axes axes;  // alternating, without axes of size 1
-  Shape out;
-  int64_t reduced_elements = 1;  // inputs per output
-};
-
-StatusOr<ReductionPlan> MakePlan(const Shape& in, const Tensor& axes, bool keep_dims) {
-  MR_ASSIGN_OR_RETURN(const Dims given, IntVector(axes, "reduction_indices"));
-  absl::InlinedVector<bool, 8> reduced(in.rank(), false);
-  for (int64_t axis : given) {
-    if (axis < -in.rank() || axis >= in.rank()) {
-      return errors::InvalidArgument("Invalid reduction dimension (", axis, " for input with ",
-                                     in.rank(), " dimension(s)");
-    }
-    const int64_t i = axis < 0 ? axis + in.rank() : axis;
-    if (reduced[i]) {
-      return errors::InvalidArgument(
-          "Invalid reduction arguments: Axes contains duplicate dimension: ", axis);
-    }
-    reduced[i] = true;
-  }
-  ReductionPlan plan;
-  for (int i = 0; i < in.rank(); ++i) {
-    const int64_t size = in.dim(i);
-    if (!reduced[i]) {
-      plan.out.AddDim(size);
-    } else {
-      plan.reduced_elements *= size;
-      if (keep_dims) plan.out.AddDim(1);
-    }
-    if (size == 1) continue;
-    if (!plan.axes.empty() && plan.axes.back().reduced == reduced[i]) {
-      plan.axes.back().size *= size;
-    } else {
-      plan.axes.push_back({size, reduced[i]});
-    }
-  }
-  return plan;
-}
+using Axes = decltype(ReductionPlan::axes);
 
 // --- What is reduced ------------------------------------------------------------------------
 // Acc is what partial results are held in.
@@ -245,7 +201,7 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
   // Threads share a kept axis, so that none writes another's outputs.
   const int cut = axes[0].reduced ? 1 : 0;
   int64_t inputs = 1;
-  for (const Axis& axis : axes) inputs *= axis.size;
+  for (const ReductionPlan::Axis& axis : axes) inputs *= axis.size;
   const double cost = cost_per_input * static_cast<double>(inputs / axes[cut].size);
   const auto reduce_range = LoopFor<RangeReduction<Op, T>, T>();
   ctx.ParallelFor(axes[cut].size, cost, [&](int64_t begin, int64_t end) {
@@ -306,7 +262,8 @@ class ReductionKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const ReductionPlan plan, MakePlan(in.shape(), ctx.input(1), keep_dims_));
+    MR_ASSIGN_OR_RETURN(const ReductionPlan plan,
+                        PlanReduction(in.shape(), ctx.input(1), keep_dims_));
     if (plan.reduced_elements == 1) {  // nothing to add up: another shape at most
       MR_ASSIGN_OR_RETURN(Tensor same, in.Reshaped(plan.out));
       ctx.SetOutput(0, std::move(same));
@@ -339,7 +296,8 @@ class EuclideanNormKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     using A = AccType<T>;
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const ReductionPlan plan, MakePlan(in.shape(), ctx.input(1), keep_dims_));
+    MR_ASSIGN_OR_RETURN(const ReductionPlan plan,
+                        PlanReduction(in.shape(), ctx.input(1), keep_dims_));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     MR_ASSIGN_OR_RETURN(Tensor squares, ctx.AllocateTemp(DataTypeOf<A>(), in.shape()));
     A* square = squares.data<A>();

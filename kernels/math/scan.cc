@@ -10,6 +10,7 @@
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
+#include "kernels/math/reduction_plan.h"
 
 namespace millrace {
 namespace {
@@ -34,13 +35,9 @@ class ScanKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(1), "axis"));
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "Expected scan axis"));
+    MR_ASSIGN_OR_RETURN(const AxisLines lines, PlanScan(in.shape(), ctx.input(1)));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
-    int64_t outer = 1, inner = 1;
-    const int64_t size = in.dim(axis);
-    for (int i = 0; i < axis; ++i) outer *= in.dim(i);
-    for (int i = axis + 1; i < in.rank(); ++i) inner *= in.dim(i);
+    const int64_t outer = lines.outer, size = lines.size, inner = lines.inner;
     const T* src = in.data<T>();
     T* dst = out->data<T>();
     ctx.ParallelFor(outer * inner, static_cast<double>(size), [&](int64_t begin, int64_t end) {

@@ -9,6 +9,7 @@
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
+#include "kernels/math/segment_plan.h"
 
 namespace millrace {
 namespace {
@@ -77,26 +78,9 @@ class UnsortedSegmentKernel : public Kernel {
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &ids = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const int64_t segments, IntScalar(ctx.input(2), "num_segments"));
-    if (segments < 0) {
-      return errors::InvalidArgument("num_segments must be non-negative, got ", segments);
-    }
-    Dims dims{segments};
-    for (int i = 0; i < data.rank(); ++i) {
-      if (i >= ids.rank()) {
-        dims.push_back(data.dim(i));
-      } else if (data.dim(i) != ids.dim(i)) {
-        break;
-      }
-    }
-    if (data.rank() < ids.rank() ||
-        !std::equal(ids.shape().dims().begin(), ids.shape().dims().end(),
-                    data.shape().dims().begin())) {
-      return errors::InvalidArgument(
-          "data.shape = ", data.shape().DebugString(),
-          " does not start with segment_ids.shape = ", ids.shape().DebugString());
-    }
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({dims.data(), dims.size()}));
+    MR_ASSIGN_OR_RETURN(const Shape shape,
+                        PlanUnsortedSegments(data.shape(), ids.shape(), ctx.input(2)));
+    const int64_t segments = shape.dim(0);
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     std::fill_n(out->data<T>(), shape.num_elements(), EmptyValue<kOp, T>());
     const int64_t rows = ids.num_elements();
@@ -127,23 +111,14 @@ class SegmentKernel : public Kernel {
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor& data = ctx.input(0);
+    MR_RETURN_IF_ERROR(CheckSegments(data.shape(), ctx.input(1).shape()));
     MR_ASSIGN_OR_RETURN(const Dims ids, IntVector(ctx.input(1), "segment_ids", true));
     const auto rows = static_cast<int64_t>(ids.size());
-    if (data.rank() < 1 || data.dim(0) != rows) {
-      return errors::InvalidArgument(
-          "segment_ids should be the same size as dimension 0 of "
-          "input: ",
-          data.shape().DebugString(), " vs. ", rows);
-    }
     for (int64_t i = 0; i < rows; ++i) {
-      if (ids[i] < 0) return errors::InvalidArgument("segment ids must be >= 0");
-      if (i > 0 && ids[i] < ids[i - 1]) {
-        return errors::InvalidArgument("segment ids are not increasing");
-      }
+      MR_RETURN_IF_ERROR(CheckSegmentId(ids[i], i == 0 ? -1 : ids[i - 1]));
     }
-    Dims dims(data.shape().dims().begin(), data.shape().dims().end());
-    dims[0] = rows == 0 ? 0 : ids[rows - 1] + 1;
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape({dims.data(), dims.size()}));
+    MR_ASSIGN_OR_RETURN(const Shape shape,
+                        SegmentsShape(data.shape(), rows == 0 ? -1 : ids[rows - 1]));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     T* dst = out->data<T>();
     using C = ComputeType<T>;

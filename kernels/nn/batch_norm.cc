@@ -13,13 +13,12 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/nn/batch_norm_plan.h"
 
 namespace millrace {
 namespace {
 
-struct View {
-  int64_t outer = 1, channels = 0, inner = 1;
-
+struct View : ChannelView {
   int64_t row() const { return channels * inner; }
   int64_t count() const { return outer * inner; }  // elements per channel
 };
@@ -145,29 +144,6 @@ class BatchNormKernel : public Kernel {
   }
 
  protected:
-  StatusOr<View> ViewOf(const Shape& shape) const {
-    if (shape.rank() != 4 && shape.rank() != 5) {
-      return errors::InvalidArgument("input must be 4 or 5-dimensional", shape.DebugString());
-    }
-    const int axis = channels_first_ ? 1 : shape.rank() - 1;
-    View view;
-    view.channels = shape.dim(axis);
-    for (int i = 0; i < axis; ++i) view.outer *= shape.dim(i);
-    for (int i = axis + 1; i < shape.rank(); ++i) view.inner *= shape.dim(i);
-    return view;
-  }
-
-  static Status CheckVector(const Tensor& t, const char* name, int64_t channels) {
-    if (t.rank() != 1) {
-      return errors::InvalidArgument(name, " must be 1-dimensional", t.shape().DebugString());
-    }
-    if (t.dim(0) != channels) {
-      return errors::InvalidArgument(name, " must have the same number of elements as the ",
-                                     "channels of x, got ", t.dim(0), " and ", channels);
-    }
-    return OkStatus();
-  }
-
   // A vector of channels in float.
   static StatusOr<Tensor> Floats(KernelContext& ctx, const Tensor& t) {
     if (t.dtype() == kFloat) return t;
@@ -190,14 +166,13 @@ class FusedBatchNormKernel : public BatchNormKernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const View view, ViewOf(x.shape()));
-    static constexpr const char* kNames[] = {"", "scale", "offset", "estimated_mean",
-                                             "estimated_variance"};
-    for (int i = 1; i < 5; ++i) {
-      // Training from scratch needs no estimates.
-      if (i > 2 && training_ && factor_ == 1.0f) continue;
-      MR_RETURN_IF_ERROR(CheckVector(ctx.input(i), kNames[i], view.channels));
-    }
+    // Training from scratch needs no estimates.
+    MR_ASSIGN_OR_RETURN(const ChannelView channels,
+                        PlanNormalization(x.shape(), channels_first_,
+                                          {&ctx.input(1).shape(), &ctx.input(2).shape(),
+                                           &ctx.input(3).shape(), &ctx.input(4).shape()},
+                                          !training_ || factor_ != 1.0f));
+    const View view{channels};
     MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(kDouble, Shape({view.channels})));
     MR_ASSIGN_OR_RETURN(Tensor used, ctx.AllocateTemp(kFloat, Shape({4, view.channels})));
     float* mean = used.data<float>();
@@ -301,15 +276,11 @@ class FusedBatchNormGradKernel : public BatchNormKernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &dy = ctx.input(0), &x = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const View view, ViewOf(x.shape()));
-    if (!(dy.shape() == x.shape())) {
-      return errors::InvalidArgument("x and y_backprop must have the same shape, got ",
-                                     x.shape().DebugString(), " and ", dy.shape().DebugString());
-    }
-    static constexpr const char* kNames[] = {"scale", "saved mean", "saved variance"};
-    for (int i = 0; i < 3; ++i) {
-      MR_RETURN_IF_ERROR(CheckVector(ctx.input(2 + i), kNames[i], view.channels));
-    }
+    MR_ASSIGN_OR_RETURN(const ChannelView channels,
+                        PlanNormalizationGrad(
+                            dy.shape(), x.shape(), channels_first_,
+                            {&ctx.input(2).shape(), &ctx.input(3).shape(), &ctx.input(4).shape()}));
+    const View view{channels};
     Status status;
     DispatchType(TypeList<float, Half, BFloat16>(), x.dtype(),
                  [&]<typename T>() { status = Run<T>(ctx, view); });

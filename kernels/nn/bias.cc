@@ -9,25 +9,10 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/nn/bias_plan.h"
 
 namespace millrace {
 namespace {
-
-// A tensor seen as [outer, channels, inner]; inner is 1 when channels come last.
-struct ChannelView {
-  int64_t outer, channels, inner;
-};
-
-StatusOr<ChannelView> ViewChannels(const Shape& shape, bool channels_first) {
-  if (shape.rank() < 2) {
-    return errors::InvalidArgument("Input tensor must be at least 2D: ", shape.DebugString());
-  }
-  const int axis = channels_first ? 1 : shape.rank() - 1;
-  ChannelView view{1, shape.dim(axis), 1};
-  for (int i = 0; i < axis; ++i) view.outer *= shape.dim(i);
-  for (int i = axis + 1; i < shape.rank(); ++i) view.inner *= shape.dim(i);
-  return view;
-}
 
 // Rows of a value plus the bias; `out` may be `value`.
 template <typename T>
@@ -101,15 +86,8 @@ class BiasAddKernel : public BiasKernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& value = ctx.input(0);
     const Tensor& bias = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const ChannelView view, ViewChannels(value.shape(), channels_first_));
-    if (bias.rank() != 1) {
-      return errors::InvalidArgument("Biases must be 1D: ", bias.shape().DebugString());
-    }
-    if (bias.dim(0) != view.channels) {
-      return errors::InvalidArgument(
-          "Must provide as many biases as the channels dimension of the input tensor: ",
-          bias.shape().DebugString(), " vs. ", view.channels, " in ", value.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const ChannelView view,
+                        PlanBiasAdd(value.shape(), bias.shape(), channels_first_));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, value.shape()));
     if (out->num_elements() == 0) return OkStatus();
     DispatchType(NumberTypes(), value.dtype(), [&]<typename T>() {

@@ -22,48 +22,6 @@ namespace {
 
 using Geometry = ConvGeometry;
 
-// A depthwise filter [rows, columns, channels, outputs per channel] is one for as many groups
-// as there are channels: its elements lie just so.
-StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs, bool depthwise, const Shape& input,
-                                const Shape& filter) {
-  if (input.rank() != 4) {
-    return errors::InvalidArgument("input must be 4-dimensional: ", input.DebugString());
-  }
-  if (filter.rank() != 4) {
-    return errors::InvalidArgument("filter must be 4-dimensional: ", filter.DebugString());
-  }
-  if (attrs.stride(3) != 1) {
-    return errors::InvalidArgument("strides over channels are not supported");
-  }
-  Geometry g;
-  g.batch = input.dim(0);
-  g.channels = input.dim(3);
-  if (depthwise) {
-    if (filter.dim(2) != g.channels) {
-      return errors::InvalidArgument("input and filter must have the same depth: ", g.channels,
-                                     " vs ", filter.dim(2));
-    }
-    g.groups = g.channels;
-    g.out_channels = g.channels * filter.dim(3);
-    MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, input.dim(1), filter.dim(0)));
-    MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, input.dim(2), filter.dim(1)));
-    return g;
-  }
-  g.out_channels = filter.dim(3);
-  if (filter.dim(2) <= 0 || g.channels % filter.dim(2) != 0) {
-    return errors::InvalidArgument("input depth must be evenly divisible by filter depth: ",
-                                   g.channels, " vs ", filter.dim(2));
-  }
-  g.groups = g.channels / filter.dim(2);
-  if (g.groups < 1 || g.out_channels % g.groups != 0) {
-    return errors::InvalidArgument("output depth ", g.out_channels,
-                                   " must be evenly divisible by the number of groups ", g.groups);
-  }
-  MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, input.dim(1), filter.dim(0)));
-  MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, input.dim(2), filter.dim(1)));
-  return g;
-}
-
 // What tensors of a type are computed in: 16-bit floats go through float.
 DataType ComputedIn(DataType type) { return type == kHalf || type == kBfloat16 ? kFloat : type; }
 
@@ -149,19 +107,15 @@ class ConvKernel : public Kernel {
     } else if (pass_ == ConvPass::kFilter) {
       MR_ASSIGN_OR_RETURN(filter_shape, SizesInput(ctx, 1));
     }
-    const bool first = attrs_.channels_first();
-    if (first && image_shape.rank() == 4) image_shape = WithChannelsLast(image_shape);
-    MR_ASSIGN_OR_RETURN(*geometry, MakeGeometry(attrs_, depthwise_, image_shape, filter_shape));
-    const Geometry& g = *geometry;
-    const Shape output_shape = first ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
-    if (pass_ != ConvPass::kForward && !(ctx.input(2).shape() == output_shape)) {
-      return errors::InvalidArgument("out_backprop must have the shape of the output ",
-                                     output_shape.DebugString(), ", got ",
-                                     ctx.input(2).shape().DebugString());
+    MR_ASSIGN_OR_RETURN(const ConvSizes sizes,
+                        PlanConv(attrs_, depthwise_, image_shape, filter_shape));
+    *geometry = sizes.geometry;
+    if (pass_ != ConvPass::kForward) {
+      MR_RETURN_IF_ERROR(CheckConvGradient(sizes.outputs, ctx.input(2).shape()));
     }
-    Shape made = output_shape;
-    if (pass_ == ConvPass::kFilter) made = filter_shape;
-    if (pass_ == ConvPass::kInput) made = first ? WithChannelsFirst(image_shape) : image_shape;
+    const Shape& made = pass_ == ConvPass::kForward  ? sizes.outputs
+                        : pass_ == ConvPass::kFilter ? filter_shape
+                                                     : image_shape;
     return ctx.AllocateOutput(0, made);
   }
 

@@ -4,6 +4,7 @@
 #include "base/strings.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/isa.h"
+#include "kernels/nn/bias_plan.h"
 
 namespace millrace {
 namespace {
@@ -44,12 +45,7 @@ Status Epilogue::Check(const Tensor& bias, int64_t columns) const {
   if (bias.rank() == 1 && bias.dim(0) == columns) return OkStatus();
   const std::string who =
       nodes_.size() > 1 ? StrCat("{{node ", nodes_[1], "}} (part of ", name_, "): ") : "";
-  if (bias.rank() != 1) {
-    return errors::InvalidArgument(who, "Biases must be 1D: ", bias.shape().DebugString());
-  }
-  return errors::InvalidArgument(
-      who, "Must provide as many biases as the channels dimension of the input tensor: ",
-      bias.shape().DebugString(), " vs. ", columns);
+  return CheckColumnBiases(bias.shape(), columns, who);
 }
 
 Status Epilogue::OfProduct(Status status) const {

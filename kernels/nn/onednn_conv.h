@@ -9,35 +9,9 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "kernels/nn/window.h"
+#include "kernels/nn/conv_plan.h"
 
 namespace millrace {
-
-// The three passes of a convolution; each takes two operands and makes the third.
-enum class ConvPass {
-  kForward,  // images, filter -> outputs
-  kInput,    // filter, gradient of the outputs -> gradient of the images
-  kFilter,   // images, gradient of the outputs -> gradient of the filter
-};
-
-// A convolution of NHWC images with an HWIO filter. With groups > 1 the channels fall into
-// as many parts, which do not see each other.
-struct ConvGeometry {
-  int64_t batch = 0, channels = 0, out_channels = 0, groups = 1;
-  WindowAxis rows, cols;
-
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return out_channels / groups; }
-  int64_t taps() const { return rows.size * cols.size * group_channels(); }
-  int64_t image() const { return rows.input * cols.input * channels; }
-  int64_t out_image() const { return rows.output * cols.output * out_channels; }
-  int64_t filter() const { return taps() * out_channels; }
-  Shape InputShape() const { return {batch, rows.input, cols.input, channels}; }
-  Shape FilterShape() const { return {rows.size, cols.size, group_channels(), out_channels}; }
-  Shape OutputShape() const { return {batch, rows.output, cols.output, out_channels}; }
-
-  friend bool operator==(const ConvGeometry&, const ConvGeometry&) = default;
-};
 
 // One pass over `geometry.batch` images. Thread-safe.
 class OneDnnConv {

@@ -9,58 +9,33 @@
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/isa.h"
-#include "kernels/common/kernel_util.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/nn/pool_plan.h"
 #include "kernels/nn/window.h"
 
 namespace millrace {
 namespace {
 
-// The window over depth is of max pools only: it neither overlaps nor is padded.
-struct Geometry {
-  int64_t batch = 0, channels = 0, depth_window = 1;
-  WindowAxis rows, cols;
-
-  int64_t out_channels() const { return channels / depth_window; }
-  int64_t image() const { return rows.input * cols.input * channels; }
-  int64_t out_image() const { return rows.output * cols.output * out_channels(); }
-  Shape OutputShape() const { return {batch, rows.output, cols.output, out_channels()}; }
-};
+using Geometry = PoolGeometry;
 
 class PoolKernel : public Kernel {
  public:
   // The forms V2 have ksize and strides as their last inputs, not as attributes.
   explicit PoolKernel(KernelConstruction& c)
-      : Kernel(c),
-        attrs_(c),
-        from_inputs_(c.def().name().ends_with("V2")),
-        ksize_(c.attrs().GetOr<std::vector<int64_t>>("ksize", {1, 1, 1, 1})) {
-    const Status status = CheckWindow(ksize_);
-    if (!status.ok()) {
-      c.SetError(status);
-      ksize_ = {1, 1, 1, 1};
-    }
-    if (attrs_.channels_first()) ChannelsLast(&ksize_);
-  }
+      : Kernel(c), attrs_(c), from_inputs_(c.def().name().ends_with("V2")) {}
 
  protected:
-  // `input` in the order of the node's data format.
+  // `shape` in the order of the node's data format.
   StatusOr<Geometry> MakeGeometry(KernelContext& ctx, const Shape& shape) const {
-    if (!from_inputs_) return MakeGeometry(attrs_, ksize_, shape);
-    MR_ASSIGN_OR_RETURN(std::vector<int64_t> ksize, WindowInput(ctx.input(ctx.num_inputs() - 2)));
-    MR_ASSIGN_OR_RETURN(std::vector<int64_t> strides, WindowInput(ctx.input(ctx.num_inputs() - 1)));
-    MR_RETURN_IF_ERROR(CheckWindow(ksize));
-    if (attrs_.channels_first()) ChannelsLast(&ksize);
-    MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, attrs_.WithStrides(std::move(strides)));
-    return MakeGeometry(attrs, ksize, shape);
+    if (!from_inputs_) return attrs_.Plan(shape);
+    const int n = ctx.num_inputs();
+    return attrs_.Plan(shape, ctx.input(n - 2), ctx.input(n - 1));
   }
 
   // The shape of the outputs in the order of the node's data format.
-  Shape OutputShape(const Geometry& g) const {
-    return attrs_.channels_first() ? WithChannelsFirst(g.OutputShape()) : g.OutputShape();
-  }
+  Shape OutputShape(const Geometry& g) const { return attrs_.OutputShape(g); }
 
   // `tensor` with channels last.
   StatusOr<Tensor> Operand(KernelContext& ctx, const Tensor& tensor) const {
@@ -83,57 +58,8 @@ class PoolKernel : public Kernel {
   }
 
  private:
-  static Status CheckWindow(const std::vector<int64_t>& ksize) {
-    if (ksize.size() != 4) {
-      return errors::InvalidArgument("Sliding window ksize field must specify 4 dimensions, got ",
-                                     ksize.size());
-    }
-    for (const int64_t size : ksize) {
-      if (size >= 1 && size <= std::numeric_limits<int32_t>::max()) continue;
-      return errors::InvalidArgument("ksize must have 4 positive elements, got ", size);
-    }
-    if (ksize[0] == 1) return OkStatus();
-    return errors::Unimplemented("Pooling is not yet supported on the batch dimension.");
-  }
-  static StatusOr<std::vector<int64_t>> WindowInput(const Tensor& input) {
-    MR_ASSIGN_OR_RETURN(const Dims values, IntVector(input, "ksize or strides"));
-    return std::vector<int64_t>(values.begin(), values.end());
-  }
-
-  static StatusOr<Geometry> MakeGeometry(const WindowAttrs& attrs,
-                                         const std::vector<int64_t>& ksize, const Shape& shape) {
-    if (shape.rank() != 4) {
-      return errors::InvalidArgument("tensor_in must be 4-dimensional: ", shape.DebugString());
-    }
-    const Shape input = attrs.channels_first() ? WithChannelsLast(shape) : shape;
-    Geometry g;
-    g.batch = input.dim(0);
-    g.channels = input.dim(3);
-    g.depth_window = ksize[3];
-    if (g.depth_window > 1) {
-      if (ksize[1] != 1 || ksize[2] != 1) {
-        return errors::Unimplemented("MaxPooling supports exactly one of pooling across depth or ",
-                                     "pooling across width/height.");
-      }
-      if (g.channels % g.depth_window != 0) {
-        return errors::Unimplemented("Depthwise max pooling requires the depth window to evenly ",
-                                     "divide the input depth, ", g.depth_window, " not ",
-                                     g.channels);
-      }
-      if (attrs.stride(3) != g.depth_window) {
-        return errors::Unimplemented("Depthwise max pooling requires the depth window to equal ",
-                                     "the depth stride, got ", g.depth_window, " and ",
-                                     attrs.stride(3));
-      }
-    }
-    MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, input.dim(1), ksize[1]));
-    MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, input.dim(2), ksize[2]));
-    return g;
-  }
-
-  const WindowAttrs attrs_;
+  const PoolAttrs attrs_;
   const bool from_inputs_;
-  std::vector<int64_t> ksize_;
 };
 
 // The inputs that one output position sees; offsets are of first channels, within one image.
@@ -335,11 +261,8 @@ class MaxPoolGradKernel : public PoolKernel {
   using PoolKernel::PoolKernel;
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, ctx.input(0).shape()));
-    if (!(ctx.input(2).shape() == OutputShape(g)) || !(ctx.input(1).shape() == OutputShape(g))) {
-      return errors::InvalidArgument(
-          "orig_output and grad must have shape ", OutputShape(g).DebugString(), ", got ",
-          ctx.input(1).shape().DebugString(), " and ", ctx.input(2).shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(
+        CheckMaxPoolGrad(OutputShape(g), ctx.input(1).shape(), ctx.input(2).shape()));
     MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
     MR_ASSIGN_OR_RETURN(const Tensor gradient, Operand(ctx, ctx.input(2)));
     return FillOutput(ctx, ctx.input(0).shape(), [&](Tensor* out) {
@@ -490,10 +413,7 @@ class AvgPoolGradKernel : public PoolKernel {
                         MakeShape(std::vector<int64_t>(flat.begin(), flat.end())));
     MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, shape));
     if (g.depth_window != 1) return errors::Unimplemented("AvgPoolGrad over depth");
-    if (!(ctx.input(1).shape() == OutputShape(g))) {
-      return errors::InvalidArgument("grad must have shape ", OutputShape(g).DebugString(),
-                                     ", got ", ctx.input(1).shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckAvgPoolGrad(OutputShape(g), ctx.input(1).shape()));
     MR_ASSIGN_OR_RETURN(const Tensor gradient, Operand(ctx, ctx.input(1)));
     return FillOutput(ctx, shape, [&](Tensor* out) {
       DispatchType(FloatTypes(), gradient.dtype(), [&]<typename T>() {

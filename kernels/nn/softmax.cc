@@ -13,6 +13,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/nn/softmax_plan.h"
 
 namespace millrace {
 namespace {
@@ -93,18 +94,15 @@ class SoftmaxKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& logits = ctx.input(0);
-    if (logits.rank() < 1) {
-      return errors::InvalidArgument("logits must have >= 1 dimension, got ",
-                                     logits.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const SoftmaxPlan plan, PlanSoftmax(logits.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, logits.shape()));
-    const int64_t n = logits.dim(logits.rank() - 1);
+    const int64_t n = plan.n;
     if (logits.num_elements() == 0) return OkStatus();
     DispatchType(FloatTypes(), logits.dtype(), [&]<typename T>() {
       const T* in = logits.data<T>();
       T* to = out->data<T>();
       const auto rows = LoopFor<SoftmaxRows<T>, T>();
-      ctx.ParallelFor(logits.num_elements() / n, kNanosPerExp * static_cast<double>(n),
+      ctx.ParallelFor(plan.rows, kNanosPerExp * static_cast<double>(n),
                       [&](int64_t begin, int64_t end) {
                         rows(in + begin * n, to + begin * n, end - begin, n, log_);
                       });
@@ -116,19 +114,15 @@ class SoftmaxKernel : public Kernel {
   const bool log_;
 };
 
-// Where rows of logits and labels lie; a step of 0 repeats.
-struct Operands {
-  int64_t x_row, x_column, y_row, y_column;
-};
-
-// The losses and gradients of rows [begin, end) of n classes. `backprop` may be the logits or
+// The losses and gradients of rows [begin, end). `backprop` may be the logits or
 // the labels: each element is read before it is written.
 template <typename T>
 struct CrossEntropyRows {
   using C = ComputeType<T>;
 
-  static MR_ALWAYS_INLINE void Run(const Operands& o, const T* x, const T* y, int64_t n, T* loss,
+  static MR_ALWAYS_INLINE void Run(const CrossEntropyPlan& o, const T* x, const T* y, T* loss,
                                    T* backprop, int64_t begin, int64_t end) {
+    const int64_t n = o.n;
     for (int64_t i = begin; i < end; ++i) {
       if (o.x_column == 1 && o.y_column == 1) {
         loss[i] = Row(x + i * o.x_row, y + i * o.y_row, 1, 1, n, backprop + i * n);
@@ -192,40 +186,25 @@ class CrossEntropyKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& logits = ctx.input(0);
     const Tensor& labels = ctx.input(1);
-    if (logits.rank() != 2 || labels.rank() != 2) return SizeError(logits, labels);
-    int64_t size[2];
-    for (int i = 0; i < 2; ++i) {  // a side of 1 is repeated
-      const int64_t a = logits.dim(i), b = labels.dim(i);
-      if (a != b && a != 1 && b != 1) return SizeError(logits, labels);
-      size[i] = a == 1 ? b : a;
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * loss, ctx.AllocateOutput(0, Shape({size[0]})));
+    MR_ASSIGN_OR_RETURN(const CrossEntropyPlan plan,
+                        PlanCrossEntropy(logits.shape(), labels.shape()));
+    MR_ASSIGN_OR_RETURN(Tensor * loss, ctx.AllocateOutput(0, Shape({plan.rows})));
     MR_ASSIGN_OR_RETURN(Tensor * backprop,
-                        ctx.ForwardOrAllocateOutput({0, 1}, 1, Shape({size[0], size[1]})));
+                        ctx.ForwardOrAllocateOutput({0, 1}, 1, Shape({plan.rows, plan.n})));
     DispatchType(FloatTypes(), logits.dtype(), [&]<typename T>() {
-      Rows<T>(ctx, logits, labels, size[0], size[1], loss->data<T>(), backprop->data<T>());
+      Rows<T>(ctx, plan, logits.data<T>(), labels.data<T>(), loss->data<T>(), backprop->data<T>());
     });
     return OkStatus();
   }
 
  private:
-  static Status SizeError(const Tensor& logits, const Tensor& labels) {
-    return errors::InvalidArgument(
-        "logits and labels must be broadcastable 2-D matrices: logits_size=",
-        logits.shape().DebugString(), " labels_size=", labels.shape().DebugString());
-  }
-
   template <typename T>
-  static void Rows(KernelContext& ctx, const Tensor& logits, const Tensor& labels, int64_t rows,
-                   int64_t n, T* loss, T* backprop) {
-    const T* x = logits.data<T>();
-    const T* y = labels.data<T>();
-    const Operands o{logits.dim(0) == 1 ? 0 : logits.dim(1), logits.dim(1) == 1 ? 0 : 1,
-                     labels.dim(0) == 1 ? 0 : labels.dim(1), labels.dim(1) == 1 ? 0 : 1};
+  static void Rows(KernelContext& ctx, const CrossEntropyPlan& plan, const T* x, const T* y,
+                   T* loss, T* backprop) {
     const auto compute = LoopFor<CrossEntropyRows<T>, T>();
     ctx.ParallelFor(
-        rows, 2 * kNanosPerExp * static_cast<double>(n),
-        [&](int64_t begin, int64_t end) { compute(o, x, y, n, loss, backprop, begin, end); });
+        plan.rows, 2 * kNanosPerExp * static_cast<double>(plan.n),
+        [&](int64_t begin, int64_t end) { compute(plan, x, y, loss, backprop, begin, end); });
   }
 };
 
@@ -236,24 +215,8 @@ class SparseCrossEntropyKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& logits = ctx.input(0);
     const Tensor& labels = ctx.input(1);
-    if (logits.rank() != 2) {
-      return errors::InvalidArgument("logits must be 2-D, but got shape ",
-                                     logits.shape().DebugString());
-    }
-    if (labels.rank() != 1) {
-      return errors::InvalidArgument("labels must be 1-D, but got shape ",
-                                     labels.shape().DebugString());
-    }
-    if (labels.dim(0) != logits.dim(0)) {
-      return errors::InvalidArgument(
-          "logits and labels must have the same first dimension, got logits shape ",
-          logits.shape().DebugString(), " and labels shape ", labels.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckSparseCrossEntropy(logits.shape(), labels.shape()));
     const int64_t classes = logits.dim(1);
-    if (classes <= 0 && logits.dim(0) > 0) {
-      return errors::InvalidArgument("Must have at least one class, but got logits shape ",
-                                     logits.shape().DebugString());
-    }
     MR_RETURN_IF_ERROR(labels.dtype() == kInt32 ? CheckLabels<int32_t>(labels, classes)
                                                 : CheckLabels<int64_t>(labels, classes));
     MR_ASSIGN_OR_RETURN(Tensor * loss, ctx.AllocateOutput(0, labels.shape()));

@@ -1,32 +1,19 @@
 // The largest of a row, and whether a target is among them.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
+#include "kernels/nn/top_k_plan.h"
 
 namespace millrace {
 namespace {
-
-// k from an input of int32, int64 or int16.
-StatusOr<int64_t> ReadK(const Tensor& k) {
-  if (k.num_elements() != 1) {
-    return errors::InvalidArgument("k must be scalar, got shape ", k.shape().DebugString());
-  }
-  int64_t value = -1;
-  DispatchType(TypeList<int16_t, int32_t, int64_t>(), k.dtype(),
-               [&]<typename T>() { value = k.scalar<T>(); });
-  if (value < 0) return errors::InvalidArgument("Need k >= 0, got ", value);
-  return value;
-}
 
 // Of equal values the first comes first. A NaN is larger than all else, as on GPUs.
 class TopKKernel : public Kernel {
@@ -36,24 +23,11 @@ class TopKKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t k, ReadK(ctx.input(1)));
-    if (input.rank() < 1) return errors::InvalidArgument("input must be >= 1-D, got a scalar");
-    const int64_t columns = input.dim(input.rank() - 1);
-    if (index_type_ == kInt16 && columns > std::numeric_limits<int16_t>::max()) {
-      return errors::InvalidArgument(
-          "Second dimension of flattened input must be <= ", std::numeric_limits<int16_t>::max(),
-          ", got ", columns, ": positions of type int16 end there");
-    }
-    if (columns < k) {
-      return errors::InvalidArgument("input must have at least k columns. Had ", columns,
-                                     ", needed ", k);
-    }
-    Shape shape = input.shape();
-    shape.SetDim(shape.rank() - 1, k);
-    MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(0, shape));
-    MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(1, shape));
-    if (shape.num_elements() == 0) return OkStatus();
-    const int64_t rows = input.num_elements() / columns;
+    MR_ASSIGN_OR_RETURN(const TopKPlan plan, PlanTopK(input.shape(), ctx.input(1), index_type_));
+    const int64_t rows = plan.rows, columns = plan.columns, k = plan.k;
+    MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(0, plan.out));
+    MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(1, plan.out));
+    if (plan.out.num_elements() == 0) return OkStatus();
     DispatchType(RealTypes(), input.dtype(), [&]<typename T>() {
       ctx.ParallelFor(rows, 5.0 * static_cast<double>(columns), [&](int64_t begin, int64_t end) {
         std::vector<int64_t> order(static_cast<std::size_t>(columns));
@@ -102,11 +76,7 @@ class InTopKKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& predictions = ctx.input(0);
     const Tensor& targets = ctx.input(1);
-    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
-      return errors::InvalidArgument("predictions must be 2-dimensional and targets a vector of ",
-                                     "as many rows, got ", predictions.shape().DebugString(),
-                                     " and ", targets.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckInTopK(predictions.shape(), targets.shape()));
     int64_t k = k_;
     if (ctx.num_inputs() == 3) {
       MR_ASSIGN_OR_RETURN(k, IntScalar(ctx.input(2), "k"));

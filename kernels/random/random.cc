@@ -15,6 +15,7 @@
 #include "kernels/kernel_context.h"
 #include "kernels/random/random_distributions.h"
 #include "kernels/random/random_order.h"
+#include "kernels/random/random_plan.h"
 
 namespace millrace {
 namespace {
@@ -51,18 +52,12 @@ class RandomUniformIntKernel : public Kernel {
   explicit RandomUniformIntKernel(KernelConstruction& c) : Kernel(c), generator_(c) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const Shape shape, ShapeFromTensor(ctx.input(0), "shape"));
-    if (ctx.input(1).rank() != 0 || ctx.input(2).rank() != 0) {
-      return errors::InvalidArgument("minval and maxval must be 0-D, got shapes ",
-                                     ctx.input(1).shape().DebugString(), " and ",
-                                     ctx.input(2).shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckBoundShapes(ctx.input(1).shape(), ctx.input(2).shape()));
     const int64_t n = shape.num_elements();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (n == 0) return OkStatus();
     const T low = ctx.input(1).scalar<T>(), high = ctx.input(2).scalar<T>();
-    if (low >= high) {
-      return errors::InvalidArgument("Need minval < maxval, got ", low, " >= ", high);
-    }
+    MR_RETURN_IF_ERROR(CheckIntRange(low, high));
     using U = std::make_unsigned_t<T>;
     const UniformIntDistribution<T> distribution{
         low, static_cast<U>(static_cast<U>(high) - static_cast<U>(low))};

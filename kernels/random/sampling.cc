@@ -15,7 +15,7 @@
 #include "kernels/common/shared_philox.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
-#include "kernels/random/stateless_seed.h"
+#include "kernels/random/random_plan.h"
 
 namespace millrace {
 namespace {

@@ -4,34 +4,20 @@
 #include "kernels/all_kernels.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/random/random_distributions.h"
-#include "kernels/random/stateless_seed.h"
+#include "kernels/random/random_plan.h"
 
 namespace millrace {
 namespace {
-
-constexpr int32_t kPhiloxAlgorithm = 1;
-constexpr int32_t kAutoAlgorithm = 3;
 
 // Inputs of the first form: shape, seed, ...; of the second: shape, key, counter, alg, ...
 StatusOr<Philox> GeneratorFromInputs(const KernelContext& ctx, bool has_key) {
   if (!has_key) {
     MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(1)));
-    return PhiloxAt(at.key, 0, at.counter_high);
+    return at.Generator();
   }
-  const Tensor &key = ctx.input(1), &counter = ctx.input(2);
-  if (key.rank() != 1 || key.dim(0) != 1) {
-    return errors::InvalidArgument("key must have shape [1], not ", key.shape().DebugString());
-  }
-  if (counter.rank() != 1 || counter.dim(0) < 2) {
-    return errors::InvalidArgument("counter must be a vector of at least 2 elements, got shape ",
-                                   counter.shape().DebugString());
-  }
-  MR_ASSIGN_OR_RETURN(const int64_t alg, IntScalar(ctx.input(3), "alg"));
-  if (alg != kPhiloxAlgorithm && alg != kAutoAlgorithm) {
-    return errors::Unimplemented("random algorithm ", alg, " is not supported; 1 (Philox) is");
-  }
-  const uint64_t* words = counter.data<uint64_t>();
-  return PhiloxAt(key.data<uint64_t>()[0], words[0], words[1]);
+  MR_ASSIGN_OR_RETURN(const KeyCounter at,
+                      ReadKeyCounter(ctx.input(1), ctx.input(2), ctx.input(3)));
+  return at.Generator();
 }
 
 enum class Kind { kUniform, kNormal, kTruncatedNormal, kFullInt, kUniformInt };
@@ -62,9 +48,7 @@ class StatelessRandomKernel : public Kernel {
         return errors::InvalidArgument("minval and maxval must be scalars");
       }
       const T low = low_input.scalar<T>(), high = high_input.scalar<T>();
-      if (low >= high) {
-        return errors::InvalidArgument("Need minval < maxval, got ", low, " >= ", high);
-      }
+      MR_RETURN_IF_ERROR(CheckIntRange(low, high));
       using U = std::make_unsigned_t<T>;
       const UniformIntDistribution<T> distribution{
           low, static_cast<U>(static_cast<U>(high) - static_cast<U>(low))};

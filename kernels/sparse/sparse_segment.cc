@@ -11,6 +11,7 @@
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
+#include "kernels/math/segment_plan.h"
 
 namespace millrace {
 namespace {
@@ -23,16 +24,6 @@ C Divisor(Weigh weigh, int64_t rows) {
   const auto n = static_cast<double>(rows);
   if (weigh == Weigh::kMean) return static_cast<C>(n);
   return weigh == Weigh::kSqrtN ? static_cast<C>(std::sqrt(n)) : static_cast<C>(1);
-}
-
-// `indices` and `ids` as they are, checked to be vectors of one length.
-StatusOr<std::pair<Dims, Dims>> ReadRows(KernelContext& ctx) {
-  MR_ASSIGN_OR_RETURN(Dims indices, IntVector(ctx.input(1), "indices", true));
-  MR_ASSIGN_OR_RETURN(Dims ids, IntVector(ctx.input(2), "segment_ids", true));
-  if (indices.size() != ids.size()) {
-    return errors::InvalidArgument("segment_ids and indices should have same size.");
-  }
-  return std::pair(std::move(indices), std::move(ids));
 }
 
 Status CheckIndex(const char* name, int64_t index, int64_t limit, std::size_t at) {
@@ -48,31 +39,20 @@ class SparseSegmentKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     using C = ComputeType<T>;
     const Tensor& data = ctx.input(0);
-    if (data.rank() < 1) return errors::InvalidArgument("data must be at least 1 dimensional");
-    MR_ASSIGN_OR_RETURN(const auto rows, ReadRows(ctx));
-    const auto& [indices, ids] = rows;
-    Shape shape = data.shape();
+    MR_RETURN_IF_ERROR(CheckChosenRows(data.shape(), ctx.input(1).shape(), ctx.input(2).shape()));
+    MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices", true));
+    MR_ASSIGN_OR_RETURN(const Dims ids, IntVector(ctx.input(2), "segment_ids", true));
     const int64_t run = data.dim(0) == 0 ? 0 : data.num_elements() / data.dim(0);
     for (std::size_t i = 0; i < ids.size(); ++i) {
       MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], data.dim(0), i));
-      if (ids[i] < 0) return errors::InvalidArgument("segment ids must be >= 0");
-      if (i > 0 && ids[i] < ids[i - 1]) {
-        return errors::InvalidArgument("segment ids are not increasing");
-      }
+      MR_RETURN_IF_ERROR(CheckSegmentId(ids[i], i == 0 ? -1 : ids[i - 1]));
     }
-    int64_t segments = 0;
-    if (!ids.empty() && __builtin_add_overflow(ids.back(), 1, &segments)) {
-      return errors::InvalidArgument("segment id ", ids.back(), " is too large");
-    }
+    int64_t given = -1;
     if (ctx.num_inputs() == 4) {  // ...WithNumSegments
-      MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(3), "num_segments"));
-      if (given < 0) return errors::InvalidArgument("num_segments must be >= 0, got ", given);
-      if (segments > given) return errors::InvalidArgument("segment ids must be < num_segments");
-      segments = given;
+      MR_ASSIGN_OR_RETURN(given, ReadSegments(ctx.input(3)));
     }
-    Dims dims(shape.dims().begin(), shape.dims().end());
-    dims[0] = segments;
-    MR_ASSIGN_OR_RETURN(shape, MakeShape({dims.data(), dims.size()}));
+    MR_ASSIGN_OR_RETURN(const Shape shape,
+                        SegmentsShape(data.shape(), ids.empty() ? -1 : ids.back(), given));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const T* in = data.data<T>();
     T* to = out->data<T>();
@@ -103,11 +83,11 @@ class SparseSegmentGradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     using C = ComputeType<T>;
     const Tensor& gradient = ctx.input(0);
-    if (gradient.rank() < 1) return errors::InvalidArgument("grad must be at least 1 dimensional");
-    MR_ASSIGN_OR_RETURN(const auto rows, ReadRows(ctx));
-    const auto& [indices, ids] = rows;
-    MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(ctx.input(3), "output_dim0"));
-    if (count < 0) return errors::InvalidArgument("output_dim0 must be non-negative");
+    MR_RETURN_IF_ERROR(
+        CheckChosenGradient(gradient.shape(), ctx.input(1).shape(), ctx.input(2).shape()));
+    MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices", true));
+    MR_ASSIGN_OR_RETURN(const Dims ids, IntVector(ctx.input(2), "segment_ids", true));
+    MR_ASSIGN_OR_RETURN(const int64_t count, ReadDataRows(ctx.input(3)));
     // The V2 ops give the rows that have a gradient only, and which they are.
     Dims touched;
     if (ctx.num_outputs() == 2) {

@@ -6,11 +6,13 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/gather_plan.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
 #include "kernels/state/variable.h"
+#include "kernels/state/variable_plan.h"
 
 namespace millrace {
 namespace {
@@ -122,11 +124,7 @@ class UpdateVariableKernel : public Kernel {
     LockedVariables variable;
     MR_RETURN_IF_ERROR(variable.Lock(ctx, 1, operand.dtype()));
     Tensor* value = variable.value(0);
-    if (!(value->shape() == operand.shape())) {
-      return errors::InvalidArgument("Cannot update variable with shape ",
-                                     value->shape().DebugString(), " using a Tensor with shape ",
-                                     operand.shape().DebugString(), ", shapes must be equal.");
-    }
+    MR_RETURN_IF_ERROR(CheckVariableUpdate(value->shape(), operand.shape()));
     MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
     AddTo(ctx, operand, /*subtract=*/!add_, value);
     return OkStatus();
@@ -225,54 +223,31 @@ class ResourceGatherKernel : public Kernel {
       params = variable->value;
     }
     const Tensor& indices = ctx.input(1);
-    const int64_t b = batch_dims_;
-    if (b < 0 || params.rank() < b + 1 || indices.rank() < b) {
-      return errors::InvalidArgument("params must be at least ", b + 1, "-dimensional, got shape ",
-                                     params.shape().DebugString());
-    }
-    Shape shape;
-    int64_t batches = 1;
-    for (int i = 0; i < b; ++i) {
-      if (params.dim(i) != indices.dim(i)) {
-        return errors::InvalidArgument("batch dimensions differ: ", params.shape().DebugString(),
-                                       " vs. ", indices.shape().DebugString());
-      }
-      batches *= params.dim(i);
-    }
-    int64_t row = 1;
-    for (const int64_t d : indices.shape().dims()) shape.AddDim(d);
-    for (int i = static_cast<int>(b) + 1; i < params.rank(); ++i) {
-      shape.AddDim(params.dim(i));
-      row *= params.dim(i);
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const Rows rows{batches, params.dim(static_cast<int>(b)),
-                    batches == 0 ? 0 : indices.num_elements() / batches, row};
+    MR_ASSIGN_OR_RETURN(const GatherPlan rows,
+                        PlanResourceGather(params.shape(), indices.shape(), batch_dims_));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, rows.out));
     return indices.dtype() == kInt32 ? Copy<int32_t>(rows, params, indices, out)
                                      : Copy<int64_t>(rows, params, indices, out);
   }
 
  private:
-  struct Rows {
-    int64_t batches, limit, count, elements;  // `count` rows of `elements` per batch
-  };
-
   template <typename Index>
-  static Status Copy(const Rows& r, const Tensor& params, const Tensor& indices, Tensor* out) {
+  static Status Copy(const GatherPlan& r, const Tensor& params, const Tensor& indices,
+                     Tensor* out) {
     const Index* index = indices.data<Index>();
     Status status;
     DispatchMovable(params.dtype(), [&]<typename T>() {
       const T* from = static_cast<const T*>(params.raw_data());
       T* to = static_cast<T*>(out->raw_data());
-      for (int64_t i = 0; i < r.batches * r.count; ++i) {
+      for (int64_t i = 0; i < r.batches * r.per_batch; ++i) {
         const Index at = index[i];
         if (at < 0 || at >= r.limit) {
           status =
               errors::InvalidArgument("indices[", i, "] = ", at, " is not in [0, ", r.limit, ")");
           return;
         }
-        const T* source = from + (i / r.count * r.limit + at) * r.elements;
-        std::copy_n(source, r.elements, to + i * r.elements);
+        const T* source = from + (i / r.per_batch * r.limit + at) * r.inner;
+        std::copy_n(source, r.inner, to + i * r.inner);
       }
     });
     return status;

@@ -8,12 +8,14 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/kernel_errors.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
 #include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
+#include "kernels/state/variable_plan.h"
 
 namespace millrace {
 namespace {
@@ -142,8 +144,7 @@ class DestroyTemporaryVariableKernel : public Kernel {
 
 Status NeedReference(const KernelContext& ctx) {
   if (ctx.input_is_ref(0)) return OkStatus();
-  return errors::InvalidArgument("input 0 of ", ctx.node_name(),
-                                 " must be a reference to a variable");
+  return NeedsReference(ctx.node_name());
 }
 
 class AssignKernel : public Kernel {
@@ -193,13 +194,7 @@ class AssignUpdateKernel : public Kernel {
       LockedVariables variable;
       MR_RETURN_IF_ERROR(variable.Lock(ctx, 1, operand.dtype()));
       Tensor* value = variable.value(0);
-      if (!(value->shape() == operand.shape())) {
-        return errors::InvalidArgument(def().name(),
-                                       " requires shapes of both tensors to match. "
-                                       "lhs shape= ",
-                                       value->shape().DebugString(),
-                                       " rhs shape= ", operand.shape().DebugString());
-      }
+      MR_RETURN_IF_ERROR(CheckReferenceUpdate(def().name(), value->shape(), operand.shape()));
       MR_RETURN_IF_ERROR(variable.MakeExclusive(ctx));
       AddTo(ctx, operand, /*subtract=*/!add_, value);
     }

@@ -14,6 +14,7 @@
 #include "kernels/kernel_registry.h"
 #include "kernels/state/counted_update.h"
 #include "kernels/state/variable.h"
+#include "kernels/state/variable_plan.h"
 
 namespace millrace {
 namespace {
@@ -167,19 +168,7 @@ class ScatterKernel : public ScatterBase {
 
  protected:
   Status Check(const Tensor& value, const Tensor& indices, const Tensor& updates) const override {
-    if (value.rank() < 1) {
-      return errors::InvalidArgument("params must be at least 1-D, got shape ",
-                                     value.shape().DebugString());
-    }
-    Shape expected = indices.shape();
-    for (int i = 1; i < value.rank(); ++i) expected.AddDim(value.dim(i));
-    if (updates.rank() != 0 && !(updates.shape() == expected)) {
-      return errors::InvalidArgument(
-          "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got "
-          "updates.shape ",
-          updates.shape().DebugString(), ", indices.shape ", indices.shape().DebugString(),
-          ", params.shape ", value.shape().DebugString());
-    }
+    MR_RETURN_IF_ERROR(CheckRowScatter(value.shape(), indices.shape(), updates.shape()));
     for (int64_t i = 0; i < indices.num_elements(); ++i) {
       const int64_t at = IndexAt(indices, i);
       if (at < 0 || at >= value.dim(0)) {
@@ -209,20 +198,8 @@ class ScatterNdKernel : public ScatterBase {
 
  protected:
   Status Check(const Tensor& value, const Tensor& indices, const Tensor& updates) const override {
-    const int depth = indices.rank() < 1 ? -1 : static_cast<int>(indices.dim(indices.rank() - 1));
-    if (depth < 0 || depth > value.rank()) {
-      return errors::InvalidArgument("indices of shape ", indices.shape().DebugString(),
-                                     " do not address a variable of shape ",
-                                     value.shape().DebugString());
-    }
-    Shape expected(indices.shape().dims().first(indices.rank() - 1));
-    for (int i = depth; i < value.rank(); ++i) expected.AddDim(value.dim(i));
-    if (!(updates.shape() == expected)) {
-      return errors::InvalidArgument(
-          "Must have updates.shape = indices.shape[:-1] + "
-          "params.shape[indices.shape[-1]:] = ",
-          expected.DebugString(), ", got ", updates.shape().DebugString());
-    }
+    MR_ASSIGN_OR_RETURN(const int depth,
+                        VariableSliceDepth(value.shape(), indices.shape(), updates.shape()));
     for (int64_t i = 0; i < indices.num_elements(); ++i) {
       const int64_t at = IndexAt(indices, i), limit = value.dim(static_cast<int>(i % depth));
       if (at < 0 || at >= limit) {

@@ -1,7 +1,6 @@
 #include "tests/device_conformance/portable_body.h"
 
 #include <utility>
-#include <vector>
 
 #include "device/fake/fake_device.h"
 #include "kernels/gpu/body.h"
@@ -15,28 +14,18 @@ Tensor AliasOf(const Tensor& value) {
   return Tensor(value.dtype(), value.shape(), nullptr, FakeAlias(value.raw_data()));
 }
 
-class PortableBody final : public StreamBody {
+class PortableBody final : public gpu::BodyOnMachine {
  public:
-  explicit PortableBody(std::unique_ptr<gpu::Body> body) : body_(std::move(body)) {}
+  explicit PortableBody(std::unique_ptr<gpu::Body> body) : BodyOnMachine(std::move(body)) {}
   int64_t ScratchBytes(const StreamCall& call) const override {
-    return body_->ScratchBytes(call, gpu::HostLoops());
+    return body().ScratchBytes(call, gpu::HostLoops());
   }
-  StatusOr<Tensor> Stage(const StreamCall& call) const override { return body_->Stage(call); }
-  int64_t ReportBytes() const override { return body_->ReportBytes(); }
-  Status Judge(const Tensor& report) const override { return body_->Judge(report); }
-  bool stages() const override { return body_->stages(); }
-  int64_t num_counts() const override { return body_->num_counts(); }
   Status Count(const StreamCall& call) const override {
-    return body_->Count(Aliased(call), gpu::HostLoops(), gpu::Queue());
-  }
-  StatusOr<std::vector<Shape>> CountedShapes(const StreamCall& call) const override {
-    return body_->CountedShapes(call);
+    return body().Count(Aliased(call), gpu::HostLoops(), gpu::Queue());
   }
   Status Run(const StreamCall& call) const override {
-    return body_->Run(Aliased(call), gpu::HostLoops(), gpu::Queue());
+    return body().Run(Aliased(call), gpu::HostLoops(), gpu::Queue());
   }
-  RecordedState recorded_state() const override { return body_->recorded_state(); }
-  uint64_t Draw(const StreamCall& call) const override { return body_->Draw(call); }
 
  private:
   static StreamCall Aliased(StreamCall call) {
@@ -53,8 +42,6 @@ class PortableBody final : public StreamBody {
     if (call.drawn != nullptr) call.drawn = static_cast<const uint64_t*>(FakeAlias(call.drawn));
     return call;
   }
-
-  const std::unique_ptr<gpu::Body> body_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // check_layers [ROOT]: prints every include that breaks the picture of the layers and every
 // registration that nobody calls, what is larger than it may be, tensors that are sized by data
-// without a check, and types of one name; exit code 0 when there is none, 1 when there is, 2 when
-// the tree cannot be read.
+// without a check, types of one name, and errors of an op that are written for each device; exit
+// code 0 when there is none, 1 when there is, 2 when the tree cannot be read.
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +13,7 @@
 #include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
+#include "tools/check_layers/texts.h"
 
 int main(int argc, char** argv) {
   namespace layers = millrace::layers;
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   for (layers::Violation& size : layers::CheckSizes(tree)) violations.push_back(std::move(size));
   for (layers::Violation& made : layers::CheckTensors(tree)) violations.push_back(std::move(made));
   for (layers::Violation& name : layers::CheckNames(tree)) violations.push_back(std::move(name));
+  for (layers::Violation& text : layers::CheckTexts(tree)) violations.push_back(std::move(text));
   for (const layers::Violation& violation : violations) {
     std::printf("%s\n", layers::ToString(violation).c_str());
   }

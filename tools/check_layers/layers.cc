@@ -69,7 +69,7 @@ std::vector<Layer> EngineLayers() {
       {"kernels/accelerator", {"kernels/collective", "kernels/state"}},
       {"kernels/fake", {"kernels/accelerator", "device/fake"}},
       {"kernels/gpu/loops", {"kernels/training"}},
-      {"kernels/gpu", {"kernels/accelerator", "kernels/nn", "kernels/random", "kernels/gpu/loops"}},
+      {"kernels/gpu", {"kernels/accelerator", "kernels/random", "kernels/gpu/loops"}},
       {"kernels/gpu/host", {"kernels/gpu"}},
       {"kernels/cuda", {"kernels/gpu/host", "device/cuda/machine"}},
       {"jit", {"kernels/math", "device/fake", "device/cuda/machine"}},
@@ -148,6 +148,13 @@ constexpr Door kDoors[] = {
     {"master", "kernels/kernel_context.h"},
 };
 
+// What an op accepts, and the sizes that follow: kernels/<family>/<ops>_plan.{h,cc}. The kernels of
+// all devices may include it, whatever their folder; it sees what all kernels share, other plans,
+// and no step. How a GPU does something is planned, too, but for itself.
+constexpr std::string_view kOwnPlans[] = {"kernels/gpu/", "kernels/cuda/"};
+constexpr std::string_view kPlansSee = "kernels/common";
+constexpr std::string_view kStep = "kernels/kernel_context.h";
+
 // Folders that may include anything.
 constexpr const char* kFree[] = {"tools", "tests", "bench"};
 
@@ -210,6 +217,11 @@ template <typename Starts>
 bool StartsWithAny(std::string_view text, const Starts& starts) {
   return std::any_of(std::begin(starts), std::end(starts),
                      [text](std::string_view start) { return text.starts_with(start); });
+}
+
+bool IsOpPlan(std::string_view path) {
+  return path.starts_with("kernels/") && !StartsWithAny(path, kOwnPlans) &&
+         EndsWith(path.substr(0, path.rfind('.')), "_plan");
 }
 
 struct Include {
@@ -342,6 +354,14 @@ std::string JudgeSystemInclude(std::string_view path, const Include& include) {
   return "";
 }
 
+// What is wrong with an include of ours by a plan; empty if nothing is.
+std::string JudgeIncludeOfPlan(const Include& include, std::string_view to) {
+  if (IsOpPlan(include.path)) return "";
+  const bool shared = AllowedFolders(kPlansSee).count(std::string(to)) > 0;
+  if (shared && include.path != kStep) return "";
+  return "a plan may include what all kernels share and other plans, and not the context of a step";
+}
+
 // What is wrong with an include of ours; empty if nothing is.
 std::string JudgeOwnInclude(std::string_view path, const Include& include) {
   const std::string_view from = FolderOf(path);
@@ -352,7 +372,9 @@ std::string JudgeOwnInclude(std::string_view path, const Include& include) {
     return "include our headers by their path from the root of the workspace (\"graph/graph.h\"), "
            "the public ones as \"millrace/...\"";
   }
+  if (IsOpPlan(path)) return JudgeIncludeOfPlan(include, to);
   if (from == to || IsTestCode(path) || Contains(kFree, from)) return "";
+  if (path.starts_with("kernels/") && IsOpPlan(include.path)) return "";
   if (IsTestCode(include.path)) return "code of the product may not include test code";
   std::set<std::string> allowed = AllowedFolders(from);
   if (Contains(kOuter, from) && !IsHeader(path)) {

@@ -49,6 +49,29 @@ TEST(LayersTest, FoldersWithinFoldersAreLayersToo) {
   EXPECT_FALSE(Allowed("device/device.cc", "\"device/cuda/driver/context.h\""));
 }
 
+TEST(LayersTest, KernelsOfAllDevicesBeginWithThePlanOfTheirOp) {
+  for (const char* path : {"kernels/gpu/move_bodies.cc", "kernels/cuda/conv.cc",
+                           "kernels/sparse/rows.cc", "kernels/array/layout.cc"}) {
+    EXPECT_TRUE(Allowed(path, "\"kernels/array/layout_plan.h\"")) << path;
+  }
+  EXPECT_FALSE(Allowed("kernels/gpu/move_bodies.cc", "\"kernels/array/bad_indices.h\""));
+  EXPECT_FALSE(Allowed("kernels/gpu/window_bodies.cc", "\"kernels/nn/window.h\""));
+  EXPECT_FALSE(Allowed("executor/executor.cc", "\"kernels/array/layout_plan.h\""));
+  // How a GPU does something is its own business.
+  EXPECT_FALSE(Allowed("kernels/array/layout.cc", "\"kernels/gpu/move_plan.h\""));
+}
+
+TEST(LayersTest, APlanSeesWhatAllKernelsShareAndNoStep) {
+  const char* const plan = "kernels/array/scatter_plan.cc";
+  EXPECT_TRUE(Allowed(plan, "\"kernels/array/scatter_plan.h\""));
+  EXPECT_TRUE(Allowed(plan, "\"kernels/nn/window_plan.h\""));
+  EXPECT_TRUE(Allowed(plan, "\"kernels/common/kernel_util.h\""));
+  EXPECT_TRUE(Allowed(plan, "\"base/errors.h\""));
+  EXPECT_FALSE(Allowed(plan, "\"kernels/kernel_context.h\""));
+  EXPECT_FALSE(Allowed(plan, "\"kernels/array/bad_indices.h\""));
+  EXPECT_FALSE(Allowed(plan, "\"kernels/state/variable.h\""));
+}
+
 TEST(LayersTest, AFolderThatIsNotListedBelongsToTheOneAround) {
   EXPECT_TRUE(Allowed("executor/engine/flat_step.cc", "\"executor/executor.h\""));
   EXPECT_TRUE(Allowed("executor/executor.cc", "\"executor/engine/flat_step.h\""));

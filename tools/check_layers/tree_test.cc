@@ -10,6 +10,7 @@
 #include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
+#include "tools/check_layers/texts.h"
 
 namespace millrace::layers {
 namespace {
@@ -52,6 +53,15 @@ TEST(TreeTest, NoTwoTypesHaveOneName) {
   std::string error;
   ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
   for (const Violation& violation : CheckNames(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, WhatAnOpAcceptsIsWrittenOnceForAllDevices) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckTexts(tree)) {
     ADD_FAILURE() << ToString(violation);
   }
 }
