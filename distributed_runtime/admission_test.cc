@@ -158,6 +158,35 @@ TEST_F(AdmissionServerTest, LooksIntoFunctions) {
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
+TEST_F(AdmissionServerTest, LooksIntoGraphsThatAreData) {
+  std::ofstream(file_) << "content";
+  TestGraph inner;
+  AddText(&inner, "path", file_);
+  AddText(&inner, "plain", "");
+  pb::NodeDef* const size = inner.Add("size", "Const");
+  (*size->mutable_attr())["dtype"].set_type(pb::DT_INT64);
+  (*size->mutable_attr())["value"].mutable_tensor()->set_dtype(pb::DT_INT64);
+  (*size->mutable_attr())["value"].mutable_tensor()->mutable_tensor_shape();
+  inner.Add("hidden", "TextLineDataset", {"path", "plain", "size"});
+  pb::NodeDef* const result = inner.Add("dataset", "_Retval", {"hidden"});
+  (*result->mutable_attr())["T"].set_type(pb::DT_VARIANT);
+  (*result->mutable_attr())["index"].set_i(0);
+  pb::GraphDef data = inner.def();
+  data.mutable_versions()->set_producer(2474);
+
+  TestGraph graph;
+  AddText(&graph, "data", data.SerializeAsString());
+  graph.Add("made", "DatasetFromGraph", {"data"});
+  graph.Add("number", "DatasetCardinality", {"made"});
+  Start({"none"});
+  const Status refused = Run(graph.def(), "number:0");
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_NE(Message(refused).find("hidden"), std::string_view::npos) << refused;
+  Start({"file_read"});
+  const Status allowed = Run(graph.def(), "number:0");
+  EXPECT_TRUE(allowed.ok()) << allowed;
+}
+
 TEST_F(AdmissionServerTest, RefusesWordsThatItDoesNotKnow) {
   TaskServerOptions options;
   options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");

@@ -260,11 +260,8 @@ struct TaskServer::Impl {
     r->eager_transport =
         NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(),
                               r->admitting.get(), credentials);
-    EagerEnv eager{&r->core->env(), r->eager_transport.get(), nullptr};
-    if (!admission.allows_all()) {
-      eager.admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
-    }
-    r->eager = std::make_unique<EagerServer>(eager);
+    r->eager = std::make_unique<EagerServer>(
+        EagerEnv{&r->core->env(), r->eager_transport.get(), r->core->env().admit});
   }
 
   void AddPages(Running* r) {

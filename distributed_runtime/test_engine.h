@@ -2,16 +2,18 @@
 #ifndef DISTRIBUTED_RUNTIME_TEST_ENGINE_H_
 #define DISTRIBUTED_RUNTIME_TEST_ENGINE_H_
 
+#include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
 #include "master/session_test_util.h"
 
 namespace millrace {
 
-// All ops, those of TestGraph, and kernels for TestGraph and for files.
+// All ops, those of TestGraph, and kernels for TestGraph, for files and for data sets.
 struct TestEngine {
   TestEngine() {
     RegisterTestOpsAndKernels(ops, kernels);
     RegisterFileKernels(kernels);
+    RegisterDataKernels(kernels);
   }
   OpRegistry ops;
   KernelRegistry kernels;

@@ -19,6 +19,11 @@
 
 namespace millrace {
 
+namespace pb {
+class FunctionDefLibrary;  // proto/function.pb.h
+class GraphDef;            // proto/graph.pb.h
+}  // namespace pb
+
 // A function that is ready to run: placed, cut and compiled. Constant; lives as long as its
 // runner.
 class RunnableFunction {
@@ -89,6 +94,20 @@ class FunctionRunner : public RefCounted {
   // Waits for it. Only from threads that may block: never from within ComputeAsync.
   Status Run(const RunnableFunction& function, const FunctionCall& call,
              std::span<const Tensor> args, std::span<Tensor> results);
+
+  // A graph that came as data, made into a function without arguments that gives what its nodes
+  // _Retval take, all of it on `device`. With a runner of its own, which has the functions of the
+  // graph alone. InvalidArgument and NotFound for what is wrong with the graph; PermissionDenied
+  // if the task does not let in what it does.
+  struct GraphFunction {
+    RefPtr<FunctionRunner> runner;
+    const RunnableFunction* function = nullptr;
+  };
+  virtual StatusOr<GraphFunction> MakeGraph(const pb::GraphDef& graph, Device* device) = 0;
+  // Adds the functions that can be reached from these attributes to `library`, the other way.
+  virtual void ExportFunctions(const AttrMap& attrs, pb::FunctionDefLibrary* library) const = 0;
+  // A device that functions may run on, by its full name; null if there is none.
+  virtual Device* FindDevice(std::string_view name) const = 0;
 };
 
 // A function that a kernel names in an attribute, found when it is first called: functions may

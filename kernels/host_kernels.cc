@@ -28,6 +28,8 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterImageRegionKernels(registry);
   RegisterCountingKernels(registry);
   RegisterSparseMathKernels(registry);
+  RegisterPackedSparseKernels(registry);
+  RegisterGeneratorStateKernels(registry);
 }
 
 }  // namespace millrace

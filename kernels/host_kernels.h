@@ -32,6 +32,8 @@ void RegisterImageColorKernels(KernelRegistry& registry);
 void RegisterImageRegionKernels(KernelRegistry& registry);
 void RegisterCountingKernels(KernelRegistry& registry);
 void RegisterSparseMathKernels(KernelRegistry& registry);
+void RegisterPackedSparseKernels(KernelRegistry& registry);
+void RegisterGeneratorStateKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

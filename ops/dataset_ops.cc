@@ -27,9 +27,17 @@ Status VectorShape(InferenceContext& c) {
 constexpr OpSpec kOps[] = {
     {"AnonymousIteratorV3", "", "handle: resource",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
+    {"AnonymousMultiDeviceIteratorV3", "", "handle: resource",
+     "devices: list(string) >= 1; output_types: list(type) >= 1; output_shapes: list(shape) >= 1",
+     ScalarShape, kStateful},
     {"AssertCardinalityDataset", "input_dataset: variant, cardinality: int64",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
+    {"AutoShardDataset", "input_dataset: variant, num_workers: int64, index: int64",
+     "handle: dataset(output_types)",
+     "auto_shard_policy: int = 0; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
+     "num_replicas: int = 0",
+     ScalarShape},
     {"BatchDataset", "input_dataset: variant, batch_size: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
@@ -51,6 +59,13 @@ constexpr OpSpec kOps[] = {
      ScalarShape},
     {"DatasetCardinality", "input_dataset: variant", "cardinality: int64",
      "cardinality_options: string = ''", ScalarShape},
+    {"DatasetFromGraph", "graph_def: string", "handle: dataset", "", ScalarShape},
+    {"DatasetToGraph", "input_dataset: variant", "graph: string",
+     "stateful_whitelist: list(string) >= 0 = []; allow_stateful: bool = false; "
+     "strip_device_assignment: bool = false",
+     ScalarShape},
+    {"DatasetToGraphV2", "input_dataset: variant", "graph: string",
+     "external_state_policy: int = 0; strip_device_assignment: bool = false", ScalarShape},
     {"DatasetToSingleElement", "dataset: variant", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      DeclaredShapes, kStateful},
@@ -76,6 +91,15 @@ constexpr OpSpec kOps[] = {
      "f: func; Targuments: list(type) >= 0; output_types: list(type) >= 1; output_shapes: "
      "list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"GeneratorDataset",
+     "init_func_other_args: Tinit_func_args, next_func_other_args: Tnext_func_args, "
+     "finalize_func_other_args: Tfinalize_func_args",
+     "handle: dataset(output_types)",
+     "init_func: func; next_func: func; finalize_func: func; Tinit_func_args: list(type) >= 0; "
+     "Tnext_func_args: list(type) >= 0; Tfinalize_func_args: list(type) >= 0; output_types: "
+     "list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
+    {"GetOptions", "input_dataset: variant", "serialized_options: string", "", ScalarShape},
     {"GroupByWindowDataset",
      "input_dataset: variant, key_func_other_arguments: Tkey_func_other_arguments, "
      "reduce_func_other_arguments: Treduce_func_other_arguments, window_size_func_other_arguments: "
@@ -132,10 +156,30 @@ constexpr OpSpec kOps[] = {
      "list(shape) >= 1; use_inter_op_parallelism: bool = true; preserve_cardinality: bool = false; "
      "force_synchronous: bool = false; metadata: string = ''",
      ScalarShape},
+    {"MaxIntraOpParallelismDataset", "input_dataset: variant, max_intra_op_parallelism: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
     {"ModelDataset", "input_dataset: variant", "handle: dataset(output_types)",
      "algorithm: int = 0; cpu_budget: int = 0; ram_budget: int = 0; output_types: list(type) >= 1; "
      "output_shapes: list(shape) >= 1",
      ScalarShape},
+    {"MultiDeviceIterator", "", "handle: resource",
+     "devices: list(string) >= 1; shared_name: string; container: string; output_types: list(type) "
+     ">= 1; output_shapes: list(shape) >= 1",
+     ScalarShape, kStateful},
+    {"MultiDeviceIteratorFromStringHandle", "string_handle: string",
+     "multi_device_iterator: resource",
+     "output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []", ScalarShape,
+     kStateful},
+    {"MultiDeviceIteratorGetNextFromShard",
+     "multi_device_iterator: resource, shard_num: int32, incarnation_id: int64",
+     "components: output_types", "output_types: list(type) >= 1; output_shapes: list(shape) >= 1",
+     DeclaredShapes, kStateful},
+    {"MultiDeviceIteratorInit",
+     "dataset: variant, multi_device_iterator: resource, max_buffer_size: int64",
+     "incarnation_id: int64", "", ScalarShape, kStateful},
+    {"MultiDeviceIteratorToStringHandle", "multi_device_iterator: resource",
+     "string_handle: string", "", ScalarShape, kStateful},
     {"OneShotIterator", "", "handle: resource",
      "dataset_factory: func; output_types: list(type) >= 1; output_shapes: list(shape) >= 1; "
      "container: string = ''; shared_name: string = ''",
@@ -212,6 +256,9 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; slack_period: int = 0; "
      "legacy_autotune: bool = true; buffer_size_min: int = 0; metadata: string = ''",
      ScalarShape},
+    {"PrivateThreadPoolDataset", "input_dataset: variant, num_threads: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
     {"RandomDataset", "seed: int64, seed2: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape, kStateful},
@@ -219,6 +266,15 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''; "
      "replicate_on_split: bool = false",
      ScalarShape, kStateful},
+    {"RebatchDatasetV2", "input_dataset: variant, batch_sizes: int64, drop_remainder: bool",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
+    {"ReduceDataset", "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
+     "components: output_types",
+     "f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; output_types: list(type) >= "
+     "1; output_shapes: list(shape) >= 1; use_inter_op_parallelism: bool = true; metadata: string "
+     "= ''",
+     DeclaredShapes, kStateful},
     {"RepeatDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},

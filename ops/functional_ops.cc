@@ -51,6 +51,8 @@ constexpr OpSpec kOps[] = {
      "T: list(type) >= 0; body: func", UnknownShape},
     {"If", "cond: Tcond, input: Tin", "output: Tout", kBranchAttrs, OutputShapes, kStateful},
     {"PartitionedCall", "args: Tin", "output: Tout", kCallAttrs, CallShapes},
+    {"RemoteCall", "target: string, args: Tin", "output: Tout",
+     "Tin: list(type) >= 1; Tout: list(type) >= 1; f: func", UnknownShape, kStateful},
     {"StatefulPartitionedCall", "args: Tin", "output: Tout", kCallAttrs, CallShapes,
      kStateful | kDistributed},
     {"StatelessCase", "branch_index: int32, input: Tin", "output: Tout", kCaseAttrs, OutputShapes},

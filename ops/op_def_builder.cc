@@ -233,6 +233,11 @@ bool ParseFullType(std::string_view* type, pb::OpDef::ArgDef* arg) {
     id = pb::TFT_ARRAY;
   } else if (Unwrap(type, "dataset_of(", ")")) {
     id = pb::TFT_DATASET;
+  } else if (*type == "dataset") {
+    arg->set_type(pb::DT_VARIANT);
+    arg->mutable_experimental_full_type()->set_type_id(pb::TFT_DATASET);
+    arg->mutable_experimental_full_type()->add_args()->set_type_id(pb::TFT_ANY);
+    return true;
   } else if (Unwrap(type, "dataset(", ")")) {
     id = pb::TFT_DATASET;
     for_each = true;

@@ -24,7 +24,8 @@ enum OpFlags : unsigned {
 //   arguments:  "x: float, y: T, zs: N * T, ws: Ts, v: Ref(T)", where T names an attribute
 //               of kind type, N one of kind int and Ts one of kind list(type);
 //               "s: shape_tensor(T)" has type T and says that it is a shape; "l: array(T)",
-//               "d: dataset(Ts)", "d: dataset_of(T)" and "o: optional(Ts)" are variants
+//               "d: dataset(Ts)", "d: dataset_of(T)", "d: dataset" (of anything) and
+//               "o: optional(Ts)" are variants
 //   attributes, separated by ';', in the order of the definition:
 //               "T: type"   "T: {float, int32}"   "Ts: list(type) >= 1"   "N: int >= 2 = 3"
 //               "s: string = 'x'"   "mode: {'a', 'b'} = 'a'"   "shape: shape = ?" or "= []"

@@ -6,6 +6,12 @@
 namespace millrace {
 namespace {
 
+// Counter and key.
+Status GeneratorStateShape(InferenceContext& c) {
+  c.set_output(0, PartialShape({3}));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"RandomShuffle", "value: T", "output: T", "seed: int = 0; seed2: int = 0; T: type",
      UnchangedShape, kStateful},
@@ -16,6 +22,9 @@ constexpr OpSpec kOps[] = {
     {"RandomUniformInt", "shape: T, minval: Tout, maxval: Tout", "output: Tout",
      "seed: int = 0; seed2: int = 0; Tout: {int32, int64}; T: {int32, int64}", ShapeFromInput0,
      kStateful},
+    {"RngReadAndSkip", "resource: resource, alg: int32, delta: uint64", "value: int64", "",
+     GeneratorStateShape, kStateful},
+    {"RngSkip", "resource: resource, algorithm: int64, delta: int64", "", "", NoOutputs, kStateful},
     {"StatelessMultinomial", "logits: T, num_samples: int32, seed: Tseed", "output: output_dtype",
      "T: reals; Tseed: {int32, int64} = int64; output_dtype: {int32, int64} = int64", UnknownShape},
     {"StatelessRandomGetAlg", "", "alg: int32", "", ScalarShape, kStateful},
@@ -42,6 +51,8 @@ constexpr OpSpec kOps[] = {
      ShapeFromInput0},
     {"StatelessRandomUniformV2", "shape: Tshape, key: uint64, counter: uint64, alg: int32",
      "output: dtype", "dtype: floats = float; Tshape: {int32, int64} = int32", ShapeFromInput0},
+    {"StatelessShuffle", "value: T, key: uint64, counter: uint64, alg: int32", "output: T",
+     "T: type", UnchangedShape},
     {"StatelessTruncatedNormal", "shape: T, seed: Tseed", "output: dtype",
      "dtype: floats = float; T: {int32, int64} = int32; Tseed: {int32, int64} = int64",
      ShapeFromInput0},

@@ -1,4 +1,5 @@
 // Sparse tensors.
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
@@ -87,7 +88,50 @@ Status SumWithDenseShape(InferenceContext& c) {
   return OkStatus();
 }
 
+Status CheckSparseParts(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(0, 2).status());
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  return c.WithRank(2, 1).status();
+}
+Status SerializeSparseShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(CheckSparseParts(c));
+  c.set_output(0, PartialShape({3}));
+  return OkStatus();
+}
+Status SerializeManySparseShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(CheckSparseParts(c));
+  c.set_output(0, PartialShape({-1, 3}));
+  return OkStatus();
+}
+// Three columns.
+Status DeserializeSparseShape(InferenceContext& c) {
+  const PartialShape& packed = c.input(0);
+  const int rank = packed.has_rank() ? packed.rank() : -1;
+  if (rank == 0) {
+    return errors::InvalidArgument("Shape must be at least rank 1 but is rank 0");
+  }
+  if (rank > 0) MR_RETURN_IF_ERROR(MergeDim(packed.dim(rank - 1), 3).status());
+  SetSparse(c, 0, 1, 2, -1);
+  return OkStatus();
+}
+Status DeserializeManySparseShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(0, 2).status());
+  return DeserializeSparseShape(c);
+}
+
 constexpr OpSpec kOps[] = {
+    {"DeserializeManySparse", "serialized_sparse: string",
+     "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64", "dtype: type",
+     DeserializeManySparseShape},
+    {"DeserializeSparse", "serialized_sparse: Tserialized",
+     "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64",
+     "dtype: type; Tserialized: {string, variant} = string", DeserializeSparseShape},
+    {"SerializeManySparse", "sparse_indices: int64, sparse_values: T, sparse_shape: int64",
+     "serialized_sparse: out_type", "T: type; out_type: {string, variant} = string",
+     SerializeManySparseShape},
+    {"SerializeSparse", "sparse_indices: int64, sparse_values: T, sparse_shape: int64",
+     "serialized_sparse: out_type", "T: type; out_type: {string, variant} = string",
+     SerializeSparseShape},
     {"SparseAdd",
      "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: "
      "int64, thresh: Treal",

@@ -17,8 +17,9 @@
 
 namespace millrace {
 
-class ThreadPool;         // base/thread_pool.h
 class CollectiveManager;  // collective/collective_manager.h
+class DataflowGraph;      // graph/dataflow_graph.h
+class ThreadPool;         // base/thread_pool.h
 
 // Devices with the resources that they use.
 struct DeviceSet {
@@ -46,6 +47,9 @@ struct WorkerEnv {
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;
   // Adds what the steps wait for that the master beside the worker runs itself. May be null.
   std::function<void(pb::TaskWaits* waits)> list_direct_waits;
+  // Judges graphs that steps make of data, as others are judged when they come. Null: all are let
+  // in.
+  std::function<Status(const DataflowGraph&)> admit;
 };
 
 }  // namespace millrace

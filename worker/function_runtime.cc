@@ -9,8 +9,10 @@
 #include "base/status_macros.h"
 #include "executor/executor.h"
 #include "executor/stats/step_stats.h"
+#include "graph/graph_def_io.h"
 #include "graph/lowering/function_gradient.h"
 #include "graph/lowering/lower_functions.h"
+#include "graph/prune.h"
 #include "kernels/kernel_registry.h"
 #include "placer/placer.h"
 #include "rendezvous/device_rendezvous.h"
@@ -32,6 +34,32 @@ const Tensor* NoArgs() {
 std::vector<DataType> ValueTypes(std::vector<DataType> types) {
   for (DataType& type : types) type = BaseType(type);
   return types;
+}
+
+// The nodes _Retval of a graph that came as data, by index.
+StatusOr<std::vector<Node*>> ResultsOf(const DataflowGraph& graph) {
+  std::vector<Node*> results;
+  for (Node* node : graph.OpNodes()) {
+    if (node->type() == "_Arg") {
+      return errors::InvalidArgument("the graph takes an argument, ", node->name(),
+                                     ": one that is data can have none");
+    }
+    if (node->type() == "_Retval") results.push_back(node);
+  }
+  std::vector<Node*> by_index(results.size(), nullptr);
+  for (Node* node : results) {
+    MR_ASSIGN_OR_RETURN(const int64_t index, node->attrs().Get<int64_t>("index"));
+    const bool fits = index >= 0 && index < static_cast<int64_t>(results.size());
+    if (!fits || by_index[static_cast<std::size_t>(index)] != nullptr) {
+      return errors::InvalidArgument("the graph has ", results.size(), " results, and ",
+                                     node->name(), " is number ", index, " of them");
+    }
+    by_index[static_cast<std::size_t>(index)] = node;
+  }
+  if (by_index.empty()) {
+    return errors::InvalidArgument("the graph gives nothing: it has no node of type _Retval");
+  }
+  return by_index;
 }
 
 }  // namespace
@@ -209,6 +237,36 @@ Status FunctionRuntime::Place(DataflowGraph* graph, const Options& options) cons
   input.default_local_device = caller;
   input.allow_soft_placement = true;
   return millrace::Place(graph, input, nullptr);
+}
+
+StatusOr<FunctionRunner::GraphFunction> FunctionRuntime::MakeGraph(const pb::GraphDef& graph,
+                                                                   Device* device) {
+  FunctionBody body;
+  body.name = "a graph that is data";
+  body.graph = std::make_unique<DataflowGraph>(env_.ops);
+  MR_RETURN_IF_ERROR(ImportGraphDef({.internal_names = true}, graph, body.graph.get()));
+  if (env_.admit != nullptr) MR_RETURN_IF_ERROR(env_.admit(*body.graph));
+  MR_ASSIGN_OR_RETURN(body.results, ResultsOf(*body.graph));
+  PruneTo(body.results, body.graph.get());
+  body.graph->FixSourceAndSink();
+  const std::shared_ptr<const FunctionLibrary> library = body.graph->library();
+  MR_RETURN_IF_ERROR(LowerBody(nullptr, &body));
+  MR_RETURN_IF_ERROR(Place(body.graph.get(), {.device = device, .on_one_device = true}));
+  auto made = MakeRef<FunctionRuntime>(env_, resources_, library);
+  MR_ASSIGN_OR_RETURN(made->graph_, made->Compile(body, /*is_part=*/false));
+  const RunnableFunction* const function = made->graph_.get();
+  return GraphFunction{std::move(made), function};
+}
+
+void FunctionRuntime::ExportFunctions(const AttrMap& attrs, pb::FunctionDefLibrary* library) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : attrs) AddMentioned(value, &names);
+  const auto reached = library_ == nullptr ? nullptr : library_->Reachable(names);
+  if (reached != nullptr) reached->ToProto(library);
+}
+
+Device* FunctionRuntime::FindDevice(std::string_view name) const {
+  return resources_->FindDevice(name);
 }
 
 void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionCall& call,

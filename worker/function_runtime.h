@@ -33,6 +33,9 @@ class FunctionRuntime final : public FunctionRunner {
   void RunAsync(const RunnableFunction& function, const FunctionCall& call,
                 std::span<const Tensor> args, std::span<Tensor> results,
                 DoneCallback done) override;
+  StatusOr<GraphFunction> MakeGraph(const pb::GraphDef& graph, Device* device) override;
+  void ExportFunctions(const AttrMap& attrs, pb::FunctionDefLibrary* library) const override;
+  Device* FindDevice(std::string_view name) const override;
 
   // A body that is no function of the library, each of its nodes placed on a device of the session:
   // a part of a function that spans tasks, or a single op. It must be gone before this object.
@@ -56,6 +59,7 @@ class FunctionRuntime final : public FunctionRunner {
   std::atomic<int64_t> next_name_{0};
   Mutex mu_;
   StringMap<std::unique_ptr<Body>> bodies_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Body> graph_;  // what MakeGraph made this runtime for; null for others
 };
 
 }  // namespace millrace

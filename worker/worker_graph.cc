@@ -94,6 +94,15 @@ bool NamesFunctions(const Node& node) {
   return false;
 }
 
+// Functions, or graphs that are data: what a step needs a runner for.
+bool CallsFunctions(const DataflowGraph& graph) {
+  if (graph.library() != nullptr) return true;
+  for (const Node* node : graph.OpNodes()) {
+    if (node->type() == "DatasetFromGraph" || node->type() == "AutoShardDataset") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Device* SessionResources::FindDevice(std::string_view name) const {
@@ -108,7 +117,7 @@ StatusOr<std::shared_ptr<WorkerGraph>> WorkerGraph::Make(
     const pb::GraphOptions& options, bool keep_graph, std::optional<DirectIo> direct,
     const std::function<std::string(std::string_view prefix)>& new_name) {
   std::shared_ptr<WorkerGraph> made(new WorkerGraph(std::move(resources)));
-  if (graph.library() != nullptr) {
+  if (CallsFunctions(graph)) {
     made->functions_ =
         RefPtr<FunctionRunner>(new FunctionRuntime(env, made->resources_, graph.library()));
   }

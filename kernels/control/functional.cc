@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "device/device_name.h"
 #include "kernels/function_runner.h"
 #include "kernels/kernel_context.h"
 #include "tensor/allocator.h"
@@ -162,13 +163,17 @@ class CallingKernel : public Kernel {
                 DoneCallback done) {
     const StatusOr<const RunnableFunction*> found = function.Get(ctx);
     if (!found.ok()) return done(found.status());
+    CallFound(ctx, **found, first_input, done);
+  }
+  void CallFound(KernelContext& ctx, const RunnableFunction& found, int first_input,
+                 DoneCallback done) {
     Call* const call = Begin(ctx, first_input, done);
-    call->results.resize((*found)->result_types().size());
-    if ((*found)->result_types() != output_types_) [[unlikely]] {
-      return End(call, DoNotFit(**found), nullptr);
+    call->results.resize(found.result_types().size());
+    if (found.result_types() != output_types_) [[unlikely]] {
+      return End(call, DoNotFit(found), nullptr);
     }
     ctx.env().functions->RunAsync(
-        **found, FunctionCall::In(ctx.env(), name()), call->args, call->results,
+        found, FunctionCall::In(ctx.env(), name()), call->args, call->results,
         {[](void* arg, Status status) {
            auto* const self = static_cast<Call*>(arg);
            static_cast<CallingKernel*>(self->kernel)->End(self, std::move(status), &self->results);
@@ -210,6 +215,40 @@ class CallKernel final : public CallingKernel {
 
  private:
   const LazyFunction function_;
+};
+
+// A call on the device that input 0 names, of this task.
+class RemoteCallKernel final : public CallingKernel {
+ public:
+  explicit RemoteCallKernel(KernelConstruction& c)
+      : CallingKernel(c), function_(c.attr<FunctionName>("f")) {}
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    const StatusOr<const RunnableFunction*> found = Find(ctx);
+    if (!found.ok()) return done(found.status());
+    CallFound(ctx, **found, 1, done);
+  }
+
+ private:
+  StatusOr<const RunnableFunction*> Find(const KernelContext& ctx) const {
+    const Tensor& target = ctx.input(0);
+    FunctionRunner* const runner = ctx.env().functions;
+    if (target.num_elements() != 1 || runner == nullptr) {
+      return errors::InvalidArgument("target of ", name(), " must be a scalar: a device's name");
+    }
+    const std::string& asked = target.data<std::string>()[0];
+    MR_ASSIGN_OR_RETURN(const std::string device,
+                        CanonicalDeviceName(asked, ctx.device()->parsed_name()));
+    FunctionRunner::Options options;
+    options.device = runner->FindDevice(device);
+    options.on_one_device = true;
+    if (options.device != nullptr) return runner->Instantiate(function_, options);
+    return errors::InvalidArgument(
+        "target of ", name(), " is ", asked, ", which is no device of the task of ",
+        ctx.device()->name(),
+        ": a function that is called while a step runs cannot leave its task");
+  }
+
+  const FunctionName function_;
 };
 
 // If: input 0 says which of else and then. Case: it is the number of the branch; any other
@@ -447,6 +486,7 @@ class ForKernel final : public IteratingKernel {
 }  // namespace
 
 void RegisterFunctionalKernels(KernelRegistry& registry) {
+  registry.Register(KernelDef("RemoteCall"), MakeKernel<RemoteCallKernel>);
   for (const char* op : {"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"}) {
     registry.Register(KernelDef(op), MakeKernel<CallKernel>);
   }

@@ -13,6 +13,13 @@ namespace millrace {
 
 Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
                               DatasetElement* results) const {
+  Status status = CallToEnd(call, std::move(args), results);
+  if (errors::IsOutOfRange(status)) return errors::InvalidArgument(Message(status));
+  return status;
+}
+
+Status CapturedFunction::CallToEnd(const DatasetCall& call, DatasetElement args,
+                                   DatasetElement* results) const {
   args.insert(args.end(), captured_.begin(), captured_.end());
   results->assign(function_->result_types().size(), Tensor());
   // Ends with the step that asks, and by itself if the function fails.
@@ -28,7 +35,6 @@ Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
   in.step_container = container;
   Status status = runner_->Run(*function_, in, args, *results);
   device_->resource_manager()->Cleanup(container);
-  if (errors::IsOutOfRange(status)) return errors::InvalidArgument(Message(status));
   return status;
 }
 

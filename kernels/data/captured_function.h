@@ -24,6 +24,9 @@ class CapturedFunction : public RefCounted {
   // Blocks until the results are there, or call.cancellation says so. The end of something that
   // the function reads is InvalidArgument here: it is not the end of the data.
   Status Call(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
+  // The same, but OutOfRange stays what it is: the function says that the data ends.
+  Status CallToEnd(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
+  const std::vector<DataType>& result_types() const { return function_->result_types(); }
   Device* device() const { return device_; }
 
  private:

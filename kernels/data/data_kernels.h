@@ -7,22 +7,30 @@
 namespace millrace {
 
 void RegisterSourceDatasets(KernelRegistry& registry);
-void RegisterGeneratorDatasets(KernelRegistry& registry);
+void RegisterLocalGeneratorDatasets(KernelRegistry& registry);
 void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterShuffleDatasets(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
 void RegisterFunctionDatasets(KernelRegistry& registry);
+void RegisterDatasetGraphs(KernelRegistry& registry);
+void RegisterGeneratorDatasets(KernelRegistry& registry);
+void RegisterMultiDeviceIterators(KernelRegistry& registry);
+void RegisterDistributedDatasets(KernelRegistry& registry);
 void RegisterDatasetChecks(KernelRegistry& registry);
 void RegisterWindowDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
 
 inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterSourceDatasets(registry);
-  RegisterGeneratorDatasets(registry);
+  RegisterLocalGeneratorDatasets(registry);
   RegisterTransformDatasets(registry);
   RegisterShuffleDatasets(registry);
   RegisterBatchDatasets(registry);
   RegisterFunctionDatasets(registry);
+  RegisterDatasetGraphs(registry);
+  RegisterGeneratorDatasets(registry);
+  RegisterMultiDeviceIterators(registry);
+  RegisterDistributedDatasets(registry);
   RegisterDatasetChecks(registry);
   RegisterWindowDatasets(registry);
   RegisterIteratorKernels(registry);

@@ -5,6 +5,18 @@
 #include "kernels/data/pipeline.h"
 
 namespace millrace {
+namespace {
+
+std::shared_ptr<const DatasetOp> OpOf(const KernelConstruction& c) {
+  auto op = std::make_shared<DatasetOp>(DatasetOp{c.def().name(), c.attrs()});
+  for (const auto& [name, value] : op->attrs) {
+    op->names_functions = op->names_functions || value.function() != nullptr ||
+                          value.get_if<std::vector<FunctionName>>() != nullptr;
+  }
+  return op;
+}
+
+}  // namespace
 
 StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i) {
   const auto* dataset = VariantCast<DatasetValue>(ctx.input(i));
@@ -13,15 +25,17 @@ StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i) {
                                  " must be a scalar that holds a data set");
 }
 
+DatasetKernel::DatasetKernel(const KernelConstruction& c) : Kernel(c), op_(OpOf(c)) {}
+
 Status DatasetKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<DatasetValue> dataset, Make(ctx));
-  std::vector<DatasetPtr> inputs;
-  for (int i = 0; i < ctx.num_inputs(); ++i) {
-    if (ctx.input_is_ref(i) || ctx.input(i).dtype() != kVariant) continue;
-    StatusOr<DatasetPtr> input = InputDataset(ctx, i);
-    if (input.ok()) inputs.push_back(*std::move(input));
+  StageOrigin origin{op_, {}, {}};
+  for (int i = 0; i < ctx.num_inputs(); ++i) origin.args.push_back(ctx.locked_input(i));
+  if (op_->names_functions && ctx.env().functions != nullptr) {
+    origin.functions = RefPtr<FunctionRunner>::Share(ctx.env().functions);
   }
-  ctx.SetOutput(0, VariantTensor(MakeStage(std::move(dataset), std::move(inputs))));
+  MR_ASSIGN_OR_RETURN(RefPtr<DatasetValue> stage, MakeStage(std::move(dataset), std::move(origin)));
+  ctx.SetOutput(0, VariantTensor(std::move(stage)));
   return OkStatus();
 }
 

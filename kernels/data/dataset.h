@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,14 +65,25 @@ using DatasetPtr = RefPtr<const DatasetValue>;
 // The data set in input i; InvalidArgument if there is none.
 StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i);
 
-// Base of ops that output a data set.
+// What a node that makes data sets is.
+struct DatasetOp {
+  std::string name;
+  AttrMap attrs;
+  bool names_functions = false;  // in attributes
+};
+
+// Base of ops that output a data set. What they have made remembers the op and its inputs, so that
+// it can be written as a graph.
 class DatasetKernel : public Kernel {
  public:
-  using Kernel::Kernel;
+  explicit DatasetKernel(const KernelConstruction& c);
   Status Compute(KernelContext& ctx) override;
 
  protected:
   virtual StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) = 0;
+
+ private:
+  const std::shared_ptr<const DatasetOp> op_;
 };
 
 }  // namespace millrace

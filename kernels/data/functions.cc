@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/background.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/data/batch.h"
 #include "kernels/data/captured_function.h"
@@ -307,6 +308,74 @@ class PrefetchKernel : public DatasetKernel {
   }
 };
 
+// A state that a function makes anew with each element, and gives in the end. A function may say by
+// OutOfRange that it has seen enough.
+class ReduceKernel : public Kernel {
+ public:
+  explicit ReduceKernel(KernelConstruction& c)
+      : Kernel(c),
+        num_states_(static_cast<int>(c.attr<std::vector<DataType>>("Tstate").size())),
+        types_(c.attr<std::vector<DataType>>("output_types")),
+        shapes_(c.attr<std::vector<PartialShape>>("output_shapes")),
+        function_(c.attr<FunctionName>("f"), /*on_one_device=*/true) {
+    if (types_ != c.attr<std::vector<DataType>>("Tstate") || types_.size() != shapes_.size()) {
+      c.SetError(errors::InvalidArgument(
+          "output_types, output_shapes and Tstate of a ReduceDataset must have as many entries, ",
+          "and the same types"));
+    }
+  }
+  bool IsAsync() const override { return true; }
+  Status Compute(KernelContext&) override {
+    return errors::Internal(def().name(), " is asynchronous");
+  }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    ComputeInBackground(ctx.device(), done, [this, &ctx] { return Reduce(ctx); });
+  }
+
+ private:
+  Status Reduce(KernelContext& ctx) const {
+    MR_ASSIGN_OR_RETURN(const DatasetPtr input, InputDataset(ctx, 0));
+    const int others = 1 + num_states_;
+    MR_ASSIGN_OR_RETURN(const FunctionPtr function,
+                        Capture(ctx, function_, others, ctx.num_inputs() - others));
+    if (function->result_types() != types_) {
+      return errors::InvalidArgument("f of ", name(),
+                                     " gives values of other types than the state");
+    }
+    DatasetElement state;
+    for (int i = 0; i < num_states_; ++i) state.push_back(ctx.locked_input(1 + i));
+    const DatasetCall call{ctx.allocator(), ctx.cancellation()};
+    MR_ASSIGN_OR_RETURN(const DatasetWalkPtr walk, input->NewIterator());
+    for (;;) {
+      DatasetElement element;
+      bool end = false;
+      MR_RETURN_IF_ERROR(walk->Next(call, &element, &end));
+      if (end) break;
+      DatasetElement args = state, results;
+      args.insert(args.end(), element.begin(), element.end());
+      const Status status = function->CallToEnd(call, std::move(args), &results);
+      if (errors::IsOutOfRange(status)) break;
+      MR_RETURN_IF_ERROR(status);
+      state = std::move(results);
+    }
+    for (int i = 0; i < num_states_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (!shapes_[at].IsCompatibleWith(state[at].shape())) {
+        return errors::InvalidArgument("component ", i, " of the state has shape ",
+                                       state[at].shape().DebugString(), ", declared is ",
+                                       shapes_[at].DebugString());
+      }
+      ctx.SetOutput(i, std::move(state[at]));
+    }
+    return OkStatus();
+  }
+
+  const int num_states_;
+  const std::vector<DataType> types_;
+  const std::vector<PartialShape> shapes_;
+  const LazyFunction function_;
+};
+
 }  // namespace
 
 void RegisterFunctionDatasets(KernelRegistry& r) {
@@ -320,6 +389,7 @@ void RegisterFunctionDatasets(KernelRegistry& r) {
     RegisterCpu<InterleaveKernel>(r, op);
   }
   RegisterCpu<PrefetchKernel>(r, "PrefetchDataset");
+  RegisterCpu<ReduceKernel>(r, "ReduceDataset");
 }
 
 }  // namespace millrace

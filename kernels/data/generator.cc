@@ -1,190 +1,99 @@
-// Elements that a function of the program makes, one after the other, on a thread of its own: a
-// step that is cancelled does not wait for the function to return.
-#include <memory>
+// Data sets whose elements a function gives, called again and again until it says that there are
+// no more.
+#include <cstdint>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
-#include "base/exceptions.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "base/strings.h"
-#include "io/local_generators.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/data/waiting.h"
 
 namespace millrace {
 namespace {
 
-using GeneratorPtr = std::shared_ptr<const LocalGenerator>;
-
-struct ElementTypes {
-  std::vector<DataType> types;
-  std::vector<PartialShape> shapes;
-};
-
-Status CheckElement(const DatasetElement& element, const ElementTypes& declared) {
-  if (element.size() != declared.types.size()) {
-    return errors::InvalidArgument("it gave ", element.size(), " components, not ",
-                                   declared.types.size());
-  }
-  for (std::size_t i = 0; i < element.size(); ++i) {
-    if (!element[i].IsInitialized()) {
-      return errors::InvalidArgument("component ", i, " is an empty Tensor object");
-    }
-    if (element[i].dtype() != declared.types[i] ||
-        !declared.shapes[i].IsCompatibleWith(element[i].shape())) {
-      return errors::InvalidArgument(
-          "component ", i, " is ", DataTypeName(element[i].dtype()),
-          element[i].shape().DebugString(), ", not ", DataTypeName(declared.types[i]),
-          declared.shapes[i].DebugString(), " as the data set was declared");
-    }
-  }
-  return OkStatus();
-}
-
 class GeneratorDataset : public DatasetValue {
  public:
-  GeneratorDataset(GeneratorPtr generator, ElementTypes declared)
-      : DatasetValue(declared.types, /*blocks=*/true),
-        generator_(std::move(generator)),
-        declared_(std::move(declared)) {}
+  struct Functions {
+    FunctionPtr init, next, finalize;
+  };
+  GeneratorDataset(Functions functions, std::vector<DataType> types)
+      : DatasetValue(std::move(types), /*blocks=*/true), functions_(std::move(functions)) {}
   StatusOr<DatasetWalkPtr> NewIterator() const override {
-    return DatasetWalkPtr(new Iterator(generator_, declared_));
+    return DatasetWalkPtr(new Iterator(functions_));
   }
 
  private:
-  enum class Stage { kIdle, kAsked, kAnswered };
-  // Shared with the thread that calls the function, which may outlive the iterator for as long as
-  // one call takes.
-  struct State {
-    GeneratorPtr generator;
-    CancellationManager abandoned;  // when the iterator goes
-    Mutex mu;
-    CondVar changed;
-    Stage stage ABSL_GUARDED_BY(mu) = Stage::kIdle;
-    // Of the thread while it is asked, then of the iterator.
-    Status status;
-    DatasetElement element;
-    bool end = false;
-
-    void Serve() {
-      NextElement next;
-      const std::function<bool()> is_abandoned = [this] { return abandoned.IsCancelled(); };
-      for (;;) {
-        if (!LockWhen(&mu, &changed, &abandoned, [this] { return StageIs(Stage::kAsked); }).ok()) {
-          return;
-        }
-        mu.Unlock();
-        status = Guarded([&] { return Ask(is_abandoned, &next); });
-        MutexLock lock(&mu);
-        stage = Stage::kAnswered;
-        changed.SignalAll();
-      }
-    }
-    Status Ask(const std::function<bool()>& is_abandoned, NextElement* next) {
-      element.clear();
-      if (!*next) {
-        MR_ASSIGN_OR_RETURN(*next, generator->start());
-        if (!*next) return errors::InvalidArgument("it gave an empty std::function to call");
-      }
-      MR_ASSIGN_OR_RETURN(const bool more, (*next)(is_abandoned, &element));
-      end = !more;
-      return OkStatus();
-    }
-    bool StageIs(Stage wanted) const ABSL_NO_THREAD_SAFETY_ANALYSIS { return stage == wanted; }
-  };
-
+  // `finalize` is called at the end of the elements. A walk that is left before ends without it:
+  // nobody is there to wait for what it does.
   class Iterator : public DatasetWalk {
    public:
-    Iterator(GeneratorPtr generator, const ElementTypes& declared)
-        : declared_(declared), state_(std::make_shared<State>()) {
-      state_->generator = std::move(generator);
-    }
-    ~Iterator() override {
-      state_->abandoned.StartCancel(errors::Cancelled("the iterator is gone"));
-    }
-
+    explicit Iterator(Functions functions) : functions_(std::move(functions)) {}
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      if (ended_) {
-        *end = true;
-        return OkStatus();
+      *end = stage_ == Stage::kEnded;
+      if (*end) return OkStatus();
+      if (stage_ == Stage::kNew) {
+        MR_RETURN_IF_ERROR(functions_.init->Call(call, {}, &state_));
+        stage_ = Stage::kGives;
       }
-      if (!started_) {
-        std::thread([state = state_] { state->Serve(); }).detach();
-        started_ = true;
-      }
-      State& state = *state_;
-      {
-        // A step before may have been cancelled while it waited: its element is this one's.
-        MutexLock lock(&state.mu);
-        if (state.stage == Stage::kIdle) state.stage = Stage::kAsked;
-        state.changed.SignalAll();
-      }
-      MR_RETURN_IF_ERROR(LockWhen(&state.mu, &state.changed, call.cancellation,
-                                  [&state] { return state.StageIs(Stage::kAnswered); }));
-      state.stage = Stage::kIdle;
-      const Status status = std::exchange(state.status, OkStatus());
-      *element = std::exchange(state.element, {});
-      *end = ended_ = status.ok() && state.end;
-      state.mu.Unlock();
-      return Checked(status, element);
-    }
-    bool Ready() override {
-      MutexLock lock(&state_->mu);
-      return ended_ || state_->stage == Stage::kAnswered;
+      const Status status = functions_.next->CallToEnd(call, state_, element);
+      if (!errors::IsOutOfRange(status)) return status;
+      element->clear();
+      *end = true;
+      stage_ = Stage::kEnded;
+      DatasetElement ignored;
+      return functions_.finalize->Call(call, std::move(state_), &ignored);
     }
 
    private:
-    Status Checked(Status status, DatasetElement* element) const {
-      if (ended_) element->clear();
-      if (status.ok() && !ended_) status = CheckElement(*element, declared_);
-      // The end of a data set is said by returning false: an OutOfRange would be taken for it.
-      if (errors::IsOutOfRange(status)) status = errors::Internal(status.message());
-      return status.ok() ? status
-                         : Annotate(status, StrCat(" (from the generator made at ",
-                                                   state_->generator->made_at, ")"));
-    }
-
-    const ElementTypes declared_;
-    const std::shared_ptr<State> state_;
-    bool started_ = false, ended_ = false;
+    enum class Stage { kNew, kGives, kEnded };
+    const Functions functions_;
+    Stage stage_ = Stage::kNew;
+    DatasetElement state_;
   };
 
-  const GeneratorPtr generator_;
-  const ElementTypes declared_;
+  const Functions functions_;
 };
 
-class GeneratorDatasetKernel : public DatasetKernel {
+class GeneratorKernel : public DatasetKernel {
  public:
-  explicit GeneratorDatasetKernel(KernelConstruction& c)
-      : DatasetKernel(c), key_(c.attr<std::string>("generator")) {
-    declared_.types = c.attr<std::vector<DataType>>("output_types");
-    declared_.shapes = c.attr<std::vector<PartialShape>>("output_shapes");
-  }
+  explicit GeneratorKernel(KernelConstruction& c)
+      : DatasetKernel(c),
+        types_(c.attr<std::vector<DataType>>("output_types")),
+        init_(c.attr<FunctionName>("init_func"), /*on_one_device=*/true),
+        next_(c.attr<FunctionName>("next_func"), /*on_one_device=*/true),
+        finalize_(c.attr<FunctionName>("finalize_func"), /*on_one_device=*/true),
+        num_init_(static_cast<int>(c.attr<std::vector<DataType>>("Tinit_func_args").size())),
+        num_next_(static_cast<int>(c.attr<std::vector<DataType>>("Tnext_func_args").size())) {}
 
  protected:
-  StatusOr<RefPtr<DatasetValue>> Make(KernelContext&) override {
-    if (declared_.types.size() != declared_.shapes.size()) {
-      return errors::InvalidArgument("there are ", declared_.types.size(), " types and ",
-                                     declared_.shapes.size(), " shapes");
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
+    GeneratorDataset::Functions functions;
+    MR_ASSIGN_OR_RETURN(functions.init, Capture(ctx, init_, 0, num_init_));
+    MR_ASSIGN_OR_RETURN(functions.next, Capture(ctx, next_, num_init_, num_next_));
+    const int others = num_init_ + num_next_;
+    MR_ASSIGN_OR_RETURN(functions.finalize,
+                        Capture(ctx, finalize_, others, ctx.num_inputs() - others));
+    if (functions.next->result_types() != types_) {
+      return errors::InvalidArgument("next_func of ", name(),
+                                     " gives values of other types than the data set");
     }
-    MR_ASSIGN_OR_RETURN(GeneratorPtr generator, FindLocalGenerator(key_));
-    return RefPtr<DatasetValue>(MakeRef<GeneratorDataset>(std::move(generator), declared_));
+    return RefPtr<DatasetValue>(MakeRef<GeneratorDataset>(std::move(functions), types_));
   }
 
  private:
-  const std::string key_;
-  ElementTypes declared_;
+  const std::vector<DataType> types_;
+  const LazyFunction init_, next_, finalize_;
+  const int num_init_, num_next_;
 };
 
 }  // namespace
 
 void RegisterGeneratorDatasets(KernelRegistry& r) {
-  RegisterCpu<GeneratorDatasetKernel>(r, "_GeneratorDataset");
+  RegisterCpu<GeneratorKernel>(r, "GeneratorDataset");
 }
 
 }  // namespace millrace

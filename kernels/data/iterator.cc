@@ -14,11 +14,11 @@
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/handle_text.h"
 #include "kernels/data/iterator_position.h"
 #include "kernels/data/iterator_resource.h"
 #include "kernels/lists/optional.h"
 #include "kernels/state/session_tensors.h"
-#include "tensor/tensor_proto.h"
 
 namespace millrace {
 namespace {
@@ -259,9 +259,7 @@ class IteratorToStringKernel : public Kernel {
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     MR_RETURN_IF_ERROR(LookupHandle<IteratorResource>(ctx, 0).status());
-    pb::TensorProto proto;
-    TensorToProto(ctx.input(0), &proto);
-    ctx.SetOutput(0, Tensor::String(proto.SerializeAsString()));
+    ctx.SetOutput(0, HandleText(ctx.input(0)));
     return OkStatus();
   }
 };
@@ -272,20 +270,8 @@ class IteratorFromStringKernel : public Kernel {
   explicit IteratorFromStringKernel(KernelConstruction& c)
       : Kernel(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
   Status Compute(KernelContext& ctx) override {
-    const Tensor& text = ctx.input(0);
-    pb::TensorProto proto;
-    if (text.num_elements() != 1 || !proto.ParseFromString(text.scalar<std::string>()) ||
-        proto.dtype() != static_cast<pb::DataType>(kResource)) {
-      return errors::InvalidArgument("Could not parse string_handle as a valid ResourceHandle");
-    }
-    MR_ASSIGN_OR_RETURN(Tensor handle, TensorFromProto(proto));
-    if (handle.rank() != 0) return errors::InvalidArgument("string_handle is not one handle");
+    MR_ASSIGN_OR_RETURN(Tensor handle, HandleFromText(ctx, ctx.input(0)));
     const ResourceHandle& h = handle.scalar<ResourceHandle>();
-    if (h.device != ctx.device()->name()) {
-      return errors::InvalidArgument("Attempted create an iterator on device \"",
-                                     ctx.device()->name(), "\" from handle defined on device \"",
-                                     h.device, "\"");
-    }
     MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
                         ctx.resources()->Lookup<IteratorResource>(h.container, h.name));
     if (!types_.empty() && iterator->types() != types_) {

@@ -1,51 +1,113 @@
 #include "kernels/data/pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "proto/dataset_options.pb.h"
 
 namespace millrace {
 namespace {
 
+constexpr std::size_t kMostOptionBytes = std::size_t{1} << 20;
+
 class StageDataset : public DatasetValue {
  public:
-  StageDataset(RefPtr<DatasetValue> dataset, std::vector<DatasetPtr> inputs)
+  StageDataset(RefPtr<DatasetValue> dataset, StageOrigin origin, std::vector<DatasetPtr> inputs,
+               std::string options, int depth)
       : DatasetValue(dataset->types(), dataset->blocks()),
         dataset_(std::move(dataset)),
-        inputs_(std::move(inputs)) {}
+        origin_(std::move(origin)),
+        inputs_(std::move(inputs)),
+        options_(std::move(options)),
+        depth_(depth) {}
   StatusOr<DatasetWalkPtr> NewIterator() const override { return dataset_->NewIterator(); }
   int64_t cardinality() const override { return dataset_->cardinality(); }
 
   const DatasetValue& itself() const { return *dataset_; }
+  const StageOrigin& origin() const { return origin_; }
   const std::vector<DatasetPtr>& inputs() const { return inputs_; }
+  const std::string& options() const { return options_; }
+  int depth() const { return depth_; }
 
  private:
   const RefPtr<DatasetValue> dataset_;
+  const StageOrigin origin_;
   const std::vector<DatasetPtr> inputs_;
+  const std::string options_;
+  const int depth_;
 };
+
+const StageDataset* AsStage(const DatasetValue& dataset) {
+  return dynamic_cast<const StageDataset*>(&dataset);
+}
 
 void CollectKeepers(const DatasetValue& dataset, std::vector<const KeepsState*>* keepers) {
   const DatasetValue& itself = StageItself(dataset);
   if (const auto* keeper = dynamic_cast<const KeepsState*>(&itself)) keepers->push_back(keeper);
-  const auto* stage = dynamic_cast<const StageDataset*>(&dataset);
+  const StageDataset* const stage = AsStage(dataset);
   if (stage == nullptr) return;
   for (const DatasetPtr& input : stage->inputs()) CollectKeepers(*input, keepers);
 }
 
+// Above the options of the inputs, in their order, those of `own`.
+StatusOr<std::string> JoinOptions(const std::vector<DatasetPtr>& inputs, const HasOptions* own) {
+  std::vector<const std::string*> texts;
+  for (const DatasetPtr& input : inputs) texts.push_back(&OptionsOf(*input));
+  if (own != nullptr) texts.push_back(&own->options());
+  std::erase_if(texts, [](const std::string* text) { return text->empty(); });
+  if (texts.empty()) return std::string();
+  pb::data::Options all;
+  for (const std::string* text : texts) {
+    if (!all.MergeFromString(*text)) {
+      return errors::InvalidArgument("serialized_options are not the options of a data set");
+    }
+  }
+  std::string joined = all.SerializeAsString();
+  if (joined.size() <= kMostOptionBytes) return joined;
+  return errors::ResourceExhausted("the options of a data set take ", joined.size(),
+                                   " bytes, more than ", kMostOptionBytes);
+}
+
 }  // namespace
 
-RefPtr<DatasetValue> MakeStage(RefPtr<DatasetValue> dataset, std::vector<DatasetPtr> inputs) {
-  for (const DatasetPtr& input : inputs) {
-    if (input.get() == dataset.get()) return dataset;  // an op that changes nothing
+StatusOr<RefPtr<DatasetValue>> MakeStage(RefPtr<DatasetValue> dataset, StageOrigin origin) {
+  std::vector<DatasetPtr> inputs;
+  int depth = 1;
+  for (const Tensor& arg : origin.args) {
+    const auto* const input = VariantCast<DatasetValue>(arg);
+    if (input == nullptr) continue;
+    if (input == dataset.get()) return dataset;  // an op that changes nothing
+    inputs.push_back(DatasetPtr::Share(input));
+    const StageDataset* const stage = AsStage(*input);
+    depth = std::max(depth, stage == nullptr ? 1 : stage->depth() + 1);
   }
-  return RefPtr<DatasetValue>(MakeRef<StageDataset>(std::move(dataset), std::move(inputs)));
+  if (depth > kMostStages) {
+    return errors::ResourceExhausted("a data set of more than ", kMostStages,
+                                     " stages, one upon the other: join the small ones first");
+  }
+  MR_ASSIGN_OR_RETURN(std::string options,
+                      JoinOptions(inputs, dynamic_cast<const HasOptions*>(dataset.get())));
+  return RefPtr<DatasetValue>(MakeRef<StageDataset>(std::move(dataset), std::move(origin),
+                                                    std::move(inputs), std::move(options), depth));
 }
 
 const DatasetValue& StageItself(const DatasetValue& dataset) {
-  const auto* stage = dynamic_cast<const StageDataset*>(&dataset);
+  const StageDataset* const stage = AsStage(dataset);
   return stage != nullptr ? stage->itself() : dataset;
+}
+
+const StageOrigin* OriginOf(const DatasetValue& dataset) {
+  const StageDataset* const stage = AsStage(dataset);
+  return stage != nullptr ? &stage->origin() : nullptr;
+}
+
+const std::string& OptionsOf(const DatasetValue& dataset) {
+  static const std::string* const none = new std::string;
+  const StageDataset* const stage = AsStage(dataset);
+  return stage != nullptr ? stage->options() : *none;
 }
 
 std::vector<std::string> SaveStates(const DatasetValue& dataset) {

@@ -1,14 +1,16 @@
-// Data sets as pipelines: what all stages of one keep from walk to walk, and walks that leave out
-// elements. Of this folder alone.
+// Data sets as pipelines: how each stage was made, what all stages of one keep from walk to walk,
+// and walks that leave out elements. Of this folder alone.
 #ifndef KERNELS_DATA_PIPELINE_H_
 #define KERNELS_DATA_PIPELINE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/data/dataset.h"
+#include "kernels/function_runner.h"
 #include "kernels/kernel_registry.h"
 
 namespace millrace {
@@ -34,10 +36,32 @@ class SkipsElements {
 // The same of any walk.
 Status SkipElements(DatasetWalk& walk, const DatasetCall& call, int64_t count, int64_t* skipped);
 
-// `dataset` together with the inputs that it was made from, whose walks are those of `dataset`.
-RefPtr<DatasetValue> MakeStage(RefPtr<DatasetValue> dataset, std::vector<DatasetPtr> inputs);
+// How an op has made a data set: what a graph says that makes it again.
+struct StageOrigin {
+  std::shared_ptr<const DatasetOp> op;
+  std::vector<Tensor> args;          // the op's inputs, data sets among them
+  RefPtr<FunctionRunner> functions;  // of the op's functions; null if it has none
+};
+
+// More stages, one upon the other, would use up the stacks of threads that walk through them.
+inline constexpr int kMostStages = 2000;
+
+// `dataset`, whose walks are those of the result, with what it was made from. ResourceExhausted if
+// there are more stages than kMostStages upon each other.
+StatusOr<RefPtr<DatasetValue>> MakeStage(RefPtr<DatasetValue> dataset, StageOrigin origin);
 // Without that: what an op has made.
 const DatasetValue& StageItself(const DatasetValue& dataset);
+// Null for a data set that is the element of another one, which no op has made.
+const StageOrigin* OriginOf(const DatasetValue& dataset);
+
+// A data set that gives what its input does, with options.
+class HasOptions {
+ public:
+  virtual ~HasOptions() = default;
+  virtual const std::string& options() const = 0;  // a serialized pb::data::Options
+};
+// A serialized pb::data::Options: what the stages say, the later ones above the earlier.
+const std::string& OptionsOf(const DatasetValue& dataset);
 
 // Of all stages that keep something, the last one first. Functions' data sets are not among them.
 std::vector<std::string> SaveStates(const DatasetValue& dataset);

@@ -407,7 +407,7 @@ class ConcatenateKernel : public DatasetKernel {
   }
 };
 
-// Ops that say how a data set should run, not what it gives: options, models, rewriting.
+// Ops that say how a data set should run, not what it gives: models, rewriting, threads.
 class SameDatasetKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -470,7 +470,8 @@ void RegisterTransformDatasets(KernelRegistry& r) {
   RegisterCacheDatasets(r);
   RegisterCpu<DummyHandleKernel>(r, "DummySeedGenerator");
   RegisterCpu<DummyHandleKernel>(r, "DummyMemoryCache");
-  for (const char* op : {"OptionsDataset", "ModelDataset", "OptimizeDatasetV2"}) {
+  for (const char* op : {"ModelDataset", "OptimizeDatasetV2", "MaxIntraOpParallelismDataset",
+                         "PrivateThreadPoolDataset"}) {
     RegisterCpu<SameDatasetKernel>(r, op);
   }
   RegisterCpu<RewriteKernel>(r, "RewriteDataset");

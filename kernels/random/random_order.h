@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+// The same from where a generator stands.
+StatusOr<std::vector<int64_t>> OrderFrom(const Philox& generator, int64_t rows);
 // Row i of the output is row order[i] of the input: TensorFlow's, one swap for each row, from the
 // next part of the sequence. InvalidArgument for more rows than it numbers.
 StatusOr<std::vector<int64_t>> DrawOrder(SharedPhilox* generator, int64_t rows);

@@ -1,15 +1,20 @@
 // Random tensors that are a function of their operands: a seed, or a Philox key and counter.
+#include <vector>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/random/random_distributions.h"
+#include "kernels/random/random_order.h"
 #include "kernels/random/random_plan.h"
 
 namespace millrace {
 namespace {
 
-// Inputs of the first form: shape, seed, ...; of the second: shape, key, counter, alg, ...
+// Inputs of the first form: shape, seed, ...; of the second: shape, key, counter, alg, ..., where
+// the shape may be a value instead.
 StatusOr<Philox> GeneratorFromInputs(const KernelContext& ctx, bool has_key) {
   if (!has_key) {
     MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(1)));
@@ -80,6 +85,27 @@ class GetAlgKernel : public Kernel {
   bool IsExpensive() const override { return false; }
 };
 
+// The rows of a value in another order.
+class StatelessShuffleKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Philox philox, GeneratorFromInputs(ctx, /*has_key=*/true));
+    const Tensor& value = ctx.input(0);
+    if (value.rank() == 0 || value.num_elements() == 0 || value.dim(0) == 1) {
+      ctx.SetOutput(0, value);
+      return OkStatus();
+    }
+    const int64_t rows = value.dim(0), width = value.num_elements() / rows;
+    MR_ASSIGN_OR_RETURN(const std::vector<int64_t> order, OrderFrom(philox, rows));
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, value.shape()));
+    for (int64_t i = 0; i < rows; ++i) {
+      CopyRange(value, order[static_cast<std::size_t>(i)] * width, out, i * width, width);
+    }
+    return OkStatus();
+  }
+};
+
 template <Kind kKind, bool kHasKey, typename... Ts>
 void RegisterStateless(KernelRegistry& r, const char* op, TypeList<Ts...>) {
   (r.Register(KernelDef(op).Type<Ts>("dtype"),
@@ -102,6 +128,7 @@ void RegisterStatelessRandomKernels(KernelRegistry& r) {
   RegisterStateless<Kind::kUniformInt, true>(r, "StatelessRandomUniformIntV2", WideInts());
   RegisterStateless<Kind::kFullInt, true>(r, "StatelessRandomUniformFullIntV2", WideInts());
   RegisterCpu<GetKeyCounterKernel>(r, "StatelessRandomGetKeyCounter");
+  RegisterCpu<StatelessShuffleKernel>(r, "StatelessShuffle");
   RegisterCpu<GetAlgKernel>(r, "StatelessRandomGetAlg");
 }
 

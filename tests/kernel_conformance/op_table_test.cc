@@ -145,7 +145,7 @@ class Table {
 
   void RunCases() {
     golden::CaseSet set;
-    for (const char* name : {"cases.pb", "cases_later.pb", "cases_values.pb"}) {
+    for (const char* name : {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb"}) {
       golden::CaseSet part;
       ASSERT_TRUE(part.ParseFromString(ReadFile(StrCat("tests/goldens/kernels/", name))));
       set.MergeFrom(part);
