@@ -245,6 +245,8 @@ struct TaskServer::Impl {
     r->peers = std::make_unique<PeerTable>(own, addresses, r->control_pool.get());
     r->links = std::make_unique<LinkHub>(task, r->control_pool.get(), r->inter_op_pool.get(),
                                          r->peers.get());
+    // Whose graphs are not trusted shall not change a tensor behind a kernel's check either.
+    r->links->ShareMemory(LinkHub::DefaultBudget(), /*copies=*/!admission.allows_all());
     r->workers = std::make_unique<GrpcWorkerCache>(std::move(addresses), task,
                                                    r->inter_op_pool.get(), r->control_pool.get(),
                                                    r->links.get(), r->peers.get(), credentials);

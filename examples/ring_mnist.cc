@@ -105,6 +105,7 @@ mr::Status Train(const mr::Digits& digits, const Flags& flags) {
   std::printf("rank %d of %d, local rank %d of %d: test loss %.9g\n", ranks.rank, ranks.size,
               ranks.local_rank, ranks.local_size, result[0].scalar<float>());
   std::fflush(stdout);
+  MR_RETURN_IF_ERROR(session.Close());
   return dp::Shutdown();
 }
 

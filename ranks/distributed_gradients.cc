@@ -111,6 +111,32 @@ class GradientReducer {
   std::vector<ReducePack> packs_;
 };
 
+// What runs behind a step's check that the variables have values at the root: all ranks learn which
+// one has none, while those that wait for a broadcast would wait for their limit.
+Scope BehindCheck(const Scope& scope, ProcessGroup& group, std::span<const Variable> variables,
+                  const std::vector<std::string>& names, int root, std::source_location where) {
+  const Shape shape({static_cast<int64_t>(variables.size())});
+  Output own = Zeros(scope, shape, kInt32);
+  if (group.rank() == root) {
+    std::vector<Input> flags;
+    for (const Variable& variable : variables) {
+      flags.emplace_back(ops::Cast(scope, IsInitialized(scope, variable), kInt32));
+    }
+    own = ops::Pack(scope, flags);
+  }
+  const Output flags =
+      GroupParts::Reduce(GroupParts::Of(group), scope, ReduceOp::kSum, std::span(&own, 1), {},
+                         "which variables have values", where)[0];
+  if (!flags.valid()) return scope;
+  const Output missing =
+      ops::GatherV2(scope, Tensor::FromValues<std::string>(names, shape),
+                    ops::Reshape(scope, ops::Where(scope, ops::Equal(scope, flags, 0)), {-1}), 0);
+  const Output none = ops::Equal(scope, ops::Size(scope, missing), 0);
+  const Operation check =
+      ops::Assert(scope, none, {StrCat("variables without a value at rank ", root, ": "), missing});
+  return scope.WithControlDependencies({check});
+}
+
 class RanksOptimizer final : public Optimizer {
  public:
   RanksOptimizer(std::unique_ptr<Optimizer> inner, GradientOptions options)
@@ -198,13 +224,20 @@ StatusOr<Operation> BroadcastVariables(const Scope& outer, std::span<const Varia
                                        std::source_location where) {
   MR_ASSIGN_OR_RETURN(const auto group, GroupOf(of));
   const Scope scope = outer.CalledFrom(where).Named("BroadcastVariables");
-  std::vector<Output> values;
   std::vector<std::string> names;
   for (const Variable& variable : variables) {
-    values.push_back(variable.read);
     names.push_back(variable.handle.valid() ? variable.name() : "");
   }
-  const std::vector<Output> sent = GroupParts::Broadcast(GroupParts::Of(*group), scope, values,
+  const Scope checked =
+      variables.empty() ? scope : BehindCheck(scope, *group, variables, names, root_rank, where);
+  std::vector<Output> values;
+  for (const Variable& variable : variables) {
+    values.push_back(group->rank() != root_rank ? variable.read
+                     : variable.is_resource()
+                         ? ops::ReadVariableOp(checked, variable.handle, variable.dtype())
+                         : ops::Identity(checked, variable.handle));
+  }
+  const std::vector<Output> sent = GroupParts::Broadcast(GroupParts::Of(*group), checked, values,
                                                          names, root_rank, "variables", where);
   MR_RETURN_IF_ERROR(scope.status());
   std::vector<Operation> done;

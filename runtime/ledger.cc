@@ -1,6 +1,7 @@
 #include "millrace/ledger.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string_view>
 #include <thread>
@@ -62,6 +63,27 @@ Status AddAnswer(const pb::LedgerResponse& answer, Ledger* ledger) {
     }
   }
   return OkStatus();
+}
+
+// As many at the same time as a process may have threads for, however long the list is.
+std::vector<StatusOr<pb::LedgerResponse>> AskOthers(
+    const pb::LedgerResponse& first, Deadline deadline,
+    const std::shared_ptr<const LoadedCredentials>& credentials) {
+  constexpr int kMostThreads = 64;
+  std::vector<StatusOr<pb::LedgerResponse>> answers(static_cast<std::size_t>(first.other_size()),
+                                                    errors::Unknown("not asked"));
+  std::atomic<int> next{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < std::min(kMostThreads, first.other_size()); ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < first.other_size(); i = next++) {
+        answers[static_cast<std::size_t>(i)] =
+            GetLedger(first.other(i).address(), deadline, credentials);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return answers;
 }
 
 // --- Text -------------------------------------------------------------------------------------
@@ -208,16 +230,7 @@ StatusOr<Ledger> ReadLedger(const std::string& target, const LedgerOptions& opti
   Ledger ledger;
   MR_RETURN_IF_ERROR(AddAnswer(first, &ledger));
   if (!options.whole_cluster) return ledger;
-  std::vector<StatusOr<pb::LedgerResponse>> answers(static_cast<std::size_t>(first.other_size()),
-                                                    errors::Unknown("not asked"));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < first.other_size(); ++i) {
-    threads.emplace_back([&answers, &first, &credentials, deadline, i] {
-      answers[static_cast<std::size_t>(i)] =
-          GetLedger(first.other(i).address(), deadline, credentials);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const std::vector<StatusOr<pb::LedgerResponse>> answers = AskOthers(first, deadline, credentials);
   for (int i = 0; i < first.other_size(); ++i) {
     const StatusOr<pb::LedgerResponse>& answer = answers[static_cast<std::size_t>(i)];
     if (answer.ok()) {

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "strategy/devices.h"
 #include "ranks/own_server.h"
+#include "strategy/devices.h"
 
 namespace millrace {
 namespace {

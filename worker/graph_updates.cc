@@ -4,7 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/status_macros.h"
 #include "kernels/state/counted_update.h"
 
 namespace millrace {

@@ -55,6 +55,8 @@ Dataset Dataset::FromGenerator(Generator generator, std::vector<GeneratorCompone
   stage.add = [kept = NewLocalGenerator(AsStart(std::move(generator)), FormatOrigin(where))](
                   StagePlace& place) {
     KeepWithGraph(place.scope.graph(), kept);
+    // The op's own begins with what no node's name begins with.
+    place.scope = place.scope.WithOpName("GeneratorDataset");
     return AddTypedOp(place, "_GeneratorDataset", {}, {{"generator", kept->key}});
   };
   return NewDataset(std::move(stage));

@@ -177,6 +177,27 @@ TEST(BroadcastVariables, GivesModelAndOptimizerTheValuesOfTheRoot) {
   }
 }
 
+TEST(BroadcastVariables, NamesAVariableWithoutAValueAtAllRanks) {
+  for (const Status& status : Three().All([](int rank) -> Status {
+         Graph graph;
+         const Scope scope = graph.root();
+         const auto& group = Three().group(rank);
+         MakeVariable(scope, "nothing", Constant(scope, Tensor::Scalar(1.0f)),
+                      {.container = "of_this_test"});
+         const auto begin = dp::BroadcastVariables(scope, Variables(scope), 1, group);
+         SessionOptions options;
+         Status made = begin.status();
+         if (made.ok()) made = group->ConfigureSession(&options);
+         if (!made.ok()) return made;
+         auto session = Session::Create(graph, options);
+         return session.ok() ? session->RunTargets({*begin}) : session.status();
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.ToString(), HasSubstr("variables without a value at rank 1"));
+    EXPECT_THAT(status.ToString(), HasSubstr("nothing"));
+  }
+}
+
 TEST(BroadcastVariables, NamesAVariableThatTheOthersDoNotHave) {
   for (const auto& result : Evaluate(
            [](int rank, const Scope& scope, const auto& group) -> StatusOr<std::vector<Output>> {

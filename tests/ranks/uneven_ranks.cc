@@ -35,6 +35,7 @@ mr::Status Train() {
   MR_ASSIGN_OR_RETURN(const mr::Tensor value, session.Eval(b.read));
   std::printf("rank %d made %d steps, b is %g, rank %d was the last\n", rank, steps,
               value.scalar<float>(), last);
+  MR_RETURN_IF_ERROR(session.Close());
   return dp::Shutdown();
 }
 

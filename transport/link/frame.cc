@@ -1,13 +1,14 @@
 #include "transport/link/frame.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/errors.h"
@@ -52,25 +53,65 @@ Deadline FrameHeader::DecodeDeadline(uint32_t begin_by, Deadline now) {
   return now + std::chrono::milliseconds(left);
 }
 
-OutFrame::OutFrame(const FrameHeader& header, WireWriter message) {
-  std::vector<WireWriter::Segment> shared = message.TakeSegments();
-  const std::string& text = message.text();
-  head.reserve(FrameHeader::kSize + shared.size() * kTableEntry + text.size());
+void OutFrame::PutHeader(const FrameHeader& header, std::size_t text_size) {
   Put(&head, FrameHeader::kMagic);
   Put(&head, static_cast<uint8_t>(header.kind));
   Put(&head, header.method);
-  Put(&head, uint16_t{0});
-  Put(&head, static_cast<uint32_t>(shared.size()));
+  Put(&head, header.features);
+  Put(&head, header.num_segments);
   Put(&head, header.begin_by);
   Put(&head, header.call_id);
-  Put(&head, static_cast<uint64_t>(text.size()));
-  segments.reserve(shared.size());
-  for (WireWriter::Segment& segment : shared) {
-    Put(&head, static_cast<uint64_t>(segment.text_end));
-    Put(&head, static_cast<uint64_t>(segment.tensor.num_bytes()));
-    segments.push_back(std::move(segment.tensor));
+  Put(&head, static_cast<uint64_t>(text_size));
+}
+
+OutFrame::OutFrame(const FrameHeader& header, WireWriter message, SharedArena* arena) {
+  std::vector<WireWriter::Segment> parts = message.TakeSegments();
+  const std::string& text = message.text();
+  head.reserve(FrameHeader::kSize + parts.size() * kTableEntry + text.size());
+  FrameHeader full = header;
+  full.num_segments = static_cast<uint32_t>(parts.size());
+  PutHeader(full, text.size());
+  segments.reserve(parts.size());
+  for (WireWriter::Segment& part : parts) {
+    uint64_t size = part.tensor.num_bytes();
+    Segment segment;
+    if (arena != nullptr && size >= SharedArena::kLeast) segment.lease = arena->Take(size);
+    if (segment.lease) {
+      std::memcpy(segment.lease->data(), part.tensor.raw_data(), size);
+      size |= FrameHeader::kSharedBit;
+    } else {
+      segment.tensor = std::move(part.tensor);
+    }
+    Put(&head, static_cast<uint64_t>(part.text_end));
+    Put(&head, size);
+    segments.push_back(std::move(segment));
   }
   head += text;
+}
+
+OutFrame::OutFrame(RefPtr<SharedSlab> shared) : slab(std::move(shared)) {
+  PutHeader(FrameHeader{.kind = FrameKind::kShare, .call_id = slab->id()}, 2 * sizeof(uint64_t));
+  Put(&head, static_cast<uint64_t>(slab->size()));
+  Put(&head, static_cast<uint64_t>(slab->block_size()));
+}
+
+OutFrame::OutFrame(std::span<const SharedPlace> unread) {
+  PutHeader(FrameHeader{.kind = FrameKind::kGiveBack}, unread.size_bytes());
+  head.append(reinterpret_cast<const char*>(unread.data()), unread.size_bytes());
+}
+
+const char* OutFrame::Segment::data() const {
+  return lease ? reinterpret_cast<const char*>(&lease->place())
+               : static_cast<const char*>(tensor.raw_data());
+}
+
+std::size_t OutFrame::Segment::size() const {
+  return lease ? sizeof(SharedPlace) : tensor.num_bytes();
+}
+
+std::span<uint8_t> InFrame::Segment::target() {
+  if (shared) return {reinterpret_cast<uint8_t*>(&place), sizeof(place)};
+  return {static_cast<uint8_t*>(buffer->data()), size};
 }
 
 void InFrame::MakePieces() {
@@ -91,13 +132,15 @@ Status FrameReader::ParseHeader(const uint8_t* bytes) {
   const uint8_t kind = bytes[4];
   header.kind = static_cast<FrameKind>(kind);
   header.method = bytes[5];
+  header.features = Get<uint16_t>(bytes + 6);
   header.num_segments = Get<uint32_t>(bytes + 8);
   header.begin_by = Get<uint32_t>(bytes + 12);
   header.call_id = Get<uint64_t>(bytes + 16);
   header.text_size = Get<uint64_t>(bytes + 24);
   if (Get<uint32_t>(bytes) != FrameHeader::kMagic ||
       kind < static_cast<uint8_t>(FrameKind::kHello) ||
-      kind > static_cast<uint8_t>(FrameKind::kCancel) ||
+      kind > static_cast<uint8_t>(FrameKind::kGiveBack) ||
+      (inbox_ == nullptr && kind > static_cast<uint8_t>(FrameKind::kCancel)) ||
       header.num_segments > FrameHeader::kMaxSegments || header.text_size > FrameHeader::kMaxText) {
     return errors::InvalidArgument("the bytes are not a link's frame");
   }
@@ -121,14 +164,16 @@ Status FrameReader::ParseTable(const uint8_t* bytes) {
   for (uint32_t i = 0; i < frame_->header.num_segments; ++i, bytes += kTableEntry) {
     InFrame::Segment segment;
     segment.text_end = Get<uint64_t>(bytes);
-    segment.size = Get<uint64_t>(bytes + 8);
+    const uint64_t size = Get<uint64_t>(bytes + 8);
+    segment.shared = (size & FrameHeader::kSharedBit) != 0 && inbox_ != nullptr;
+    segment.size = segment.shared ? size & ~FrameHeader::kSharedBit : size;
     if (segment.text_end < before || segment.text_end > frame_->header.text_size ||
         segment.size == 0 || segment.size > max_segment_bytes_) {
       return errors::InvalidArgument("a link's frame has a malformed table");
     }
     before = segment.text_end;
-    segment.buffer = HostAllocator()->Allocate(segment.size);
-    if (!segment.buffer) {
+    if (!segment.shared) segment.buffer = HostAllocator()->Allocate(segment.size);
+    if (!segment.shared && !segment.buffer) {
       return errors::ResourceExhausted("no memory for the ", segment.size,
                                        " bytes of a tensor from another task");
     }
@@ -147,8 +192,7 @@ std::span<uint8_t> FrameReader::Target() {
             frame_->text_.size() - filled_};
   }
   if (segment_ == frame_->segments_.size()) return {};
-  InFrame::Segment& segment = frame_->segments_[segment_];
-  return {static_cast<uint8_t*>(segment.buffer->data()) + filled_, segment.size - filled_};
+  return frame_->segments_[segment_].target().subspan(filled_);
 }
 
 void FrameReader::Advance(std::size_t bytes) {
@@ -157,7 +201,7 @@ void FrameReader::Advance(std::size_t bytes) {
     if (filled_ < frame_->text_.size()) return;
     text_done_ = true;
   } else {
-    if (filled_ < frame_->segments_[segment_].size) return;
+    if (filled_ < frame_->segments_[segment_].target().size()) return;
     ++segment_;
   }
   filled_ = 0;
@@ -182,12 +226,65 @@ StatusOr<bool> FrameReader::Consume(std::vector<std::unique_ptr<InFrame>>* frame
     begin_ += n;
     Advance(n);
   }
-  if (text_done_ && BodyIsComplete()) {
-    frame_->MakePieces();
-    frames->push_back(std::move(frame_));
-    frame_ = nullptr;
-  }
+  if (text_done_ && BodyIsComplete()) MR_RETURN_IF_ERROR(Complete(frames));
   return true;
+}
+
+Status FrameReader::Complete(std::vector<std::unique_ptr<InFrame>>* frames) {
+  std::unique_ptr<InFrame> frame = std::exchange(frame_, nullptr);
+  for (InFrame::Segment& segment : frame->segments_) {
+    if (!segment.shared) continue;
+    MR_ASSIGN_OR_RETURN(segment.buffer, inbox_->Open(segment.place, segment.size));
+  }
+  frame->MakePieces();
+  switch (frame->header.kind) {
+    case FrameKind::kShare:
+      return TakeSlab(*frame);
+    case FrameKind::kUnshare:
+      return inbox_->Remove(static_cast<uint32_t>(frame->header.call_id));
+    default:
+      frames->push_back(std::move(frame));
+      return OkStatus();
+  }
+}
+
+Status FrameReader::TakeSlab(const InFrame& frame) {
+  uint64_t size = 0, block_size = 0;
+  WireReader in = frame.reader();
+  if (!in.ReadBytes(&size, sizeof(size)) || !in.ReadBytes(&block_size, sizeof(block_size)) ||
+      files_.empty() || frame.header.call_id > std::numeric_limits<uint32_t>::max()) {
+    return errors::InvalidArgument("a link's peer shares memory without saying which");
+  }
+  const int fd = files_.front();
+  files_.pop_front();
+  return inbox_->Add(static_cast<uint32_t>(frame.header.call_id), fd, size, block_size);
+}
+
+FrameReader::~FrameReader() {
+  for (const int fd : files_) close(fd);
+}
+
+ssize_t FrameReader::Receive(int fd, iovec* parts, int num_parts) {
+  if (inbox_ == nullptr) return readv(fd, parts, num_parts);
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFiles * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = static_cast<std::size_t>(num_parts);
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0) return n;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      files_.push_back(Get<int>(CMSG_DATA(part) + i * sizeof(int)));
+    }
+  }
+  if (files_.size() <= kMostFiles) return n;
+  errno = EPROTO;
+  return -1;
 }
 
 Status FrameReader::ConsumeAll(std::vector<std::unique_ptr<InFrame>>* frames) {
@@ -215,11 +312,12 @@ StatusOr<FrameReader::Result> FrameReader::Read(int fd,
     int num_parts = 0;
     if (!target.empty()) parts[num_parts++] = {target.data(), target.size()};
     parts[num_parts++] = {scratch_->data() + end_, kScratchBytes - end_};
-    const ssize_t n = readv(fd, parts, num_parts);
+    const ssize_t n = Receive(fd, parts, num_parts);
     if (n == 0) return Result::kClosed;
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Result::kOpen;
+      if (errno == EPROTO) return errors::InvalidArgument("a link's peer sends too many files");
       return Result::kClosed;
     }
     const auto got = static_cast<std::size_t>(n);
@@ -228,9 +326,7 @@ StatusOr<FrameReader::Result> FrameReader::Read(int fd,
     if (direct > 0) Advance(direct);
     end_ += got - direct;
     if (direct > 0 && frame_ != nullptr && text_done_ && BodyIsComplete()) {
-      frame_->MakePieces();
-      frames->push_back(std::move(frame_));
-      frame_ = nullptr;
+      MR_RETURN_IF_ERROR(Complete(frames));
     }
     MR_RETURN_IF_ERROR(ConsumeAll(frames));
     if (got < target.size() + (kScratchBytes - (end_ - (got - direct)))) break;  // all there was
@@ -244,12 +340,11 @@ StatusOr<bool> FrameWriter::Write(int fd) {
     int num_parts = 0;
     std::size_t part = part_, offset = offset_, wanted = 0;
     for (const OutFrame& frame : frames_) {
+      // A file goes with the first byte of a system call.
+      if (frame.slab && num_parts > 0) break;
       for (; part <= frame.segments.size() && num_parts < kMaxParts; ++part) {
-        const char* data = part == 0
-                               ? frame.head.data()
-                               : static_cast<const char*>(frame.segments[part - 1].raw_data());
-        const std::size_t size =
-            part == 0 ? frame.head.size() : frame.segments[part - 1].num_bytes();
+        const char* data = part == 0 ? frame.head.data() : frame.segments[part - 1].data();
+        const std::size_t size = PartSize(frame, part);
         parts[num_parts++] = {const_cast<char*>(data) + offset, size - offset};
         wanted += size - offset;
         offset = 0;
@@ -257,33 +352,56 @@ StatusOr<bool> FrameWriter::Write(int fd) {
       part = 0;
       if (num_parts == kMaxParts) break;
     }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = static_cast<std::size_t>(num_parts);
-    const ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-      return errors::Unavailable("cannot write to the link: ", std::strerror(errno));
-    }
-    auto left = static_cast<std::size_t>(n);
-    while (left > 0) {
-      const OutFrame& frame = frames_.front();
-      const std::size_t size =
-          part_ == 0 ? frame.head.size() : frame.segments[part_ - 1].num_bytes();
-      const std::size_t step = std::min(left, size - offset_);
-      offset_ += step;
-      left -= step;
-      if (offset_ < size) break;
-      offset_ = 0;
-      if (++part_ > frame.segments.size()) {
-        part_ = 0;
-        frames_.pop_front();
-      }
-    }
-    if (static_cast<std::size_t>(n) < wanted) return false;
+    MR_ASSIGN_OR_RETURN(const std::size_t sent, Send(fd, parts, num_parts));
+    Advance(sent);
+    if (sent < wanted) return false;
   }
   return true;
+}
+
+std::size_t FrameWriter::PartSize(const OutFrame& frame, std::size_t part) {
+  return part == 0 ? frame.head.size() : frame.segments[part - 1].size();
+}
+
+StatusOr<std::size_t> FrameWriter::Send(int fd, iovec* parts, int num_parts) const {
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = static_cast<std::size_t>(num_parts);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (frames_.front().slab && part_ == 0 && offset_ == 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const file = CMSG_FIRSTHDR(&message);
+    file->cmsg_level = SOL_SOCKET;
+    file->cmsg_type = SCM_RIGHTS;
+    file->cmsg_len = CMSG_LEN(sizeof(int));
+    const int shared = frames_.front().slab->fd();
+    std::memcpy(CMSG_DATA(file), &shared, sizeof(shared));
+  }
+  for (;;) {
+    const ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) return static_cast<std::size_t>(n);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    if (errno != EINTR) {
+      return errors::Unavailable("cannot write to the link: ", std::strerror(errno));
+    }
+  }
+}
+
+void FrameWriter::Advance(std::size_t sent) {
+  while (sent > 0) {
+    const OutFrame& frame = frames_.front();
+    const std::size_t size = PartSize(frame, part_);
+    const std::size_t step = std::min(sent, size - offset_);
+    offset_ += step;
+    sent -= step;
+    if (offset_ < size) return;
+    offset_ = 0;
+    if (++part_ > frame.segments.size()) {
+      part_ = 0;
+      frames_.pop_front();
+    }
+  }
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,55 @@ Tensor Numbers(int64_t count) {
   Tensor t(kFloat, Shape({count}));
   for (int64_t i = 0; i < count; ++i) t.data<float>()[i] = static_cast<float>(i);
   return t;
+}
+
+TEST_F(FrameTest, LargeTensorsLieInMemoryOfTheSender) {
+  const auto arena = MakeRef<SharedArena>(int64_t{64} << 20);
+  const auto returns = MakeRef<SharedReturns>([] {});
+  const Tensor tensor = Numbers(1 << 18);
+  WireWriter message;
+  ASSERT_TRUE(message.AppendTensorField(1, tensor).ok());
+  OutFrame frame(FrameHeader{.kind = FrameKind::kResponse, .call_id = 5}, std::move(message),
+                 arena.get());
+  ASSERT_EQ(frame.segments.size(), 1u);
+  const RefPtr<SharedLease> lease = frame.segments[0].lease;
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(frame.segments[0].size(), sizeof(SharedPlace));
+  FrameWriter writer;
+  FrameReader reader(FrameHeader::kMaxSegmentBytes,
+                     std::make_unique<SharedInbox>(/*copies=*/false, returns));
+  writer.Add(OutFrame(lease->slab()));
+  writer.Add(std::move(frame));
+  auto frames = Carry(&writer, &reader);
+  ASSERT_EQ(frames.size(), 1u);
+  {
+    WireReader in = frames[0]->reader();
+    uint32_t field, type;
+    WireReader body;
+    ASSERT_TRUE(in.ReadTag(&field, &type) && in.ReadBody(&body));
+    const StatusOr<Tensor> read = ReadTensor(body);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(std::memcmp(read->raw_data(), tensor.raw_data(), tensor.num_bytes()), 0);
+    EXPECT_NE(read->raw_data(), lease->data());  // mapped a second time
+    frames.clear();
+    EXPECT_TRUE(returns->Take().empty());
+  }
+  EXPECT_EQ(returns->Take().size(), 1u);
+}
+
+TEST_F(FrameTest, RefusesSharedMemoryWhereNoneWasAgreedOn) {
+  const auto arena = MakeRef<SharedArena>(int64_t{64} << 20);
+  EXPECT_TRUE(errors::IsInvalidArgument(Garbled(OutFrame(arena->Take(100'000)->slab()).head)));
+}
+
+TEST_F(FrameTest, RefusesASlabWithoutItsFile) {
+  const auto arena = MakeRef<SharedArena>(int64_t{64} << 20);
+  const std::string bytes = OutFrame(arena->Take(100'000)->slab()).head;
+  ASSERT_EQ(write(ends_[0], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  FrameReader reader(FrameHeader::kMaxSegmentBytes,
+                     std::make_unique<SharedInbox>(false, MakeRef<SharedReturns>([] {})));
+  std::vector<std::unique_ptr<InFrame>> frames;
+  EXPECT_TRUE(errors::IsInvalidArgument(reader.Read(ends_[1], &frames).status()));
 }
 
 TEST_F(FrameTest, CarriesHeaderAndText) {

@@ -100,8 +100,21 @@ class Link::Served final : public ServerCall, public RefCounted {
   CancellationManager cancellation_;
 };
 
-Link::Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work)
-    : fd_(fd), id_(id), methods_(methods), control_(control), work_(work) {
+Link::Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work,
+           const LinkMemory& memory)
+    : fd_(fd),
+      id_(id),
+      methods_(methods),
+      control_(control),
+      work_(work),
+      arena_(memory.arena),
+      returns_(MakeRef<SharedReturns>([this] {
+        Ref();
+        control_->Schedule(ThreadPool::Task{
+            [](void* arg) { RefPtr<Link>(static_cast<Link*>(arg))->GiveBack(); }, this});
+      })),
+      reader_(FrameHeader::kMaxSegmentBytes,
+              arena_ ? std::make_unique<SharedInbox>(memory.copies, returns_) : nullptr) {
   reader_.ExpectGreeting();
   flush_.link = this;
   flush_.run = [](DeferredWork* self) {
@@ -121,8 +134,9 @@ std::string Link::peer() const {
   return peer_;
 }
 
-void Link::set_peer(std::string task, bool same_clock) {
+void Link::set_peer(std::string task, bool same_clock, bool shares_memory) {
   reader_.Welcome();
+  shares_memory_.store(shares_memory, std::memory_order_relaxed);
   same_clock_.store(same_clock, std::memory_order_relaxed);
   MutexLock lock(&mu_);
   peer_ = std::move(task);
@@ -202,7 +216,7 @@ void Link::Call(const char* method, const CallOptions& options, WireWriter reque
                             .method = methods::NumberOf(method),
                             .call_id = id,
                             .begin_by = tells ? FrameHeader::EncodeDeadline(terms.begin_by) : 0},
-                std::move(request)));
+                std::move(request), arena()));
 }
 
 std::unique_ptr<Link::Pending> Link::TakePending(uint64_t id, const Status& why) {
@@ -283,6 +297,9 @@ std::vector<Link::Incoming> Link::Admit(std::vector<std::unique_ptr<InFrame>> fr
         break;
       case FrameKind::kCancel:
         CancelRequest(frame->header.call_id);
+        break;
+      case FrameKind::kGiveBack:
+        TakeBack(*frame);
         break;
       default:
         MR_LOG(kWarning, "a link's peer greeted twice: ", peer());
@@ -372,7 +389,9 @@ void Link::FinishServed(Served* call, FrameKind kind, WireWriter message) {
                NanosSince(call->arrival()));
   }
   const uint64_t id = call->id();
-  if (id != 0) Send(OutFrame(FrameHeader{.kind = kind, .call_id = id}, std::move(message)));
+  if (id != 0) {
+    Send(OutFrame(FrameHeader{.kind = kind, .call_id = id}, std::move(message), arena()));
+  }
   {
     MutexLock lock(&mu_);
     served_.erase(call->key);
@@ -387,7 +406,7 @@ void Link::Send(OutFrame frame) {
   {
     MutexLock lock(&out_mu_);
     if (broken()) return;
-    queued_.push_back(std::move(frame));
+    Queue(std::move(frame));
     if (writing_) return;  // that thread takes it along
     if (DeferScope::Active()) {
       if (std::exchange(flush_deferred_, true)) return;
@@ -397,6 +416,38 @@ void Link::Send(OutFrame frame) {
     }
   }
   Flush();
+}
+
+void Link::Queue(OutFrame frame) {
+  bool lends = false;
+  for (const OutFrame::Segment& segment : frame.segments) {
+    if (!segment.lease) continue;
+    if (!std::exchange(lends, true)) {
+      for (const uint32_t slab : outbox_.TakeDropped()) {
+        queued_.emplace_back(FrameHeader{.kind = FrameKind::kUnshare, .call_id = slab},
+                             WireWriter());
+      }
+    }
+    if (outbox_.Lend(segment.lease)) queued_.emplace_back(segment.lease->slab());
+  }
+  queued_.push_back(std::move(frame));
+}
+
+void Link::TakeBack(const InFrame& frame) {
+  WireReader in = frame.reader();
+  SharedPlace place;
+  MutexLock lock(&out_mu_);
+  while (in.ReadBytes(&place, sizeof(place))) {
+    const Status known = outbox_.GiveBack(place);
+    if (known.ok()) continue;
+    MR_LOG(kWarning, Message(known));
+    return Break();
+  }
+}
+
+void Link::GiveBack() {
+  const std::vector<SharedPlace> unread = returns_->Take();
+  if (!unread.empty()) Send(OutFrame(std::span<const SharedPlace>(unread)));
 }
 
 void Link::Notify(const char* method, const CallOptions&, WireWriter message,
@@ -486,6 +537,9 @@ void Link::FailCalls(const Status& reason) {
   }
   for (auto& [call, status] : calls) EndOnPool(std::move(call), std::move(status));
   CancelServed();
+  returns_->Close();
+  MutexLock lock(&out_mu_);
+  outbox_.AbandonAll();
 }
 
 int Link::num_active() const {

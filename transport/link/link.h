@@ -24,8 +24,17 @@
 #include "transport/link/frame.h"
 #include "transport/method_server.h"
 #include "transport/methods.h"
+#include "transport/shm/shared_arena.h"
+#include "transport/shm/shared_inbox.h"
+#include "transport/shm/shared_outbox.h"
 
 namespace millrace {
+
+// The shared memory of a hub's links.
+struct LinkMemory {
+  RefPtr<SharedArena> arena;  // null: none
+  bool copies = false;        // what peers share is copied out at once (SharedInbox)
+};
 
 // Carries the methods that have a number. Thread-safe. Both ends make calls and serve them; answers
 // and requests are handled on the threads of the hub that owns the link, except where that is said.
@@ -42,7 +51,8 @@ class Link final : public ConnectedChannel {
   // Takes over `fd`, a connected stream socket that does not block. `methods` and the pools must
   // outlive the link's last call. Until the peer is named it serves nothing. No kernel runs on
   // `control`.
-  Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work);
+  Link(int fd, uint64_t id, const Methods* methods, ThreadPool* control, ThreadPool* work,
+       const LinkMemory& memory = LinkMemory());
 
   bool Carries(std::string_view method) const override { return methods::NumberOf(method) != 0; }
   // Ends on a thread of the hub, or on `control` after a cancellation, a deadline or the end of the
@@ -63,8 +73,9 @@ class Link final : public ConnectedChannel {
   uint64_t id() const { return id_; }
   // The task at the other end; "" before the greeting.
   std::string peer() const;
-  // After the greeting. `same_clock`: both ends mean the same by a deadline.
-  void set_peer(std::string task, bool same_clock);
+  // After the greeting. `same_clock`: both ends mean the same by a deadline; `shares_memory`: the
+  // peer takes tensors in shared memory.
+  void set_peer(std::string task, bool same_clock, bool shares_memory = false);
   // Before the greeting is answered: where calls of the peer show that it is alive. May be null.
   void set_peer_stats(PeerStats* stats) { peer_stats_.store(stats, std::memory_order_release); }
 
@@ -109,6 +120,13 @@ class Link final : public ConnectedChannel {
 
   MethodStats* StatsOf(const Served& call) const;
   void SendLazily(OutFrame frame);
+  // With what the peer has to be told first of the memory that the frame is in.
+  void Queue(OutFrame frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(out_mu_);
+  SharedArena* arena() const {
+    return shares_memory_.load(std::memory_order_relaxed) ? arena_.get() : nullptr;
+  }
+  void TakeBack(const InFrame& frame);
+  void GiveBack();
   void FinishServed(Served* call, FrameKind kind, WireWriter message);
   void CancelRequest(uint64_t id);
   void HandleRequest(Served* call);
@@ -130,8 +148,11 @@ class Link final : public ConnectedChannel {
   const Methods* const methods_;
   ThreadPool* const control_;
   ThreadPool* const work_;
+  const RefPtr<SharedArena> arena_;      // may be null
+  const RefPtr<SharedReturns> returns_;  // of what the peer shares
   FrameReader reader_;
   std::atomic<bool> same_clock_{false};
+  std::atomic<bool> shares_memory_{false};
   std::atomic<uint64_t> turns_{0};
   std::atomic<bool> broken_{false};
   std::atomic<PeerStats*> peer_stats_{nullptr};
@@ -153,6 +174,7 @@ class Link final : public ConnectedChannel {
   Mutex out_mu_;
   FrameWriter writer_;  // of the thread that is writing
   std::vector<OutFrame> queued_ ABSL_GUARDED_BY(out_mu_);
+  SharedOutbox outbox_ ABSL_GUARDED_BY(out_mu_);
   bool writing_ ABSL_GUARDED_BY(out_mu_) = false;
   bool flush_deferred_ ABSL_GUARDED_BY(out_mu_) = false;
   bool flush_timed_ ABSL_GUARDED_BY(out_mu_) = false;

@@ -91,7 +91,18 @@ LinkHub::LinkHub(std::string task, ThreadPool* control, ThreadPool* work, const 
       control_(control),
       work_(work),
       peers_(peers),
-      methods_(std::size(methods::kNumbered)) {}
+      methods_(std::size(methods::kNumbered)) {
+  ShareMemory(DefaultBudget(), /*copies=*/false);
+}
+
+int64_t LinkHub::DefaultBudget() {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::min(memory / 8, kMostShared);
+}
+
+void LinkHub::ShareMemory(int64_t budget, bool copies) {
+  memory_ = {budget > 0 ? MakeRef<SharedArena>(budget) : nullptr, copies};
+}
 
 LinkHub::~LinkHub() {
   StopServing(SteadyClock::now());
@@ -199,7 +210,7 @@ void LinkHub::Add(int fd, std::string expected_peer, std::function<void()> on_op
     if (write_fd >= 0) {
       kept = true;
       const uint64_t id = next_id_++;
-      link = MakeRef<Link>(fd, id, &methods_, control_, work_);
+      link = MakeRef<Link>(fd, id, &methods_, control_, work_, memory_);
       if (!serving_) link->StopServing();
       link->want_write = [this, id] {
         MutexLock lock(&mu_);
@@ -370,7 +381,8 @@ OutFrame LinkHub::Greeting(FrameKind kind, const std::string& task,
   }
   WireWriter out;
   out.AppendMessage(hello);
-  return OutFrame(FrameHeader{.kind = kind}, std::move(out));
+  const uint16_t features = memory_.arena ? FrameHeader::kSharesMemory : 0;
+  return OutFrame(FrameHeader{.kind = kind, .features = features}, std::move(out));
 }
 
 Status LinkHub::CheckHello(const pb::LinkHello& hello) const {
@@ -432,7 +444,8 @@ bool LinkHub::Greet(const RefPtr<Link>& link, const InFrame& frame) {
   }
   if (counted_peers_ != nullptr) link->set_peer_stats(counted_peers_->Find(hello.task()));
   link->set_peer(hello.task(),
-                 hello.time_namespace() != 0 && hello.time_namespace() == TimeNamespace());
+                 hello.time_namespace() != 0 && hello.time_namespace() == TimeNamespace(),
+                 (frame.header.features & FrameHeader::kSharesMemory) != 0);
   // The welcome is queued before anything that this end may ask, and goes out when it may ask.
   DeferScope burst;
   if (!connected) link->Send(Greeting(FrameKind::kWelcome, hello.task(), ""));

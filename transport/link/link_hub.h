@@ -56,6 +56,14 @@ class LinkHub final : public MethodServer, public Connections {
     counted_methods_ = methods;
     counted_peers_ = peers;
   }
+  // Before Start: how many bytes of large tensors on their way may lie in memory that peers map,
+  // and whether what peers share is copied out at once. 0: tensors go through the sockets.
+  void ShareMemory(int64_t budget, bool copies);
+  // What it is if nobody says: an eighth of the machine's memory, at most kMostShared.
+  static int64_t DefaultBudget();
+  static constexpr int64_t kMostShared = int64_t{512} << 20;
+  // Of it in use, or kept to be used again.
+  int64_t shared_bytes() const { return memory_.arena ? memory_.arena->used() : 0; }
   // Before Start. Leaves out what has no number.
   void AddMethod(std::string path, Handler handler, RpcLane lane = RpcLane::kControl) override;
   Status Start();
@@ -105,6 +113,7 @@ class LinkHub final : public MethodServer, public Connections {
   RpcTable* counted_methods_ = nullptr;
   PeerTraffic* counted_peers_ = nullptr;
   Link::Methods methods_;
+  LinkMemory memory_;         // constant after Start
   std::string name_, token_;  // constant after Start
   int epoll_ = -1, listener_ = -1, wake_ = -1;
   int spare_ = -1;  // given up to take, and close, a connection when there are no descriptors
