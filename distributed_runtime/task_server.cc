@@ -211,6 +211,9 @@ struct TaskServer::Impl {
     core.intra_op_pool = r->intra_op_pool.get();
     core.inter_op_pool = r->inter_op_pool.get();
     MR_ASSIGN_OR_RETURN(r->core, Task::Open(std::move(core)));
+    if (!admission.allows_all()) {
+      r->core->env().admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
+    }
     ReachPeers(r);
     r->core->Connect(r->observed_workers.get(),
                      NewRemoteRendezvousManager(task, r->observed_workers.get()),

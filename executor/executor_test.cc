@@ -334,6 +334,16 @@ TEST_P(ExecutorTest, ALongChainOfSendsAndReceivesDoesNotNest) {
   EXPECT_EQ(t_.kept[0].scalar<float>(), 4);
 }
 
+// Ended the process where no switch was in the graph.
+TEST_F(ExecutorTest, MergesWithoutASwitch) {
+  AttrMap merge = TestGraph::Attr("T", kFloat);
+  merge.Set("N", int64_t{1});
+  t_.Add("Keep", {t_.Add("Merge", {t_.Add("Value", {}, Value(7))}, merge)});
+  Compile();
+  ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(t_.kept[0].scalar<float>(), 7);
+}
+
 // switch(7, pred) with one Keep on each side and a merge of both.
 class BranchTest : public ExecutorTest {
  protected:

@@ -41,9 +41,10 @@ class SequentialStep final : public StepState {
         program_(*graph.sequential()),
         registers_(program_.num_registers),
         isolated_(program_.max_isolated) {
+    // A merge looks there even where nothing can be dead: no switch need be in its graph.
+    merge_dead_.resize(program_.num_merge_slots);
     if (!program_.may_be_dead) return;
     dead_.resize(graph.nodes().size() + 1);
-    merge_dead_.resize(program_.num_merge_slots);
     loops_.resize(program_.loops.size());
     live_exit_.resize(graph.nodes().size());
     dead_enter_.resize(graph.nodes().size());

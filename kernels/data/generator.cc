@@ -1,5 +1,6 @@
 // Data sets whose elements a function gives, called again and again until it says that there are
 // no more.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -73,10 +74,11 @@ class GeneratorKernel : public DatasetKernel {
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     GeneratorDataset::Functions functions;
     MR_ASSIGN_OR_RETURN(functions.init, Capture(ctx, init_, 0, num_init_));
-    MR_ASSIGN_OR_RETURN(functions.next, Capture(ctx, next_, num_init_, num_next_));
+    const auto states = static_cast<int>(functions.init->result_types().size());
+    MR_ASSIGN_OR_RETURN(functions.next, CaptureTaken(ctx, next_, states, num_init_, num_next_));
     const int others = num_init_ + num_next_;
     MR_ASSIGN_OR_RETURN(functions.finalize,
-                        Capture(ctx, finalize_, others, ctx.num_inputs() - others));
+                        CaptureTaken(ctx, finalize_, states, others, ctx.num_inputs() - others));
     if (functions.next->result_types() != types_) {
       return errors::InvalidArgument("next_func of ", name(),
                                      " gives values of other types than the data set");
@@ -85,6 +87,15 @@ class GeneratorKernel : public DatasetKernel {
   }
 
  private:
+  // Behind what the function takes, clients give handles of what shall live as long as the data
+  // set.
+  static StatusOr<FunctionPtr> CaptureTaken(KernelContext& ctx, const LazyFunction& function,
+                                            int states, int first, int count) {
+    MR_ASSIGN_OR_RETURN(const RunnableFunction* const found, function.Get(ctx));
+    const int takes = static_cast<int>(found->arg_types().size()) - states;
+    return Capture(ctx, function, first, std::clamp(takes, 0, count));
+  }
+
   const std::vector<DataType> types_;
   const LazyFunction init_, next_, finalize_;
   const int num_init_, num_next_;

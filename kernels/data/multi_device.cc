@@ -81,7 +81,9 @@ class MultiDeviceIterator : public Resource {
   };
   // One walk and what it has given.
   struct Deal {
-    Status Next(const DatasetCall& call, std::size_t shard, DatasetElement* element) {
+    // LockWhen locks, which the analysis does not see.
+    Status Next(const DatasetCall& call, std::size_t shard,
+                DatasetElement* element) ABSL_NO_THREAD_SAFETY_ANALYSIS {
       for (;;) {
         MR_RETURN_IF_ERROR(LockWhen(&mu, &changed, call.cancellation,
                                     [&] { return HasAnswer(shard) || CanWalk(shard); }));

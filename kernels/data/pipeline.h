@@ -44,7 +44,7 @@ struct StageOrigin {
 };
 
 // More stages, one upon the other, would use up the stacks of threads that walk through them.
-inline constexpr int kMostStages = 2000;
+inline constexpr int kMostStages = 1000;
 
 // `dataset`, whose walks are those of the result, with what it was made from. ResourceExhausted if
 // there are more stages than kMostStages upon each other.

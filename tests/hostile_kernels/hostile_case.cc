@@ -37,6 +37,7 @@ const char* MakerOfHandles(std::string_view op) {
                                       {"TensorArray", "TensorArrayV3"},
                                       {"Stack", "StackV2"},
                                       {"Accumulator", "ResourceConditionalAccumulator"},
+                                      {"MultiDeviceIterator", "MultiDeviceIterator"},
                                       {"Iterator", "IteratorV2"},
                                       {"Reader", "IdentityReaderV2"}};
   for (const Maker& maker : kMakers) {
