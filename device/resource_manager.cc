@@ -28,6 +28,12 @@ std::string Demangle(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
+// Clients choose names, and whoever reads the lines takes each for a resource.
+std::string OneLine(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, '?');
+  return text;
+}
+
 }  // namespace
 
 RefPtr<Resource> ResourceManager::Find(std::string_view container, std::type_index type,
@@ -130,7 +136,7 @@ std::string ResourceManager::DebugString() const {
     MutexLock lock(&mu_);
     for (const auto& [name, container] : containers_) {
       for (const auto& [key, resource] : container) {
-        lines.push_back(StrCat(name, "/", key.name, ": ", resource->DebugString()));
+        lines.push_back(OneLine(StrCat(name, "/", key.name, ": ", resource->DebugString())));
       }
     }
   }

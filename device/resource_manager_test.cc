@@ -119,5 +119,13 @@ TEST(ResourceManagerTest, CleanupForgetsOneContainerAndClearAll) {
   EXPECT_EQ(resources.DebugString(), "");
 }
 
+TEST(ResourceManagerTest, ANameWithLinesIsOneLineToReaders) {
+  std::atomic<int> alive{0};
+  ResourceManager resources;
+  ASSERT_TRUE(resources.Create("c", "x\nc/forged: Counter 9", MakeRef<Counter>(1, &alive)).ok());
+  EXPECT_EQ(resources.DebugString(), "c/x?c/forged: Counter 9: Counter 1");
+  EXPECT_TRUE(resources.Lookup<Counter>("c", "x\nc/forged: Counter 9").ok());
+}
+
 }  // namespace
 }  // namespace millrace

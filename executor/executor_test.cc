@@ -335,7 +335,7 @@ TEST_P(ExecutorTest, ALongChainOfSendsAndReceivesDoesNotNest) {
 }
 
 // Ended the process where no switch was in the graph.
-TEST_F(ExecutorTest, MergesWithoutASwitch) {
+TEST_P(ExecutorTest, MergesWithoutASwitch) {
   AttrMap merge = TestGraph::Attr("T", kFloat);
   merge.Set("N", int64_t{1});
   t_.Add("Keep", {t_.Add("Merge", {t_.Add("Value", {}, Value(7))}, merge)});

@@ -142,6 +142,9 @@ struct HttpServer::Impl {
 
   std::atomic<bool> stopping{false};
   Mutex mu;
+  // Of visitors that are there: no more than connections. Those who leave take theirs along.
+  std::list<std::pair<uint64_t, HttpRequest>> wanted ABSL_GUARDED_BY(mu);
+  int makers ABSL_GUARDED_BY(mu) = 0;  // threads of the pool that take from it
   std::vector<std::pair<uint64_t, std::string>> made ABSL_GUARDED_BY(mu);  // answers
 
   ~Impl() {
@@ -284,6 +287,10 @@ struct HttpServer::Impl {
   }
 
   void Close(std::list<Connection>::iterator connection) {
+    if (connection->state == Connection::State::kMaking) {
+      MutexLock lock(&mu);
+      wanted.remove_if([id = connection->id](const auto& other) { return other.first == id; });
+    }
     close(connection->fd);
     connections.erase(connection);
   }
@@ -335,15 +342,35 @@ struct HttpServer::Impl {
     if (status != 200) return Answer(connection, EncodeError(status));
     connection->state = Connection::State::kMaking;
     connection->until = Clock::now() + limits.answer_time;
-    pool->Schedule([this, id = connection->id, request = std::move(request)] {
-      HaveLessPriority();
-      std::string answer;
-      if (!stopping.load()) answer = Encode(handler(request), request.method == "GET");
-      MutexLock lock(&mu);
-      made.emplace_back(id, std::move(answer));
-      Wake();
-    });
+    MutexLock lock(&mu);
+    wanted.emplace_back(connection->id, std::move(request));
+    if (makers == kHandlerThreads) return true;
+    ++makers;
+    pool->Schedule([this] { MakeAnswers(); });
     return true;
+  }
+
+  // On a thread of the pool, until nobody waits.
+  void MakeAnswers() {
+    HaveLessPriority();
+    for (;;) {
+      std::pair<uint64_t, HttpRequest> next;
+      {
+        MutexLock lock(&mu);
+        if (wanted.empty() || stopping.load()) {
+          --makers;
+          return;
+        }
+        next = std::move(wanted.front());
+        wanted.pop_front();
+      }
+      std::string answer = Encode(handler(next.second), next.second.method == "GET");
+      {
+        MutexLock lock(&mu);
+        made.emplace_back(next.first, std::move(answer));
+      }
+      Wake();
+    }
   }
 
   void TakeAnswers(Clock::time_point now) {

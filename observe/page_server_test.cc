@@ -194,6 +194,48 @@ TEST(PageServerTest, APageThatIsBeingMadeHoldsUpNeitherHealthNorTheEnd) {
   server = nullptr;
 }
 
+TEST(PageServerTest, NothingIsMadeForThoseWhoHaveLeft) {
+  auto pages = std::make_shared<PageTable>();
+  Notification leave;
+  std::atomic<int> entered{0}, made{0};
+  pages->Add("/slow", "", [&](const PageRequest&) {
+    ++entered;
+    leave.Wait();
+    return Page{200, kTextType, "late\n"};
+  });
+  pages->Add("/page", "", [&](const PageRequest&) {
+    ++made;
+    return Page{200, kTextType, "page\n"};
+  });
+  PageServerOptions options;
+  options.host = "127.0.0.1";
+  const auto server = *ServePages(options, pages);
+  constexpr char kHost[] = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  std::list<Visitor> patient;
+  for (int i = 0; i < 2; ++i) {  // as many as there are threads for pages
+    patient.emplace_back(server->port());
+    EXPECT_TRUE(patient.back().Send(StrCat("GET /slow", kHost)));
+  }
+  for (int i = 0; i < 2000 && entered < 2; ++i) std::this_thread::sleep_for(milliseconds(10));
+  ASSERT_EQ(entered, 2);
+  for (int i = 0; i < 200; ++i) {
+    Visitor hasty(server->port());
+    EXPECT_TRUE(hasty.Send(StrCat("GET /page", kHost)));
+    std::this_thread::sleep_for(milliseconds(1));  // it is read, mostly
+    hasty.Reset();
+  }
+  // They are noticed in order, so this one's end says that theirs were.
+  Visitor last(server->port());
+  EXPECT_TRUE(last.Send("no request\r\n\r\n"));
+  EXPECT_EQ(testing::ParseAnswer(last.ReadAll()).status, 400);
+  leave.Notify();
+  for (Visitor& visitor : patient) {
+    EXPECT_EQ(testing::ParseAnswer(visitor.ReadAll()).body, "late\n");
+  }
+  EXPECT_EQ(testing::Get(server->port(), "/page").body, "page\n");
+  EXPECT_EQ(made, 1);
+}
+
 TEST(PageTextTest, NumbersForPeople) {
   EXPECT_EQ(DurationText(1.5e-6), "1.5 us");
   EXPECT_EQ(DurationText(0.0123), "12.3 ms");

@@ -49,6 +49,13 @@ bool Visitor::Send(const std::string& bytes) {
   return true;
 }
 
+void Visitor::Reset() {
+  const linger at_once{1, 0};
+  setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close(fd_);
+  fd_ = -1;
+}
+
 std::string Visitor::ReadAll(std::chrono::milliseconds limit) {
   const Clock::time_point until = Clock::now() + limit;
   std::string text;

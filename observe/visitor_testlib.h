@@ -18,6 +18,8 @@ class Visitor {
   bool connected() const { return fd_ >= 0; }
   // False if the other end takes no more.
   bool Send(const std::string& bytes);
+  // Breaks the connection off: the other end is told that nobody reads any more.
+  void Reset();
   // Everything until the other end closes; what there was by the limit.
   std::string ReadAll(std::chrono::milliseconds limit = std::chrono::seconds(20));
   // Whether the other end has closed by the limit; what comes before is dropped.

@@ -10,6 +10,7 @@ namespace millrace {
 namespace {
 
 Status Stopping() { return errors::Unavailable("the task is stopping"); }
+Status Abandoned() { return errors::Cancelled("whoever asked for the trace is gone"); }
 
 }  // namespace
 
@@ -21,30 +22,44 @@ void StepTracer::Stop() {
   Finish(state_.get(), 0, Stopping());
 }
 
-void StepTracer::Start(int num_steps, Deadline deadline, Done done) {
+void StepTracer::Start(int num_steps, Deadline deadline, Done done,
+                       CancellationManager* cancellation) {
   if (num_steps < 1 || num_steps > kMostSteps) {
     return done(
         errors::InvalidArgument("a trace is of 1 to ", kMostSteps, " steps, not of ", num_steps));
   }
-  bool stopped;
+  Status refused;
   {
     MutexLock lock(&state_->mu);
-    stopped = state_->stopped;
-    if (state_->done == nullptr && !stopped) {
+    if (state_->stopped) {
+      refused = Stopping();
+    } else if (state_->done != nullptr) {
+      refused =
+          errors::FailedPrecondition("the steps of this task are being traced for somebody else");
+    } else if (!HeedCancellation(state_, cancellation)) {
+      refused = Abandoned();
+    } else {
       state_->done = std::exchange(done, nullptr);
       state_->wanted = static_cast<std::size_t>(num_steps);
       state_->steps.clear();
       state_->pending = 0;
-      const uint64_t generation = ++state_->generation;
+      const uint64_t generation = state_->generation;
       state_->timer = DeadlineTimer::Global().Schedule(
           deadline, [state = state_, generation] { Finish(state.get(), generation, OkStatus()); });
       state_->active.store(true, std::memory_order_relaxed);
     }
   }
-  if (done == nullptr) return;
-  done(stopped ? Stopping()
-               : errors::FailedPrecondition(
-                     "the steps of this task are being traced for somebody else"));
+  if (!refused.ok()) done(refused);
+}
+
+bool StepTracer::HeedCancellation(const std::shared_ptr<State>& state,
+                                  CancellationManager* cancellation) {
+  const uint64_t generation = ++state->generation;
+  state->cancellation = cancellation;
+  if (cancellation == nullptr) return true;
+  state->cancel_token = cancellation->NextToken();
+  return cancellation->RegisterCallback(
+      state->cancel_token, [state, generation] { Finish(state.get(), generation, Abandoned()); });
 }
 
 void StepTracer::Finish(State* state, uint64_t generation, const Status& status) {
@@ -57,6 +72,12 @@ void StepTracer::Finish(State* state, uint64_t generation, const Status& status)
     DeadlineTimer::Global().Cancel(state->timer);
     done = std::exchange(state->done, nullptr);
     steps.swap(state->steps);
+    // The call owns it, and may be gone after done(). While it is being cancelled the callback
+    // stays: it finds nothing to do.
+    if (state->cancellation != nullptr) {
+      state->cancellation->TryDeregisterCallback(state->cancel_token);
+    }
+    state->cancellation = nullptr;
   }
   // What never began, or has not ended, is not there.
   std::erase_if(steps, [](const pb::TracedStep& step) { return step.part().empty(); });

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/deadline_timer.h"
 #include "base/mutex.h"
 #include "millrace/status.h"
@@ -33,8 +34,10 @@ class StepTracer {
 
   // Records the next `num_steps`. `done` gets them when they have ended; at the deadline, those
   // that have. FailedPrecondition if a trace is under way already, Unavailable once stopped,
-  // InvalidArgument for another number than 1 to kMostSteps.
-  void Start(int num_steps, Deadline deadline, Done done);
+  // InvalidArgument for another number than 1 to kMostSteps. Cancelled, and free for the next
+  // one, once `cancellation` (not needed after `done` was called; may be null) says so.
+  void Start(int num_steps, Deadline deadline, Done done,
+             CancellationManager* cancellation = nullptr);
   bool active() const { return state_->active.load(std::memory_order_relaxed); }
 
   // A part of a step is about to begin at a task: whether it shall be recorded. If so PartEnds
@@ -57,9 +60,15 @@ class StepTracer {
     Done done ABSL_GUARDED_BY(mu);
     bool stopped ABSL_GUARDED_BY(mu) = false;
     DeadlineTimer::Token timer ABSL_GUARDED_BY(mu) = DeadlineTimer::kNone;
+    CancellationManager* cancellation ABSL_GUARDED_BY(mu) = nullptr;
+    CancellationManager::Token cancel_token ABSL_GUARDED_BY(mu) = 0;
   };
   // Answers, if the trace of that generation is still under way (0: whichever).
   static void Finish(State* state, uint64_t generation, const Status& status);
+  // Begins a generation that ends when it is cancelled. False if it is already.
+  static bool HeedCancellation(const std::shared_ptr<State>& state,
+                               CancellationManager* cancellation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mu);
 
   const std::shared_ptr<State> state_;  // kept by the timer as well
 };

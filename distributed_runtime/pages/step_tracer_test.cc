@@ -93,6 +93,44 @@ TEST(StepTracerTest, AtTheDeadlineTheAnswerIsWhatThereIs) {
   EXPECT_TRUE(errors::IsUnavailable(next->status()));
 }
 
+TEST(StepTracerTest, WhoeverIsGoneLeavesRoomForTheNext) {
+  StepTracer tracer;
+  CancellationManager caller;
+  Answer first, second, third;
+  tracer.Start(1000, kNoDeadline, To(&first), &caller);
+  EXPECT_TRUE(tracer.PartBegins("s", 1));
+  caller.StartCancel(errors::Cancelled("the client was killed"));
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(errors::IsCancelled(first->status())) << first->status();
+  EXPECT_FALSE(tracer.active());
+  tracer.Start(1, kNoDeadline, To(&second), &caller);
+  ASSERT_TRUE(second.has_value()) << "he was gone before it began";
+  EXPECT_TRUE(errors::IsCancelled(second->status())) << second->status();
+  tracer.Start(1, kNoDeadline, To(&third));
+  tracer.AddWhole("s", Part("a"));
+  tracer.StepEnds();
+  ASSERT_TRUE(third.has_value() && third->ok());
+}
+
+TEST(StepTracerTest, AnAnswerIsLastToTouchTheCaller) {
+  StepTracer tracer;
+  auto caller = std::make_unique<CancellationManager>();
+  Answer answer, next;
+  tracer.Start(
+      1, kNoDeadline,
+      [&](StatusOr<StepTracer::Steps> steps) {
+        caller.reset();
+        answer.emplace(std::move(steps));
+      },
+      caller.get());
+  tracer.AddWhole("s", Part("a"));
+  tracer.StepEnds();
+  ASSERT_TRUE(answer.has_value() && answer->ok());
+  tracer.Start(1, kNoDeadline, To(&next));
+  tracer.Stop();
+  ASSERT_TRUE(next.has_value());
+}
+
 TEST(StepTracerTest, OnceStoppedNothingBegins) {
   StepTracer tracer;
   tracer.Stop();

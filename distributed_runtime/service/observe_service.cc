@@ -48,14 +48,16 @@ void AddObserveMethods(RpcServer* server, std::string task, ThreadPool* pool,
     pb::TraceRequest request;
     const Status parsed = call->Parse(&request);
     if (!parsed.ok()) return call->Finish(parsed);
-    tracer->Start(request.num_steps(), DeadlineOf(request.seconds()),
-                  [call, task](StatusOr<StepTracer::Steps> steps) {
-                    if (!steps.ok()) return call->Finish(steps.status());
-                    pb::TraceResponse response;
-                    response.set_task(task);
-                    for (pb::TracedStep& step : *steps) response.add_step()->Swap(&step);
-                    call->Finish(response);
-                  });
+    tracer->Start(
+        request.num_steps(), DeadlineOf(request.seconds()),
+        [call, task](StatusOr<StepTracer::Steps> steps) {
+          if (!steps.ok()) return call->Finish(steps.status());
+          pb::TraceResponse response;
+          response.set_task(task);
+          for (pb::TracedStep& step : *steps) response.add_step()->Swap(&step);
+          call->Finish(response);
+        },
+        call->options().cancellation);
   });
 }
 

@@ -258,10 +258,11 @@ TEST_F(WhyWaiting, ATurnThatSomebodyElseHasIsNamedWithWhoHasIt) {
   };
   // The first one has its turn as long as its step goes round a loop.
   const Operation slow = enter("the slow one");
-  const Operation loop = Group(on_ps_, {slow, EndlessLoop(on_ps_)});
+  const Operation loop = EndlessLoop(on_ps_.WithControlDependencies({slow}));
   const Operation next = enter("the next one");
   const auto first = Open(), second = Open(1);
   const Hang holds(first.get(), loop);
+  Culprit(AnyTarget(), pb::Wait::LOOP);  // the turn is taken
   const Hang hang(second.get(), next);
   const Deadline limit = DeadlineAfter(kPatience);
   std::string turn;

@@ -1,7 +1,10 @@
 // The `millrace` command: one subcommand per task that people have.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
+#include <iostream>
 #include <vector>
 
 #include "millrace/version.h"
@@ -15,6 +18,18 @@
 #include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
 #include "tools/millrace/why_waiting_command.h"
+
+namespace {
+
+// What is on its way to standard output may fail to arrive: the disk is full, the descriptor
+// closed.
+int AfterFlush(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush()) return code;
+  std::fprintf(stderr, "millrace: cannot write to standard output: %s\n", std::strerror(errno));
+  return code == 0 ? 1 : code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Millrace: dataflow graphs on one or many machines.", "millrace");
@@ -43,7 +58,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    return AfterFlush(app.exit(help));
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
       std::fprintf(stderr, "millrace: unknown subcommand '%s' (see millrace --help)\n", argv[1]);
@@ -52,5 +67,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "millrace: %s (see millrace --help)\n", error.what());
     return 2;
   }
-  return chosen();
+  return AfterFlush(chosen());
 }

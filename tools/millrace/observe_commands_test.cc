@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -52,6 +53,24 @@ TEST_F(ObserveCommandsTest, APageIsPrinted) {
   EXPECT_THAT(Millrace(StrCat("page ", target_, " /nowhere"), 1),
               HasSubstr("has no page /nowhere"));
   EXPECT_THAT(Millrace("page 127.0.0.1:1", 2), HasSubstr("is not of the form grpc://host:port"));
+}
+
+TEST_F(ObserveCommandsTest, WhatCannotBeWrittenIsNotDone) {
+  const auto to_full_disk = [](const std::string& arguments) {
+    return WEXITSTATUS(
+        std::system(StrCat("tools/millrace ", arguments, " >/dev/full 2>/dev/null").c_str()));
+  };
+  EXPECT_EQ(to_full_disk(StrCat("page ", target_, " /metrics")), 1);
+  EXPECT_EQ(to_full_disk(StrCat("why-waiting ", target_)), 1);
+  EXPECT_EQ(to_full_disk("--help"), 1);
+  EXPECT_EQ(to_full_disk("page nowhere"), 2) << "its own mistake comes first";
+}
+
+TEST_F(ObserveCommandsTest, WhyWaitingAsksAddressesOnly) {
+  EXPECT_THAT(Millrace(StrCat("why-waiting ", target_)), HasSubstr("no step waits"));
+  for (const char* bad : {"garbage", "grpc://", "http://127.0.0.1:80", "127.0.0.1:999999"}) {
+    EXPECT_THAT(Millrace(StrCat("why-waiting ", bad), 2), HasSubstr("address")) << bad;
+  }
 }
 
 TEST_F(ObserveCommandsTest, TopHasALineForEachTask) {

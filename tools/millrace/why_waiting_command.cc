@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "distributed_runtime/service/control_service.h"
+#include "millrace/cluster.h"
 #include "session/wait_report.h"
 
 namespace millrace {
@@ -25,7 +26,8 @@ prints what every step waits for, the likeliest culprit first: tasks that do not
 and loops that do not end, then gradients, members of collectives, turns and elements that nobody
 brings, and last values of tasks that wait themselves. Nothing is stopped or changed.
 
-The exit code is 0, also if nothing waits, and 1 if the task at TARGET does not answer.
+The exit code is 0, also if nothing waits, 1 if the task at TARGET does not answer,
+and 2 if TARGET is no address.
 
 Example: millrace why-waiting grpc://ps0:2222 --json)";
 
@@ -77,8 +79,13 @@ std::string Text(const pb::WaitReport& report) {
 
 int WhyWaiting(const Flags& flags) {
   constexpr std::string_view kScheme = "grpc://";
-  std::string address = flags.target;
+  std::string address = flags.target, host;
   if (address.starts_with(kScheme)) address.erase(0, kScheme.size());
+  int port = 0;
+  if (const Status status = SplitAddress(address, &host, &port); !status.ok()) {
+    std::fprintf(stderr, "millrace why-waiting: %s\n", std::string(Message(status)).c_str());
+    return 2;
+  }
   const auto limit = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(flags.timeout));
   const StatusOr<pb::WaitReport> report = GetWhyWaiting(address, DeadlineAfter(limit));

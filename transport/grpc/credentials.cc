@@ -11,12 +11,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
-#include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ namespace millrace {
 namespace {
 
 namespace tls = grpc::experimental;
+
+// Bundles of all public authorities have a quarter of that.
+constexpr std::size_t kMostPemBytes = 1 << 20;
 
 std::vector<std::string_view> Views(const std::vector<grpc::string_ref>& texts) {
   std::vector<std::string_view> views;
@@ -74,12 +78,23 @@ class ServerVerifier : public tls::ExternalCertificateVerifier {
 };
 
 StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
+  // A FIFO or a device may keep its reader waiting, or never end.
+  std::error_code error;
+  if (const auto status = std::filesystem::status(path, error);
+      std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return errors::InvalidArgument(flag, "=", path, " is not a regular file");
+  }
   // Not as graphs read files: those may be confined to a folder without keys.
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (file.good() && text.good()) return text.str();
-  return errors::InvalidArgument("cannot read ", flag, "=", path);
+  std::string text(kMostPemBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || file.gcount() == 0) {
+    return errors::InvalidArgument("cannot read ", flag, "=", path);
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() <= kMostPemBytes) return text;
+  return errors::InvalidArgument(flag, "=", path, " has more than ", kMostPemBytes,
+                                 " bytes: certificates and keys have not");
 }
 
 StatusOr<CertificateName> CheckFiles(const Credentials& files) {

@@ -1,8 +1,10 @@
 #include "transport/grpc/credentials.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -193,6 +195,24 @@ TEST_F(CredentialsTest, RefusesFilesThatCannotBeUsedAndNamesThem) {
   token.token_file = files_.Token("short");
   refused(token, token.token_file);
   EXPECT_EQ(*LoadedCredentials::Load({}), nullptr);
+}
+
+TEST_F(CredentialsTest, AFileThatNeverEndsOrNeverBeginsIsRefusedAtOnce) {
+  CertificateFiles files;
+  const Credentials good = files.Issue(files.Task("ps", 0));
+  const std::string fifo = files.folder() + "/fifo", large = files.folder() + "/large";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::ofstream(large) << Content(good.tls_ca) << std::string(2 << 20, '\n');
+  for (const std::string& path : {fifo, std::string("/dev/zero"), files.folder(), large}) {
+    for (std::string Credentials::* const field :
+         {&Credentials::tls_cert, &Credentials::tls_key, &Credentials::tls_ca}) {
+      Credentials bad = good;
+      bad.*field = path;
+      const auto loaded = LoadedCredentials::Load(bad, kReload);
+      EXPECT_TRUE(errors::IsInvalidArgument(loaded.status())) << path << ": " << loaded.status();
+      EXPECT_NE(loaded.status().ToString().find(path), std::string::npos) << loaded.status();
+    }
+  }
 }
 
 TEST_F(CredentialsTest, TheProcessHasThoseThatItWasGiven) {
