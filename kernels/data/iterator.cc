@@ -14,7 +14,7 @@
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/data/handle_text.h"
+#include "kernels/data/iterator_ops.h"
 #include "kernels/data/iterator_position.h"
 #include "kernels/data/iterator_resource.h"
 #include "kernels/lists/optional.h"
@@ -194,15 +194,7 @@ class SetIteratorPositionKernel : public Kernel {
 class IteratorGetNextKernel : public Kernel {
  public:
   explicit IteratorGetNextKernel(KernelConstruction& c)
-      : Kernel(c),
-        as_optional_(c.def().name() == "IteratorGetNextAsOptional"),
-        types_(c.attr<std::vector<DataType>>("output_types")),
-        shapes_(c.attr<std::vector<PartialShape>>("output_shapes")) {
-    if (types_.size() != shapes_.size()) {
-      c.SetError(
-          errors::InvalidArgument("output_types and output_shapes must have as many ", "entries"));
-    }
-  }
+      : Kernel(c), as_optional_(c.def().name() == "IteratorGetNextAsOptional"), declared_(c) {}
   bool IsAsync() const override { return true; }
   Status Compute(KernelContext&) override {
     return errors::Internal(def().name(), " is asynchronous");
@@ -211,9 +203,8 @@ class IteratorGetNextKernel : public Kernel {
     StatusOr<RefPtr<IteratorResource>> found = LookupHandle<IteratorResource>(ctx, 0);
     if (!found.ok()) return done(found.status());
     IteratorResource& iterator = **found;
-    if (iterator.types() != types_) {
-      return done(errors::InvalidArgument("the outputs of ", name(),
-                                          " do not have the types of the iterator's components"));
+    if (Status typed = declared_.CheckTypes(iterator.types(), name()); !typed.ok()) {
+      return done(std::move(typed));
     }
     DatasetElement element;
     Status status;
@@ -234,55 +225,20 @@ class IteratorGetNextKernel : public Kernel {
       return OkStatus();
     }
     MR_RETURN_IF_ERROR(status);
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-      if (!shapes_[i].IsCompatibleWith(element[i].shape())) {
-        return errors::InvalidArgument("component ", i, " has shape ",
-                                       element[i].shape().DebugString(), ", declared is ",
-                                       shapes_[i].DebugString());
-      }
-      if (!as_optional_) ctx.SetOutput(static_cast<int>(i), std::move(element[i]));
+    MR_RETURN_IF_ERROR(declared_.CheckShapes(element));
+    if (as_optional_) {
+      MR_ASSIGN_OR_RETURN(Tensor optional, OptionalOf(std::move(element)));
+      ctx.SetOutput(0, std::move(optional));
+      return OkStatus();
     }
-    if (!as_optional_) return OkStatus();
-    MR_ASSIGN_OR_RETURN(Tensor optional, OptionalOf(std::move(element)));
-    ctx.SetOutput(0, std::move(optional));
+    for (std::size_t i = 0; i < element.size(); ++i) {
+      ctx.SetOutput(static_cast<int>(i), std::move(element[i]));
+    }
     return OkStatus();
   }
 
   const bool as_optional_;
-  const std::vector<DataType> types_;
-  const std::vector<PartialShape> shapes_;
-};
-
-// A handle as text that a client may keep and feed later.
-class IteratorToStringKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    MR_RETURN_IF_ERROR(LookupHandle<IteratorResource>(ctx, 0).status());
-    ctx.SetOutput(0, HandleText(ctx.input(0)));
-    return OkStatus();
-  }
-};
-
-// IteratorFromStringHandle and its V2.
-class IteratorFromStringKernel : public Kernel {
- public:
-  explicit IteratorFromStringKernel(KernelConstruction& c)
-      : Kernel(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
-  Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(Tensor handle, HandleFromText(ctx, ctx.input(0)));
-    const ResourceHandle& h = handle.scalar<ResourceHandle>();
-    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
-                        ctx.resources()->Lookup<IteratorResource>(h.container, h.name));
-    if (!types_.empty() && iterator->types() != types_) {
-      return errors::InvalidArgument("the iterator's components have other types");
-    }
-    ctx.SetOutput(0, std::move(handle));
-    return OkStatus();
-  }
-
- private:
-  const std::vector<DataType> types_;
+  const DeclaredComponents declared_;
 };
 
 }  // namespace
@@ -298,9 +254,9 @@ void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNext");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextSync");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextAsOptional");
-  RegisterCpu<IteratorToStringKernel>(r, "IteratorToStringHandle");
-  RegisterCpu<IteratorFromStringKernel>(r, "IteratorFromStringHandle");
-  RegisterCpu<IteratorFromStringKernel>(r, "IteratorFromStringHandleV2");
+  RegisterCpu<IteratorToStringKernel<IteratorResource>>(r, "IteratorToStringHandle");
+  RegisterCpu<IteratorFromStringKernel<IteratorResource>>(r, "IteratorFromStringHandle");
+  RegisterCpu<IteratorFromStringKernel<IteratorResource>>(r, "IteratorFromStringHandleV2");
 }
 
 }  // namespace millrace

@@ -16,7 +16,7 @@
 #include "kernels/common/step_resource.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
-#include "kernels/data/handle_text.h"
+#include "kernels/data/iterator_ops.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
@@ -211,15 +211,7 @@ class MultiDeviceIteratorInitKernel : public Kernel {
 
 class MultiDeviceIteratorGetNextKernel : public Kernel {
  public:
-  explicit MultiDeviceIteratorGetNextKernel(KernelConstruction& c)
-      : Kernel(c),
-        types_(c.attr<std::vector<DataType>>("output_types")),
-        shapes_(c.attr<std::vector<PartialShape>>("output_shapes")) {
-    if (types_.size() != shapes_.size()) {
-      c.SetError(
-          errors::InvalidArgument("output_types and output_shapes must have as many entries"));
-    }
-  }
+  explicit MultiDeviceIteratorGetNextKernel(KernelConstruction& c) : Kernel(c), declared_(c) {}
   bool IsAsync() const override { return true; }
   Status Compute(KernelContext&) override {
     return errors::Internal(def().name(), " is asynchronous");
@@ -234,56 +226,18 @@ class MultiDeviceIteratorGetNextKernel : public Kernel {
                         LookupHandle<MultiDeviceIterator>(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t shard, IntScalar(ctx.input(1), "shard_num"));
     MR_ASSIGN_OR_RETURN(const int64_t incarnation, IntScalar(ctx.input(2), "incarnation_id"));
-    if (iterator->types() != types_) {
-      return errors::InvalidArgument("the outputs of ", name(),
-                                     " do not have the types of the iterator's components");
-    }
+    MR_RETURN_IF_ERROR(declared_.CheckTypes(iterator->types(), name()));
     DatasetElement element;
     MR_RETURN_IF_ERROR(
         iterator->Next({ctx.allocator(), ctx.cancellation()}, shard, incarnation, &element));
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-      if (!shapes_[i].IsCompatibleWith(element[i].shape())) {
-        return errors::InvalidArgument("component ", i, " has shape ",
-                                       element[i].shape().DebugString(), ", declared is ",
-                                       shapes_[i].DebugString());
-      }
+    MR_RETURN_IF_ERROR(declared_.CheckShapes(element));
+    for (std::size_t i = 0; i < element.size(); ++i) {
       ctx.SetOutput(static_cast<int>(i), std::move(element[i]));
     }
     return OkStatus();
   }
 
-  const std::vector<DataType> types_;
-  const std::vector<PartialShape> shapes_;
-};
-
-class MultiDeviceIteratorToStringKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    MR_RETURN_IF_ERROR(LookupHandle<MultiDeviceIterator>(ctx, 0).status());
-    ctx.SetOutput(0, HandleText(ctx.input(0)));
-    return OkStatus();
-  }
-};
-
-class MultiDeviceIteratorFromStringKernel : public Kernel {
- public:
-  explicit MultiDeviceIteratorFromStringKernel(KernelConstruction& c)
-      : Kernel(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
-  Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(Tensor handle, HandleFromText(ctx, ctx.input(0)));
-    const ResourceHandle& h = handle.scalar<ResourceHandle>();
-    MR_ASSIGN_OR_RETURN(const RefPtr<MultiDeviceIterator> iterator,
-                        ctx.resources()->Lookup<MultiDeviceIterator>(h.container, h.name));
-    if (!types_.empty() && iterator->types() != types_) {
-      return errors::InvalidArgument("the iterator's components have other types");
-    }
-    ctx.SetOutput(0, std::move(handle));
-    return OkStatus();
-  }
-
- private:
-  const std::vector<DataType> types_;
+  const DeclaredComponents declared_;
 };
 
 }  // namespace
@@ -293,8 +247,9 @@ void RegisterMultiDeviceIterators(KernelRegistry& r) {
   RegisterCpu<AnonymousMultiDeviceIteratorKernel>(r, "AnonymousMultiDeviceIteratorV3");
   RegisterCpu<MultiDeviceIteratorInitKernel>(r, "MultiDeviceIteratorInit");
   RegisterCpu<MultiDeviceIteratorGetNextKernel>(r, "MultiDeviceIteratorGetNextFromShard");
-  RegisterCpu<MultiDeviceIteratorToStringKernel>(r, "MultiDeviceIteratorToStringHandle");
-  RegisterCpu<MultiDeviceIteratorFromStringKernel>(r, "MultiDeviceIteratorFromStringHandle");
+  RegisterCpu<IteratorToStringKernel<MultiDeviceIterator>>(r, "MultiDeviceIteratorToStringHandle");
+  RegisterCpu<IteratorFromStringKernel<MultiDeviceIterator>>(r,
+                                                             "MultiDeviceIteratorFromStringHandle");
 }
 
 }  // namespace millrace

@@ -44,6 +44,35 @@ class ControlFlowTest : public ::testing::Test {
   }
   Output Const(double value) { return ops::Const(root_, Tensor::Scalar<double>(value), kDouble); }
 
+  using ReadElement = std::function<Output()>;
+  using TermOf = std::function<Output(const Scope& scope, const ReadElement& read)>;
+  // The sum of what `term` makes of the elements x^2 i, i in [0, 4), of an array that one loop
+  // fills and another reads. Invalid if it cannot be built.
+  Output SumOverArray(bool clear_after_read, const TermOf& term) {
+    const int n = 4;
+    const auto squares =
+        ops::TensorArrayV3(root_, n, kDouble, {.clear_after_read = clear_after_read});
+    const Output zero = ops::Const(root_, Tensor::Scalar<int32_t>(0), kInt32);
+    const auto below = [&](const Scope& s, std::span<const Output> v) {
+      return ops::Less(s, v[0], n);
+    };
+    const auto filled = WhileLoop(
+        root_, {zero, squares.flow}, below, [&](const Scope& s, std::span<const Output> v) {
+          const Output value = ops::Mul(s, ops::Square(s, x_), ops::Cast(s, v[0], kDouble));
+          return std::vector<Output>{ops::AddV2(s, v[0], 1),
+                                     ops::TensorArrayWriteV3(s, squares.handle, v[0], value, v[1])};
+        });
+    if (filled.size() != 2) return {};
+    const auto sums =
+        WhileLoop(root_, {zero, Const(0)}, below, [&](const Scope& s, std::span<const Output> v) {
+          const Output added = term(s, [&] {
+            return ops::TensorArrayReadV3(s, squares.handle, v[0], filled[1], kDouble);
+          });
+          return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::AddV2(s, v[1], added)};
+        });
+    return sums.size() == 2 ? sums[1] : Output();
+  }
+
   SessionOptions options_;
   Graph graph_;
   Scope root_;
@@ -217,28 +246,11 @@ TEST_F(ControlFlowTest, WhatALoopRunsAfterHasRunBeforeItBegins) {
 }
 
 TEST_F(ControlFlowTest, GradientsGoThroughTensorArraysThatALoopFillsAndReads) {
-  // squares[i] = x^2 * i, then the sum of sin(squares[i]).
-  const int n = 4;
-  const auto squares = ops::TensorArrayV3(root_, n, kDouble);
-  const Output zero = ops::Const(root_, Tensor::Scalar<int32_t>(0), kInt32);
-  const auto below = [&](const Scope& s, std::span<const Output> v) {
-    return ops::Less(s, v[0], n);
-  };
-  const auto filled =
-      WhileLoop(root_, {zero, squares.flow}, below, [&](const Scope& s, std::span<const Output> v) {
-        const Output value = ops::Mul(s, ops::Square(s, x_), ops::Cast(s, v[0], kDouble));
-        return std::vector<Output>{ops::AddV2(s, v[0], 1),
-                                   ops::TensorArrayWriteV3(s, squares.handle, v[0], value, v[1])};
-      });
-  ASSERT_EQ(filled.size(), 2u) << graph_.status();
-  const auto sums =
-      WhileLoop(root_, {zero, Const(0)}, below, [&](const Scope& s, std::span<const Output> v) {
-        const Output value = ops::TensorArrayReadV3(s, squares.handle, v[0], filled[1], kDouble);
-        return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::AddV2(s, v[1], ops::Sin(s, value))};
-      });
-  ASSERT_EQ(sums.size(), 2u) << graph_.status();
-  CheckGradient(sums[1], {0.7, -1.1});
-  CheckGradient(sums[1], {0.4});  // a second gradient has arrays of its own
+  const Output sum = SumOverArray(
+      true, [](const Scope& s, const ReadElement& read) { return ops::Sin(s, read()); });
+  ASSERT_TRUE(sum.valid()) << graph_.status();
+  CheckGradient(sum, {0.7, -1.1});
+  CheckGradient(sum, {0.4});  // a second gradient has arrays of its own
 }
 
 TEST_F(ControlFlowTest, GradientsGoThroughArraysThatAreStackedAndUnstacked) {
@@ -405,30 +417,14 @@ TEST_F(ControlFlowTest, ASessionThatRanAGradientRunsItsDerivativeToo) {
 }
 
 TEST_F(ControlFlowTest, DerivativesOfLoopsThatFillAndReadArraysHaveDerivatives) {
-  // The sum of sin(x^2 i) x, of which each element is read twice.
-  const int n = 4;
-  const auto squares = ops::TensorArrayV3(root_, n, kDouble, {.clear_after_read = false});
-  const Output zero = ops::Const(root_, Tensor::Scalar<int32_t>(0), kInt32);
-  const auto below = [&](const Scope& s, std::span<const Output> v) {
-    return ops::Less(s, v[0], n);
-  };
-  const auto filled =
-      WhileLoop(root_, {zero, squares.flow}, below, [&](const Scope& s, std::span<const Output> v) {
-        const Output value = ops::Mul(s, ops::Square(s, x_), ops::Cast(s, v[0], kDouble));
-        return std::vector<Output>{ops::AddV2(s, v[0], 1),
-                                   ops::TensorArrayWriteV3(s, squares.handle, v[0], value, v[1])};
-      });
-  ASSERT_EQ(filled.size(), 2u) << graph_.status();
-  const auto sums =
-      WhileLoop(root_, {zero, Const(0)}, below, [&](const Scope& s, std::span<const Output> v) {
-        const Output once = ops::TensorArrayReadV3(s, squares.handle, v[0], filled[1], kDouble);
-        const Output twice = ops::TensorArrayReadV3(s, squares.handle, v[0], filled[1], kDouble);
-        const Output sine = ops::Mul(s, ops::Sin(s, once), ops::Mul(s, twice, x_));
-        return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::AddV2(s, v[1], sine)};
-      });
-  ASSERT_EQ(sums.size(), 2u) << graph_.status();
-  CheckGradient(sums[1], {0.7, -1.1});
-  const auto dx = Gradients(root_, {&sums[1], 1}, {&x_, 1});
+  // Each element is read twice.
+  const Output sum = SumOverArray(false, [&](const Scope& s, const ReadElement& read) {
+    const Output once = read(), twice = read();
+    return ops::Mul(s, ops::Sin(s, once), ops::Mul(s, twice, x_));
+  });
+  ASSERT_TRUE(sum.valid()) << graph_.status();
+  CheckGradient(sum, {0.7, -1.1});
+  const auto dx = Gradients(root_, {&sum, 1}, {&x_, 1});
   ASSERT_TRUE(dx.ok()) << dx.status();
   CheckGradient((*dx)[0], {0.7, -1.1});
 }

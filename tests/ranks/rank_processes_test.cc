@@ -2,11 +2,15 @@
 // it is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -23,6 +27,31 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 constexpr char kProgram[] = "examples/ring_mnist";
+
+// True if a server could listen on the port now, at any address.
+bool IsFree(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0) return false;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return bound;
+}
+
+// The first of `count` ports in a row: ranks listen on those behind the one that is said.
+int FirstOfFreePorts(int count) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const int first = FreePorts(1)[0];
+    int free = 0;
+    while (free < count && first + free < 65536 && IsFree(first + free)) ++free;
+    if (free == count) return first;
+  }
+  ADD_FAILURE() << "no " << count << " free ports in a row";
+  return 0;
+}
 
 // One rank of two nodes with two processes each, as torchrun says it. Nodes are addresses of the
 // loopback, so that ports may be the same.
@@ -50,7 +79,7 @@ double TestLossOf(const std::string& output) {
 }
 
 TEST(RingMnist, EndsWithFourRanksAtTheLossOfOneWithFourTimesTheBatch) {
-  const int port = FreePorts(1)[0];
+  const int port = FirstOfFreePorts(3);
   std::vector<std::unique_ptr<Process>> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(
@@ -72,7 +101,7 @@ TEST(RingMnist, EndsWithFourRanksAtTheLossOfOneWithFourTimesTheBatch) {
 }
 
 TEST(RingMnist, NamesARankThatIsKilled) {
-  const int port = FreePorts(1)[0];
+  const int port = FirstOfFreePorts(3);
   std::vector<std::unique_ptr<Process>> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(StartRank(rank, port, {"--steps=1000000", "--timeout=10"}));
@@ -98,7 +127,7 @@ TEST(RingMnist, IsRunByMillraceRun) {
 
 // Rank r makes r + 2 steps, each of which moves the variable by one for every rank that trains.
 TEST(Join, LetsRanksWithoutDataStandAside) {
-  const int port = FreePorts(1)[0];
+  const int port = FirstOfFreePorts(3);
   std::vector<std::unique_ptr<Process>> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(StartRank(rank, port, {}, "tests/ranks/uneven_ranks"));
