@@ -121,7 +121,7 @@ StatusOr<std::vector<std::string>> Exchange::Gather(std::string_view bytes,
   const int64_t words = most / 4 + (most % 4 != 0);
   MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Allocate(kInt32, Shape({words})));
   std::memset(own.raw_data(), 0, own.num_bytes());
-  std::memcpy(own.raw_data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(own.raw_data(), bytes.data(), bytes.size());
   MutexLock lock(&mu_);
   MR_ASSIGN_OR_RETURN(const Tensor all, Run(bytes_, own, limit));
   if (all.num_elements() != words * static_cast<int64_t>(calls.size())) {
