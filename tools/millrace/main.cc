@@ -15,6 +15,7 @@
 #include "tools/millrace/ledger_command.h"
 #include "tools/millrace/model_command.h"
 #include "tools/millrace/observe_commands.h"
+#include "tools/millrace/proxy_command.h"
 #include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
 #include "tools/millrace/why_waiting_command.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   millrace::AddServerCommand(&app, &chosen);
   millrace::AddRunCommand(&app, &chosen);
   millrace::AddCertsCommand(&app, &chosen);
+  millrace::AddProxyCommand(&app, &chosen);
   millrace::AddDevicesCommand(&app, &chosen);
   millrace::AddPlaceCommand(&app, &chosen);
   millrace::AddWhyCommand(&app, &chosen);

@@ -132,6 +132,18 @@ void RpcChannel::Calls::Remove(ClientCall* call) {
   if (call->next != nullptr) call->next->previous = call->previous;
 }
 
+std::shared_ptr<grpc::Channel> NewGrpcChannel(const std::string& address,
+                                              const LoadedCredentials* credentials,
+                                              const std::string& task,
+                                              std::shared_ptr<TlsRefusal> refusal) {
+  InitGrpc();
+  return grpc::CreateCustomChannel(address,
+                                   credentials == nullptr
+                                       ? grpc::InsecureChannelCredentials()
+                                       : credentials->ForChannel(task, std::move(refusal)),
+                                   MakeChannelArguments());
+}
+
 RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool* pool,
                        std::string identity, std::shared_ptr<const LoadedCredentials> credentials,
                        const std::string& task)
@@ -143,12 +155,7 @@ RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool*
                                                                   : nullptr),
       pool_(pool),
       calls_(std::make_unique<Calls>()) {
-  InitGrpc();
-  channel_ =
-      grpc::CreateCustomChannel(address,
-                                credentials_ == nullptr ? grpc::InsecureChannelCredentials()
-                                                        : credentials_->ForChannel(task, refusal_),
-                                MakeChannelArguments());
+  channel_ = NewGrpcChannel(address, credentials_.get(), task, refusal_);
 }
 
 RpcChannel::~RpcChannel() {

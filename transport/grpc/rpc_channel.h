@@ -22,6 +22,14 @@ class Channel;
 
 namespace millrace {
 
+// A connection of its own to the task at `address`, for which `credentials` (may be null) are
+// shown; with TLS whoever answers must be `task` ("/job:J/replica:0/task:N"; "": any task of the
+// cluster), or why it was not believed is said to `refusal`.
+std::shared_ptr<grpc::Channel> NewGrpcChannel(const std::string& address,
+                                              const LoadedCredentials* credentials,
+                                              const std::string& task,
+                                              std::shared_ptr<TlsRefusal> refusal);
+
 // A connection to one task, made at the first call and made again when it broke. Thread-safe.
 class RpcChannel final : public Channel {
  public:
