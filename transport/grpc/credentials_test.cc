@@ -137,7 +137,15 @@ TEST_F(CredentialsTest, AServerOfAnotherAuthorityIsNotBelieved) {
 
 TEST_F(CredentialsTest, EncryptedAndPlainEndsDoNotMeet) {
   Start(files_.Issue(files_.Task("ps", 0)));
-  EXPECT_EQ(CallOnce({}).code(), StatusCode::kUnavailable);
+  // Who waits for a server that is up learns at once what is missing.
+  for (const IfDown if_down : {IfDown::kFail, IfDown::kWait}) {
+    auto channel = Connect({});
+    for (int call = 0; call < 3; ++call) {
+      const Status refused = Call(*channel, nullptr, if_down);
+      EXPECT_EQ(refused.code(), StatusCode::kUnauthenticated) << refused;
+      EXPECT_NE(Message(refused).find("--tls_cert"), std::string_view::npos) << refused;
+    }
+  }
   Start({});
   EXPECT_EQ(CallOnce(files_.Issue(files_.Client()), "").code(), StatusCode::kUnavailable);
   EXPECT_TRUE(CallOnce({}).ok());

@@ -28,10 +28,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 // A record of type handshake (22) and major version 3, two more bytes of version and length each,
 // and a ClientHello (1).
 constexpr std::size_t kTlsGreeting = 6;
+constexpr char kTlsOnly[] =
+    "this server takes calls over TLS alone: give the caller certificates (--tls_cert, --tls_key, "
+    "--tls_ca), or let it in through a `millrace proxy` of its host";
 constexpr int kBacklog = 4096;
 // After the system had no descriptor, or no memory, for a connection.
 constexpr std::chrono::milliseconds kRest{100};
@@ -215,18 +217,24 @@ void Listener::Main() {
 
 // Hands the connection on, or closes it, if it is known which.
 void Listener::Look(Waiting* waiting, bool hung_up) {
-  char bytes[kPreface.size()];
+  if (waiting->refusal != nullptr) return Refuse(waiting);
+  char bytes[kHttp2Preface.size()];
   const ssize_t n = recv(waiting->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   const auto size = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
   const int fd = waiting->fd;
   const bool is_whole = size >= GreetingSize();
   const std::string_view begin(bytes, size);
-  const bool is_plain = begin == kPreface.substr(0, size), is_tls = BeginsTls(begin);
+  const bool is_plain = begin == kHttp2Preface.substr(0, size), is_tls = BeginsTls(begin);
   if (size > 0 && (options_.tls ? is_plain : is_tls) && !std::exchange(warned_of_tls_, true)) {
     MR_LOG(kWarning, options_.tls
                          ? "refusing connections without TLS: give the caller certificates"
                          : "refusing connections with TLS: this server has no certificate");
+  }
+  if (options_.tls && is_plain && is_whole) {
+    SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+    waiting->refusal = std::make_unique<PlainRefusal>(kTlsOnly);
+    return Refuse(waiting);
   }
   if (size == 0 || (hung_up && !is_whole) || !(options_.tls ? is_tls : is_plain)) {
     close(std::exchange(waiting->fd, -1));
@@ -241,8 +249,25 @@ void Listener::Look(Waiting* waiting, bool hung_up) {
   on_connection_(fd);
 }
 
+// Reads what is there, and answers it as far as the connection takes the answer at once.
+void Listener::Refuse(Waiting* waiting) {
+  char bytes[4096];
+  const ssize_t n = recv(waiting->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  std::string answer;
+  const bool goes_on =
+      n > 0 && waiting->refusal->Take({bytes, static_cast<std::size_t>(n)}, &answer);
+  const ssize_t sent =
+      answer.empty() ? 0
+                     : send(waiting->fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (goes_on && sent == static_cast<ssize_t>(answer.size())) return;
+  close(std::exchange(waiting->fd, -1));
+}
+
 // Bytes that say whether it is a connection of the kind that is served.
-std::size_t Listener::GreetingSize() const { return options_.tls ? kTlsGreeting : kPreface.size(); }
+std::size_t Listener::GreetingSize() const {
+  return options_.tls ? kTlsGreeting : kHttp2Preface.size();
+}
 
 // How many of those that were handed on are still open.
 int Listener::NumOpen() {
@@ -285,7 +310,7 @@ void Listener::Accept(int listener) {
     }
     AskInSilence(fd, options_.silence_limit);
     SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(GreetingSize()));
-    waiting_.push_back({fd, Clock::now() + options_.greeting_limit});
+    waiting_.push_back({fd, Clock::now() + options_.greeting_limit, nullptr});
   }
 }
 

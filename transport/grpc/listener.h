@@ -9,11 +9,13 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "millrace/status.h"
+#include "transport/grpc/plain_refusal.h"
 
 namespace millrace {
 
@@ -26,7 +28,8 @@ struct ListenerOptions {
   // nothing is said: the system asks the other's system, which answers for a process that is
   // stopped, too. In whole seconds, two at least; 0: never.
   std::chrono::milliseconds silence_limit{30'000};
-  // Whether connections begin with a TLS handshake, not with HTTP/2.
+  // Whether connections begin with a TLS handshake, not with HTTP/2. Who begins with HTTP/2 then is
+  // told, by every call until greeting_limit, what was expected.
   bool tls = false;
   // Whether a name that stands for an address which others can reach is refused.
   bool loopback_only = false;
@@ -56,6 +59,7 @@ class Listener {
   struct Waiting {
     int fd = -1;
     std::chrono::steady_clock::time_point until;
+    std::unique_ptr<PlainRefusal> refusal;  // null: nobody knows yet
   };
   // One that was handed on: it is open as long as the descriptor is that of this socket.
   struct Known {
@@ -68,6 +72,7 @@ class Listener {
   void Accept(int listener);
   void AcceptAndClose(int listener);
   void Look(Waiting* waiting, bool hung_up);
+  static void Refuse(Waiting* waiting);
   std::size_t GreetingSize() const;
   int NumOpen();
   bool IsFull();
