@@ -23,6 +23,7 @@
 #include "device/device_name.h"
 #include "distributed_runtime/admission.h"
 #include "distributed_runtime/gated_master.h"
+#include "distributed_runtime/limited_master.h"
 #include "distributed_runtime/pages/observed_master.h"
 #include "distributed_runtime/pages/observed_workers.h"
 #include "distributed_runtime/pages/published_pages.h"
@@ -96,6 +97,14 @@ std::vector<std::pair<std::string, std::string>> FlagsOf(const ServerOptions& se
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) flags.emplace_back(name, value);
   };
+  const auto add_quota = [&](const char* name, int64_t quota) {
+    if (quota > 0) flags.emplace_back(name, StrCat(quota));
+  };
+  add_quota("max_sessions", server.quotas.max_sessions);
+  add_quota("max_graph_nodes", server.quotas.max_graph_nodes);
+  add_quota("max_graph_size", server.quotas.max_graph_size);
+  add_quota("max_steps", server.quotas.max_steps);
+  add_quota("session_memory_limit", server.quotas.session_memory_limit);
   add("allow", StrJoin(server.allow, ","));
   add("file_root", server.file_root);
   add("dump_dir", server.dump_dir);
@@ -154,6 +163,7 @@ struct TaskServer::Impl {
     std::unique_ptr<EagerTransport> eager_transport;
     std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
+    std::unique_ptr<MasterInterface> limited_master;
     std::unique_ptr<MasterInterface> observed_master;
     std::shared_ptr<GatedMaster> gate;
     std::unique_ptr<WorkerService> worker_service;
@@ -214,6 +224,7 @@ struct TaskServer::Impl {
     if (!admission.allows_all()) {
       r->core->env().admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
     }
+    r->core->env().session_memory_limit = server.quotas.session_memory_limit;
     ReachPeers(r);
     r->core->Connect(r->observed_workers.get(),
                      NewRemoteRendezvousManager(task, r->observed_workers.get()),
@@ -228,8 +239,11 @@ struct TaskServer::Impl {
     MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
     master.writes_placement = false;
     r->core->Lead(std::move(master));
+    r->limited_master =
+        NewLimitedMaster(r->core->master(), task, server.quotas,
+                         [master = r->core->master()] { return master->ListSessions(); });
     r->observed_master =
-        NewObservedMaster(r->core->master(), task, &r->observed->steps, &r->observed->tracer);
+        NewObservedMaster(r->limited_master.get(), task, &r->observed->steps, &r->observed->tracer);
     AddPages(r);
     return OkStatus();
   }

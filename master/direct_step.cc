@@ -63,8 +63,9 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
   env_.inter_op_pool = args.pool;
   args.stats = stats_ ? &*stats_ : nullptr;
   const int64_t limit = plan_->graph().memory_limit();
-  if (limit > 0 || stats_ || options.report_tensor_allocations_upon_oom()) {
-    memory_ = MakeRef<MemoryTracker>(limit);
+  const RefPtr<MemoryQuota>& quota = plan_->graph().memory_quota();
+  if (limit > 0 || quota || stats_ || options.report_tensor_allocations_upon_oom()) {
+    memory_ = MakeRef<MemoryTracker>(limit, quota);
     args.memory = memory_.get();
   }
   if (plan_->graph().updates() != nullptr) [[unlikely]]

@@ -47,6 +47,9 @@ struct WorkerEnv {
   std::function<StatusOr<std::unique_ptr<DeviceSet>>()> make_session_devices;
   // Adds what the steps wait for that the master beside the worker runs itself. May be null.
   std::function<void(pb::TaskWaits* waits)> list_direct_waits;
+  // What the steps of one session may hold here together, with what they leave, in bytes; 0: no
+  // limit.
+  int64_t session_memory_limit = 0;
   // Judges graphs that steps make of data, as others are judged when they come. Null: all are let
   // in.
   std::function<Status(const DataflowGraph&)> admit;

@@ -189,6 +189,9 @@ Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
     }
   }
   auto session = std::make_shared<WorkerSession>(options, std::move(resources));
+  if (env_.session_memory_limit > 0) {
+    session->set_memory_quota(MakeRef<MemoryQuota>(env_.session_memory_limit));
+  }
   {
     MutexLock lock(&mu_);
     if (!sessions_.try_emplace(options.session_handle, std::move(session)).second) {
@@ -245,6 +248,7 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
                                         next_name_.fetch_add(1, std::memory_order_relaxed));
                         }));
   graph->set_memory_limit(memory_limit);
+  graph->set_memory_quota(session->memory_quota());
   if (args.collective_graph_key != 0 && env_.collectives != nullptr) {
     graph->set_collective_leader(env_.collectives->ChooseLeader(
         args.config.experimental().collective_group_leader(), session->options().master_task));

@@ -90,6 +90,9 @@ class WorkerGraph {
   // What the tensors of one step may take on one device, in bytes; 0: no limit.
   int64_t memory_limit() const { return memory_limit_; }
   void set_memory_limit(int64_t bytes) { memory_limit_ = bytes; }  // before the first step
+  // And what all steps of its session may hold together, with what they leave; null: no limit.
+  const RefPtr<MemoryQuota>& memory_quota() const { return memory_quota_; }
+  void set_memory_quota(RefPtr<MemoryQuota> quota) { memory_quota_ = std::move(quota); }
 
   // The task that leads the collectives of the graph's steps; "" if it has none.
   const std::string& collective_leader() const { return collective_leader_; }
@@ -119,6 +122,7 @@ class WorkerGraph {
   std::vector<Part> parts_;
   bool uses_accelerators_ = false;
   int64_t memory_limit_ = 0;
+  RefPtr<MemoryQuota> memory_quota_;
   std::unique_ptr<GraphUpdates> updates_;
   Mutex mu_;
   std::vector<WorkerStep*> idle_ ABSL_GUARDED_BY(mu_);

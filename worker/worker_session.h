@@ -23,6 +23,9 @@ class WorkerSession {
  public:
   WorkerSession(WorkerSessionOptions options, std::shared_ptr<SessionResources> resources)
       : options_(std::move(options)), resources_(std::move(resources)) {}
+  // Before the first graph; null: none.
+  void set_memory_quota(RefPtr<MemoryQuota> quota) { memory_quota_ = std::move(quota); }
+  const RefPtr<MemoryQuota>& memory_quota() const { return memory_quota_; }
   // What lies on devices of its own may hold on to them: functions of iterators do.
   ~WorkerSession() {
     if (resources_->own_devices == nullptr) return;
@@ -57,6 +60,7 @@ class WorkerSession {
 
   const WorkerSessionOptions options_;
   const std::shared_ptr<SessionResources> resources_;
+  RefPtr<MemoryQuota> memory_quota_;
   // Gone with the session and its graphs.
   const std::shared_ptr<SessionTensors> tensors_ =
       std::make_shared<SessionTensors>(options_.master_task);

@@ -95,8 +95,8 @@ void WorkerStep::Start(ThreadPool* pool, Trace trace, Done done) {
     args.env = &run.env;
     args.pool = pool;
     args.stats = run.env.stats = run.stats ? &*run.stats : nullptr;
-    if (graph_->memory_limit() > 0 || trace != Trace::kNone) {
-      run.memory = MakeRef<MemoryTracker>(graph_->memory_limit());
+    if (graph_->memory_limit() > 0 || graph_->memory_quota() || trace != Trace::kNone) {
+      run.memory = MakeRef<MemoryTracker>(graph_->memory_limit(), graph_->memory_quota());
       args.memory = run.memory.get();
     }
     // This thread works on the last part; it must not keep the others from starting.

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/strings.h"
+#include "session/forwarding_master.h"
 
 namespace millrace {
 namespace {
@@ -29,10 +30,10 @@ std::string ErrorText(const Status& status) {
   return StrCat(StatusCodeName(status.code()), ": ", text.substr(0, kMostErrorText));
 }
 
-class ObservedMaster final : public MasterInterface {
+class ObservedMaster final : public ForwardingMaster {
  public:
   ObservedMaster(MasterInterface* master, std::string task, StepLog* log, StepTracer* tracer)
-      : master_(master), task_(std::move(task)), log_(log), tracer_(tracer) {}
+      : ForwardingMaster(master), task_(std::move(task)), log_(log), tracer_(tracer) {}
 
   void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                     Done done) override {
@@ -42,18 +43,18 @@ class ObservedMaster final : public MasterInterface {
     const bool traced = tracer_->active() && args->partial_run_handle.empty();
     const bool asked = args->options.trace_level() != pb::RunOptions::NO_TRACE;
     if (traced && !asked) args->options.set_trace_level(pb::RunOptions::FULL_TRACE);
-    master_->RunStepAsync(options, args, result,
-                          [this, args, result, traced, asked, begin = WallNanos(),
-                           record = std::move(record), done = std::move(done)](Status status) {
-                            log_->End(record, ErrorText(status));
-                            if (traced) TakeTrace(*record, begin, result);
-                            if (traced && !asked) {
-                              // The caller may use both again.
-                              args->options.clear_trace_level();
-                              result->metadata.clear_step_stats();
-                            }
-                            done(std::move(status));
-                          });
+    master()->RunStepAsync(options, args, result,
+                           [this, args, result, traced, asked, begin = WallNanos(),
+                            record = std::move(record), done = std::move(done)](Status status) {
+                             log_->End(record, ErrorText(status));
+                             if (traced) TakeTrace(*record, begin, result);
+                             if (traced && !asked) {
+                               // The caller may use both again.
+                               args->options.clear_trace_level();
+                               result->metadata.clear_step_stats();
+                             }
+                             done(std::move(status));
+                           });
   }
 
   void RunCallableAsync(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
@@ -61,46 +62,13 @@ class ObservedMaster final : public MasterInterface {
     Examples examples;
     for (const Tensor& feed : args->feeds) examples.Add(feed);
     std::shared_ptr<StepRecord> record = log_->Begin(args->session_handle, examples.count());
-    master_->RunCallableAsync(
+    master()->RunCallableAsync(
         options, args, result,
         [this, record = std::move(record), done = std::move(done)](Status status) {
           log_->End(record, ErrorText(status));
           if (tracer_->active()) tracer_->StepEnds();
           done(std::move(status));
         });
-  }
-
-  void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
-                          CreateSessionResult* result, Done done) override {
-    master_->CreateSessionAsync(options, std::move(args), result, std::move(done));
-  }
-  void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
-                          int64_t* new_graph_version, Done done) override {
-    master_->ExtendSessionAsync(options, std::move(args), new_graph_version, std::move(done));
-  }
-  void PartialRunSetupAsync(const CallOptions& options, PartialRunSetupArgs args,
-                            std::string* partial_run_handle, Done done) override {
-    master_->PartialRunSetupAsync(options, std::move(args), partial_run_handle, std::move(done));
-  }
-  void MakeCallableAsync(const CallOptions& options, MakeCallableArgs args, int64_t* callable,
-                         Done done) override {
-    master_->MakeCallableAsync(options, std::move(args), callable, std::move(done));
-  }
-  void ReleaseCallableAsync(const CallOptions& options, const std::string& session_handle,
-                            int64_t callable, Done done) override {
-    master_->ReleaseCallableAsync(options, session_handle, callable, std::move(done));
-  }
-  void CloseSessionAsync(const CallOptions& options, const std::string& session_handle,
-                         Done done) override {
-    master_->CloseSessionAsync(options, session_handle, std::move(done));
-  }
-  void ListDevicesAsync(const CallOptions& options, const std::string& session_handle,
-                        ListDevicesResult* result, Done done) override {
-    master_->ListDevicesAsync(options, session_handle, result, std::move(done));
-  }
-  void ResetAsync(const CallOptions& options, std::vector<std::string> containers,
-                  std::vector<std::string> device_filters, Done done) override {
-    master_->ResetAsync(options, std::move(containers), std::move(device_filters), std::move(done));
   }
 
  private:
@@ -122,7 +90,6 @@ class ObservedMaster final : public MasterInterface {
     tracer_->StepEnds();
   }
 
-  MasterInterface* const master_;
   const std::string task_;
   StepLog* const log_;
   StepTracer* const tracer_;

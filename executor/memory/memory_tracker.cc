@@ -72,7 +72,11 @@ RefPtr<Buffer> MemoryTracker::Allocate(NodeAllocator* node, std::size_t size) {
   {
     MutexLock lock(&mu_);
     if (bytes < 0 || (limit_ > 0 && bytes > limit_ - live_)) {
-      Refuse(*node, bytes, /*over_limit=*/true);
+      Refuse(*node, bytes, Refusal::kStepLimit);
+      return nullptr;
+    }
+    if (session_ && !session_->Take(bytes)) {
+      Refuse(*node, bytes, Refusal::kSessionQuota);
       return nullptr;
     }
     live_ += bytes;
@@ -88,7 +92,8 @@ RefPtr<Buffer> MemoryTracker::Allocate(NodeAllocator* node, std::size_t size) {
     MutexLock lock(&mu_);
     live_ -= bytes;
     node->live_ -= bytes;
-    Refuse(*node, bytes, /*over_limit=*/false);
+    if (session_) session_->Give(bytes);
+    Refuse(*node, bytes, Refusal::kSystem);
     return nullptr;
   }
   void* const at = place->data();
@@ -110,6 +115,7 @@ RefPtr<Buffer> MemoryTracker::Allocate(NodeAllocator* node, std::size_t size) {
 void MemoryTracker::Forget(TrackedBuffer* buffer) {
   MutexLock lock(&mu_);
   live_ -= buffer->bytes;
+  if (session_) session_->Give(buffer->bytes);
   if (buffer->next != nullptr) buffer->next->previous = buffer->previous;
   (buffer->previous != nullptr ? buffer->previous->next : buffers_) = buffer->next;
   if (log_least_ >= 0 && buffer->log_number == log_number_) {
@@ -120,13 +126,20 @@ void MemoryTracker::Forget(TrackedBuffer* buffer) {
   }
 }
 
-void MemoryTracker::Refuse(const NodeAllocator& node, int64_t bytes, bool over_limit) {
+void MemoryTracker::Refuse(const NodeAllocator& node, int64_t bytes, Refusal why) {
   refusal_ = StrCat("{{node ", node.kernel_->name(), "}} asked for ", bytes,
                     " bytes, where the tensors of the step took ", live_);
-  if (over_limit) {
-    StrAppend(&refusal_, " of their limit of ", limit_, " bytes");
-  } else {
-    StrAppend(&refusal_, " bytes and the system had no more");
+  switch (why) {
+    case Refusal::kStepLimit:
+      StrAppend(&refusal_, " of their limit of ", limit_, " bytes");
+      break;
+    case Refusal::kSessionQuota:
+      StrAppend(&refusal_, " bytes, and all that the session keeps here ", session_->used(),
+                " of its quota of ", session_->limit(), " bytes (--session_memory_limit)");
+      break;
+    case Refusal::kSystem:
+      StrAppend(&refusal_, " bytes and the system had no more");
+      break;
   }
   std::vector<const TrackedBuffer*> largest;
   for (const TrackedBuffer* b = buffers_; b != nullptr; b = b->next) largest.push_back(b);

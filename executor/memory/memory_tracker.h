@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "executor/memory/memory_quota.h"
 #include "kernels/kernel_context.h"
 #include "millrace/ref_ptr.h"
 #include "tensor/allocator.h"
@@ -23,8 +25,11 @@ class TrackedBuffer;
 // there before the step and do not count. Thread-safe.
 class MemoryTracker final : public RefCounted {
  public:
-  // `limit` in bytes; 0: none. What would go beyond it is refused, and the kernel fails.
-  explicit MemoryTracker(int64_t limit) : limit_(limit) {}
+  // `limit` in bytes; 0: none. What would go beyond it, or beyond the quota of the session (null:
+  // none), is refused, and the kernel fails. The quota counts what outlives the step, too: what
+  // variables keep.
+  explicit MemoryTracker(int64_t limit, RefPtr<MemoryQuota> session = {})
+      : limit_(limit), session_(std::move(session)) {}
 
   int64_t limit() const { return limit_; }
   int64_t live_bytes() const;
@@ -67,10 +72,12 @@ class MemoryTracker final : public RefCounted {
 
   RefPtr<Buffer> Allocate(NodeAllocator* node, std::size_t bytes);
   void Forget(TrackedBuffer* buffer);
-  void Refuse(const NodeAllocator& node, int64_t bytes, bool over_limit)
+  enum class Refusal { kStepLimit, kSessionQuota, kSystem };
+  void Refuse(const NodeAllocator& node, int64_t bytes, Refusal why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t limit_;
+  const RefPtr<MemoryQuota> session_;  // null: none
   mutable Mutex mu_;
   int64_t live_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t peak_ ABSL_GUARDED_BY(mu_) = 0;

@@ -14,6 +14,18 @@
 
 namespace millrace {
 
+// What one session may take of a task, so that none takes it all; 0: no bound. What is beyond is
+// refused with ResourceExhausted, which names the bound, and changes nothing.
+struct SessionQuotas {
+  int64_t max_sessions = 0;     // that are open at the task at once
+  int64_t max_graph_nodes = 0;  // of the graph of one, those of functions included
+  int64_t max_graph_size = 0;   // bytes of that, as it comes
+  int64_t max_steps = 0;        // that one runs at once
+  // Bytes of what its steps hold on the task's devices together, and of what they leave in
+  // variables, queues and the like.
+  int64_t session_memory_limit = 0;
+};
+
 struct ServerOptions {
   ClusterSpec cluster{};
   std::string job_name{};
@@ -54,6 +66,7 @@ struct ServerOptions {
   int64_t max_message_size = 0;  // bytes of one request: 2^31 - 1, all that TensorFlow can send
   int max_connections = 0;       // at once, over TCP: half of the file descriptors there may be
   int max_calls = 0;             // at once, by one connection: 65536
+  SessionQuotas quotas{};
 };
 
 // Several servers may live in one process. Thread-safe.

@@ -39,6 +39,7 @@ struct Flags {
   int64_t max_message_size = 0;
   int max_connections = 0;
   int max_calls = 0;
+  SessionQuotas quotas;
   std::string cluster_id;
   double peer_timeout = 30;  // seconds
   std::string http;
@@ -94,6 +95,7 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
   options.max_message_size = flags.max_message_size;
   options.max_connections = flags.max_connections;
   options.max_calls = flags.max_calls;
+  options.quotas = flags.quotas;
   options.cluster_id = flags.cluster_id;
   options.peer_timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
   return options;
@@ -193,6 +195,27 @@ void AddSecurityFlags(CLI::App* command, Flags* flags) {
                       "the only folder whose files graphs may name, links and '..' resolved");
 }
 
+// What one session may take.
+void AddQuotaFlags(CLI::App* command, SessionQuotas* quotas) {
+  const auto add = [command](const char* name, int64_t* quota, const char* what) {
+    return command->add_option(name, *quota, what)->check(CLI::NonNegativeNumber);
+  };
+  add("--max_sessions", &quotas->max_sessions,
+      "sessions open at this task at once (default: no limit, as for what follows)");
+  add("--max_graph_nodes", &quotas->max_graph_nodes,
+      "nodes of the graph of one session, those of functions included");
+  add("--max_steps", &quotas->max_steps, "steps that one session runs at once");
+  command
+      ->add_option("--max_graph_size", quotas->max_graph_size,
+                   "the graph of one session: bytes, or 100MB, 1GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  command
+      ->add_option("--session_memory_limit", quotas->session_memory_limit,
+                   "what the tensors of one session's steps take here together, with the variables "
+                   "that they make: bytes, or 100MB, 2GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+}
+
 }  // namespace
 
 void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
@@ -220,6 +243,7 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--visible_gpus", flags->gpus.visible,
                       "which GPUs, in which order: '1,0' (default: all)");
   AddSecurityFlags(command, flags.get());
+  AddQuotaFlags(command, &flags->quotas);
   command->add_option("--dump_dir", flags->dump_dir,
                       "write the graphs of the sessions opened at this task to this folder");
   command
