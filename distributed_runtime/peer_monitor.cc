@@ -40,7 +40,7 @@ void PeerMonitor::Start() {
   MutexLock lock(&mu_);
   stopped_ = false;
   last_tick_ = SteadyClock::now();
-  ScheduleTick();
+  ScheduleTick(interval_);
 }
 
 void PeerMonitor::Stop() {
@@ -56,9 +56,9 @@ void PeerMonitor::Stop() {
 }
 
 // A tick is under way from the moment that it is planned.
-void PeerMonitor::ScheduleTick() {
+void PeerMonitor::ScheduleTick(nanoseconds wait) {
   working_.Enter();
-  timer_ = DeadlineTimer::Global().Schedule(SteadyClock::now() + interval_, [this] {
+  timer_ = DeadlineTimer::Global().Schedule(SteadyClock::now() + wait, [this] {
     options_.pool->Schedule([this] {
       Tick();
       working_.Leave();
@@ -76,12 +76,9 @@ void PeerMonitor::Tick() {
     const Deadline now = SteadyClock::now();
     // A process that was stopped for a minute has heard nothing in that minute.
     const nanoseconds elapsed = std::min<nanoseconds>(now - last_tick_, 2 * interval_);
-    last_tick_ = now;
-    for (const std::string& task : watched) {
-      const auto [it, is_new] = peers_.try_emplace(task);
-      if (is_new) it->second.last_sign = now;
-      it->second.watched_until = now + kMemory;
-    }
+    const Deadline before = std::exchange(last_tick_, now);
+    for (const std::string& task : watched) peers_[task].watched_until = now + kMemory;
+    nanoseconds next_look = interval_;
     for (auto it = peers_.begin(); it != peers_.end();) {
       const auto here = it++;
       const std::string& task = here->first;
@@ -90,19 +87,31 @@ void PeerMonitor::Tick() {
         peers_.erase(here);
         continue;
       }
-      const bool matters = std::find(watched.begin(), watched.end(), task) != watched.end();
+      const bool mattered = peer.matters;
+      peer.matters = std::find(watched.begin(), watched.end(), task) != watched.end();
       // One that nobody waits for is asked only as long as it is silent.
-      if (!matters && peer.silence == nanoseconds(0)) continue;
+      if (!peer.matters && peer.silence == nanoseconds(0)) continue;
+      if (!mattered && peer.silence == nanoseconds(0)) {
+        peer.last_sign = std::max(peer.last_sign, before);
+      }
       peer.silence += elapsed;
       if (!std::exchange(peer.asked, true)) ask.push_back(task);
       // A suspect counts as silent before the timeout, and is not lost before it.
-      if (matters && !peer.lost && peer.silence >= options_.timeout &&
-          now - peer.last_sign >= options_.timeout) {
+      if (!peer.matters) continue;
+      // Whoever begins to wait for one that is lost has his own time: it may come back.
+      if (!mattered) peer.told = before;
+      const nanoseconds so_far =
+          peer.lost ? now - peer.told : std::min<nanoseconds>(peer.silence, now - peer.last_sign);
+      const nanoseconds left = options_.timeout - so_far;
+      if (left <= nanoseconds(0)) {
         peer.lost = true;
+        peer.told = now;
         lost.emplace_back(task, errors::Unavailable(Describe(task, peer), ": it is lost"));
+      } else {
+        next_look = std::min(next_look, std::max(left, kShortestInterval));
       }
     }
-    ScheduleTick();
+    ScheduleTick(next_look);
   }
   for (const std::string& task : ask) {
     working_.Enter();
@@ -127,9 +136,9 @@ void PeerMonitor::Suspect(const std::string& task) {
   MutexLock lock(&mu_);
   if (stopped_) return;
   const Deadline now = SteadyClock::now();
-  const auto [it, is_new] = peers_.try_emplace(task);
-  Peer& peer = it->second;
-  if (is_new) peer.last_sign = now;
+  Peer& peer = peers_[task];
+  // What speaks against it came from it, or from its machine.
+  if (peer.silence == nanoseconds(0)) peer.last_sign = now;
   peer.watched_until = now + kMemory;
   peer.silence = std::max(peer.silence, 2 * interval_ + nanoseconds(1));
   if (std::exchange(peer.asked, true)) return;

@@ -36,8 +36,8 @@ class PeerMonitor {
     // Whether the task has ever been there. One that never was is not lost: it may be reachable in
     // another way than by its address here.
     std::function<bool(const std::string& task)> known;
-    // Once for each silence that has lasted for the timeout. `why` is Unavailable and names the
-    // task.
+    // When a silence has lasted for the timeout, and no later, and again whenever somebody has
+    // waited for the silent task for as long after that. `why` is Unavailable and names the task.
     std::function<void(const std::string& task, const Status& why)> lost;
     // "host:port" of a task.
     std::function<std::string(const std::string& task)> address;
@@ -61,13 +61,17 @@ class PeerMonitor {
 
  private:
   struct Peer {
-    Deadline last_sign;                   // when it answered, or was first watched
+    // When it answered, or the last look at which nobody waited for it: not before that can
+    // somebody have begun to.
+    Deadline last_sign;
     std::chrono::nanoseconds silence{0};  // as far as this process could have heard something
     bool asked = false;                   // and has not answered yet
     bool lost = false;
+    Deadline told;           // if lost: when that was last told, or somebody began to wait after it
+    bool matters = false;    // as of the last look
     Deadline watched_until;  // still of interest
   };
-  void ScheduleTick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScheduleTick(std::chrono::nanoseconds wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tick();
   // For a question that was counted in working_.
   void AskTask(const std::string& task);

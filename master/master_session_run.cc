@@ -11,6 +11,7 @@
 #include "master/dump/cost_graph.h"
 #include "master/feed_fetch.h"
 #include "master/master_session.h"
+#include "master/step_errors.h"
 #include "session/async_join.h"
 #include "session/inter_op_pools.h"
 
@@ -312,7 +313,7 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
     if (plan.collective_graph_key != 0) {
       env_.task->collectives->RetireStepId(plan.collective_graph_key, step_id, status.ok());
     }
-    done(std::move(status));
+    done(TellAddresses(env_.task->workers, std::move(status)));
     if (!alone) plan.CleanupStep(step_id);
     Leave();
   };
@@ -322,7 +323,7 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
                  failed = std::move(failed)](StatusOr<int64_t> id) {
                   if (id.ok()) return step->Run(*id, limits, finished);
                   RemoveStep(step.get());
-                  failed(id.status());
+                  failed(TellAddresses(env_.task->workers, id.status()));
                   Leave();
                 });
 }

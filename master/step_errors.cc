@@ -25,6 +25,15 @@ Status Finish(const Status& status, std::string text) {
   return WithMessage(status, text);
 }
 
+// "/job:worker/replica:0/task:1" is not in "/job:worker/replica:0/task:12".
+bool Names(std::string_view text, std::string_view task) {
+  for (size_t at = text.find(task); at != text.npos; at = text.find(task, at + 1)) {
+    const size_t end = at + task.size();
+    if (end == text.size() || text[end] < '0' || text[end] > '9') return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status SummarizeErrors(std::span<const TaskError> errors) {
@@ -66,6 +75,24 @@ Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> erro
   std::string text(reason);
   if (!lines.empty()) StrAppend(&text, "; it was waiting for:", lines);
   return WithWaitReport(Finish(errors::DeadlineExceeded(""), std::move(text)), report);
+}
+
+Status TellAddresses(const WorkerCache* workers, Status status) {
+  constexpr size_t kMostSearched = size_t{64} << 10, kMostTold = 16;
+  if (workers == nullptr || !(errors::IsDeadlineExceeded(status) || errors::IsUnavailable(status) ||
+                              errors::IsAborted(status) || errors::IsCancelled(status) ||
+                              status.GetPayload(kWorkerRestartedPayload).has_value())) {
+    return status;
+  }
+  const std::string_view text = Message(status).substr(0, kMostSearched);
+  std::vector<std::string> told;
+  for (const std::string& task : workers->ListWorkers()) {
+    const std::string address = workers->Address(task);
+    if (address.empty() || !Names(text, task) || text.find(address) != text.npos) continue;
+    told.push_back(StrCat(task, " is at ", address));
+    if (told.size() == kMostTold) break;
+  }
+  return told.empty() ? status : Annotate(status, StrCat("\n  (", StrJoin(told, ", "), ")"));
 }
 
 }  // namespace millrace

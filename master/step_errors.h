@@ -8,6 +8,7 @@
 
 #include "millrace/status.h"
 #include "proto/waits.pb.h"
+#include "session/worker_cache.h"
 
 namespace millrace {
 
@@ -27,6 +28,10 @@ Status SummarizeErrors(std::span<const TaskError> errors);
 // that said something. More of the report is in the status' payload (session/wait_report.h).
 Status SummarizeTimeout(std::string_view reason, std::span<const TaskError> errors,
                         const pb::WaitReport& report = {});
+
+// Of an error that is about tasks being late, gone or new: with "TASK is at h:p" for those that it
+// names, 16 at most, where it does not say so itself. `workers` may be null.
+Status TellAddresses(const WorkerCache* workers, Status status);
 
 }  // namespace millrace
 

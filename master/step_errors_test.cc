@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/strings.h"
 #include "gtest/gtest.h"
 #include "session/wait_report.h"
 
@@ -121,6 +122,28 @@ TEST(SummarizeTimeout, KeepsErrorsBesideWhatWasWaitedFor) {
   EXPECT_EQ(Message(SummarizeTimeout("late", errors, ReportOf(kPs, wait))),
             StrCat("late; it was waiting for:\n  ", kPs, ": a barrier\n  ", kPs,
                    ": it still runs a node"));
+}
+
+class Addresses : public FixedWorkerCache {
+ public:
+  Addresses() {
+    for (const char* task : {kPs, kWorker}) Add(task, nullptr);
+  }
+  std::string Address(std::string_view task) const override { return task == kPs ? "h:1" : "h:2"; }
+};
+
+TEST(TellAddresses, SaysWhereTheTasksAreThatAnErrorNames) {
+  const Addresses addresses;
+  const auto told = [&addresses](const Status& status) {
+    return std::string(Message(TellAddresses(&addresses, status)));
+  };
+  const std::string text = StrCat("waits for ", kPs);
+  EXPECT_EQ(told(errors::DeadlineExceeded(text)), StrCat(text, "\n  (", kPs, " is at h:1)"));
+  EXPECT_EQ(told(errors::Unavailable(text, " and ", kWorker, "2")),
+            StrCat(text, " and ", kWorker, "2\n  (", kPs, " is at h:1)"));
+  EXPECT_EQ(told(errors::Aborted(text, " at h:1")), StrCat(text, " at h:1"));
+  EXPECT_EQ(told(errors::InvalidArgument(text)), text);
+  EXPECT_EQ(Message(TellAddresses(nullptr, errors::Aborted(text))), text);
 }
 
 }  // namespace

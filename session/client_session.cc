@@ -1,5 +1,6 @@
 #include "session/client_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/deadline_timer.h"
@@ -15,8 +16,13 @@ using std::chrono::milliseconds;
 namespace {
 
 // The master ends a step by its timeout and knows what it was waiting for; the call itself is
-// given up only after this much more, if the master does not answer.
-constexpr milliseconds kGrace(5'000);
+// given up only after this much more, if the master does not answer. It may ask other tasks for
+// half a second, and wait half a second for kernels; nobody is to wait a second longer than he
+// said.
+constexpr milliseconds kGrace(950);
+// A master takes a second at most to close a session; one that does not answer does it when it
+// finds that its client is gone.
+constexpr milliseconds kMostToClose(5'000);
 
 }  // namespace
 
@@ -212,7 +218,8 @@ Status ClientSession::Close() {
     MutexLock lock(&close_mu_);
     if (std::exchange(closed_, true)) return OkStatus();
   }
-  return Await([&](auto done) { master_->CloseSessionAsync(StartLimit(), handle_, done); });
+  const CallOptions limit{.deadline = std::min(StartLimit().deadline, DeadlineAfter(kMostToClose))};
+  return Await([&](auto done) { master_->CloseSessionAsync(limit, handle_, done); });
 }
 
 }  // namespace millrace

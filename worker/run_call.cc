@@ -31,7 +31,9 @@ void RunCall::Watch(const CallOptions& options) {
   CancellationManager* const cancellation = options.cancellation;
   const auto cancel = [self = RefPtr<RunCall>::Share(this), cancellation] {
     const bool is_late = errors::IsDeadlineExceeded(cancellation->reason());
-    self->step_->Cancel(errors::Cancelled("RunGraph was cancelled"));
+    // Members of its collectives elsewhere are told why.
+    self->step_->Cancel(is_late ? errors::DeadlineExceeded("RunGraph did not end by its deadline")
+                                : errors::Cancelled("RunGraph was cancelled"));
     if (is_late) self->Expire();
   };
   {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "distributed_runtime/messages.h"
 #include "proto/master.pb.h"
@@ -18,11 +19,18 @@ void AddAll(std::vector<std::string> from, Repeated* to) {
   for (std::string& text : from) *to->Add() = std::move(text);
 }
 
+// A session that its master does not know says which master, and what it was asked for.
+Status FromMaster(Status status, const std::string& target, const char* method) {
+  if (!errors::IsAborted(status)) return status;
+  return Annotate(status, StrCat(" (", target, " said so to ", method, ")"));
+}
+
 class GrpcRemoteMaster : public MasterInterface {
  public:
   GrpcRemoteMaster(const std::string& address, ThreadPool* pool,
                    std::shared_ptr<const LoadedCredentials> credentials)
-      : channel_(address, StrCat("grpc://", address), pool, "", std::move(credentials)) {}
+      : target_(StrCat("grpc://", address)),
+        channel_(address, target_, pool, "", std::move(credentials)) {}
 
   void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
                           CreateSessionResult* result, Done done) override {
@@ -60,9 +68,9 @@ class GrpcRemoteMaster : public MasterInterface {
       return;
     }
     channel_.Call(methods::kMasterRunStep, options, std::move(request),
-                  [args, result, done = std::move(done)](Status status, WireReader in) {
+                  [this, args, result, done = std::move(done)](Status status, WireReader in) {
                     if (status.ok()) status = DecodeRunStepResponse(in, *args, result);
-                    done(std::move(status));
+                    done(FromMaster(std::move(status), target_, methods::kMasterRunStep));
                   });
   }
 
@@ -99,9 +107,9 @@ class GrpcRemoteMaster : public MasterInterface {
       return;
     }
     channel_.Call(methods::kMasterRunCallable, options, std::move(request),
-                  [result, done = std::move(done)](Status status, WireReader in) {
+                  [this, result, done = std::move(done)](Status status, WireReader in) {
                     if (status.ok()) status = DecodeRunCallableResponse(in, result);
-                    done(std::move(status));
+                    done(FromMaster(std::move(status), target_, methods::kMasterRunCallable));
                   });
   }
 
@@ -150,13 +158,15 @@ class GrpcRemoteMaster : public MasterInterface {
            std::function<void(Response&)> use, const CallTerms& terms = CallTerms()) {
     CallMessage<Response>(
         &channel_, method, options, ToWire(request),
-        [use = std::move(use), done = std::move(done)](const Status& status, Response& response) {
+        [this, method, use = std::move(use), done = std::move(done)](const Status& status,
+                                                                     Response& response) {
           if (status.ok() && use) use(response);
-          done(status);
+          done(FromMaster(status, target_, method));
         },
         terms);
   }
 
+  const std::string target_;
   RpcChannel channel_;
 };
 

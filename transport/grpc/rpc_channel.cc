@@ -9,6 +9,7 @@
 #include "base/calls/maybe_applied.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/strings.h"
 #include "transport/methods.h"
 #include "transport/peer_table.h"
 #include "transport/security/secret.h"
@@ -99,9 +100,8 @@ struct ClientCall {
     }
     // Clients of TensorFlow 2 tell by these words which task was lost with what it had.
     if (errors::IsUnavailable(result) || result.GetPayload(kWorkerRestartedPayload).has_value()) {
-      return Annotate(result,
-                      StrCat("\nAdditional GRPC error information from remote target ", peer,
-                             " while calling ", method, ":\n", status.error_message()));
+      return Annotate(result, StrCat("\nAdditional GRPC error information from remote target ",
+                                     peer, " while calling ", method));
     }
     return result;
   }
@@ -149,6 +149,8 @@ RpcChannel::RpcChannel(const std::string& address, std::string peer, ThreadPool*
                        const std::string& task)
     : address_(address),
       peer_(std::move(peer)),
+      named_peer_(peer_.find(address) == std::string::npos ? StrCat(peer_, " at ", address)
+                                                           : peer_),
       identity_(std::move(identity)),
       credentials_(std::move(credentials)),
       refusal_(credentials_ != nullptr && credentials_->has_tls() ? std::make_shared<TlsRefusal>()
@@ -216,7 +218,7 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
   call->callback_returned = [](void* calls) { static_cast<Calls*>(calls)->CallbackReturned(); };
   call->request = std::move(request);
   call->method = method;
-  call->peer = peer_;
+  call->peer = named_peer_;
   call->done = std::move(done);
   call->is_question = methods::IsQuestion(method);
   if (options.deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(options.deadline));

@@ -81,6 +81,7 @@ class RpcChannel final : public Channel {
  private:
   const std::string address_;
   const std::string peer_;
+  const std::string named_peer_;  // in errors: with the address
   const std::string identity_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
   const std::shared_ptr<TlsRefusal> refusal_;  // null without TLS
