@@ -118,6 +118,11 @@ StatusOr<Device*> EagerContext::FindDevice(std::string_view name) const {
                                  device()->name());
 }
 
+bool EagerContext::HasDevice(std::string_view name) const {
+  MutexLock lock(&mu_);
+  return devices_ != nullptr && devices_->incarnations.contains(name);
+}
+
 void EagerContext::SetCluster(
     uint64_t view_id, const pb::ClusterDef& cluster,
     const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices) {

@@ -56,10 +56,13 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   const std::string& task() const { return worker_.task; }
   const WorkerEnv& worker() const { return worker_; }
   HandleTable* handles() { return &handles_; }
+  const HandleTable& handles() const { return handles_; }
   uint64_t view_id() const;
   Device* device() const { return resources_->devices.front(); }
   // "" is the first one. InvalidArgument "unknown device" for one that is not of this task.
   StatusOr<Device*> FindDevice(std::string_view name) const;
+  // Whether it is the full name of a device of any task of the context.
+  bool HasDevice(std::string_view name) const;
 
   // The tasks and devices as they are from now on; this task's own devices need not be among them.
   // Functions are placed anew.

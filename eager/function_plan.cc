@@ -16,12 +16,13 @@
 #include "worker/placer_kernels.h"
 
 namespace millrace {
-namespace {
 
 std::string TaskOfDevice(const std::string& device) {
   const StatusOr<DeviceName> name = DeviceName::Parse(device);
   return name.ok() ? TaskName(*name) : "";
 }
+
+namespace {
 
 Status CheckArgs(const FunctionBody& body, const PlanInput& input) {
   const std::size_t count =

@@ -55,6 +55,9 @@ struct PlanInput {
   std::string part_prefix;
 };
 
+// "" for what is no name of a device.
+std::string TaskOfDevice(const std::string& device);
+
 // What InstantiateFunction, the placer and the partitioner say is wrong, and InvalidArgument for a
 // wrong number of arguments.
 StatusOr<std::shared_ptr<const FunctionPlan>> PlanFunction(const ProgramEnv& env,

@@ -71,8 +71,9 @@ StatusOr<std::shared_ptr<const FunctionPlan>> PlanOf(EagerContext* context,
                                                      bool is_component) {
   MR_ASSIGN_OR_RETURN(Device* const device, context->FindDevice(operation.device()));
   MR_ASSIGN_OR_RETURN(FunctionName function, OperationFunction(operation));
-  return context->FindPlan(std::move(function), *device, InputDevices(operation, device->name()),
-                           std::move(arg_widths), is_component);
+  return context->FindPlan(std::move(function), *device,
+                           InputDevices(*context, operation, device->name()), std::move(arg_widths),
+                           is_component);
 }
 
 void RunFunction(const std::shared_ptr<EagerContext>& context, const pb::Operation& operation,

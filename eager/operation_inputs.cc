@@ -11,6 +11,26 @@
 #include "tensor/tensor_proto.h"
 
 namespace millrace {
+namespace {
+
+// The device that the handle of a resource names, if the context has it; "" for any other input,
+// and for one that is not here to be looked at.
+std::string HomeOfResource(const EagerContext& context, const pb::Operation::Input& input,
+                           const std::string& given) {
+  const bool is_here = input.has_tensor() || TaskOfDevice(given) == context.task();
+  const pb::DataType type =
+      input.has_tensor() ? input.tensor().dtype() : input.remote_handle().dtype();
+  if (!is_here || type != pb::DT_RESOURCE) return "";
+  const pb::RemoteTensorHandle& handle = input.remote_handle();
+  const StatusOr<Tensor> value = input.has_tensor()
+                                     ? TensorFromProto(input.tensor())
+                                     : context.handles().Get(handle.op_id(), handle.output_num());
+  if (!value.ok() || value->dtype() != kResource || value->num_elements() != 1) return "";
+  const std::string& home = value->data<ResourceHandle>()->device;
+  return context.HasDevice(home) ? home : "";
+}
+
+}  // namespace
 
 StatusOr<AttrMap> OperationAttrs(const pb::Operation& operation) {
   AttrMap attrs;
@@ -33,13 +53,29 @@ StatusOr<FunctionName> OperationFunction(const pb::Operation& operation) {
   return function;
 }
 
-std::vector<std::string> InputDevices(const pb::Operation& operation, const std::string& device) {
+std::vector<std::string> InputDevices(const EagerContext& context, const pb::Operation& operation,
+                                      const std::string& device) {
   std::vector<std::string> devices;
   for (const pb::Operation::Input& input : operation.op_inputs()) {
-    const bool elsewhere = input.has_remote_handle() && !input.remote_handle().device().empty();
-    devices.push_back(elsewhere ? input.remote_handle().device() : device);
+    const bool is_handle = input.has_remote_handle() && !input.remote_handle().device().empty();
+    const std::string& given = is_handle ? input.remote_handle().device() : device;
+    std::string home = HomeOfResource(context, input, given);
+    devices.push_back(home.empty() ? given : std::move(home));
   }
   return devices;
+}
+
+pb::Operation::Input InputForTask(const EagerContext& context, const pb::Operation& operation,
+                                  int number, const std::string& task) {
+  const pb::Operation::Input& input = operation.op_inputs(number);
+  if (input.has_tensor() || TaskOfDevice(input.remote_handle().device()) == task) return input;
+  const pb::RemoteTensorHandle& handle = input.remote_handle();
+  const StatusOr<Tensor> value = context.handles().Get(handle.op_id(), handle.output_num());
+  // Whoever has it may be asked for it.
+  if (!value.ok()) return input;
+  pb::Operation::Input by_value;
+  TensorToProto(*value, by_value.mutable_tensor());
+  return by_value;
 }
 
 bool HasPackedInputs(const EagerContext& context, const pb::Operation& operation) {

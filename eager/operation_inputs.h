@@ -18,8 +18,14 @@ namespace millrace {
 StatusOr<AttrMap> OperationAttrs(const pb::Operation& operation);
 // A function with those of its attributes that say what it is, not how it is called.
 StatusOr<FunctionName> OperationFunction(const pb::Operation& operation);
-// The devices on which the inputs lie; what comes with the operation lies at `device`.
-std::vector<std::string> InputDevices(const pb::Operation& operation, const std::string& device);
+// The devices on which the inputs lie, for a call at `device`; what comes with the operation lies
+// there too. A resource is where its handle says, which may be another task, the client's own among
+// them.
+std::vector<std::string> InputDevices(const EagerContext& context, const pb::Operation& operation,
+                                      const std::string& device);
+// Input `number` as `task` can take it: by value if only this task has it.
+pb::Operation::Input InputForTask(const EagerContext& context, const pb::Operation& operation,
+                                  int number, const std::string& task);
 // Puts the tensors of packed handles in their place among the inputs. Returns how many inputs each
 // one has become; empty, and nothing is changed, if none is packed.
 std::vector<int> UnpackInputs(const EagerContext& context, pb::Operation* operation);

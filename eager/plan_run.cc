@@ -67,7 +67,9 @@ void PlanRun::RunPart(RemotePart* part, EagerPeer* peer) {
   operation.set_is_component_function(true);
   operation.set_is_function(true);
   operation.set_func_step_id(step_id_);
-  for (const int arg : part->args) *operation.add_op_inputs() = operation_.op_inputs(arg);
+  for (const int arg : part->args) {
+    *operation.add_op_inputs() = InputForTask(*context_, operation_, arg, part->task);
+  }
   for (const int result : part->results) request.add_output_num(result);
   auto response = std::make_shared<pb::RunComponentFunctionResponse>();
   peer->RunComponentFunctionAsync(

@@ -43,7 +43,7 @@ class ServerCluster:
     def __init__(self, jobs, cpus, command=None):
         self._jobs, self._cpus = jobs, cpus
         self._commands = command if isinstance(command, dict) else dict.fromkeys(jobs, command)
-        self._processes = []
+        self._processes = {}  # by (job, task)
 
     def __enter__(self):
         ports = iter(free_ports(sum(self._jobs.values())))
@@ -74,14 +74,14 @@ class ServerCluster:
             argv = shlex.split(command) + [
                 "--cluster_spec=" + spec, "--job_name=" + job, "--task_id=%d" % task,
                 "--cpus=%d" % self._cpus]
-        self._processes.append(subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log))
+        self._processes[job, task] = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
 
     def _wait_for(self, host):
         name, port = host.split(":")
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
-            if any(p.poll() is not None for p in self._processes):
+            if any(p.poll() is not None for p in self._processes.values()):
                 self._log.seek(0)
                 raise RuntimeError("a server ended: " + self._log.read()[-2000:].decode())
             try:
@@ -93,11 +93,21 @@ class ServerCluster:
                 time.sleep(0.05)
 
     def __exit__(self, *_):
-        for process in self._processes:
+        for process in self._processes.values():
             process.kill()
-        for process in self._processes:
+        for process in self._processes.values():
             process.wait()
         self._log.close()
+
+    def kill(self, job, task):
+        """Ends a task without warning; it is gone when this returns."""
+        self._processes[job, task].kill()
+        self._processes[job, task].wait()
+
+    def restart(self, job, task):
+        """Starts a task that was killed again, at its address."""
+        self._start(job, task)
+        self._wait_for(self._spec[job][task])
 
     @property
     def name(self):
