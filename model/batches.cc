@@ -39,7 +39,7 @@ template <typename F>
 Batch ForEach(const Batch& all, const F& function) {
   Batch batch;
   for (const Tensor& x : all.x) batch.x.push_back(function(x));
-  if (all.y.IsInitialized()) batch.y = function(all.y);
+  for (const Tensor& y : all.y) batch.y.push_back(function(y));
   if (all.sample_weight.IsInitialized()) batch.sample_weight = function(all.sample_weight);
   return batch;
 }
@@ -53,11 +53,11 @@ int64_t ClassOf(const T* row, int64_t size) {
 
 }  // namespace
 
-Status CheckSamples(const Samples& x, const Tensor& y, const Tensor& sample_weight) {
+Status CheckSamples(const Samples& x, std::span<const Tensor> y, const Tensor& sample_weight) {
   if (x.tensors().empty()) return errors::InvalidArgument("there is no x");
   std::vector<std::pair<std::string, const Tensor*>> all;
   for (const Tensor& tensor : x.tensors()) all.emplace_back("x", &tensor);
-  if (y.dtype() != DataType::kInvalid) all.emplace_back("y", &y);
+  for (const Tensor& tensor : y) all.emplace_back("y", &tensor);
   if (sample_weight.dtype() != DataType::kInvalid)
     all.emplace_back("sample_weight", &sample_weight);
   bool differ = false;
@@ -84,7 +84,13 @@ Status CheckSamples(const Samples& x, const Tensor& y, const Tensor& sample_weig
   return OkStatus();
 }
 
-StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight, const Tensor& y) {
+StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight,
+                                  std::span<const Tensor> labels) {
+  if (labels.size() != 1) {
+    return errors::InvalidArgument("class_weight is for a model with one output, and there are ",
+                                   labels.size(), " tensors of labels: take sample_weight");
+  }
+  const Tensor& y = labels[0];
   if (y.rank() == 0 || y.rank() > 2) {
     return errors::InvalidArgument(
         "class_weight needs one label, or one row of classes, for each sample; y is of shape ",
@@ -92,9 +98,9 @@ StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight,
   }
   const int64_t rows = y.dim(0), size = y.rank() == 1 ? 1 : y.dim(1);
   Tensor weights(kFloat, Shape({rows}));
-  const auto fill = [&](const auto* labels) {
+  const auto fill = [&](const auto* data) {
     for (int64_t i = 0; i < rows; ++i) {
-      const auto found = class_weight.find(ClassOf(labels + i * size, size));
+      const auto found = class_weight.find(ClassOf(data + i * size, size));
       weights.data<float>()[i] =
           found == class_weight.end() ? 1.0f : static_cast<float>(found->second);
     }
@@ -128,9 +134,9 @@ Batches::Batches(Batch all, int64_t batch_size, std::optional<uint64_t> order_se
   Shuffle();
 }
 
-Batch Batches::Next() {
+Batch Batches::Next(int64_t batches) {
   const int64_t begin = next_;
-  next_ = std::min(rows_, next_ + batch_size_);
+  next_ = std::min(rows_, next_ + batches * batch_size_);
   if (!order_seed_) return RowsOf(all_, begin, next_);
   const std::span<const int64_t> rows(order_.data() + begin,
                                       static_cast<std::size_t>(next_ - begin));

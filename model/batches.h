@@ -5,18 +5,20 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/steps.h"
 
 namespace millrace::model {
 
-// InvalidArgument unless there is at least one sample and all tensors have as many; y and weights
-// may be not initialised.
-Status CheckSamples(const Samples& x, const Tensor& y, const Tensor& sample_weight);
+// InvalidArgument unless there is at least one sample and all tensors have as many; there may be no
+// y, and weights may be not initialised.
+Status CheckSamples(const Samples& x, std::span<const Tensor> y, const Tensor& sample_weight);
 
 // The weight of each sample from that of its class.
-StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight, const Tensor& y);
+StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight,
+                                  std::span<const Tensor> y);
 
 // Samples [begin, end) of all of them.
 Batch RowsOf(const Batch& all, int64_t begin, int64_t end);
@@ -31,8 +33,12 @@ class Batches {
   int64_t count() const { return (rows_ + batch_size_ - 1) / batch_size_; }
   bool at_end() const { return next_ >= rows_; }
   const Batch& all() const { return all_; }
-  // Not at the end. Rows are shared with the samples, or copied where there is an order.
-  Batch Next();
+  // The next ones in one. Not at the end. Rows are shared with the samples, or copied where there
+  // is an order.
+  Batch Next(int64_t batches = 1);
+  int64_t batch_size() const { return batch_size_; }
+  // So many batches are left of this pass.
+  int64_t left() const { return (rows_ - next_ + batch_size_ - 1) / batch_size_; }
   // Begins another pass, in another order if there is one.
   void Restart();
   // As if so many passes had been made before. At the begin of the first.

@@ -20,15 +20,16 @@ Status CheckCompiled(const Steps& steps, std::string_view call) {
       "\"mse\"}) on the model before");
 }
 
-Status CheckLabels(const Steps& steps, const Tensor& y) {
-  const int64_t classes = steps.num_classes();
-  if (classes < 0 || !steps.checks_labels()) return OkStatus();
+namespace {
+
+Status CheckClasses(const std::string& output, int64_t classes, const Tensor& y) {
   const auto check = [&](const auto* labels) -> Status {
     for (int64_t i = 0; i < y.num_elements(); ++i) {
       const double label = static_cast<double>(labels[i]);
       if (label >= 0 && label < static_cast<double>(classes)) continue;
       return errors::InvalidArgument(
           "label ", label, " of sample ", i / (y.num_elements() / y.dim(0)),
+          output.empty() ? "" : StrCat(" for output '", output, "'"),
           " is no class: the model predicts ", classes, " classes, so that labels are 0 to ",
           classes - 1, "; give the last layer more units, or correct y");
     }
@@ -48,13 +49,23 @@ Status CheckLabels(const Steps& steps, const Tensor& y) {
   }
 }
 
-Status ExplainFailure(const Steps& steps, const Status& status, const Batch& batch) {
-  if (!errors::IsInvalidArgument(status) || !batch.y.IsInitialized()) return status;
-  if (steps.num_classes() < 0 || Message(status).find("label") == std::string_view::npos) {
-    return status;
+}  // namespace
+
+Status CheckLabels(const Steps& steps, std::span<const Tensor> y) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const int64_t classes = steps.num_classes(i);
+    if (classes < 0 || !steps.checks_labels(i)) continue;
+    MR_RETURN_IF_ERROR(CheckClasses(steps.output_names()[i], classes, y[i]));
   }
-  return Annotate(status, StrCat("; the model predicts ", steps.num_classes(),
-                                 " classes: labels are 0 to ", steps.num_classes() - 1));
+  return OkStatus();
+}
+
+Status ExplainFailure(const Steps& steps, const Status& status) {
+  if (!errors::IsInvalidArgument(status) || steps.output_names().size() != 1) return status;
+  const int64_t classes = steps.num_classes(0);
+  if (classes < 0 || Message(status).find("label") == std::string_view::npos) return status;
+  return Annotate(
+      status, StrCat("; the model predicts ", classes, " classes: labels are 0 to ", classes - 1));
 }
 
 }  // namespace millrace::model

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "millrace/distributed_values.h"
 #include "millrace/math.h"
+#include "model/loops.h"
 #include "model/source.h"
 
 namespace millrace::model {
@@ -14,8 +15,8 @@ namespace {
 
 class Elements : public Source {
  public:
-  Elements(Steps* steps, const Dataset& dataset, Steps::Function* function)
-      : steps_(*steps), dataset_(dataset), function_(function) {}
+  Elements(Steps* steps, Kind kind, const Dataset& dataset, Steps::Function* function)
+      : steps_(*steps), kind_(kind), dataset_(dataset), function_(function) {}
 
   int64_t count() const override {
     const int64_t count = function_->count;
@@ -74,8 +75,17 @@ class Elements : public Source {
     if (function_->parts.take.valid()) MR_RETURN_IF_ERROR(After(steps_.Take(function_), 0));
     return After(steps_.Run(function_, {}, logs));
   }
-  StatusOr<Tensor> Predict() override {
-    StatusOr<Tensor> predicted = steps_.Predict(function_, {});
+  Status Execute(int64_t limit, Logs* logs, int64_t* done) override {
+    if (!steps_.HasExecutions(*function_)) return Source::Execute(limit, logs, done);
+    *done = 0;
+    if (at_end()) return OkStatus();
+    if (function_->count >= 0) limit = std::min(limit, function_->count - seen_);
+    const Status status = steps_.Execute(kind_, function_, {}, /*batch_size=*/0, limit, logs, done);
+    seen_ += *done;
+    return After(status, 0);
+  }
+  StatusOr<std::vector<Tensor>> Predict() override {
+    StatusOr<std::vector<Tensor>> predicted = steps_.Predict(function_, {});
     MR_RETURN_IF_ERROR(After(predicted.status()));
     return predicted;
   }
@@ -90,10 +100,11 @@ class Elements : public Source {
       at_end_ = true;
       seen_all_ = seen_;
     }
-    return status;
+    return status.ok() ? status : ExplainFailure(steps_, status);
   }
 
   Steps& steps_;
+  const Kind kind_;
   const Dataset dataset_;
   Steps::Function* const function_;
   int64_t seen_ = 0;
@@ -126,11 +137,14 @@ Output WeightsOf(const std::map<int64_t, double>& class_weight, const Scope& sco
 Status Steps::CheckComponents(const Dataset& dataset) {
   const std::size_t components = dataset.dtypes().size();
   const std::size_t inputs_given = x_.empty() ? 1 : x_.size();
-  if (components < inputs_given || components > inputs_given + 2) {
+  const std::size_t outputs = output_names_.size(), most = inputs_given + outputs + 1;
+  if (components < inputs_given || components > most) {
     return errors::InvalidArgument("an element of the data set ", dataset.DebugString(), " has ",
                                    components, " components; a model with ", inputs_given,
-                                   " input(s) takes ", inputs_given, " to ", inputs_given + 2,
-                                   ": inputs, y, weights of samples");
+                                   " input(s) and ", outputs, " output(s) takes ", inputs_given,
+                                   " to ", most,
+                                   outputs == 1 ? ": inputs, y, weights of samples"
+                                                : ": inputs, y of each output, weights of samples");
   }
   std::vector<Model::InputSpec> specs;
   for (std::size_t i = 0; i < components; ++i) {
@@ -162,9 +176,12 @@ StepInputs Steps::InputsOf(Kind kind, const Scope& scope, std::span<const Output
   StepInputs inputs;
   for (std::size_t i = 0; i < x_.size(); ++i) inputs.x.push_back(InFloats(scope, components[i]));
   if (kind == Kind::kPredict) return inputs;
-  if (components.size() > x_.size()) inputs.y = components[x_.size()];
-  if (components.size() > x_.size() + 1) {
-    inputs.sample_weight = ops::Cast(scope, components[x_.size() + 1], kFloat);
+  const std::size_t weights = x_.size() + output_names_.size();
+  for (std::size_t i = x_.size(); i < std::min(weights, components.size()); ++i) {
+    inputs.y.push_back(components[i]);
+  }
+  if (components.size() > weights) {
+    inputs.sample_weight = ops::Cast(scope, components[weights], kFloat);
   }
   return inputs;
 }
@@ -232,18 +249,19 @@ StatusOr<std::unique_ptr<Source>> MakeSource(Steps* steps, Kind kind, const Data
       return errors::InvalidArgument(
           "the data set has weights of samples: give no class_weight, multiply it into them");
     }
-    if (!inputs->y.valid() || inputs->y.shape().rank() < 1 || inputs->y.shape().rank() > 2) {
+    if (inputs->y.size() != 1 || inputs->y[0].shape().rank() < 1 ||
+        inputs->y[0].shape().rank() > 2) {
       return errors::InvalidArgument(
-          "class_weight needs one label, or one row of classes, for "
+          "class_weight needs a model with one output, and one label, or one row of classes, for "
           "each sample");
     }
-    inputs->sample_weight = WeightsOf(class_weight, scope, inputs->y);
+    inputs->sample_weight = WeightsOf(class_weight, scope, inputs->y[0]);
     return OkStatus();
   };
   std::string key;
   for (const auto& [label, weight] : class_weight) StrAppend(&key, " ", label, ":", weight);
   MR_ASSIGN_OR_RETURN(Steps::Function * function, steps->FunctionFor(kind, dataset, key, weigh));
-  return std::make_unique<Elements>(steps, dataset, function);
+  return std::make_unique<Elements>(steps, kind, dataset, function);
 }
 
 }  // namespace millrace::model

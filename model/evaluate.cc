@@ -32,15 +32,12 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
   for (int64_t first = 0; (!limit || first < *limit) && !source.at_end();) {
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnTestBatchBegin(first); },
                                       "at the begin of test batch ", first));
-    int64_t next = first;
-    while (next < first + steps.steps_per_execution() && (!limit || next < *limit) &&
-           !source.at_end()) {
-      const Status status = source.Step(reads_logs ? &logs : nullptr);
-      if (errors::IsOutOfRange(status) && source.at_end()) break;
-      MR_RETURN_IF_ERROR(status);
-      ++next;
-    }
-    if (next == first) break;
+    int64_t most = steps.steps_per_execution(), done = 0;
+    if (limit) most = std::min(most, *limit - first);
+    const Status status = source.Execute(most, reads_logs ? &logs : nullptr, &done);
+    if (!errors::IsOutOfRange(status) || !source.at_end()) MR_RETURN_IF_ERROR(status);
+    if (done == 0) break;
+    const int64_t next = first + done;
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnTestBatchEnd(next - 1, logs); },
                                       "at the end of test batch ", next - 1));
     first = next;
@@ -62,18 +59,16 @@ StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& o
 
 }  // namespace model
 
-StatusOr<Logs> Model::Evaluate(const Samples& x, const Tensor& y, const EvaluateOptions& options) {
+StatusOr<Logs> Model::Evaluate(const Samples& x, const Samples& y, const EvaluateOptions& options) {
   model::Steps& steps = impl_->steps;
   MR_RETURN_IF_ERROR(model::CheckCompiled(steps, "Evaluate"));
   MR_RETURN_IF_ERROR(model::CheckOptions(options));
-  MR_RETURN_IF_ERROR(model::CheckSamples(x, y, options.sample_weight));
-  MR_ASSIGN_OR_RETURN(
-      auto source,
-      model::MakeSource(
-          &steps, model::Kind::kTest,
-          std::make_unique<model::Batches>(
-              model::Batch{{x.tensors().begin(), x.tensors().end()}, y, options.sample_weight},
-              options.batch_size)));
+  model::Batch all{
+      {x.tensors().begin(), x.tensors().end()}, model::LabelsOf(y), options.sample_weight};
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, all.y, options.sample_weight));
+  MR_ASSIGN_OR_RETURN(auto source, model::MakeSource(&steps, model::Kind::kTest,
+                                                     std::make_unique<model::Batches>(
+                                                         std::move(all), options.batch_size)));
   return model::EvaluateLoop(this, &steps, options, std::move(source));
 }
 
@@ -85,7 +80,7 @@ StatusOr<Logs> Model::Evaluate(const Dataset& batches, const EvaluateOptions& op
   return model::EvaluateLoop(this, &steps, options, std::move(source));
 }
 
-StatusOr<Logs> Model::TestOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight) {
+StatusOr<Logs> Model::TestOnBatch(const Samples& x, const Samples& y, const Tensor& sample_weight) {
   MR_RETURN_IF_ERROR(model::CheckCompiled(impl_->steps, "TestOnBatch"));
   return impl_->StepOnBatch(model::Kind::kTest, x, y, sample_weight);
 }

@@ -1,4 +1,6 @@
 // A model as a SavedModel: a pass through the layers, as they predict, becomes a signature.
+#include <algorithm>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -10,7 +12,7 @@ namespace {
 
 // The pass and, within it, what it yields: found again by a second export.
 constexpr char kPassName[] = "serving";
-constexpr char kOutputName[] = "output";
+std::string OutputNode(std::size_t i) { return i == 0 ? "output" : StrCat("output_", i); }
 
 // The placeholders of a model, which Steps::MakeInputs calls "x", or "x_0", "x_1", ...
 std::vector<Output> InputsOf(const Graph& graph) {
@@ -22,17 +24,27 @@ std::vector<Output> InputsOf(const Graph& graph) {
   return inputs;
 }
 
-StatusOr<Output> ServingOutput(Model* model, const std::vector<Output>& inputs) {
-  const Operation known = model->graph().FindOperation(StrCat(kPassName, "/", kOutputName));
-  if (known.valid()) return known.output(0);
+StatusOr<std::vector<Output>> ServingOutputs(Model* model, const std::vector<Output>& inputs) {
+  const std::size_t count = std::max<std::size_t>(model->root()->output_names().size(), 1);
+  std::vector<Output> known;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Operation op = model->graph().FindOperation(StrCat(kPassName, "/", OutputNode(i)));
+    if (op.valid()) known.push_back(op.output(0));
+  }
+  if (known.size() == count) return known;
   const Scope scope = model->graph().root().Named(kPassName);
   std::vector<Output> floats;
   for (const Output& input : inputs) floats.push_back(model::InFloats(scope, input));
   Pass pass(scope, /*training=*/false);
   const Output predictions = (*model->root())(pass, floats);
-  const Output output = ops::Identity(scope.WithOpName(kOutputName), predictions);
   MR_RETURN_IF_ERROR(model->graph().status());
-  return output;
+  std::vector<Output> outputs;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Output& made = count == 1 ? predictions : pass.outputs()[i];
+    outputs.push_back(ops::Identity(scope.WithOpName(OutputNode(i)), made));
+  }
+  MR_RETURN_IF_ERROR(model->graph().status());
+  return outputs;
 }
 
 // "keras_tensor", "keras_tensor_1", ...
@@ -56,7 +68,13 @@ Status ExportSavedModel(Model& model, const std::string& directory,
     return errors::InvalidArgument("ModelExportOptions.input_names has ", names.size(),
                                    " names for a model with ", inputs.size(), " inputs");
   }
-  MR_ASSIGN_OR_RETURN(const Output output, ServingOutput(&model, inputs));
+  MR_ASSIGN_OR_RETURN(const std::vector<Output> outputs, ServingOutputs(&model, inputs));
+  const std::vector<std::string> output_names = model.root()->output_names();
+  if (outputs.size() > 1 && !options.output_name.empty()) {
+    return errors::InvalidArgument(
+        "ModelExportOptions.output_name is for a model with one output; this one has ",
+        StrJoin(output_names, ", "));
+  }
   GraphSignature signature;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string name = names.empty() ? DefaultInputName(i) : names[i];
@@ -64,7 +82,12 @@ Status ExportSavedModel(Model& model, const std::string& directory,
       return errors::InvalidArgument("ModelExportOptions.input_names has '", name, "' twice");
     }
   }
-  signature.outputs.emplace(options.output_name.empty() ? "output_0" : options.output_name, output);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string name = i < output_names.size()       ? output_names[i]
+                             : options.output_name.empty() ? "output_0"
+                                                           : options.output_name;
+    signature.outputs.emplace(name, outputs[i]);
+  }
   return ExportSavedModel(model.graph(), *session, {{options.signature, signature}}, directory,
                           options.options);
 }

@@ -68,10 +68,12 @@ StatusOr<int64_t> SplitAt(int64_t rows, double split) {
 StatusOr<std::optional<model::Batch>> HeldOut(const FitOptions& o, model::Batch* all) {
   if (o.validation) {
     const ValidationData& v = *o.validation;
-    if (const Status s = model::CheckSamples(v.x, v.y, v.sample_weight); !s.ok()) {
+    model::Batch batch{
+        {v.x.tensors().begin(), v.x.tensors().end()}, model::LabelsOf(v.y), v.sample_weight};
+    if (const Status s = model::CheckSamples(v.x, batch.y, v.sample_weight); !s.ok()) {
       return WithMessage(s, StrCat("validation: ", Message(s)));
     }
-    return model::Batch{{v.x.tensors().begin(), v.x.tensors().end()}, v.y, v.sample_weight};
+    return batch;
   }
   if (o.validation_split == 0) return std::nullopt;
   const int64_t rows = all->x[0].dim(0);
@@ -99,12 +101,13 @@ StatusOr<std::unique_ptr<model::Source>> MakeValidation(model::Steps* steps, con
 
 }  // namespace
 
-StatusOr<History> Model::Fit(const Samples& x, const Tensor& y, const FitOptions& options) {
+StatusOr<History> Model::Fit(const Samples& x, const Samples& y, const FitOptions& options) {
   model::Steps& steps = impl_->steps;
   MR_RETURN_IF_ERROR(model::CheckCompiled(steps, "Fit"));
   MR_RETURN_IF_ERROR(model::CheckFitOptions(options));
-  MR_RETURN_IF_ERROR(model::CheckSamples(x, y, options.sample_weight));
-  model::Batch all{{x.tensors().begin(), x.tensors().end()}, y, options.sample_weight};
+  model::Batch all{
+      {x.tensors().begin(), x.tensors().end()}, model::LabelsOf(y), options.sample_weight};
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, all.y, options.sample_weight));
   int64_t batch_size = options.batch_size.value_or(32);
   if (!options.batch_size && options.steps_per_epoch) {
     batch_size = (all.x[0].dim(0) + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
@@ -152,7 +155,8 @@ StatusOr<History> Model::Fit(const Dataset& batches, const FitOptions& options) 
                         std::move(validation));
 }
 
-StatusOr<Logs> Model::TrainOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight) {
+StatusOr<Logs> Model::TrainOnBatch(const Samples& x, const Samples& y,
+                                   const Tensor& sample_weight) {
   MR_RETURN_IF_ERROR(model::CheckCompiled(impl_->steps, "TrainOnBatch"));
   return impl_->StepOnBatch(model::Kind::kTrain, x, y, sample_weight);
 }

@@ -63,15 +63,9 @@ StatusOr<int64_t> FitRun::Execution() {
   int64_t limit = steps_.steps_per_execution();
   if (o_.steps_per_epoch) limit = std::min(limit, *o_.steps_per_epoch - batch_);
   int64_t done = 0;
-  while (done < limit && !train_->at_end()) {
-    const Status status = train_->Step(reads_logs_ ? &logs_ : nullptr);
-    if (errors::IsOutOfRange(status) && train_->at_end()) break;
-    if (!status.ok()) {
-      return Annotate(status, StrCat("; in epoch ", epoch_, ", batch ", batch_ + done));
-    }
-    ++done;
-  }
-  return done;
+  const Status status = train_->Execute(limit, reads_logs_ ? &logs_ : nullptr, &done);
+  if (status.ok() || (errors::IsOutOfRange(status) && train_->at_end())) return done;
+  return Annotate(status, StrCat("; in epoch ", epoch_, ", batch ", batch_ + done));
 }
 
 Status FitRun::Executions() {

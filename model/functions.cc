@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "millrace/math.h"
 #include "model/names.h"
+#include "model/numeric_checks.h"
 #include "model/steps.h"
 
 namespace millrace::model {
@@ -17,8 +18,7 @@ PartialShape BatchesOf(const Tensor& samples) {
 }
 
 // The mask, if it says which steps of these predictions count.
-Output MaskFor(const Pass& pass, const Output& y_pred) {
-  const Output& mask = pass.mask();
+Output MaskFor(const Output& mask, const Output& y_pred) {
   if (!mask.valid() || !mask.shape().has_rank() || !y_pred.shape().has_rank()) return Output();
   return mask.shape().rank() + 1 == y_pred.shape().rank() ? mask : Output();
 }
@@ -36,38 +36,74 @@ Output InFloats(const Scope& scope, const Output& x) {
   return is_other_float ? ops::Cast(scope, x, kFloat) : x;
 }
 
+// What is wrong with labels for a loss or metric, in the words of who calls Fit.
+Status NotComparable(const Status& status, const char* what, const std::string& name,
+                     const Output& y_true, const Output& y_pred) {
+  return Annotate(
+      status, StrCat("; ", what, " '", name, "' compares predictions ",
+                     y_pred.shape().DebugString(), " with labels ", y_true.shape().DebugString(),
+                     ": make the last layer's output and y of one shape, or take the ", what,
+                     " that is made for these"));
+}
+
+Status Steps::AddDataLoss(const Scope& scope, const StepInputs& inputs, std::size_t output,
+                          Passed* passed) {
+  const std::optional<losses::Loss>& loss = compiled_->losses[output].loss;
+  if (!loss) return OkStatus();
+  if (inputs.y.empty()) {
+    return errors::InvalidArgument("loss '", loss->name(),
+                                   "' compares predictions with labels, and there is no y");
+  }
+  Predicted& predicted = passed->outputs[output];
+  const Output& y = inputs.y[output];
+  predicted.loss = (*loss)(scope, y, predicted.y_pred,
+                           {.sample_weight = inputs.sample_weight, .mask = predicted.mask});
+  if (!graph_.status().ok()) {
+    return NotComparable(graph_.status(), "loss", loss->name(), y, predicted.y_pred);
+  }
+  if (predicted.loss.shape().has_rank() && predicted.loss.shape().rank() != 0) {
+    return errors::InvalidArgument("loss '", loss->name(), "' is of shape ",
+                                   predicted.loss.shape().DebugString(),
+                                   ", not one number: it needs a reduction other than kNone");
+  }
+  const PartialShape shape = predicted.y_pred.shape();
+  if (loss->name() == "sparse_categorical_crossentropy" && shape.rank() > 0) {
+    num_classes_[output] = shape.dim(shape.rank() - 1);
+  }
+  const float weight = compiled_->losses[output].weight;
+  const Output weighed =
+      weight == 1 ? predicted.loss : (Expr(scope, predicted.loss) * weight).output();
+  passed->loss = passed->loss.valid() ? (Expr(scope, passed->loss) + weighed).output() : weighed;
+  return graph_.status();
+}
+
 StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, Pass* through) {
   Pass& pass = *through;
   const Scope& scope = pass.scope();
   Passed passed;
-  passed.y_pred = (*root_)(pass, inputs.x, where_);
+  const Output y_pred = (*root_)(pass, inputs.x, where_);
   MR_RETURN_IF_ERROR(graph_.status());
-  if (!passed.y_pred.valid()) {
+  if (!y_pred.valid()) {
     return errors::InvalidArgument("the layers of the model returned no output");
   }
   passed.updates.assign(pass.updates().begin(), pass.updates().end());
-  passed.mask = MaskFor(pass, passed.y_pred);
+  if (output_names_.size() == 1) {
+    passed.outputs.push_back({y_pred, MaskFor(pass.mask(), y_pred), Output()});
+  } else {
+    for (const Output& output : pass.outputs()) {
+      passed.outputs.push_back({output, MaskFor(pass.MaskOf(output), output), Output()});
+    }
+  }
   if (kind == Kind::kPredict) return passed;
 
-  if (compiled_->loss) {
-    if (!inputs.y.valid()) {
-      return errors::InvalidArgument("loss '", compiled_->loss->name(),
-                                     "' compares predictions with labels, and there is no y");
-    }
-    passed.data_loss =
-        (*compiled_->loss)(scope, inputs.y, passed.y_pred,
-                           {.sample_weight = inputs.sample_weight, .mask = passed.mask});
-    passed.loss = passed.data_loss;
-    MR_RETURN_IF_ERROR(graph_.status());
-    if (passed.loss.shape().has_rank() && passed.loss.shape().rank() != 0) {
-      return errors::InvalidArgument("loss '", compiled_->loss->name(), "' is of shape ",
-                                     passed.loss.shape().DebugString(),
-                                     ", not one number: it needs a reduction other than kNone");
-    }
-    const PartialShape shape = passed.y_pred.shape();
-    if (compiled_->loss->name() == "sparse_categorical_crossentropy" && shape.rank() > 0) {
-      num_classes_ = shape.dim(shape.rank() - 1);
-    }
+  if (!inputs.y.empty() && inputs.y.size() != passed.outputs.size()) {
+    return errors::InvalidArgument("the model has ", passed.outputs.size(), " outputs",
+                                   output_names_[0].empty() ? "" : ", ",
+                                   StrJoin(output_names_, ", "), ", and gets ", inputs.y.size(),
+                                   " tensors of labels: give y one for each output");
+  }
+  for (std::size_t i = 0; i < passed.outputs.size(); ++i) {
+    MR_RETURN_IF_ERROR(AddDataLoss(scope, inputs, i, &passed));
   }
   const auto add = [&](Output* sum, const Output& more) {
     *sum = sum->valid() ? (Expr(scope, *sum) + more).output() : more;
@@ -83,10 +119,41 @@ StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, Pa
   return passed;
 }
 
-StatusOr<Operation> Steps::MeasureLoss(const Output& loss, const Output& rows) {
+StatusOr<Operation> Steps::MeasureLoss(std::size_t measure, const Scope& scope, const Output& loss,
+                                       const Output& rows) {
   const Operation update =
-      compiled_->measures[0].metric->Update(measures_, {Output(), loss, rows}, where_);
+      compiled_->measures[measure].metric->Update(scope, {Output(), loss, rows}, where_);
   MR_RETURN_IF_ERROR(graph_.status());
+  return update;
+}
+
+StatusOr<Operation> Steps::MeasureOutput(const Scope& scope, const Scope& measures,
+                                         Measure* measure, const StepInputs& inputs,
+                                         const Predicted& predicted) {
+  if (inputs.y.empty()) {
+    return errors::InvalidArgument("metric '", measure->name,
+                                   "' compares predictions with labels, and there is no y");
+  }
+  const Output& y = inputs.y[measure->output];
+  metrics::Batch batch{y, predicted.y_pred, Output()};
+  if (!measure->metric) {
+    MR_ASSIGN_OR_RETURN(measure->metric,
+                        MetricByName(measure->known_as, y.shape(), predicted.y_pred.shape()));
+  }
+  if (measure->is_weighted) batch.sample_weight = inputs.sample_weight;
+  if (predicted.mask.valid()) {
+    const Expr counts = Expr(scope, predicted.mask).Cast(kFloat);
+    const Output& weight = batch.sample_weight;
+    const bool per_sample = weight.valid() && weight.shape().rank() == 1;
+    batch.sample_weight =
+        !weight.valid()
+            ? counts
+            : counts * (per_sample ? Expr(scope, weight).ExpandDims(-1).output() : weight);
+  }
+  const Operation update = measure->metric->Update(measures, batch, where_);
+  if (!graph_.status().ok()) {
+    return NotComparable(graph_.status(), "metric", measure->name, y, predicted.y_pred);
+  }
   return update;
 }
 
@@ -97,31 +164,11 @@ StatusOr<std::vector<Operation>> Steps::Measures(const Scope& scope, const StepI
   std::vector<Operation> updates;
   for (std::size_t i = 1; i < compiled_->measures.size(); ++i) {
     Measure& measure = compiled_->measures[i];
-    metrics::Batch batch{inputs.y, passed.y_pred, Output()};
-    if (!inputs.y.valid()) {
-      return errors::InvalidArgument("metric '", measure.name,
-                                     "' compares predictions with labels, and there is no y");
-    }
-    if (!measure.metric) {
-      MR_ASSIGN_OR_RETURN(measure.metric,
-                          MetricByName(measure.known_as, inputs.y.shape(), passed.y_pred.shape()));
-    }
-    if (measure.is_weighted) batch.sample_weight = inputs.sample_weight;
-    if (passed.mask.valid()) {
-      const Expr counts = Expr(scope, passed.mask).Cast(kFloat);
-      const Output& weight = batch.sample_weight;
-      const bool per_sample = weight.valid() && weight.shape().rank() == 1;
-      batch.sample_weight =
-          !weight.valid()
-              ? counts
-              : counts * (per_sample ? Expr(scope, weight).ExpandDims(-1).output() : weight);
-    }
-    updates.push_back(measure.metric->Update(measures, batch, where_));
-    if (!graph_.status().ok()) {
-      return Annotate(graph_.status(), StrCat("; metric '", measure.name, "' of predictions ",
-                                              passed.y_pred.shape().DebugString(), " and labels ",
-                                              inputs.y.shape().DebugString()));
-    }
+    const Predicted& predicted = passed.outputs[measure.output];
+    MR_ASSIGN_OR_RETURN(
+        updates.emplace_back(),
+        measure.is_loss ? MeasureLoss(i, measures, predicted.loss, CountSamples(scope, inputs.x[0]))
+                        : MeasureOutput(scope, measures, &measure, inputs, predicted));
   }
   return updates;
 }
@@ -163,18 +210,42 @@ std::vector<Output> Steps::ReadResults(const Scope& after) {
   return results;
 }
 
+void Steps::AddInputs(const StepInputs& inputs, NumericChecks* checks) const {
+  for (std::size_t i = 0; i < inputs.x.size(); ++i) {
+    checks->Add(inputs.x.size() == 1 ? "x" : StrCat("input ", i), inputs.x[i]);
+  }
+  for (std::size_t i = 0; i < inputs.y.size(); ++i) {
+    checks->Add(inputs.y.size() == 1 ? "y" : StrCat("y of output '", output_names_[i], "'"),
+                inputs.y[i]);
+  }
+  checks->Add("sample_weight", inputs.sample_weight);
+  for (const Variable& v : weights()) {
+    checks->Add(StrCat("weight '", v.name(), "' before the step"), v.read);
+  }
+}
+
+void Steps::AddCheck(const Scope& scope, const NumericChecks& checks, std::vector<Output> decisive,
+                     std::span<const GradientAndVariable> gradients,
+                     std::vector<Operation>* before) const {
+  for (const GradientAndVariable& g : gradients) decisive.push_back(g.gradient);
+  const Operation check = checks.Make(scope, decisive);
+  if (check.valid()) before->push_back(check);
+}
+
 StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& inputs) {
   if (strategy_->num_replicas_in_sync() > 1) return MakeReplicated(kind, inputs);
   const Scope scope = RootScope().Named(NameOf(kind));
+  NumericChecks checks(&graph_);
+  AddInputs(inputs, &checks);
   Pass pass(strategy_->ReplicaScope(scope, 0), variables_, kind == Kind::kTrain);
   MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, &pass));
   Function function;
   std::vector<Operation> updates = passed.updates;
   if (kind == Kind::kPredict) {
-    function.fetches = {passed.y_pred};
+    for (const Predicted& output : passed.outputs) function.fetches.push_back(output.y_pred);
   } else {
     MR_ASSIGN_OR_RETURN(const Operation counted,
-                        MeasureLoss(passed.loss, CountSamples(scope, inputs.x[0])));
+                        MeasureLoss(0, measures_, passed.loss, CountSamples(scope, inputs.x[0])));
     MR_ASSIGN_OR_RETURN(std::vector<Operation> measured,
                         Measures(scope, inputs, passed, Operation()));
     measured.insert(measured.begin(), counted);
@@ -185,6 +256,7 @@ StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& input
                           GradientsOf(replica, passed.loss, root_->trainable_weights()));
       std::vector<Operation> before = measured;
       before.push_back(passed.loss.op());
+      if (compiled_->check_numerics) AddCheck(replica, checks, {passed.loss}, gradients, &before);
       MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, gradients, std::move(before)));
       updates.push_back(applied);
     }
@@ -229,14 +301,16 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Batch& like) {
   for (std::size_t i = 0; i < x_.size(); ++i) {
     MR_RETURN_IF_ERROR(CheckLike(x_[i], like.x[i], x_.size() == 1 ? "x" : StrCat("input ", i)));
   }
-  StepInputs inputs{x_cast_, Output(), Output()};
+  StepInputs inputs{x_cast_, {}, Output()};
   if (kind == Kind::kPredict) return inputs;
   const Scope root = RootScope();
-  if (like.y.IsInitialized()) {
-    const PartialShape shape = BatchesOf(like.y);
-    Output& y = labels_[StrCat(DataTypeName(like.y.dtype()), shape.DebugString())];
-    if (!y.valid()) y = Placeholder(root.WithOpName("y"), like.y.dtype(), shape, where_);
-    inputs.y = y;
+  for (std::size_t i = 0; i < like.y.size(); ++i) {
+    const DataType dtype = like.y[i].dtype();
+    const PartialShape shape = BatchesOf(like.y[i]);
+    const std::string name = output_names_.size() == 1 ? "y" : StrCat("y_", i);
+    Output& y = labels_[StrCat(name, " ", DataTypeName(dtype), shape.DebugString())];
+    if (!y.valid()) y = Placeholder(root.WithOpName(name), dtype, shape, where_);
+    inputs.y.push_back(y);
   }
   if (like.sample_weight.IsInitialized()) {
     Output& weight = sample_weights_[like.sample_weight.rank()];

@@ -18,7 +18,7 @@ struct Model::Impl {
   TrainingRun* run = nullptr;  // the call of Fit that is under way
 
   // One step of training or testing, and what the metrics say after it.
-  StatusOr<Logs> StepOnBatch(model::Kind kind, const Samples& x, const Tensor& y,
+  StatusOr<Logs> StepOnBatch(model::Kind kind, const Samples& x, const Samples& y,
                              const Tensor& sample_weight);
 };
 
@@ -34,10 +34,10 @@ Status CheckOptions(const Options& options) {
 }
 // FailedPrecondition if the model is not compiled.
 Status CheckCompiled(const Steps& steps, std::string_view call);
-// InvalidArgument, naming the label and its sample, if a label of `y` is no class of the loss.
-Status CheckLabels(const Steps& steps, const Tensor& y);
+// InvalidArgument, naming the label and its sample, if a label of a `y` is no class of its loss.
+Status CheckLabels(const Steps& steps, std::span<const Tensor> y);
 // The same after a step has failed: labels explain more than what the step says.
-Status ExplainFailure(const Steps& steps, const Status& status, const Batch& batch);
+Status ExplainFailure(const Steps& steps, const Status& status);
 
 // Tests on at most `limit` batches from the first one; the hooks of testing are called. All metrics
 // afterwards.
@@ -55,8 +55,8 @@ StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,
                           std::unique_ptr<Source> validation);
 StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& options,
                             std::unique_ptr<Source> source);
-StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
-                             std::unique_ptr<Source> source);
+StatusOr<std::vector<Tensor>> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
+                                          std::unique_ptr<Source> source);
 Status CheckFitOptions(const FitOptions& options);
 
 }  // namespace model

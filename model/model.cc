@@ -10,16 +10,17 @@ Model::Model(std::shared_ptr<Layer> root, const ModelOptions& options, std::sour
 
 Model::~Model() = default;
 
-StatusOr<Logs> Model::Impl::StepOnBatch(model::Kind kind, const Samples& x, const Tensor& y,
+StatusOr<Logs> Model::Impl::StepOnBatch(model::Kind kind, const Samples& x, const Samples& y,
                                         const Tensor& sample_weight) {
-  MR_RETURN_IF_ERROR(model::CheckSamples(x, y, sample_weight));
-  const model::Batch batch{{x.tensors().begin(), x.tensors().end()}, y, sample_weight};
+  const model::Batch batch{
+      {x.tensors().begin(), x.tensors().end()}, model::LabelsOf(y), sample_weight};
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, batch.y, sample_weight));
   MR_ASSIGN_OR_RETURN(model::Steps::Function * function, steps.FunctionFor(kind, batch));
-  MR_RETURN_IF_ERROR(model::CheckLabels(steps, y));
+  MR_RETURN_IF_ERROR(model::CheckLabels(steps, batch.y));
   MR_RETURN_IF_ERROR(steps.ResetMetrics());
   Logs logs;
   const Status status = steps.Run(function, model::FeedsOf(kind, batch), &logs);
-  if (!status.ok()) return model::ExplainFailure(steps, status, batch);
+  if (!status.ok()) return model::ExplainFailure(steps, status);
   return logs;
 }
 

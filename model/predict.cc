@@ -3,6 +3,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "model/loops.h"
 
 namespace millrace {
@@ -45,8 +46,8 @@ StatusOr<Tensor> Concatenate(const std::vector<Tensor>& parts) {
 
 }  // namespace
 
-StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
-                             std::unique_ptr<Source> source) {
+StatusOr<std::vector<Tensor>> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
+                                          std::unique_ptr<Source> source) {
   MR_ASSIGN_OR_RETURN(const int64_t count, CountBatches(*source, options.steps, "steps"));
   CallbackList callbacks(model, options.callbacks,
                          {.verbose = options.verbose, .epochs = 1, .steps = count});
@@ -54,40 +55,69 @@ StatusOr<Tensor> PredictLoop(Model* model, Steps* steps, const PredictOptions& o
   MR_RETURN_IF_ERROR(source->Restart());
   MR_RETURN_IF_ERROR(
       callbacks.Call([](Callback& c) { return c.OnPredictBegin(); }, "at the begin of predicting"));
-  std::vector<Tensor> parts;
+  std::vector<std::vector<Tensor>> parts(steps->output_names().size());  // of each output
   for (int64_t i = 0; (!options.steps || i < *options.steps) && !source->at_end(); ++i) {
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnPredictBatchBegin(i); },
                                       "at the begin of batch ", i));
-    StatusOr<Tensor> outputs = source->Predict();
+    StatusOr<std::vector<Tensor>> outputs = source->Predict();
     if (errors::IsOutOfRange(outputs.status()) && source->at_end()) break;
     MR_RETURN_IF_ERROR(outputs.status());
-    MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnPredictBatchEnd(i, *outputs); },
-                                      "at the end of batch ", i));
-    parts.push_back(*std::move(outputs));
+    MR_RETURN_IF_ERROR(
+        callbacks.Call([&](Callback& c) { return c.OnPredictBatchEnd(i, outputs->front()); },
+                       "at the end of batch ", i));
+    for (std::size_t k = 0; k < parts.size(); ++k) parts[k].push_back((*outputs)[k]);
   }
   MR_RETURN_IF_ERROR(
       callbacks.Call([](Callback& c) { return c.OnPredictEnd(); }, "at the end of predicting"));
-  if (parts.empty()) return errors::InvalidArgument("there are no batches to predict of");
-  return Concatenate(parts);
+  if (parts[0].empty()) return errors::InvalidArgument("there are no batches to predict of");
+  std::vector<Tensor> predicted;
+  for (const std::vector<Tensor>& of_output : parts) {
+    MR_ASSIGN_OR_RETURN(predicted.emplace_back(), Concatenate(of_output));
+  }
+  return predicted;
 }
+
+namespace {
+
+// InvalidArgument if there are several.
+Status CheckOneOutput(const Steps& steps, const char* call) {
+  if (steps.output_names().size() == 1) return OkStatus();
+  return errors::InvalidArgument(call, " is for a model with one output; this one has ",
+                                 StrJoin(steps.output_names(), ", "), ": call PredictOutputs");
+}
+
+}  // namespace
 
 }  // namespace model
 
 StatusOr<Tensor> Model::Predict(const Samples& x, const PredictOptions& options) {
-  model::Steps& steps = impl_->steps;
-  MR_RETURN_IF_ERROR(model::CheckOptions(options));
-  MR_RETURN_IF_ERROR(model::CheckSamples(x, Tensor(), Tensor()));
-  MR_ASSIGN_OR_RETURN(
-      auto source,
-      model::MakeSource(
-          &steps, model::Kind::kPredict,
-          std::make_unique<model::Batches>(
-              model::Batch{{x.tensors().begin(), x.tensors().end()}, Tensor(), Tensor()},
-              options.batch_size)));
-  return model::PredictLoop(this, &steps, options, std::move(source));
+  MR_RETURN_IF_ERROR(model::CheckOneOutput(impl_->steps, "Predict"));
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, PredictOutputs(x, options));
+  return std::move(outputs[0]);
 }
 
 StatusOr<Tensor> Model::Predict(const Dataset& batches, const PredictOptions& options) {
+  MR_RETURN_IF_ERROR(model::CheckOneOutput(impl_->steps, "Predict"));
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, PredictOutputs(batches, options));
+  return std::move(outputs[0]);
+}
+
+StatusOr<std::vector<Tensor>> Model::PredictOutputs(const Samples& x,
+                                                    const PredictOptions& options) {
+  model::Steps& steps = impl_->steps;
+  MR_RETURN_IF_ERROR(model::CheckOptions(options));
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, {}, Tensor()));
+  MR_ASSIGN_OR_RETURN(
+      auto source,
+      model::MakeSource(&steps, model::Kind::kPredict,
+                        std::make_unique<model::Batches>(
+                            model::Batch{{x.tensors().begin(), x.tensors().end()}, {}, Tensor()},
+                            options.batch_size)));
+  return model::PredictLoop(this, &steps, options, std::move(source));
+}
+
+StatusOr<std::vector<Tensor>> Model::PredictOutputs(const Dataset& batches,
+                                                    const PredictOptions& options) {
   model::Steps& steps = impl_->steps;
   MR_RETURN_IF_ERROR(model::CheckOptions(options));
   MR_ASSIGN_OR_RETURN(auto source, model::MakeSource(&steps, model::Kind::kPredict, batches));
@@ -96,11 +126,13 @@ StatusOr<Tensor> Model::Predict(const Dataset& batches, const PredictOptions& op
 
 StatusOr<Tensor> Model::PredictOnBatch(const Samples& x) {
   model::Steps& steps = impl_->steps;
-  MR_RETURN_IF_ERROR(model::CheckSamples(x, Tensor(), Tensor()));
-  const model::Batch batch{{x.tensors().begin(), x.tensors().end()}, Tensor(), Tensor()};
+  MR_RETURN_IF_ERROR(model::CheckOneOutput(steps, "PredictOnBatch"));
+  MR_RETURN_IF_ERROR(model::CheckSamples(x, {}, Tensor()));
+  const model::Batch batch{{x.tensors().begin(), x.tensors().end()}, {}, Tensor()};
   MR_ASSIGN_OR_RETURN(model::Steps::Function * function,
                       steps.FunctionFor(model::Kind::kPredict, batch));
-  return steps.Predict(function, batch.x);
+  MR_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, steps.Predict(function, batch.x));
+  return std::move(outputs[0]);
 }
 
 }  // namespace millrace

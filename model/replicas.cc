@@ -9,12 +9,11 @@
 #include "frontend/graph_builder.h"
 #include "millrace/distributed_values.h"
 #include "model/layers/layer_util.h"
+#include "model/numeric_checks.h"
 #include "model/replica_views.h"
 
 namespace millrace::model {
 namespace {
-
-Expr Zero(const Scope& scope) { return Expr(scope, Constant(scope, Tensor::Scalar<float>(0))); }
 
 // In the order of the values; those that are not valid are left out.
 Output SumInOrder(const Scope& scope, std::span<const Output> values) {
@@ -88,7 +87,9 @@ std::vector<StepInputs> Steps::SplitInputs(const StepInputs& inputs, const Scope
   for (const Output& x : inputs.x) {
     split(x, [](StepInputs& part, const Output& rows) { part.x.push_back(rows); });
   }
-  split(inputs.y, [](StepInputs& part, const Output& rows) { part.y = rows; });
+  for (const Output& y : inputs.y) {
+    split(y, [](StepInputs& part, const Output& rows) { part.y.push_back(rows); });
+  }
   split(inputs.sample_weight,
         [](StepInputs& part, const Output& rows) { part.sample_weight = rows; });
   return parts;
@@ -152,16 +153,18 @@ StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& input
 }
 
 // What the mean of a replica's loss is over: samples, or what of them counts.
-Output Steps::CountsOf(const Scope& s, const Shard& shard, const Passed& passed) {
-  const losses::Loss& loss = *compiled_->loss;
+Output Steps::CountsOf(const Scope& s, const Shard& shard, const Passed& passed,
+                       std::size_t output) {
+  const losses::Loss& loss = *compiled_->losses[output].loss;
+  const Predicted& predicted = passed.outputs[output];
   if (loss.reduction() == losses::Reduction::kMeanWithSampleWeight &&
       shard.inputs.sample_weight.valid()) {
     return Expr(s, shard.inputs.sample_weight).Sum();
   }
   const losses::LossValues values =
-      loss.Values(s.Named("counts"), shard.inputs.y, passed.y_pred, where_);
+      loss.Values(s.Named("counts"), shard.inputs.y[output], predicted.y_pred, where_);
   std::vector<Expr> masks;
-  for (const Output& mask : {passed.mask, values.mask}) {
+  for (const Output& mask : {predicted.mask, values.mask}) {
     if (mask.valid()) masks.push_back(Expr(s, mask).Cast(kFloat));
   }
   if (masks.empty()) return shard.rows;
@@ -170,19 +173,18 @@ Output Steps::CountsOf(const Scope& s, const Shard& shard, const Passed& passed)
   return counts.Sum();
 }
 
-// What each replica minimises: their sum is the loss of the whole batch, or Keras' mean of
-// replicas. `measured` gets the part of this process in the former.
-std::vector<Output> Steps::Objectives(const Scope& scope, const Replicas& replicas,
-                                      Output* measured) {
+// Adds the loss of one output to what each replica minimises, by samples and by replicas.
+void Steps::AddDataObjectives(const Scope& scope, const Replicas& replicas, std::size_t output,
+                              std::vector<Output>* exact, std::vector<Output>* equal) {
   const std::size_t local = replicas.passed.size();
-  const bool has_data = replicas.passed[0].data_loss.valid();
-  std::vector<Output> counts(local), exact(local), equal(local);
+  const OutputLoss& of_output = compiled_->losses[output];
+  const bool is_sum = of_output.loss->reduction() == losses::Reduction::kSum;
+  std::vector<Output> counts(local);
   Output count = replicas.rows;
-  const bool is_sum = has_data && compiled_->loss->reduction() == losses::Reduction::kSum;
-  if (has_data && !is_sum) {
+  if (!is_sum) {
     bool by_rows = true;
     for (std::size_t i = 0; i < local; ++i) {
-      counts[i] = CountsOf(replicas.scopes[i], replicas.shards[i], replicas.passed[i]);
+      counts[i] = CountsOf(replicas.scopes[i], replicas.shards[i], replicas.passed[i], output);
       by_rows = by_rows && counts[i] == replicas.shards[i].rows;
     }
     if (!by_rows) {
@@ -192,21 +194,36 @@ std::vector<Output> Steps::Objectives(const Scope& scope, const Replicas& replic
   const float share = 1.0f / static_cast<float>(strategy_->num_replicas_in_sync());
   for (std::size_t i = 0; i < local; ++i) {
     const Scope& s = replicas.scopes[i];
-    const Passed& p = replicas.passed[i];
+    const Output& loss = replicas.passed[i].outputs[output].loss;
+    const Expr data = of_output.weight == 1 ? Expr(s, loss) : Expr(s, loss) * of_output.weight;
+    const auto add = [&](Output* sum, const Expr& more) {
+      *sum = sum->valid() ? (Expr(s, *sum) + more).output() : more.output();
+    };
+    add(&(*exact)[i], is_sum ? data : data * Expr(s, counts[i]).DivNoNan(count));
+    add(&(*equal)[i], data * share);
+  }
+}
+
+// What each replica minimises: their sum is the loss of the whole batch, or Keras' mean of
+// replicas. `measured` gets the part of this process in the former.
+std::vector<Output> Steps::Objectives(const Scope& scope, const Replicas& replicas,
+                                      Output* measured) {
+  const std::size_t local = replicas.passed.size();
+  std::vector<Output> exact(local), equal(local);
+  for (std::size_t output = 0; output < output_names_.size(); ++output) {
+    if (!compiled_->losses[output].loss) continue;
+    AddDataObjectives(scope, replicas, output, &exact, &equal);
+  }
+  const float share = 1.0f / static_cast<float>(strategy_->num_replicas_in_sync());
+  for (std::size_t i = 0; i < local; ++i) {
+    const Scope& s = replicas.scopes[i];
+    const Output& added = replicas.passed[i].added_loss;
+    if (!added.valid()) continue;
     const Expr rows(s, replicas.shards[i].rows);
-    Expr weighed = Zero(s), mean = Zero(s);
-    if (has_data) {
-      const Expr data(s, p.data_loss);
-      weighed = is_sum ? data : data * Expr(s, counts[i]).DivNoNan(count);
-      mean = data * share;
-    }
-    if (p.added_loss.valid()) {
-      const Expr added = weighed + Expr(s, p.added_loss) * rows.DivNoNan(replicas.rows);
-      weighed = has_data ? added : Expr(s, p.added_loss) * rows.DivNoNan(replicas.rows);
-      mean = mean + Expr(s, p.added_loss) * share;
-    }
-    exact[i] = weighed;
-    equal[i] = mean;
+    const Expr weighed = Expr(s, added) * rows.DivNoNan(replicas.rows);
+    const Expr mean = Expr(s, added) * share;
+    exact[i] = exact[i].valid() ? (Expr(s, exact[i]) + weighed).output() : weighed.output();
+    equal[i] = equal[i].valid() ? (Expr(s, equal[i]) + mean).output() : mean.output();
   }
   *measured = SumInOrder(scope, exact);
   return compiled_->replica_loss == ReplicaLoss::kMeanOfReplicas ? equal : exact;
@@ -306,11 +323,15 @@ StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& sc
 
 StatusOr<Operation> Steps::TakeStep(const Scope& scope, const Replicas& replicas,
                                     std::span<const Output> objectives,
-                                    std::span<const Operation> measured, ReplicaViews* views) {
+                                    std::span<const Operation> measured,
+                                    const NumericChecks& checks, ReplicaViews* views) {
   MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
                       SumOfGradients(scope, replicas, objectives, views));
   std::vector<Operation> before(measured.begin(), measured.end());
   for (const Output& objective : objectives) before.push_back(objective.op());
+  if (compiled_->check_numerics) {
+    AddCheck(scope, checks, {objectives.begin(), objectives.end()}, gradients, &before);
+  }
   std::vector<Output> rows;
   std::vector<std::vector<Operation>> updates;
   for (std::size_t i = 0; i < replicas.passed.size(); ++i) {
@@ -338,6 +359,8 @@ std::vector<Operation> Steps::UpdateMirrors(const Scope& scope, const Operation&
 
 StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inputs) {
   const Scope scope = RootScope().Named(NameOf(kind));
+  NumericChecks checks(&graph_);
+  AddInputs(inputs, &checks);
   ReplicaViews views(strategy_.get(), graph_.root(), &copies_, kind == Kind::kTrain);
   MR_ASSIGN_OR_RETURN(const Replicas replicas, GoThroughAll(kind, inputs, scope, &views));
   Function function;
@@ -346,9 +369,11 @@ StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inp
     updates.insert(updates.end(), p.updates.begin(), p.updates.end());
   }
   if (kind == Kind::kPredict) {
-    PerReplica predicted;
-    for (const Passed& p : replicas.passed) predicted.values.push_back(p.y_pred);
-    function.fetches = {strategy_->GatherLocal(scope, predicted, 0, where_)};
+    for (std::size_t i = 0; i < output_names_.size(); ++i) {
+      PerReplica predicted;
+      for (const Passed& p : replicas.passed) predicted.values.push_back(p.outputs[i].y_pred);
+      function.fetches.push_back(strategy_->GatherLocal(scope, predicted, 0, where_));
+    }
   } else {
     Output loss;
     const std::vector<Output> objectives = Objectives(scope, replicas, &loss);
@@ -357,7 +382,7 @@ StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inp
     const Expr own_rows(scope, SumInOrder(scope, rows));
     // The sums of all workers are the loss times the samples, and the samples.
     const Output own_loss = (Expr(scope, loss) * replicas.rows).DivNoNan(own_rows);
-    MR_ASSIGN_OR_RETURN(Operation last, MeasureLoss(own_loss, own_rows));
+    MR_ASSIGN_OR_RETURN(Operation last, MeasureLoss(0, measures_, own_loss, own_rows));
     std::vector<Operation> measured = {last};
     last = Operation();
     for (std::size_t i = 0; i < replicas.passed.size(); ++i) {
@@ -370,7 +395,7 @@ StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inp
     updates.insert(updates.end(), measured.begin(), measured.end());
     if (kind == Kind::kTrain) {
       MR_ASSIGN_OR_RETURN(const Operation stepped,
-                          TakeStep(scope, replicas, objectives, measured, &views));
+                          TakeStep(scope, replicas, objectives, measured, checks, &views));
       updates.push_back(stepped);
     }
     function.fetches = ReadResults(scope.Named("results").WithControlDependencies(measured));

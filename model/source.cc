@@ -1,5 +1,7 @@
 #include "model/source.h"
 
+#include <algorithm>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -37,9 +39,19 @@ class InMemory : public Source {
     if (at_end()) return errors::OutOfRange("there are no more batches");
     const Batch batch = batches_->Next();
     const Status status = steps_.Run(function_, FeedsOf(kind_, batch), logs);
-    return status.ok() ? status : ExplainFailure(steps_, status, batch);
+    return status.ok() ? status : ExplainFailure(steps_, status);
   }
-  StatusOr<Tensor> Predict() override {
+  Status Execute(int64_t limit, Logs* logs, int64_t* done) override {
+    if (!steps_.HasExecutions(*function_)) return Source::Execute(limit, logs, done);
+    *done = 0;
+    const int64_t steps = std::min(limit, batches_->left());
+    if (steps == 0) return OkStatus();
+    const Batch rows = batches_->Next(steps);
+    const Status status = steps_.Execute(kind_, function_, FeedsOf(kind_, rows),
+                                         batches_->batch_size(), steps, logs, done);
+    return status.ok() ? status : ExplainFailure(steps_, status);
+  }
+  StatusOr<std::vector<Tensor>> Predict() override {
     if (at_end()) return errors::OutOfRange("there are no more batches");
     return steps_.Predict(function_, FeedsOf(kind_, batches_->Next()));
   }
@@ -53,6 +65,11 @@ class InMemory : public Source {
 };
 
 }  // namespace
+
+Status Source::Execute(int64_t limit, Logs* logs, int64_t* done) {
+  for (*done = 0; *done < limit && !at_end(); ++*done) MR_RETURN_IF_ERROR(Step(logs));
+  return OkStatus();
+}
 
 StatusOr<std::unique_ptr<Source>> MakeSource(Steps* steps, Kind kind,
                                              std::unique_ptr<Batches> batches) {

@@ -30,7 +30,10 @@ class Source {
   virtual bool at_end() const = 0;
   // One step on the next batch.
   virtual Status Step(Logs* logs) = 0;
-  virtual StatusOr<Tensor> Predict() = 0;
+  // At most `limit` steps, fewer where the batches end; *done is how many there were, also where
+  // one of them failed. `logs`, if it is not null, gets the results after the last.
+  virtual Status Execute(int64_t limit, Logs* logs, int64_t* done);
+  virtual StatusOr<std::vector<Tensor>> Predict() = 0;
   // Where it is, as a vector: without elements before the first Restart.
   virtual StatusOr<Tensor> Position() = 0;
   // To be called instead of Restart, with the position of a source of the same data.

@@ -20,6 +20,13 @@ Graph MakeGraph(const ModelOptions& options) {
   return graph;
 }
 
+std::vector<std::string> OutputNamesOf(const Layer* root) {
+  std::vector<std::string> names;
+  if (root != nullptr) names = root->output_names();
+  if (names.empty()) names.emplace_back();
+  return names;
+}
+
 // A metric's result as the numbers that logs have.
 StatusOr<std::vector<double>> NumbersOf(const Tensor& tensor) {
   std::vector<double> numbers;
@@ -61,53 +68,8 @@ Steps::Steps(std::shared_ptr<Layer> root, const ModelOptions& options, std::sour
       strategy_(options.strategy != nullptr ? options.strategy : DefaultStrategy()),
       graph_(MakeGraph(options)),
       variables_(strategy_->VariableScope(graph_.root())),
-      measures_(MeasuresScope(strategy_->VariableScope(graph_.root()))) {}
-
-Status Steps::Compile(CompileOptions options) {
-  if (options.steps_per_execution < 1) {
-    return errors::InvalidArgument("steps_per_execution must be at least 1, not ",
-                                   options.steps_per_execution);
-  }
-  Compiled compiled;
-  compiled.steps_per_execution = options.steps_per_execution;
-  compiled.replica_loss = options.replica_loss;
-  compiled.optimizer = options.optimizer.optimizer();
-  if (compiled.optimizer == nullptr) {
-    MR_ASSIGN_OR_RETURN(compiled.optimizer, OptimizerByName(options.optimizer.name()));
-  }
-  compiled.loss = options.loss.loss();
-  if (!compiled.loss && options.loss.is_given()) {
-    MR_ASSIGN_OR_RETURN(compiled.loss, LossByName(options.loss.name()));
-    compiled.loss_has_defaults = true;
-  }
-  compiled.measures.push_back({"loss", "", metrics::Mean("loss"), Direction::kDown, false});
-  for (const auto* specs : {&options.metrics, &options.weighted_metrics}) {
-    for (const MetricSpec& spec : *specs) {
-      Measure measure{spec.name(), spec.name(), spec.metric(), spec.direction(),
-                      specs == &options.weighted_metrics};
-      if (!measure.metric) MR_RETURN_IF_ERROR(CheckMetricName(measure.name));
-      const auto is_taken = [&](const std::string& name) {
-        return std::any_of(compiled.measures.begin(), compiled.measures.end(),
-                           [&](const Measure& other) { return other.name == name; });
-      };
-      if (measure.is_weighted && is_taken(measure.name)) measure.name = "weighted_" + measure.name;
-      if (is_taken(measure.name)) {
-        return errors::InvalidArgument(
-            "two metrics are called '", measure.name,
-            "': give one of them another name, MetricSpec(name, metric)");
-      }
-      compiled.measures.push_back(std::move(measure));
-    }
-  }
-  // Logs are in the order of their names; the loss stays first here.
-  compiled_ = std::move(compiled);
-  num_classes_ = -1;
-  std::erase_if(functions_, [](const auto& f) { return !f.first.starts_with("predict"); });
-  reset_.reset();
-  results_.reset();
-  set_rate_.reset();
-  return OkStatus();
-}
+      measures_(MeasuresScope(strategy_->VariableScope(graph_.root()))),
+      output_names_(OutputNamesOf(root_.get())) {}
 
 StatusOr<Callable> Steps::MakeCallable(std::span<const Output> feeds,
                                        std::span<const Output> fetches,
@@ -147,10 +109,16 @@ StatusOr<std::vector<Variable>> Steps::Initialize(std::initializer_list<const ch
   return fresh;
 }
 
+std::vector<Tensor> LabelsOf(const Samples& y) {
+  const std::span<const Tensor> all = y.tensors();
+  if (all.size() == 1 && all[0].dtype() == DataType::kInvalid) return {};
+  return {all.begin(), all.end()};
+}
+
 std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch) {
   std::vector<Tensor> feeds = batch.x;
   if (kind == Kind::kPredict) return feeds;
-  if (batch.y.IsInitialized()) feeds.push_back(batch.y);
+  feeds.insert(feeds.end(), batch.y.begin(), batch.y.end());
   if (batch.sample_weight.IsInitialized()) feeds.push_back(batch.sample_weight);
   return feeds;
 }
@@ -159,14 +127,13 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Batch& like) {
   MR_RETURN_IF_ERROR(graph_.status());
   MR_ASSIGN_OR_RETURN(const StepInputs inputs, InputsFor(kind, like));
   std::string key = NameOf(kind);
-  for (const Output& input : {inputs.y, inputs.sample_weight}) {
-    key += input.valid() ? " " + input.name() : " none";
-  }
+  for (const Output& y : inputs.y) key += " " + y.name();
+  key += inputs.sample_weight.valid() ? " " + inputs.sample_weight.name() : " none";
   const auto found = functions_.find(key);
   if (found != functions_.end()) return &found->second;
   MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
   function.feeds = x_;
-  if (inputs.y.valid()) function.feeds.push_back(inputs.y);
+  function.feeds.insert(function.feeds.end(), inputs.y.begin(), inputs.y.end());
   if (inputs.sample_weight.valid()) function.feeds.push_back(inputs.sample_weight);
   MR_RETURN_IF_ERROR(Start());
   return &functions_.emplace(key, std::move(function)).first->second;
@@ -210,14 +177,13 @@ Status Steps::Take(Function* function) {
   return rows > 0 ? OkStatus() : errors::OutOfRange("no worker has samples left");
 }
 
-StatusOr<Tensor> Steps::Predict(Function* function, std::span<const Tensor> feeds) {
+StatusOr<std::vector<Tensor>> Steps::Predict(Function* function, std::span<const Tensor> feeds) {
   if (!function->with_results) {
     const Operation targets[] = {function->done};
     MR_ASSIGN_OR_RETURN(function->with_results,
                         MakeCallable(function->feeds, function->fetches, targets));
   }
-  MR_ASSIGN_OR_RETURN(std::vector<Tensor> fetched, function->with_results->Run(feeds));
-  return std::move(fetched[0]);
+  return function->with_results->Run(feeds);
 }
 
 Status Steps::FillLogs(std::span<const Tensor> results, Logs* logs) const {

@@ -22,19 +22,22 @@
 
 namespace millrace::model {
 
+class NumericChecks;  // model/numeric_checks.h
+
 enum class Kind { kTrain, kTest, kPredict };
 
-// What a step is fed with. `y` and `sample_weight` may be not initialised.
+// What a step is fed with. `sample_weight` may be not initialised.
 struct Batch {
   std::vector<Tensor> x;
-  Tensor y;
+  std::vector<Tensor> y;  // of each output; empty: none
   Tensor sample_weight;
 };
 
 // Where the nodes of a function get their samples: placeholders, or a data set's next ones.
 struct StepInputs {
   std::vector<Output> x;
-  Output y, sample_weight;  // not valid: none
+  std::vector<Output> y;  // of each output; empty: none
+  Output sample_weight;   // not valid: none
   // Of data that come in parts: those of this process' replicas, instead of the above, and how many
   // samples the global batch has, a float scalar.
   std::vector<StepInputs> parts{};
@@ -46,6 +49,8 @@ const char* NameOf(Kind kind);
 Output InFloats(const Scope& scope, const Output& x);
 // How many samples a batch has, a float scalar.
 Output CountSamples(const Scope& scope, const Output& x);
+// Empty for one that has no value.
+std::vector<Tensor> LabelsOf(const Samples& y);
 // The values that a function of this kind is fed with, in order.
 std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch);
 
@@ -66,6 +71,12 @@ class Steps {
     DistributedIterator parts;    // of one that comes in parts, which are taken before each step
     int64_t count = 0;            // of its batches: as a cardinality
     std::optional<Callable> with_results, alone, position, set_position, take;
+    struct Execution {  // several steps as one call; executions.cc
+      std::vector<Output> feeds;
+      Output count;  // of the steps that were made
+      std::optional<Callable> with_results, alone, read_count;
+    };
+    std::optional<Execution> execution;
   };
   // The function for batches like this one, its first axis apart; made, and new variables given
   // their initial values, when it is first asked for.
@@ -80,7 +91,13 @@ class Steps {
 
   // One step. `logs`, if it is not null, gets the results of all metrics after it.
   Status Run(Function* function, std::span<const Tensor> feeds, Logs* logs);
-  StatusOr<Tensor> Predict(Function* function, std::span<const Tensor> feeds);
+  StatusOr<std::vector<Tensor>> Predict(Function* function, std::span<const Tensor> feeds);
+  // Whether several steps of a function are one call of the graph.
+  bool HasExecutions(const Function& function) const;
+  // `steps` steps as one call: of what is fed, the next `batch_size` rows each. *done is how many
+  // there were, also where one of them failed.
+  Status Execute(Kind kind, Function* function, std::span<const Tensor> feeds, int64_t batch_size,
+                 int64_t steps, Logs* logs, int64_t* done);
   // Takes the next batch of data that come in parts. OutOfRange if there is none for any worker.
   Status Take(Function* function);
   // What the metrics say now; of the kind of step that ran last.
@@ -109,10 +126,17 @@ class Steps {
   Status SetLearningRate(double rate);
   Direction DirectionOf(std::string_view name) const;
 
-  // The number of classes if y has class numbers that a loss indexes with; -1 if not.
-  int64_t num_classes() const { return num_classes_; }
+  // The number of classes if y of this output has class numbers that a loss indexes with; -1 if
+  // not.
+  int64_t num_classes(std::size_t output) const {
+    return output < num_classes_.size() ? num_classes_[output] : -1;
+  }
   // Whether a label that is no class is a mistake: a loss that was named leaves out none.
-  bool checks_labels() const { return compiled_ && compiled_->loss_has_defaults; }
+  bool checks_labels(std::size_t output) const {
+    return compiled_ && compiled_->losses[output].has_defaults;
+  }
+  // As layers::Functional has them; {""} for a model with one.
+  const std::vector<std::string>& output_names() const { return output_names_; }
   Graph& graph() { return graph_; }
   Session* session() { return session_ ? &*session_ : nullptr; }
   Layer* root() const { return root_.get(); }
@@ -127,19 +151,30 @@ class Steps {
     std::optional<metrics::Metric> metric;
     Direction direction = Direction::kAuto;
     bool is_weighted = false;
+    std::size_t output = 0;
+    bool is_loss = false;  // the mean of the output's loss
+  };
+  struct OutputLoss {
+    std::optional<losses::Loss> loss;
+    bool has_defaults = false;
+    float weight = 1;
   };
   struct Compiled {
     std::shared_ptr<Optimizer> optimizer;
-    std::optional<losses::Loss> loss;
-    bool loss_has_defaults = false;
-    std::vector<Measure> measures;  // the first is the loss
+    std::vector<OutputLoss> losses;  // of each output
+    std::vector<Measure> measures;   // the first is the loss
     int64_t steps_per_execution = 1;
     ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
+    bool check_numerics = false;
+  };
+  struct Predicted {  // one output
+    Output y_pred, mask;
+    Output loss;  // not weighed; not valid where there is none
   };
   struct Passed {  // what one pass through the layers made
-    Output y_pred, mask;
-    Output data_loss, added_loss;  // of predictions, of layers; not valid where there is none
-    Output loss;                   // both
+    std::vector<Predicted> outputs;
+    Output added_loss;  // of layers; not valid where there is none
+    Output loss;        // of all
     std::vector<Operation> updates;
   };
   struct Shard {  // what one replica has of a batch
@@ -163,7 +198,22 @@ class Steps {
   StepInputs InputsOf(Kind kind, const Scope& scope, std::span<const Output> components);
   StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
   StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, Pass* pass);
-  StatusOr<Operation> MeasureLoss(const Output& loss, const Output& rows);
+  Status AddDataLoss(const Scope& scope, const StepInputs& inputs, std::size_t output,
+                     Passed* passed);
+  StatusOr<OutputLoss> LossOf(const CompileOptions& options, const std::string& output) const;
+  Status AddMeasures(const std::vector<MetricSpec>& specs, bool is_weighted, std::size_t output,
+                     Compiled* compiled) const;
+  Status CheckOutputNames(const CompileOptions& options) const;
+  Status MakeExecution(Kind kind, Function* function);
+  void AddInputs(const StepInputs& inputs, NumericChecks* checks) const;
+  // What fails where the loss or a gradient is not finite joins what an update waits for.
+  void AddCheck(const Scope& scope, const NumericChecks& checks, std::vector<Output> decisive,
+                std::span<const GradientAndVariable> gradients,
+                std::vector<Operation>* before) const;
+  StatusOr<Operation> MeasureLoss(std::size_t measure, const Scope& scope, const Output& loss,
+                                  const Output& rows);
+  StatusOr<Operation> MeasureOutput(const Scope& scope, const Scope& measures, Measure* measure,
+                                    const StepInputs& inputs, const Predicted& predicted);
   // After `previous`, if it is valid: sums grow in one order.
   StatusOr<std::vector<Operation>> Measures(const Scope& scope, const StepInputs& inputs,
                                             const Passed& passed, const Operation& previous);
@@ -179,7 +229,9 @@ class Steps {
   StatusOr<Replicas> GoThroughAll(Kind kind, const StepInputs& inputs, const Scope& scope,
                                   ReplicaViews* views);
   std::vector<Output> Objectives(const Scope& scope, const Replicas& replicas, Output* measured);
-  Output CountsOf(const Scope& scope, const Shard& shard, const Passed& passed);
+  Output CountsOf(const Scope& scope, const Shard& shard, const Passed& passed, std::size_t output);
+  void AddDataObjectives(const Scope& scope, const Replicas& replicas, std::size_t output,
+                         std::vector<Output>* exact, std::vector<Output>* equal);
   StatusOr<std::vector<std::vector<GradientAndVariable>>> GradientsOfReplicas(
       const Scope& scope, const Replicas& replicas, std::span<const Output> objectives,
       ReplicaViews* views);
@@ -189,7 +241,8 @@ class Steps {
                                                             ReplicaViews* views);
   StatusOr<Operation> TakeStep(const Scope& scope, const Replicas& replicas,
                                std::span<const Output> objectives,
-                               std::span<const Operation> measured, ReplicaViews* views);
+                               std::span<const Operation> measured, const NumericChecks& checks,
+                               ReplicaViews* views);
   // `changed`, and what gives weights that it may have changed to their copies after it.
   std::vector<Operation> UpdateMirrors(const Scope& scope, const Operation& changed);
   std::vector<Output> ReadResultsOfAll(const Scope& scope, std::vector<Operation>* after);
@@ -222,7 +275,8 @@ class Steps {
   std::set<std::string, std::less<>> initialized_;
   std::map<const Optimizer*, Operation> finalize_;
   std::map<std::string, Variable, std::less<>> copies_;  // of what replicas change, by their names
-  int64_t num_classes_ = -1;
+  const std::vector<std::string> output_names_;
+  std::vector<int64_t> num_classes_;  // of each output
   std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_;
   // For so many variables as there are names.
   std::vector<std::string> variable_names_;

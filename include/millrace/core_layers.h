@@ -37,6 +37,13 @@ LayerPtr Sequential(LayerList layers, std::string name = "", Where where = Where
 using PassFunction = std::function<Output(Pass& pass, std::span<const Output> inputs)>;
 LayerPtr Functional(LayerList layers, PassFunction function, std::string name = "",
                     Where where = Where::current());
+// The same with several outputs, of which each has a name: that of its losses and metrics
+// (CompileOptions::losses). The function returns as many; in another model the layer makes the
+// first.
+using OutputsFunction =
+    std::function<std::vector<Output>(Pass& pass, std::span<const Output> inputs)>;
+LayerPtr Functional(LayerList layers, std::vector<std::string> outputs, OutputsFunction function,
+                    std::string name = "", Where where = Where::current());
 // The same without layers.
 LayerPtr Lambda(PassFunction function, std::string name = "", Where where = Where::current());
 

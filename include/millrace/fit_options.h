@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -84,18 +85,35 @@ enum class ReplicaLoss {
   kMeanOfReplicas,
 };
 
+// What outputs of a model have, by their names (layers::Functional with names).
+template <typename T>
+using ByOutput = std::map<std::string, T, std::less<>>;
+
 struct CompileOptions {
   OptimizerSpec optimizer = "rmsprop";
+  // Of every output. What is minimised is the sum over the outputs.
   LossSpec loss{};
   std::vector<MetricSpec> metrics{};           // each sample counts once
   std::vector<MetricSpec> weighted_metrics{};  // samples count by their weights
-  // Steps between two calls of batch hooks. The steps themselves are the same for every number:
-  // they are run one by one, so that this saves calls of hooks and nothing else.
+  // Steps that are one call of the graph, with one call of the batch hooks: losses and weights are
+  // those of single steps. With replicas or on other tasks steps are called one by one, and only
+  // the hooks are fewer.
   int64_t steps_per_execution = 1;
   ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
+  // Of single outputs, in addition to the above; InvalidArgument lists the outputs that there are.
+  // An output that has no loss is not trained. A loss is multiplied by its weight, by default 1;
+  // the "<output>_loss" that is logged is the loss before that.
+  ByOutput<LossSpec> losses{};  // in place of `loss`
+  ByOutput<double> loss_weights{};
+  ByOutput<std::vector<MetricSpec>> output_metrics{}, output_weighted_metrics{};
+  // Steps look at every float that they compute. Where the loss or a gradient is not finite, the
+  // weights stay as they are and the call ends with InvalidArgument, which names the node whose
+  // value was the first that was not finite, and the line that made it. For finding such a node:
+  // steps take longer.
+  bool check_numerics = false;
 };
 
-// One tensor for each of a model's inputs, samples along the first axis.
+// One tensor for each of a model's inputs, or of its outputs, samples along the first axis.
 class Samples {
  public:
   Samples(Tensor x) : tensors_{std::move(x)} {}                 // NOLINT
@@ -109,7 +127,7 @@ class Samples {
 
 struct ValidationData {
   Samples x;
-  Tensor y;
+  Samples y;
   Tensor sample_weight{};  // a number for each sample; not initialised: 1
 };
 

@@ -72,6 +72,9 @@ class Pass {
   // The mask of what a layer made in this pass, or of what it was set for.
   Output MaskOf(const Output& x) const;
   void SetMaskOf(const Output& x, const Output& mask);
+  // What a model of several outputs has made, in the order of their names.
+  void SetOutputs(std::vector<Output> outputs);
+  std::span<const Output> outputs() const;
 
  private:
   friend class Layer;
@@ -130,6 +133,8 @@ class Layer {
   void set_trainable(bool trainable) { trainable_ = trainable; }
   // The layers that this one is made of, empty for most.
   virtual std::vector<Layer*> layers() const { return {}; }
+  // Of a model with several outputs, whose calls say them to Pass::SetOutputs; else none.
+  virtual std::vector<std::string> output_names() const { return {}; }
 
   // What the last call made; unknown before.
   const PartialShape& output_shape() const { return output_shape_; }

@@ -67,25 +67,31 @@ class Model {
   // there are. InvalidArgument lists the names if one is not known.
   Status Compile(CompileOptions options);
 
-  // Trains. FailedPrecondition before Compile; InvalidArgument for what does not fit together.
-  StatusOr<History> Fit(const Samples& x, const Tensor& y, const FitOptions& options = {});
+  // Trains. `y` has a tensor for each output of the model, in their order. FailedPrecondition
+  // before Compile; InvalidArgument for what does not fit together.
+  StatusOr<History> Fit(const Samples& x, const Samples& y, const FitOptions& options = {});
   // Loss and metrics over samples, in the order of their names.
-  StatusOr<Logs> Evaluate(const Samples& x, const Tensor& y, const EvaluateOptions& options = {});
-  // Row i of the result belongs to row i of x.
+  StatusOr<Logs> Evaluate(const Samples& x, const Samples& y, const EvaluateOptions& options = {});
+  // Row i of the result belongs to row i of x. InvalidArgument if the model has several outputs.
   StatusOr<Tensor> Predict(const Samples& x, const PredictOptions& options = {});
+  // The same for each output, in their order. OnPredictBatchEnd sees the first.
+  StatusOr<std::vector<Tensor>> PredictOutputs(const Samples& x,
+                                               const PredictOptions& options = {});
 
   // The same with a data set, whose elements are batches: the model's inputs (one, unless Build
-  // said how many), y, and weights of samples, as far as there are any; Predict leaves out what is
-  // behind the inputs. Steps read it in the graph and are fed nothing; every epoch goes through it
-  // once. Options of batch sizes, order and sample weights are not looked at: the data set says
-  // those. InvalidArgument for one without an end and without a number of steps.
+  // said how many), a y for each output, and weights of samples, as far as there are any; Predict
+  // leaves out what is behind the inputs. Steps read it in the graph and are fed nothing; every
+  // epoch goes through it once. Options of batch sizes, order and sample weights are not looked at:
+  // the data set says those. InvalidArgument for one without an end and without a number of steps.
   StatusOr<History> Fit(const Dataset& batches, const FitOptions& options = {});
   StatusOr<Logs> Evaluate(const Dataset& batches, const EvaluateOptions& options = {});
   StatusOr<Tensor> Predict(const Dataset& batches, const PredictOptions& options = {});
+  StatusOr<std::vector<Tensor>> PredictOutputs(const Dataset& batches,
+                                               const PredictOptions& options = {});
 
   // One step on all samples given, and what loss and metrics are of these alone.
-  StatusOr<Logs> TrainOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight = {});
-  StatusOr<Logs> TestOnBatch(const Samples& x, const Tensor& y, const Tensor& sample_weight = {});
+  StatusOr<Logs> TrainOnBatch(const Samples& x, const Samples& y, const Tensor& sample_weight = {});
+  StatusOr<Logs> TestOnBatch(const Samples& x, const Samples& y, const Tensor& sample_weight = {});
   StatusOr<Tensor> PredictOnBatch(const Samples& x);
   // As Fit does before every epoch, and Evaluate before its samples.
   Status ResetMetrics();

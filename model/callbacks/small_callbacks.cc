@@ -6,15 +6,23 @@
 #include "millrace/model.h"
 
 namespace millrace {
+namespace {
+
+constexpr char kHint[] =
+    "Compile with check_numerics = true to be told which node was the first that made it";
+
+}  // namespace
 
 Status TerminateOnNan::OnTrainBatchEnd(int64_t batch, const Logs& logs) {
   const std::optional<double> loss = logs.Find("loss");
   if (!loss || std::isfinite(*loss)) return OkStatus();
   if (options_.return_error) {
     return errors::InvalidArgument("NaN or Inf loss encountered at batch ", batch,
-                                   ". Loss value: ", *loss, ". Terminating training immediately.");
+                                   ". Loss value: ", *loss, ". Terminating training immediately. (",
+                                   kHint, ")");
   }
-  std::printf("Batch %lld: Invalid loss, terminating training\n", static_cast<long long>(batch));
+  std::printf("Batch %lld: Invalid loss, terminating training\n%s\n", static_cast<long long>(batch),
+              kHint);
   model()->set_stop_training(true);
   return OkStatus();
 }

@@ -1,4 +1,6 @@
 // Layers made of layers.
+#include <set>
+
 #include "base/errors.h"
 #include "base/strings.h"
 #include "millrace/core_layers.h"
@@ -85,6 +87,57 @@ class FunctionalLayer : public Container {
   const PassFunction function_;
 };
 
+class SeveralOutputsLayer : public Container {
+ public:
+  SeveralOutputsLayer(LayerList layers, std::vector<std::string> outputs, OutputsFunction function,
+                      std::string name, Where where)
+      : Container(std::move(layers), std::move(name), where),
+        outputs_(std::move(outputs)),
+        function_(std::move(function)) {}
+  std::string kind() const override { return "Functional"; }
+  std::vector<std::string> output_names() const override { return outputs_; }
+
+ protected:
+  Output Call(Pass& pass, std::span<const Output> inputs, Where where) override {
+    if (!NamesDiffer(pass, where) || !CheckNames(pass, where)) return Output();
+    std::vector<Output> made = function_(pass, inputs);
+    if (!pass.scope().status().ok()) return Output();
+    if (made.size() != outputs_.size()) {
+      pass.scope().RecordError(
+          errors::InvalidArgument("layer ", Description(), " has ", outputs_.size(), " outputs, ",
+                                  StrJoin(outputs_, ", "), ", and its function returned ",
+                                  made.size(), ": return one for each name, in their order"),
+          where);
+      return Output();
+    }
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (made[i].valid()) continue;
+      pass.scope().RecordError(errors::InvalidArgument("output '", outputs_[i], "' of layer ",
+                                                       Description(), " is not a valid output"),
+                               where);
+      return Output();
+    }
+    const Output first = made[0];
+    pass.SetOutputs(std::move(made));
+    return first;
+  }
+
+ private:
+  bool CheckNames(Pass& pass, Where where) const {
+    std::set<std::string> names(outputs_.begin(), outputs_.end());
+    if (!outputs_.empty() && names.size() == outputs_.size() && !names.contains("")) return true;
+    pass.scope().RecordError(
+        errors::InvalidArgument("layer ", Description(),
+                                " needs a name for each of its outputs, each another one; it has '",
+                                StrJoin(outputs_, "', '"), "'"),
+        where);
+    return false;
+  }
+
+  const std::vector<std::string> outputs_;
+  const OutputsFunction function_;
+};
+
 }  // namespace
 
 LayerPtr Sequential(LayerList layers, std::string name, Where where) {
@@ -94,6 +147,12 @@ LayerPtr Sequential(LayerList layers, std::string name, Where where) {
 LayerPtr Functional(LayerList layers, PassFunction function, std::string name, Where where) {
   return std::make_unique<FunctionalLayer>("Functional", std::move(layers), std::move(function),
                                            std::move(name), where);
+}
+
+LayerPtr Functional(LayerList layers, std::vector<std::string> outputs, OutputsFunction function,
+                    std::string name, Where where) {
+  return std::make_unique<SeveralOutputsLayer>(std::move(layers), std::move(outputs),
+                                               std::move(function), std::move(name), where);
 }
 
 LayerPtr Lambda(PassFunction function, std::string name, Where where) {

@@ -18,7 +18,7 @@ struct Pass::Shared {
   static Key KeyOf(const Output& x) { return {x.op().node(), x.index()}; }
 
   std::vector<Operation> updates;
-  std::vector<Output> losses;
+  std::vector<Output> losses, outputs;
   std::map<Key, Output> masks;
   std::map<Key, std::string> makers;  // what layer made an output
   std::set<const Node*> regularized;  // variables
@@ -48,6 +48,9 @@ void Pass::AddUpdate(const Operation& update) { shared_->updates.push_back(updat
 std::span<const Operation> Pass::updates() const { return shared_->updates; }
 void Pass::AddLoss(const Output& loss) { shared_->losses.push_back(loss); }
 std::span<const Output> Pass::losses() const { return shared_->losses; }
+
+void Pass::SetOutputs(std::vector<Output> outputs) { shared_->outputs = std::move(outputs); }
+std::span<const Output> Pass::outputs() const { return shared_->outputs; }
 
 void Pass::SetReplica(int number, LocalVariable local, const Pass* first) {
   shared_->replica = number;

@@ -7,55 +7,19 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "tests/fit/counting_model.h"
+#include "tests/fit/small_models.h"
 
 namespace millrace {
 namespace {
 
+using testing::Classifier;
 using testing::Column;
 using testing::Counted;
 using testing::CountingModel;
+using testing::Labels;
+using testing::Numbers;
 using testing::Ones;
-
-FitOptions Quietly(FitOptions options = {}) {
-  options.verbose = Verbose::kSilent;
-  return options;
-}
-
-std::unique_ptr<Model> Classifier(int64_t classes, uint64_t seed = 7) {
-  auto model = std::make_unique<Model>(layers::Sequential(
-      {layers::Dense(
-           8, {.activation = "relu", .kernel_initializer = initializers::GlorotUniform(seed)}),
-       layers::Dense(classes, {.activation = "softmax",
-                               .kernel_initializer = initializers::GlorotUniform(seed + 1)})}));
-  EXPECT_TRUE(model
-                  ->Compile({.optimizer = "adam",
-                             .loss = "sparse_categorical_crossentropy",
-                             .metrics = {"accuracy"}})
-                  .ok());
-  return model;
-}
-
-Tensor Numbers(int64_t rows, int64_t columns) {
-  Tensor x(kFloat, Shape({rows, columns}));
-  for (int64_t i = 0; i < x.num_elements(); ++i) {
-    x.data<float>()[i] = static_cast<float>((i * 37) % 101) / 101.0f;
-  }
-  return x;
-}
-
-Tensor Labels(int64_t rows, int64_t classes) {
-  Tensor y(kInt64, Shape({rows}));
-  for (int64_t i = 0; i < rows; ++i) y.data<int64_t>()[i] = i % classes;
-  return y;
-}
-
-void ExpectError(const Status& status, StatusCode code, const std::vector<std::string>& parts) {
-  EXPECT_EQ(status.code(), code) << status;
-  for (const std::string& part : parts) {
-    EXPECT_NE(Message(status).find(part), std::string_view::npos)
-        << "no '" << part << "' in: " << status;
-  }
-}
+using testing::Quietly;
 
 TEST(ModelTest, ShufflesTheSameWayInEveryRun) {
   std::vector<double> losses[3];
@@ -222,156 +186,6 @@ TEST(ModelTest, EarlyStoppingGoesOnFromItsState) {
   EXPECT_EQ(run(after, 2, 4), 2);
   EXPECT_EQ(after.best_epoch(), 0);
   EXPECT_EQ(after.stopped_epoch(), 3);
-}
-
-// ---- What beginners get wrong -----------------------------------------------------
-
-TEST(MisuseTest, FitBeforeCompile) {
-  Model model(std::make_shared<testing::Counter>());
-  ExpectError(model.Fit(Ones(2), Ones(2)).status(), StatusCode::kFailedPrecondition,
-              {"Fit needs", "call Compile("});
-  ExpectError(model.Evaluate(Ones(2), Ones(2)).status(), StatusCode::kFailedPrecondition,
-              {"Evaluate needs"});
-}
-
-TEST(MisuseTest, UnknownNames) {
-  Model model(std::make_shared<testing::Counter>());
-  ExpectError(model.Compile({.optimizer = "adamm", .loss = "mse"}), StatusCode::kInvalidArgument,
-              {"no optimizer 'adamm'", "adamw"});
-  ExpectError(model.Compile({.loss = "crossentropy"}), StatusCode::kInvalidArgument,
-              {"no loss 'crossentropy'", "categorical_crossentropy"});
-  ExpectError(model.Compile({.loss = "mse", .metrics = {"acuracy"}}), StatusCode::kInvalidArgument,
-              {"no metric 'acuracy'", "accuracy"});
-  ExpectError(model.Compile({.loss = "mse", .metrics = {"mae", "mae"}}),
-              StatusCode::kInvalidArgument, {"two metrics are called 'mae'"});
-}
-
-TEST(MisuseTest, NothingToMinimise) {
-  Model model(std::make_shared<testing::Counter>());
-  ASSERT_TRUE(model.Compile({.optimizer = "sgd"}).ok());
-  ExpectError(model.Fit(Ones(2), Ones(2)).status(), StatusCode::kInvalidArgument,
-              {"nothing to minimise", "no loss"});
-}
-
-TEST(MisuseTest, DifferentNumbersOfSamples) {
-  const auto model = CountingModel(1.0, Counted());
-  ExpectError(model->Fit(Ones(5), Ones(4)).status(), StatusCode::kInvalidArgument,
-              {"Data cardinality is ambiguous", "'x' sizes: 5", "'y' sizes: 4"});
-  ExpectError(
-      model->Fit(Ones(5), Ones(5), {.validation = ValidationData{Ones(2), Ones(3)}}).status(),
-      StatusCode::kInvalidArgument, {"validation: ", "'x' sizes: 2"});
-}
-
-TEST(MisuseTest, OptionsThatCannotBe) {
-  const auto model = CountingModel(1.0, Counted());
-  const auto fit = [&](const FitOptions& o) { return model->Fit(Ones(4), Ones(4), o).status(); };
-  ExpectError(fit({.batch_size = 0}), StatusCode::kInvalidArgument, {"batch_size", "not 0"});
-  ExpectError(fit({.epochs = -1}), StatusCode::kInvalidArgument, {"epochs"});
-  ExpectError(fit({.steps_per_epoch = 0}), StatusCode::kInvalidArgument, {"steps_per_epoch"});
-  ExpectError(fit({.validation_split = 1.5}), StatusCode::kInvalidArgument, {"validation_split"});
-  ExpectError(fit({.validation_split = 0.9999}), StatusCode::kInvalidArgument,
-              {"leaves none to train on"});
-  ExpectError(fit({.class_weight = {{0, 1.0}}, .sample_weight = Ones(4)}),
-              StatusCode::kInvalidArgument, {"class_weight or sample_weight"});
-  ExpectError(fit({.callbacks = {nullptr}}), StatusCode::kInvalidArgument, {"null"});
-  ExpectError(model->Predict(Ones(4), {.batch_size = -3}).status(), StatusCode::kInvalidArgument,
-              {"batch_size", "-3"});
-}
-
-TEST(MisuseTest, NoSamples) {
-  const auto model = CountingModel(1.0, Counted());
-  ExpectError(model->Fit(Ones(0), Ones(0)).status(), StatusCode::kInvalidArgument, {"no samples"});
-  ExpectError(model->Fit(Tensor::Scalar<float>(1), Ones(1)).status(), StatusCode::kInvalidArgument,
-              {"x is one number"});
-  ExpectError(model->Predict(Tensor()).status(), StatusCode::kInvalidArgument, {"without a value"});
-}
-
-TEST(MisuseTest, LabelsThatAreNoClasses) {
-  const auto model = Classifier(3);
-  Tensor y = Labels(6, 3);
-  y.data<int64_t>()[4] = 3;
-  ExpectError(model->Fit(Numbers(6, 4), y).status(), StatusCode::kInvalidArgument,
-              {"label 3 of sample 4", "3 classes", "0 to 2"});
-  y.data<int64_t>()[4] = -1;
-  ExpectError(model->Evaluate(Numbers(6, 4), y).status(), StatusCode::kInvalidArgument,
-              {"label -1 of sample 4"});
-}
-
-TEST(MisuseTest, SamplesOfAnotherShape) {
-  const auto model = Classifier(3);
-  ASSERT_TRUE(model->Fit(Numbers(6, 4), Labels(6, 3), Quietly()).ok());
-  ExpectError(model->Predict(Numbers(6, 5)).status(), StatusCode::kInvalidArgument,
-              {"[?,4]", "[?,5]"});
-  ExpectError(model->Predict({Numbers(6, 4), Numbers(6, 4)}).status(), StatusCode::kInvalidArgument,
-              {"1 input"});
-}
-
-TEST(MisuseTest, MetricsThatDoNotFitTheShapes) {
-  Model model(layers::Sequential({layers::Dense(3)}));
-  ASSERT_TRUE(model.Compile({.optimizer = "sgd", .loss = "mse", .metrics = {"mse"}}).ok());
-  const Status status = model.Fit(Numbers(6, 4), Numbers(6, 2)).status();
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
-}
-
-TEST(MisuseTest, AScheduleIsNotSet) {
-  Model model(std::make_shared<testing::Counter>());
-  ASSERT_TRUE(
-      model
-          .Compile({.optimizer = optimizers::Sgd(
-                        {.learning_rate = schedules::ExponentialDecay(
-                             {.initial_learning_rate = 0.1, .decay_steps = 2, .decay_rate = 0.5})}),
-                    .loss = Counted()})
-          .ok());
-  LearningRateScheduler scheduler([](int64_t, double rate) { return rate; });
-  ExpectError(model.Fit(Ones(2), Ones(2), Quietly({.callbacks = {&scheduler}})).status(),
-              StatusCode::kFailedPrecondition,
-              {"callback LearningRateScheduler", "`LearningRateSchedule`", "not settable"});
-}
-
-TEST(MisuseTest, AnErrorOfACallbackEndsFit) {
-  const auto model = CountingModel(1.0, Counted());
-  LambdaCallback fails({.on_epoch_end = [](int64_t epoch, Logs&) {
-    return epoch == 1 ? errors::Unavailable("the disk is full") : OkStatus();
-  }});
-  ExpectError(model->Fit(Ones(2), Ones(2), Quietly({.epochs = 5, .callbacks = {&fails}})).status(),
-              StatusCode::kUnavailable,
-              {"callback LambdaCallback", "end of epoch 1", "the disk is full"});
-  const auto weights = model->GetWeights();
-  ASSERT_TRUE(weights.ok());
-  EXPECT_EQ((*weights)[0].scalar<float>(), 2.0f);
-}
-
-TEST(MisuseTest, ALossThatIsNanSaysWhere) {
-  const auto model = CountingModel(1.0, testing::Scripted());
-  TerminateOnNan terminate({.return_error = true});
-  ExpectError(model
-                  ->Fit(Ones(3), Column({1, NAN, 1}),
-                        Quietly({.batch_size = 1, .shuffle = false, .callbacks = {&terminate}}))
-                  .status(),
-              StatusCode::kInvalidArgument, {"epoch 0, batch 1", "NaN or Inf loss"});
-}
-
-TEST(MisuseTest, WeightsOfAnotherModel) {
-  const auto model = Classifier(3);
-  ExpectError(model->SetWeights({}), StatusCode::kFailedPrecondition, {"call Build"});
-  ASSERT_TRUE(model->Build({{.shape = PartialShape({-1, 4})}}).ok());
-  auto weights = model->GetWeights();
-  ASSERT_TRUE(weights.ok()) << weights.status();
-  weights->pop_back();
-  ExpectError(model->SetWeights(*weights), StatusCode::kInvalidArgument, {"4 weights", "3 values"});
-  weights->push_back(Ones(7));
-  ExpectError(model->SetWeights(*weights), StatusCode::kInvalidArgument,
-              {"weight 3", "bias", "[7,1]"});
-}
-
-TEST(MisuseTest, DataThatEndWithinAnEpochEndIt) {
-  const auto model = CountingModel(1.0, Counted());
-  const auto history =
-      model->Fit(Ones(6), Ones(6), Quietly({.batch_size = 2, .epochs = 2, .steps_per_epoch = 2}));
-  ASSERT_TRUE(history.ok()) << history.status();
-  const auto weights = model->GetWeights();
-  ASSERT_TRUE(weights.ok());
-  EXPECT_EQ((*weights)[0].scalar<float>(), 3.0f);
 }
 
 }  // namespace
