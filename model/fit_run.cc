@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "millrace/checkpoint.h"
+#include "model/callbacks/path_format.h"
 
 namespace millrace::model {
 FitRun::FitRun(Model* model, Steps* steps, const FitOptions& options, std::unique_ptr<Source> train,
@@ -136,9 +137,10 @@ StatusOr<History> FitRun::Run() {
   MR_RETURN_IF_ERROR(callbacks_.Start());
   model_->set_stop_training(false);
   if (!o_.resume_from.empty()) {
-    MR_ASSIGN_OR_RETURN(TrainingState state, ReadTensors(o_.resume_from));
+    const std::string own = PathOfWorker(o_.resume_from, worker());
+    MR_ASSIGN_OR_RETURN(TrainingState state, ReadTensors(own));
     const Status set = SetState(std::move(state));
-    if (!set.ok()) return Annotate(set, StrCat("; from ", o_.resume_from));
+    if (!set.ok()) return Annotate(set, StrCat("; from ", own));
   }
   MR_RETURN_IF_ERROR(
       Call([](Callback& c) { return c.OnTrainRestore(); }, "where it looks for an earlier run"));

@@ -26,6 +26,13 @@ class FitRun : public TrainingRun {
 
   int64_t epoch() const override { return epoch_; }
   int64_t batch() const override { return batch_; }
+  int num_workers() const override { return steps_.strategy().num_workers(); }
+  int worker() const override {
+    return steps_.strategy().first_replica() / steps_.strategy().num_local_replicas();
+  }
+  StatusOr<std::vector<int64_t>> OfAllWorkers(int64_t value) override {
+    return steps_.OfAllWorkers(value);
+  }
   void AfterHook(std::string owner, std::function<Status()> action) override {
     after_hook_.emplace_back(std::move(owner), std::move(action));
   }

@@ -61,6 +61,7 @@ StatusOr<TrainingState> FitRun::State() {
   state[Key("epoch")] = Tensor::Scalar<int64_t>(epoch_);
   state[Key("batch")] = Tensor::Scalar<int64_t>(batch_);
   state[Key("stopped")] = Tensor::Scalar<int64_t>(model_->stop_training() ? 1 : 0);
+  if (num_workers() > 1) state[Key("workers")] = Tensor::Scalar<int64_t>(num_workers());
   MR_ASSIGN_OR_RETURN(state[Key("data")], train_->Position());
   if (validation_ != nullptr) {
     MR_ASSIGN_OR_RETURN(state[Key("validation_data")], validation_->Position());
@@ -80,6 +81,16 @@ Status FitRun::CheckState(const TrainingState& state) const {
   for (const char* name : {"epoch", "batch", "stopped"}) {
     MR_ASSIGN_OR_RETURN(const int64_t number, Number(state, name));
     if (number < 0) return errors::InvalidArgument("the state of training has ", name, " ", number);
+  }
+  int64_t workers = 1;
+  if (state.contains(Key("workers"))) {
+    MR_ASSIGN_OR_RETURN(workers, Number(state, "workers"));
+  }
+  if (workers != num_workers()) {
+    return errors::InvalidArgument(
+        "the state of training is one of ", workers, " worker(s), each of which has its own, and ",
+        "this training has ", num_workers(), ": start as many, or begin anew in another directory ",
+        "with its weights (Model::LoadWeights reads them from the chief's state)");
   }
   if (!state.contains(Key("data"))) {
     return errors::InvalidArgument("the state of training has no position in the data");

@@ -435,6 +435,21 @@ std::vector<Output> Steps::ReadResultsOfAll(const Scope& scope, std::vector<Oper
   return results;
 }
 
+StatusOr<std::vector<int64_t>> Steps::OfAllWorkers(int64_t value) {
+  if (strategy_->num_workers() == 1) return std::vector<int64_t>{value};
+  if (!of_all_workers_) {
+    const Scope scope = RootScope().Named("of_all_workers");
+    const Output own = Placeholder(scope, kInt64, PartialShape({1}), where_);
+    const Output all = strategy_->GatherOverWorkers(scope, {{own}}, where_)[0];
+    MR_RETURN_IF_ERROR(graph_.status());
+    MR_ASSIGN_OR_RETURN(of_all_workers_, MakeCallable({{own}}, {{all}}, {}));
+  }
+  const Tensor fed[] = {Tensor::FromValues<int64_t>({value}, Shape({1}))};
+  MR_ASSIGN_OR_RETURN(const std::vector<Tensor> fetched, of_all_workers_->Run(fed));
+  MR_ASSIGN_OR_RETURN(const auto values, fetched[0].TryFlat<int64_t>());
+  return std::vector<int64_t>(values.begin(), values.end());
+}
+
 // The chief's weights, and what else layers keep; the optimizer's begin with the same everywhere.
 Status Steps::ShareInitialValues(std::span<const Variable> fresh) {
   if (strategy_->num_workers() == 1 || root_ == nullptr) return OkStatus();

@@ -117,6 +117,8 @@ class Steps {
   // has changed then.
   Status CheckVariables(const std::map<std::string, Tensor>& values) const;
   Status WriteVariables(const std::map<std::string, Tensor>& values);
+  // A number of every worker, in their order: a step of all of them.
+  StatusOr<std::vector<int64_t>> OfAllWorkers(int64_t value);
   // Where the function's iterator is (millrace/iterator_position.h).
   StatusOr<Tensor> PositionOf(Function* function);
   Status SetPositionOf(Function* function, const Tensor& position);
@@ -277,7 +279,7 @@ class Steps {
   std::map<std::string, Variable, std::less<>> copies_;  // of what replicas change, by their names
   const std::vector<std::string> output_names_;
   std::vector<int64_t> num_classes_;  // of each output
-  std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_;
+  std::optional<Callable> reset_, results_, set_weights_, set_rate_, get_weights_, of_all_workers_;
   // For so many variables as there are names.
   std::vector<std::string> variable_names_;
   std::optional<Callable> read_variables_, write_variables_;

@@ -19,9 +19,10 @@ struct SyncReplicas::Parts {
 
 SyncReplicas::SyncReplicas(std::unique_ptr<Optimizer> inner, const SyncReplicasOptions& options)
     : inner_(std::move(inner)),
-      options_{options.replicas_to_aggregate, options.total_num_replicas > 0
-                                                  ? options.total_num_replicas
-                                                  : options.replicas_to_aggregate} {}
+      options_{options.replicas_to_aggregate,
+               options.total_num_replicas > 0 ? options.total_num_replicas
+                                              : options.replicas_to_aggregate,
+               options.name} {}
 SyncReplicas::~SyncReplicas() = default;
 
 namespace {
@@ -56,7 +57,8 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   }
   const Scope scope = outer.CalledFrom(where);
   auto parts = std::make_unique<Parts>();
-  const Scope s = scope.Named("sync_replicas");
+  if (options_.name.empty()) return errors::InvalidArgument("SyncReplicas must have a name");
+  const Scope s = scope.Named(options_.name);
   parts->global_step = global_step->read;
   const Output zero =
       Constant(s.WithOpName("local_step_initial_value"), Tensor::Scalar<int64_t>(0));

@@ -173,8 +173,9 @@ class Worker {
     Program& p = program_;
     const int aggregate =
         flags_.replicas_to_aggregate > 0 ? flags_.replicas_to_aggregate : num_workers_;
-    SyncReplicas sync(std::move(optimizer),
-                      {.replicas_to_aggregate = aggregate, .total_num_replicas = num_workers_});
+    SyncReplicas sync(std::move(optimizer), {.replicas_to_aggregate = aggregate,
+                                             .total_num_replicas = num_workers_,
+                                             .name = "mnist_sync_replicas"});
     MR_ASSIGN_OR_RETURN(p.train, sync.Minimize(scope, p.model.cross_entropy, &p.global_step));
     MR_ASSIGN_OR_RETURN(p.local_init,
                         flags_.is_chief() ? sync.chief_init_op() : sync.local_step_init_op());

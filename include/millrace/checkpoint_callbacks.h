@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "millrace/callback.h"
 #include "millrace/status.h"
@@ -26,7 +27,9 @@ struct ModelCheckpointOptions {
   // and the checkpoint is written.
   bool save_best_only = false;
   // The weights (Model::SaveWeights, by object). Else the state of training
-  // (millrace/training_run.h), which FitOptions::resume_from goes on from.
+  // (millrace/training_run.h), which FitOptions::resume_from goes on from. Of several workers the
+  // chief writes the weights; of the state each writes its own, the others in "workertemp_<number>"
+  // beside the chief's.
   bool save_weights_only = false;
   Direction direction = Direction::kAuto;
   int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
@@ -67,6 +70,11 @@ class ModelCheckpoint : public Callback {
 // Keeps a backup of all of the training while Fit runs; a Fit of the same program that finds one
 // goes on where it was taken, and ends with the numbers of a Fit that was never interrupted, bit
 // for bit. Of steps behind the backup nothing is left: they are made again.
+//
+// Where several workers train together, each keeps its own, of the same steps: the chief in the
+// directory, the others in "workertemp_<number>" in it. All go on from the newest that all have,
+// and a notice that one of them is to end (millrace/preemption.h) is one for all: they save the
+// same step, and end.
 struct BackupAndRestoreOptions {
   std::string directory{};          // of this run alone; made if need be
   int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
@@ -79,8 +87,8 @@ class BackupAndRestore : public Callback {
  public:
   explicit BackupAndRestore(BackupAndRestoreOptions options) : options_(std::move(options)) {}
   std::string kind() const override { return "BackupAndRestore"; }
-  // InvalidArgument if the backup is that of another program, DataLoss if it is damaged and there
-  // is no other.
+  // InvalidArgument if the backup is that of another program or number of workers; DataLoss
+  // if it is damaged and there is no other, or if workers do not have the same.
   Status OnTrainRestore() override;
   Status OnTrainEnd(const Logs& logs) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
@@ -90,6 +98,9 @@ class BackupAndRestore : public Callback {
   Status SetState(const CallbackState& state) override;
 
  private:
+  std::string Directory() const;  // of this worker
+  StatusOr<std::vector<std::string>> BackupsOfAll() const;
+  StatusOr<int> NoticeOfAll() const;
   Status Save();
 
   const BackupAndRestoreOptions options_;

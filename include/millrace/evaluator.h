@@ -13,15 +13,21 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "millrace/graph.h"
 #include "millrace/status.h"
 
 namespace millrace {
+
+class ClusterCoordinator;  // millrace/cluster_coordinator.h
+class Dataset;             // millrace/data.h
 
 // Which checkpoints are taken when several have appeared: the newest, or each that is there, the
 // oldest first.
@@ -101,6 +107,51 @@ using EvaluateCheckpoint = std::function<Status(const std::string& checkpoint)>;
 // error is returned. InvalidArgument without a directory.
 StatusOr<SidecarCounts> RunSidecarEvaluator(const SidecarOptions& options,
                                             const EvaluateCheckpoint& evaluate);
+
+// Evaluation within the job, by the workers of a ClusterCoordinator: the coordinator hands out
+// splits of a data set, and what a worker had done of one when it was lost does not count. So every
+// element counts once, whichever workers are lost meanwhile.
+struct SplitOptions {
+  std::string name = "evaluation";  // of the function that workers run
+  // Each is an element in so many, from its own number on. 0: four for every worker. Small ones
+  // cost little when a worker is lost; each goes through the whole data set, so that what is
+  // expensive there belongs into the sums.
+  int num_splits = 0;
+};
+
+// What one element, a batch in most, adds to the sums: numbers (scalars of any real type), as many
+// in each. Called once, in a loop of the graph: variables are read there as they are then.
+using SplitSums =
+    std::function<std::vector<Output>(const Scope& worker, std::span<const Output> element)>;
+
+struct SplitResult {
+  std::vector<double> sums;  // added by split, in the order of the splits
+  int64_t examples = 0;      // rows of the first component; elements where those are scalars
+  int64_t elements = 0;
+  int num_splits = 0;
+};
+
+// One thread at a time. The coordinator outlives it.
+class SplitEvaluator {
+ public:
+  // Adds the function. InvalidArgument for a data set that has no end, or that is shuffled (each
+  // walk would have other elements in a split), or whose first component has no known rank; the
+  // error of the data set or of the graph.
+  static StatusOr<std::unique_ptr<SplitEvaluator>> Create(ClusterCoordinator& coordinator,
+                                                          const Dataset& dataset,
+                                                          const SplitSums& sums,
+                                                          const SplitOptions& options = {});
+  ~SplitEvaluator();
+
+  // Schedules every split, behind what is scheduled already, and joins. What
+  // ClusterCoordinator::Schedule and Join say. Variables should not change meanwhile.
+  StatusOr<SplitResult> Evaluate();
+
+ private:
+  struct Impl;
+  explicit SplitEvaluator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace millrace
 

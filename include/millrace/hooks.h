@@ -30,6 +30,7 @@
 
 namespace millrace {
 
+class EventWriter;
 class Saver;
 struct Scaffold;
 
@@ -165,7 +166,8 @@ HookPtr CheckpointSaverHook(const CheckpointSaverOptions& options);
 // Logs "global_step/sec: 12.5", and writes the number to the event file of the directory.
 struct StepCounterOptions {
   Every every{.steps = 100};
-  std::string output_dir{};  // "": no file
+  std::string output_dir{};                       // "": no file
+  std::shared_ptr<EventWriter> summary_writer{};  // instead of a directory
   HookIo io{};
 };
 HookPtr StepCounterHook(const StepCounterOptions& options);
@@ -191,6 +193,7 @@ HookPtr NanTensorHook(const Output& loss, const NanTensorOptions& options = {});
 // the first step always.
 struct SummarySaverOptions {
   std::string output_dir{};
+  std::shared_ptr<EventWriter> summary_writer{};  // instead of a directory
   Every every{};
   // One of them; of the scaffold it is the summary op, if there is one.
   std::vector<Output> summary_ops{};
@@ -228,9 +231,21 @@ HookPtr GlobalStepWaiterHook(const GlobalStepWaiterOptions& options);
 struct ProfilerOptions {
   std::string output_dir{};
   Every every{};
+  bool show_dataflow = true;  // arrows from each op to those that use its values
+  bool show_memory = true;    // how many bytes the step's tensors take
   HookIo io{};
 };
 HookPtr ProfilerHook(const ProfilerOptions& options);
+
+// Of an evaluation: stops after `num_evals` steps, which it counts in the local variable
+// "eval_step", and logs "Evaluation [2/20]" (each tenth part, or each step of fewer than 20).
+// InvalidArgument of Begin if `num_evals` is not positive.
+struct StopAfterNEvalsOptions {
+  int64_t num_evals = 0;
+  bool log_progress = true;
+  HookIo io{};
+};
+HookPtr StopAfterNEvalsHook(const StopAfterNEvalsOptions& options);
 
 // Drives synchronous replicas: local steps begin at the global step; on the chief the first tokens
 // are given out and a thread applies the gradients as they come together. At its end the chief

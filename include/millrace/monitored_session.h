@@ -41,7 +41,9 @@ struct Scaffold {
   Output ready_op{};                 // names of variables, local ones too, that have no value
   Output ready_for_local_init_op{};  // the same without local ones
   Operation local_init_op{};         // initialises kLocalVariables
-  Output summary_op{};               // all of kSummaries; stays as it is if there is none
+  std::vector<Feed> local_init_feeds{};
+  RunOptions local_init_run{};
+  Output summary_op{};  // all of kSummaries; stays as it is if there is none
   // Sharded, of kVariables. Made only if something needs it: a checkpoint directory, or a hook that
   // sets needs_saver.
   std::shared_ptr<Saver> saver{};
@@ -159,6 +161,8 @@ struct MonitoredTrainingOptions {
   bool keep_values = true;
   std::chrono::milliseconds stop_grace_period{120'000};
   std::chrono::milliseconds max_wait{7'200'000};
+  std::chrono::milliseconds recovery_wait{1'000};
+  int max_recoveries = 5;  // MonitoredSessionOptions
   std::function<void(const std::string& reason)> on_wait{};
   HookIo io{};
 };
@@ -167,6 +171,20 @@ struct MonitoredTrainingOptions {
 // that exclude each other are given; and what MonitoredSession::Create returns.
 StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(
     Graph& graph, const MonitoredTrainingOptions& options);
+
+// One evaluation of a checkpoint, in a session of its own.
+struct EvaluateOnceOptions {
+  SessionOptions session{};
+  std::string checkpoint_path{};  // "": what the scaffold initialises
+  std::shared_ptr<Scaffold> scaffold{};
+  std::vector<Operation> eval_ops{};  // run by each step
+  std::vector<Feed> feeds{};
+  std::vector<Output> final_ops{};  // fetched at the end, from the same session
+  std::vector<HookPtr> hooks{};     // one of them stops, or the input ends
+  HookIo io{};
+};
+// The values of `final_ops`. Without eval_ops no step is run before.
+StatusOr<std::vector<Tensor>> EvaluateOnce(Graph& graph, const EvaluateOnceOptions& options);
 
 }  // namespace millrace
 

@@ -25,6 +25,8 @@ struct SessionManagerOptions {
   Output ready_for_local_init_op{};  // before local_init_op is run
   // Run by every task for each of its sessions.
   Operation local_init_op{};
+  std::vector<Feed> local_init_feeds{};
+  RunOptions local_init_run{};
   // How often a task that waits looks again.
   std::chrono::milliseconds recovery_wait{1'000};
   // DeadlineExceeded, naming what is missing, after that.

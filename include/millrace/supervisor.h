@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "millrace/coordinator.h"
@@ -17,6 +18,8 @@
 
 namespace millrace {
 
+class EventWriter;
+
 struct SupervisorOptions {
   SessionOptions session{};
   bool is_chief = true;
@@ -24,6 +27,9 @@ struct SupervisorOptions {
   // Chief: where checkpoints and events go, and what is restored from; "": neither.
   std::string logdir{};
   std::string checkpoint_basename = "model.ckpt";
+  // By which checkpoints and summaries are numbered; not valid: the graph's, if it has one.
+  Output global_step{};
+  std::shared_ptr<EventWriter> summary_writer{};       // instead of one of the logdir
   std::chrono::milliseconds save_model_time{600'000};  // 0: never
   std::chrono::milliseconds save_summaries_time{
       120'000};             // summaries and steps per second; 0: never
@@ -31,6 +37,7 @@ struct SupervisorOptions {
   std::chrono::milliseconds recovery_wait{30'000};
   std::chrono::milliseconds max_wait{7'200'000};
   std::chrono::milliseconds stop_grace_period{120'000};
+  int max_recoveries = 5;  // of RunUntilStop, in a row
   std::function<void(const std::string& reason)> on_wait{};
   HookIo io{};  // `log` only
 };
@@ -44,9 +51,22 @@ class Supervisor {
   // Stops.
   ~Supervisor();
 
-  // The chief: restores or initialises, then starts the services. The others wait for the chief.
-  // Valid until the next call of this, which closes it, or Stop. What SessionManager returns.
-  StatusOr<Session*> PrepareOrWaitForSession();
+  // The chief: restores or initialises, then starts the services (or leaves that to StartServices).
+  // The others wait for the chief. Valid until the next call of this, which closes it, or Stop.
+  // What SessionManager returns.
+  StatusOr<Session*> PrepareOrWaitForSession(bool start_services = true);
+  // FailedPrecondition where there are none: without a session, on other tasks than the chief, and
+  // without a logdir.
+  Status StartServices();
+  // Writes a serialized Summary that the caller has computed; of the chief with a logdir or writer
+  // (FailedPrecondition). Without a step: of the global step now.
+  Status SummaryComputed(const std::string& summary, std::optional<int64_t> step = {});
+
+  // Calls `step` with the session until a stop or an error, and stops. A lost session (a task that
+  // is gone, silent or new) is prepared anew, up to max_recoveries times without a step in between,
+  // and `step` is called again; the chief gives a parameter server that was restarted its values
+  // back.
+  Status RunUntilStop(const std::function<Status(Session&)>& step);
 
   // Of the session: threads started with it are waited for before that is closed.
   Coordinator& coordinator();

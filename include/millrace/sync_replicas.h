@@ -5,6 +5,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 
 #include "millrace/optimizers.h"
 
@@ -12,7 +13,8 @@ namespace millrace {
 
 struct SyncReplicasOptions {
   int replicas_to_aggregate = 1;
-  int total_num_replicas = 0;  // 0: replicas_to_aggregate
+  int total_num_replicas = 0;          // 0: replicas_to_aggregate
+  std::string name = "sync_replicas";  // of the scope that its nodes are in
 };
 
 // TensorFlow's SyncReplicasOptimizer: workers push gradients into accumulators beside the

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -34,6 +35,15 @@ class TrainingRun {
   virtual int64_t epoch() const = 0;
   virtual int64_t batch() const = 0;
 
+  // Processes that train together, each with a run of its own, and the number of this one: 0 writes
+  // for all. 1 and 0 where one process leads.
+  virtual int num_workers() const = 0;
+  virtual int worker() const = 0;
+  // The value of every worker, in the order of their numbers. A small step of all of them: each
+  // must make the same calls. Unavailable or DeadlineExceeded names a worker that is lost or does
+  // not come.
+  virtual StatusOr<std::vector<int64_t>> OfAllWorkers(int64_t value) = 0;
+
   // Runs `action` when all callbacks have had the hook that is being called, and before anything
   // else happens: a state that is taken then holds what they have made of it. Its error ends Fit,
   // with the name of the callback `owner`. Not run if the hook of a callback fails.
@@ -42,8 +52,9 @@ class TrainingRun {
   // Copies of all values. To be taken in an action of AfterHook, or in OnTrainBegin.
   virtual StatusOr<TrainingState> State() = 0;
   // Takes the run back (or ahead) to a state that was taken in a run of the same program: the same
-  // layers, optimizer, metrics, kinds of callbacks, data and size of batches. To be called in
-  // OnTrainRestore. InvalidArgument names what does not fit; nothing has changed then.
+  // layers, optimizer, metrics, kinds of callbacks, data, size of batches and number of workers, of
+  // which each takes its own. To be called in OnTrainRestore. InvalidArgument names what does not
+  // fit; nothing has changed then.
   virtual Status SetState(TrainingState state) = 0;
 };
 

@@ -1,7 +1,8 @@
 // Backups are checkpoints of tensors, "backup-<number>", under a state file; the one before the
-// last goes when the last is on the disk.
+// last goes when the last is on the disk. Of several workers none comes to the next step before all
+// have come to its begin: their newest backups are at most one apart, and the last two are kept.
+#include <algorithm>
 #include <filesystem>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "base/strings.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
+#include "millrace/evaluator.h"
 #include "millrace/model.h"
 #include "millrace/preemption.h"
 #include "millrace/saver.h"
@@ -45,7 +47,53 @@ void DeleteIgnoringErrors(const std::string& prefix) {
   }
 }
 
+int64_t NumberOf(const std::string& backup) { return CheckpointNumber(backup).value_or(0); }
+
+Status KeepAlone(const std::string& directory, const std::vector<std::string>& oldest_first) {
+  CheckpointState state;
+  state.model_checkpoint_path = oldest_first.back();
+  state.all_model_checkpoint_paths = oldest_first;
+  return UpdateCheckpointState(directory, state, "checkpoint", /*relative=*/true);
+}
+
 }  // namespace
+
+std::string BackupAndRestore::Directory() const {
+  const int worker = model()->training_run()->worker();
+  return worker == 0 ? options_.directory : StrCat(options_.directory, "/workertemp_", worker);
+}
+
+// This worker's, the newest first: from the newest on that all workers have.
+StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
+  MR_ASSIGN_OR_RETURN(std::vector<std::string> backups, Backups(Directory()));
+  TrainingRun& run = *model()->training_run();
+  if (run.num_workers() == 1) return backups;
+  const auto readable = std::find_if(backups.begin(), backups.end(),
+                                     [](const auto& backup) { return ReadTensors(backup).ok(); });
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> newest,
+                      run.OfAllWorkers(readable == backups.end() ? 0 : NumberOf(*readable)));
+  const int64_t common = *std::min_element(newest.begin(), newest.end());
+  if (*std::max_element(newest.begin(), newest.end()) > common + 1) {
+    return errors::InvalidArgument(
+        "the workers' newest backups in ", options_.directory, " are of different steps: number ",
+        StrJoin(newest, ", "), " by worker (0: none). Each needs the folder that it wrote to, and ",
+        "as many workers as before; or delete it everywhere to begin anew");
+  }
+  // What only some have is made again, or was never whole.
+  std::vector<std::string> later, had;
+  for (const std::string& backup : backups) {
+    (NumberOf(backup) > common ? later : had).push_back(backup);
+  }
+  if (common > 0 && (had.empty() || NumberOf(had.front()) != common)) {
+    return errors::DataLoss("worker ", run.worker(), " has no backup ", common, " in ", Directory(),
+                            ", which the others have: delete the directory to begin anew");
+  }
+  if (!later.empty() && !had.empty()) {
+    MR_RETURN_IF_ERROR(KeepAlone(Directory(), {had.rbegin(), had.rend()}));
+  }
+  for (const std::string& backup : later) DeleteIgnoringErrors(backup);
+  return had;
+}
 
 Status BackupAndRestore::OnTrainRestore() {
   if (options_.directory.empty()) {
@@ -57,7 +105,7 @@ Status BackupAndRestore::OnTrainRestore() {
   }
   last_batch_ = -1;
   steps_ = number_ = 0;
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(options_.directory));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, BackupsOfAll());
   Status unreadable;
   for (const std::string& backup : backups) {
     StatusOr<TrainingState> state = ReadTensors(backup);
@@ -85,12 +133,25 @@ Status BackupAndRestore::OnEpochEnd(int64_t, Logs&) {
   return OkStatus();
 }
 
+// The signal of the first worker that was told to end, as if each had been told; 0: none was.
+StatusOr<int> BackupAndRestore::NoticeOfAll() const {
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> signals,
+                      model()->training_run()->OfAllWorkers(PreemptionSignal()));
+  for (const int64_t signal : signals) {
+    if (signal == 0) continue;
+    NoticePreemption(static_cast<int>(signal));
+    return static_cast<int>(signal);
+  }
+  return 0;
+}
+
 Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
-  if (const int signal = PreemptionSignal(); signal != 0) {
+  MR_ASSIGN_OR_RETURN(const int signal, NoticeOfAll());
+  if (signal != 0) {
     model()->training_run()->AfterHook(kind(), [this, signal] {
       MR_RETURN_IF_ERROR(Save());
       return errors::Cancelled("this process is to end (signal ", signal,
-                               "); the backup of this step is in ", options_.directory);
+                               "); the backup of this step is in ", Directory());
     });
     return OkStatus();
   }
@@ -104,33 +165,36 @@ Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
 Status BackupAndRestore::Save() {
   ++number_;
   MR_ASSIGN_OR_RETURN(const TrainingState state, model()->training_run()->State());
-  const std::string prefix = StrCat(options_.directory, "/", kName, number_);
+  const std::string directory = Directory(), prefix = StrCat(directory, "/", kName, number_);
   MR_RETURN_IF_ERROR(WriteTensors(prefix, state));
-  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> before,
-                      GetCheckpointState(options_.directory));
-  CheckpointState now;
-  now.model_checkpoint_path = prefix;
-  std::vector<std::string> others;
-  if (before) others = before->all_model_checkpoint_paths;
-  std::erase(others, prefix);
-  if (options_.double_checkpoint && !others.empty()) {
-    now.all_model_checkpoint_paths.push_back(others.back());
-    others.pop_back();
+  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> before, GetCheckpointState(directory));
+  std::vector<std::string> kept;
+  if (before) kept = before->all_model_checkpoint_paths;
+  std::erase(kept, prefix);
+  kept.push_back(prefix);
+  const bool keeps_two = options_.double_checkpoint || model()->training_run()->num_workers() > 1;
+  std::vector<std::string> old;
+  while (kept.size() > (keeps_two ? 2 : 1)) {
+    old.push_back(kept.front());
+    kept.erase(kept.begin());
   }
-  now.all_model_checkpoint_paths.push_back(prefix);
-  MR_RETURN_IF_ERROR(UpdateCheckpointState(options_.directory, now, "checkpoint",
-                                           /*relative=*/true));
-  for (const std::string& other : others) DeleteIgnoringErrors(other);
+  MR_RETURN_IF_ERROR(KeepAlone(directory, kept));
+  for (const std::string& other : old) DeleteIgnoringErrors(other);
   return OkStatus();
 }
 
 Status BackupAndRestore::OnTrainEnd(const Logs&) {
   if (!options_.delete_checkpoint) return OkStatus();
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(options_.directory));
+  // Nobody's goes before all have come to their end.
+  MR_RETURN_IF_ERROR(model()->training_run()->OfAllWorkers(0).status());
+  const std::string directory = Directory();
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(directory));
   std::error_code error;
   for (const std::string& backup : backups) DeleteIgnoringErrors(backup);
-  std::filesystem::remove(options_.directory + "/checkpoint", error);
-  std::filesystem::remove(options_.directory, error);  // if nothing else is in it
+  std::filesystem::remove(directory + "/checkpoint", error);
+  // If nothing else is in them.
+  std::filesystem::remove(directory, error);
+  std::filesystem::remove(options_.directory, error);
   return OkStatus();
 }
 

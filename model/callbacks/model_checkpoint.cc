@@ -106,7 +106,12 @@ Status ModelCheckpoint::Save(std::optional<int64_t> batch, const Logs& logs) {
   return OkStatus();
 }
 
-Status ModelCheckpoint::Write(const std::string& path) {
+// Weights are the same on all workers, which the chief writes; of all of the training each keeps
+// its own.
+Status ModelCheckpoint::Write(const std::string& chiefs) {
+  const int worker = model()->training_run()->worker();
+  if (worker > 0 && options_.save_weights_only) return OkStatus();
+  const std::string path = model::PathOfWorker(chiefs, worker);
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return errors::InvalidArgument(

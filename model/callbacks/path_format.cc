@@ -132,4 +132,11 @@ StatusOr<std::string> FormatPath(std::string_view path,
   return formatted;
 }
 
+std::string PathOfWorker(const std::string& chiefs, int worker) {
+  if (worker == 0) return chiefs;
+  const std::size_t slash = chiefs.rfind('/');
+  const std::size_t base = slash == std::string::npos ? 0 : slash + 1;
+  return StrCat(chiefs.substr(0, base), "workertemp_", worker, "/", chiefs.substr(base));
+}
+
 }  // namespace millrace::model

@@ -18,6 +18,10 @@ namespace millrace::model {
 StatusOr<std::string> FormatPath(std::string_view path,
                                  const std::map<std::string, int64_t>& counts, const Logs& logs);
 
+// Where a worker keeps its own beside the chief's, worker 0's: "run/03" of worker 1 is
+// "run/workertemp_1/03".
+std::string PathOfWorker(const std::string& chiefs, int worker);
+
 }  // namespace millrace::model
 
 #endif  // MODEL_CALLBACKS_PATH_FORMAT_H_

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <map>
 #include <thread>
 
 #include "base/errors.h"
@@ -11,12 +13,14 @@
 #include "base/strings.h"
 #include "millrace/preemption.h"
 #include "millrace/saver.h"
+#include "millrace/summary.h"
 #include "tests/monitored_sessions/golden.h"
 
 namespace millrace::testing {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -41,6 +45,124 @@ TEST(ProfilerHook, WritesAStepOverTimeButNeverTheFirst) {
       Json::parse(directory.Read("timeline-2.json"), nullptr, /*allow_exceptions=*/false);
   EXPECT_FALSE(timeline.is_discarded());
   EXPECT_THAT(timeline.dump(), HasSubstr("train"));
+}
+
+TEST(ProfilerHook, DrawsDataflowAndMemoryAsItIsTold) {
+  const auto phases = [](bool dataflow, bool memory) {
+    const TestDirectory directory("profiler_shows");
+    TrainingGraph g;
+    const Status status = Train(g,
+                                {ProfilerHook({.output_dir = directory.path(),
+                                               .every = {.steps = 1},
+                                               .show_dataflow = dataflow,
+                                               .show_memory = memory})},
+                                /*steps=*/2);
+    EXPECT_TRUE(status.ok()) << status;
+    std::map<std::string, int> count;
+    const Json timeline = Json::parse(directory.Read("timeline-2.json"));
+    for (const Json& event : timeline["traceEvents"]) {
+      ++count[event.value("ph", "")];
+    }
+    return count;
+  };
+  auto all = phases(true, true), none = phases(false, false);
+  EXPECT_GE(all["s"], 1);
+  EXPECT_EQ(all["s"], all["f"]);
+  EXPECT_EQ(none["s"] + none["f"] + none["C"], 0);
+  EXPECT_GE(none["X"], 2);
+  EXPECT_EQ(phases(false, true)["C"], all["C"]);
+}
+
+TEST(SummaryWriters, ThatAreGivenTakeTheEventsOfHooks) {
+  const TestDirectory directory("writer");
+  TrainingGraph g;
+  auto made = EventWriter::Create(directory.path());
+  ASSERT_TRUE(made.ok()) << made.status();
+  const std::shared_ptr<EventWriter> writer = *std::move(made);
+  const Output tag = Constant(g.graph.root(), Tensor::String("loss_summary"));
+  const Output summary = ops::ScalarSummary(g.graph.root(), tag, g.loss);
+  const Status status =
+      Train(g,
+            {StepCounterHook({.every = {.steps = 1}, .summary_writer = writer}),
+             SummarySaverHook(
+                 {.summary_writer = writer, .every = {.steps = 1}, .summary_ops = {summary}})},
+            /*steps=*/3);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(writer->Close().ok());
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    events += directory.Read(entry.path().filename());
+  }
+  EXPECT_THAT(events, AllOf(HasSubstr("global_step/sec"), HasSubstr("loss_summary")));
+  EXPECT_TRUE(errors::IsInvalidArgument(
+      Train(g, {StepCounterHook({.output_dir = directory.path(), .summary_writer = writer})}, 0)));
+}
+
+TEST(StopAfterNEvalsHook, CountsStepsAndTellsOfThem) {
+  for (const int64_t evals : {3, 40}) {
+    TrainingGraph g;
+    std::vector<std::string> lines;
+    const auto log = [&](const std::string& line) { lines.push_back(line); };
+    const HookPtr hook = StopAfterNEvalsHook({.num_evals = evals, .io = {.log = log}});
+    ASSERT_TRUE(Train(g, {hook}, /*steps=*/100).ok());
+    if (evals == 3) {
+      EXPECT_THAT(lines, ElementsAre("Evaluation [1/3]", "Evaluation [2/3]", "Evaluation [3/3]"));
+    } else {
+      EXPECT_EQ(lines.size(), 10u);
+      EXPECT_EQ(lines.front(), "Evaluation [4/40]");
+    }
+  }
+}
+
+TEST(EvaluateOnce, RestoresRunsAndFetchesAtTheEnd) {
+  const TestDirectory directory("evaluate_once");
+  TrainingGraph g;
+  auto saver = Saver::Create(g.graph);
+  ASSERT_TRUE(saver.ok()) << saver.status();
+  std::string checkpoint;
+  {
+    auto session = Session::Create(g.graph);
+    ASSERT_TRUE(session.ok() && session->RunTargets({g.step.initializer}).ok());
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(session->Run({}, {g.train}).ok());
+    const auto saved = (*saver)->Save(*session, directory.path() + "/model.ckpt");
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    checkpoint = *saved;
+  }
+  std::vector<std::string> lines;
+  EvaluateOnceOptions options;
+  options.checkpoint_path = checkpoint;
+  options.eval_ops = {g.train.op()};
+  options.final_ops = {g.step.read};
+  options.hooks = {StopAfterNEvalsHook({.num_evals = 2, .log_progress = false})};
+  options.io.log = [&](const std::string& line) { lines.push_back(line); };
+  for (int i = 0; i < 2; ++i) {
+    const auto values = EvaluateOnce(g.graph, options);
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ((*values)[0].scalar<int64_t>(), 5 + 2) << "each begins with the checkpoint";
+  }
+  EXPECT_THAT(lines.back(), HasSubstr("Inference Time : "));
+  options.eval_ops = {};
+  const auto restored = EvaluateOnce(g.graph, options);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ((*restored)[0].scalar<int64_t>(), 5);
+  options.checkpoint_path = directory.path() + "/nothing";
+  EXPECT_TRUE(errors::IsInvalidArgument(EvaluateOnce(g.graph, options).status()));
+}
+
+TEST(LocalInitOps, AreRunWithTheirFeedsAndOptions) {
+  TrainingGraph g;
+  const Scope root = g.graph.root();
+  const Output fed = Placeholder(root, kFloat, PartialShape(Shape({})));
+  const Variable local = MakeVariable(root, "local", Constant(root, Tensor::Scalar(0.0f)),
+                                      {.trainable = false, .local = true});
+  const auto scaffold = std::make_shared<Scaffold>();
+  scaffold->local_init_op = Assign(root, local, fed);
+  scaffold->local_init_feeds = {{fed, Tensor::Scalar(4.0f)}};
+  const auto session = MonitoredSession::Create(g.graph, {.scaffold = scaffold});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto value = (*session)->Run({}, {local.read});
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ((*value)[0].scalar<float>(), 4.0f);
 }
 
 TEST(GlobalStepWaiterHook, HoldsTheFirstStepBack) {
@@ -147,7 +269,8 @@ TEST(StockHooks, RefuseOptionsThatCannotBe) {
         SummarySaverHook({.output_dir = "/tmp", .every = {.steps = 1}}),
         CheckpointSaverHook({.checkpoint_dir = "/tmp", .every = {.steps = 1}}),
         CheckpointSaverHook({.every = {.steps = 1}, .scaffold = std::make_shared<Scaffold>()}),
-        FeedFnHook(nullptr), GlobalStepWaiterHook({.poll = milliseconds(0)}), HookPtr()}) {
+        FeedFnHook(nullptr), StopAfterNEvalsHook({}),
+        GlobalStepWaiterHook({.poll = milliseconds(0)}), HookPtr()}) {
     const Status status = Train(g, {hook}, 0);
     EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
   }

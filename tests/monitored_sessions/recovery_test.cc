@@ -15,6 +15,8 @@
 #include "base/notification.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/saver.h"
+#include "millrace/supervisor.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/monitored_sessions/golden.h"
 
@@ -23,6 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Far more than anything here takes.
@@ -110,6 +113,53 @@ TEST(RestartedPs, GetsTheNewestCheckpoint) {
   EXPECT_EQ(chief.ReadW(), 1 + 2 + 1);  // saved at step 2, the third step is lost
   EXPECT_TRUE(chief.session->Close().ok());
   EXPECT_EQ(chief.counts->ends, 1);
+}
+
+TEST(RestartedPs, GetsTheCheckpointOfASupervisorToo) {
+  InProcessCluster cluster(1, 1);
+  const TestDirectory directory("restarted_ps_supervisor");
+  Worker chief(cluster, 0);
+  SupervisorOptions options;
+  options.session.target = cluster.Target("worker", 0);
+  options.logdir = directory.path();
+  options.save_model_time = milliseconds(10);
+  options.max_wait = kPatience;
+  const auto supervisor = Supervisor::Create(chief.graph, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  float last = 0;
+  int steps = 0;
+  const Status status = (*supervisor)->RunUntilStop([&](Session& session) -> Status {
+    MR_RETURN_IF_ERROR(session.RunTargets({chief.train}));
+    MR_ASSIGN_OR_RETURN(const Tensor w, session.Eval(chief.w.read));
+    last = w.scalar<float>();
+    if (++steps == 3) {
+      while (!LatestCheckpoint(directory.path()).ends_with("model.ckpt-3")) {
+        std::this_thread::sleep_for(milliseconds(2));
+      }
+      cluster.Stop("ps", 0);
+      cluster.Start("ps", 0);
+    }
+    if (steps == 5) (*supervisor)->RequestStop();
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(last, 1 + 5) << "goes on from the third step, not from the first";
+}
+
+TEST(LostPeers, EndASupervisorAfterSoManyRecoveriesInARow) {
+  TrainingGraph g;
+  const auto supervisor = Supervisor::Create(g.graph, {.max_recoveries = 1});
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  int calls = 0;
+  const Status status = (*supervisor)->RunUntilStop([&](Session&) -> Status {
+    ++calls;
+    return errors::Unavailable("a task is gone");
+  });
+  EXPECT_TRUE(errors::IsUnavailable(status)) << status;
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(errors::IsDataLoss((*supervisor)->RunUntilStop([](Session&) -> Status {
+    return errors::DataLoss("of another kind");
+  })));
 }
 
 TEST(RestartedPs, IsInitialisedAnewWithoutACheckpoint) {
@@ -268,6 +318,37 @@ TEST(SyncReplicasHook, KeepsTwoWorkersInStepAndLetsBothEnd) {
     EXPECT_LE(w[i], -static_cast<float>(SyncWorker::kSteps));
   }
   EXPECT_GE(runs[0] + runs[1], 2 * SyncWorker::kSteps);
+}
+
+// It has no step to compute from: its gradient would never be counted, and its token never come.
+TEST(SyncWorkers, WhoseLocalInitWasSkippedAreToldWhatHasNoValue) {
+  InProcessCluster cluster(1, 1);
+  Graph graph;
+  const Scope root = ReplicaScope(graph, cluster, 0);
+  const Variable step = GlobalStep(root);
+  const Variable w = MakeVariable(root, "w", Zeros(root, {}));
+  SyncReplicas sync(GradientDescent({.learning_rate = 1.0f}),
+                    {.replicas_to_aggregate = 1, .name = "mnist_sync_replicas"});
+  const auto train = sync.Minimize(root, ops::Mul(root, w.read, w.read), &step);
+  ASSERT_TRUE(train.ok()) << train.status();
+  EXPECT_TRUE(graph.FindOperation("mnist_sync_replicas/sync_token_q").valid());
+  const auto scaffold = std::make_shared<Scaffold>();
+  scaffold->local_init_op = ops::NoOp(root);  // instead of local_step_init_op
+  MonitoredTrainingOptions options;
+  options.session.target = cluster.Target("worker", 0);
+  options.scaffold = scaffold;
+  const Status ready = MonitoredTrainingSession(graph, options).status();
+  EXPECT_TRUE(errors::IsFailedPrecondition(ready)) << ready;
+  EXPECT_THAT(std::string(Message(ready)),
+              AllOf(HasSubstr("Init operations did not make model ready"),
+                    HasSubstr("sync_rep_local_step")));
+  // The same of a session without a manager, at its first step.
+  auto session = Session::Create(graph, options.session);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(session->RunTargets({step.initializer, w.initializer}).ok());
+  const Status trained = session->RunTargets({*train});
+  EXPECT_TRUE(errors::IsFailedPrecondition(trained)) << trained;
+  EXPECT_THAT(std::string(Message(trained)), HasSubstr("sync_rep_local_step"));
 }
 
 // A hook that does what a test wants at one of its calls.

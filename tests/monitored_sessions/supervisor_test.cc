@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "millrace/saver.h"
+#include "millrace/summary.h"
 #include "tests/monitored_sessions/golden.h"
 
 namespace millrace::testing {
@@ -53,6 +54,39 @@ TEST(Supervisor, SavesByTheClockAndRestores) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ((*result)[0].scalar<int64_t>(), 4);
   EXPECT_TRUE((*supervisor)->Stop().ok());
+}
+
+TEST(Supervisor, CountsByTheStepThatItIsGivenAndWritesWhereItIsTold) {
+  const TestDirectory logs("supervisor_logs"), events("supervisor_events");
+  TrainingGraph g;
+  const Scope root = g.graph.root();
+  const Variable own = MakeVariable(root, "own_step", Constant(root, Tensor::Scalar<int64_t>(70)),
+                                    {.trainable = false});
+  auto made = EventWriter::Create(events.path());
+  ASSERT_TRUE(made.ok()) << made.status();
+  SupervisorOptions options;
+  options.logdir = logs.path();
+  options.save_model_time = milliseconds(5);
+  options.save_summaries_time = milliseconds(0);
+  options.global_step = own.read;
+  options.summary_writer = *std::move(made);
+  const auto supervisor = Supervisor::Create(g.graph, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  EXPECT_TRUE(errors::IsFailedPrecondition((*supervisor)->StartServices())) << "no session yet";
+  EXPECT_TRUE(errors::IsFailedPrecondition((*supervisor)->SummaryComputed("")));
+  ASSERT_TRUE((*supervisor)->PrepareOrWaitForSession(/*start_services=*/false).ok());
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_EQ(LatestCheckpoint(logs.path()), "") << "nobody has started it";
+  ASSERT_TRUE((*supervisor)->SummaryComputed("").ok());
+  ASSERT_TRUE((*supervisor)->StartServices().ok());
+  while (!LatestCheckpoint(logs.path()).ends_with("model.ckpt-70")) {
+    ASSERT_FALSE((*supervisor)->ShouldStop());
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE((*supervisor)->Stop().ok());
+  for (const auto& entry : std::filesystem::directory_iterator(logs.path())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("events.")) << entry.path();
+  }
 }
 
 TEST(Supervisor, StopsForTheErrorOfAThreadAndReturnsIt) {

@@ -4,13 +4,24 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "io/filesystem.h"
 #include "millrace/hooks.h"
 #include "millrace/monitored_session.h"
 #include "millrace/step_trace.h"
 #include "training/hooks/hook_support.h"
+#include "training/hooks/timeline.h"
 
 namespace millrace {
 namespace {
+
+// What is given, or that of the directory. `Options`: with both of them.
+template <typename Options>
+StatusOr<std::shared_ptr<EventWriter>> WriterOf(const Options& options, const Graph& graph) {
+  if (!options.summary_writer) return hooks::EventWriterFor(options.output_dir, graph);
+  if (options.output_dir.empty()) return options.summary_writer;
+  return errors::InvalidArgument("both a directory (", options.output_dir,
+                                 ") and a summary writer were given; events go to one of them");
+}
 
 class StepCounter : public SessionRunHook {
  public:
@@ -20,8 +31,8 @@ class StepCounter : public SessionRunHook {
     MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "StepCounterHook"));
     tag_ = StrCat(Variables(graph, kGlobalStep).front().name(), "/sec");
-    if (options_.output_dir.empty()) return OkStatus();
-    MR_ASSIGN_OR_RETURN(events_, hooks::EventWriterFor(options_.output_dir, graph));
+    if (options_.output_dir.empty() && !options_.summary_writer) return OkStatus();
+    MR_ASSIGN_OR_RETURN(events_, WriterOf(options_, graph));
     return OkStatus();
   }
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
@@ -80,7 +91,7 @@ class SummarySaver : public SessionRunHook {
     }
     MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "SummarySaverHook"));
-    MR_ASSIGN_OR_RETURN(events_, hooks::EventWriterFor(options_.output_dir, graph));
+    MR_ASSIGN_OR_RETURN(events_, WriterOf(options_, graph));
     next_step_.reset();
     return OkStatus();
   }
@@ -137,6 +148,7 @@ class Profiler : public SessionRunHook {
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "ProfilerHook"));
     MR_ASSIGN_OR_RETURN(events_, hooks::EventWriterFor(options_.output_dir, graph));
     next_step_.reset();
+    graph_ = &graph;
     return OkStatus();
   }
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
@@ -163,11 +175,16 @@ class Profiler : public SessionRunHook {
   Status Save(int64_t step, const RunMetadata& metadata) {
     const std::string file = StrCat(options_.output_dir, "/timeline-", step, ".json");
     hooks::Log(options_.io, StrCat("Saving timeline for ", step, " into '", file, "'."));
-    MR_RETURN_IF_ERROR(WriteStepTrace(metadata.step_stats, file));
+    MR_ASSIGN_OR_RETURN(const std::string trace, StepTrace(metadata.step_stats));
+    MR_ASSIGN_OR_RETURN(
+        const std::string timeline,
+        hooks::Timeline(trace, *graph_, options_.show_dataflow, options_.show_memory));
+    MR_RETURN_IF_ERROR(PosixFileSystem()->WriteFileAtomically(file, timeline));
     return events_->WriteRunMetadata(StrCat("step_", step), metadata, step);
   }
 
   const ProfilerOptions options_;
+  const Graph* graph_ = nullptr;  // outlives the monitored session
   std::optional<StepTimer> timer_;
   Output global_step_;
   std::shared_ptr<EventWriter> events_;

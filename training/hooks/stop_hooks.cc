@@ -1,5 +1,6 @@
 // Hooks that end a training or hold it back: at a step, for a loss that is no number, until the
-// others have come to a step.
+// others have come to a step, after so many evaluations.
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -8,6 +9,7 @@
 #include "base/strings.h"
 #include "millrace/float16.h"
 #include "millrace/hooks.h"
+#include "millrace/variables.h"
 #include "training/hooks/hook_support.h"
 
 namespace millrace {
@@ -142,8 +144,53 @@ class GlobalStepWaiter : public SessionRunHook {
   bool is_over_ = false;
 };
 
+class StopAfterNEvals : public SessionRunHook {
+ public:
+  explicit StopAfterNEvals(const StopAfterNEvalsOptions& options) : options_(options) {}
+
+  Status Begin(Graph& graph) override {
+    if (options_.num_evals <= 0) {
+      return errors::InvalidArgument("StopAfterNEvalsHook: num_evals must be positive, not ",
+                                     options_.num_evals);
+    }
+    const Scope root = graph.root();
+    const std::vector<Variable> local = Variables(graph, kLocalVariables);
+    const auto known = std::find_if(local.begin(), local.end(),
+                                    [](const Variable& v) { return v.name() == kEvalStep; });
+    const Variable step =
+        known != local.end()
+            ? *known
+            : MakeVariable(root, kEvalStep, Constant(root, Tensor::Scalar<int64_t>(0)),
+                           {.trainable = false, .local = true});
+    MR_RETURN_IF_ERROR(graph.status());
+    ended_ = AssignAdd(root, step, Tensor::Scalar<int64_t>(1)).output(0);
+    return graph.status();
+  }
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
+    return SessionRunArgs{.fetches = {ended_}};
+  }
+  Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    constexpr int64_t kParts = 10, kFewEvals = 20;
+    MR_ASSIGN_OR_RETURN(const int64_t ended, hooks::StepIn(values.results[0]));
+    const int64_t all = options_.num_evals, every = all < kFewEvals ? 1 : all / kParts;
+    if (options_.log_progress && (ended % every == 0 || ended == all)) {
+      hooks::Log(options_.io, StrCat("Evaluation [", ended, "/", all, "]"));
+    }
+    if (ended >= all) context.RequestStop();
+    return OkStatus();
+  }
+
+ private:
+  static constexpr char kEvalStep[] = "eval_step";
+  const StopAfterNEvalsOptions options_;
+  Output ended_;
+};
+
 }  // namespace
 
+HookPtr StopAfterNEvalsHook(const StopAfterNEvalsOptions& options) {
+  return std::make_shared<StopAfterNEvals>(options);
+}
 HookPtr StopAtStepHook(const StopAtStepOptions& options) {
   return std::make_shared<StopAtStep>(options);
 }

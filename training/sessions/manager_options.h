@@ -18,6 +18,8 @@ SessionManagerOptions ManagerOptions(const Options& options, const Scaffold& sca
           .ready_op = scaffold.ready_op,
           .ready_for_local_init_op = scaffold.ready_for_local_init_op,
           .local_init_op = scaffold.local_init_op,
+          .local_init_feeds = scaffold.local_init_feeds,
+          .local_init_run = scaffold.local_init_run,
           .recovery_wait = options.recovery_wait,
           .max_wait = options.max_wait,
           .on_wait = options.on_wait,

@@ -39,6 +39,8 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(
   session.keep_values = options.keep_values;
   session.stop_grace_period = options.stop_grace_period;
   session.max_wait = options.max_wait;
+  session.recovery_wait = options.recovery_wait;
+  session.max_recoveries = options.max_recoveries;
   session.on_wait = options.on_wait;
   session.log = options.io.log;
   if (!options.is_chief) {

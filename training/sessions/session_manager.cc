@@ -166,7 +166,10 @@ struct SessionManager::Impl {
             StrJoin(missing, ", "));
       }
       Log("Running local_init_op.");
-      MR_RETURN_IF_ERROR(session.RunTargets({options.local_init_op}));
+      MR_RETURN_IF_ERROR(session
+                             .Run(options.local_init_feeds, {},
+                                  std::span(&options.local_init_op, 1), options.local_init_run)
+                             .status());
       Log("Done running local_init_op.");
     }
     MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing, Missing(session, options.ready_op));

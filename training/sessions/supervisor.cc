@@ -2,9 +2,12 @@
 
 #include <cstdio>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "io/filesystem.h"
@@ -32,10 +35,14 @@ struct Supervisor::Impl {
     scaffold.needs_saver |= HasServices();
     MR_RETURN_IF_ERROR(scaffold.Finalize(graph));
     const std::vector<Variable> steps = Variables(graph, kGlobalStep);
-    if (!steps.empty()) global_step = steps.front().read;
+    global_step = options.global_step;
+    if (!global_step.valid() && !steps.empty()) global_step = steps.front().read;
+    if (options.is_chief) events = options.summary_writer;
     if (HasServices()) {
       MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(options.logdir));
-      MR_ASSIGN_OR_RETURN(events, hooks::EventWriterFor(options.logdir, graph));
+      if (!events) {
+        MR_ASSIGN_OR_RETURN(events, hooks::EventWriterFor(options.logdir, graph));
+      }
     }
     MR_ASSIGN_OR_RETURN(
         manager, SessionManager::Create(graph, ManagerOptions(options, scaffold, options.io.log)));
@@ -132,7 +139,7 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(Graph& graph, Superviso
   return std::unique_ptr<Supervisor>(new Supervisor(std::move(impl)));
 }
 
-StatusOr<Session*> Supervisor::PrepareOrWaitForSession() {
+StatusOr<Session*> Supervisor::PrepareOrWaitForSession(bool start_services) {
   Impl& s = *impl_;
   s.End().IgnoreError();
   s.coordinator = std::make_unique<Coordinator>();
@@ -144,11 +151,60 @@ StatusOr<Session*> Supervisor::PrepareOrWaitForSession() {
                                .init_fn = s.options.scaffold->init_fn,
                                .keep_values = s.options.keep_values};
     MR_ASSIGN_OR_RETURN(s.session, s.manager->PrepareSession(values));
-    if (s.HasServices()) MR_RETURN_IF_ERROR(s.StartServices());
+    if (s.HasServices() && start_services) MR_RETURN_IF_ERROR(s.StartServices());
   } else {
     MR_ASSIGN_OR_RETURN(s.session, s.manager->WaitForSession());
   }
   return &*s.session;
+}
+
+Status Supervisor::StartServices() {
+  if (!impl_->HasServices() || !impl_->session) {
+    return errors::FailedPrecondition(
+        "the services of a Supervisor are those of a chief with a logdir and a session: ",
+        !impl_->session ? "call PrepareOrWaitForSession before" : "this one has none");
+  }
+  return impl_->StartServices();
+}
+
+Status Supervisor::SummaryComputed(const std::string& summary, std::optional<int64_t> step) {
+  if (!impl_->events || !impl_->session) {
+    return errors::FailedPrecondition(
+        "Writing a summary requires a summary writer: a chief's, with a logdir or ",
+        "SupervisorOptions.summary_writer, and a session");
+  }
+  if (!step) {
+    MR_ASSIGN_OR_RETURN(step, impl_->Step());
+  }
+  return impl_->events->WriteSummary(summary, *step);
+}
+
+Status Supervisor::RunUntilStop(const std::function<Status(Session&)>& step) {
+  Impl& s = *impl_;
+  for (int in_a_row = 0;;) {
+    Status status;
+    if (!s.session) status = PrepareOrWaitForSession().status();
+    while (status.ok() && !ShouldStop()) {
+      status = Guarded([&] { return step(*s.session); });
+      if (status.ok()) in_a_row = 0;
+    }
+    // A service may have seen it first, and have stopped all: one that was cancelled was so by a
+    // server that is ending.
+    const Status of_service = s.coordinator->status();
+    const bool is_lost = SessionIsLost(status) || (status.ok() && SessionIsLost(of_service)) ||
+                         errors::IsCancelled(of_service);
+    if (status.ok() && is_lost) status = of_service;
+    if (status.ok()) return Stop();
+    if (!is_lost || in_a_row >= s.options.max_recoveries) {
+      s.End().IgnoreError();
+      return status;
+    }
+    ++in_a_row;
+    MR_LOG(kWarning, "the session was lost (", Message(status), "); recovery ", in_a_row, " of ",
+           s.options.max_recoveries, " without a step in between");
+    s.End().IgnoreError();
+    if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
+  }
 }
 
 Coordinator& Supervisor::coordinator() { return *impl_->coordinator; }
