@@ -41,6 +41,10 @@ Status Model::SetWeights(std::span<const Tensor> values) { return impl_->steps.S
 Status Model::SaveWeights(const std::string& prefix, WeightsFormat format) {
   return impl_->steps.SaveWeights(prefix, format);
 }
+Status Model::SaveWeightsAsync(const std::string& prefix) {
+  return impl_->steps.SaveWeightsAsync(prefix);
+}
+Status Model::SyncWeights() { return impl_->steps.SyncWeights(); }
 Status Model::LoadWeights(const std::string& prefix) { return impl_->steps.LoadWeights(prefix); }
 StatusOr<double> Model::GetLearningRate() { return impl_->steps.GetLearningRate(); }
 Status Model::SetLearningRate(double rate) { return impl_->steps.SetLearningRate(rate); }

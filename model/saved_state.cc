@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/checkpoint_layout.h"
 #include "millrace/distributed_values.h"
 #include "millrace/iterator_position.h"
 #include "model/steps.h"
@@ -48,6 +49,10 @@ Trackable ObjectOf(const Layer& layer) {
     AddByPath(object, at == std::string::npos ? name : name.substr(at + start.size()), v);
   }
   return object;
+}
+
+int WorkerOf(const Strategy& strategy) {
+  return strategy.first_replica() / strategy.num_local_replicas();
 }
 
 }  // namespace
@@ -155,12 +160,22 @@ StatusOr<Checkpoint*> Steps::WeightsFile() {
 
 Status Steps::SaveWeights(const std::string& prefix, WeightsFormat format) {
   MR_ASSIGN_OR_RETURN(Checkpoint* const file, WeightsFile());
-  if (format == WeightsFormat::kObjects) return file->Write(*session_, prefix);
+  const WorkerPrefix own(strategy_->is_chief(), WorkerOf(*strategy_), prefix);
+  if (format == WeightsFormat::kObjects) return file->Write(*session_, own.path());
   MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, GetWeights());
   const std::vector<Variable> variables = weights();
   std::map<std::string, Tensor> named;
   for (std::size_t i = 0; i < values.size(); ++i) named.emplace(variables[i].name(), values[i]);
-  return WriteTensors(prefix, named);
+  return WriteTensors(own.path(), named);
+}
+
+Status Steps::SaveWeightsAsync(const std::string& prefix) {
+  MR_ASSIGN_OR_RETURN(Checkpoint* const file, WeightsFile());
+  return strategy_->is_chief() ? file->WriteAsync(*session_, prefix) : OkStatus();
+}
+
+Status Steps::SyncWeights() {
+  return weights_file_ == nullptr ? OkStatus() : weights_file_->Sync();
 }
 
 Status Steps::LoadWeights(const std::string& prefix) {

@@ -123,6 +123,8 @@ class Steps {
   StatusOr<Tensor> PositionOf(Function* function);
   Status SetPositionOf(Function* function, const Tensor& position);
   Status SaveWeights(const std::string& prefix, WeightsFormat format);
+  Status SaveWeightsAsync(const std::string& prefix);
+  Status SyncWeights();
   Status LoadWeights(const std::string& prefix);
   StatusOr<double> GetLearningRate();
   Status SetLearningRate(double rate);

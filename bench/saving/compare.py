@@ -3,7 +3,8 @@
     python compare.py --program "$PWD/bazel-bin/bench/saving/saving_bench" [--folder /dev/shm/x]
 
 In a folder in memory (/dev/shm) fsync costs nothing: those are the times without it. TensorFlow
-never calls it; on a disk its times end when the system has the bytes.
+never calls it; on a disk its times end when the system has the bytes. What ends with _cpu is the
+work of all threads and of the system for them: the number to look at on a machine that is not alone.
 """
 import argparse
 import json
@@ -17,10 +18,11 @@ import time
 TENSORFLOW = "--tensorflow"
 
 
-def timed(function):
-    start = time.perf_counter()
+def timed(times, name, function):
+    start, cpu = time.perf_counter(), time.process_time()
     function()
-    return time.perf_counter() - start
+    times[name] = time.perf_counter() - start
+    times[name + "_cpu"] = time.process_time() - cpu
 
 
 def tensorflow_round(folder, mebibytes, tensors):
@@ -36,10 +38,9 @@ def tensorflow_round(folder, mebibytes, tensors):
         saver = v1.train.Saver(max_to_keep=1)
         session.run(v1.global_variables_initializer())
         os.makedirs(folder, exist_ok=True)
-        times = {
-            "save": timed(lambda: saver.save(session, folder + "/s", global_step=1)),
-            "restore": timed(lambda: saver.restore(session, folder + "/s-1")),
-        }
+        times = {}
+        timed(times, "save", lambda: saver.save(session, folder + "/s", global_step=1))
+        timed(times, "restore", lambda: saver.restore(session, folder + "/s-1"))
     shutil.rmtree(folder)
     print(json.dumps(times))
 
@@ -74,12 +75,14 @@ def main():
     print("%d MiB in %d tensors, %s, medians of %d rounds in turns" %
           (flags.mebibytes, flags.tensors, flags.folder, flags.rounds))
     for name, seconds in middle.items():
-        print("%-14s %7.3f s" % (name, seconds))
+        print("%-16s %7.3f s" % (name, seconds))
     for name, seconds in tensorflow.items():
-        print("tensorflow %-8s %7.3f s: ours takes %.2f of it" %
+        print("tensorflow %-12s %7.3f s: ours takes %.2f of it" %
               (name, seconds, middle[name] / seconds))
-    print("save / copy %.2f, save / copy and fsync %.2f" %
-          (middle["save"] / middle["copy"], middle["save"] / middle["copy_fsync"]))
+    for kind in ["", "_cpu"]:
+        print("save%s / copy %.2f, / copy and fsync %.2f" % (
+            kind, middle["save" + kind] / middle["copy" + kind],
+            middle["save" + kind] / middle["copy_fsync" + kind]))
 
 
 if __name__ == "__main__":

@@ -121,11 +121,15 @@ class Checkpoint {
   StatusOr<LoadStatus> Restore(Session& session, const std::string& prefix);
   StatusOr<LoadStatus> Read(Session& session, const std::string& prefix);
 
-  // As Save, but returns as soon as the values have been copied to this process; a thread writes.
-  // Waits for the write before, whose error it returns without saving anything. A checkpoint that
-  // is not complete is never named by a state file.
+  // As Save, but returns as soon as it has the values; a thread writes. They stay at the tasks
+  // where they live, and each variable is copied there when it is first updated after that. Waits
+  // for the write before, whose error it returns without saving anything. A checkpoint that is not
+  // complete is never named by a state file.
   StatusOr<std::string> SaveAsync(Session& session, const std::string& prefix);
-  // Waits for that. The error of the write, once.
+  // As Write, in the same way.
+  Status WriteAsync(Session& session, const std::string& prefix);
+  // Waits for that, as all other calls and the destructor do. The error of the write, once; a
+  // session that is closed meanwhile ends it with FailedPrecondition or Cancelled.
   Status Sync();
 
   Impl& impl() { return *impl_; }
@@ -146,6 +150,9 @@ struct CheckpointManagerOptions {
   // passed since the last.
   std::optional<Variable> step_counter{};
   std::optional<int64_t> checkpoint_interval{};
+  // Save returns as soon as it has the values, as Checkpoint::SaveAsync does; what follows a write
+  // is done when that has ended.
+  bool asynchronous = false;
   // For RestoreOrInitialize where there is no checkpoint.
   std::function<Status(Session&)> init_fn{};
   CheckpointClock clock{};  // the machine's if empty
@@ -166,8 +173,11 @@ class CheckpointManager {
   // Restores the newest complete checkpoint and returns its prefix; "" if there is none: then the
   // init_fn has been called.
   StatusOr<std::string> RestoreOrInitialize(Session& session);
+  // Waits for a write that is under way. Its error, once.
+  Status Sync();
 
-  // "" for none. Those that may be deleted one day, oldest first.
+  // These wait for a write that is under way. "" for none. Those that may be deleted one day,
+  // oldest first.
   const std::string& latest_checkpoint() const;
   std::vector<std::string> checkpoints() const;
   const std::string& directory() const;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "millrace/status.h"
 
 namespace millrace {
+
+class BackgroundWrite;  // training/checkpoint/background_write.h
 
 // Of options save_freq: at the end of every epoch, instead of after so many steps.
 inline constexpr int64_t kEveryEpoch = 0;
@@ -34,12 +37,16 @@ struct ModelCheckpointOptions {
   Direction direction = Direction::kAuto;
   int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
   std::optional<double> initial_value_threshold{};  // the value that the first one has to beat
-  int verbose = 0;                                  // above 0: a line for each save
-  std::ostream* out = nullptr;                      // of these lines; null: the standard output
+  // Training goes on as soon as the values are taken: a thread writes. The error of a write is that
+  // of the next save, or of the end of Fit, which waits.
+  bool asynchronous = false;
+  int verbose = 0;              // above 0: a line for each save
+  std::ostream* out = nullptr;  // of these lines; null: the standard output
 };
 class ModelCheckpoint : public Callback {
  public:
-  explicit ModelCheckpoint(ModelCheckpointOptions options) : options_(std::move(options)) {}
+  explicit ModelCheckpoint(ModelCheckpointOptions options);
+  ~ModelCheckpoint() override;
   std::string kind() const override { return "ModelCheckpoint"; }
   // InvalidArgument for a path or number that cannot be, and a monitor whose direction is not
   // known.
@@ -47,8 +54,9 @@ class ModelCheckpoint : public Callback {
   Status OnEpochBegin(int64_t epoch) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
   // InvalidArgument for a path with a name that is not logged, or that is a directory; else the
-  // error of the write.
+  // error of the write. Of several workers only the chief's checkpoint stays.
   Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTrainEnd(const Logs& logs) override;
   bool reads_batch_logs() const override { return options_.save_freq != kEveryEpoch; }
   CallbackState State() const override;
   Status SetState(const CallbackState& state) override;
@@ -65,6 +73,7 @@ class ModelCheckpoint : public Callback {
   bool up_ = false, keeps_state_ = false;
   int64_t epoch_ = 0, last_batch_ = -1, steps_ = 0;  // steps since the last save
   std::optional<double> best_;
+  std::unique_ptr<BackgroundWrite> background_;
 };
 
 // Keeps a backup of all of the training while Fit runs; a Fit of the same program that finds one
@@ -81,11 +90,15 @@ struct BackupAndRestoreOptions {
   // The backup before the last is kept as well, for the day that the last one cannot be read. (A
   // crash destroys none in any case.)
   bool double_checkpoint = false;
+  // As of ModelCheckpoint. A run that is killed goes on from the last backup that was complete. At
+  // a notice that the process is to end, and at the end of Fit, the write is waited for.
+  bool asynchronous = false;
   bool delete_checkpoint = true;  // at the end of a Fit that was not interrupted
 };
 class BackupAndRestore : public Callback {
  public:
-  explicit BackupAndRestore(BackupAndRestoreOptions options) : options_(std::move(options)) {}
+  explicit BackupAndRestore(BackupAndRestoreOptions options);
+  ~BackupAndRestore() override;
   std::string kind() const override { return "BackupAndRestore"; }
   // InvalidArgument if the backup is that of another program or number of workers; DataLoss
   // if it is damaged and there is no other, or if workers do not have the same.
@@ -106,6 +119,7 @@ class BackupAndRestore : public Callback {
   const BackupAndRestoreOptions options_;
   int64_t last_batch_ = -1, steps_ = 0;  // steps since the last save
   int64_t number_ = 0;                   // of the last backup
+  std::unique_ptr<BackgroundWrite> background_;
 };
 
 }  // namespace millrace

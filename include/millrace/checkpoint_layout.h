@@ -22,10 +22,35 @@ struct CheckpointLayout {
   std::string io_device{};
 };
 
-// For saves and restores of `checkpoint` from now on; SaveAsync writes one file in any case.
-// InvalidArgument for a negative size or a device that cannot be, Unimplemented (at the next save)
-// if a size is given and the shape of a variable is not known before it has a value.
+// For saves and restores of `checkpoint` from now on, asynchronous ones too. InvalidArgument for a
+// negative size or a device that cannot be, Unimplemented (at the next save) if a size is given and
+// the shape of a variable is not known before it has a value.
 Status SetLayout(Checkpoint& checkpoint, const CheckpointLayout& layout);
+
+// Where a worker writes what belongs at a prefix, in a program that every worker of a cluster runs
+// and in which all save alike: the chief writes there, and the others, whose files would be the
+// same, to DIRECTORY/workertemp_<worker>/, which goes with this object, whether the save has
+// succeeded or not. So nobody has to ask who it is, and no two write the same files. The chief may
+// save alone. (Model::SaveWeights and ModelCheckpoint do this by themselves.)
+//
+//   const WorkerPrefix own(strategy->is_chief(), rank, "/data/run/model.ckpt");
+//   MR_RETURN_IF_ERROR(saver->Save(session, own.path(), {.write_state = own.is_real()}).status());
+class WorkerPrefix {
+ public:
+  // `worker`: another number for each.
+  WorkerPrefix(bool is_chief, int worker, const std::string& prefix);
+  ~WorkerPrefix();
+  WorkerPrefix(const WorkerPrefix&) = delete;
+  WorkerPrefix& operator=(const WorkerPrefix&) = delete;
+
+  const std::string& path() const { return path_; }
+  // Whether what is written stays.
+  bool is_real() const { return temporary_.empty(); }
+
+ private:
+  std::string path_;
+  std::string temporary_;  // the folder that goes; "": none
+};
 
 }  // namespace millrace
 

@@ -112,8 +112,14 @@ class Model {
   Status SetWeights(std::span<const Tensor> values);
   // Writes the weights to a checkpoint of this prefix: by the objects that have them, as stock
   // TensorFlow's Checkpoint reads them (docs/saving.md), or by their names. FailedPrecondition if
-  // there are none yet.
+  // there are none yet. Of several workers all may save, or the chief alone (WorkerPrefix of
+  // millrace/checkpoint_layout.h).
   Status SaveWeights(const std::string& prefix, WeightsFormat format = WeightsFormat::kObjects);
+  // By the objects, and returns as soon as it has the values: a thread writes. Waits for the write
+  // before, whose error it returns without saving anything. Workers that are not the chief do
+  // nothing. SyncWeights waits; the error of the write, once.
+  Status SaveWeightsAsync(const std::string& prefix);
+  Status SyncWeights();
   // Of either format, or of another checkpoint that has the weights by their names. NotFound if
   // there is no such checkpoint, InvalidArgument for another type or shape, DataLoss for damaged
   // files: nothing has changed then. FailedPrecondition names a weight that is not in it; the

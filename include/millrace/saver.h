@@ -54,9 +54,13 @@ struct SaverOptions {
   bool allow_empty = false;           // no variables: Save and Restore do nothing
   bool pad_step_number = false;       // "-00000200" instead of "-200"
   bool save_relative_paths = false;   // the state file names paths relative to its directory
-  std::string name = "save";          // the prefix of the nodes' names
-  std::string filename = "model";     // used by runs of the nodes that feed no name
-  CheckpointClock clock{};            // the machine's if empty
+  // Save returns as soon as it has the values: a thread writes them, then the state file, and
+  // deletes what is no longer kept. Values stay where the variables live, and each variable is
+  // copied when it is first updated after that: memory for one copy of all.
+  bool asynchronous = false;
+  std::string name = "save";       // the prefix of the nodes' names
+  std::string filename = "model";  // used by runs of the nodes that feed no name
+  CheckpointClock clock{};         // the machine's if empty
 };
 
 struct SaveOptions {
@@ -84,7 +88,8 @@ class Saver {
   // graph. Returns the prefix, "" if there is nothing to save. The directory is made if need be.
   // InvalidArgument for a `latest_filename` with a path or one that collides, and "Parent directory
   // of X doesn't exist, can't save." where it cannot be made; otherwise the error of the step. No
-  // older checkpoint is touched before the new one is complete.
+  // older checkpoint is touched before the new one is complete. If it is asynchronous, it waits for
+  // the write before, whose error it returns without saving anything.
   StatusOr<std::string> Save(Session& session, const std::string& prefix,
                              const SaveOptions& options = {});
   // Gives the variables the values of a checkpoint; they need not have been initialised. If the
@@ -93,7 +98,12 @@ class Saver {
   // missing name, InvalidArgument for another dtype or shape, DataLoss for damaged files.
   Status Restore(Session& session, const std::string& prefix, const RunOptions& run = {});
 
+  // Waits for a write that is under way, as Restore and the destructor do. Its error, once. A
+  // session that is closed meanwhile ends it with FailedPrecondition or Cancelled.
+  Status Sync();
+
   // Those that are kept because they are the newest, oldest first; with the times of their saves.
+  // Waits for a write that is under way.
   std::vector<std::string> last_checkpoints() const;
   const std::vector<std::pair<std::string, double>>& last_checkpoints_with_time() const;
   // After a restart: what was kept before. The first takes every time to be infinite.

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
+#include "kernels/background.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -32,9 +33,19 @@ Status CheckNames(const Tensor& names, const Tensor& slices, int count) {
   return OkStatus();
 }
 
-class SaveKernel : public Kernel {
+// Has a thread of its own, so that the steps of training have theirs while a disk takes its time.
+class WritingKernel : public Kernel {
  public:
-  explicit SaveKernel(KernelConstruction& c) : Kernel(c) {}
+  using Kernel::Kernel;
+  bool IsAsync() const override { return true; }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    ComputeInBackground(ctx.device(), done, [this, &ctx] { return Compute(ctx); });
+  }
+};
+
+class SaveKernel : public WritingKernel {
+ public:
+  explicit SaveKernel(KernelConstruction& c) : WritingKernel(c) {}
 
   Status Compute(KernelContext& ctx) override {
     constexpr int kFirst = 3;
@@ -87,10 +98,10 @@ class RestoreKernel : public Kernel {
   const std::vector<DataType> dtypes_;
 };
 
-class MergeCheckpointsKernel : public Kernel {
+class MergeCheckpointsKernel : public WritingKernel {
  public:
   explicit MergeCheckpointsKernel(KernelConstruction& c)
-      : Kernel(c),
+      : WritingKernel(c),
         delete_old_dirs_(c.attr<bool>("delete_old_dirs")),
         allow_missing_files_(c.attrs().GetOr<bool>("allow_missing_files", false)) {}
 

@@ -16,6 +16,7 @@
 #include "millrace/saver.h"
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/step_count.h"
+#include "training/checkpoint/background_write.h"
 
 namespace millrace {
 namespace {
@@ -56,7 +57,28 @@ Status KeepAlone(const std::string& directory, const std::vector<std::string>& o
   return UpdateCheckpointState(directory, state, "checkpoint", /*relative=*/true);
 }
 
+// Writes the state file, with `most` backups at most, then deletes those that it does not name.
+Status Record(const std::string& directory, const std::string& prefix, std::size_t most) {
+  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> before, GetCheckpointState(directory));
+  std::vector<std::string> kept, old;
+  if (before) kept = before->all_model_checkpoint_paths;
+  std::erase(kept, prefix);
+  kept.push_back(prefix);
+  while (kept.size() > most) {
+    old.push_back(kept.front());
+    kept.erase(kept.begin());
+  }
+  MR_RETURN_IF_ERROR(KeepAlone(directory, kept));
+  for (const std::string& other : old) DeleteIgnoringErrors(other);
+  return OkStatus();
+}
+
 }  // namespace
+
+BackupAndRestore::BackupAndRestore(BackupAndRestoreOptions options)
+    : options_(std::move(options)), background_(std::make_unique<BackgroundWrite>()) {}
+
+BackupAndRestore::~BackupAndRestore() = default;
 
 std::string BackupAndRestore::Directory() const {
   const int worker = model()->training_run()->worker();
@@ -96,6 +118,8 @@ StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
 }
 
 Status BackupAndRestore::OnTrainRestore() {
+  background_->Wait();  // of a Fit that has failed
+
   if (options_.directory.empty()) {
     return errors::InvalidArgument("BackupAndRestore needs the directory of its backups");
   }
@@ -150,6 +174,7 @@ Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
   if (signal != 0) {
     model()->training_run()->AfterHook(kind(), [this, signal] {
       MR_RETURN_IF_ERROR(Save());
+      MR_RETURN_IF_ERROR(background_->Sync());
       return errors::Cancelled("this process is to end (signal ", signal,
                                "); the backup of this step is in ", Directory());
     });
@@ -163,27 +188,20 @@ Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
 }
 
 Status BackupAndRestore::Save() {
+  MR_RETURN_IF_ERROR(background_->Sync());
   ++number_;
-  MR_ASSIGN_OR_RETURN(const TrainingState state, model()->training_run()->State());
+  MR_ASSIGN_OR_RETURN(TrainingState state, model()->training_run()->State());
   const std::string directory = Directory(), prefix = StrCat(directory, "/", kName, number_);
-  MR_RETURN_IF_ERROR(WriteTensors(prefix, state));
-  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> before, GetCheckpointState(directory));
-  std::vector<std::string> kept;
-  if (before) kept = before->all_model_checkpoint_paths;
-  std::erase(kept, prefix);
-  kept.push_back(prefix);
   const bool keeps_two = options_.double_checkpoint || model()->training_run()->num_workers() > 1;
-  std::vector<std::string> old;
-  while (kept.size() > (keeps_two ? 2 : 1)) {
-    old.push_back(kept.front());
-    kept.erase(kept.begin());
-  }
-  MR_RETURN_IF_ERROR(KeepAlone(directory, kept));
-  for (const std::string& other : old) DeleteIgnoringErrors(other);
-  return OkStatus();
+  auto write = [directory, prefix, keeps_two, state = std::move(state)]() -> Status {
+    MR_RETURN_IF_ERROR(WriteTensors(prefix, state));
+    return Record(directory, prefix, keeps_two ? 2 : 1);
+  };
+  return options_.asynchronous ? background_->Start(std::move(write)) : write();
 }
 
 Status BackupAndRestore::OnTrainEnd(const Logs&) {
+  MR_RETURN_IF_ERROR(background_->Sync());
   if (!options_.delete_checkpoint) return OkStatus();
   // Nobody's goes before all have come to their end.
   MR_RETURN_IF_ERROR(model()->training_run()->OfAllWorkers(0).status());

@@ -9,9 +9,11 @@
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/model.h"
+#include "millrace/strategy.h"
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/path_format.h"
 #include "model/callbacks/step_count.h"
+#include "training/checkpoint/background_write.h"
 
 namespace millrace {
 namespace {
@@ -23,6 +25,11 @@ std::string FiveDigits(double value) {
 }
 
 }  // namespace
+
+ModelCheckpoint::ModelCheckpoint(ModelCheckpointOptions options)
+    : options_(std::move(options)), background_(std::make_unique<BackgroundWrite>()) {}
+
+ModelCheckpoint::~ModelCheckpoint() = default;
 
 std::ostream& ModelCheckpoint::out() const {
   return options_.out != nullptr ? *options_.out : std::cout;
@@ -120,15 +127,24 @@ Status ModelCheckpoint::Write(const std::string& chiefs) {
         path);
   }
   if (options_.save_weights_only) {
-    MR_RETURN_IF_ERROR(model()->SaveWeights(path));
-  } else {
-    MR_ASSIGN_OR_RETURN(const TrainingState state, model()->training_run()->State());
-    MR_RETURN_IF_ERROR(WriteTensors(path, state));
+    MR_RETURN_IF_ERROR(options_.asynchronous ? model()->SaveWeightsAsync(path)
+                                             : model()->SaveWeights(path));
+  } else if (model()->strategy().is_chief()) {
+    MR_RETURN_IF_ERROR(background_->Sync());
+    MR_ASSIGN_OR_RETURN(TrainingState state, model()->training_run()->State());
+    auto write = [path, state = std::move(state)] { return WriteTensors(path, state); };
+    MR_RETURN_IF_ERROR(options_.asynchronous ? background_->Start(std::move(write)) : write());
   }
   if (options_.verbose > 0) {
     out() << "Epoch " << epoch_ + 1 << ": finished saving model to " << path << std::endl;
   }
   return OkStatus();
+}
+
+Status ModelCheckpoint::OnTrainEnd(const Logs&) {
+  Status status = background_->Sync();
+  if (options_.asynchronous && options_.save_weights_only) status.Update(model()->SyncWeights());
+  return status;
 }
 
 CallbackState ModelCheckpoint::State() const {

@@ -39,15 +39,6 @@ Status UpdateState(const std::string& prefix) {
 
 }  // namespace
 
-Checkpoint::Impl::~Impl() {
-  if (writer.joinable()) writer.join();
-}
-
-Status Checkpoint::Impl::Join() {
-  if (writer.joinable()) writer.join();
-  return std::exchange(write_error, OkStatus());
-}
-
 StatusOr<Variable> Checkpoint::Impl::Counter() {
   if (counter.handle.valid()) return counter;
   MR_RETURN_IF_ERROR(state->status);
@@ -97,13 +88,11 @@ StatusOr<ObjectTree> Checkpoint::Impl::Tree() const {
   return tree;
 }
 
-StatusOr<Checkpoint::Impl::Writing> Checkpoint::Impl::MakeWriting(const ObjectTree& tree,
-                                                                  const std::string& graph) {
-  const Scope scope = graph_root.Named("checkpoint");
+StatusOr<std::vector<SaveItem>> Checkpoint::Impl::Items(const Scope& scope, const ObjectTree& tree,
+                                                        const std::string& graph) const {
   std::vector<SaveItem> items = ItemsOf(tree);
-  const bool has_limit = layout.max_file_bytes > 0;
   for (const SaveItem& item : items) {
-    if (!has_limit || item.shape.AsShape()) continue;
+    if (layout.max_file_bytes == 0 || item.shape.AsShape()) continue;
     return errors::Unimplemented("files of at most ", layout.max_file_bytes,
                                  " bytes: the shape of ", item.key,
                                  " is not known before it has a value");
@@ -112,11 +101,30 @@ StatusOr<Checkpoint::Impl::Writing> Checkpoint::Impl::MakeWriting(const ObjectTr
   items.push_back({kObjectGraphKey, "",
                    Constant(scope.WithOpName("object_graph"), Tensor::String(graph)), device,
                    PartialShape(Shape())});
+  return items;
+}
+
+bool Checkpoint::Impl::InParts(std::span<const SaveItem> items) const {
+  return !OnOneDevice(items) || !items.back().device.empty() || layout.max_file_bytes > 0 ||
+         !layout.io_device.empty();
+}
+
+StatusOr<Checkpoint::Impl::Writing> Checkpoint::Impl::MakeWriting(const ObjectTree& tree,
+                                                                  const std::string& graph) {
+  const Scope scope = graph_root.Named("checkpoint");
+  MR_ASSIGN_OR_RETURN(const std::vector<SaveItem> items, Items(scope, tree, graph));
   Writing made;
   made.filename = MakeFilename(scope, "model");
-  const bool in_parts =
-      !OnOneDevice(items) || !device.empty() || has_limit || !layout.io_device.empty();
-  made.saved = MakeSave(scope, made.filename, items, in_parts, &made.parts_folder, layout);
+  made.saved = MakeSave(scope, made.filename, items, InParts(items), &made.parts_folder, layout);
+  MR_RETURN_IF_ERROR(state->status);
+  return made;
+}
+
+StatusOr<AsideNodes> Checkpoint::Impl::MakeWritingAside(const ObjectTree& tree,
+                                                        const std::string& graph) {
+  const Scope scope = graph_root.Named("checkpoint");
+  MR_ASSIGN_OR_RETURN(const std::vector<SaveItem> items, Items(scope, tree, graph));
+  AsideNodes made = MakeSaveAside(scope, "model", items, InParts(items), layout);
   MR_RETURN_IF_ERROR(state->status);
   return made;
 }
@@ -135,6 +143,25 @@ Status Checkpoint::Impl::Write(Session& session, const std::string& prefix) {
   if (!it->second.parts_folder.empty()) parts.emplace(prefix + it->second.parts_folder);
   return session.Run(std::span(&feed, 1), std::span(&it->second.saved, 1), {}, options.run)
       .status();
+}
+
+Status Checkpoint::Impl::WriteAside(Session& session, const std::string& prefix,
+                                    std::function<Status()> then) {
+  MR_ASSIGN_OR_RETURN(const ObjectTree tree, Tree());
+  const std::string bytes = ToProto(tree).SerializeAsString();
+  auto it = writing_aside.find(bytes);
+  if (it == writing_aside.end()) {
+    MR_ASSIGN_OR_RETURN(AsideNodes made, MakeWritingAside(tree, bytes));
+    it = writing_aside.emplace(bytes, std::move(made)).first;
+  }
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const TakenValues> values,
+                      TakenValues::Take(session, it->second, options.run));
+  return background.Start(
+      [values = std::move(values), prefix, then = std::move(then)]() mutable -> Status {
+        const Status written = values->Write(prefix);
+        values.reset();
+        return written.ok() ? then() : written;
+      });
 }
 
 Status Checkpoint::Impl::Restore(Session& session, const std::string& prefix,
@@ -159,10 +186,9 @@ Status Checkpoint::Impl::Restore(Session& session, const std::string& prefix,
       .status();
 }
 
-StatusOr<LoadStatus> Checkpoint::Impl::Read(const std::shared_ptr<Impl>& self, Session& session,
-                                            const std::string& prefix) {
+StatusOr<LoadStatus> Checkpoint::Impl::Read(Session& session, const std::string& prefix) {
   auto load = std::make_shared<LoadStatus::Load>();
-  load->checkpoint = self;
+  load->checkpoint = shared_from_this();
   load->prefix = prefix;
   if (prefix.empty()) return LoadStatus(load);
   StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(PosixFileSystem(), prefix);
@@ -188,7 +214,7 @@ StatusOr<LoadStatus> Checkpoint::Impl::Read(const std::shared_ptr<Impl>& self, S
 }
 
 Checkpoint::Checkpoint(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Checkpoint::~Checkpoint() = default;
+Checkpoint::~Checkpoint() { impl_->background.Wait(); }
 
 StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(
     Graph& graph, const std::map<std::string, Trackable>& children,
@@ -209,7 +235,7 @@ Trackable& Checkpoint::root() { return impl_->root; }
 StatusOr<Variable> Checkpoint::save_counter() { return impl_->Counter(); }
 
 StatusOr<std::string> Checkpoint::Save(Session& session, const std::string& prefix) {
-  MR_RETURN_IF_ERROR(impl_->Join());
+  MR_RETURN_IF_ERROR(impl_->background.Sync());
   MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
   const std::string numbered = StrCat(prefix, "-", count);
   MR_RETURN_IF_ERROR(Write(session, numbered));
@@ -219,7 +245,7 @@ StatusOr<std::string> Checkpoint::Save(Session& session, const std::string& pref
 }
 
 Status Checkpoint::Write(Session& session, const std::string& prefix) {
-  MR_RETURN_IF_ERROR(impl_->Join());
+  MR_RETURN_IF_ERROR(impl_->background.Sync());
   return impl_->Write(session, prefix);
 }
 
@@ -229,47 +255,28 @@ StatusOr<LoadStatus> Checkpoint::Restore(Session& session, const std::string& pr
 }
 
 StatusOr<LoadStatus> Checkpoint::Read(Session& session, const std::string& prefix) {
-  MR_RETURN_IF_ERROR(impl_->Join());
-  return impl_->Read(impl_, session, prefix);
+  MR_RETURN_IF_ERROR(impl_->background.Sync());
+  return impl_->Read(session, prefix);
 }
 
 StatusOr<std::string> Checkpoint::SaveAsync(Session& session, const std::string& prefix) {
-  MR_RETURN_IF_ERROR(impl_->Join());
+  MR_RETURN_IF_ERROR(impl_->background.Sync());
   MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
-  MR_ASSIGN_OR_RETURN(const ObjectTree tree, impl_->Tree());
-  std::vector<std::string> keys;
-  std::vector<Output> reads;
-  for (const TreeObject& object : tree.objects) {
-    if (!object.variable) continue;
-    keys.push_back(KeyOf(object));
-    reads.push_back(object.variable->read);
-  }
-  std::vector<Tensor> values;
-  if (!reads.empty()) {
-    MR_ASSIGN_OR_RETURN(values, session.Run({}, reads, {}, impl_->options.run));
-  }
-  // Steps go on writing to what they share with the variables.
-  for (Tensor& value : values) value = value.Clone();
-  keys.push_back(kObjectGraphKey);
-  values.push_back(Tensor::String(ToProto(tree).SerializeAsString()));
   const std::string numbered = StrCat(prefix, "-", count);
-  impl_->writer = std::thread(
-      [impl = impl_.get(), keys = std::move(keys), values = std::move(values), numbered] {
-        const auto write = [&]() -> Status {
-          MR_ASSIGN_OR_RETURN(const auto claim, WriterClaim::Make(numbered));
-          MR_ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(PosixFileSystem(), numbered));
-          for (std::size_t i = 0; i < keys.size(); ++i) {
-            MR_RETURN_IF_ERROR(writer->Add(keys[i], values[i]));
-          }
-          MR_RETURN_IF_ERROR(writer->Finish());
-          return UpdateState(numbered);
-        };
-        impl->write_error = write();
-      });
+  MR_RETURN_IF_ERROR(impl_->WriteAside(session, numbered, [prefix, numbered]() -> Status {
+    MR_RETURN_IF_ERROR(UpdateState(numbered));
+    DeleteAbandonedParts(prefix);
+    return OkStatus();
+  }));
   return numbered;
 }
 
-Status Checkpoint::Sync() { return impl_->Join(); }
+Status Checkpoint::WriteAsync(Session& session, const std::string& prefix) {
+  MR_RETURN_IF_ERROR(impl_->background.Sync());
+  return impl_->WriteAside(session, prefix, [] { return OkStatus(); });
+}
+
+Status Checkpoint::Sync() { return impl_->background.Sync(); }
 
 Status SetLayout(Checkpoint& checkpoint, const CheckpointLayout& layout) {
   if (layout.max_file_bytes < 0) {
@@ -280,6 +287,7 @@ Status SetLayout(Checkpoint& checkpoint, const CheckpointLayout& layout) {
   Checkpoint::Impl& impl = checkpoint.impl();
   impl.layout = layout;
   impl.writing.clear();
+  impl.writing_aside.clear();
   impl.reading.clear();
   return OkStatus();
 }

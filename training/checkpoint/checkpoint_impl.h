@@ -2,26 +2,27 @@
 #ifndef TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
 #define TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "frontend/graph_builder.h"
 #include "io/tensor_bundle.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_layout.h"
+#include "training/checkpoint/aside_nodes.h"
+#include "training/checkpoint/background_write.h"
 #include "training/checkpoint/object_tree.h"
 
 namespace millrace {
 
-struct Checkpoint::Impl {
+struct Checkpoint::Impl : std::enable_shared_from_this<Checkpoint::Impl> {
   Impl(Graph& graph, const CheckpointOptions& o)
       : state(graph.shared_state()), graph_root(graph.root()), options(o) {}
-  ~Impl();
 
   const std::shared_ptr<GraphState> state;
   const Scope graph_root;
@@ -40,26 +41,32 @@ struct Checkpoint::Impl {
     Operation restore;
   };
   std::map<std::string, Writing> writing;
+  std::map<std::string, AsideNodes> writing_aside;
   std::map<std::string, Reading> reading;
   Operation counter_add;
   Output counter_ready;
 
-  std::thread writer;  // of the last SaveAsync
-  Status write_error;  // of that thread; read after it was joined
+  BackgroundWrite background;
 
   StatusOr<Variable> Counter();
   // Adds 1 to the count of saves, giving it a value first if it has none.
   StatusOr<int64_t> CountSave(Session& session);
   // The tree as it is now, if files can have it.
   StatusOr<ObjectTree> Tree() const;
+  // What files have of this tree, its graph behind the values; and whether each task writes its
+  // own.
+  StatusOr<std::vector<SaveItem>> Items(const Scope& scope, const ObjectTree& tree,
+                                        const std::string& graph) const;
+  bool InParts(std::span<const SaveItem> items) const;
   // The nodes that write this tree.
   StatusOr<Writing> MakeWriting(const ObjectTree& tree, const std::string& graph);
+  StatusOr<AsideNodes> MakeWritingAside(const ObjectTree& tree, const std::string& graph);
   Status Write(Session& session, const std::string& prefix);
+  // Takes the values and returns; a thread writes them and calls `then`.
+  Status WriteAside(Session& session, const std::string& prefix, std::function<Status()> then);
   Status Restore(Session& session, const std::string& prefix,
                  std::span<const SavedVariable> variables);
-  StatusOr<LoadStatus> Read(const std::shared_ptr<Impl>& self, Session& session,
-                            const std::string& prefix);
-  Status Join();
+  StatusOr<LoadStatus> Read(Session& session, const std::string& prefix);
 };
 
 // What a restore found: which object of the tree is which of the file.

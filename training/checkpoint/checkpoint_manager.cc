@@ -17,11 +17,17 @@ constexpr double kSecondsPerHour = 3600;
 
 struct CheckpointManager::Impl {
   Checkpoint* checkpoint;
+  std::shared_ptr<Checkpoint::Impl> inside;  // of the checkpoint; lives as long as a write
   CheckpointManagerOptions options;
   std::string latest;
   std::vector<std::pair<std::string, double>> may_delete;  // oldest first
   double last_preserved = 0;                               // seconds since 1970
   std::optional<int64_t> last_step;
+
+  // A write aside uses this.
+  ~Impl() {
+    if (inside) inside->background.Wait();
+  }
 
   Status Recover() {
     const double now = options.clock();
@@ -88,6 +94,18 @@ struct CheckpointManager::Impl {
       }
     }
   }
+
+  // What follows when `prefix` is on the disk.
+  Status Finish(const std::string& prefix) {
+    std::erase_if(may_delete, [&](const auto& c) { return c.first == prefix; });
+    may_delete.emplace_back(prefix, options.clock());
+    latest = prefix;
+    // Before anything is deleted: who reads meanwhile finds the new one.
+    MR_RETURN_IF_ERROR(Record());
+    Sweep();
+    DeleteAbandonedParts(JoinPath(options.directory, options.checkpoint_name));
+    return Record();
+  }
 };
 
 CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -111,6 +129,7 @@ StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Create(
   }
   auto impl = std::make_unique<Impl>();
   impl->checkpoint = checkpoint;
+  impl->inside = checkpoint->impl().shared_from_this();
   impl->options = std::move(options);
   MR_RETURN_IF_ERROR(impl->Recover());
   return std::unique_ptr<CheckpointManager>(new CheckpointManager(std::move(impl)));
@@ -122,24 +141,25 @@ StatusOr<std::string> CheckpointManager::Save(Session& session,
   std::optional<int64_t> step;
   MR_ASSIGN_OR_RETURN(const bool is_time, impl_->IsTime(session, check_interval, &step));
   if (!is_time) return std::string();
-  MR_ASSIGN_OR_RETURN(const int64_t count, impl_->checkpoint->impl().CountSave(session));
+  MR_RETURN_IF_ERROR(Sync());
+  MR_ASSIGN_OR_RETURN(const int64_t count, impl_->inside->CountSave(session));
   const std::string prefix =
       JoinPath(impl_->options.directory,
                StrCat(impl_->options.checkpoint_name, "-", checkpoint_number.value_or(count)));
+  if (impl_->options.asynchronous) {
+    MR_RETURN_IF_ERROR(impl_->inside->WriteAside(
+        session, prefix, [impl = impl_.get(), prefix] { return impl->Finish(prefix); }));
+    impl_->last_step = step;
+    return prefix;
+  }
   MR_RETURN_IF_ERROR(impl_->checkpoint->Write(session, prefix));
-  std::erase_if(impl_->may_delete, [&](const auto& c) { return c.first == prefix; });
-  impl_->may_delete.emplace_back(prefix, impl_->options.clock());
-  impl_->latest = prefix;
   impl_->last_step = step;
-  // Before anything is deleted: who reads meanwhile finds the new one.
-  MR_RETURN_IF_ERROR(impl_->Record());
-  impl_->Sweep();
-  DeleteAbandonedParts(JoinPath(impl_->options.directory, impl_->options.checkpoint_name));
-  MR_RETURN_IF_ERROR(impl_->Record());
+  MR_RETURN_IF_ERROR(impl_->Finish(prefix));
   return prefix;
 }
 
 StatusOr<std::string> CheckpointManager::RestoreOrInitialize(Session& session) {
+  MR_RETURN_IF_ERROR(Sync());
   const std::string prefix = LatestCheckpoint(impl_->options.directory);
   if (prefix.empty()) {
     if (impl_->options.init_fn) MR_RETURN_IF_ERROR(impl_->options.init_fn(session));
@@ -154,9 +174,15 @@ StatusOr<std::string> CheckpointManager::RestoreOrInitialize(Session& session) {
   return prefix;
 }
 
-const std::string& CheckpointManager::latest_checkpoint() const { return impl_->latest; }
+Status CheckpointManager::Sync() { return impl_->inside->background.Sync(); }
+
+const std::string& CheckpointManager::latest_checkpoint() const {
+  impl_->inside->background.Wait();
+  return impl_->latest;
+}
 
 std::vector<std::string> CheckpointManager::checkpoints() const {
+  impl_->inside->background.Wait();
   std::vector<std::string> prefixes;
   for (const auto& [prefix, time] : impl_->may_delete) prefixes.push_back(prefix);
   return prefixes;

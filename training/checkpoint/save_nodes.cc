@@ -18,15 +18,6 @@ Tensor Texts(const std::vector<std::string>& texts) {
   return Tensor::FromValues<std::string>(texts, Shape({static_cast<int64_t>(texts.size())}));
 }
 
-// The device of its task where files are written: the first CPU.
-std::string FileDevice(const std::string& device) {
-  StatusOr<DeviceName> name = DeviceName::Parse(device);
-  if (!name.ok()) return device;
-  name->type = "CPU";
-  name->id = 0;
-  return name->ToString();
-}
-
 template <typename Item, typename DeviceOf>
 std::map<std::string, std::vector<Item>> ByDevice(std::span<const Item> items, DeviceOf device_of) {
   std::map<std::string, std::vector<Item>> parts;
@@ -171,6 +162,14 @@ Operation AllOf(const Scope& scope, const char* name, std::span<const Operation>
 }
 
 }  // namespace
+
+std::string FileDevice(const std::string& device) {
+  StatusOr<DeviceName> name = DeviceName::Parse(device);
+  if (!name.ok()) return device;
+  name->type = "CPU";
+  name->id = 0;
+  return name->ToString();
+}
 
 SaveItem ItemOf(const SavedVariable& v) {
   Output value = v.variable.is_resource() ? v.variable.read : v.variable.handle;

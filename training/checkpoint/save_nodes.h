@@ -22,6 +22,9 @@ struct SaveItem {
 };
 SaveItem ItemOf(const SavedVariable& variable);
 
+// The device of a task where its files are written: the first CPU.
+std::string FileDevice(const std::string& device);
+
 // "<scope>/Const": what a run feeds with the prefix.
 Output MakeFilename(const Scope& scope, const std::string& filename);
 

@@ -8,8 +8,11 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "graph/dataflow_graph.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
+#include "training/checkpoint/aside_nodes.h"
+#include "training/checkpoint/background_write.h"
 #include "training/checkpoint/checkpoint_files.h"
 #include "training/checkpoint/meta_graph.h"
 #include "training/checkpoint/object_names.h"
@@ -48,12 +51,47 @@ std::string StepPrefix(const std::string& prefix, const SaveOptions& options, bo
 
 }  // namespace
 
-std::vector<SavedVariable> SavedVariables(const Scope& scope, std::string_view collection) {
-  std::vector<SavedVariable> saved;
-  for (Variable& v : Variables(scope, collection)) {
-    std::string name = v.name();
-    saved.push_back({std::move(name), std::move(v), ""});
+namespace {
+
+// What a variable in parts says of each of them (MakeShardedVariable).
+struct PartOf {
+  std::string name, slice;
+  PartialShape shape;  // of the part
+};
+
+std::map<std::string, PartOf> PartsByName(std::span<const Variable> variables) {
+  std::map<std::string, PartOf> parts;
+  for (const Variable& v : variables) {
+    const AttrMap& attrs = v.handle.op().node()->attrs();
+    const std::string slice = attrs.GetOr<std::string>("_save_slice", "");
+    if (slice.empty()) continue;
+    parts[v.name()] = {attrs.GetOr<std::string>("_save_name", v.name()), slice, v.shape()};
   }
+  return parts;
+}
+
+// A part is stored as a slice of the whole, and what an optimizer keeps for it, "v/part_0/Adam" of
+// the same shape, as a slice of "v/Adam": so that another number of parts finds it.
+SavedVariable SavedAs(const Variable& v, const std::map<std::string, PartOf>& parts) {
+  const std::string& name = v.name();
+  for (std::size_t end = name.size(); end != std::string::npos && end > 0;
+       end = name.rfind('/', end - 1)) {
+    const auto part = parts.find(name.substr(0, end));
+    if (part == parts.end() || part->second.shape.DebugString() != v.shape().DebugString()) {
+      continue;
+    }
+    return {part->second.name + name.substr(end), v, part->second.slice};
+  }
+  return {name, v, ""};
+}
+
+}  // namespace
+
+std::vector<SavedVariable> SavedVariables(const Scope& scope, std::string_view collection) {
+  const std::vector<Variable> variables = Variables(scope, collection);
+  const std::map<std::string, PartOf> parts = PartsByName(variables);
+  std::vector<SavedVariable> saved;
+  for (const Variable& v : variables) saved.push_back(SavedAs(v, parts));
   return saved;
 }
 
@@ -67,6 +105,9 @@ struct Saver::Impl {
   std::vector<std::pair<std::string, double>> kept;  // oldest first
   std::optional<std::pair<std::string, double>> to_delete;
   double next_to_keep = 0;  // seconds since 1970
+  std::optional<AsideNodes> aside;
+  // Uses what is above: waited for before that goes, or is looked at.
+  mutable BackgroundWrite background;
 
   Impl(Graph& graph, SaverOptions o)
       : state(graph.shared_state()), root(graph.root()), options(std::move(o)) {
@@ -97,6 +138,10 @@ struct Saver::Impl {
                           {.sharded = options.sharded,
                            .reshape = options.reshape,
                            .sequentially = options.restore_sequentially});
+    if (options.asynchronous) {
+      const Scope beside = root.Named(StrCat(options.name, "_aside")).CalledFrom(where);
+      aside = MakeSaveAside(beside, options.filename, items, options.sharded);
+    }
     return state->status;
   }
 
@@ -137,8 +182,12 @@ struct Saver::Impl {
     const Feed feed(filename, Tensor::String(prefix));
     std::optional<PartsFolder> parts;
     if (!parts_folder.empty()) parts.emplace(prefix + parts_folder);
-    const Status status =
-        session.Run(std::span(&feed, 1), std::span(&saved, 1), {}, save.run).status();
+    return WithReason(
+        prefix, session.Run(std::span(&feed, 1), std::span(&saved, 1), {}, save.run).status());
+  }
+
+  // The error of a write; that of one without a directory says so.
+  static Status WithReason(const std::string& prefix, const Status& status) {
     if (!errors::IsNotFound(status) && !errors::IsFailedPrecondition(status)) return status;
     const std::string directory(DirectoryName(prefix));
     if (directory.empty() || PosixFileSystem()->IsDirectory(directory)) return status;
@@ -177,10 +226,36 @@ struct Saver::Impl {
     return OkStatus();
   }
 
-  Status WriteMetaGraph(const std::string& prefix, const SaveOptions& save) const {
-    MR_ASSIGN_OR_RETURN(const std::string bytes, MakeMetaGraph(*state, Def(), options.variables));
-    return PosixFileSystem()->WriteFileAtomically(MetaGraphFilename(prefix, save.meta_graph_suffix),
-                                                  bytes);
+  // "" if none is wanted.
+  StatusOr<std::string> MetaGraph(const SaveOptions& save) const {
+    if (!save.write_meta_graph) return std::string();
+    return MakeMetaGraph(*state, Def(), options.variables);
+  }
+
+  // What follows when the tensors of `full`, which is `prefix` with a number, are on the disk.
+  Status Finish(const std::string& prefix, const std::string& full, const SaveOptions& save,
+                const StatusOr<std::string>& meta_graph) {
+    if (save.write_state) MR_RETURN_IF_ERROR(UpdateState(full, save));
+    MR_RETURN_IF_ERROR(meta_graph.status());
+    if (!meta_graph->empty()) {
+      MR_RETURN_IF_ERROR(PosixFileSystem()->WriteFileAtomically(
+          MetaGraphFilename(full, save.meta_graph_suffix), *meta_graph));
+    }
+    DeleteAbandonedParts(prefix);
+    return OkStatus();
+  }
+
+  Status SaveAside(Session& session, const std::string& prefix, const std::string& full,
+                   const SaveOptions& save) {
+    MR_ASSIGN_OR_RETURN(std::string meta_graph, MetaGraph(save));
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<const TakenValues> values,
+                        TakenValues::Take(session, *aside, save.run));
+    return background.Start(
+        [this, values = std::move(values), prefix, full, save, meta_graph]() mutable -> Status {
+          const Status written = WithReason(full, values->Write(full));
+          values.reset();
+          return written.ok() ? Finish(prefix, full, save, meta_graph) : written;
+        });
   }
 
   // Whether every variable is in the checkpoint, in its type and shape: no step that would change
@@ -269,16 +344,22 @@ StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix,
   if (impl_->empty()) return std::string();
   MR_RETURN_IF_ERROR(impl_->CheckNames(prefix, options));
   const std::string full = StepPrefix(prefix, options, impl_->options.pad_step_number);
+  if (impl_->options.asynchronous) {
+    MR_RETURN_IF_ERROR(impl_->background.Sync());
+    MR_RETURN_IF_ERROR(impl_->SaveAside(session, prefix, full, options));
+    return full;
+  }
   MR_RETURN_IF_ERROR(impl_->Write(session, full, options));
-  if (options.write_state) MR_RETURN_IF_ERROR(impl_->UpdateState(full, options));
-  if (options.write_meta_graph) MR_RETURN_IF_ERROR(impl_->WriteMetaGraph(full, options));
-  DeleteAbandonedParts(prefix);
+  MR_RETURN_IF_ERROR(impl_->Finish(prefix, full, options, impl_->MetaGraph(options)));
   return full;
 }
+
+Status Saver::Sync() { return impl_->background.Sync(); }
 
 Status Saver::Restore(Session& session, const std::string& prefix, const RunOptions& run) {
   if (impl_->empty()) return OkStatus();
   if (prefix.empty()) return errors::InvalidArgument("Can't load save_path when it is None.");
+  MR_RETURN_IF_ERROR(Sync());
   if (!CheckpointExists(prefix)) {
     return errors::InvalidArgument("The passed save_path is not a valid checkpoint: ", prefix);
   }
@@ -297,16 +378,19 @@ Status Saver::Restore(Session& session, const std::string& prefix, const RunOpti
 }
 
 std::vector<std::string> Saver::last_checkpoints() const {
+  impl_->background.Wait();
   std::vector<std::string> prefixes;
   for (const auto& [prefix, time] : impl_->kept) prefixes.push_back(prefix);
   return prefixes;
 }
 
 const std::vector<std::pair<std::string, double>>& Saver::last_checkpoints_with_time() const {
+  impl_->background.Wait();
   return impl_->kept;
 }
 
 void Saver::SetLastCheckpoints(const std::vector<std::string>& prefixes) {
+  impl_->background.Wait();
   impl_->kept.clear();
   for (const std::string& prefix : prefixes) {
     impl_->kept.emplace_back(prefix, std::numeric_limits<double>::infinity());
@@ -314,10 +398,12 @@ void Saver::SetLastCheckpoints(const std::vector<std::string>& prefixes) {
 }
 
 void Saver::SetLastCheckpointsWithTime(std::vector<std::pair<std::string, double>> checkpoints) {
+  impl_->background.Wait();
   impl_->kept = std::move(checkpoints);
 }
 
 void Saver::RecoverLastCheckpoints(const std::vector<std::string>& prefixes) {
+  impl_->background.Wait();
   impl_->kept.clear();
   for (const std::string& prefix : prefixes) {
     if (const auto time = CheckpointTime(prefix)) impl_->kept.emplace_back(prefix, *time);

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "frontend/graph_builder.h"
 #include "frontend/initial_shape.h"
 #include "millrace/ops.h"
 #include "millrace/partitioners.h"
@@ -68,6 +69,22 @@ Output AsVectorOfInt64(const Scope& scope, const Output& ids, std::source_locati
   return ops::Reshape(scope, wide, Numbers({-1}), where);
 }
 
+// Which part of which tensor the i-th variable is, for savers (SavedVariables): the name of the
+// whole is that of the part without "/part_<i>".
+void MarkPart(const Variable& part, int64_t i, const Shape& whole, int64_t begin, int64_t rows) {
+  if (!part.handle.valid()) return;
+  std::string name = part.name();
+  const std::string number = StrCat("/part_", i);
+  const std::size_t at = name.rfind(number);
+  if (at == std::string::npos) return;
+  name.erase(at, number.size());
+  std::string slice = StrCat(StrJoin(whole.dims(), " "), " ", begin, ",", rows);
+  for (int axis = 1; axis < whole.rank(); ++axis) slice += ":-";
+  AttrMap& attrs = part.handle.op().node()->mutable_attrs();
+  attrs.Set("_save_name", name);
+  attrs.Set("_save_slice", slice);
+}
+
 }  // namespace
 
 ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
@@ -100,6 +117,7 @@ ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
         RowsOf(scope.WithoutControlDependencies(), initial_value, *shape, begin, rows, where);
     made.parts.push_back(
         {MakeVariable(scope, StrCat(name, "/part_", i), value, part_options, where), begin, rows});
+    MarkPart(made.parts.back().variable, i, *shape, begin, rows);
     begin += rows;
   }
   return made;
