@@ -32,6 +32,15 @@ struct Accumulator {
   Variable variable;
 };
 
+Status Check(const SyncReplicasOptions& options) {
+  if (options.replicas_to_aggregate < 1) {
+    return errors::InvalidArgument("replicas_to_aggregate must be positive, not ",
+                                   options.replicas_to_aggregate);
+  }
+  if (!options.name.empty()) return OkStatus();
+  return errors::InvalidArgument("the name of SyncReplicas, under which its nodes are, is empty");
+}
+
 Output MakeAccumulator(const Scope& scope, const GradientAndVariable& g) {
   const Scope beside = scope.ColocateWith(g.variable.handle);
   return ops::ResourceConditionalAccumulator(
@@ -51,13 +60,9 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   if (global_step == nullptr) {
     return errors::InvalidArgument("Global step is required to check staleness");
   }
-  if (options_.replicas_to_aggregate < 1) {
-    return errors::InvalidArgument("replicas_to_aggregate must be positive, not ",
-                                   options_.replicas_to_aggregate);
-  }
+  MR_RETURN_IF_ERROR(Check(options_));
   const Scope scope = outer.CalledFrom(where);
   auto parts = std::make_unique<Parts>();
-  if (options_.name.empty()) return errors::InvalidArgument("SyncReplicas must have a name");
   const Scope s = scope.Named(options_.name);
   parts->global_step = global_step->read;
   const Output zero =

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "base/errors.h"
@@ -48,6 +49,11 @@ class Directory {
  private:
   std::string path_;
 };
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 void ExpectError(const Status& status, StatusCode code, const std::vector<std::string>& parts) {
   EXPECT_EQ(status.code(), code) << status;
@@ -251,6 +257,38 @@ TEST(ModelCheckpointTest, OfAllOfTheTrainingIsGoneOnFrom) {
   EXPECT_DOUBLE_EQ(history->epochs()[0].logs["loss"], -1);
 }
 
+TEST(ModelCheckpointTest, IsTheSameWhereItIsWrittenAside) {
+  for (const bool weights : {false, true}) {
+    const Directory now, aside;
+    for (const bool asynchronous : {false, true}) {
+      const auto model = CountingModel(1.0, Counted());
+      ModelCheckpoint all({.filepath = (asynchronous ? aside : now) / "t{epoch}-{batch}",
+                           .save_weights_only = weights,
+                           .save_freq = 1,
+                           .asynchronous = asynchronous});
+      ASSERT_TRUE(model->Fit(Ones(6), Ones(6), Epochs(2, {&all})).ok());
+    }
+    ASSERT_EQ(now.files(), aside.files());
+    EXPECT_EQ(now.files().size(), 12u);
+    for (const std::string& file : now.files()) {
+      EXPECT_EQ(TextOf(now / file), TextOf(aside / file)) << file;
+    }
+  }
+}
+
+TEST(ModelCheckpointTest, TheErrorOfAWriteAsideEndsFit) {
+  for (const bool weights : {false, true}) {
+    const Directory directory;
+    std::ofstream(directory / "file") << "";
+    const auto model = CountingModel(1.0, Counted());
+    ModelCheckpoint all(
+        {.filepath = directory / "file/t", .save_weights_only = weights, .asynchronous = true});
+    const Status status = model->Fit(Ones(6), Ones(6), Epochs(1, {&all})).status();
+    EXPECT_FALSE(status.ok()) << "of the only save, at the end";
+    ExpectError(status, status.code(), {"ModelCheckpoint", "file"});
+  }
+}
+
 // --- BackupAndRestore -------------------------------------------------------------------------
 
 // Fails before the given step, counted over epochs of three.
@@ -278,6 +316,20 @@ TEST(BackupAndRestoreTest, KeepsOneBackupOrTwo) {
     }
     EXPECT_EQ(directory.files(), want);
   }
+}
+
+TEST(BackupAndRestoreTest, GoesOnFromWhatWasWrittenAside) {
+  const Directory directory;
+  const BackupAndRestoreOptions options{
+      .directory = directory.path(), .save_freq = 1, .asynchronous = true};
+  EXPECT_TRUE(errors::IsAborted(FailingFit(*CountingModel(1.0, Counted()), options, 7)));
+  EXPECT_EQ(directory.files(), (std::vector<std::string>{"backup-7.data-00000-of-00001",
+                                                         "backup-7.index", "checkpoint"}));
+  const auto model = CountingModel(1.0, Counted());
+  const Status ended = FailingFit(*model, options, -1);
+  ASSERT_TRUE(ended.ok()) << ended;
+  EXPECT_EQ(WeightOf(*model), 12);
+  EXPECT_FALSE(fs::exists(directory.path())) << "deleted at the end";
 }
 
 TEST(BackupAndRestoreTest, ADamagedBackupIsSaidOrTheOneBeforeIsTaken) {

@@ -1,16 +1,18 @@
 // Models with several inputs and outputs.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/errors.h"
 #include "base/strings.h"
 #include "tests/fit/small_models.h"
+#include "tests/training_goldens/golden.h"
 
 namespace millrace {
 namespace {
 
 using testing::ExpectError;
 using testing::Labels;
-using testing::Numbers;
 using testing::Quietly;
 
 // Two inputs, of 3 and 2 features; a value and the logits of three classes.
@@ -45,9 +47,69 @@ std::unique_ptr<Model> Trained(CompileOptions options) {
   return model;
 }
 
-const Tensor kA = Numbers(24, 3), kB = Numbers(24, 2);
+const Tensor kA = testing::Numbers(24, 3), kB = testing::Numbers(24, 2);
 
-std::vector<Tensor> Truth() { return {Numbers(24, 1), Labels(24, 3)}; }
+std::vector<Tensor> Truth() { return {testing::Numbers(24, 1), Labels(24, 3)}; }
+
+// Empty if the logs have these values and no others. The losses of single outputs are not compared:
+// Keras takes the mean of batches, however many samples they have, where its `loss` and all of ours
+// are means of samples.
+std::string Difference(const std::map<std::string, std::vector<double>>& got,
+                       const testing::Json& want) {
+  if (got.size() != want.size()) return StrCat(got.size(), " names, not ", want.size());
+  for (const auto& [name, values] : got) {
+    if (!want.contains(name)) return StrCat("Keras has no ", name);
+    if (name.ends_with("_loss")) continue;
+    const testing::Json list = want[name].is_array() ? want[name] : testing::Json{want[name]};
+    const std::string why = testing::Difference(
+        Tensor::FromValues<double>(std::span(values), Shape({static_cast<int64_t>(values.size())})),
+        list, {1e-4, 1e-5});
+    if (!why.empty()) return StrCat(name, ": ", why);
+  }
+  return "";
+}
+
+TEST(OutputsTest, HistoriesWeightsAndPredictionsAreThoseOfKeras) {
+  const testing::Json golden = testing::LoadGolden("outputs/two_outputs.json");
+  const auto tensor = [&](const char* name) { return testing::TensorOf(golden[name]); };
+  const Samples x = {tensor("a"), tensor("b")}, y = {tensor("value"), tensor("kind")};
+  std::vector<Tensor> begin;
+  for (const auto& w : golden["initial_weights"]) begin.push_back(testing::TensorOf(w));
+  for (const auto& run : golden["runs"]) {
+    const bool weighs_losses = run["weighs_losses"], weighs_samples = run["weighs_samples"];
+    CompileOptions options = Compiled();
+    options.loss_weights.clear();
+    if (weighs_losses) options.loss_weights = {{"value", 0.3}, {"kind", 2.0}};
+    const auto model = Trained(std::move(options));
+    ASSERT_TRUE(model->Build({{PartialShape({-1, 3})}, {PartialShape({-1, 2})}}).ok());
+    ASSERT_TRUE(model->SetWeights(begin).ok());
+    FitOptions fit = Quietly({.batch_size = 8, .epochs = 3, .shuffle = false});
+    if (weighs_samples) fit.sample_weight = tensor("sample_weight");
+    const auto history = model->Fit(x, y, fit);
+    ASSERT_TRUE(history.ok()) << history.status();
+    std::map<std::string, std::vector<double>> values;
+    for (const std::string& name : history->names()) values[name] = history->values(name);
+    EXPECT_EQ(Difference(values, run["history"]), "");
+    const auto evaluated = model->Evaluate(x, y, {.batch_size = 5, .verbose = Verbose::kSilent});
+    ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+    values.clear();
+    for (const auto& [name, value] : *evaluated) values[name] = {value};
+    EXPECT_EQ(Difference(values, run["evaluate"]), "");
+    EXPECT_NEAR((*evaluated)["loss"],
+                (weighs_losses ? 0.3 : 1.0) * (*evaluated)["value_loss"] +
+                    (weighs_losses ? 2.0 : 1.0) * (*evaluated)["kind_loss"],
+                1e-5);
+    const auto predicted = model->PredictOutputs(x, {.batch_size = 4});
+    const auto weights = model->GetWeights();
+    ASSERT_TRUE(predicted.ok() && weights.ok());
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(testing::Difference((*predicted)[i], run["predict"][i]["data"], {1e-4, 1e-5}), "");
+    }
+    for (std::size_t i = 0; i < weights->size(); ++i) {
+      EXPECT_EQ(testing::Difference((*weights)[i], run["weights"][i]["data"], {1e-4, 1e-5}), "");
+    }
+  }
+}
 
 TEST(OutputsTest, LossesAndMetricsAreLoggedByTheNamesOfOutputs) {
   const auto model = Trained(Compiled());

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <thread>
 
 #include "base/strings.h"
@@ -259,6 +265,74 @@ TEST(MultiWorker, SendsRowsOfEmbeddingsAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
+// The bytes of all files of a folder, by their names.
+std::map<std::string, std::string> FilesOf(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[entry.path().lexically_relative(folder)] =
+        std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  return files;
+}
+
+std::string EmptyFolder(const std::string& name) {
+  const std::string folder = StrCat(::testing::TempDir(), "/multi_worker_", name, getpid());
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+TEST(MultiWorker, SavesTheSameFilesWhetherAllSaveOrTheChiefAlone) {
+  TwoWorkers two;
+  for (const Status& status : two.All([](Worker& worker) { return worker.Fit(); })) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  for (const WeightsFormat format : {WeightsFormat::kObjects, WeightsFormat::kNames}) {
+    const std::string all = EmptyFolder("all"), one = EmptyFolder("one");
+    for (const Status& status :
+         two.All([&](Worker& worker) { return worker.model().SaveWeights(all + "/m", format); })) {
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    ASSERT_TRUE(two.worker(0).model().SaveWeights(one + "/m", format).ok());
+    EXPECT_EQ(FilesOf(all).size(), 2u);
+    EXPECT_EQ(FilesOf(all), FilesOf(one)) << "and no folder of the other worker";
+    // Nor after a failure, and the chief's files stay as they are.
+    const std::string blocked = one + "/workertemp_1";
+    std::ofstream(blocked) << "a file";
+    EXPECT_FALSE(two.worker(1).model().SaveWeights(one + "/m", format).ok());
+    EXPECT_FALSE(std::filesystem::exists(blocked));
+    EXPECT_EQ(FilesOf(all), FilesOf(one));
+  }
+}
+
+TEST(MultiWorker, TheChiefsCheckpointsOfFitStay) {
+  for (const bool weights : {false, true}) {
+    for (const bool asynchronous : {false, true}) {
+      TwoWorkers two;
+      const std::string folder = EmptyFolder("fit");
+      for (const Status& status : two.All([&](Worker& worker) {
+             ModelCheckpoint checkpoint({.filepath = folder + "/m{epoch}",
+                                         .save_weights_only = weights,
+                                         .asynchronous = asynchronous});
+             return worker.model()
+                 .Fit(Samples(), Targets(),
+                      {.batch_size = 8,
+                       .epochs = 2,
+                       .shuffle = false,
+                       .callbacks = {&checkpoint},
+                       .verbose = Verbose::kSilent})
+                 .status();
+           })) {
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      EXPECT_EQ(FilesOf(folder).size(), 4u);
+      ASSERT_TRUE(two.worker(1).model().LoadWeights(folder + "/m2").ok());
+      two.ExpectEqualWeights();
+    }
+  }
 }
 
 TEST(MultiWorker, NamesTheWorkerThatIsGone) {

@@ -104,7 +104,22 @@ def gradients_train_a_variable():
     expect(losses, [9, 2.25, 0.5625, 0.140625])
 
 
-CHECKS = [ops_stay_where_they_run, variables_keep_their_values, functions_span_tasks,
+def the_clients_own_variables_are_used_by_workers():
+    """A variable that nobody has placed lives at the client, and functions run where they are told."""
+    own = tf.Variable(5, dtype=tf.int64)
+
+    @tf.function
+    def count(x):
+        own.assign_add(1)
+        return x * tf.cast(own, tf.float32)
+
+    for i in range(4):
+        with tf.device(WORKERS[i % 2]):
+            expect(count(tf.constant(1.0)).numpy(), 6 + i)
+    assert own.numpy() == 9 and "/job:chief/" in own.device, own
+
+
+CHECKS = [the_clients_own_variables_are_used_by_workers, ops_stay_where_they_run, variables_keep_their_values, functions_span_tasks,
           errors_name_what_failed, data_sets_are_walked_at_workers, gradients_train_a_variable]
 
 
@@ -114,7 +129,8 @@ def main():
     args = parser.parse_args()
     failed = 0
     with ServerCluster({"ps": 1, "worker": 2}, 1, args.server) as cluster:
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(cluster.spec))
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(cluster.spec),
+                                                  job_name="chief")
         for check in CHECKS:
             try:
                 check()

@@ -30,7 +30,10 @@ CLI::App* Add(CLI::App* ckpt, const char* name, const char* what, CkptFunction f
   CLI::App* const command = AddCommand(
       ckpt, name, what, [name, function, flags] { return RunCkpt(name, function, *flags); },
       chosen);
-  command->add_option("prefix", flags->prefixes, "checkpoint, or a directory for its newest")
+  command
+      ->add_option("prefix", flags->prefixes,
+                   "checkpoint, or a directory for its newest; grpc://host:port/PATH for a "
+                   "server's")
       ->required()
       ->expected(least, most);
   command->add_flag("--json", flags->as_json, "for programs");
@@ -44,8 +47,14 @@ void AddOutput(CLI::App* command, CkptFlags* flags) {
 
 }  // namespace
 
-StatusOr<OpenCheckpoint> OpenPrefix(const std::string& prefix) {
+StatusOr<OpenCheckpoint> OpenPrefix(const std::string& prefix, bool with_data) {
   OpenCheckpoint open;
+  if (IsRemotePrefix(prefix)) {
+    MR_ASSIGN_OR_RETURN(open.copy, FetchedCheckpoint::Fetch(prefix, with_data));
+    open.prefix = open.copy->remote();
+    MR_ASSIGN_OR_RETURN(open.reader, CheckpointReader::Open(open.copy->local()));
+    return open;
+  }
   open.prefix = prefix;
   if (PosixFileSystem()->IsDirectory(prefix)) {
     open.prefix = LatestCheckpoint(prefix);

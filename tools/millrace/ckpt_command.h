@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millrace/checkpoint.h"
+#include "tools/millrace/ckpt_remote.h"
 
 namespace CLI {
 class App;
@@ -19,7 +20,7 @@ namespace millrace {
 void AddCkptCommand(CLI::App* app, std::function<int()>* chosen);
 
 struct CkptFlags {
-  std::vector<std::string> prefixes;  // a directory is its newest checkpoint
+  std::vector<std::string> prefixes;  // a directory is its newest checkpoint; also of a server
   std::string output;
   bool as_json = false;
   std::string tensor;                // show: only this one
@@ -36,9 +37,11 @@ struct CkptFlags {
 // A checkpoint that was opened. NotFound names the prefix that was written on the command line.
 struct OpenCheckpoint {
   std::string prefix;
+  std::unique_ptr<FetchedCheckpoint> copy;  // of a server's
   std::unique_ptr<CheckpointReader> reader;
 };
-StatusOr<OpenCheckpoint> OpenPrefix(const std::string& prefix);
+// Without `with_data` only what the index says can be read of a server's checkpoint.
+StatusOr<OpenCheckpoint> OpenPrefix(const std::string& prefix, bool with_data = true);
 
 // Each sets `*text` to what is to be printed and `*code` to the exit code.
 Status CkptList(const CkptFlags& flags, std::string* text, int* code);

@@ -14,6 +14,8 @@
 #include "base/strings.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
+#include "millrace/local_cluster.h"
+#include "millrace/saver.h"
 
 namespace millrace {
 namespace {
@@ -228,6 +230,42 @@ TEST_F(CkptTest, AveragesWhatFloats) {
   EXPECT_THAT(Run(StrCat("average ", Path("a"), " ", Make("c", 1, "v"), " -o ", Path("no")), &code),
               HasSubstr("has no tensor v"));
   EXPECT_EQ(code, 2);
+}
+
+TEST_F(CkptTest, LooksAtWhatAServerSees) {
+  const std::string prefix = Make("a", 1);
+  CheckpointState state;
+  state.model_checkpoint_path = prefix;
+  ASSERT_TRUE(UpdateCheckpointState(folder_, state).ok());
+  LocalClusterOptions options;
+  options.server.file_root = folder_;
+  const auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string server = (*cluster)->target("worker", 0), there = server + prefix;
+  int code = -1;
+  EXPECT_THAT(Run("list " + there, &code), HasSubstr("2 tensors, 5 elements"));
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(Run("list --json " + server + folder_ + "/", &code), HasSubstr(there)) << "a folder";
+  EXPECT_THAT(Run("show --tensor=w " + there, &code), HasSubstr("1 2 3 4"));
+  EXPECT_THAT(Run("verify " + there, &code), HasSubstr("whole, 24 bytes"));
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(Run(StrCat("diff ", there, " ", Make("b", 5)), &code),
+              HasSubstr("1 elements differ"));
+  EXPECT_EQ(code, 3);
+  EXPECT_THAT(Run(StrCat("reshard --files=2 ", there, " -o ", Path("two")), &code),
+              HasSubstr("2 tensors"));
+  EXPECT_EQ(Read(Path("two"), "w")->flat<float>()[0], 1);
+  EXPECT_THAT(Run(StrCat("reshard ", prefix, " -o ", there, "2"), &code),
+              HasSubstr("nothing is written by a server"));
+  EXPECT_THAT(Run("show " + there + "_none", &code), HasSubstr("there is no checkpoint"));
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(Run("show " + server + "/etc/passwd", &code), HasSubstr("/etc/passwd"));
+  EXPECT_NE(code, 0);
+  EXPECT_THAT(Run("show " + server, &code), HasSubstr("names no file"));
+  // Cut: what is missing is said.
+  std::filesystem::resize_file(prefix + ".data-00000-of-00001", 10);
+  EXPECT_THAT(Run("verify " + there, &code), HasSubstr("damaged"));
+  EXPECT_EQ(code, 1);
 }
 
 }  // namespace

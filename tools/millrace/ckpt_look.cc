@@ -227,7 +227,7 @@ std::vector<double> NumbersOf(const Tensor& t) {
 Status CkptList(const CkptFlags& flags, std::string* text, int* code) {
   Json all = Json::array();
   for (const std::string& prefix : flags.prefixes) {
-    MR_ASSIGN_OR_RETURN(const OpenCheckpoint open, OpenPrefix(prefix));
+    MR_ASSIGN_OR_RETURN(const OpenCheckpoint open, OpenPrefix(prefix, /*with_data=*/false));
     Json tensors = Json::array();
     std::size_t width = 0;
     int64_t bytes = 0, elements = 0;

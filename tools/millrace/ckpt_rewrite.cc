@@ -23,6 +23,10 @@ constexpr char kObjectGraph[] = "_CHECKPOINTABLE_OBJECT_GRAPH";
 using Entry = CheckpointReader::Entry;
 
 Status CheckOutput(const std::string& output) {
+  if (IsRemotePrefix(output)) {
+    return errors::InvalidArgument("--output=", output,
+                                   ": nothing is written by a server; name files of this machine");
+  }
   if (output.empty() || output.ends_with('/')) {
     return errors::InvalidArgument("--output='", output,
                                    "' is no prefix of a checkpoint's files: name files in a "
