@@ -24,6 +24,8 @@ namespace millrace {
 // Of graph/graph_def_size.h, apart from the headers of the graph.
 Status CheckMessageSize(const DataflowGraph& graph, int first_id);
 Status SerializeGraphDef(const pb::GraphDef& def, std::string* bytes);
+// Of ops/custom/custom_ops.h, apart from the headers of the graph.
+Status RegisterCustomOps(OpRegistry& registry);
 // Of frontend/function_scope.h.
 using CaptureFunction = std::function<StatusOr<Output>(const Output& from)>;
 void SetBody(GraphState* body, GraphState* outer, CaptureFunction capture);
@@ -35,7 +37,8 @@ void KeepBody(GraphState* graph, std::shared_ptr<GraphState> body);
 const OpRegistry& BuiltinOps() {
   static const OpRegistry* const ops = [] {
     auto* registry = new OpRegistry();
-    const Status status = RegisterAllOps(*registry);
+    Status status = RegisterAllOps(*registry);
+    status.Update(RegisterCustomOps(*registry));  // checked when they were loaded
     if (!status.ok()) Fatal(std::source_location::current(), Message(status));
     return registry;
   }();

@@ -10,6 +10,9 @@
 
 namespace millrace {
 
+// Of kernels/custom/custom_kernels.h, apart from the headers of the registries.
+void RegisterCustomKernels(KernelRegistry& registry);
+
 const OpRegistry& AllOps() { return BuiltinOps(); }
 
 const KernelRegistry& AllKernels() {
@@ -17,6 +20,7 @@ const KernelRegistry& AllKernels() {
     auto* registry = new KernelRegistry;
     RegisterAllKernels(*registry);
     RegisterFusedKernels(*registry);
+    RegisterCustomKernels(*registry);
     RegisterFakeKernels(AllOps(), *registry);  // made of those above
     RegisterFakeFusedKernels(AllOps(), *registry);
     RegisterGpuKernels(AllOps(), *registry);

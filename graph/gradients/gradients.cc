@@ -18,6 +18,9 @@
 
 namespace millrace {
 
+// Of custom_grad.cc, apart from the other families: nothing is compiled anew for it.
+void RegisterCustomGradients(GradientRegistry& registry);
+
 const GradientRegistry& BuiltinGradients() {
   static const GradientRegistry* const registry = [] {
     auto* r = new GradientRegistry();
@@ -36,6 +39,7 @@ const GradientRegistry& BuiltinGradients() {
     RegisterControlFlowGradients(*r);
     RegisterStateGradients(*r);
     RegisterCollectiveGradients(*r);
+    RegisterCustomGradients(*r);
     return r;
   }();
   return *registry;

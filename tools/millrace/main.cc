@@ -20,6 +20,11 @@
 #include "tools/millrace/server_command.h"
 #include "tools/millrace/why_waiting_command.h"
 
+namespace millrace {
+// Of shell_pages.h: the other commands are not compiled anew with it.
+void AddShellPagesCommands(CLI::App* app, std::function<int()>* chosen);
+}  // namespace millrace
+
 namespace {
 
 // What is on its way to standard output may fail to arrive: the disk is full, the descriptor
@@ -55,6 +60,7 @@ int main(int argc, char** argv) {
   millrace::AddWhyWaitingCommand(&app, &chosen);
   millrace::AddLedgerCommand(&app, &chosen);
   millrace::AddModelCommand(&app, &chosen);
+  millrace::AddShellPagesCommands(&app, &chosen);
   std::vector<char*> arguments(argv, argv + argc);
   millrace::DropRunSeparator(&arguments);
   try {

@@ -21,6 +21,9 @@
 #include "millrace/server.h"
 
 namespace millrace {
+
+Status LoadLibrary(const std::string& path);  // millrace/custom_op.h
+
 namespace {
 
 struct Flags {
@@ -43,6 +46,7 @@ struct Flags {
   std::string cluster_id;
   double peer_timeout = 30;  // seconds
   std::string http;
+  std::vector<std::string> libraries;
 };
 
 // What the flags say, and where they are silent TF_CONFIG.
@@ -102,6 +106,7 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
 }
 
 Status Serve(const Flags& flags) {
+  for (const std::string& library : flags.libraries) MR_RETURN_IF_ERROR(LoadLibrary(library));
   MR_ASSIGN_OR_RETURN(const ServerOptions options, ToOptions(flags));
   // Signals are taken by this thread alone; the server's threads inherit the mask.
   sigset_t signals;
@@ -283,6 +288,10 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--http", flags->http,
                       "host:port where browsers find the pages of this task, and Prometheus its "
                       "metrics (docs/operating.md); port 0: one that is free");
+  command->add_option(
+      "--load", flags->libraries,
+      "library of custom ops (docs/custom_ops.md), may be given more than once; its "
+      "code runs with all rights of the server");
   command->footer(&EnvironmentHelp);
   command->callback([flags, chosen] {
     *chosen = [flags] {
