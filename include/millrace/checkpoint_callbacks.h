@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-class BackgroundWrite;  // training/checkpoint/background_write.h
+class BackgroundWrite;  // io/background_write.h
 
 // Of options save_freq: at the end of every epoch, instead of after so many steps.
 inline constexpr int64_t kEveryEpoch = 0;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "io/background_write.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/evaluator.h"
@@ -16,7 +17,6 @@
 #include "millrace/saver.h"
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/step_count.h"
-#include "training/checkpoint/background_write.h"
 
 namespace millrace {
 namespace {

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "io/background_write.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/model.h"
@@ -13,7 +14,6 @@
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/path_format.h"
 #include "model/callbacks/step_count.h"
-#include "training/checkpoint/background_write.h"
 
 namespace millrace {
 namespace {

@@ -289,7 +289,9 @@ TEST_F(Aside, ASessionThatIsClosedLeavesTheOlderCheckpoint) {
   }
   const Status written = saver->Sync();  // it may have been faster
   if (!written.ok()) {
-    EXPECT_FALSE(CheckpointExists(folder + "/m-2")) << written;
+    // Cancelled when it was all but done: whole, and in no state file.
+    EXPECT_TRUE(!CheckpointExists(folder + "/m-2") || CheckpointIsComplete(folder + "/m-2"))
+        << written;
     EXPECT_EQ(LatestCheckpoint(folder), folder + "/m-1");
   }
   EXPECT_TRUE(CheckpointIsComplete(LatestCheckpoint(folder)));

@@ -127,6 +127,7 @@ StatusOr<std::unique_ptr<FetchedCheckpoint>> FetchedCheckpoint::Fetch(const std:
   }
   const std::string target = prefix.substr(0, slash);
   std::string path = prefix.substr(slash);
+  const bool is_folder = path.ends_with('/');
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
@@ -135,7 +136,8 @@ StatusOr<std::unique_ptr<FetchedCheckpoint>> FetchedCheckpoint::Fetch(const std:
   made->folder_ = StrCat(temporary.string(), "/millrace_ckpt_", Hex16(RandomId()));
   MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(made->folder_));
   MR_ASSIGN_OR_RETURN(const auto files, RemoteFiles::Connect(target));
-  StatusOr<std::string> index = files->Read(BundleIndexName(path));
+  StatusOr<std::string> index =
+      is_folder ? errors::NotFound(path, " is a folder") : files->Read(BundleIndexName(path));
   if (errors::IsNotFound(index.status())) {
     const StatusOr<std::string> newest = NewestIn(*files, path, made->folder_);
     if (!newest.ok()) {

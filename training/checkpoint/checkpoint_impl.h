@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "frontend/graph_builder.h"
+#include "io/background_write.h"
 #include "io/tensor_bundle.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_layout.h"
 #include "training/checkpoint/aside_nodes.h"
-#include "training/checkpoint/background_write.h"
 #include "training/checkpoint/object_tree.h"
 
 namespace millrace {

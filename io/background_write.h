@@ -1,6 +1,6 @@
 // Writes to files that go on beside training: one at a time, on a thread of its own.
-#ifndef TRAINING_CHECKPOINT_BACKGROUND_WRITE_H_
-#define TRAINING_CHECKPOINT_BACKGROUND_WRITE_H_
+#ifndef IO_BACKGROUND_WRITE_H_
+#define IO_BACKGROUND_WRITE_H_
 
 #include <functional>
 #include <thread>
@@ -32,4 +32,4 @@ class BackgroundWrite {
 
 }  // namespace millrace
 
-#endif  // TRAINING_CHECKPOINT_BACKGROUND_WRITE_H_
+#endif  // IO_BACKGROUND_WRITE_H_

@@ -1,4 +1,4 @@
-#include "training/checkpoint/background_write.h"
+#include "io/background_write.h"
 
 #include <utility>
 
