@@ -73,6 +73,21 @@ Status Record(const std::string& directory, const std::string& prefix, std::size
   return OkStatus();
 }
 
+// Waits for the writes of all workers, so that none is further ahead than one backup; an error if
+// any has failed.
+Status SyncOfAll(BackgroundWrite& background, TrainingRun& run) {
+  const Status own = background.Sync();
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> failed, run.OfAllWorkers(own.ok() ? 0 : 1));
+  MR_RETURN_IF_ERROR(own);
+  for (std::size_t worker = 0; worker < failed.size(); ++worker) {
+    if (failed[worker] != 0) {
+      return errors::Aborted("the backup of worker ", worker,
+                             " could not be written: see its error");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 BackupAndRestore::BackupAndRestore(BackupAndRestoreOptions options)
@@ -188,7 +203,7 @@ Status BackupAndRestore::OnTrainBatchEnd(int64_t batch, const Logs&) {
 }
 
 Status BackupAndRestore::Save() {
-  MR_RETURN_IF_ERROR(background_->Sync());
+  MR_RETURN_IF_ERROR(SyncOfAll(*background_, *model()->training_run()));
   ++number_;
   MR_ASSIGN_OR_RETURN(TrainingState state, model()->training_run()->State());
   const std::string directory = Directory(), prefix = StrCat(directory, "/", kName, number_);
@@ -201,10 +216,9 @@ Status BackupAndRestore::Save() {
 }
 
 Status BackupAndRestore::OnTrainEnd(const Logs&) {
-  MR_RETURN_IF_ERROR(background_->Sync());
-  if (!options_.delete_checkpoint) return OkStatus();
   // Nobody's goes before all have come to their end.
-  MR_RETURN_IF_ERROR(model()->training_run()->OfAllWorkers(0).status());
+  MR_RETURN_IF_ERROR(SyncOfAll(*background_, *model()->training_run()));
+  if (!options_.delete_checkpoint) return OkStatus();
   const std::string directory = Directory();
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(directory));
   std::error_code error;

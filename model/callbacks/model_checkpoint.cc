@@ -129,7 +129,7 @@ Status ModelCheckpoint::Write(const std::string& chiefs) {
   if (options_.save_weights_only) {
     MR_RETURN_IF_ERROR(options_.asynchronous ? model()->SaveWeightsAsync(path)
                                              : model()->SaveWeights(path));
-  } else if (model()->strategy().is_chief()) {
+  } else {
     MR_RETURN_IF_ERROR(background_->Sync());
     MR_ASSIGN_OR_RETURN(TrainingState state, model()->training_run()->State());
     auto write = [path, state = std::move(state)] { return WriteTensors(path, state); };

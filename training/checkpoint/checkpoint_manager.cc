@@ -138,10 +138,10 @@ StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Create(
 StatusOr<std::string> CheckpointManager::Save(Session& session,
                                               std::optional<int64_t> checkpoint_number,
                                               bool check_interval) {
+  MR_RETURN_IF_ERROR(Sync());
   std::optional<int64_t> step;
   MR_ASSIGN_OR_RETURN(const bool is_time, impl_->IsTime(session, check_interval, &step));
   if (!is_time) return std::string();
-  MR_RETURN_IF_ERROR(Sync());
   MR_ASSIGN_OR_RETURN(const int64_t count, impl_->inside->CountSave(session));
   const std::string prefix =
       JoinPath(impl_->options.directory,
