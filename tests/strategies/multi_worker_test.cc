@@ -271,9 +271,10 @@ TEST(MultiWorker, SendsRowsOfEmbeddingsAlone) {
 std::map<std::string, std::string> FilesOf(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    std::string& content = files[entry.path().lexically_relative(folder)];
+    if (entry.is_directory()) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    files[entry.path().lexically_relative(folder)] =
-        std::string(std::istreambuf_iterator<char>(file), {});
+    content.assign(std::istreambuf_iterator<char>(file), {});
   }
   return files;
 }
