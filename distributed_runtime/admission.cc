@@ -8,11 +8,10 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "graph/function_library.h"
+#include "ops/custom/custom_ops.h"
 #include "session/forwarding_worker.h"
 
 namespace millrace {
-
-bool IsCustomOp(std::string_view op);  // of ops/custom/custom_ops.h
 
 namespace {
 

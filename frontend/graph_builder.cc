@@ -17,6 +17,7 @@
 #include "graph/graph_def_io.h"
 #include "graph/node_name.h"
 #include "ops/all_ops.h"
+#include "ops/custom/custom_ops.h"
 #include "tensor/cast.h"
 
 namespace millrace {
@@ -24,8 +25,6 @@ namespace millrace {
 // Of graph/graph_def_size.h, apart from the headers of the graph.
 Status CheckMessageSize(const DataflowGraph& graph, int first_id);
 Status SerializeGraphDef(const pb::GraphDef& def, std::string* bytes);
-// Of ops/custom/custom_ops.h, apart from the headers of the graph.
-Status RegisterCustomOps(OpRegistry& registry);
 // Of frontend/function_scope.h.
 using CaptureFunction = std::function<StatusOr<Output>(const Output& from)>;
 void SetBody(GraphState* body, GraphState* outer, CaptureFunction capture);

@@ -5,13 +5,11 @@
 #include "jit/accelerator_fused_kernel.h"
 #include "jit/fused_kernel.h"
 #include "kernels/all_kernels.h"
+#include "kernels/custom/custom_kernels.h"
 #include "kernels/fake/fake_kernels.h"
 #include "runtime/gpu.h"
 
 namespace millrace {
-
-// Of kernels/custom/custom_kernels.h, apart from the headers of the registries.
-void RegisterCustomKernels(KernelRegistry& registry);
 
 const OpRegistry& AllOps() { return BuiltinOps(); }
 

@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/exceptions.h"
 #include "base/status_macros.h"
+#include "graph/gradients/grad_families.h"
 #include "graph/gradients/gradient_registry.h"
 #include "ops/custom/custom_ops.h"
 
@@ -48,8 +49,6 @@ Status CustomGrad(GradContext& c) {
 }
 
 }  // namespace
-
-void RegisterCustomGradients(GradientRegistry& registry);  // of gradients.cc
 
 void RegisterCustomGradients(GradientRegistry& registry) {
   for (const CustomOp& op : CustomOpsOfProcess()) {

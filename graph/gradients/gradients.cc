@@ -18,9 +18,6 @@
 
 namespace millrace {
 
-// Of custom_grad.cc, apart from the other families: nothing is compiled anew for it.
-void RegisterCustomGradients(GradientRegistry& registry);
-
 const GradientRegistry& BuiltinGradients() {
   static const GradientRegistry* const registry = [] {
     auto* r = new GradientRegistry();

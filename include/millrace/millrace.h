@@ -12,6 +12,7 @@
 #include "millrace/collectives.h"
 #include "millrace/coordinator.h"
 #include "millrace/core.h"
+#include "millrace/custom_op.h"
 #include "millrace/data.h"
 #include "millrace/data_parallel.h"
 #include "millrace/distributed_values.h"

@@ -18,12 +18,8 @@
 #include "tools/millrace/proxy_command.h"
 #include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
+#include "tools/millrace/shell_pages.h"
 #include "tools/millrace/why_waiting_command.h"
-
-namespace millrace {
-// Of shell_pages.h: the other commands are not compiled anew with it.
-void AddShellPagesCommands(CLI::App* app, std::function<int()>* chosen);
-}  // namespace millrace
 
 namespace {
 

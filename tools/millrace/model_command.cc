@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "tools/millrace/credential_flags.h"
 #include "tools/millrace/offline.h"
 
 namespace millrace {
@@ -68,10 +69,9 @@ void AddModelCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--steps_at_once", flags->steps_at_once, "steps that run beside each other")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--tls_cert", flags->credentials.tls_cert, "as of millrace server");
-  command->add_option("--tls_key", flags->credentials.tls_key);
-  command->add_option("--tls_ca", flags->credentials.tls_ca);
-  command->add_option("--token_file", flags->credentials.token_file);
+  AddCredentialFlags(command, &flags->credentials,
+                     "PEM file with the certificate that is shown to callers, who need one, too",
+                     "file (mode 0600) with a secret that every caller must know");
   command->add_flag("--insecure", flags->insecure,
                     "allow an address that is not loopback without any of these");
 }

@@ -1,6 +1,4 @@
 // A SavedModel behind an address, until a signal.
-#include <signal.h>
-
 #include <chrono>
 
 #include "base/errors.h"
@@ -8,17 +6,12 @@
 #include "base/status_macros.h"
 #include "serving/model_server.h"
 #include "tools/millrace/model_command.h"
+#include "tools/millrace/stop_signals.h"
 
 namespace millrace {
 
 Status ModelServe(const ModelFlags& flags, std::string* text) {
-  // Signals are taken by this thread alone; the server's threads inherit the mask.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  StopSignals signals;
 
   ServedModelOptions options;
   options.directory = flags.directory;
@@ -34,11 +27,7 @@ Status ModelServe(const ModelFlags& flags, std::string* text) {
   MR_RETURN_IF_ERROR(server.Start());
   MR_LOG(kInfo, "serving version ", model->version(), " of ", model->name(), " on grpc ",
          flags.host, ":", server.grpc_port());
-  int number = 0;
-  sigwait(&signals, &number);
-  MR_LOG(kInfo, "stopping");
-  // A second signal ends the process at once.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  signals.Wait();
   server.Stop(std::chrono::seconds(10));
   text->clear();
   return OkStatus();

@@ -1,8 +1,6 @@
 // `millrace proxy`: lets clients in that know no certificates, on this host alone.
 #include "tools/millrace/proxy_command.h"
 
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
@@ -10,8 +8,10 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "tools/millrace/credential_flags.h"
 #include "tools/millrace/observe_commands.h"
 #include "tools/millrace/offline.h"
+#include "tools/millrace/stop_signals.h"
 #include "transport/grpc/call_proxy.h"
 #include "transport/grpc/credentials.h"
 
@@ -42,20 +42,10 @@ Status Serve(const Flags& flags) {
         "--token_file (a server that asks for neither is called directly)");
   }
   MR_ASSIGN_OR_RETURN(options.credentials, LoadedCredentials::Load(flags.credentials));
-  // Signals are taken by this thread alone; gRPC's threads inherit the mask.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  StopSignals signals;
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<CallProxy> proxy, CallProxy::Start(options));
   MR_LOG(kInfo, "passing calls to grpc://", proxy->address(), " on to ", flags.target);
-  int number = 0;
-  sigwait(&signals, &number);
-  MR_LOG(kInfo, "stopping");
-  // A second signal ends the process at once.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  signals.Wait();
   return OkStatus();
 }
 
@@ -78,18 +68,9 @@ void AddProxyCommand(CLI::App* app, std::function<int()>* chosen) {
           "--listen", flags->listen,
           "address of loopback to listen on; port 0: one that is free, which the log names")
       ->capture_default_str();
-  command->add_option("--tls_cert", flags->credentials.tls_cert, "PEM file with a certificate")
-      ->envname("MILLRACE_TLS_CERT");
-  command->add_option("--tls_key", flags->credentials.tls_key, "PEM file with its private key")
-      ->envname("MILLRACE_TLS_KEY");
-  command
-      ->add_option("--tls_ca", flags->credentials.tls_ca,
-                   "PEM file with the authorities whose certificates are believed")
-      ->envname("MILLRACE_TLS_CA");
-  command
-      ->add_option("--token_file", flags->credentials.token_file,
-                   "file (mode 0600) with the secret of the cluster")
-      ->envname("MILLRACE_TOKEN_FILE");
+  AddCredentialFlags(command, &flags->credentials,
+                     "PEM file with the certificate that is shown to the task",
+                     "file (mode 0600) with the secret of the cluster");
   command->footer(kFooter);
 }
 

@@ -1,7 +1,5 @@
 #include "tools/millrace/server_command.h"
 
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -16,13 +14,14 @@
 #include "base/strings.h"
 #include "cluster/tf_config.h"
 #include "jit/code_cache.h"
+#include "millrace/custom_op.h"
 #include "millrace/gpu.h"
 #include "millrace/pages.h"
 #include "millrace/server.h"
+#include "tools/millrace/credential_flags.h"
+#include "tools/millrace/stop_signals.h"
 
 namespace millrace {
-
-Status LoadLibrary(const std::string& path);  // millrace/custom_op.h
 
 namespace {
 
@@ -108,13 +107,7 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
 Status Serve(const Flags& flags) {
   for (const std::string& library : flags.libraries) MR_RETURN_IF_ERROR(LoadLibrary(library));
   MR_ASSIGN_OR_RETURN(const ServerOptions options, ToOptions(flags));
-  // Signals are taken by this thread alone; the server's threads inherit the mask.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  StopSignals signals;
 
   if (flags.step_memory_limit > 0) {
     setenv("MILLRACE_STEP_MEMORY_LIMIT", StrCat(flags.step_memory_limit).c_str(), /*overwrite=*/1);
@@ -138,11 +131,7 @@ Status Serve(const Flags& flags) {
     MR_ASSIGN_OR_RETURN(pages, Pages::Serve(*server, flags.http));
     MR_LOG(kInfo, "pages at ", pages->url());
   }
-  int number = 0;
-  sigwait(&signals, &number);
-  MR_LOG(kInfo, "stopping");
-  // A second signal ends the process at once.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  signals.Wait();
   return server->Stop();
 }
 
@@ -170,23 +159,24 @@ std::string EnvironmentHelp() {
       compiler.empty() ? "none here, they are interpreted" : compiler);
 }
 
+// Of a number of bytes that CLI::AsSizeValue has read: it takes what is negative, or beyond 2^63.
+CLI::Validator IsSize() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        int64_t bytes = 0;
+        if (ParseInt64(text, &bytes) && bytes >= 0) return "";
+        return "is no number of bytes from 0 to 2^63 - 1";
+      },
+      "");
+}
+
 // Who may call, and what graphs may do.
 void AddSecurityFlags(CLI::App* command, Flags* flags) {
-  command
-      ->add_option("--tls_cert", flags->credentials.tls_cert,
-                   "PEM file with the certificate of this task (see millrace certs); with the two "
-                   "that follow every connection is TLS, and callers need certificates, too")
-      ->envname("MILLRACE_TLS_CERT");
-  command->add_option("--tls_key", flags->credentials.tls_key, "PEM file with its private key")
-      ->envname("MILLRACE_TLS_KEY");
-  command
-      ->add_option("--tls_ca", flags->credentials.tls_ca,
-                   "PEM file with the authorities whose certificates are believed")
-      ->envname("MILLRACE_TLS_CA");
-  command
-      ->add_option("--token_file", flags->credentials.token_file,
-                   "file (mode 0600) with a secret that every caller must know, with TLS or alone")
-      ->envname("MILLRACE_TOKEN_FILE");
+  AddCredentialFlags(
+      command, &flags->credentials,
+      "PEM file with the certificate of this task (see millrace certs); with the two that follow "
+      "every connection is TLS, and callers need certificates, too",
+      "file (mode 0600) with a secret that every caller must know, with TLS or alone");
   command->add_flag("--insecure", flags->insecure,
                     "allow an address that is not loopback without any of these: not encrypted, "
                     "open to every client");
@@ -200,8 +190,22 @@ void AddSecurityFlags(CLI::App* command, Flags* flags) {
                       "the only folder whose files graphs may name, links and '..' resolved");
 }
 
-// What one session may take.
-void AddQuotaFlags(CLI::App* command, SessionQuotas* quotas) {
+// What callers may take of the server, and what one session.
+void AddLimitFlags(CLI::App* command, Flags* flags) {
+  command
+      ->add_option("--max_message_size", flags->max_message_size,
+                   "the largest request: bytes, or 100MB, 1GB (default: 2 GiB - 1)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(IsSize());
+  command
+      ->add_option("--max_connections", flags->max_connections,
+                   "connections at once (default: half of the file descriptors, at most 16384)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--max_calls", flags->max_calls,
+                   "calls at once on one connection (default: 65536)")
+      ->check(CLI::NonNegativeNumber);
+  SessionQuotas* const quotas = &flags->quotas;
   const auto add = [command](const char* name, int64_t* quota, const char* what) {
     return command->add_option(name, *quota, what)->check(CLI::NonNegativeNumber);
   };
@@ -213,12 +217,15 @@ void AddQuotaFlags(CLI::App* command, SessionQuotas* quotas) {
   command
       ->add_option("--max_graph_size", quotas->max_graph_size,
                    "the graph of one session: bytes, or 100MB, 1GB")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(IsSize());
   command
-      ->add_option("--session_memory_limit", quotas->session_memory_limit,
-                   "what the tensors of one session's steps take here together, with the variables "
-                   "that they make: bytes, or 100MB, 2GB")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+      ->add_option(
+          "--session_memory_limit", quotas->session_memory_limit,
+          "what kernels take for the steps of one session here, as long as it is held: bytes, or "
+          "100MB, 2GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(IsSize());
 }
 
 }  // namespace
@@ -248,31 +255,20 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--visible_gpus", flags->gpus.visible,
                       "which GPUs, in which order: '1,0' (default: all)");
   AddSecurityFlags(command, flags.get());
-  AddQuotaFlags(command, &flags->quotas);
+  AddLimitFlags(command, flags.get());
   command->add_option("--dump_dir", flags->dump_dir,
                       "write the graphs of the sessions opened at this task to this folder");
   command
       ->add_option("--step_memory_limit", flags->step_memory_limit,
                    "what the tensors of one step may take on one device: bytes, or 100MB, 2GB")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(IsSize());
   command
       ->add_option("--session_idle_limit", flags->session_idle_limit,
                    "seconds after which a session that nobody calls is closed; 0: never")
       ->envname("MILLRACE_SESSION_IDLE_LIMIT")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command
-      ->add_option("--max_message_size", flags->max_message_size,
-                   "the largest request: bytes, or 100MB, 1GB (default: 2 GiB - 1)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  command
-      ->add_option("--max_connections", flags->max_connections,
-                   "connections at once (default: half of the file descriptors, at most 16384)")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--max_calls", flags->max_calls,
-                   "calls at once on one connection (default: 65536)")
-      ->check(CLI::NonNegativeNumber);
   command
       ->add_option(
           "--cluster_id", flags->cluster_id,

@@ -108,6 +108,15 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
                 "/nowhere");
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--token_file=/nowhere"}, 1,
                 "/nowhere");
+  for (const char* flag : {"--session_memory_limit", "--max_graph_size", "--step_memory_limit",
+                           "--max_message_size", "--max_sessions", "--max_steps"}) {
+    ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:0", StrCat(flag, "=-1")}, 2, flag);
+  }
+  for (const char* size : {"99999999999999999999", "9EB", "-1GB"}) {
+    ExpectOneLine(
+        {"server", "--cluster_spec=ps|127.0.0.1:0", StrCat("--session_memory_limit=", size)}, 2,
+        "--session_memory_limit");
+  }
   ExpectOneLine({"server"}, 1, "TF_CONFIG", "{");
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--dump_dir=/dev/null/dumps"}, 1,
                 "/dev/null/dumps");
