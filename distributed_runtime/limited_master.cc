@@ -12,16 +12,34 @@
 namespace millrace {
 namespace {
 
-// What a graph, or all that a session's graph was made of, takes.
+// What a session's graph takes, or what a part of it would add.
 struct GraphSize {
   int64_t nodes = 0;  // with those of functions
   int64_t bytes = 0;  // as it came
+  // Clients send their functions again with whatever they add: each counts once.
+  StringSet functions;
+
+  void Add(const GraphSize& added) {
+    nodes += added.nodes;
+    bytes += added.bytes;
+    functions.insert(added.functions.begin(), added.functions.end());
+  }
+  void Take(const GraphSize& added) {
+    nodes -= added.nodes;
+    bytes -= added.bytes;
+    for (const std::string& name : added.functions) functions.erase(name);
+  }
 };
 
-GraphSize SizeOf(const pb::GraphDef& graph) {
-  GraphSize size{graph.node_size(), static_cast<int64_t>(graph.ByteSizeLong())};
+GraphSize SizeOf(const pb::GraphDef& graph, const StringSet& known) {
+  GraphSize size{graph.node_size(), static_cast<int64_t>(graph.ByteSizeLong()), {}};
   for (const pb::FunctionDef& function : graph.library().function()) {
-    size.nodes += function.node_def_size();
+    const std::string& name = function.signature().name();
+    if (known.contains(name) || !size.functions.insert(name).second) {
+      size.bytes -= static_cast<int64_t>(function.ByteSizeLong());
+    } else {
+      size.nodes += function.node_def_size();
+    }
   }
   return size;
 }
@@ -37,47 +55,47 @@ class LimitedMaster final : public ForwardingMaster {
 
   void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
                           CreateSessionResult* result, Done done) override {
-    const GraphSize size = SizeOf(args.graph);
-    if (Status status = CheckGraph(size); !status.ok()) return done(std::move(status));
+    GraphSize size = SizeOf(args.graph, {});
+    if (Status status = CheckGraph(size.nodes, size.bytes); !status.ok()) {
+      return done(std::move(status));
+    }
     if (Status status = BeginSession(); !status.ok()) return done(std::move(status));
-    master()->CreateSessionAsync(options, std::move(args), result,
-                                 [this, size, result, done = std::move(done)](Status status) {
-                                   {
-                                     MutexLock lock(&mu_);
-                                     --opening_;
-                                     if (status.ok())
-                                       sessions_[result->session_handle].graph = size;
-                                   }
-                                   done(std::move(status));
-                                 });
+    const auto opened = [this, size = std::move(size), result,
+                         done = std::move(done)](Status status) mutable {
+      {
+        MutexLock lock(&mu_);
+        --opening_;
+        if (status.ok()) sessions_[result->session_handle].graph = std::move(size);
+      }
+      done(std::move(status));
+    };
+    master()->CreateSessionAsync(options, std::move(args), result, opened);
   }
 
   void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
                           int64_t* new_graph_version, Done done) override {
-    const GraphSize added = SizeOf(args.graph);
+    GraphSize added;
     {
       MutexLock lock(&mu_);
       const auto it = sessions_.find(args.session_handle);
       if (it != sessions_.end()) {  // else the master knows what to say
         GraphSize& graph = it->second.graph;
-        const GraphSize whole{graph.nodes + added.nodes, graph.bytes + added.bytes};
-        if (Status status = CheckGraph(whole); !status.ok()) return done(std::move(status));
-        graph = whole;
+        added = SizeOf(args.graph, graph.functions);
+        Status status = CheckGraph(graph.nodes + added.nodes, graph.bytes + added.bytes);
+        if (!status.ok()) return done(std::move(status));
+        graph.Add(added);
       }
     }
-    master()->ExtendSessionAsync(
-        options, std::move(args), new_graph_version,
-        [this, added, handle = args.session_handle, done = std::move(done)](Status status) {
-          if (!status.ok()) {
-            MutexLock lock(&mu_);
-            const auto it = sessions_.find(handle);
-            if (it != sessions_.end()) {
-              it->second.graph.nodes -= added.nodes;
-              it->second.graph.bytes -= added.bytes;
-            }
-          }
-          done(std::move(status));
-        });
+    const auto extended = [this, added = std::move(added), handle = args.session_handle,
+                           done = std::move(done)](Status status) {
+      if (!status.ok()) {
+        MutexLock lock(&mu_);
+        const auto it = sessions_.find(handle);
+        if (it != sessions_.end()) it->second.graph.Take(added);
+      }
+      done(std::move(status));
+    };
+    master()->ExtendSessionAsync(options, std::move(args), new_graph_version, extended);
   }
 
   void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
@@ -102,18 +120,17 @@ class LimitedMaster final : public ForwardingMaster {
     int64_t steps = 0;  // that run
   };
 
-  Status CheckGraph(const GraphSize& graph) const {
-    if (quotas_.max_graph_nodes > 0 && graph.nodes > quotas_.max_graph_nodes) {
+  Status CheckGraph(int64_t nodes, int64_t bytes) const {
+    if (quotas_.max_graph_nodes > 0 && nodes > quotas_.max_graph_nodes) {
       return errors::ResourceExhausted(
           "the graph of a session at ", task_, " may have ", quotas_.max_graph_nodes,
-          " nodes, those of functions included (--max_graph_nodes); this one would have ",
-          graph.nodes);
+          " nodes, those of functions included (--max_graph_nodes); this one would have ", nodes);
     }
-    if (quotas_.max_graph_size > 0 && graph.bytes > quotas_.max_graph_size) {
-      return errors::ResourceExhausted(
-          "the graph of a session at ", task_, " may have ", quotas_.max_graph_size,
-          " bytes (--max_graph_size); this one would have ", graph.bytes,
-          ": feed or restore what is in its biggest constants");
+    if (quotas_.max_graph_size > 0 && bytes > quotas_.max_graph_size) {
+      return errors::ResourceExhausted("the graph of a session at ", task_, " may have ",
+                                       quotas_.max_graph_size,
+                                       " bytes (--max_graph_size); this one would have ", bytes,
+                                       ": feed or restore what is in its biggest constants");
     }
     return OkStatus();
   }
@@ -132,14 +149,11 @@ class LimitedMaster final : public ForwardingMaster {
     return OkStatus();
   }
 
-  // Keeps what is counted of sessions that are open; others cost nothing any more.
+  // Sessions that are not open any more cost nothing.
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    StringMap<Session> open;
-    for (const std::string& handle : open_sessions_()) {
-      const auto it = sessions_.find(handle);
-      open[handle] = it == sessions_.end() ? Session() : it->second;
-    }
-    sessions_ = std::move(open);
+    StringSet open;
+    for (std::string& handle : open_sessions_()) open.insert(std::move(handle));
+    absl::erase_if(sessions_, [&](const auto& entry) { return !open.contains(entry.first); });
   }
 
   Status BeginStep(const std::string& handle) {
@@ -177,6 +191,11 @@ class LimitedMaster final : public ForwardingMaster {
 };
 
 }  // namespace
+
+bool LimitsSessions(const SessionQuotas& quotas) {
+  return quotas.max_sessions > 0 || quotas.max_graph_nodes > 0 || quotas.max_graph_size > 0 ||
+         quotas.max_steps > 0;
+}
 
 std::unique_ptr<MasterInterface> NewLimitedMaster(
     MasterInterface* master, std::string task, const SessionQuotas& quotas,

@@ -12,10 +12,13 @@
 
 namespace millrace {
 
+// Whether there is a quota for the master to keep; that of memory is the worker's.
+bool LimitsSessions(const SessionQuotas& quotas);
+
 // Refuses with ResourceExhausted what is beyond `quotas`, naming the task, the quota and its flag.
 // What is refused changes nothing. `open_sessions` lists the handles of those that are open at
 // `master`, which also closes some by itself. Both must outlive this one and its calls; `task` is
-// how errors call it. The quota of memory is the worker's.
+// how errors call it.
 std::unique_ptr<MasterInterface> NewLimitedMaster(
     MasterInterface* master, std::string task, const SessionQuotas& quotas,
     std::function<std::vector<std::string>()> open_sessions);

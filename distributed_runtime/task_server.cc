@@ -163,7 +163,7 @@ struct TaskServer::Impl {
     std::unique_ptr<EagerTransport> eager_transport;
     std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
-    std::unique_ptr<MasterInterface> limited_master;
+    std::unique_ptr<MasterInterface> limited_master;  // null: there are no quotas
     std::unique_ptr<MasterInterface> observed_master;
     std::shared_ptr<GatedMaster> gate;
     std::unique_ptr<WorkerService> worker_service;
@@ -239,11 +239,14 @@ struct TaskServer::Impl {
     MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
     master.writes_placement = false;
     r->core->Lead(std::move(master));
-    r->limited_master =
-        NewLimitedMaster(r->core->master(), task, server.quotas,
-                         [master = r->core->master()] { return master->ListSessions(); });
-    r->observed_master =
-        NewObservedMaster(r->limited_master.get(), task, &r->observed->steps, &r->observed->tracer);
+    MasterInterface* served = r->core->master();
+    if (LimitsSessions(server.quotas)) {
+      r->limited_master =
+          NewLimitedMaster(served, task, server.quotas,
+                           [master = r->core->master()] { return master->ListSessions(); });
+      served = r->limited_master.get();
+    }
+    r->observed_master = NewObservedMaster(served, task, &r->observed->steps, &r->observed->tracer);
     AddPages(r);
     return OkStatus();
   }

@@ -240,6 +240,10 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
                       FindSession(args.session_handle));
   MR_ASSIGN_OR_RETURN(const int64_t memory_limit, MemoryLimit(args.config));
   if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
+  // What is computed before any step is kept with the graph, on no step's account.
+  if (memory_limit > 0 || session->memory_quota()) {
+    args.graph_options.mutable_rewrite_options()->set_constant_folding(pb::RewriterConfig::OFF);
+  }
   MR_ASSIGN_OR_RETURN(
       std::shared_ptr<WorkerGraph> graph,
       WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,

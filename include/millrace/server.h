@@ -21,8 +21,8 @@ struct SessionQuotas {
   int64_t max_graph_nodes = 0;  // of the graph of one, those of functions included
   int64_t max_graph_size = 0;   // bytes of that, as it comes
   int64_t max_steps = 0;        // that one runs at once
-  // Bytes of what its steps hold on the task's devices together, and of what they leave in
-  // variables, queues and the like.
+  // Bytes that kernels took for its steps on the task's devices and that are still held, by steps,
+  // variables, queues and the like; docs/security.md says what is on no account.
   int64_t session_memory_limit = 0;
 };
 

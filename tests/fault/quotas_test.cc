@@ -188,5 +188,20 @@ TEST_F(QuotasTest, TheMemoryOfASessionIsWhatItsStepsHoldAndLeave) {
   EXPECT_TRUE(fill(*session, 2 * kThird).ok());
 }
 
+TEST_F(QuotasTest, WhatIsComputedBeforeAnyStepIsNotFreeEither) {
+  Start({.session_memory_limit = 1 << 20});
+  Graph graph;
+  const Scope root = graph.root();
+  const Output filled =
+      ops::Fill(root.WithOpName("filled"), Constant(root, Tensor::FromValues<int32_t>({1 << 20})),
+                Constant(root, Tensor::Scalar(2.0f)));
+  const Output one = ops::GatherV2(root, filled, Constant(root, Tensor::FromValues<int32_t>({7})),
+                                   Constant(root, Tensor::Scalar<int32_t>(0)));
+  StatusOr<Session> session = Open(graph);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const Status refused = session->Run({}, {one}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused;
+}
+
 }  // namespace
 }  // namespace millrace
