@@ -9,10 +9,7 @@
 
 namespace millrace {
 
-BackgroundWrite::~BackgroundWrite() {
-  const Status status = Sync();
-  if (!status.ok()) MR_LOG(kError, "a save that nobody waited for has failed: ", Message(status));
-}
+BackgroundWrite::~BackgroundWrite() { SyncOrLog(); }
 
 Status BackgroundWrite::Start(std::function<Status()> write) {
   MR_RETURN_IF_ERROR(Sync());
@@ -25,6 +22,11 @@ Status BackgroundWrite::Start(std::function<Status()> write) {
 Status BackgroundWrite::Sync() {
   Wait();
   return std::exchange(error_, OkStatus());
+}
+
+void BackgroundWrite::SyncOrLog() {
+  const Status status = Sync();
+  if (!status.ok()) MR_LOG(kError, "a save that nobody waited for has failed: ", Message(status));
 }
 
 void BackgroundWrite::Wait() {

@@ -22,6 +22,8 @@ class BackgroundWrite {
   Status Start(std::function<Status()> write);
   // Waits. The error of the last write, once.
   Status Sync();
+  // Waits. An error that nobody has asked for goes to the log.
+  void SyncOrLog();
   // Waits, and leaves the error to Sync.
   void Wait();
 

@@ -133,8 +133,7 @@ StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
 }
 
 Status BackupAndRestore::OnTrainRestore() {
-  background_->Wait();  // of a Fit that has failed
-
+  background_->SyncOrLog();  // of a Fit that has failed
   if (options_.directory.empty()) {
     return errors::InvalidArgument("BackupAndRestore needs the directory of its backups");
   }

@@ -36,6 +36,7 @@ std::ostream& ModelCheckpoint::out() const {
 }
 
 Status ModelCheckpoint::OnTrainBegin() {
+  background_->SyncOrLog();  // of a Fit that has failed
   if (options_.filepath.empty() || options_.filepath.ends_with('/')) {
     return errors::InvalidArgument(
         "Please specify a non-directory filepath for ModelCheckpoint. "

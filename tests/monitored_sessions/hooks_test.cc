@@ -245,6 +245,26 @@ TEST(CheckpointSaverHook, SavesAndAsksToStopWhenTheProcessIsToEnd) {
   EXPECT_EQ(LatestCheckpoint(directory.path()), StrCat(directory.path(), "/model.ckpt-3"));
 }
 
+TEST(CheckpointSaverHook, IsDoneWhenWhatIsWrittenAsideIsThere) {
+  for (const bool preempted : {false, true}) {
+    const TestDirectory directory("aside");
+    TrainingGraph g;
+    auto created = Saver::Create(g.graph, {.asynchronous = true});
+    ASSERT_TRUE(created.ok()) << created.status();
+    const std::shared_ptr<Saver> saver = *std::move(created);
+    std::vector<HookPtr> hooks;
+    hooks.push_back(CheckpointSaverHook(
+        {.checkpoint_dir = directory.path(), .every = {.steps = 1000}, .saver = saver}));
+    if (preempted) hooks.push_back(std::make_shared<Notice>());
+    const Status status = Train(g, hooks, /*steps=*/5);
+    ForgetPreemption();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(saver->Sync().ok());
+    EXPECT_EQ(LatestCheckpoint(directory.path()),
+              StrCat(directory.path(), "/model.ckpt-", preempted ? 3 : 5));
+  }
+}
+
 TEST(FinalOpsHook, SaysWhatTheEndOfTheInputMeansForFinalOps) {
   TrainingGraph g;
   const Scope root = g.graph.root();

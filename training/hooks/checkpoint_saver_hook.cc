@@ -57,7 +57,8 @@ class CheckpointSaver : public SessionRunHook {
       MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
       timer_->Update(step);
       context.RequestStop();
-      return Save(context.session(), step).status();
+      MR_RETURN_IF_ERROR(Save(context.session(), step).status());
+      return UsedSaver()->Sync();
     }
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
     if (!timer_->ShouldTrigger(before + 1)) return OkStatus();
@@ -71,6 +72,8 @@ class CheckpointSaver : public SessionRunHook {
   Status End(Session& session) override {
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
     if (timer_->last_step() != step) MR_RETURN_IF_ERROR(Save(session, step).status());
+    // What is written aside has its values from the session, which is closed next.
+    if (Saver* const saver = UsedSaver(); saver != nullptr) MR_RETURN_IF_ERROR(saver->Sync());
     for (const auto& listener : options_.listeners) {
       MR_RETURN_IF_ERROR(listener->End(session, step));
     }
@@ -78,9 +81,13 @@ class CheckpointSaver : public SessionRunHook {
   }
 
  private:
+  // Null if the scaffold has none.
+  Saver* UsedSaver() const {
+    return options_.saver ? options_.saver.get() : options_.scaffold->saver.get();
+  }
   // True if a listener asks to stop.
   StatusOr<bool> Save(Session& session, int64_t step) {
-    Saver* const saver = options_.saver ? options_.saver.get() : options_.scaffold->saver.get();
+    Saver* const saver = UsedSaver();
     if (saver == nullptr) {
       return errors::FailedPrecondition(
           "CheckpointSaverHook: the scaffold has no saver; is it the monitored session's?");
