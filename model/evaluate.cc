@@ -35,7 +35,7 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
     int64_t most = steps.steps_per_execution(), done = 0;
     if (limit) most = std::min(most, *limit - first);
     const Status status = source.Execute(most, reads_logs ? &logs : nullptr, &done);
-    if (!errors::IsOutOfRange(status) || !source.at_end()) MR_RETURN_IF_ERROR(status);
+    if (!source.IsEnd(status)) MR_RETURN_IF_ERROR(status);
     if (done == 0) break;
     const int64_t next = first + done;
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnTestBatchEnd(next - 1, logs); },

@@ -82,6 +82,10 @@ Status Steps::Execute(Kind kind, Function* function, std::span<const Tensor> fee
     // A session that cannot say it any more has made none that count.
     const Status read = execution.read_count->Run({}, &fetched_);
     *done = read.ok() ? fetched_[0].TryScalar<int64_t>().value_or(0) : 0;
+    // Data that end are no failure of the steps before.
+    if (logs != nullptr && *done > 0 && errors::IsOutOfRange(status)) {
+      MR_ASSIGN_OR_RETURN(*logs, Results());
+    }
     return status;
   }
   *done = steps;

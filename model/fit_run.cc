@@ -65,7 +65,7 @@ StatusOr<int64_t> FitRun::Execution() {
   if (o_.steps_per_epoch) limit = std::min(limit, *o_.steps_per_epoch - batch_);
   int64_t done = 0;
   const Status status = train_->Execute(limit, reads_logs_ ? &logs_ : nullptr, &done);
-  if (status.ok() || (errors::IsOutOfRange(status) && train_->at_end())) return done;
+  if (status.ok() || train_->IsEnd(status)) return done;
   return Annotate(status, StrCat("; in epoch ", epoch_, ", batch ", batch_ + done));
 }
 

@@ -224,12 +224,13 @@ void Steps::AddInputs(const StepInputs& inputs, NumericChecks* checks) const {
   }
 }
 
-void Steps::AddCheck(const Scope& scope, const NumericChecks& checks, std::vector<Output> decisive,
-                     std::span<const GradientAndVariable> gradients,
-                     std::vector<Operation>* before) const {
+Operation Steps::AddCheck(const Scope& scope, const NumericChecks& checks,
+                          std::vector<Output> decisive,
+                          std::span<const GradientAndVariable> gradients,
+                          std::span<const Operation> updates) const {
+  if (!compiled_->check_numerics) return Operation();
   for (const GradientAndVariable& g : gradients) decisive.push_back(g.gradient);
-  const Operation check = checks.Make(scope, decisive);
-  if (check.valid()) before->push_back(check);
+  return checks.Make(scope, decisive, updates);
 }
 
 StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& inputs) {
@@ -256,7 +257,8 @@ StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& input
                           GradientsOf(replica, passed.loss, root_->trainable_weights()));
       std::vector<Operation> before = measured;
       before.push_back(passed.loss.op());
-      if (compiled_->check_numerics) AddCheck(replica, checks, {passed.loss}, gradients, &before);
+      const Operation check = AddCheck(replica, checks, {passed.loss}, gradients, passed.updates);
+      if (check.valid()) before.push_back(check);
       MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, gradients, std::move(before)));
       updates.push_back(applied);
     }

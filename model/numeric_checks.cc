@@ -90,7 +90,8 @@ NumericChecks::NamedOutputs NumericChecks::Values(const std::vector<Output>& dec
   return values;
 }
 
-Operation NumericChecks::Make(const Scope& outer, const std::vector<Output>& decisive) const {
+Operation NumericChecks::Make(const Scope& outer, const std::vector<Output>& decisive,
+                              std::span<const Operation> updates) const {
   const Scope scope = outer.Named("check_numerics");
   const NamedOutputs values = Values(decisive);
   std::vector<Input> finite, decided;
@@ -114,7 +115,15 @@ Operation NumericChecks::Make(const Scope& outer, const std::vector<Output>& dec
       ops::ArgMin(scope, ops::Cast(scope, ops::Pack(scope, finite), kInt32), int32_t{0});
   const Output sentence = ops::GatherV2(scope, sentences, first, 0);
   const Output good = ops::All(scope, ops::Pack(scope, decided), {0});
-  return ops::Assert(scope, good, {sentence});
+  const Operation check = ops::Assert(scope, good, {sentence});
+  if (!check.valid()) return check;
+  const std::set<int> needed = NeededBy(decisive);
+  for (const Operation& update : updates) {
+    if (!needed.contains(update.node()->id())) {
+      state_.graph->AddControlEdge(check.node(), update.node());
+    }
+  }
+  return check;
 }
 
 }  // namespace millrace::model

@@ -2,6 +2,7 @@
 #ifndef MODEL_NUMERIC_CHECKS_H_
 #define MODEL_NUMERIC_CHECKS_H_
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +21,10 @@ class NumericChecks {
 
   // An op that fails with InvalidArgument where one of `decisive` is not finite, and names the
   // first value that was not, of those that were given, and made on the way to these, in their
-  // order. What a loop or a branch has inside is seen by what leaves it. Not valid if there is
-  // nothing to look at.
-  Operation Make(const Scope& scope, const std::vector<Output>& decisive) const;
+  // order. What a loop or a branch has inside is seen by what leaves it. `updates` wait for it, but
+  // for those that the decisive ones need. Not valid if there is nothing to look at.
+  Operation Make(const Scope& scope, const std::vector<Output>& decisive,
+                 std::span<const Operation> updates) const;
 
  private:
   using NamedOutputs = std::vector<std::pair<std::string, Output>>;

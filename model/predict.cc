@@ -60,7 +60,7 @@ StatusOr<std::vector<Tensor>> PredictLoop(Model* model, Steps* steps, const Pred
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnPredictBatchBegin(i); },
                                       "at the begin of batch ", i));
     StatusOr<std::vector<Tensor>> outputs = source->Predict();
-    if (errors::IsOutOfRange(outputs.status()) && source->at_end()) break;
+    if (source->IsEnd(outputs.status())) break;
     MR_RETURN_IF_ERROR(outputs.status());
     MR_RETURN_IF_ERROR(
         callbacks.Call([&](Callback& c) { return c.OnPredictBatchEnd(i, outputs->front()); },

@@ -329,9 +329,9 @@ StatusOr<Operation> Steps::TakeStep(const Scope& scope, const Replicas& replicas
                       SumOfGradients(scope, replicas, objectives, views));
   std::vector<Operation> before(measured.begin(), measured.end());
   for (const Output& objective : objectives) before.push_back(objective.op());
-  if (compiled_->check_numerics) {
-    AddCheck(scope, checks, {objectives.begin(), objectives.end()}, gradients, &before);
-  }
+  const Operation check =
+      AddCheck(scope, checks, {objectives.begin(), objectives.end()}, gradients, {});
+  if (check.valid()) before.push_back(check);
   std::vector<Output> rows;
   std::vector<std::vector<Operation>> updates;
   for (std::size_t i = 0; i < replicas.passed.size(); ++i) {
@@ -339,7 +339,8 @@ StatusOr<Operation> Steps::TakeStep(const Scope& scope, const Replicas& replicas
     updates.push_back(replicas.passed[i].updates);
   }
   const bool only_first = compiled_->replica_loss == ReplicaLoss::kMeanOfReplicas;
-  std::vector<Operation> done = views->Merge(scope, rows, updates, only_first, where_);
+  const Scope checked = check.valid() ? scope.WithControlDependencies({check}) : scope;
+  std::vector<Operation> done = views->Merge(checked, rows, updates, only_first, where_);
   MR_ASSIGN_OR_RETURN(const Operation applied, Apply(scope, gradients, std::move(before)));
   for (const Operation& op : UpdateMirrors(scope, applied)) done.push_back(op);
   return Group(scope.WithOpName("step"), done);

@@ -41,6 +41,8 @@ class InMemory : public Source {
     const Status status = steps_.Run(function_, FeedsOf(kind_, batch), logs);
     return status.ok() ? status : ExplainFailure(steps_, status);
   }
+  // Samples that are there do not end within a step: what says so is an op of the model.
+  bool IsEnd(const Status&) const override { return false; }
   Status Execute(int64_t limit, Logs* logs, int64_t* done) override {
     if (!steps_.HasExecutions(*function_)) return Source::Execute(limit, logs, done);
     *done = 0;
@@ -65,6 +67,8 @@ class InMemory : public Source {
 };
 
 }  // namespace
+
+bool Source::IsEnd(const Status& status) const { return errors::IsOutOfRange(status) && at_end(); }
 
 Status Source::Execute(int64_t limit, Logs* logs, int64_t* done) {
   for (*done = 0; *done < limit && !at_end(); ++*done) MR_RETURN_IF_ERROR(Step(logs));

@@ -28,6 +28,8 @@ class Source {
   virtual Status Restart() = 0;
   // Known to be at the end; a step says OutOfRange there in any case.
   virtual bool at_end() const = 0;
+  // Whether the data have ended, and nothing has failed, where a step ended so.
+  virtual bool IsEnd(const Status& status) const;
   // One step on the next batch.
   virtual Status Step(Logs* logs) = 0;
   // At most `limit` steps, fewer where the batches end; *done is how many there were, also where

@@ -19,40 +19,11 @@
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
 #include "millrace/strategy.h"
+#include "model/step_inputs.h"
 
 namespace millrace::model {
 
 class NumericChecks;  // model/numeric_checks.h
-
-enum class Kind { kTrain, kTest, kPredict };
-
-// What a step is fed with. `sample_weight` may be not initialised.
-struct Batch {
-  std::vector<Tensor> x;
-  std::vector<Tensor> y;  // of each output; empty: none
-  Tensor sample_weight;
-};
-
-// Where the nodes of a function get their samples: placeholders, or a data set's next ones.
-struct StepInputs {
-  std::vector<Output> x;
-  std::vector<Output> y;  // of each output; empty: none
-  Output sample_weight;   // not valid: none
-  // Of data that come in parts: those of this process' replicas, instead of the above, and how many
-  // samples the global batch has, a float scalar.
-  std::vector<StepInputs> parts{};
-  Output rows{};
-};
-
-const char* NameOf(Kind kind);
-// Floats of other sizes as floats; all else as it is.
-Output InFloats(const Scope& scope, const Output& x);
-// How many samples a batch has, a float scalar.
-Output CountSamples(const Scope& scope, const Output& x);
-// Empty for one that has no value.
-std::vector<Tensor> LabelsOf(const Samples& y);
-// The values that a function of this kind is fed with, in order.
-std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch);
 
 class Steps {
  public:
@@ -210,10 +181,10 @@ class Steps {
   Status CheckOutputNames(const CompileOptions& options) const;
   Status MakeExecution(Kind kind, Function* function);
   void AddInputs(const StepInputs& inputs, NumericChecks* checks) const;
-  // What fails where the loss or a gradient is not finite joins what an update waits for.
-  void AddCheck(const Scope& scope, const NumericChecks& checks, std::vector<Output> decisive,
-                std::span<const GradientAndVariable> gradients,
-                std::vector<Operation>* before) const;
+  // What fails where the loss or a gradient is not finite, if that is to be checked: NumericChecks.
+  Operation AddCheck(const Scope& scope, const NumericChecks& checks, std::vector<Output> decisive,
+                     std::span<const GradientAndVariable> gradients,
+                     std::span<const Operation> updates) const;
   StatusOr<Operation> MeasureLoss(std::size_t measure, const Scope& scope, const Output& loss,
                                   const Output& rows);
   StatusOr<Operation> MeasureOutput(const Scope& scope, const Scope& measures, Measure* measure,

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -103,6 +104,49 @@ TEST(ExecutionsTest, DataSetsAreReadInTheGraphWhateverTheirSizeSays) {
     const auto more = many->Evaluate(Rows(50, 8), {.verbose = Verbose::kSilent});
     ASSERT_TRUE(one.ok() && more.ok()) << more.status();
     EXPECT_EQ((*one)["loss"], (*more)["loss"]);
+  }
+}
+
+TEST(ExecutionsTest, LogsAreThoseOfTheLastStepAlsoWhereTheDataEnd) {
+  const auto losses = [](int64_t steps) {
+    const auto model = Classifier(3);
+    EXPECT_TRUE(model->Compile(With(steps)).ok());
+    std::map<int64_t, double> at;
+    LambdaCallback record({.on_train_batch_end = [&](int64_t batch, const Logs& logs) {
+      at[batch] = logs.Find("loss").value_or(-1);
+      return OkStatus();
+    }});
+    EXPECT_TRUE(model->Fit(SomeRows(50, 8), Quietly({.callbacks = {&record}})).ok());
+    return at;
+  };
+  const std::map<int64_t, double> single = losses(1);
+  ASSERT_EQ(single.size(), 7u);
+  // The first execution is all there is; the second is cut short.
+  for (const int64_t steps : {4, 10}) {
+    const std::map<int64_t, double> many = losses(steps);
+    ASSERT_TRUE(many.contains(6)) << steps;
+    EXPECT_EQ(many.at(6), single.at(6)) << steps;
+  }
+}
+
+TEST(ExecutionsTest, AnOpThatRunsOutOfRangeIsNoEndOfSamplesInMemory) {
+  for (const int64_t steps : {1, 3}) {
+    Model model(layers::Sequential(
+        {layers::Lambda(
+             [](Pass& pass, std::span<const Output> x) -> Output {
+               const Output queue = ops::FIFOQueueV2(pass.scope(), {kFloat});
+               const Operation close = ops::QueueCloseV2(pass.scope(), queue);
+               const Output taken = ops::QueueDequeueV2(
+                   pass.scope().WithControlDependencies({close}), queue, {kFloat})[0];
+               return Expr(pass.scope(), x[0]) +
+                      ops::EnsureShape(pass.scope(), taken, PartialShape({}));
+             },
+             "empties"),
+         layers::Dense(3)}));
+    ASSERT_TRUE(model.Compile(With(steps)).ok());
+    const Status status =
+        model.Fit(Numbers(6, 4), Labels(6, 3), Quietly({.batch_size = 2})).status();
+    EXPECT_EQ(status.code(), StatusCode::kOutOfRange) << status;
   }
 }
 

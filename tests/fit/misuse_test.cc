@@ -278,6 +278,30 @@ TEST(MisuseTest, TheFirstNodeThatIsNotFiniteIsNamedWithItsStepAndNothingIsTraine
   }
 }
 
+TEST(MisuseTest, NoMovingAverageIsChangedByAStepThatIsNotFinite) {
+  for (const int64_t steps_per_execution : {1, 3}) {
+    Model model(
+        layers::Sequential({layers::BatchNormalization(), layers::Dropout(0.5), layers::Dense(1)}));
+    ASSERT_TRUE(model
+                    .Compile({.optimizer = "sgd",
+                              .loss = "mse",
+                              .steps_per_execution = steps_per_execution,
+                              .check_numerics = true})
+                    .ok());
+    Tensor x(kFloat, Shape({6, 2}));
+    std::fill_n(x.data<float>(), 12, 1.0f);
+    x.data<float>()[8] = INFINITY;  // of the last batch
+    ExpectError(model.Fit(x, Ones(6), Quietly({.batch_size = 2, .shuffle = false})).status(),
+                StatusCode::kInvalidArgument, {"infinite is that of x;", "epoch 0, batch 2"});
+    const auto weights = model.GetWeights();
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    for (const Tensor& weight : *weights) {
+      if (weight.dtype() != kFloat) continue;
+      for (const float value : weight.flat<float>()) EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
 TEST(MisuseTest, SamplesThatAreNotFiniteAreNamedBeforeNodes) {
   const auto model = Divider();
   Tensor x = WithAZeroInRow(0);
