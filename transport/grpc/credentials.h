@@ -21,20 +21,25 @@ class ServerCredentials;
 
 namespace millrace {
 
-// Why the last peer of a channel was not believed; OK: none was refused. Thread-safe.
+// Why the last peer of a channel was not believed. Thread-safe.
 class TlsRefusal {
  public:
   void Set(Status why) {
     MutexLock lock(&mu_);
     why_ = std::move(why);
+    at_ = std::chrono::steady_clock::now();
   }
+  // OK if none was refused lately: a channel tries again every second, and what is wrong with a
+  // task that nobody answers for is not its certificate.
   Status Get() const {
     MutexLock lock(&mu_);
-    return why_;
+    return std::chrono::steady_clock::now() - at_ < kLately ? why_ : OkStatus();
   }
 
  private:
+  static constexpr std::chrono::seconds kLately{5};
   mutable Mutex mu_;
+  std::chrono::steady_clock::time_point at_ ABSL_GUARDED_BY(mu_);
   Status why_ ABSL_GUARDED_BY(mu_);
 };
 
