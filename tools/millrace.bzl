@@ -16,12 +16,24 @@ MR_COPTS = [
     "-I$(GENDIR)/include",
 ]
 
+# Objects of libraries go into programs and into libmillrace.so (tools/install) alike, compiled once
+# for both. In programs the linker takes the indirections out again. Sanitizers see programs only.
+PIC_COPTS = select({
+    "//tools/install:sanitized": [],
+    "//conditions:default": [
+        "-fPIC",
+        "-fno-semantic-interposition",
+        # Found at a fixed place when the library is loaded, not by a call each time.
+        "-ftls-model=initial-exec",
+    ],
+})
+
 _PUBLIC = ["//visibility:public"]
 
 def mr_cc_library(name, copts = [], visibility = _PUBLIC, **kwargs):
     native.cc_library(
         name = name,
-        copts = MR_COPTS + copts,
+        copts = MR_COPTS + PIC_COPTS + copts,
         visibility = visibility,
         **kwargs
     )

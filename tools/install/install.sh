@@ -4,10 +4,12 @@
 #
 #   bin/millrace                          the command
 #   include/millrace/*.h                  the public headers
-#   lib/libmillrace.a                     the engine
+#   lib/libmillrace.so.MAJOR.MINOR.PATCH  the engine, with its links, if it is among the files
+#   lib/libmillrace.a                     the same for programs that are to stand alone
 #   lib/libmillrace_jit.so                the compiler of fused loops, which bin/millrace loads
 #   lib/pkgconfig/millrace.pc             pkg-config --cflags --libs millrace
 #   lib/cmake/Millrace/*.cmake            find_package(Millrace), target Millrace::millrace
+#   share/millrace/millrace.BUILD         for Bazel's new_local_repository
 #   share/doc/millrace/                   LICENSE, NOTICE
 set -eu
 
@@ -33,16 +35,27 @@ case $prefix in /*) ;; *) prefix=${BUILD_WORKING_DIRECTORY:-$PWD}/$prefix ;; esa
 root=${DESTDIR:-}$prefix
 
 put() { install -D -m "$1" "$2" "$root/$3"; }
-fill() { sed -e "s#@PREFIX@#$prefix#g" -e "s#@VERSION@#$version#g" -e "s#@LIBS@#$libs#g" "$1"; }
+fill() {
+  sed -e "s#@PREFIX@#$prefix#g" -e "s#@VERSION@#$version#g" -e "s#@LIBS@#$libs#g" \
+    -e "s#@SHARED_LIBS@#$shared_libs#g" "$1"
+}
 
 version=$(sed -n 's/.*define MILLRACE_VERSION "\(.*\)".*/\1/p' "$(grep '/version\.h$' "$files")")
 libs=$(cat "$(grep '/libmillrace\.flags$' "$files")")
 [ -n "$version" ] && [ -n "$libs" ]
+# What programs link besides the engine: the shared library brings its own.
+shared_libs=$libs
+if grep -q '/libmillrace\.so$' "$files"; then shared_libs=; fi
 while read -r file; do
   name=$(basename "$file")
   case $file in
     */millrace/*.h) put 644 "$file" "include/millrace/$name" ;;
     *.a) put 644 "$file" "lib/$name" ;;
+    */libmillrace.so)
+      put 755 "$file" "lib/libmillrace.so.$version"
+      ln -sf "libmillrace.so.$version" "$root/lib/libmillrace.so.${version%.*}"
+      ln -sf "libmillrace.so.${version%.*}" "$root/lib/libmillrace.so"
+      ;;
     *.so) put 755 "$file" "lib/$name" ;;
     */millrace) put 755 "$file" "bin/millrace" ;;
     *.pc.in)
@@ -66,6 +79,7 @@ VERSION
       rm -f "$files.out"
       ;;
     */libmillrace.flags) ;;
+    */millrace.BUILD) put 644 "$file" "share/millrace/$name" ;;
     LICENSE | NOTICE | */LICENSE | */NOTICE) put 644 "$file" "share/doc/millrace/$name" ;;
     *)
       echo "install: no place for $file" >&2

@@ -29,7 +29,18 @@ export PKG_CONFIG_PATH
 pkg-config --exists millrace || fail "pkg-config does not find millrace"
 # shellcheck disable=SC2046  # one argument per flag
 g++ -O0 -Wall -Wextra -Wpedantic -Werror example.cc -o example $(pkg-config --cflags --libs millrace)
+LD_LIBRARY_PATH=$there/prefix/lib
+export LD_LIBRARY_PATH
 [ "$(./example)" = "w = 2.000" ] || fail "the program says: $(./example 2>&1)"
+readelf -d example | grep -q 'NEEDED.*libmillrace\.so\.[0-9]' || fail "no shared library is linked"
+nm -D --defined-only "$there/prefix/lib/libmillrace.so" >"$there/symbols"
+grep -q ' T _ZN8millrace7Session6Create' "$there/symbols" || fail "the library exports no session"
+c++filt <"$there/symbols" | grep -E 'absl::|google::protobuf|grpc::|llvm::|dnnl::' &&
+  fail "the library exports these"
+# shellcheck disable=SC2046  # one argument per flag
+g++ -O0 example.cc -o alone $(pkg-config --cflags millrace) "$there/prefix/lib/libmillrace.a" \
+  $(pkg-config --static --libs millrace | sed 's/-lmillrace//')
+[ "$(./alone)" = "w = 2.000" ] || fail "the program that stands alone says: $(./alone 2>&1)"
 if command -v cmake >/dev/null 2>&1; then
   mkdir cmake
   cp example.cc cmake/

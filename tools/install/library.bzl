@@ -1,4 +1,6 @@
-"""The engine for programs that Bazel does not build, or that load libraries."""
+"""The engine in one file, for programs that Bazel does not build: an archive, and a shared library."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
 def _parts(dep):
     """The archives that `dep` is linked from, and the flags for the system's libraries."""
@@ -37,6 +39,19 @@ installed_library = rule(
     doc = "libmillrace.a, with what `dep` stands on, and libmillrace.flags: the system's libraries it needs.",
     attrs = {"dep": attr.label(mandatory = True, providers = [CcInfo])},
 )
+
+# Every archive whole, since nothing asks for its members yet; then only what the exported symbols
+# reach is kept. Its own names mean its own definitions, whatever else a process has loaded. It has
+# threads that outlive any dlclose.
+_SHARED_FLAGS = [
+    "-shared",
+    "-Wl,--gc-sections",
+    "-Wl,-Bsymbolic",
+    "-Wl,-z,defs",
+    "-Wl,-z,nodelete",
+    "-Wl,-z,relro",
+    "-Wl,--strip-all",
+]
 
 def _exports(ctx, archives, mode, output):
     """Writes what tools/install/export_map.cc makes of the symbols of these archives."""
@@ -89,4 +104,48 @@ exported_api = rule(
     doc = "For programs that load libraries: all of `dep` that `headers` declare, linked in and exported.",
     attrs = _EXPORT_ATTRS,
     provides = [CcInfo],
+)
+
+def _shared_library_impl(ctx):
+    archives, flags = _parts(ctx.attr.dep)
+    compiler = find_cpp_toolchain(ctx).compiler_executable
+    script = ctx.actions.declare_file(ctx.label.name + ".map")
+    _exports(ctx, archives, "script", script)
+    library = ctx.actions.declare_file("libmillrace.so")
+    arguments = ctx.actions.args()
+    arguments.use_param_file("@%s", use_always = True)
+    arguments.set_param_file_format("shell")
+    arguments.add("-o", library)
+    arguments.add_all(_SHARED_FLAGS)
+    arguments.add(script, format = "-Wl,--version-script=%s")
+    arguments.add("-Wl,--whole-archive")
+    arguments.add_all(archives)
+    arguments.add("-Wl,--no-whole-archive")
+    arguments.add_all(flags)
+    arguments.add("-lstdc++")
+    arguments.add("-lm")
+
+    # The node of the version script names the versions that go together: MILLRACE_0.2.
+    ctx.actions.run_shell(
+        inputs = archives + [script],
+        outputs = [library],
+        arguments = [arguments],
+        command = "%s \"$@\" -Wl,-soname,libmillrace.so.$(sed -n 's/^MILLRACE_\\(.*\\) {$/\\1/p' %s)" % (
+            compiler,
+            script.path,
+        ),
+        mnemonic = "LinkSharedLibrary",
+        progress_message = "Linking %s" % library.short_path,
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([library]), runfiles = ctx.runfiles(files = [library]))]
+
+shared_library = rule(
+    implementation = _shared_library_impl,
+    doc = "libmillrace.so, which exports what `headers` declare and nothing else.",
+    attrs = dict(
+        _EXPORT_ATTRS,
+        _cc_toolchain = attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    ),
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )

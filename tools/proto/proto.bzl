@@ -1,5 +1,7 @@
 """C++ from .proto files with the system's protoc: one run of it for a target."""
 
+load("//tools:millrace.bzl", "PIC_COPTS")
+
 def cc_protos(name, srcs, deps = [], visibility = None):
     """A cc_library of the generated messages; headers are included by workspace path."""
     hdrs, ccs = [], []
@@ -23,7 +25,7 @@ def cc_protos(name, srcs, deps = [], visibility = None):
         name = name,
         srcs = ccs,
         hdrs = hdrs,
-        copts = ["-Wno-unused-parameter"],
+        copts = ["-Wno-unused-parameter"] + PIC_COPTS,
         visibility = visibility,
         deps = deps + ["//third_party:protobuf"],
     )
