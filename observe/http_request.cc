@@ -49,7 +49,8 @@ int ParseHttpRequest(std::string_view head, HttpRequest* request) {
     request->headers.emplace_back(LowerCase(line.substr(0, colon)),
                                   StripWhitespace(line.substr(colon + 1)));
   }
-  return request->method == "GET" || request->method == "HEAD" ? 200 : 405;
+  const std::string& method = request->method;
+  return method == "GET" || method == "HEAD" || method == "POST" ? 200 : 405;
 }
 
 }  // namespace millrace

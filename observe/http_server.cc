@@ -28,7 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kHandlerThreads = 2;
 constexpr int kNice = 10;
 // How long a connection is safe from those that come after it.
 constexpr std::chrono::milliseconds kGrace(100);
@@ -39,30 +38,27 @@ constexpr std::chrono::milliseconds kRestAfterError(200);
 void HaveLessPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice); }
 
 std::string_view ReasonOf(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 503:
-      return "Service Unavailable";
-    case 505:
-      return "HTTP Version Not Supported";
-    default:
-      return "Internal Server Error";
+  static constexpr std::pair<int, std::string_view> kReasons[] = {
+      {200, "OK"},
+      {400, "Bad Request"},
+      {401, "Unauthorized"},
+      {403, "Forbidden"},
+      {404, "Not Found"},
+      {405, "Method Not Allowed"},
+      {408, "Request Timeout"},
+      {411, "Length Required"},
+      {413, "Content Too Large"},
+      {429, "Too Many Requests"},
+      {431, "Request Header Fields Too Large"},
+      {501, "Not Implemented"},
+      {503, "Service Unavailable"},
+      {504, "Gateway Timeout"},
+      {505, "HTTP Version Not Supported"},
+  };
+  for (const auto& [known, reason] : kReasons) {
+    if (known == status) return reason;
   }
+  return "Internal Server Error";
 }
 
 std::string Encode(const HttpAnswer& answer, bool with_body) {
@@ -75,11 +71,30 @@ std::string Encode(const HttpAnswer& answer, bool with_body) {
   return text;
 }
 
-std::string EncodeError(int status) {
+std::string EncodeError(int status, bool allows_post) {
   HttpAnswer answer{status, {{"Content-Type", "text/plain"}}, ""};
-  if (status == 405) answer.headers.emplace_back("Allow", "GET, HEAD");
+  if (status == 405) {
+    answer.headers.emplace_back("Allow", allows_post ? "GET, HEAD, POST" : "GET, HEAD");
+  }
   answer.body = StrCat(ReasonOf(status), "\n");
   return Encode(answer, true);
+}
+
+// The length of the body that the request announces. The answer's status: 200, or why there can
+// be none such.
+int BodyLength(const HttpRequest& request, std::size_t most, std::size_t* length) {
+  *length = 0;
+  if (request.method != "POST") return 200;
+  if (most == 0) return 405;
+  if (!request.Header("transfer-encoding").empty()) return 501;
+  const std::string_view text = request.Header("content-length");
+  if (text.empty()) return 411;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return 400;
+    *length = *length * 10 + static_cast<std::size_t>(c - '0');
+    if (*length > most) return 413;  // before it can overflow
+  }
+  return 200;
 }
 
 bool IsLoopback(const sockaddr* address) {
@@ -121,6 +136,9 @@ struct Connection {
   State state = State::kReading;
   Clock::time_point since, until;
   std::string in, out;
+  // Once the head has been read, while the body is on its way.
+  std::optional<HttpRequest> request;
+  std::size_t body_bytes = 0;
   std::size_t written = 0;
 };
 
@@ -200,7 +218,7 @@ struct HttpServer::Impl {
   }
 
   void Main() {
-    HaveLessPriority();
+    if (limits.background) HaveLessPriority();
     std::vector<pollfd> waits;
     while (!stopping.load()) {
       const Clock::time_point now = Clock::now();
@@ -300,7 +318,7 @@ struct HttpServer::Impl {
       const auto current = it++;
       if (current->until > now) continue;
       if (current->state == Connection::State::kReading && !current->in.empty()) {
-        if (Answer(&*current, EncodeError(408))) continue;
+        if (Refuse(&*current, 408)) continue;
       }
       Close(current);
     }
@@ -324,35 +342,66 @@ struct HttpServer::Impl {
     return false;
   }
 
+  bool Refuse(Connection* connection, int status) {
+    return Answer(connection, EncodeError(status, limits.body_bytes > 0));
+  }
+
   bool Read(Connection* connection) {
-    char buffer[4096];
+    char buffer[16384];
     const ssize_t n = recv(connection->fd, buffer, sizeof(buffer), 0);
     if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
-    // The end may lie across two reads.
+    // The end of the head may lie across two reads.
     const std::size_t from = connection->in.size() < 3 ? 0 : connection->in.size() - 3;
     connection->in.append(buffer, static_cast<std::size_t>(n));
-    const std::size_t end = connection->in.find("\r\n\r\n", from);
-    if (end == std::string::npos) {
-      return connection->in.size() <= limits.request_bytes || Answer(connection, EncodeError(431));
+    if (!connection->request.has_value()) {
+      const std::size_t end = connection->in.find("\r\n\r\n", from);
+      if (end == std::string::npos) {
+        return connection->in.size() <= limits.request_bytes || Refuse(connection, 431);
+      }
+      if (end > limits.request_bytes) return Refuse(connection, 431);
+      const int status = TakeHead(connection, end);
+      if (status != 200) return Refuse(connection, status);
     }
-    if (end > limits.request_bytes) return Answer(connection, EncodeError(431));
-    HttpRequest request;
-    const int status = ParseHttpRequest(std::string_view(connection->in).substr(0, end), &request);
+    if (connection->in.size() < connection->body_bytes) return true;
+    connection->in.resize(connection->body_bytes);  // one request a connection
+    connection->request->body = std::move(connection->in);
     connection->in.clear();
-    if (status != 200) return Answer(connection, EncodeError(status));
+    Enqueue(connection);
+    return true;
+  }
+
+  // The head ends at `end` of what was read; the body, or its beginning, is what stays.
+  int TakeHead(Connection* connection, std::size_t end) {
+    HttpRequest request;
+    int status = ParseHttpRequest(std::string_view(connection->in).substr(0, end), &request);
+    if (status == 200) status = BodyLength(request, limits.body_bytes, &connection->body_bytes);
+    if (status != 200) return status;
+    connection->in.erase(0, end + 4);
+    if (connection->in.size() < connection->body_bytes &&
+        request.Header("expect") == "100-continue") {
+      // A visitor that does not get it sends the body a second later all the same.
+      constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      (void)!send(connection->fd, kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
+    }
+    connection->request = std::move(request);
+    return 200;
+  }
+
+  // Hands the request to the threads that make answers.
+  void Enqueue(Connection* connection) {
     connection->state = Connection::State::kMaking;
     connection->until = Clock::now() + limits.answer_time;
     MutexLock lock(&mu);
-    wanted.emplace_back(connection->id, std::move(request));
-    if (makers == kHandlerThreads) return true;
+    wanted.emplace_back(connection->id, *std::move(connection->request));
+    connection->request.reset();
+    if (makers == limits.handler_threads) return;
     ++makers;
     pool->Schedule([this] { MakeAnswers(); });
-    return true;
   }
 
   // On a thread of the pool, until nobody waits.
   void MakeAnswers() {
-    HaveLessPriority();
+    if (limits.background) HaveLessPriority();
     for (;;) {
       std::pair<uint64_t, HttpRequest> next;
       {
@@ -364,7 +413,7 @@ struct HttpServer::Impl {
         next = std::move(wanted.front());
         wanted.pop_front();
       }
-      std::string answer = Encode(handler(next.second), next.second.method == "GET");
+      std::string answer = Encode(handler(next.second), next.second.method != "HEAD");
       {
         MutexLock lock(&mu);
         made.emplace_back(next.first, std::move(answer));
@@ -422,7 +471,7 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host,
   MR_RETURN_IF_ERROR(impl->Open(host, port, loopback_only));
   impl->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (impl->wake < 0) return errors::Unavailable("pages: eventfd: ", std::strerror(errno));
-  impl->pool = std::make_unique<ThreadPool>("mr-pages", kHandlerThreads);
+  impl->pool = std::make_unique<ThreadPool>("mr-pages", limits.handler_threads);
   impl->thread = std::thread([raw = impl.get()] {
     pthread_setname_np(pthread_self(), "mr-http");
     raw->Main();

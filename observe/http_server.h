@@ -1,4 +1,4 @@
-// A small HTTP server for pages: one request a connection, GET and HEAD only.
+// A small HTTP server: one request a connection; GET and HEAD, and POST where bodies are allowed.
 //
 // cpp-httplib gives every visitor a thread and queues all others without a bound, each with an open
 // descriptor of the task; it cannot be told to turn anybody away. Here visitors wait in poll(), and
@@ -20,9 +20,10 @@
 namespace millrace {
 
 struct HttpRequest {
-  std::string method;                                          // "GET" or "HEAD"
+  std::string method;                                          // "GET", "HEAD" or "POST"
   std::string target;                                          // "/statusz?x=1", as it was sent
   std::vector<std::pair<std::string, std::string>> headers{};  // names in lower case
+  std::string body{};                                          // of POST
 
   // The value of the first such header; "" if there is none.
   std::string_view Header(std::string_view lower_case_name) const;
@@ -40,15 +41,17 @@ int ParseHttpRequest(std::string_view head, HttpRequest* request);
 
 struct HttpLimits {
   int connections = 64;  // at once; then the one that has been slow for longest makes room
-  std::size_t request_bytes = 8192;
+  std::size_t request_bytes = 8192;               // without the body
+  std::size_t body_bytes = 0;                     // of a POST; 0: POST is refused (405)
   std::chrono::milliseconds request_time{5000};   // until the request is there
   std::chrono::milliseconds answer_time{30'000};  // until the answer is with the visitor
+  int handler_threads = 2;                        // answers that are made at once
+  bool background = true;  // threads have less priority than those of the engine
 };
 
-// Its threads have less priority than those of the engine.
 class HttpServer {
  public:
-  // Called on one of two threads. It may take its time, and others wait behind it.
+  // Called on one of `handler_threads` threads. It may take its time, and others wait behind it.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // Listens on all addresses of the host; port 0: any that is free. Unavailable, with the address

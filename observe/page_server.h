@@ -23,6 +23,14 @@ struct PageServerOptions {
   HttpLimits limits{};
 };
 
+// Whether the request brings a token that `is_token` takes, as the password of Basic or as the
+// token of Bearer authorization.
+bool BringsToken(const HttpRequest& request, const std::function<bool(std::string_view)>& is_token);
+
+// Whether the Host header is an address or "localhost", which no name that others have made stand
+// for this host is.
+bool AsksForAddress(const HttpRequest& request);
+
 // As HttpServer::Start. `pages` may be closed before the server ends.
 //
 // On loopback a visitor must ask for an address or "localhost": a page of another site, whose name

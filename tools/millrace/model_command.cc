@@ -61,6 +61,9 @@ void AddModelCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--port", flags->port, "for gRPC; 0: any that is free")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
+  command->add_option("--http_port", flags->http_port, "for the REST interface; 0: any, -1: none")
+      ->check(CLI::Range(-1, 65535))
+      ->capture_default_str();
   command
       ->add_option("--max_batch_rows", flags->max_batch_rows,
                    "rows of calls that go through one step together; 1: none do")

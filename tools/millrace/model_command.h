@@ -27,6 +27,7 @@ struct ModelFlags {
   std::string name;                         // serve
   std::string host = "127.0.0.1";
   int port = 8500;
+  int http_port = -1;
   int64_t max_batch_rows = 64;
   int steps_at_once = 1;
   bool insecure = false;

@@ -22,11 +22,13 @@ Status ModelServe(const ModelFlags& flags, std::string* text) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::Load(options));
   ModelServer server(model.get(), {.host = flags.host,
                                    .grpc_port = flags.port,
+                                   .http_port = flags.http_port,
                                    .credentials = flags.credentials,
                                    .insecure = flags.insecure});
   MR_RETURN_IF_ERROR(server.Start());
   MR_LOG(kInfo, "serving version ", model->version(), " of ", model->name(), " on grpc ",
-         flags.host, ":", server.grpc_port());
+         flags.host, ":", server.grpc_port(),
+         server.http_port() < 0 ? "" : StrCat(" and http ", flags.host, ":", server.http_port()));
   signals.Wait();
   server.Stop(std::chrono::seconds(10));
   text->clear();
