@@ -75,6 +75,10 @@ std::vector<FunctionArg> ArgsOf(const Dataset& input);
 Dataset FromVariant(const Output& variant, const std::vector<DataType>& dtypes,
                     const std::vector<PartialShape>& shapes, std::source_location where);
 
+// The two seeds of a random op, as TensorFlow's Python derives them from the graph's seed and the
+// op's. (0, 0): another order each time.
+std::pair<int64_t, int64_t> DatasetSeeds(const Scope& scope, int64_t op_seed);
+
 }  // namespace millrace
 
 #endif  // DATA_PIPELINE_STAGE_H_

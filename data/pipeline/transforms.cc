@@ -37,14 +37,6 @@ Dataset Counted(const Dataset& input, const char* op, std::string text, int64_t 
   return NewDataset(std::move(stage));
 }
 
-// As TensorFlow's Python derives the two seeds of a random op. (0, 0): another order each time.
-std::pair<int64_t, int64_t> SeedsOf(const Scope& scope, int64_t op_seed) {
-  GraphState& graph = *scope.graph();
-  if (op_seed == 0 && graph.seed == 0) return {0, 0};
-  if (op_seed == 0) return {graph.seed, ++graph.last_op_seed};
-  return {graph.seed != 0 ? graph.seed : 87654321, op_seed};
-}
-
 int64_t Product(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? kUnknown : product;
@@ -63,6 +55,13 @@ int64_t TakenCardinality(int64_t n, int64_t count) {
 
 }  // namespace
 
+std::pair<int64_t, int64_t> DatasetSeeds(const Scope& scope, int64_t op_seed) {
+  GraphState& graph = *scope.graph();
+  if (op_seed == 0 && graph.seed == 0) return {0, 0};
+  if (op_seed == 0) return {graph.seed, ++graph.last_op_seed};
+  return {graph.seed != 0 ? graph.seed : 87654321, op_seed};
+}
+
 Dataset Dataset::Shuffle(int64_t buffer_size, const ShuffleOptions& options, Here where) const {
   if (buffer_size <= 0 && buffer_size != -1) {
     return FailedDataset(*this,
@@ -75,7 +74,7 @@ Dataset Dataset::Shuffle(int64_t buffer_size, const ShuffleOptions& options, Her
   stage.add = [buffer_size, options](StagePlace& place) {
     const Output generator = AddStageOp(place, "DummySeedGenerator", {}, {});
     if (!generator.valid()) return Output();
-    const auto [seed, seed2] = SeedsOf(place.scope, options.seed);
+    const auto [seed, seed2] = DatasetSeeds(place.scope, options.seed);
     return AddTypedOp(place, "ShuffleDatasetV3", {{buffer_size}, {seed}, {seed2}, {generator}},
                       {{"reshuffle_each_iteration", options.reshuffle_each_iteration},
                        // What a later initialization makes goes on with the orders of this one, or

@@ -43,6 +43,8 @@ using ElementFunction =
     std::function<std::vector<Output>(const Scope& scope, std::span<const Output> element)>;
 // One bool scalar.
 using ElementPredicate = std::function<Output(const Scope& scope, std::span<const Output> element)>;
+// One int32 or int64 scalar.
+using ElementNumber = std::function<Output(const Scope& scope, std::span<const Output> element)>;
 // A data set that depends on the element.
 using ElementDataset = std::function<Dataset(const Scope& scope, std::span<const Output> element)>;
 
@@ -85,8 +87,9 @@ struct ListFilesOptions {
   int64_t seed = 0;
 };
 struct MapOptions {
-  int64_t num_parallel = 1;   // calls at a time; kAutotune
-  bool deterministic = true;  // results come in the order of the elements in any case
+  int64_t num_parallel = 1;  // calls at a time; kAutotune
+  // Passed to the op as its attribute; this engine keeps the order of the elements either way.
+  bool deterministic = true;
 };
 struct InterleaveOptions {
   int64_t cycle_length = kAutotune;  // data sets that are open at a time
@@ -105,6 +108,16 @@ struct PaddedBatchOptions {
                                        // Empty: the shapes of the elements
   std::vector<Tensor> values{};        // scalars; empty: 0 or ""
   bool drop_remainder = false;
+};
+struct ChooseOptions {
+  // The end of the first data set that is chosen and has no more elements; false: choices of data
+  // sets that have none are passed over.
+  bool stop_on_empty = true;
+};
+struct SampleOptions {
+  std::vector<double> weights{};  // by data set, of any sum; empty: all alike
+  int64_t seed = 0;               // 0: from the graph's seed, or other draws in every process
+  bool stop_on_empty = false;     // as ChooseOptions
 };
 struct WindowOptions {
   int64_t shift = 0;  // from one window to the next; 0: its size
@@ -185,6 +198,14 @@ class Dataset {
   Dataset Batch(int64_t size, const BatchOptions& options = {}, Here where = Here::current()) const;
   Dataset PaddedBatch(int64_t size, const PaddedBatchOptions& options = {},
                       Here where = Here::current()) const;
+  // Batches of elements of similar length, padded to the longest of each batch: bucket i has
+  // lengths from boundaries[i - 1] (included) to boundaries[i], and batches of batch_sizes[i], one
+  // size more than boundaries. Batches come as they fill; what is left comes at the end, shortest
+  // bucket first. `drop_remainder` needs equal batch sizes.
+  Dataset BucketByLength(const ElementNumber& length, const std::vector<int64_t>& boundaries,
+                         const std::vector<int64_t>& batch_sizes,
+                         const PaddedBatchOptions& options = {},
+                         Here where = Here::current()) const;
   Dataset Unbatch(Here where = Here::current()) const;
   // Windows of `size` elements, each given as one batch: Batch() that may overlap or leave gaps.
   Dataset Window(int64_t size, const WindowOptions& options = {},
@@ -200,6 +221,14 @@ class Dataset {
   // Components of all, as long as all have elements. Of equal types: one after the other.
   static Dataset Zip(std::vector<Dataset> inputs, Here where = Here::current());
   Dataset Concatenate(const Dataset& next, Here where = Here::current()) const;
+  // The next element of the data set whose number the next choice is: an int64 scalar, from 0. An
+  // error of the step if there is no such data set. Ends with the choices. All data sets have
+  // components of the same types.
+  static Dataset ChooseFrom(const Dataset& choices, std::vector<Dataset> inputs,
+                            const ChooseOptions& options = {}, Here where = Here::current());
+  // The next element of a data set drawn by weight, independently each time.
+  static Dataset SampleFrom(std::vector<Dataset> inputs, const SampleOptions& options = {},
+                            Here where = Here::current());
   // An int64 scalar before the components.
   Dataset Enumerate(int64_t start = 0, Here where = Here::current()) const;
   // Kept in memory from the first whole walk on.
