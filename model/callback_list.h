@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exceptions.h"
 #include "millrace/model.h"
 
 namespace millrace::model {
@@ -21,11 +22,13 @@ class CallbackList {
   Status Start();
   bool reads_batch_logs() const;
 
-  // Call([&](Callback& c) { return c.OnEpochBegin(3); }, "at the begin of epoch 3").
+  // Call([&](Callback& c) { return c.OnEpochBegin(3); }, "at the begin of epoch 3"). An exception
+  // of a hook is an error as one that it returns.
   template <typename Hook, typename... Place>
   Status Call(const Hook& hook, const Place&... place) {
     for (Callback* callback : callbacks_) {
-      if (Status status = hook(*callback); !status.ok()) {
+      const Status status = Guarded([&] { return hook(*callback); });
+      if (!status.ok()) {
         return Named(*callback, status, (Text(place) + ...));
       }
     }

@@ -1,8 +1,10 @@
 // Models: layers together with how they are trained, evaluated and asked.
 //
 //   Model model(layers::Sequential({layers::Dense(128, {.activation = "relu"}),
-//   layers::Dense(10)})); Status status = model.Compile({.optimizer = "adam", .loss = "mse",
-//   .metrics = {"mae"}}); StatusOr<History> history = model.Fit(x, y, {.epochs = 5});
+//                                   layers::Dense(10)}));
+//   Status status =
+//       model.Compile({.optimizer = "adam", .loss = "mse", .metrics = {"mae"}});
+//   StatusOr<History> history = model.Fit(x, y, {.epochs = 5});
 //
 // docs/fit.md is the guide; what Keras calls it stands at its end.
 #ifndef MILLRACE_MODEL_H_

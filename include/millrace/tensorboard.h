@@ -30,13 +30,16 @@ struct TensorBoardOptions {
 
 // Writes events to <log_dir>/train and <log_dir>/validation:
 //
-//   epoch_<name>                        in both, at the number of the epoch; epoch_learning_rate
-//   and
-//                                       epoch_steps_per_second in train
-//   batch_<name>                        train, at the number of steps so far;
-//   batch_steps_per_second evaluation_<name>_vs_iterations     validation, at the number of steps
-//   so far <weight>/histogram, <weight>/image  train, at the number of the epoch keras train, the
-//   layers
+//   tag                                where       step
+//   epoch_<name>                       both        number of the epoch
+//   epoch_learning_rate                train       number of the epoch
+//   epoch_steps_per_second             train       number of the epoch
+//   batch_<name>                       train       steps so far
+//   batch_steps_per_second             train       steps so far
+//   evaluation_<name>_vs_iterations    validation  steps so far
+//   <weight>/histogram                 train       number of the epoch
+//   <weight>/image                     train       number of the epoch
+//   keras                              train       none: the layers
 //
 // and hyperparameters, with how the training ended, to <log_dir>. Every training begins files of
 // its own; steps go on over trainings.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -135,6 +136,18 @@ TEST(MisuseTest, AnErrorOfACallbackEndsFit) {
   const auto weights = model->GetWeights();
   ASSERT_TRUE(weights.ok());
   EXPECT_EQ((*weights)[0].scalar<float>(), 2.0f);
+}
+
+TEST(MisuseTest, AnExceptionOfACallbackEndsFitAsAnErrorDoes) {
+  const auto model = CountingModel(1.0, Counted());
+  LambdaCallback throws({.on_epoch_end = [](int64_t epoch, Logs&) -> Status {
+    if (epoch == 1) throw std::runtime_error("no such key");
+    return OkStatus();
+  }});
+  ExpectError(model->Fit(Ones(2), Ones(2), Quietly({.epochs = 5, .callbacks = {&throws}})).status(),
+              StatusCode::kInternal, {"callback LambdaCallback", "end of epoch 1", "no such key"});
+  const auto history = model->Fit(Ones(2), Ones(2), Quietly({.epochs = 1}));
+  EXPECT_TRUE(history.ok()) << "the model can be trained on: " << history.status();
 }
 
 TEST(MisuseTest, ALossThatIsNanSaysWhere) {
