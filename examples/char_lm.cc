@@ -94,7 +94,8 @@ mr::StatusOr<std::string> Write(mr::Model& model, const Alphabet& alphabet, std:
 mr::Status Train(const Flags& flags) {
   const auto text = ReadText(flags);
   if (!text.ok()) return text.status();
-  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas)});
+  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas),
+                                                    .server = {.insecure = flags.insecure}});
   if (!strategy.ok()) return strategy.status();
   const Alphabet alphabet(*text);
   mr::Model model(layers::Sequential({layers::Embedding(alphabet.size(), 32),

@@ -13,7 +13,8 @@ namespace mr = millrace;
 
 mr::Status Train(const mr::Digits& digits, const mr::examples::TrainingFlags& flags) {
   namespace layers = mr::layers;
-  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas)});
+  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas),
+                                                    .server = {.insecure = flags.insecure}});
   if (!strategy.ok()) return strategy.status();
   mr::Model model(
       layers::Sequential({layers::Dense(512, {.activation = "relu"}), layers::Dropout(0.2),

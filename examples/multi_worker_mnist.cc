@@ -22,7 +22,8 @@ struct Flags : mr::examples::TrainingFlags {
 
 mr::Status Train(const mr::Digits& digits, const Flags& flags) {
   namespace layers = mr::layers;
-  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas)});
+  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas),
+                                                    .server = {.insecure = flags.insecure}});
   if (!strategy.ok()) return strategy.status();
   mr::Model model(
       layers::Sequential({layers::Reshape({28, 28, 1}),

@@ -16,6 +16,7 @@ namespace millrace::examples {
 struct TrainingFlags {
   std::string data_dir, strategy = "default";
   int64_t replicas = 0, epochs = 10, batch_size = 128;
+  bool insecure = false;
   double min_accuracy = 0;
 };
 
@@ -25,9 +26,11 @@ inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags,
   app.add_option("--strategy", flags.strategy, "Where it trains: docs/strategies.md")
       ->capture_default_str();
   app.add_option("--replicas", flags.replicas,
-                 "How many, for strategies of several devices; 0: as many as there are devices")
+                 "How many, for strategies of several devices; 0: one")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
+  app.add_flag("--insecure", flags.insecure,
+               "Allow a worker's address that is not loopback without certificates or a token");
   app.add_option("--epochs", flags.epochs, "Epochs to train")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -67,7 +67,8 @@ layers::LayerPtr Encoder() {
 }
 
 mr::Status Train(const Flags& flags) {
-  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas)});
+  auto strategy = mr::MakeStrategy(flags.strategy, {.replicas = static_cast<int>(flags.replicas),
+                                                    .server = {.insecure = flags.insecure}});
   if (!strategy.ok()) return strategy.status();
   mr::Model model(Encoder(), {.seed = 1, .strategy = *strategy});
   mr::Status status =

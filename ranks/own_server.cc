@@ -1,21 +1,27 @@
 #include "ranks/own_server.h"
 
+#include <cstdlib>
+#include <utility>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace millrace {
 
 StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask& task,
-                                  int cpu_devices) {
+                                  int cpu_devices, ServerOptions server) {
   SessionTarget made;
   made.target = target;
   if (!made.target.empty()) return made;
-  ServerOptions server;
   server.cluster = task.cluster;
   server.job_name = *task.job_name;
   server.task_index = *task.task_index;
   server.num_cpu_devices = cpu_devices;
   server.visible_gpus = task.visible_gpus;
+  if (server.cluster_id.empty()) {
+    const char* const id = std::getenv("MILLRACE_CLUSTER_ID");
+    if (id != nullptr) server.cluster_id = id;
+  }
   MR_ASSIGN_OR_RETURN(made.server, Server::Create(server));
   MR_RETURN_IF_ERROR(made.server->Start());
   made.target = made.server->target();

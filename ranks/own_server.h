@@ -17,9 +17,10 @@ struct SessionTarget {
 };
 
 // The given target, or where it is "" a server for `task` with so many CPU devices, which is
-// started.
+// started. `server` has what else it is made with: its cluster, task and devices are not looked at,
+// and an empty cluster_id is that of MILLRACE_CLUSTER_ID.
 StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask& task,
-                                  int cpu_devices);
+                                  int cpu_devices, ServerOptions server);
 
 }  // namespace millrace
 

@@ -107,7 +107,7 @@ StatusOr<std::shared_ptr<World>> WorldOf(const ProcessGroupOptions& options) {
   FindNeighbours(task, world.get());
   const std::string& own = world->members[static_cast<std::size_t>(world->rank)].task;
   world->device = StrCat(own, options.device.empty() ? "/device:CPU:0" : options.device);
-  MR_ASSIGN_OR_RETURN(world->server, TargetFor(options.target, task, 1));
+  MR_ASSIGN_OR_RETURN(world->server, TargetFor(options.target, task, 1, options.server));
   return world;
 }
 

@@ -67,7 +67,7 @@ StatusOr<std::shared_ptr<Strategy>> ParameterServerStrategy(const StrategyOption
   for (const auto& [index, address] : task.cluster.jobs().at("worker")) {
     devices.push_back(StrCat("/job:worker/replica:0/task:", index, "/device:CPU:0"));
   }
-  MR_ASSIGN_OR_RETURN(SessionTarget target, TargetFor(options.target, task, 1));
+  MR_ASSIGN_OR_RETURN(SessionTarget target, TargetFor(options.target, task, 1, options.server));
   const DeviceFunction on_ps = ReplicaDeviceSetter({.ps_tasks = task.cluster.num_tasks("ps"),
                                                     .ps_device = "/job:ps/replica:0",
                                                     .worker_device = devices[0],

@@ -4,7 +4,11 @@
 MR_COPTS = [
     "-Wall",
     "-Wextra",
-    "-Werror",
+] + select({
+    # --config=any_compiler: another compiler than the supported one may warn of more.
+    "//tools:any_compiler": [],
+    "//conditions:default": ["-Werror"],
+}) + [
     "-Wno-unused-parameter",
     # g++ 12 raises it falsely on "text" + std::to_string(i).
     "-Wno-restrict",

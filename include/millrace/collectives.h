@@ -21,6 +21,7 @@
 
 #include "millrace/cluster_resolver.h"
 #include "millrace/graph.h"
+#include "millrace/server.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -54,6 +55,9 @@ struct ProcessGroupOptions {
   ResolvedTask task{};
   // The server of this task; "": one that the group starts and keeps.
   std::string target{};
+  // What that own server is made with: credentials, `insecure`, cluster_id ("": that of
+  // MILLRACE_CLUSTER_ID), peer_timeout. Its cluster, task and devices are not looked at.
+  ServerOptions server{};
   // Of this task, where nodes of collectives are put: "/device:GPU:0"; "": CPU 0.
   std::string device{};
   CommunicationOptions communication{};

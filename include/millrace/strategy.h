@@ -26,6 +26,7 @@
 #include "millrace/collectives.h"
 #include "millrace/distributed_values.h"
 #include "millrace/graph.h"
+#include "millrace/server.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
 
@@ -44,6 +45,9 @@ struct StrategyOptions {
   // The server that sessions are opened at; "": a server of this process' own task, which the
   // strategy starts and keeps.
   std::string target{};
+  // What that own server is made with: credentials, `insecure`, cluster_id ("": that of
+  // MILLRACE_CLUSTER_ID), peer_timeout. Its cluster, task and devices are not looked at.
+  ServerOptions server{};
   CommunicationOptions communication{};
   // parameter_server: which ps a variable is put on; empty: in turn.
   PsStrategy placement{};

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <thread>
 
+#include "base/free_port.h"
+#include "base/strings.h"
 #include "millrace/core.h"
 #include "tests/ranks/ranks_in_process.h"
 
@@ -127,6 +131,52 @@ TEST(GroupStart, NamesThoseThatAreAbsent) {
   EXPECT_THAT(status.ToString(),
               AllOf(HasSubstr("lost, or not started: rank 2"),
                     HasSubstr("rank 1 (/job:worker/replica:0/task:1) has made no call yet")));
+}
+
+ProcessGroupOptions OwnServerAt(const std::string& address) {
+  ProcessGroupOptions options;
+  EXPECT_TRUE(options.task.cluster.AddJob("worker", {address}).ok());
+  options.task.job_name = "worker";
+  options.task.task_index = 0;
+  return options;
+}
+
+TEST(GroupStart, RefusesAnAddressThatOthersReachUnlessAskedFor) {
+  ProcessGroupOptions options = OwnServerAt("0.0.0.0:0");
+  const Status status = ProcessGroup::Create(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("insecure"));
+  options.server.insecure = true;
+  const auto group = ProcessGroup::Create(options);
+  EXPECT_TRUE(group.ok()) << group.status();
+}
+
+// Two ranks of one cluster whose servers are told the ids of different jobs.
+TEST(GroupStart, KeepsJobsApartByTheirIds) {
+  const auto ports = FreeLoopbackPorts(2);
+  ASSERT_TRUE(ports.ok()) << ports.status();
+  ClusterSpec cluster;
+  ASSERT_TRUE(
+      cluster
+          .AddJob("worker", {StrCat("127.0.0.1:", (*ports)[0]), StrCat("127.0.0.1:", (*ports)[1])})
+          .ok());
+  const auto create = [&](int rank, const char* id) {
+    ProcessGroupOptions options;
+    options.task = {.cluster = cluster, .job_name = "worker", .task_index = rank};
+    options.server.cluster_id = id;
+    options.start_timeout = std::chrono::milliseconds(3000);
+    return ProcessGroup::Create(options).status();
+  };
+  ASSERT_EQ(setenv("MILLRACE_CLUSTER_ID", "job-a", 1), 0);
+  Status other;
+  std::thread thread([&] { other = create(1, "job-b"); });
+  const Status own = create(0, "");
+  thread.join();
+  unsetenv("MILLRACE_CLUSTER_ID");
+  EXPECT_FALSE(own.ok());
+  EXPECT_FALSE(other.ok());
+  EXPECT_THAT(StrCat(own.ToString(), other.ToString()),
+              AllOf(HasSubstr("job-a"), HasSubstr("job-b")));
 }
 
 }  // namespace
