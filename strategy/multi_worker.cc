@@ -90,9 +90,8 @@ StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(const StrategyOp
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
                       WithPieces(options, workers, std::move(own)));
   MR_RETURN_IF_ERROR(CheckCommunication(options.communication, devices[0]));
-  MR_ASSIGN_OR_RETURN(
-      SessionTarget target,
-      TargetFor(options.target, task, CpuDevicesOf(devices), options.server));
+  MR_ASSIGN_OR_RETURN(SessionTarget target,
+                      TargetFor(options.target, task, CpuDevicesOf(devices), options.server));
   const int local = static_cast<int>(devices.size());
   MultiWorker::Layout layout{.name = "multi_worker_mirrored",
                              .devices = devices,
