@@ -3,13 +3,21 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/strings.h"
+#include "distributed_runtime/service/observe_service.h"
+#include "millrace/core.h"
+#include "tests/cluster/free_ports.h"
 #include "tests/cluster/process.h"
 
 namespace millrace::testing {
@@ -94,6 +102,104 @@ TEST_F(ObserveCommandsTest, ATraceOfAClusterThatRunsNothingSaysSo) {
     EXPECT_THAT(Millrace(StrCat(command, " ", target_, " --seconds 0.2"), 1),
                 HasSubstr("no step ended within 200 ms"));
   }
+}
+
+// Two tasks, each the master of a session whose steps run on both.
+class BusyClusterTest : public ::testing::Test {
+ protected:
+  struct Master {
+    std::unique_ptr<Process> server;
+    std::string address;
+    Graph graph;
+    std::optional<Session> session;
+    Output x, sum;
+  };
+
+  void SetUp() override {
+    const std::vector<int> ports = FreePorts(2);
+    const std::string spec = StrCat("worker|127.0.0.1:", ports[0], ";127.0.0.1:", ports[1]);
+    for (int i = 0; i < 2; ++i) {
+      masters_[i].address = StrCat("127.0.0.1:", ports[i]);
+      masters_[i].server = std::make_unique<Process>(
+          "tools/millrace",
+          std::vector<std::string>{"server", "--cluster_spec=" + spec, "--job_name=worker",
+                                   StrCat("--task_index=", i)});
+    }
+    for (Master& master : masters_) {
+      ASSERT_TRUE(master.server->WaitForOutput("listening on ", std::chrono::seconds(60)))
+          << master.server->output();
+      const Scope root = master.graph.root();
+      master.x = Placeholder(root, kFloat, PartialShape({}));
+      const Output far = ops::Neg(root.WithDevice("/job:worker/task:0"), master.x);
+      master.sum = ops::Neg(root.WithDevice("/job:worker/task:1"), far);
+      SessionOptions options;
+      options.target = "grpc://" + master.address;
+      auto session = Session::Create(master.graph, options);
+      ASSERT_TRUE(session.ok()) << session.status();
+      master.session.emplace(*std::move(session));
+      RunOneStep(&master);
+    }
+  }
+  void TearDown() override {
+    stop_ = true;
+    for (std::thread& client : clients_) client.join();
+  }
+
+  static void RunOneStep(Master* master) {
+    const auto value = master->session->Run({{master->x, Tensor::Scalar(1.0f)}}, {master->sum});
+    EXPECT_TRUE(value.ok()) << value.status();
+  }
+  // Until the end of the test.
+  void KeepBusy(int index, std::chrono::milliseconds pause) {
+    clients_.emplace_back([this, index, pause] {
+      while (!stop_) {
+        RunOneStep(&masters_[index]);
+        std::this_thread::sleep_for(pause);
+      }
+    });
+  }
+  // A command against the first task; its output.
+  std::string Ask(const std::string& command) const {
+    Process asked("tools/millrace", {command, "grpc://" + masters_[0].address, "--seconds=100"});
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(asked.WaitForEnd(std::chrono::seconds(90)), 0) << asked.output();
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(50))
+        << "it waited for a master that runs nothing";
+    return asked.output();
+  }
+
+  Master masters_[2];
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> clients_;
+};
+
+TEST_F(BusyClusterTest, NobodyWaitsForAMasterThatIsIdle) {
+  KeepBusy(1, std::chrono::milliseconds(1));
+  EXPECT_THAT(Ask("profile"), HasSubstr("Neg"));
+  const std::string text = Ask("doctor");
+  EXPECT_THAT(text, HasSubstr("/job:worker/replica:0/task:1: compute"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("straggler: /job:worker/replica:0/task:[01], last in "
+                                             "[0-9]+ of 5 steps, .* in all, [0-9]+\\.[0-9] % of"));
+}
+
+TEST_F(BusyClusterTest, TheErrorOfOneMasterLeavesTheOthersSteps) {
+  KeepBusy(0, std::chrono::milliseconds(1));
+  KeepBusy(1, std::chrono::milliseconds(100));
+  // Somebody else traces the second one, for longer than the test asks.
+  std::thread other([this] {
+    const auto trace = TraceSteps(masters_[1].address, 1000, std::chrono::seconds(20));
+    EXPECT_TRUE(trace.ok()) << trace.status();
+  });
+  // Told by another question than the one that is tested: this one is refused once it began.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (TraceSteps(masters_[1].address, 1, std::chrono::milliseconds(10)).ok() &&
+         std::chrono::steady_clock::now() < limit) {
+  }
+  const std::string text = Ask("profile");
+  EXPECT_THAT(text, HasSubstr("Neg"));
+  EXPECT_THAT(text, HasSubstr(StrCat("without the steps of ", masters_[1].address)));
+  EXPECT_THAT(text, HasSubstr("being traced for somebody else"));
+  other.join();
 }
 
 }  // namespace
