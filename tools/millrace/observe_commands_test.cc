@@ -1,6 +1,7 @@
 // `millrace page`, `top`, `trace`, `profile` and `doctor` against a server of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -95,6 +96,27 @@ TEST_F(ObserveCommandsTest, TopHasALineForEachTask) {
     ++count;
   }
   EXPECT_EQ(count, 2);
+}
+
+TEST_F(ObserveCommandsTest, TheLogIsOneJsonObjectALineIfAskedFor) {
+  Process server("tools/millrace",
+                 {"server", "--cluster_spec=worker|127.0.0.1:0", "--job_name=worker",
+                  "--http=127.0.0.1:0", "--log_format=json"});
+  ASSERT_TRUE(server.WaitForOutput("pages at http://", std::chrono::seconds(60)))
+      << server.output();
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForEnd(std::chrono::seconds(60)), 0) << server.output();
+  int lines = 0;
+  for (const std::string_view text : StrSplit(StripWhitespace(server.output()), '\n')) {
+    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(line.is_object()) << text;
+    for (const char* key : {"time", "severity", "file", "line", "task", "message"}) {
+      EXPECT_TRUE(line.contains(key)) << key << " of " << text;
+    }
+    ++lines;
+  }
+  EXPECT_GE(lines, 2);
+  EXPECT_THAT(Millrace("devices --log_format=xml", 2), HasSubstr("log_format"));
 }
 
 TEST_F(ObserveCommandsTest, ATraceOfAClusterThatRunsNothingSaysSo) {
