@@ -195,6 +195,26 @@ class BusyClusterTest : public ::testing::Test {
   std::vector<std::thread> clients_;
 };
 
+TEST_F(BusyClusterTest, TheGraphOfASessionIsAPageWithReasons) {
+  const auto page = [this](const std::string& path) {
+    Process asked("tools/millrace", {"page", "grpc://" + masters_[0].address, path});
+    EXPECT_EQ(asked.WaitForEnd(std::chrono::seconds(60)), 0) << asked.output();
+    return asked.output();
+  };
+  const std::string list = page("/graphz");
+  EXPECT_THAT(list, HasSubstr("on /job:worker/replica:0/task:0/device:CPU:0"));
+  EXPECT_EQ(list, page("/placementz")) << "without a session both list them";
+  const std::string link = "/placementz?session=";
+  const std::size_t begin = list.find(link);
+  ASSERT_NE(begin, std::string::npos) << list;
+  const std::string path = list.substr(begin, list.find('"', begin) - begin);
+  const std::string shown = page(path);
+  EXPECT_THAT(shown, HasSubstr("/job:worker/replica:0/task:1/device:CPU:0"));
+  EXPECT_THAT(shown, HasSubstr("Placeholder"));
+  Process wrong("tools/millrace", {"page", "grpc://" + masters_[0].address, link + "nobody"});
+  EXPECT_EQ(wrong.WaitForEnd(std::chrono::seconds(60)), 1) << wrong.output();
+}
+
 TEST_F(BusyClusterTest, NobodyWaitsForAMasterThatIsIdle) {
   KeepBusy(1, std::chrono::milliseconds(1));
   EXPECT_THAT(Ask("profile"), HasSubstr("Neg"));
@@ -207,21 +227,25 @@ TEST_F(BusyClusterTest, NobodyWaitsForAMasterThatIsIdle) {
 TEST_F(BusyClusterTest, TheErrorOfOneMasterLeavesTheOthersSteps) {
   KeepBusy(0, std::chrono::milliseconds(1));
   KeepBusy(1, std::chrono::milliseconds(100));
-  // Somebody else traces the second one, for longer than the test asks.
-  std::thread other([this] {
-    const auto trace = TraceSteps(masters_[1].address, 1000, std::chrono::seconds(20));
-    EXPECT_TRUE(trace.ok()) << trace.status();
+  // Somebody else traces the second one, for longer than the test asks. That it has begun is seen
+  // by a short trace, which is refused then; until then, the short ones may be in its way.
+  std::atomic<bool> traced{false};
+  std::thread other([&] {
+    while (!stop_ && !traced) {
+      traced = TraceSteps(masters_[1].address, 1000, std::chrono::seconds(20)).ok();
+    }
   });
-  // Told by another question than the one that is tested: this one is refused once it began.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (TraceSteps(masters_[1].address, 1, std::chrono::milliseconds(10)).ok() &&
-         std::chrono::steady_clock::now() < limit) {
-  }
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  } while (TraceSteps(masters_[1].address, 1, std::chrono::milliseconds(10)).ok() &&
+           std::chrono::steady_clock::now() < limit);
   const std::string text = Ask("profile");
   EXPECT_THAT(text, HasSubstr("Neg"));
   EXPECT_THAT(text, HasSubstr(StrCat("without the steps of ", masters_[1].address)));
   EXPECT_THAT(text, HasSubstr("being traced for somebody else"));
   other.join();
+  EXPECT_TRUE(traced);
 }
 
 }  // namespace
