@@ -42,10 +42,17 @@ TaskName& Task() {
   return *task;
 }
 
-char Letter(LogLevel level) {
-  static constexpr std::array<char, 4> kLetters = {'D', 'I', 'W', 'E'};
-  return kLetters[static_cast<std::size_t>(level)];
+// Read at the first line, so that a program's --log_format may still set it.
+bool IsJson() {
+  static const bool is_json = [] {
+    const char* text = std::getenv("MILLRACE_LOG_FORMAT");
+    return text != nullptr && std::string_view(text) == "json";
+  }();
+  return is_json;
 }
+
+constexpr std::array<std::string_view, 5> kSeverities = {"DEBUG", "INFO", "WARNING", "ERROR",
+                                                         "FATAL"};
 
 // "2026-01-31 23:59:59.123456", in UTC so that lines of many machines sort together.
 std::string TimeText() {
@@ -105,13 +112,73 @@ bool WriteToStderr(std::string_view line, int patience_millis) {
   return true;
 }
 
-std::string FormatLine(char letter, std::source_location where, std::string_view text) {
+// The length of the UTF-8 sequence that `text` begins with: 0 for what is none, such as overlong
+// forms, halves of surrogate pairs, and what lies beyond U+10FFFF.
+std::size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
+                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
+  return wrong ? 0 : length;
+}
+
+// A string of JSON. A byte that belongs to no character becomes U+FFFD.
+void AppendQuoted(std::string_view text, std::string* line) {
+  *line += '"';
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    const char c = text[0];
+    if (length == 0) {
+      *line += "\xEF\xBF\xBD";
+    } else if (c == '"' || c == '\\') {
+      *line += '\\';
+      *line += c;
+    } else if (c == '\n') {
+      *line += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
+      *line += escaped;
+    } else {
+      line->append(text, 0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  *line += '"';
+}
+
+std::string JsonLine(std::string_view severity, std::source_location where, std::string_view task,
+                     std::string_view text) {
+  std::string time = TimeText();
+  time[10] = 'T';  // RFC 3339
+  std::string line = StrCat("{\"time\":\"", time, "Z\",\"severity\":\"", severity, "\",\"file\":");
+  AppendQuoted(FileName(where.file_name()), &line);
+  StrAppend(&line, ",\"line\":", where.line());
+  if (!task.empty()) {
+    line += ",\"task\":";
+    AppendQuoted(task, &line);
+  }
+  line += ",\"message\":";
+  AppendQuoted(text, &line);
+  line += "}\n";
+  return line;
+}
+
+std::string FormatLine(std::string_view severity, std::source_location where,
+                       std::string_view text) {
   std::string task;
   {
     MutexLock lock(&Task().mu);
     task = Task().text;
   }
-  return StrCat(TimeText(), " ", letter, " ", task, task.empty() ? "" : " ",
+  if (IsJson()) return JsonLine(severity, where, task, text);
+  return StrCat(TimeText(), " ", severity.substr(0, 1), " ", task, task.empty() ? "" : " ",
                 FileName(where.file_name()), ":", where.line(), "] ", text, "\n");
 }
 
@@ -127,7 +194,7 @@ void SetLogTask(std::string task) {
 }
 
 void LogLine(LogLevel level, std::source_location where, std::string_view text) {
-  const std::string line = FormatLine(Letter(level), where, text);
+  const std::string line = FormatLine(kSeverities[static_cast<std::size_t>(level)], where, text);
   Output& output = Stderr();
   MutexLock lock(&output.mu);
   if (output.dropped > 0) {
@@ -135,8 +202,9 @@ void LogLine(LogLevel level, std::source_location where, std::string_view text) 
       ++output.dropped;
       return;
     }
-    const std::string lost =
-        StrCat("(", output.dropped, " lines were lost: nobody read the log)\n");
+    const std::string said = StrCat(output.dropped, " lines were lost: nobody read the log");
+    const std::string lost = IsJson() ? FormatLine("WARNING", std::source_location::current(), said)
+                                      : StrCat("(", said, ")\n");
     if (!WriteToStderr(lost, kPatienceMillis)) return;
     output.dropped = 0;
   }
@@ -144,7 +212,7 @@ void LogLine(LogLevel level, std::source_location where, std::string_view text) 
 }
 
 void Fatal(std::source_location where, std::string_view text) {
-  (void)WriteToStderr(FormatLine('F', where, text), 10 * kPatienceMillis);
+  (void)WriteToStderr(FormatLine(kSeverities.back(), where, text), 10 * kPatienceMillis);
   std::abort();
 }
 

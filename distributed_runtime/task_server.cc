@@ -22,6 +22,7 @@
 #include "base/thread_pool.h"
 #include "device/device_name.h"
 #include "distributed_runtime/admission.h"
+#include "distributed_runtime/flags_in_force.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/limited_master.h"
 #include "distributed_runtime/pages/observed_master.h"
@@ -81,36 +82,6 @@ constexpr int kMaxCalls = 65536;
 std::string ListeningHost(const std::string& host) {
   if (host == "localhost") return "127.0.0.1";
   return host.find(':') != std::string::npos ? StrCat("[", host, "]") : host;
-}
-
-// What was said of the task when it was started, for people.
-std::vector<std::pair<std::string, std::string>> FlagsOf(const ServerOptions& server) {
-  std::vector<std::pair<std::string, std::string>> flags = {
-      {"cluster_spec", server.cluster.ToString()},
-      {"cpus", StrCat(server.num_cpu_devices)},
-      {"inter_op_threads", StrCat(ThreadsOrCores(std::max(0, server.inter_op_threads)))},
-      {"intra_op_threads", StrCat(ThreadsOrCores(std::max(0, server.intra_op_threads)))},
-      {"peer_timeout", StrCat(server.peer_timeout.count(), " ms")},
-      {"insecure", server.insecure ? "true" : "false"},
-      {"accept_shutdown", server.accept_shutdown ? "true" : "false"},
-  };
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) flags.emplace_back(name, value);
-  };
-  const auto add_quota = [&](const char* name, int64_t quota) {
-    if (quota > 0) flags.emplace_back(name, StrCat(quota));
-  };
-  add_quota("max_sessions", server.quotas.max_sessions);
-  add_quota("max_graph_nodes", server.quotas.max_graph_nodes);
-  add_quota("max_graph_size", server.quotas.max_graph_size);
-  add_quota("max_steps", server.quotas.max_steps);
-  add_quota("session_memory_limit", server.quotas.session_memory_limit);
-  add("allow", StrJoin(server.allow, ","));
-  add("file_root", server.file_root);
-  add("dump_dir", server.dump_dir);
-  add("tls_cert", server.credentials.tls_cert);
-  add("token_file", server.credentials.token_file);
-  return flags;
 }
 
 // Seconds after which sessions that nobody calls are closed; not set: never.
@@ -291,7 +262,7 @@ struct TaskServer::Impl {
     facts.task = task;
     facts.cluster_id = options.server.cluster_id;
     facts.started_nanos = created_nanos;
-    facts.flags = FlagsOf(options.server);
+    facts.flags = FlagsInForce(options.server, Limits());
     facts.devices.assign(r->core->env().devices.begin(), r->core->env().devices.end());
     facts.address = [this] { return address_now(); };
     facts.silent = [r] {

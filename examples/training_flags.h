@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "millrace/digits.h"
@@ -19,6 +21,17 @@ struct TrainingFlags {
   bool insecure = false;
   double min_accuracy = 0;
 };
+
+// How log lines look; before the first one.
+inline void AddLogFlag(CLI::App& app) {
+  const std::function<void(const std::string&)> set = [](const std::string& format) {
+    setenv("MILLRACE_LOG_FORMAT", format.c_str(), 1);
+  };
+  app.add_option_function("--log_format", set,
+                          "Log lines as text or as JSON, one object a line (default: what "
+                          "MILLRACE_LOG_FORMAT says, text without it)")
+      ->check(CLI::IsMember({"text", "json"}));
+}
 
 // Those of every training example. Defaults, also those shown by --help, are what `flags` holds.
 inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags,
@@ -60,6 +73,7 @@ inline StatusOr<Digits> GetDigits(const TrainingFlags& flags) {
 // The exit code of main: 2 for a wrong command line, 1 where `train()`, a Status, fails.
 template <typename Train>
 int RunProgram(CLI::App& app, int argc, char** argv, const Train& train) {
+  AddLogFlag(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/strings.h"
 #include "observe/page.h"
 
@@ -25,7 +24,7 @@ int StepRecord::Slowest(int64_t* cost_nanos) const {
   int slowest = -1;
   int64_t most = 0, next = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const int64_t end = parts[i].end_nanos != 0 ? parts[i].end_nanos : WallNanos();
+    const int64_t end = parts[i].end_nanos != 0 ? parts[i].end_nanos : SteadyNanos();
     const int64_t nanos = end - parts[i].begin_nanos;
     if (slowest < 0 || nanos > most) {
       next = slowest < 0 ? 0 : most;
@@ -64,14 +63,15 @@ std::shared_ptr<StepRecord> StepLog::Begin(std::string session, int64_t examples
   auto step = std::make_shared<StepRecord>();
   step->session = std::move(session);
   step->examples = examples;
-  step->begin_nanos = WallNanos();
+  step->begin_wall_nanos = wall_();
+  step->begin_nanos = steady_();
   MutexLock lock(&mu_);
   if (running_.size() < kMostWatched) running_.push_back(step);
   return step;
 }
 
 void StepLog::End(const std::shared_ptr<StepRecord>& step, std::string error) {
-  const int64_t now = WallNanos();
+  const int64_t now = steady_();
   ended.Add();
   if (!error.empty()) failed.Add();
   examples.Add(step->examples);
@@ -101,7 +101,7 @@ StepLog::Shared StepLog::FindNumbered(int64_t step_id) const {
 }
 
 void StepLog::PartBegins(std::string_view session, int64_t step_id, const std::string& task) {
-  const int64_t now = WallNanos();
+  const int64_t now = steady_();
   MutexLock lock(&mu_);
   Shared step = FindNumbered(step_id);
   if (step == nullptr) {
@@ -117,7 +117,7 @@ void StepLog::PartBegins(std::string_view session, int64_t step_id, const std::s
 }
 
 void StepLog::PartEnds(int64_t step_id, std::string_view task) {
-  const int64_t now = WallNanos();
+  const int64_t now = steady_();
   MutexLock lock(&mu_);
   const Shared step = FindNumbered(step_id);
   if (step == nullptr) return;

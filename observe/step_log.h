@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "observe/metrics.h"
 
@@ -20,7 +21,7 @@ struct StepRecord {
   // What one task did for it.
   struct Part {
     std::string task;
-    int64_t begin_nanos = 0, end_nanos = 0;  // wall clock of this task; 0: it has not answered
+    int64_t begin_nanos = 0, end_nanos = 0;  // steady clock of this task; 0: it has not answered
   };
   // What this task waited for while it ran its own part: the longest wait of all for that task.
   struct Wait {
@@ -30,13 +31,18 @@ struct StepRecord {
 
   std::string session;
   int64_t step_id = 0;  // 0: the step needed no number: it was run without other tasks
-  int64_t begin_nanos = 0, end_nanos = 0;  // wall clock
+  // Durations are between readings of the steady clock: the wall clock may be set meanwhile, and
+  // only says when the step began.
+  int64_t begin_nanos = 0, end_nanos = 0;  // steady clock; end 0: it runs
+  int64_t begin_wall_nanos = 0;            // wall clock, of the Unix epoch
   int64_t examples = 0;
   std::string error;  // "": it went well
   std::vector<Part> parts{};
   std::vector<Wait> waits{};
 
   int64_t nanos() const { return end_nanos - begin_nanos; }
+  // Of a step that has ended: nanoseconds of the Unix epoch, as far from the begin as it took.
+  int64_t end_wall_nanos() const { return begin_wall_nanos + nanos(); }
   // What the step would have been shorter by, had its slowest part been as fast as the next one;
   // the part's index, -1 without any.
   int Slowest(int64_t* cost_nanos) const;
@@ -48,6 +54,11 @@ struct StepRecord {
 class StepLog {
  public:
   static constexpr std::size_t kLast = 50, kSlowest = 20;
+  using Clock = int64_t (*)();
+
+  // The clocks are for tests, which let the wall clock jump.
+  explicit StepLog(Clock steady = &SteadyNanos, Clock wall = &WallNanos)
+      : steady_(steady), wall_(wall) {}
 
   Counter begun, ended, failed, examples;
   Histogram latency;
@@ -72,6 +83,7 @@ class StepLog {
   using Shared = std::shared_ptr<StepRecord>;
   Shared FindNumbered(int64_t step_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const Clock steady_, wall_;
   mutable Mutex mu_;
   std::vector<Shared> running_ ABSL_GUARDED_BY(mu_);
   std::deque<Shared> last_ ABSL_GUARDED_BY(mu_);

@@ -25,6 +25,36 @@ TEST(StepLogTest, AStepRunsUntilItHasEndedAndIsThenAmongTheLast) {
   EXPECT_EQ(log.Last()[0].error, "bad luck") << "the last one is first";
 }
 
+// A wall clock that somebody sets back by a second at each reading, and a steady one that goes on
+// by a millisecond.
+int64_t FallingWall() {
+  static int64_t now = 1'000'000'000'000'000'000;
+  return now -= 1'000'000'000;
+}
+int64_t RisingSteady() {
+  static int64_t now = 0;
+  return now += 1'000'000;
+}
+
+TEST(StepLogTest, ASetWallClockChangesNoDuration) {
+  StepLog log(&RisingSteady, &FallingWall);
+  double total = 0;
+  for (int i = 1; i <= 10; ++i) {
+    const auto step = log.Begin("s", 0);
+    log.PartBegins("s", i, kWorker);
+    log.PartEnds(i, kWorker);
+    log.End(step, "");
+    const StepRecord record = log.Last()[0];
+    EXPECT_EQ(record.nanos(), 3'000'000);
+    EXPECT_EQ(record.end_wall_nanos() - record.begin_wall_nanos, 3'000'000);
+    EXPECT_EQ(record.parts[0].end_nanos - record.parts[0].begin_nanos, 1'000'000);
+    const double now = log.latency.Read().total_seconds;
+    EXPECT_GT(now, total) << "a counter never falls";
+    total = now;
+  }
+  EXPECT_EQ(log.Slowest().front().nanos(), 3'000'000);
+}
+
 TEST(StepLogTest, ThePartsOfAStepAreThoseOfTheOnlyCallOfItsSession) {
   StepLog log;
   const auto step = log.Begin("s", 0);

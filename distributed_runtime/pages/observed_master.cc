@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/strings.h"
 #include "session/forwarding_master.h"
 
@@ -44,10 +43,10 @@ class ObservedMaster final : public ForwardingMaster {
     const bool asked = args->options.trace_level() != pb::RunOptions::NO_TRACE;
     if (traced && !asked) args->options.set_trace_level(pb::RunOptions::FULL_TRACE);
     master()->RunStepAsync(options, args, result,
-                           [this, args, result, traced, asked, begin = WallNanos(),
-                            record = std::move(record), done = std::move(done)](Status status) {
+                           [this, args, result, traced, asked, record = std::move(record),
+                            done = std::move(done)](Status status) {
                              log_->End(record, ErrorText(status));
-                             if (traced) TakeTrace(*record, begin, result);
+                             if (traced) TakeTrace(*record, result);
                              if (traced && !asked) {
                                // The caller may use both again.
                                args->options.clear_trace_level();
@@ -73,7 +72,7 @@ class ObservedMaster final : public ForwardingMaster {
 
  private:
   // Of a step that went through workers, they have told the tracer themselves.
-  void TakeTrace(const StepRecord& record, int64_t begin_nanos, RunStepResult* result) {
+  void TakeTrace(const StepRecord& record, RunStepResult* result) {
     const pb::StepStats& stats = result->metadata.step_stats();
     const bool alone =
         record.parts.empty() && stats.dev_stats_size() > 0 &&
@@ -82,8 +81,8 @@ class ObservedMaster final : public ForwardingMaster {
     if (alone) {
       pb::TracedPart part;
       part.set_task(task_);
-      part.set_sent_nanos(begin_nanos);
-      part.set_answered_nanos(record.end_nanos);
+      part.set_sent_nanos(record.begin_wall_nanos);
+      part.set_answered_nanos(record.end_wall_nanos());
       *part.mutable_stats() = stats;
       tracer_->AddWhole(record.session, std::move(part));
     }

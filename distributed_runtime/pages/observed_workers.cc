@@ -30,24 +30,26 @@ class ObservedWorker final : public ForwardingWorker {
     const bool asked = args->record_timeline;
     const bool traced = tracer_->active() && tracer_->PartBegins(args->session_handle, step_id);
     if (traced) args->record_timeline = true;
-    ForwardingWorker::RunGraphAsync(options, args, result,
-                                    [this, step_id, result, asked, traced, sent = WallNanos(),
-                                     done = Counted(std::move(done))](Status status) {
-                                      log_->PartEnds(step_id, task_);
-                                      if (traced) {
-                                        pb::TracedPart part;
-                                        part.set_task(task_);
-                                        part.set_sent_nanos(sent);
-                                        part.set_answered_nanos(WallNanos());
-                                        if (asked) {
-                                          *part.mutable_stats() = result->step_stats;
-                                        } else {
-                                          part.mutable_stats()->Swap(&result->step_stats);
-                                        }
-                                        tracer_->PartEnds(step_id, std::move(part));
-                                      }
-                                      done(std::move(status));
-                                    });
+    ForwardingWorker::RunGraphAsync(
+        options, args, result,
+        [this, step_id, result, asked, traced, sent = WallNanos(), begun = SteadyNanos(),
+         done = Counted(std::move(done))](Status status) {
+          log_->PartEnds(step_id, task_);
+          if (traced) {
+            pb::TracedPart part;
+            part.set_task(task_);
+            part.set_sent_nanos(sent);
+            // The wall clock may have been set meanwhile.
+            part.set_answered_nanos(sent + SteadyNanos() - begun);
+            if (asked) {
+              *part.mutable_stats() = result->step_stats;
+            } else {
+              part.mutable_stats()->Swap(&result->step_stats);
+            }
+            tracer_->PartEnds(step_id, std::move(part));
+          }
+          done(std::move(status));
+        });
   }
 
   void RecvTensorAsync(const CallOptions& options, int64_t step_id, const std::string& key,

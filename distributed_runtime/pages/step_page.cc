@@ -40,10 +40,10 @@ std::string PartsText(const StepRecord& step, int64_t now) {
 
 std::string TableOf(const std::vector<StepRecord>& steps, std::string_view none) {
   HtmlTable table({"began (UTC)", "#took", "because", "tasks", "session", "#examples", "outcome"});
-  const int64_t now = WallNanos();
+  const int64_t now = SteadyNanos();
   for (const StepRecord& step : steps) {
     const bool runs = step.end_nanos == 0;
-    table.Row({TimeText(step.begin_nanos),
+    table.Row({TimeText(step.begin_wall_nanos),
                DurationText(ToSeconds((runs ? now : step.end_nanos) - step.begin_nanos)),
                step.Culprit(), PartsText(step, now), step.session,
                step.examples == 0 ? "" : StrCat(step.examples),

@@ -58,6 +58,9 @@ TEST_F(TaskPagesTest, StatusSaysWhoTheTaskIsAndOfWhomItHasHeard) {
   EXPECT_THAT(page, HasSubstr(kPs));
   EXPECT_THAT(page, HasSubstr(ps_->address()));
   EXPECT_THAT(page, HasSubstr("inter_op_threads"));
+  for (const char* flag : {"max_message_size", "max_connections", "max_calls", "gpus"}) {
+    EXPECT_THAT(page, HasSubstr(StrCat("<td>", flag))) << "what is in force by default";
+  }
   EXPECT_THAT(page, HasSubstr(StrCat(kWorker, "/device:CPU:0")));
   EXPECT_THAT(page, Not(HasSubstr("<td>never</td>"))) << "the ps has answered";
 }
@@ -109,6 +112,7 @@ TEST_F(TaskPagesTest, CallsAndMemoryArePagesToo) {
 
 TEST_F(TaskPagesTest, PrometheusOwnCheckFindsNothingToSay) {
   if (std::system("command -v promtool >/dev/null 2>&1") != 0) {
+    ASSERT_EQ(std::getenv("MILLRACE_REQUIRE_PROMETHEUS"), nullptr) << "there is no promtool";
     GTEST_SKIP() << "there is no promtool: install prometheus";
   }
   RunSteps(1);

@@ -64,7 +64,9 @@ class Display {
     // On a terminal the progress line stands for the line of every step.
     if (terminal_ && text.find(": training step ") != std::string_view::npos) return;
     Erase();
-    if (colours_) {
+    if (text.starts_with("{\"time\":")) {  // --log_format=json: it names its task
+      std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
+    } else if (colours_) {
       std::printf("\033[%dm%-9s|\033[0m %.*s\n", Colour(task), task.c_str(),
                   static_cast<int>(text.size()), text.data());
     } else {

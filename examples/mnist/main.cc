@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/log.h"
+#include "base/strings.h"
 #include "examples/mnist/flags.h"
 #include "examples/mnist/launcher.h"
 #include "examples/mnist/task.h"
@@ -66,6 +68,7 @@ int Main(int argc, char** argv) {
     return LaunchLocalCluster(flags, std::vector<std::string>(argv + 1, argv + argc));
   }
   StopOnSignals();
+  SetLogTask(StrCat("/job:", flags.job_name, "/task:", flags.task_index));
   if (flags.job_name == "evaluator") return Report(RunEvaluator(flags));
   return Report(flags.job_name == "ps" ? RunParameterServer(flags) : RunWorker(flags));
 }

@@ -38,7 +38,15 @@ using ::testing::HasSubstr;
 constexpr char kToken[] = "correct-horse-battery-staple";
 constexpr seconds kPatience(60);
 
-bool HasPrometheus() { return std::system("command -v prometheus >/dev/null 2>&1") == 0; }
+// The first file of that name in PATH that may be run; "" if there is none.
+std::string FindProgram(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  for (const std::string_view folder : StrSplit(path == nullptr ? "" : path, ':')) {
+    const std::string file = StrCat(folder, "/", name);
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
 
 // What follows the headers of the answer to a GET; "" if there is none.
 std::string Get(int port, const std::string& path) {
@@ -80,7 +88,8 @@ std::string Escaped(const std::string& query) {
 class ScrapeTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!HasPrometheus()) {
+    program_ = FindProgram("prometheus");
+    if (program_.empty()) {
       if (std::getenv("MILLRACE_REQUIRE_PROMETHEUS") != nullptr) FAIL() << "no prometheus";
       GTEST_SKIP() << "there is no prometheus";
     }
@@ -118,10 +127,9 @@ class ScrapeTest : public ::testing::Test {
                           << "      - targets: ['127.0.0.1:" << ports[0]
                           << "', '127.0.0.1:" << ports[1] << "']\n";
     prometheus_ = std::make_unique<Process>(
-        "/usr/bin/prometheus",
-        std::vector<std::string>{"--config.file=" + config,
-                                 "--storage.tsdb.path=" + folder_ + "/prometheus",
-                                 StrCat("--web.listen-address=127.0.0.1:", port_)});
+        program_, std::vector<std::string>{"--config.file=" + config,
+                                           "--storage.tsdb.path=" + folder_ + "/prometheus",
+                                           StrCat("--web.listen-address=127.0.0.1:", port_)});
     ASSERT_TRUE(prometheus_->WaitForOutput("ready to receive", kPatience)) << prometheus_->output();
   }
 
@@ -147,7 +155,7 @@ class ScrapeTest : public ::testing::Test {
     return values;
   }
 
-  std::string folder_, token_file_, spec_, target_;
+  std::string program_, folder_, token_file_, spec_, target_;
   int port_ = 0;
   std::unique_ptr<Process> ps_, worker_, prometheus_;
 };

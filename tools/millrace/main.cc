@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "millrace/version.h"
@@ -29,6 +31,18 @@ int AfterFlush(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush()) return code;
   std::fprintf(stderr, "millrace: cannot write to standard output: %s\n", std::strerror(errno));
   return code == 0 ? 1 : code;
+}
+
+// Of every command. An environment variable carries it to the log and to programs that are started.
+void AddLogFlag(CLI::App* app) {
+  const std::function<void(const std::string&)> set = [](const std::string& format) {
+    setenv("MILLRACE_LOG_FORMAT", format.c_str(), 1);
+  };
+  app->add_option_function("--log_format", set,
+                           "log lines as text or as JSON, one object a line (default: what "
+                           "MILLRACE_LOG_FORMAT says, text without it)")
+      ->check(CLI::IsMember({"text", "json"}));
+  for (CLI::App* const command : app->get_subcommands(nullptr)) AddLogFlag(command);
 }
 
 }  // namespace
@@ -57,6 +71,7 @@ int main(int argc, char** argv) {
   millrace::AddLedgerCommand(&app, &chosen);
   millrace::AddModelCommand(&app, &chosen);
   millrace::AddShellPagesCommands(&app, &chosen);
+  AddLogFlag(&app);
   std::vector<char*> arguments(argv, argv + argc);
   millrace::DropRunSeparator(&arguments);
   try {

@@ -86,7 +86,9 @@ int Run(RunFlags* flags, std::vector<std::string> command) {
   flags->job.grace = std::chrono::milliseconds(flags->grace_ms);
   const bool colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   flags->job.print = [colours](const std::string& task, std::string_view line) {
-    if (colours) {
+    if (line.starts_with("{\"time\":")) {  // --log_format=json: it names its task
+      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+    } else if (colours) {
       std::printf("\033[%dm%-9s|\033[0m %.*s\n", Colour(task), task.c_str(),
                   static_cast<int>(line.size()), line.data());
     } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -28,17 +29,59 @@ struct Flags {
   int top = 20;
 };
 
-// Of the masters that have run steps; if there is none yet, of the one that was named. The first
-// trace is that of the named one, if it is among them.
-StatusOr<std::vector<pb::TraceResponse>> Trace(const Flags& flags) {
-  MR_ASSIGN_OR_RETURN(const std::string address, AddressOf(flags.target));
-  MR_ASSIGN_OR_RETURN(const std::vector<TaskSample> tasks, SampleCluster(address));
-  std::vector<std::string> masters;
-  for (const TaskSample& task : tasks) {
-    const bool runs = task.Sum("millrace_steps_total") + task.Sum("millrace_steps_running") > 0;
-    if (task.error.empty() && runs) masters.push_back(task.address);
+// How long masters are watched to see which of them are busy.
+constexpr std::chrono::milliseconds kWatch(2000), kLook(100);
+
+bool IsBusy(const TaskSample& before, const TaskSample& now) {
+  return now.Sum("millrace_steps_running") > 0 ||
+         now.Sum("millrace_steps_total") > before.Sum("millrace_steps_total");
+}
+
+// Addresses of those of `masters` that run steps now. One that ran steps once and is idle would
+// keep whoever traces it waiting for all the time there is. All of them if none is seen busy.
+std::vector<std::string> BusyOnes(const std::string& address, double seconds,
+                                  const std::vector<TaskSample>& masters) {
+  std::vector<bool> busy(masters.size());
+  const auto watch =
+      std::min<std::chrono::duration<double>>(kWatch, std::chrono::duration<double>(seconds / 4));
+  const auto end = std::chrono::steady_clock::now() + watch;
+  while (std::chrono::steady_clock::now() < end &&
+         std::find(busy.begin(), busy.end(), false) != busy.end()) {
+    std::this_thread::sleep_for(kLook);
+    const StatusOr<std::vector<TaskSample>> now = SampleCluster(address);
+    if (!now.ok()) break;
+    for (std::size_t i = 0; i < masters.size(); ++i) {
+      for (const TaskSample& task : *now) {
+        if (task.address != masters[i].address || !task.error.empty()) continue;
+        busy[i] = busy[i] || IsBusy(masters[i], task);
+      }
+    }
   }
-  if (masters.empty()) masters.push_back(address);
+  const bool none = std::find(busy.begin(), busy.end(), true) == busy.end();
+  std::vector<std::string> chosen;
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    if (none || busy[i]) chosen.push_back(masters[i].address);
+  }
+  return chosen;
+}
+
+// The masters to trace: those that are busy; if none has ever run a step, the one that was named.
+StatusOr<std::vector<std::string>> FindMasters(const std::string& address, double seconds) {
+  MR_ASSIGN_OR_RETURN(std::vector<TaskSample> tasks, SampleCluster(address));
+  std::erase_if(tasks, [](const TaskSample& task) {
+    return !task.error.empty() ||
+           task.Sum("millrace_steps_total") + task.Sum("millrace_steps_running") == 0;
+  });
+  if (tasks.empty()) return std::vector<std::string>{address};
+  if (tasks.size() == 1) return std::vector<std::string>{tasks[0].address};
+  return BusyOnes(address, seconds, tasks);
+}
+
+// The first trace is that of the master that was named, if it is among them. A master that cannot
+// be traced is named on standard error; its error is the whole's only if no other one answered.
+StatusOr<std::vector<pb::TraceResponse>> Trace(const char* command, const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(const std::string address, AddressOf(flags.target));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> masters, FindMasters(address, flags.seconds));
   const auto limit = std::chrono::milliseconds(static_cast<int64_t>(flags.seconds * 1e3));
   std::vector<StatusOr<pb::TraceResponse>> answers(masters.size(), errors::Internal("no answer"));
   std::vector<std::thread> threads;
@@ -47,13 +90,24 @@ StatusOr<std::vector<pb::TraceResponse>> Trace(const Flags& flags) {
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<pb::TraceResponse> traces;
-  for (StatusOr<pb::TraceResponse>& answer : answers) {
-    if (!answer.ok()) return answer.status();
-    if (answer->step_size() > 0) traces.push_back(*std::move(answer));
+  Status error;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i].ok()) {
+      error.Update(answers[i].status());
+      continue;
+    }
+    if (answers[i]->step_size() > 0) traces.push_back(*std::move(answers[i]));
   }
   if (traces.empty()) {
+    MR_RETURN_IF_ERROR(error);
     return errors::DeadlineExceeded("no step ended within ", DurationText(flags.seconds),
                                     " at any master of this cluster (--seconds)");
+  }
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].ok()) continue;
+    const std::string why(Message(answers[i].status()));
+    std::fprintf(stderr, "millrace %s: without the steps of %s: %s\n", command, masters[i].c_str(),
+                 why.c_str());
   }
   SetClocks(AlignClocks(traces), &traces);
   return traces;
@@ -65,9 +119,23 @@ std::string Percent(double share) {
   return text;
 }
 
-// The task that was last most often, with what that cost in all.
+// Nanoseconds from the first call of a step's tasks to the last answer.
+int64_t LengthOf(const pb::TracedStep& step) {
+  int64_t begin = 0, end = 0;
+  for (const pb::TracedPart& part : step.part()) {
+    begin = begin == 0 ? part.sent_nanos() : std::min(begin, part.sent_nanos());
+    end = std::max(end, part.answered_nanos());
+  }
+  return end - begin;
+}
+
+// The task that being last cost most, with what that cost in all and of those steps.
 std::string StragglerLine(const std::vector<pb::TraceResponse>& traces) {
-  std::map<std::string, std::pair<int, int64_t>> late;
+  struct Late {
+    int steps = 0;
+    int64_t cost = 0, length = 0;
+  };
+  std::map<std::string, Late> late;
   int steps = 0;
   for (const pb::TraceResponse& trace : traces) {
     for (const pb::TracedStep& step : trace.step()) {
@@ -75,21 +143,26 @@ std::string StragglerLine(const std::vector<pb::TraceResponse>& traces) {
       const std::string task = Straggler(step, &cost);
       if (task.empty()) continue;
       ++steps;
-      ++late[task].first;
-      late[task].second += cost;
+      Late& one = late[task];
+      ++one.steps;
+      one.cost += cost;
+      one.length += LengthOf(step);
     }
   }
   if (late.empty()) return "";
-  const auto worst = std::max_element(late.begin(), late.end(), [](const auto& a, const auto& b) {
-    return a.second.second < b.second.second;
-  });
-  return StrCat("straggler: ", worst->first, ", last in ", worst->second.first, " of ", steps,
-                " steps, ", DurationText(static_cast<double>(worst->second.second) * 1e-9),
-                " after the next one in all\n");
+  const auto& [task, worst] =
+      *std::max_element(late.begin(), late.end(),
+                        [](const auto& a, const auto& b) { return a.second.cost < b.second.cost; });
+  const double share =
+      worst.length > 0 ? static_cast<double>(worst.cost) / static_cast<double>(worst.length) : 0;
+  return StrCat("straggler: ", task, ", last in ", worst.steps, " of ", steps, " steps, ",
+                DurationText(static_cast<double>(worst.cost) * 1e-9),
+                " after the next one in all, ", StripWhitespace(Percent(share)),
+                " of the time of these steps\n");
 }
 
 int WriteTrace(const Flags& flags) {
-  const auto traces = Trace(flags);
+  const auto traces = Trace("trace", flags);
   if (!traces.ok()) return Complain("trace", traces.status(), kImpossible);
   const int code = Write("trace", flags.output, ClusterTrace(*traces));
   if (code != kDone) return code;
@@ -101,7 +174,7 @@ int WriteTrace(const Flags& flags) {
 }
 
 int Profile(const Flags& flags) {
-  const auto traces = Trace(flags);
+  const auto traces = Trace("profile", flags);
   if (!traces.ok()) return Complain("profile", traces.status(), kImpossible);
   std::string text = "      time   calls  op                    node, device\n";
   for (const NodeTime& node : TopNodes(*traces, static_cast<std::size_t>(flags.top))) {
@@ -114,7 +187,7 @@ int Profile(const Flags& flags) {
 }
 
 int Doctor(const Flags& flags) {
-  const auto traces = Trace(flags);
+  const auto traces = Trace("doctor", flags);
   if (!traces.ok()) return Complain("doctor", traces.status(), kImpossible);
   std::string text;
   for (const TimeShares& shares : ShareTime(*traces)) {
