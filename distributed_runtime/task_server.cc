@@ -24,6 +24,7 @@
 #include "distributed_runtime/admission.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/limited_master.h"
+#include "distributed_runtime/pages/observed_eager.h"
 #include "distributed_runtime/pages/observed_master.h"
 #include "distributed_runtime/pages/observed_workers.h"
 #include "distributed_runtime/pages/published_pages.h"
@@ -161,6 +162,7 @@ struct TaskServer::Impl {
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
     std::unique_ptr<EagerTransport> eager_transport;
+    std::unique_ptr<EagerObserver> eager_observer;
     std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
     std::unique_ptr<MasterInterface> limited_master;  // null: there are no quotas
@@ -279,11 +281,14 @@ struct TaskServer::Impl {
   }
 
   void AddEager(Running* r) {
-    r->eager_transport =
-        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(),
-                              r->admitting.get(), credentials);
-    r->eager = std::make_unique<EagerServer>(
-        EagerEnv{&r->core->env(), r->eager_transport.get(), r->core->env().admit});
+    r->eager_transport = NewGrpcEagerTransport(
+        r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(), r->admitting.get(),
+        credentials, [observed = r->observed.get()](WorkerCache* workers) {
+          return NewObservedWorkers(workers, &observed->peers, &observed->steps, &observed->tracer);
+        });
+    r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
+    r->eager = std::make_unique<EagerServer>(EagerEnv{
+        &r->core->env(), r->eager_transport.get(), r->core->env().admit, r->eager_observer.get()});
   }
 
   void AddPages(Running* r) {

@@ -18,6 +18,7 @@
 #include "eager/eager_run.h"
 #include "eager/function_plan.h"
 #include "eager/handle_table.h"
+#include "eager/observer.h"
 #include "eager/program.h"
 #include "eager/transport.h"
 #include "millrace/status.h"
@@ -32,6 +33,7 @@ struct EagerEnv {
   EagerTransport* transport = nullptr;
   // Judges what clients send before it is run; null: everything is admitted.
   std::function<Status(const DataflowGraph&)> admit;
+  EagerObserver* observer = nullptr;  // null: nobody watches
 };
 
 // How much one context may keep (docs/security.md).
@@ -55,6 +57,10 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   uint64_t id() const { return id_; }
   const std::string& task() const { return worker_.task; }
   const WorkerEnv& worker() const { return worker_; }
+  // Null if nobody watches.
+  std::shared_ptr<EagerStep> BeginStep(const std::string& what, int64_t step_id) const {
+    return env_.observer == nullptr ? nullptr : env_.observer->Begin(id_, what, step_id);
+  }
   HandleTable* handles() { return &handles_; }
   const HandleTable& handles() const { return handles_; }
   uint64_t view_id() const;

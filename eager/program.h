@@ -48,8 +48,9 @@ class EagerProgram {
 
   // As FunctionRuntime::RunPlaced.
   void RunAsync(const FunctionCall& call, Rendezvous* rendezvous, std::span<const Tensor> args,
-                std::span<Tensor> results, DoneCallback done) const {
-    runtime_->RunPlaced(*function_, call, rendezvous, args, results, done);
+                std::span<Tensor> results, DoneCallback done,
+                pb::StepStats* stats = nullptr) const {
+    runtime_->RunPlaced(*function_, call, rendezvous, args, results, done, stats);
   }
 
  private:
