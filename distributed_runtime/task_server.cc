@@ -253,12 +253,17 @@ struct TaskServer::Impl {
     return OkStatus();
   }
 
-  // The other tasks of the cluster, as this one calls them.
-  void ReachPeers(Running* r) {
+  std::map<std::string, std::string> Addresses() const {
     std::map<std::string, std::string> addresses;
     for (const auto& [job, tasks] : options.server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
+    return addresses;
+  }
+
+  // The other tasks of the cluster, as this one calls them.
+  void ReachPeers(Running* r) {
+    std::map<std::string, std::string> addresses = Addresses();
     const PeerIdentity own{task, r->core->incarnation(), options.server.cluster_id, ""};
     std::map<std::string, std::string> others = addresses;
     others.erase(task);
@@ -283,9 +288,11 @@ struct TaskServer::Impl {
   void AddEager(Running* r) {
     r->eager_transport = NewGrpcEagerTransport(
         r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(), r->admitting.get(),
-        credentials, [observed = r->observed.get()](WorkerCache* workers) {
+        credentials,
+        [observed = r->observed.get()](WorkerCache* workers) {
           return NewObservedWorkers(workers, &observed->peers, &observed->steps, &observed->tracer);
-        });
+        },
+        credentials == nullptr ? std::map<std::string, std::string>() : Addresses());
     r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
     r->eager = std::make_unique<EagerServer>(EagerEnv{
         &r->core->env(), r->eager_transport.get(), r->core->env().admit, r->eager_observer.get()});
@@ -392,6 +399,9 @@ struct TaskServer::Impl {
     r->links->Observe(&r->observed->rpc, &r->observed->peers);
     r->worker_service =
         std::make_unique<WorkerService>(&r->core->env(), r->admitting.get(), r->peers.get());
+    r->worker_service->set_may_receive([r](int64_t step_id, std::string_view client) {
+      return r->eager->CheckReceive(step_id, client);
+    });
     MethodServers all({r->rpc.get(), r->links.get()});
     r->worker_service->AddMethods(&all);
     r->master_service =

@@ -345,6 +345,27 @@ Status EagerContext::Drop(const pb::RemoteTensorHandle& handle) {
   return handles_.Drop(handle.op_id(), handle.output_num());
 }
 
+Status EagerContext::AddStep(int64_t step_id) {
+  MutexLock lock(&mu_);
+  if (steps_.size() < limits_.tensors || steps_.contains(step_id)) {
+    steps_.insert(step_id);
+    return OkStatus();
+  }
+  return errors::ResourceExhausted("the context knows ", steps_.size(),
+                                   " calls of functions that were not cleaned up, the most that "
+                                   "one may");
+}
+
+void EagerContext::ForgetStep(int64_t step_id) {
+  MutexLock lock(&mu_);
+  steps_.erase(step_id);
+}
+
+bool EagerContext::HasStep(int64_t step_id) const {
+  MutexLock lock(&mu_);
+  return steps_.contains(step_id);
+}
+
 Status EagerContext::Enter(EagerRun* run) {
   MutexLock lock(&mu_);
   if (closed_) return errors::Aborted("the context ", Hex16(id_), " was closed");

@@ -102,6 +102,12 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   // Drops a packed handle, or a tensor.
   Status Drop(const pb::RemoteTensorHandle& handle);
 
+  // The steps that other tasks, or the client, run parts of here, until they are cleaned up.
+  // ResourceExhausted beyond the number of tensors that the context may keep.
+  Status AddStep(int64_t step_id);
+  void ForgetStep(int64_t step_id);
+  bool HasStep(int64_t step_id) const;
+
   // Where ops of the context that send and receive meet those of other tasks.
   RefPtr<Rendezvous> shared_rendezvous() const { return shared_rendezvous_; }
 
@@ -153,6 +159,7 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   StringMap<KeptPlan> plans_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, std::shared_ptr<const pb::SendPackedHandleOp>> packed_
       ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<int64_t> steps_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<EagerRun*> runs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::function<void()>> when_idle_ ABSL_GUARDED_BY(mu_);
 };

@@ -158,6 +158,7 @@ Status Apply(EagerContext* context, const pb::QueueItem& item) {
       return context->RemoveFunction(item.remove_function().function_name());
     case pb::QueueItem::kCleanupFunction:
       context->worker().rendezvous->Cleanup(item.cleanup_function().step_id());
+      context->ForgetStep(item.cleanup_function().step_id());
       return OkStatus();
     case pb::QueueItem::kSyncRemoteExecutorForStream:
       return OkStatus();  // items run in order, and are answered when they have
@@ -248,6 +249,7 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                                         " results, the call has numbers for ", outputs.size()));
   }
   const int64_t step_id = operation.func_step_id();
+  if (Status added = context->AddStep(step_id); !added.ok()) return done(std::move(added));
   MakeRef<EagerRun>(context, program, *std::move(args))
       ->Start(
           options, step_id, context->worker().rendezvous->Find(step_id),

@@ -40,7 +40,11 @@ void PlanRun::Start(const CallOptions& options) {
   }
   Ref();  // dropped by Finish
   pending_.store(static_cast<int>(plan_->remote.size()) + 1, std::memory_order_relaxed);
-  if (!plan_->remote.empty()) rendezvous_ = context_->worker().rendezvous->Find(step_id_);
+  if (!plan_->remote.empty()) {
+    rendezvous_ = context_->worker().rendezvous->Find(step_id_);
+    // Only refused where it would never be cleaned up.
+    (void)context_->AddStep(step_id_);
+  }
   Link(options.cancellation);
   for (const auto& part : plan_->remote) StartPart(part.get());
   StartOwn(*std::move(args));
@@ -132,6 +136,7 @@ void PlanRun::Finish() {
   Unlink();
   if (rendezvous_) {
     context_->worker().rendezvous->Cleanup(step_id_);
+    context_->ForgetStep(step_id_);
     pb::EnqueueRequest request;
     request.set_context_id(context_->id());
     request.add_queue()->mutable_cleanup_function()->set_step_id(step_id_);

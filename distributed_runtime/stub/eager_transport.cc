@@ -87,16 +87,21 @@ class GrpcEagerTransport : public EagerTransport {
  public:
   GrpcEagerTransport(ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
                      WorkerInterface* own_worker,
-                     std::shared_ptr<const LoadedCredentials> credentials, ObserveWorkers observe)
+                     std::shared_ptr<const LoadedCredentials> credentials, ObserveWorkers observe,
+                     std::map<std::string, std::string> proven)
       : pool_(pool),
         control_(control),
         rendezvous_(rendezvous),
         own_worker_(own_worker),
         credentials_(std::move(credentials)),
-        observe_(std::move(observe)) {}
+        observe_(std::move(observe)),
+        proven_(std::move(proven)) {}
 
   std::shared_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
                                         const std::string& own_task) override {
+    for (auto& [task, address] : addresses) {
+      if (const auto known = proven_.find(task); known != proven_.end()) address = known->second;
+    }
     return std::make_shared<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
                                               own_worker_, credentials_, observe_);
   }
@@ -113,6 +118,7 @@ class GrpcEagerTransport : public EagerTransport {
   WorkerInterface* const own_worker_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
   const ObserveWorkers observe_;
+  const std::map<std::string, std::string> proven_;
 };
 
 }  // namespace
@@ -120,9 +126,10 @@ class GrpcEagerTransport : public EagerTransport {
 std::unique_ptr<EagerTransport> NewGrpcEagerTransport(
     ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
     WorkerInterface* own_worker, std::shared_ptr<const LoadedCredentials> credentials,
-    ObserveWorkers observe) {
+    ObserveWorkers observe, std::map<std::string, std::string> proven) {
   return std::make_unique<GrpcEagerTransport>(pool, control, rendezvous, own_worker,
-                                              std::move(credentials), std::move(observe));
+                                              std::move(credentials), std::move(observe),
+                                              std::move(proven));
 }
 
 }  // namespace millrace

@@ -22,6 +22,7 @@
 #include "tensor/tensor_proto.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "transport/grpc/client_pool.h"
+#include "transport/grpc/credentials.h"
 #include "transport/grpc/grpc_util.h"
 #include "transport/grpc/rpc_channel.h"
 #include "transport/methods.h"
@@ -43,11 +44,14 @@ inline Tensor Floats(const std::vector<float>& values) {
 // One task, as a client that knows it by `device` speaks with it.
 class Task {
  public:
-  Task(const testing::InProcessCluster& cluster, const std::string& job, std::string device)
+  Task(const testing::InProcessCluster& cluster, const std::string& job, std::string device,
+       const std::shared_ptr<const LoadedCredentials>& credentials = nullptr)
       : device_(std::move(device)),
         address_(cluster.Target(job, 0).substr(std::string("grpc://").size())),
-        channel_(address_, address_, ClientPool()),
-        worker_(NewGrpcRemoteWorker(address_, device_, ClientPool(), ClientPool())) {}
+        told_address_(address_),
+        channel_(address_, address_, ClientPool(), "", credentials),
+        worker_(NewGrpcRemoteWorker(address_, device_.substr(0, device_.find("/device:")),
+                                    ClientPool(), ClientPool(), nullptr, "", credentials)) {}
 
   template <typename Request, typename Response>
   Status Call(const char* method, const Request& request, Response* response,
@@ -144,6 +148,7 @@ class Task {
 
   std::string device_;
   std::string address_;
+  std::string told_address_;  // where the context says that the task is
   uint64_t incarnation_ = 0;
   int next_read_ = 0;
   RpcChannel channel_;
@@ -153,8 +158,11 @@ class Task {
 // A ps and a worker, and a client with a context in both.
 class EagerServiceTest : public ::testing::Test {
  protected:
-  explicit EagerServiceTest(const testing::InProcessCluster::Configure& configure = nullptr)
-      : cluster_(1, 1, configure), ps_(cluster_, "ps", kPs), worker_(cluster_, "worker", kWorker) {}
+  explicit EagerServiceTest(const testing::InProcessCluster::Configure& configure = nullptr,
+                            const std::shared_ptr<const LoadedCredentials>& credentials = nullptr)
+      : cluster_(1, 1, configure),
+        ps_(cluster_, "ps", kPs, credentials),
+        worker_(cluster_, "worker", kWorker, credentials) {}
 
   static pb::CreateContextRequest ContextOf(const Task& task, const std::string& job) {
     pb::CreateContextRequest request;
@@ -169,7 +177,7 @@ class EagerServiceTest : public ::testing::Test {
     const auto add = [request](const std::string& job, const Task& task) {
       pb::JobDef& def = *request->mutable_server_def()->mutable_cluster()->add_job();
       def.set_name(job);
-      (*def.mutable_tasks())[0] = task.address_;
+      (*def.mutable_tasks())[0] = task.told_address_;
       if (task.incarnation_ == 0) return;
       pb::DeviceAttributes& device = *request->add_cluster_device_attributes();
       device.set_name(task.device_);

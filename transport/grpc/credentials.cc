@@ -189,8 +189,22 @@ std::shared_ptr<grpc::ServerCredentials> LoadedCredentials::ForServer() const {
   return tls::TlsServerCredentials(options);
 }
 
-StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
-                                                   std::string_view method) const {
+StatusOr<std::string> LoadedCredentials::ClientKey(std::string_view pem) const {
+  constexpr std::size_t kMostClients = 1024;
+  {
+    MutexLock lock(&clients_mu_);
+    const auto known = clients_.find(pem);
+    if (known != clients_.end()) return known->second;
+  }
+  MR_ASSIGN_OR_RETURN(std::string key, KeyOfCertificate(pem));
+  MutexLock lock(&clients_mu_);
+  if (clients_.size() >= kMostClients) clients_.clear();
+  clients_[std::string(pem)] = key;
+  return key;
+}
+
+StatusOr<ProvenCaller> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
+                                                    std::string_view method) const {
   if (!token_.empty()) {
     const auto& metadata = context.client_metadata();
     const auto [begin, end] = metadata.equal_range(kTokenMetadata);
@@ -205,7 +219,7 @@ StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerCon
                         "the caller's token is not that of this server's cluster (--token_file)");
     }
   }
-  if (!has_tls()) return std::string();
+  if (!has_tls()) return ProvenCaller();
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
   const std::vector<grpc::string_ref> uris =
       peer == nullptr ? std::vector<grpc::string_ref>()
@@ -213,7 +227,17 @@ StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerCon
   const StatusOr<CertificateName> caller = FindCertificateName(Views(uris));
   if (!caller.ok()) return errors::PermissionDenied("the caller: ", Message(caller.status()));
   MR_RETURN_IF_ERROR(CheckCallerName(own_, *caller, method));
-  return caller->TaskName();
+  ProvenCaller proven{caller->TaskName(), ""};
+  if (caller->role == Role::kClient) {
+    const std::vector<grpc::string_ref> pem =
+        peer->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+    if (pem.size() != 1) {
+      return errors::PermissionDenied("the caller's certificate, of ", caller->ToUri(),
+                                      ", is not there to be read");
+    }
+    MR_ASSIGN_OR_RETURN(proven.client, ClientKey({pem[0].data(), pem[0].size()}));
+  }
+  return proven;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/string_map.h"
 #include "millrace/credentials.h"
 #include "millrace/status.h"
 #include "transport/security/certificate_name.h"
@@ -43,6 +44,12 @@ class TlsRefusal {
   Status why_ ABSL_GUARDED_BY(mu_);
 };
 
+// Who made a call, as far as a certificate proves it.
+struct ProvenCaller {
+  std::string task{};    // "/job:J/replica:0/task:N"; "": no task, or not known
+  std::string client{};  // the digest of a client's public key; "": no client, or not known
+};
+
 // What the files of Credentials hold: certificates, which are read again when they change, a token,
 // or both. Channels and servers keep their share of it. A null pointer to it stands for neither
 // encryption nor proof. Thread-safe.
@@ -72,19 +79,24 @@ class LoadedCredentials {
   // Null without TLS. Whoever connects has to show a certificate of the CAs.
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
 
-  // Whether a call of `method` that has come in may be served, and the name of the task that
-  // called: "" if it is no task, or without TLS. Unauthenticated without the right token,
-  // PermissionDenied for the wrong certificate; both say what was expected.
-  StatusOr<std::string> CheckCall(const grpc::CallbackServerContext& context,
-                                  std::string_view method) const;
+  // Whether a call of `method` that has come in may be served, and who made it. Unauthenticated
+  // without the right token, PermissionDenied for the wrong certificate; both say what was
+  // expected.
+  StatusOr<ProvenCaller> CheckCall(const grpc::CallbackServerContext& context,
+                                   std::string_view method) const;
 
  private:
   struct Provider;  // of gRPC
   LoadedCredentials();
 
+  // The digest of the key of a client's certificate, kept for the next call.
+  StatusOr<std::string> ClientKey(std::string_view pem) const;
+
   CertificateName own_;
   std::string token_;
   std::unique_ptr<Provider> provider_;
+  mutable Mutex clients_mu_;
+  mutable StringMap<std::string> clients_ ABSL_GUARDED_BY(clients_mu_);  // digests by certificate
 };
 
 // Those of the process: what was set, or else what the environment names (millrace/security.h),
