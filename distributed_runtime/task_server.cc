@@ -51,7 +51,6 @@
 #include "transport/grpc/rpc_server.h"
 #include "transport/link/link_hub.h"
 #include "transport/peer_table.h"
-#include "transport/security/secret.h"
 
 namespace millrace {
 namespace {
@@ -323,9 +322,9 @@ struct TaskServer::Impl {
     published.pages = r.pages;
     published.insecure = options.server.insecure;
     published.has_tls = credentials != nullptr && credentials->has_tls();
-    if (credentials != nullptr && !credentials->token().empty()) {
+    if (credentials != nullptr && credentials->has_token()) {
       published.is_token = [loaded = credentials](std::string_view text) {
-        return SameSecret(text, loaded->token());
+        return loaded->IsToken(text);
       };
     }
     return published;

@@ -2,7 +2,9 @@
 #ifndef TRANSPORT_GRPC_CREDENTIALS_H_
 #define TRANSPORT_GRPC_CREDENTIALS_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "millrace/credentials.h"
 #include "millrace/status.h"
 #include "transport/security/certificate_name.h"
+#include "transport/security/token_file.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -50,8 +53,8 @@ struct ProvenCaller {
   std::string client{};  // the digest of a client's public key; "": no client, or not known
 };
 
-// What the files of Credentials hold: certificates, which are read again when they change, a token,
-// or both. Channels and servers keep their share of it. A null pointer to it stands for neither
+// What the files of Credentials hold: certificates, a token, or both, which are read again when
+// they change. Channels and servers keep their share of it. A null pointer to it stands for neither
 // encryption nor proof. Thread-safe.
 class LoadedCredentials {
  public:
@@ -70,7 +73,11 @@ class LoadedCredentials {
   bool has_tls() const { return provider_ != nullptr; }
   // With TLS: whom the certificate stood for when it was loaded.
   const CertificateName& own() const { return own_; }
-  const std::string& token() const { return token_; }  // "": none
+  bool has_token() const { return token_ != nullptr; }
+  // What goes with every call, as its file has it now; "": none.
+  std::string token() const { return has_token() ? token_->Current() : std::string(); }
+  // Whether that of a caller is right, now or until a little while ago.
+  bool IsToken(std::string_view text) const { return has_token() && token_->Matches(text); }
 
   // For a connection to `task` ("/job:J/replica:0/task:N"; "": any task of the cluster), which
   // fails, and says why to `refusal`, if somebody else answers.
@@ -81,7 +88,7 @@ class LoadedCredentials {
 
   // Whether a call of `method` that has come in may be served, and who made it. Unauthenticated
   // without the right token, PermissionDenied for the wrong certificate; both say what was
-  // expected.
+  // expected. FailedPrecondition once the certificate's file has another name.
   StatusOr<ProvenCaller> CheckCall(const grpc::CallbackServerContext& context,
                                    std::string_view method) const;
 
@@ -92,8 +99,17 @@ class LoadedCredentials {
   // The digest of the key of a client's certificate, kept for the next call.
   StatusOr<std::string> ClientKey(std::string_view pem) const;
 
+  // Whether the certificate's file still has one of the same name, as it was when it was last
+  // looked at.
+  Status CheckOwnName() const;
+
   CertificateName own_;
-  std::string token_;
+  std::string certificate_file_;
+  int64_t reload_nanos_ = 0;
+  mutable std::atomic<int64_t> name_read_at_ = 0;  // by SteadyNanos
+  mutable Mutex name_mu_;
+  mutable Status renamed_ ABSL_GUARDED_BY(name_mu_);
+  std::unique_ptr<TokenFile> token_;  // null: none
   std::unique_ptr<Provider> provider_;
   mutable Mutex clients_mu_;
   mutable StringMap<std::string> clients_ ABSL_GUARDED_BY(clients_mu_);  // digests by certificate
