@@ -22,6 +22,7 @@
 #include "base/thread_pool.h"
 #include "device/device_name.h"
 #include "distributed_runtime/admission.h"
+#include "distributed_runtime/eager_limits.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/limited_master.h"
 #include "distributed_runtime/pages/observed_eager.h"
@@ -293,8 +294,10 @@ struct TaskServer::Impl {
         },
         credentials == nullptr ? std::map<std::string, std::string>() : Addresses());
     r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
-    r->eager = std::make_unique<EagerServer>(EagerEnv{
-        &r->core->env(), r->eager_transport.get(), r->core->env().admit, r->eager_observer.get()});
+    r->eager =
+        std::make_unique<EagerServer>(EagerEnv{&r->core->env(), r->eager_transport.get(),
+                                               r->core->env().admit, r->eager_observer.get()},
+                                      EagerLimitsOf(options.server.quotas));
   }
 
   void AddPages(Running* r) {

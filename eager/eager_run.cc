@@ -19,7 +19,7 @@ void EagerRun::Start(const CallOptions& options, int64_t step_id, RefPtr<Rendezv
   rendezvous_ = std::move(rendezvous);
   container_ = std::move(container);
   done_ = std::move(done);
-  if (Status entered = context_->Enter(this); !entered.ok()) {
+  if (Status entered = context_->Enter(this, program_->name()); !entered.ok()) {
     return done_(std::move(entered), results_);
   }
   Ref();  // dropped by Ended
@@ -31,6 +31,8 @@ void EagerRun::Start(const CallOptions& options, int64_t step_id, RefPtr<Rendezv
   call.step_id = step_id;
   call.cancellation = get();
   call.step_container = container_;
+  if (context_->memory_quota()) memory_ = MakeRef<MemoryTracker>(0, context_->memory_quota());
+  const MemoryTracker::Scope scope(memory_.get());
   program_->RunAsync(call, rendezvous_.get(), args_, results_, {&EagerRun::Ended, this},
                      records ? &stats_ : nullptr);
 }

@@ -12,6 +12,7 @@
 #include "base/linked_cancellation.h"
 #include "eager/observer.h"
 #include "eager/program.h"
+#include "executor/memory/memory_tracker.h"
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -48,6 +49,7 @@ class EagerRun : public LinkedCancellation {
   Done done_;
   std::shared_ptr<EagerStep> step_;
   pb::StepStats stats_;
+  RefPtr<MemoryTracker> memory_;  // null: the context has no quota
 };
 
 }  // namespace millrace

@@ -174,6 +174,12 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
           contexts.erase(it);
         }
       }
+      if (status.ok() && limits.contexts > 0 &&
+          static_cast<int64_t>(contexts.size()) >= limits.contexts) {
+        status = errors::ResourceExhausted(
+            "no more than ", limits.contexts, " eager contexts may be open at ", env.task->task,
+            " (--max_sessions), and so many are: close those that are not used");
+      }
       if (status.ok() && contexts.size() >= kMostContexts) {
         status = errors::ResourceExhausted(env.task->task, " has ", contexts.size(),
                                            " eager contexts, the most that it keeps");

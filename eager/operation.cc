@@ -142,7 +142,14 @@ Status SendTensors(EagerContext* context, const pb::SendTensorOp& op) {
   for (const pb::TensorProto& proto : op.tensors()) {
     MR_ASSIGN_OR_RETURN(values.emplace_back(), TensorFromProto(proto));
   }
-  return StoreOutputs(context, op.op_id(), FirstNumbers(values.size()), values);
+  const int count = static_cast<int>(op.op_id() < 0 ? 0 : values.size());
+  for (int i = 0; i < count; ++i) {
+    Status stored = context->handles()->PutSent(op.op_id(), i, std::move(values[i]));
+    if (stored.ok()) continue;
+    while (i-- > 0) (void)context->handles()->Drop(op.op_id(), i);
+    return stored;
+  }
+  return OkStatus();
 }
 
 // Whatever does not run anything.

@@ -37,6 +37,8 @@ class EagerProgram {
   static StatusOr<std::shared_ptr<const EagerProgram>> Make(const ProgramEnv& env,
                                                             const FunctionBody& body);
 
+  // Of the op or function.
+  const std::string& name() const { return function_->name(); }
   const std::vector<DataType>& arg_types() const { return function_->arg_types(); }
   const std::vector<DataType>& result_types() const { return function_->result_types(); }
   // Whether a node may keep something between runs, or in the run's container.
