@@ -71,9 +71,10 @@ TEST_F(ObservedEagerTest, AFunctionOfTwoTasksIsOneStepWithTwoParts) {
   EXPECT_EQ(Metric(worker_, "millrace_steps_total"), 1);
   const std::string steps = PageOf(worker_, "/stepz");
   EXPECT_NE(steps.find("add_to"), std::string::npos) << steps;
-  EXPECT_NE(steps.find(std::string(kPsTask) + " was last"), std::string::npos)
-      << "or this task was";
-  EXPECT_NE(steps.find(kWorkerTask), std::string::npos) << steps;
+  // Which of them it was depends on the machine.
+  EXPECT_TRUE(steps.find(StrCat(kPsTask, " was last")) != std::string::npos ||
+              steps.find(StrCat(kWorkerTask, " was last")) != std::string::npos)
+      << steps;
   // The ps ran the ops that made the variable, and a part.
   EXPECT_EQ(Metric(ps_, "millrace_steps_total"), 3);
   EXPECT_GT(Metric(ps_, StrCat("millrace_peer_received_bytes_total{peer=\"", kWorkerTask, "\"}")),

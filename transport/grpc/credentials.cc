@@ -151,10 +151,10 @@ StatusOr<std::shared_ptr<const LoadedCredentials>> LoadedCredentials::Load(
     made->reload_nanos_ = std::chrono::nanoseconds(reload_interval).count();
     made->name_read_at_.store(SteadyNanos(), std::memory_order_relaxed);
   }
-  const std::string key =
-      StrJoin(std::vector<std::string>{files.tls_cert, files.tls_key, files.tls_ca, made->token(),
-                                       made->own_.ToUri(), StrCat(reload_interval.count())},
-              "\n");
+  const std::string key = StrJoin(
+      std::vector<std::string>{files.tls_cert, files.tls_key, files.tls_ca, files.token_file,
+                               made->token(), made->own_.ToUri(), StrCat(reload_interval.count())},
+      "\n");
   InUse& all = AllInUse();
   MutexLock lock(&all.mu);
   std::erase_if(all.objects, [](const auto& entry) { return entry.second.expired(); });
