@@ -22,9 +22,11 @@
 #include "base/thread_pool.h"
 #include "device/device_name.h"
 #include "distributed_runtime/admission.h"
+#include "distributed_runtime/eager_limits.h"
 #include "distributed_runtime/flags_in_force.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/limited_master.h"
+#include "distributed_runtime/pages/observed_eager.h"
 #include "distributed_runtime/pages/observed_master.h"
 #include "distributed_runtime/pages/observed_workers.h"
 #include "distributed_runtime/pages/published_pages.h"
@@ -51,7 +53,6 @@
 #include "transport/grpc/rpc_server.h"
 #include "transport/link/link_hub.h"
 #include "transport/peer_table.h"
-#include "transport/security/secret.h"
 
 namespace millrace {
 namespace {
@@ -132,6 +133,7 @@ struct TaskServer::Impl {
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
     std::unique_ptr<EagerTransport> eager_transport;
+    std::unique_ptr<EagerObserver> eager_observer;
     std::unique_ptr<EagerServer> eager;
     std::unique_ptr<PeerMonitor> monitor;
     std::unique_ptr<MasterInterface> limited_master;  // null: there are no quotas
@@ -222,12 +224,17 @@ struct TaskServer::Impl {
     return OkStatus();
   }
 
-  // The other tasks of the cluster, as this one calls them.
-  void ReachPeers(Running* r) {
+  std::map<std::string, std::string> Addresses() const {
     std::map<std::string, std::string> addresses;
     for (const auto& [job, tasks] : options.server.cluster.jobs()) {
       for (const auto& [index, address] : tasks) addresses[MakeTaskName(job, index)] = address;
     }
+    return addresses;
+  }
+
+  // The other tasks of the cluster, as this one calls them.
+  void ReachPeers(Running* r) {
+    std::map<std::string, std::string> addresses = Addresses();
     const PeerIdentity own{task, r->core->incarnation(), options.server.cluster_id, ""};
     std::map<std::string, std::string> others = addresses;
     others.erase(task);
@@ -250,11 +257,18 @@ struct TaskServer::Impl {
   }
 
   void AddEager(Running* r) {
-    r->eager_transport =
-        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(),
-                              r->admitting.get(), credentials);
-    r->eager = std::make_unique<EagerServer>(
-        EagerEnv{&r->core->env(), r->eager_transport.get(), r->core->env().admit});
+    r->eager_transport = NewGrpcEagerTransport(
+        r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(), r->admitting.get(),
+        credentials,
+        [observed = r->observed.get()](WorkerCache* workers) {
+          return NewObservedWorkers(workers, &observed->peers, &observed->steps, &observed->tracer);
+        },
+        credentials == nullptr ? std::map<std::string, std::string>() : Addresses());
+    r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
+    r->eager =
+        std::make_unique<EagerServer>(EagerEnv{&r->core->env(), r->eager_transport.get(),
+                                               r->core->env().admit, r->eager_observer.get()},
+                                      EagerLimitsOf(options.server.quotas));
   }
 
   void AddPages(Running* r) {
@@ -282,9 +296,9 @@ struct TaskServer::Impl {
     published.pages = r.pages;
     published.insecure = options.server.insecure;
     published.has_tls = credentials != nullptr && credentials->has_tls();
-    if (credentials != nullptr && !credentials->token().empty()) {
+    if (credentials != nullptr && credentials->has_token()) {
       published.is_token = [loaded = credentials](std::string_view text) {
-        return SameSecret(text, loaded->token());
+        return loaded->IsToken(text);
       };
     }
     return published;
@@ -358,6 +372,9 @@ struct TaskServer::Impl {
     r->links->Observe(&r->observed->rpc, &r->observed->peers);
     r->worker_service =
         std::make_unique<WorkerService>(&r->core->env(), r->admitting.get(), r->peers.get());
+    r->worker_service->set_may_receive([r](int64_t step_id, std::string_view client) {
+      return r->eager->CheckReceive(step_id, client);
+    });
     MethodServers all({r->rpc.get(), r->links.get()});
     r->worker_service->AddMethods(&all);
     r->master_service =

@@ -81,7 +81,10 @@ EagerContext::EagerContext(const EagerEnv& env, uint64_t id, std::string task,
       resources_(std::move(resources)),
       workers_(std::make_unique<CurrentWorkers>()),
       worker_(*env.task),
-      handles_(StrCat("_eager_", Hex16(id), "_", Hex16(RandomId()), "_"), limits.tensors) {
+      handles_(StrCat("_eager_", Hex16(id), "_", Hex16(RandomId()), "_"), limits.tensors,
+               limits.memory_bytes),
+      memory_quota_(limits.memory_bytes > 0 ? MakeRef<MemoryQuota>(limits.memory_bytes)
+                                            : RefPtr<MemoryQuota>()) {
   worker_.task = std::move(task);
   worker_.devices = resources_->devices;
   worker_.workers = workers_.get();
@@ -178,11 +181,41 @@ Status EagerContext::RegisterFunction(const pb::RegisterFunctionOp& op) {
     return errors::ResourceExhausted("the context has ", limits_.functions,
                                      " functions, the most that one may: remove some");
   }
-  if (op.is_component_function()) {
-    MR_ASSIGN_OR_RETURN(components_[name], FunctionLibrary::Extend(nullptr, added));
-    return OkStatus();
+  const bool is_component = op.is_component_function();
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const FunctionLibrary> extended,
+                      FunctionLibrary::Extend(is_component ? nullptr : library_, added));
+  MR_RETURN_IF_ERROR(AddSizes(added));
+  (is_component ? components_[name] : library_) = std::move(extended);
+  return OkStatus();
+}
+
+Status EagerContext::AddSizes(const pb::FunctionDefLibrary& added) {
+  if (limits_.graph_nodes <= 0 && limits_.graph_bytes <= 0) return OkStatus();
+  FunctionSize all = size_;
+  StringMap<FunctionSize> sizes;
+  std::string last;
+  for (const pb::FunctionDef& function : added.function()) {
+    const std::string& name = function.signature().name();
+    last = name;
+    const FunctionSize size{function.node_def_size(),
+                            static_cast<int64_t>(function.ByteSizeLong())};
+    if (sizes_.contains(name) || !sizes.try_emplace(name, size).second) continue;
+    all.nodes += size.nodes;
+    all.bytes += size.bytes;
   }
-  MR_ASSIGN_OR_RETURN(library_, FunctionLibrary::Extend(library_, added));
+  const auto refusal = [&](int64_t most, const char* what, const char* flag, int64_t would) {
+    return errors::ResourceExhausted("the functions of an eager context at ", worker_.task,
+                                     " may have ", most, " ", what, " (", flag, "); with ", last,
+                                     " this one would have ", would, ": remove some");
+  };
+  if (limits_.graph_nodes > 0 && all.nodes > limits_.graph_nodes) {
+    return refusal(limits_.graph_nodes, "nodes", "--max_graph_nodes", all.nodes);
+  }
+  if (limits_.graph_bytes > 0 && all.bytes > limits_.graph_bytes) {
+    return refusal(limits_.graph_bytes, "bytes", "--max_graph_size", all.bytes);
+  }
+  size_ = all;
+  sizes_.merge(sizes);
   return OkStatus();
 }
 
@@ -190,6 +223,11 @@ Status EagerContext::RemoveFunction(const std::string& name) {
   std::vector<KeptPlan> forgotten = TakePlans(name);
   for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
   MutexLock lock(&mu_);
+  if (const auto known = sizes_.find(name); known != sizes_.end()) {
+    size_.nodes -= known->second.nodes;
+    size_.bytes -= known->second.bytes;
+    sizes_.erase(known);
+  }
   if (components_.erase(name) > 0) return OkStatus();
   if (library_ == nullptr || library_->Find(name) == nullptr) {
     return errors::NotFound("the context has no function ", name);
@@ -345,9 +383,36 @@ Status EagerContext::Drop(const pb::RemoteTensorHandle& handle) {
   return handles_.Drop(handle.op_id(), handle.output_num());
 }
 
-Status EagerContext::Enter(EagerRun* run) {
+Status EagerContext::AddStep(int64_t step_id) {
+  MutexLock lock(&mu_);
+  if (steps_.size() < limits_.tensors || steps_.contains(step_id)) {
+    steps_.insert(step_id);
+    return OkStatus();
+  }
+  return errors::ResourceExhausted("the context knows ", steps_.size(),
+                                   " calls of functions that were not cleaned up, the most that "
+                                   "one may");
+}
+
+void EagerContext::ForgetStep(int64_t step_id) {
+  MutexLock lock(&mu_);
+  steps_.erase(step_id);
+}
+
+bool EagerContext::HasStep(int64_t step_id) const {
+  MutexLock lock(&mu_);
+  return steps_.contains(step_id);
+}
+
+Status EagerContext::Enter(EagerRun* run, const std::string& what) {
   MutexLock lock(&mu_);
   if (closed_) return errors::Aborted("the context ", Hex16(id_), " was closed");
+  if (limits_.runs > 0 && static_cast<int64_t>(runs_.size()) >= limits_.runs) {
+    return errors::ResourceExhausted("{{node ", what, "}} the context ", Hex16(id_), " at ",
+                                     worker_.task, " already runs ", runs_.size(),
+                                     " ops and functions, as many as it may (--max_steps): wait "
+                                     "for some of them");
+  }
   runs_.insert(run);
   return OkStatus();
 }

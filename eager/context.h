@@ -18,8 +18,10 @@
 #include "eager/eager_run.h"
 #include "eager/function_plan.h"
 #include "eager/handle_table.h"
+#include "eager/observer.h"
 #include "eager/program.h"
 #include "eager/transport.h"
+#include "executor/memory/memory_quota.h"
 #include "millrace/status.h"
 #include "proto/eager.pb.h"
 #include "session/worker_env.h"
@@ -32,6 +34,7 @@ struct EagerEnv {
   EagerTransport* transport = nullptr;
   // Judges what clients send before it is run; null: everything is admitted.
   std::function<Status(const DataflowGraph&)> admit;
+  EagerObserver* observer = nullptr;  // null: nobody watches
 };
 
 // How much one context may keep (docs/security.md).
@@ -39,6 +42,13 @@ struct EagerLimits {
   std::size_t tensors = 1'000'000;
   std::size_t functions = 100'000;
   std::size_t programs = 4096;  // of ops, and as many of functions: the rest is made again
+  // What a server's quotas bound; 0: no bound.
+  int64_t contexts = 0;      // of the server (--max_sessions)
+  int64_t graph_nodes = 0;   // of a context's functions (--max_graph_nodes)
+  int64_t graph_bytes = 0;   // of these, as they come (--max_graph_size)
+  int64_t runs = 0;          // under way at once (--max_steps)
+  int64_t memory_bytes = 0;  // that kernels took and that are still held, and the same again for
+                             // tensors that were sent (--session_memory_limit)
 };
 
 // Thread-safe.
@@ -55,6 +65,10 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   uint64_t id() const { return id_; }
   const std::string& task() const { return worker_.task; }
   const WorkerEnv& worker() const { return worker_; }
+  // Null if nobody watches.
+  std::shared_ptr<EagerStep> BeginStep(const std::string& what, int64_t step_id) const {
+    return env_.observer == nullptr ? nullptr : env_.observer->Begin(id_, what, step_id);
+  }
   HandleTable* handles() { return &handles_; }
   const HandleTable& handles() const { return handles_; }
   uint64_t view_id() const;
@@ -96,11 +110,21 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   // Drops a packed handle, or a tensor.
   Status Drop(const pb::RemoteTensorHandle& handle);
 
+  // The steps that other tasks, or the client, run parts of here, until they are cleaned up.
+  // ResourceExhausted beyond the number of tensors that the context may keep.
+  Status AddStep(int64_t step_id);
+  void ForgetStep(int64_t step_id);
+  bool HasStep(int64_t step_id) const;
+
   // Where ops of the context that send and receive meet those of other tasks.
   RefPtr<Rendezvous> shared_rendezvous() const { return shared_rendezvous_; }
 
-  // A run under way, until Leave. Aborted once the context is closed.
-  Status Enter(EagerRun* run);
+  // What kernels of the context may take; null: no bound.
+  const RefPtr<MemoryQuota>& memory_quota() const { return memory_quota_; }
+
+  // A run of `what` under way, until Leave. Aborted once the context is closed, ResourceExhausted
+  // if as many run as may.
+  Status Enter(EagerRun* run, const std::string& what);
   void Leave(EagerRun* run);
   bool is_busy() const;
   // When nothing runs: perhaps right now.
@@ -111,6 +135,11 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
  private:
   // The workers of the cluster as it is now.
   class CurrentWorkers;
+  struct FunctionSize {
+    int64_t nodes = 0, bytes = 0;
+  };
+  // Counts those that are new by name, or refuses them all.
+  Status AddSizes(const pb::FunctionDefLibrary& added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct KeptPlan {
     std::string function;
     std::shared_ptr<const FunctionPlan> plan;
@@ -132,6 +161,7 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   std::unique_ptr<RendezvousManager> rendezvous_;
   RefPtr<Rendezvous> shared_rendezvous_;
   HandleTable handles_;
+  const RefPtr<MemoryQuota> memory_quota_;
 
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
@@ -144,9 +174,12 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   std::shared_ptr<const FunctionLibrary> library_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<const FunctionLibrary>> components_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<const EagerProgram>> programs_ ABSL_GUARDED_BY(mu_);
+  StringMap<FunctionSize> sizes_ ABSL_GUARDED_BY(mu_);  // of what was registered
+  FunctionSize size_ ABSL_GUARDED_BY(mu_);              // in all
   StringMap<KeptPlan> plans_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, std::shared_ptr<const pb::SendPackedHandleOp>> packed_
       ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<int64_t> steps_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<EagerRun*> runs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::function<void()>> when_idle_ ABSL_GUARDED_BY(mu_);
 };

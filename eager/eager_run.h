@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/linked_cancellation.h"
+#include "eager/observer.h"
 #include "eager/program.h"
+#include "executor/memory/memory_tracker.h"
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -31,8 +33,9 @@ class EagerRun : public LinkedCancellation {
   // Once. What sends and receives meet in `rendezvous`, which may be null for programs that have
   // none; an error aborts it. What the program keeps in its container goes when no handle of the
   // context names it. `done` may be called before this returns; Aborted if the context is closed.
+  // `step`, which may be null, is told of the run as a part of it.
   void Start(const CallOptions& options, int64_t step_id, RefPtr<Rendezvous> rendezvous,
-             std::string container, Done done);
+             std::string container, Done done, std::shared_ptr<EagerStep> step = nullptr);
 
  private:
   static void Ended(void* arg, Status status);
@@ -44,6 +47,9 @@ class EagerRun : public LinkedCancellation {
   RefPtr<Rendezvous> rendezvous_;
   std::string container_;
   Done done_;
+  std::shared_ptr<EagerStep> step_;
+  pb::StepStats stats_;
+  RefPtr<MemoryTracker> memory_;  // null: the context has no quota
 };
 
 }  // namespace millrace

@@ -52,6 +52,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
   struct Entry {
     std::shared_ptr<EagerContext> context;
     milliseconds lease{0};
+    std::string client{};                 // whose it is; "": a task's, or of whoever calls
     Deadline asked = SteadyClock::now();  // the last time
   };
 
@@ -148,24 +149,36 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
   }
 
   // Closes what is to give way to the context. InvalidArgument, ResourceExhausted if it may not be.
-  Status MakeRoom(const pb::CreateContextRequest& request) {
+  // A client has power over its own contexts alone.
+  Status MakeRoom(const pb::CreateContextRequest& request, std::string_view client) {
     std::vector<std::shared_ptr<EagerContext>> ended;
     Status status;
     {
       MutexLock lock(&mu);
       if (request.clear_existing_contexts()) {
-        for (auto& [id, entry] : contexts) ended.push_back(std::move(entry.context));
-        contexts.clear();
+        absl::erase_if(contexts, [&](auto& known) {
+          if (!client.empty() && known.second.client != client) return false;
+          ended.push_back(std::move(known.second.context));
+          return true;
+        });
       }
       const auto it = contexts.find(request.context_id());
       if (it != contexts.end()) {
-        if (request.context_view_id() <= it->second.context->view_id()) {
+        if (!client.empty() && it->second.client != client) {
+          status = ForeignContext(request.context_id());
+        } else if (request.context_view_id() <= it->second.context->view_id()) {
           status = errors::InvalidArgument("EagerService:CreateContext failed. Context id: <",
                                            request.context_id(), "> already exists.");
         } else {
           ended.push_back(std::move(it->second.context));
           contexts.erase(it);
         }
+      }
+      if (status.ok() && limits.contexts > 0 &&
+          static_cast<int64_t>(contexts.size()) >= limits.contexts) {
+        status = errors::ResourceExhausted(
+            "no more than ", limits.contexts, " eager contexts may be open at ", env.task->task,
+            " (--max_sessions), and so many are: close those that are not used");
       }
       if (status.ok() && contexts.size() >= kMostContexts) {
         status = errors::ResourceExhausted(env.task->task, " has ", contexts.size(),
@@ -176,12 +189,19 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     return status;
   }
 
-  Status Create(const pb::CreateContextRequest& request, pb::CreateContextResponse* response) {
+  Status ForeignContext(uint64_t id) const {
+    return errors::PermissionDenied("the context ", id, " at ", env.task->task,
+                                    " is not one that this client has made: its certificate has "
+                                    "another key");
+  }
+
+  Status Create(const pb::CreateContextRequest& request, pb::CreateContextResponse* response,
+                std::string_view client) {
     const pb::ServerDef& server = request.server_def();
     if (server.job_name().empty() || server.task_index() < 0) {
       return errors::InvalidArgument("CreateContext does not say what job and task this one is");
     }
-    MR_RETURN_IF_ERROR(MakeRoom(request));
+    MR_RETURN_IF_ERROR(MakeRoom(request, client));
     const std::string task = MakeTaskName(server.job_name(), server.task_index());
     MR_ASSIGN_OR_RETURN(const std::shared_ptr<SessionResources> resources, DevicesOf(task));
     alive->Enter();
@@ -199,8 +219,10 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     {
       MutexLock lock(&mu);
       if (closed) return errors::Unavailable(env.task->task, " is stopping");
-      const bool is_new =
-          contexts.try_emplace(request.context_id(), Entry{std::move(context), lease}).second;
+      const bool is_new = contexts
+                              .try_emplace(request.context_id(),
+                                           Entry{std::move(context), lease, std::string(client)})
+                              .second;
       if (!is_new) {
         return errors::InvalidArgument("EagerService:CreateContext failed. Context id: <",
                                        request.context_id(), "> already exists.");
@@ -232,8 +254,35 @@ EagerServer::EagerServer(const EagerEnv& env, const EagerLimits& limits)
 EagerServer::~EagerServer() { impl_->CloseAll(); }
 
 Status EagerServer::CreateContext(const pb::CreateContextRequest& request,
-                                  pb::CreateContextResponse* response) {
-  return impl_->Create(request, response);
+                                  pb::CreateContextResponse* response, std::string_view client) {
+  return impl_->Create(request, response, client);
+}
+
+Status EagerServer::CheckContext(uint64_t context_id, std::string_view client) const {
+  if (client.empty()) return OkStatus();
+  MutexLock lock(&impl_->mu);
+  const auto it = impl_->contexts.find(context_id);
+  if (it == impl_->contexts.end() || it->second.client == client) return OkStatus();
+  return impl_->ForeignContext(context_id);
+}
+
+Status EagerServer::CheckReceive(int64_t step_id, std::string_view client) const {
+  if (client.empty()) return OkStatus();
+  MutexLock lock(&impl_->mu);
+  bool has_context = false, is_foreign = false;
+  for (const auto& [id, entry] : impl_->contexts) {
+    const bool is_own = entry.client == client;
+    has_context = has_context || is_own;
+    if (static_cast<int64_t>(id) != step_id && !entry.context->HasStep(step_id)) continue;
+    if (is_own) return OkStatus();
+    is_foreign = true;
+  }
+  // Sessions have steps above zero. A client that runs a part of a function itself may ask for what
+  // the part here sends before it has begun.
+  if (step_id < 0 && has_context && !is_foreign) return OkStatus();
+  return errors::PermissionDenied("step ", step_id, " at ", impl_->env.task->task,
+                                  " is not one of a context that this client has made: a client's "
+                                  "certificate opens RecvTensor for those alone");
 }
 
 Status EagerServer::UpdateContext(const pb::UpdateContextRequest& request,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "eager/context.h"
 #include "eager/operation.h"
@@ -27,8 +28,9 @@ class EagerServer {
   EagerServer& operator=(const EagerServer&) = delete;
 
   // InvalidArgument if there is such a context already, unless it is an older view of it.
-  Status CreateContext(const pb::CreateContextRequest& request,
-                       pb::CreateContextResponse* response);
+  // `client`: whose the context is, "" if that is not known.
+  Status CreateContext(const pb::CreateContextRequest& request, pb::CreateContextResponse* response,
+                       std::string_view client = "");
   // InvalidArgument if the view is not the one after the present one.
   Status UpdateContext(const pb::UpdateContextRequest& request,
                        pb::UpdateContextResponse* response);
@@ -42,6 +44,14 @@ class EagerServer {
   Status KeepAlive(const pb::KeepAliveRequest& request, pb::KeepAliveResponse* response);
   // A context that is not there, or has a later view, is left as it is.
   Status CloseContext(const pb::CloseContextRequest& request);
+
+  // Whether `client` may use the context, if there is one: PermissionDenied for a context that is
+  // not its own. "" is a task, which may use all.
+  Status CheckContext(uint64_t context_id, std::string_view client) const;
+  // Whether `client` may receive what is sent in the step: PermissionDenied unless it is one of its
+  // own contexts, or a function's call, whose number nobody can guess, that no context of somebody
+  // else has run.
+  Status CheckReceive(int64_t step_id, std::string_view client) const;
 
   // Of contexts that are open.
   std::size_t num_contexts() const;

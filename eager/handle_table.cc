@@ -14,18 +14,26 @@ Status NoSuchTensor(int64_t op_id, int output) {
 
 }  // namespace
 
-Status HandleTable::Put(int64_t op_id, int output, Tensor value) {
+Status HandleTable::Put(int64_t op_id, int output, Tensor value, int64_t sent_bytes) {
   MutexLock lock(&mu_);
   if (tensors_.size() >= limit_) {
     return errors::ResourceExhausted("the context keeps ", tensors_.size(),
                                      " tensors, the most that one may: let go of some");
   }
-  const auto [it, is_new] = tensors_.try_emplace(Key(op_id, output), std::move(value));
+  if (most_sent_ > 0 && sent_bytes > most_sent_ - sent_bytes_) {
+    return errors::ResourceExhausted(
+        "the tensor of op ", op_id, ", output ", output, ", has ", sent_bytes,
+        " bytes; of what its client has sent, a context may keep ", most_sent_, " and has ",
+        sent_bytes_, " (--session_memory_limit): let go of some");
+  }
+  const auto [it, is_new] =
+      tensors_.try_emplace(Key(op_id, output), Entry{std::move(value), sent_bytes});
   if (!is_new) {
     return errors::InvalidArgument("the context has a tensor of op ", op_id, ", output ", output,
                                    " already");
   }
-  Count(it->second, +1, nullptr);
+  sent_bytes_ += sent_bytes;
+  Count(it->second.value, +1, nullptr);
   return OkStatus();
 }
 
@@ -33,7 +41,7 @@ StatusOr<Tensor> HandleTable::Get(int64_t op_id, int output) const {
   MutexLock lock(&mu_);
   const auto it = tensors_.find(Key(op_id, output));
   if (it == tensors_.end()) return NoSuchTensor(op_id, output);
-  return it->second;
+  return it->second.value;
 }
 
 Status HandleTable::Drop(int64_t op_id, int output) {
@@ -43,7 +51,8 @@ Status HandleTable::Drop(int64_t op_id, int output) {
     MutexLock lock(&mu_);
     const auto it = tensors_.find(Key(op_id, output));
     if (it == tensors_.end()) return NoSuchTensor(op_id, output);
-    dropped = std::move(it->second);
+    dropped = std::move(it->second.value);
+    sent_bytes_ -= it->second.sent_bytes;
     tensors_.erase(it);
     Count(dropped, -1, &free);
   }
@@ -52,11 +61,12 @@ Status HandleTable::Drop(int64_t op_id, int output) {
 }
 
 void HandleTable::Clear() {
-  absl::flat_hash_map<Key, Tensor> tensors;
+  absl::flat_hash_map<Key, Entry> tensors;
   StringMap<Held> held;
   {
     MutexLock lock(&mu_);
     tensors.swap(tensors_);
+    sent_bytes_ = 0;
     held.swap(held_);
   }
   tensors.clear();

@@ -24,12 +24,21 @@ namespace millrace {
 // Thread-safe.
 class HandleTable {
  public:
-  // Containers of such resources begin with `prefix`. ResourceExhausted above `limit` tensors.
-  HandleTable(std::string prefix, std::size_t limit) : prefix_(std::move(prefix)), limit_(limit) {}
+  // Containers of such resources begin with `prefix`. ResourceExhausted above `limit` tensors, and
+  // where those that were sent would have more than `most_sent` bytes (0: no bound).
+  HandleTable(std::string prefix, std::size_t limit, int64_t most_sent = 0)
+      : prefix_(std::move(prefix)), limit_(limit), most_sent_(most_sent) {}
   ~HandleTable() { Clear(); }
 
   // InvalidArgument if the number is taken.
-  Status Put(int64_t op_id, int output, Tensor value);
+  Status Put(int64_t op_id, int output, Tensor value) {
+    return Put(op_id, output, std::move(value), 0);
+  }
+  // The same for one that came as a message and that no kernel has taken memory for.
+  Status PutSent(int64_t op_id, int output, Tensor value) {
+    const auto bytes = static_cast<int64_t>(value.num_bytes());
+    return Put(op_id, output, std::move(value), bytes);
+  }
   // InvalidArgument "Unable to find the relevant tensor remote_handle" if there is none.
   StatusOr<Tensor> Get(int64_t op_id, int output) const;
   Status Drop(int64_t op_id, int output);
@@ -45,10 +54,15 @@ class HandleTable {
 
  private:
   using Key = std::pair<int64_t, int>;
+  struct Entry {
+    Tensor value;
+    int64_t sent_bytes = 0;
+  };
   struct Held {
     std::vector<Device*> devices;  // that may have something in it
     int64_t count = 0;
   };
+  Status Put(int64_t op_id, int output, Tensor value, int64_t sent_bytes);
   // By how much each resource that `value` names is held more. What is let go of altogether is
   // added to `free`.
   using Free = std::vector<std::pair<std::string, std::vector<Device*>>>;
@@ -59,8 +73,10 @@ class HandleTable {
 
   const std::string prefix_;
   const std::size_t limit_;
+  const int64_t most_sent_;
   mutable Mutex mu_;
-  absl::flat_hash_map<Key, Tensor> tensors_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<Key, Entry> tensors_ ABSL_GUARDED_BY(mu_);
+  int64_t sent_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   StringMap<Held> held_ ABSL_GUARDED_BY(mu_);
   int64_t next_container_ ABSL_GUARDED_BY(mu_) = 0;
 };

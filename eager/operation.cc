@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "eager/eager_run.h"
 #include "eager/operation_inputs.h"
@@ -20,6 +21,38 @@ constexpr std::string_view kOwnedByHandle = "cd2c89b7-88b7-44c8-ad83-06c2a915834
 
 // How TensorFlow's clients say that a tensor shall be taken to a device, and nothing done to it.
 constexpr std::string_view kTakeToDevice = "_EagerConst";
+
+// Tells a step of its end, and then `done`. Null steps are of nobody's interest.
+EagerDone EndingStep(std::shared_ptr<EagerStep> step, EagerDone done) {
+  if (step == nullptr) return done;
+  return [step = std::move(step), done = std::move(done)](Status status) {
+    step->Ends(status);
+    done(std::move(status));
+  };
+}
+
+// A part of a function, whose caller wants what was recorded of it in the answer.
+class ComponentStep : public EagerStep {
+ public:
+  ComponentStep(std::shared_ptr<EagerStep> own, pb::RunComponentFunctionResponse* answer)
+      : own_(std::move(own)), answer_(answer) {}
+
+  bool PartBegins(const std::string& task) override {
+    if (own_ != nullptr) (void)own_->PartBegins(task);
+    return true;
+  }
+  void PartEnds(const std::string& task, pb::StepStats* stats) override {
+    *answer_->mutable_step_stats() = *stats;
+    if (own_ != nullptr) own_->PartEnds(task, stats);
+  }
+  void Ends(const Status& status) override {
+    if (own_ != nullptr) own_->Ends(status);
+  }
+
+ private:
+  const std::shared_ptr<EagerStep> own_;
+  pb::RunComponentFunctionResponse* const answer_;
+};
 
 // An op with everything that its run needs.
 struct ReadyOp {
@@ -45,24 +78,33 @@ StatusOr<ReadyOp> PrepareOp(EagerContext* context, const pb::Operation& operatio
 
 void RunOp(const std::shared_ptr<EagerContext>& context, const pb::Operation& operation,
            const CallOptions& options, pb::QueueResponse* answer, EagerDone done) {
+  std::shared_ptr<EagerStep> step;
+  // What only hands a tensor over is no step.
+  if (operation.name() != "_Send" && operation.name() != "_Recv") {
+    step =
+        context->BeginStep(operation.name(), static_cast<int64_t>(RandomId() | uint64_t{1} << 63));
+  }
+  done = EndingStep(step, std::move(done));
   StatusOr<ReadyOp> ready = PrepareOp(context.get(), operation);
   if (!ready.ok()) return done(ready.status());
   RefPtr<Rendezvous> rendezvous;
   if (ready->program->communicates()) rendezvous = context->shared_rendezvous();
   auto run = MakeRef<EagerRun>(context, std::move(ready->program), std::move(ready->args));
-  run->Start(options, static_cast<int64_t>(context->id()), std::move(rendezvous),
-             std::move(ready->container),
-             [context, &operation, answer, done = std::move(done)](Status status,
-                                                                   std::span<Tensor> results) {
-               if (status.ok()) {
-                 status = StoreOutputs(context.get(), operation.id(), FirstNumbers(results.size()),
-                                       results);
-               }
-               for (std::size_t i = 0; status.ok() && i < results.size(); ++i) {
-                 ShapeToProto(PartialShape(results[i].shape()), answer->add_shape());
-               }
-               done(std::move(status));
-             });
+  run->Start(
+      options, static_cast<int64_t>(context->id()), std::move(rendezvous),
+      std::move(ready->container),
+      [context, &operation, answer, done = std::move(done)](Status status,
+                                                            std::span<Tensor> results) {
+        if (status.ok()) {
+          status =
+              StoreOutputs(context.get(), operation.id(), FirstNumbers(results.size()), results);
+        }
+        for (std::size_t i = 0; status.ok() && i < results.size(); ++i) {
+          ShapeToProto(PartialShape(results[i].shape()), answer->add_shape());
+        }
+        done(std::move(status));
+      },
+      std::move(step));
 }
 
 StatusOr<std::shared_ptr<const FunctionPlan>> PlanOf(EagerContext* context,
@@ -100,7 +142,14 @@ Status SendTensors(EagerContext* context, const pb::SendTensorOp& op) {
   for (const pb::TensorProto& proto : op.tensors()) {
     MR_ASSIGN_OR_RETURN(values.emplace_back(), TensorFromProto(proto));
   }
-  return StoreOutputs(context, op.op_id(), FirstNumbers(values.size()), values);
+  const int count = static_cast<int>(op.op_id() < 0 ? 0 : values.size());
+  for (int i = 0; i < count; ++i) {
+    Status stored = context->handles()->PutSent(op.op_id(), i, std::move(values[i]));
+    if (stored.ok()) continue;
+    while (i-- > 0) (void)context->handles()->Drop(op.op_id(), i);
+    return stored;
+  }
+  return OkStatus();
 }
 
 // Whatever does not run anything.
@@ -116,6 +165,7 @@ Status Apply(EagerContext* context, const pb::QueueItem& item) {
       return context->RemoveFunction(item.remove_function().function_name());
     case pb::QueueItem::kCleanupFunction:
       context->worker().rendezvous->Cleanup(item.cleanup_function().step_id());
+      context->ForgetStep(item.cleanup_function().step_id());
       return OkStatus();
     case pb::QueueItem::kSyncRemoteExecutorForStream:
       return OkStatus();  // items run in order, and are answered when they have
@@ -190,6 +240,9 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                   const pb::RunComponentFunctionRequest& request, const CallOptions& options,
                   pb::RunComponentFunctionResponse* answer, EagerDone done) {
   const pb::Operation& operation = request.operation();
+  std::shared_ptr<EagerStep> step = context->BeginStep(operation.name(), operation.func_step_id());
+  if (request.record_timeline()) step = std::make_shared<ComponentStep>(std::move(step), answer);
+  done = EndingStep(step, std::move(done));
   StatusOr<std::shared_ptr<const FunctionPlan>> plan =
       PlanOf(context.get(), operation, {}, /*is_component=*/true);
   if (!plan.ok()) return done(plan.status());
@@ -203,20 +256,23 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                                         " results, the call has numbers for ", outputs.size()));
   }
   const int64_t step_id = operation.func_step_id();
+  if (Status added = context->AddStep(step_id); !added.ok()) return done(std::move(added));
   MakeRef<EagerRun>(context, program, *std::move(args))
-      ->Start(options, step_id, context->worker().rendezvous->Find(step_id),
-              program->is_stateful() ? context->handles()->NewContainer() : "",
-              [context, &operation, outputs = std::move(outputs), answer, done = std::move(done)](
-                  Status status, std::span<Tensor> results) {
-                if (status.ok()) {
-                  status = StoreOutputs(context.get(), operation.id(), outputs, results);
-                }
-                for (std::size_t i = 0; status.ok() && i < results.size(); ++i) {
-                  ShapeToProto(PartialShape(results[i].shape()), answer->add_shape());
-                  if (operation.id() < 0) TensorToProto(results[i], answer->add_tensor());
-                }
-                done(std::move(status));
-              });
+      ->Start(
+          options, step_id, context->worker().rendezvous->Find(step_id),
+          program->is_stateful() ? context->handles()->NewContainer() : "",
+          [context, &operation, outputs = std::move(outputs), answer, done = std::move(done)](
+              Status status, std::span<Tensor> results) {
+            if (status.ok()) {
+              status = StoreOutputs(context.get(), operation.id(), outputs, results);
+            }
+            for (std::size_t i = 0; status.ok() && i < results.size(); ++i) {
+              ShapeToProto(PartialShape(results[i].shape()), answer->add_shape());
+              if (operation.id() < 0) TensorToProto(results[i], answer->add_tensor());
+            }
+            done(std::move(status));
+          },
+          std::move(step));
 }
 
 void RunQueue(const std::shared_ptr<EagerContext>& context, const pb::EnqueueRequest& request,

@@ -32,11 +32,19 @@ PlanRun::PlanRun(std::shared_ptr<EagerContext> context, std::shared_ptr<const Fu
       shapes_(plan_->result_devices.size()) {}
 
 void PlanRun::Start(const CallOptions& options) {
+  step_ = context_->BeginStep(operation_.name(), step_id_);
   StatusOr<std::vector<Tensor>> args = TakeInputs(context_.get(), operation_, plan_->own_args);
-  if (!args.ok()) return std::exchange(done_, nullptr)(args.status());
+  if (!args.ok()) {
+    if (step_ != nullptr) step_->Ends(args.status());
+    return std::exchange(done_, nullptr)(args.status());
+  }
   Ref();  // dropped by Finish
   pending_.store(static_cast<int>(plan_->remote.size()) + 1, std::memory_order_relaxed);
-  if (!plan_->remote.empty()) rendezvous_ = context_->worker().rendezvous->Find(step_id_);
+  if (!plan_->remote.empty()) {
+    rendezvous_ = context_->worker().rendezvous->Find(step_id_);
+    // Only refused where it would never be cleaned up.
+    (void)context_->AddStep(step_id_);
+  }
   Link(options.cancellation);
   for (const auto& part : plan_->remote) StartPart(part.get());
   StartOwn(*std::move(args));
@@ -72,9 +80,13 @@ void PlanRun::RunPart(RemotePart* part, EagerPeer* peer) {
   }
   for (const int result : part->results) request.add_output_num(result);
   auto response = std::make_shared<pb::RunComponentFunctionResponse>();
+  if (step_ != nullptr) request.set_record_timeline(step_->PartBegins(part->task));
   peer->RunComponentFunctionAsync(
       {.cancellation = get()}, request, response.get(),
       [self = RefPtr<PlanRun>::Share(this), part, response](Status status) {
+        if (self->step_ != nullptr) {
+          self->step_->PartEnds(part->task, response->mutable_step_stats());
+        }
         const std::size_t count = part->results.size();
         if (status.ok() && static_cast<std::size_t>(response->shape_size()) != count) {
           status = errors::Internal(part->task, " gave ", response->shape_size(), " shapes for ",
@@ -92,11 +104,13 @@ void PlanRun::StartOwn(std::vector<Tensor> args) {
   const std::string container =
       plan_->own->is_stateful() ? context_->handles()->NewContainer() : "";
   MakeRef<EagerRun>(context_, plan_->own, std::move(args))
-      ->Start({.cancellation = get()}, step_id_, rendezvous_, container,
-              [self = RefPtr<PlanRun>::Share(this)](Status status, std::span<Tensor> results) {
-                if (status.ok()) status = self->TakeOwnResults(results);
-                self->PartEnded(std::move(status));
-              });
+      ->Start(
+          {.cancellation = get()}, step_id_, rendezvous_, container,
+          [self = RefPtr<PlanRun>::Share(this)](Status status, std::span<Tensor> results) {
+            if (status.ok()) status = self->TakeOwnResults(results);
+            self->PartEnded(std::move(status));
+          },
+          step_);
 }
 
 Status PlanRun::TakeOwnResults(std::span<Tensor> results) {
@@ -122,6 +136,7 @@ void PlanRun::Finish() {
   Unlink();
   if (rendezvous_) {
     context_->worker().rendezvous->Cleanup(step_id_);
+    context_->ForgetStep(step_id_);
     pb::EnqueueRequest request;
     request.set_context_id(context_->id());
     request.add_queue()->mutable_cleanup_function()->set_step_id(step_id_);
@@ -145,6 +160,7 @@ void PlanRun::Finish() {
       answer_->add_device(plan_->result_devices[i]);
     }
   }
+  if (step_ != nullptr) step_->Ends(status);
   const EagerDone done = std::exchange(done_, nullptr);
   done(std::move(status));
   Unref();

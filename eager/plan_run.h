@@ -39,7 +39,8 @@ class PlanRun : public LinkedCancellation {
   pb::QueueResponse* const answer_;
   EagerDone done_;
   int64_t step_id_ = 0;
-  RefPtr<Rendezvous> rendezvous_;  // null if all of it runs here
+  std::shared_ptr<EagerStep> step_;  // null: nobody watches
+  RefPtr<Rendezvous> rendezvous_;    // null if all of it runs here
   std::vector<pb::TensorShapeProto> shapes_;
   std::atomic<int> pending_{0};
   Mutex mu_;

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 
 namespace millrace {
 namespace {
@@ -24,7 +25,10 @@ StatusOr<Node*> AddEnd(DataflowGraph* graph, const char* op, DataType type, int 
 
 StatusOr<std::shared_ptr<const EagerProgram>> EagerProgram::Make(const ProgramEnv& env,
                                                                  const FunctionBody& body) {
-  if (env.admit != nullptr) MR_RETURN_IF_ERROR(env.admit(*body.graph));
+  if (env.admit != nullptr) {
+    const Status admitted = env.admit(*body.graph);
+    if (!admitted.ok()) return Annotate(admitted, StrCat(" (", env.worker->task, ")"));
+  }
   std::shared_ptr<EagerProgram> made(new EagerProgram);
   for (const Node* node : body.graph->OpNodes()) {
     const std::string& type = node->type();

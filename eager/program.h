@@ -37,6 +37,8 @@ class EagerProgram {
   static StatusOr<std::shared_ptr<const EagerProgram>> Make(const ProgramEnv& env,
                                                             const FunctionBody& body);
 
+  // Of the op or function.
+  const std::string& name() const { return function_->name(); }
   const std::vector<DataType>& arg_types() const { return function_->arg_types(); }
   const std::vector<DataType>& result_types() const { return function_->result_types(); }
   // Whether a node may keep something between runs, or in the run's container.
@@ -48,8 +50,9 @@ class EagerProgram {
 
   // As FunctionRuntime::RunPlaced.
   void RunAsync(const FunctionCall& call, Rendezvous* rendezvous, std::span<const Tensor> args,
-                std::span<Tensor> results, DoneCallback done) const {
-    runtime_->RunPlaced(*function_, call, rendezvous, args, results, done);
+                std::span<Tensor> results, DoneCallback done,
+                pb::StepStats* stats = nullptr) const {
+    runtime_->RunPlaced(*function_, call, rendezvous, args, results, done, stats);
   }
 
  private:

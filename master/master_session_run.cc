@@ -496,6 +496,13 @@ void MasterSession::RunCallable(const CallOptions& options, RunCallableArgs* arg
     done(WrongNumberOfFeeds(callable->binding, args->feeds.size()));
     return Leave();
   }
+  if (args->trace && callable->options.trace_level() != pb::RunOptions::NO_TRACE) {
+    args->trace = false;
+  } else if (args->trace) {
+    auto traced = std::make_shared<Callable>(*callable);
+    traced->options.set_trace_level(pb::RunOptions::FULL_TRACE);
+    callable = std::move(traced);
+  }
   StartStep(
       std::shared_ptr<const Binding>(callable, &callable->binding),
       LimitsOf(options, callable->options), callable->options,

@@ -58,10 +58,11 @@ std::string StepRecord::Culprit() const {
   return StrJoin(said, "; ");
 }
 
-std::shared_ptr<StepRecord> StepLog::Begin(std::string session, int64_t examples) {
+std::shared_ptr<StepRecord> StepLog::Begin(std::string session, int64_t examples, int64_t step_id) {
   begun.Add();
   auto step = std::make_shared<StepRecord>();
   step->session = std::move(session);
+  step->step_id = step_id;
   step->examples = examples;
   step->begin_wall_nanos = wall_();
   step->begin_nanos = steady_();

@@ -16,7 +16,7 @@
 
 namespace millrace {
 
-// One step of a session of this task's master.
+// One step of a session of this task's master, or one run of an eager context of the task.
 struct StepRecord {
   // What one task did for it.
   struct Part {
@@ -63,8 +63,9 @@ class StepLog {
   Counter begun, ended, failed, examples;
   Histogram latency;
 
-  // A step of the session begins. What is begun has to be ended.
-  std::shared_ptr<StepRecord> Begin(std::string session, int64_t examples);
+  // A step of the session, or of an eager context, begins. What is begun has to be ended. `step_id`
+  // 0: its parts will tell.
+  std::shared_ptr<StepRecord> Begin(std::string session, int64_t examples, int64_t step_id = 0);
   void End(const std::shared_ptr<StepRecord>& step, std::string error);
 
   // A part of a step with a number begins at a task. A number says nothing of the session's call

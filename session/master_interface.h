@@ -65,6 +65,10 @@ struct RunCallableArgs {
   std::string session_handle;
   int64_t callable = 0;
   std::vector<Tensor> feeds;  // in the order of CallableOptions.feed
+  // Whether to record what ran, as FULL_TRACE does, for somebody who watches the master of this
+  // process. The master takes it back where the callable's own options ask for a trace, which is
+  // the caller's.
+  bool trace = false;
 };
 
 struct ListDevicesResult {

@@ -28,6 +28,9 @@ class ServerCall {
   // The task that called ("/job:J/replica:0/task:N"), as its certificate proves; "" if that is not
   // known. As long as the call.
   virtual std::string_view proven_caller() const { return {}; }
+  // Who called, if it is a client with a certificate: a text that is the same for all calls with
+  // the same key, and nobody else's. "" for all others. As long as the call.
+  virtual std::string_view proven_client() const { return {}; }
   // When the request was read, by SteadyClock.
   virtual Deadline arrival() const = 0;
   // The handler should do nothing after this, where the way that the call came in says so.

@@ -81,6 +81,7 @@ struct FunctionRuntime::Frame {
   RefPtr<Rendezvous> rendezvous;
   std::span<Tensor> results;
   DoneCallback done;
+  pb::StepStats* recorded = nullptr;  // null: nobody asked for what the nodes did
   std::atomic<int> pending{0};
   Mutex mu;
   Status error ABSL_GUARDED_BY(mu);
@@ -145,6 +146,9 @@ void FunctionRuntime::Frame::EndPart(void* arg, Status status) {
                                       " does not have value: it lies on a branch that was "
                                       "not taken");
     }
+  }
+  if (owner->recorded != nullptr) {
+    for (PartRun& part : owner->runs) part.stats->MoveTo(owner->recorded);
   }
   owner->rendezvous.reset();
   const DoneCallback finished = owner->done;
@@ -277,7 +281,8 @@ void FunctionRuntime::RunAsync(const RunnableFunction& function, const FunctionC
 
 void FunctionRuntime::RunPlaced(const RunnableFunction& function, const FunctionCall& call,
                                 Rendezvous* rendezvous, std::span<const Tensor> args,
-                                std::span<Tensor> results, DoneCallback done) {
+                                std::span<Tensor> results, DoneCallback done,
+                                pb::StepStats* stats) {
   const auto& body = static_cast<const Body&>(function);
   if (Status status = body.Check(args, results); !status.ok()) return done(std::move(status));
   const auto* const caller = static_cast<const FunctionEnv*>(call.caller);
@@ -292,6 +297,7 @@ void FunctionRuntime::RunPlaced(const RunnableFunction& function, const Function
   Frame* const frame = body.TakeFrame();
   frame->results = results;
   frame->done = done;
+  frame->recorded = stats;
   frame->pending.store(static_cast<int>(parts.size()), std::memory_order_relaxed);
   // An accelerator passes values between its own memory and the host's by it, too.
   DeviceWork* const work = call.caller == nullptr ? nullptr : WorkOf(call.caller->rendezvous);
@@ -322,7 +328,9 @@ void FunctionRuntime::RunPlaced(const RunnableFunction& function, const Function
     env.session_state = call.session_state;
     env.depth = depth;
     env.stats = nullptr;
-    if (caller != nullptr && caller->stats != nullptr) {
+    if (stats != nullptr) {
+      env.stats = &run.stats.emplace(parts[i].device->name());
+    } else if (caller != nullptr && caller->stats != nullptr) {
       env.stats = &run.stats.emplace(caller->stats, call.node, parts[i].device->name());
     }
     ExecutorArgs executor;

@@ -18,6 +18,10 @@
 
 namespace millrace {
 
+namespace pb {
+class StepStats;  // proto/step_stats.pb.h
+}  // namespace pb
+
 // The functions that one registered graph can reach, made when they are first called: body,
 // inlining, placement among the devices of the session, kernels (each function has its own),
 // programs. They live as long as this object. Thread-safe.
@@ -41,9 +45,11 @@ class FunctionRuntime final : public FunctionRunner {
   // a part of a function that spans tasks, or a single op. It must be gone before this object.
   StatusOr<std::unique_ptr<RunnableFunction>> MakePlaced(const FunctionBody& body);
   // As RunAsync, with what the sends and receives of such a body meet in; null: with one of its
-  // own. An error aborts it.
+  // own. An error aborts it. What its nodes did is added to `stats`, which may be null, before
+  // `done` is called.
   void RunPlaced(const RunnableFunction& function, const FunctionCall& call, Rendezvous* rendezvous,
-                 std::span<const Tensor> args, std::span<Tensor> results, DoneCallback done);
+                 std::span<const Tensor> args, std::span<Tensor> results, DoneCallback done,
+                 pb::StepStats* stats = nullptr);
 
  private:
   class Body;    // a function that is ready to run

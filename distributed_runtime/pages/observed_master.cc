@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/strings.h"
+#include "distributed_runtime/pages/error_text.h"
 #include "session/forwarding_master.h"
 
 namespace millrace {
 namespace {
-
-constexpr std::size_t kMostErrorText = 300;
 
 // The first dimension of what is fed, where it is largest: the size of a batch.
 class Examples {
@@ -22,12 +20,6 @@ class Examples {
  private:
   int64_t count_ = 0;
 };
-
-std::string ErrorText(const Status& status) {
-  if (status.ok()) return "";
-  const std::string text(status.message());
-  return StrCat(StatusCodeName(status.code()), ": ", text.substr(0, kMostErrorText));
-}
 
 class ObservedMaster final : public ForwardingMaster {
  public:
@@ -45,7 +37,7 @@ class ObservedMaster final : public ForwardingMaster {
     master()->RunStepAsync(options, args, result,
                            [this, args, result, traced, asked, record = std::move(record),
                             done = std::move(done)](Status status) {
-                             log_->End(record, ErrorText(status));
+                             log_->End(record, StepErrorText(status));
                              if (traced) TakeTrace(*record, result);
                              if (traced && !asked) {
                                // The caller may use both again.
@@ -61,13 +53,18 @@ class ObservedMaster final : public ForwardingMaster {
     Examples examples;
     for (const Tensor& feed : args->feeds) examples.Add(feed);
     std::shared_ptr<StepRecord> record = log_->Begin(args->session_handle, examples.count());
-    master()->RunCallableAsync(
-        options, args, result,
-        [this, record = std::move(record), done = std::move(done)](Status status) {
-          log_->End(record, ErrorText(status));
-          if (tracer_->active()) tracer_->StepEnds();
-          done(std::move(status));
-        });
+    const bool traced = tracer_->active();
+    args->trace = traced;
+    master()->RunCallableAsync(options, args, result,
+                               [this, args, result, traced, record = std::move(record),
+                                done = std::move(done)](Status status) {
+                                 log_->End(record, StepErrorText(status));
+                                 if (traced) TakeTrace(*record, result);
+                                 // The caller did not ask for it.
+                                 if (args->trace) result->metadata.clear_step_stats();
+                                 args->trace = false;
+                                 done(std::move(status));
+                               });
   }
 
  private:

@@ -166,6 +166,33 @@ TEST_F(TaskPagesTest, AStepThatTheMasterRunsByItselfIsTracedAsWell) {
   EXPECT_EQ(trace->step(0).part(0).task(), kWorker);
 }
 
+TEST_F(TaskPagesTest, ACallableOfOneTaskIsTracedAndItsCallerSeesNothingOfIt) {
+  pb::CallableOptions options;
+  options.add_fetch("near");
+  const StatusOr<int64_t> callable = session_->MakeCallable(options);
+  ASSERT_TRUE(callable.ok()) << callable.status();
+  StatusOr<pb::TraceResponse> trace = errors::Internal("no answer");
+  std::thread tracing([&] { trace = TraceSteps(worker_->address(), 2, std::chrono::seconds(5)); });
+  std::atomic<bool> over{false};
+  std::thread client([&] {
+    while (!over.load()) {
+      pb::RunMetadata metadata;
+      EXPECT_TRUE(session_->RunCallable(*callable, {}, &metadata).ok());
+      EXPECT_EQ(metadata.step_stats().dev_stats_size(), 0);
+    }
+  });
+  tracing.join();
+  over.store(true);
+  client.join();
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  ASSERT_EQ(trace->step_size(), 2);
+  for (const pb::TracedStep& step : trace->step()) {
+    ASSERT_EQ(step.part_size(), 1);
+    EXPECT_EQ(step.part(0).task(), kWorker);
+    EXPECT_GT(step.part(0).stats().dev_stats_size(), 0);
+  }
+}
+
 TEST_F(TaskPagesTest, GrpcsHealthServiceSaysThatItServesUntilItStops) {
   // Without a service in the request; field 1 of the answer is a number, as that of a page: SERVING
   // is 1.

@@ -15,14 +15,16 @@ struct Exchange {
   Response response;
 };
 
-// A method that answers at once: `answer(const Request&, Response*)`.
+// A method that answers at once: `answer(const Request&, Response*, ServerCall*)`. A client calls
+// in its own contexts alone.
 template <typename Request, typename Response, typename Answer>
-RpcServer::Handler AtOnce(Answer answer) {
-  return [answer](ServerCall* call) {
+RpcServer::Handler AtOnce(const EagerServer* eager, Answer answer) {
+  return [eager, answer](ServerCall* call) {
     Request request;
     Response response;
     Status status = call->Parse(&request);
-    if (status.ok()) status = answer(request, &response);
+    if (status.ok()) status = eager->CheckContext(request.context_id(), call->proven_client());
+    if (status.ok()) status = answer(request, &response, call);
     if (!status.ok()) return call->Finish(status);
     call->Finish(response);
   };
@@ -30,10 +32,13 @@ RpcServer::Handler AtOnce(Answer answer) {
 
 // A method that answers later: `begin(const Request&, const CallOptions&, Response*, done)`.
 template <typename Request, typename Response, typename Begin>
-RpcServer::Handler Later(Begin begin) {
-  return [begin](ServerCall* call) {
+RpcServer::Handler Later(const EagerServer* eager, Begin begin) {
+  return [eager, begin](ServerCall* call) {
     auto exchange = std::make_shared<Exchange<Request, Response>>();
-    const Status status = call->Parse(&exchange->request);
+    Status status = call->Parse(&exchange->request);
+    if (status.ok()) {
+      status = eager->CheckContext(exchange->request.context_id(), call->proven_client());
+    }
     if (!status.ok()) return call->Finish(status);
     begin(exchange->request, call->options(), &exchange->response, [call, exchange](Status done) {
       if (!done.ok()) return call->Finish(done);
@@ -47,18 +52,19 @@ RpcServer::Handler Later(Begin begin) {
 void AddEagerMethods(EagerServer* eager, RpcServer* server) {
   server->AddMethod(methods::kEagerCreateContext,
                     AtOnce<pb::CreateContextRequest, pb::CreateContextResponse>(
-                        [eager](const auto& request, auto* response) {
-                          return eager->CreateContext(request, response);
+                        eager,
+                        [eager](const auto& request, auto* response, ServerCall* call) {
+                          return eager->CreateContext(request, response, call->proven_client());
                         }),
                     RpcLane::kWork);
-  server->AddMethod(methods::kEagerUpdateContext,
-                    AtOnce<pb::UpdateContextRequest, pb::UpdateContextResponse>(
-                        [eager](const auto& request, auto* response) {
-                          return eager->UpdateContext(request, response);
-                        }),
-                    RpcLane::kWork);
+  server->AddMethod(
+      methods::kEagerUpdateContext,
+      AtOnce<pb::UpdateContextRequest, pb::UpdateContextResponse>(
+          eager, [eager](const auto& request, auto* response,
+                         ServerCall*) { return eager->UpdateContext(request, response); }),
+      RpcLane::kWork);
   const RpcServer::Handler enqueue = Later<pb::EnqueueRequest, pb::EnqueueResponse>(
-      [eager](const auto& request, const CallOptions& options, auto* response, auto done) {
+      eager, [eager](const auto& request, const CallOptions& options, auto* response, auto done) {
         eager->Enqueue(request, options, response, std::move(done));
       });
   server->AddMethod(methods::kEagerEnqueue, enqueue, RpcLane::kWork);
@@ -66,23 +72,26 @@ void AddEagerMethods(EagerServer* eager, RpcServer* server) {
   server->AddMethod(
       methods::kEagerRunComponentFunction,
       Later<pb::RunComponentFunctionRequest, pb::RunComponentFunctionResponse>(
+          eager,
           [eager](const auto& request, const CallOptions& options, auto* response, auto done) {
             eager->RunComponentFunction(request, options, response, std::move(done));
           }),
       RpcLane::kWork);
   server->AddMethod(methods::kEagerWaitQueueDone,
                     Later<pb::WaitQueueDoneRequest, pb::WaitQueueDoneResponse>(
-                        [eager](const auto& request, const CallOptions&, auto*, auto done) {
+                        eager, [eager](const auto& request, const CallOptions&, auto*, auto done) {
                           eager->WaitQueueDone(request, std::move(done));
                         }));
-  server->AddMethod(methods::kEagerKeepAlive, AtOnce<pb::KeepAliveRequest, pb::KeepAliveResponse>(
-                                                  [eager](const auto& request, auto* response) {
-                                                    return eager->KeepAlive(request, response);
-                                                  }));
-  server->AddMethod(
-      methods::kEagerCloseContext,
-      AtOnce<pb::CloseContextRequest, pb::CloseContextResponse>(
-          [eager](const auto& request, auto*) { return eager->CloseContext(request); }));
+  server->AddMethod(methods::kEagerKeepAlive,
+                    AtOnce<pb::KeepAliveRequest, pb::KeepAliveResponse>(
+                        eager, [eager](const auto& request, auto* response, ServerCall*) {
+                          return eager->KeepAlive(request, response);
+                        }));
+  server->AddMethod(methods::kEagerCloseContext,
+                    AtOnce<pb::CloseContextRequest, pb::CloseContextResponse>(
+                        eager, [eager](const auto& request, auto*, ServerCall*) {
+                          return eager->CloseContext(request);
+                        }));
 }
 
 }  // namespace millrace

@@ -45,6 +45,7 @@ struct WorkerService::Impl {
   const WorkerEnv* env = nullptr;
   WorkerInterface* worker = nullptr;
   PeerTable* peers = nullptr;
+  MayReceive may_receive;
   RecentIds requests{kRememberedRequests};
 
   void GetStatus(ServerCall* call) {
@@ -196,6 +197,11 @@ struct WorkerService::Impl {
   void RecvTensor(ServerCall* call) {
     pb::RecvTensorRequest request;
     Status status = call->Parse(&request);
+    if (const std::string_view client = call->proven_client(); status.ok() && !client.empty()) {
+      status = may_receive != nullptr
+                   ? may_receive(request.step_id(), client)
+                   : errors::PermissionDenied("this task has no results of clients");
+    }
     if (status.ok()) status = requests.Track(request.request_id(), "RecvTensor");
     if (!status.ok()) return call->Finish(status);
     worker->RecvTensorAsync(UntilCancelled(call), request.step_id(), request.rendezvous_key(),
@@ -218,6 +224,10 @@ WorkerService::WorkerService(const WorkerEnv* env, WorkerInterface* worker, Peer
 }
 
 WorkerService::~WorkerService() = default;
+
+void WorkerService::set_may_receive(MayReceive may_receive) {
+  impl_->may_receive = std::move(may_receive);
+}
 
 void WorkerService::AddMethods(MethodServer* server) {
   Impl* const impl = impl_.get();

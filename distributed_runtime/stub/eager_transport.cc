@@ -46,16 +46,20 @@ class GrpcEagerCluster : public EagerCluster {
  public:
   GrpcEagerCluster(std::map<std::string, std::string> addresses, const std::string& own_task,
                    ThreadPool* pool, ThreadPool* control, WorkerInterface* own_worker,
-                   std::shared_ptr<const LoadedCredentials> credentials)
+                   std::shared_ptr<const LoadedCredentials> credentials,
+                   const ObserveWorkers& observe)
       : addresses_(addresses),
         pool_(pool),
         credentials_(credentials),
         workers_(std::move(addresses), own_task, pool, control, nullptr, nullptr,
                  std::move(credentials)) {
     workers_.SetOwnWorker(own_worker);
+    if (observe != nullptr) observed_ = observe(&workers_);
   }
 
-  WorkerCache* workers() override { return &workers_; }
+  WorkerCache* workers() override {
+    return observed_ != nullptr ? observed_.get() : static_cast<WorkerCache*>(&workers_);
+  }
 
   EagerPeer* FindPeer(std::string_view task) override {
     MutexLock lock(&mu_);
@@ -73,6 +77,7 @@ class GrpcEagerCluster : public EagerCluster {
   const std::map<std::string, std::string> addresses_;
   ThreadPool* const pool_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
+  std::unique_ptr<WorkerCache> observed_;  // told by the calls that `workers_` waits for
   GrpcWorkerCache workers_;
   Mutex mu_;
   StringMap<std::unique_ptr<EagerPeer>> peers_ ABSL_GUARDED_BY(mu_);
@@ -82,17 +87,23 @@ class GrpcEagerTransport : public EagerTransport {
  public:
   GrpcEagerTransport(ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
                      WorkerInterface* own_worker,
-                     std::shared_ptr<const LoadedCredentials> credentials)
+                     std::shared_ptr<const LoadedCredentials> credentials, ObserveWorkers observe,
+                     std::map<std::string, std::string> proven)
       : pool_(pool),
         control_(control),
         rendezvous_(rendezvous),
         own_worker_(own_worker),
-        credentials_(std::move(credentials)) {}
+        credentials_(std::move(credentials)),
+        observe_(std::move(observe)),
+        proven_(std::move(proven)) {}
 
   std::shared_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
                                         const std::string& own_task) override {
+    for (auto& [task, address] : addresses) {
+      if (const auto known = proven_.find(task); known != proven_.end()) address = known->second;
+    }
     return std::make_shared<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
-                                              own_worker_, credentials_);
+                                              own_worker_, credentials_, observe_);
   }
 
   std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,
@@ -106,15 +117,19 @@ class GrpcEagerTransport : public EagerTransport {
   RendezvousManager* const rendezvous_;
   WorkerInterface* const own_worker_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
+  const ObserveWorkers observe_;
+  const std::map<std::string, std::string> proven_;
 };
 
 }  // namespace
 
 std::unique_ptr<EagerTransport> NewGrpcEagerTransport(
     ThreadPool* pool, ThreadPool* control, RendezvousManager* rendezvous,
-    WorkerInterface* own_worker, std::shared_ptr<const LoadedCredentials> credentials) {
+    WorkerInterface* own_worker, std::shared_ptr<const LoadedCredentials> credentials,
+    ObserveWorkers observe, std::map<std::string, std::string> proven) {
   return std::make_unique<GrpcEagerTransport>(pool, control, rendezvous, own_worker,
-                                              std::move(credentials));
+                                              std::move(credentials), std::move(observe),
+                                              std::move(proven));
 }
 
 }  // namespace millrace

@@ -6,7 +6,8 @@
 
 namespace millrace::testing {
 
-InProcessCluster::InProcessCluster(int num_ps, int num_workers) {
+InProcessCluster::InProcessCluster(int num_ps, int num_workers, Configure configure)
+    : configure_(std::move(configure)) {
   // Somebody else may take a port before its server has it: then others are tried.
   for (int attempt = 0; attempt < 10; ++attempt) {
     servers_.clear();
@@ -34,6 +35,7 @@ bool InProcessCluster::TryStart(const std::string& job, int task) {
   options.task_index = task;
   options.inter_op_threads = 2;
   options.intra_op_threads = 1;
+  if (configure_ != nullptr) configure_(&options);
   StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
   EXPECT_TRUE(server.ok()) << server.status();
   if (!server.ok() || !(*server)->Start().ok()) return false;

@@ -3,6 +3,7 @@
 #ifndef TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_
 #define TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,8 +18,10 @@ namespace millrace::testing {
 // Not thread-safe.
 class InProcessCluster {
  public:
+  // Changes the options of each server before it is made.
+  using Configure = std::function<void(ServerOptions*)>;
   // Tasks /job:ps/task:0.. and /job:worker/task:0.., all started.
-  InProcessCluster(int num_ps, int num_workers);
+  InProcessCluster(int num_ps, int num_workers, Configure configure = nullptr);
 
   const ClusterSpec& spec() const { return spec_; }
   // "grpc://..." of a task's server.
@@ -30,6 +33,7 @@ class InProcessCluster {
  private:
   bool TryStart(const std::string& job, int task);
 
+  const Configure configure_;
   ClusterSpec spec_;
   std::map<std::pair<std::string, int>, std::unique_ptr<Server>> servers_;
 };

@@ -3,8 +3,8 @@
     python proxy.py --millrace path/to/millrace
 
 A ps and a worker with certificates of `millrace certs`, and `millrace proxy` in front of the
-worker: training, values, errors and deadlines are what they are without. Exit code 1 when a check
-fails.
+worker: training, values, errors and deadlines are what they are without. A client of TensorFlow 2
+comes through a proxy for each task, and runs functions over both. Exit code 1 when a check fails.
 """
 import argparse
 import contextlib
@@ -98,6 +98,35 @@ def times_out(target):
     raise AssertionError("an empty queue gave a value")
 
 
+def eager_client(addresses):
+    """A client of TensorFlow 2, in a process of its own; `addresses` are those of the proxies."""
+    import tensorflow as tf2
+    tf2.config.experimental_connect_to_cluster(
+        tf2.train.ClusterSpec({job: [address] for job, address in addresses.items()}),
+        protocol="grpc")
+    ps, worker = ("/job:%s/replica:0/task:0/device:CPU:0" % job for job in ("ps", "worker"))
+    with tf2.device(ps):
+        v = tf2.Variable([1.0, 2.0])
+
+    @tf2.function
+    def step(x):
+        y = x * 2.0
+        with tf2.device(ps):
+            v.assign_add(y)
+            return v + 1.0
+
+    with tf2.device(worker):
+        for i in range(3):
+            got = step(tf2.constant([1.0, 1.0])).numpy()
+            np.testing.assert_allclose(got, [4.0 + 2 * i, 5.0 + 2 * i])
+    np.testing.assert_allclose(v.numpy(), [7.0, 8.0])
+
+
+def functions_span_tasks(addresses):
+    subprocess.run([sys.executable, "-B", __file__, "--millrace=", "--eager_client"] +
+                   ["%s=%s" % item for item in addresses.items()], check=True, timeout=120)
+
+
 def is_refused(target, words):
     try:
         with tf.Graph().as_default(), tf.Session(target) as session:
@@ -111,7 +140,13 @@ def is_refused(target, words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millrace", required=True)
-    millrace = parser.parse_args().millrace
+    parser.add_argument("--eager_client", nargs="+", metavar="JOB=ADDRESS",
+                        help="be the client of TensorFlow 2 that the check starts")
+    arguments = parser.parse_args()
+    if arguments.eager_client:
+        eager_client(dict(item.split("=", 1) for item in arguments.eager_client))
+        return 0
+    millrace = arguments.millrace
     tf.disable_eager_execution()
     with tempfile.TemporaryDirectory() as folder:
         spec = "ps|127.0.0.1:1,worker|127.0.0.1:2"  # certificates know no addresses
@@ -128,6 +163,12 @@ def main():
                 for check in (train, times_out):
                     check(target)
                     print("ok  ", check.__name__)
+            client = credentials(own, "client")
+            with proxy(millrace, cluster.target("ps", 0), client) as ps_target, \
+                    proxy(millrace, worker, client) as worker_target:
+                functions_span_tasks({job: target.removeprefix("grpc://") for job, target in (
+                    ("ps", ps_target), ("worker", worker_target))})
+                print("ok   functions_span_tasks")
             with proxy(millrace, worker, credentials(folder + "/foreign", "client")) as target:
                 is_refused(target, ["was not passed on", "UNAVAILABLE", "failed to connect"])
                 print("ok   foreign authority is refused")

@@ -22,8 +22,12 @@
 #include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/task_server.h"
 #include "distributed_runtime/test_engine.h"
+#include "proto/eager.pb.h"
 #include "proto/link.pb.h"
+#include "proto/worker.pb.h"
+#include "rendezvous/rendezvous.h"
 #include "session/client_session.h"
+#include "tensor/tensor_proto.h"
 #include "tests/cluster/certificate_files.h"
 #include "tests/cluster/free_ports.h"
 #include "transport/grpc/client_pool.h"
@@ -100,17 +104,33 @@ class Connection {
     context.set_deadline(std::chrono::system_clock::now() + limit);
     for (const auto& [key, value] : caller_.metadata) context.AddMetadata(key, value);
     const grpc::Slice nothing("");
-    grpc::ByteBuffer request(&nothing, 1), response;
+    return Send(&context, method, grpc::ByteBuffer(&nothing, 1), answer);
+  }
+
+  // The code of the answer to a request. `answer` is read if there is one.
+  template <typename Request, typename Response>
+  Status Ask(const std::string& method, const Request& request, Response* answer) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+    grpc::ByteBuffer bytes;
+    const grpc::Status status = Send(&context, method, ToByteBuffer(request), &bytes);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return ReceivedBytes(bytes).Parse(answer);
+  }
+
+ private:
+  grpc::Status Send(grpc::ClientContext* context, const std::string& method,
+                    const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
+    grpc::ByteBuffer response;
     std::promise<grpc::Status> answered;
     grpc::GenericStub(channel_).UnaryCall(
-        &context, method, grpc::StubOptions(), &request, &response,
+        context, method, grpc::StubOptions(), &request, &response,
         [&](grpc::Status status) { answered.set_value(std::move(status)); });
     const grpc::Status status = answered.get_future().get();
     if (answer != nullptr) *answer = response;
     return status;
   }
 
- private:
   const Caller caller_;
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -125,12 +145,13 @@ bool IsUnknown(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
 }
 
-// Methods that a client's certificate is a right to.
+// Methods that a client's certificate is a right to, with an empty request: RecvTensor, for a step
+// that is nobody's, is not.
 bool IsForClients(std::string_view method) {
   return method.starts_with("/tensorflow.MasterService/") ||
          method.starts_with("/tensorflow.eager.EagerService/") ||
-         method == methods::kControlStatus || method == methods::kControlWhyWaiting ||
-         method == methods::kControlLedger;
+         method == methods::kWorkerGetStatus || method == methods::kControlStatus ||
+         method == methods::kControlWhyWaiting || method == methods::kControlLedger;
 }
 
 class AccessTest : public ::testing::Test {
@@ -244,6 +265,123 @@ TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
            method == methods::kControlPage || method == methods::kControlTrace ||
            method == methods::kControlLedger || method == methods::kWorkerGetStatus;
   });
+}
+
+// What a TensorFlow 2 client does in a context of the ps.
+class EagerCaller {
+ public:
+  static constexpr uint64_t kContext = 0x8000000000000077;
+  static constexpr char kDevice[] = "/job:ps/replica:0/task:0/device:CPU:0";
+
+  EagerCaller(const std::string& address, const Caller& caller) : connection_(address, caller) {}
+
+  Status Create(uint64_t id, bool clear = false, uint64_t view = 0) {
+    pb::CreateContextRequest request;
+    request.set_context_id(id);
+    request.set_context_view_id(view);
+    request.set_clear_existing_contexts(clear);
+    request.mutable_server_def()->set_job_name("ps");
+    pb::CreateContextResponse response;
+    const Status made = connection_.Ask(methods::kEagerCreateContext, request, &response);
+    if (made.ok()) incarnation_ = response.device_attributes(0).incarnation();
+    return made;
+  }
+
+  template <typename Request, typename Response>
+  Status InContext(const char* method) {
+    Request request;
+    request.set_context_id(kContext);
+    Response response;
+    return connection_.Ask(method, request, &response);
+  }
+  Status KeepAlive() {
+    return InContext<pb::KeepAliveRequest, pb::KeepAliveResponse>(methods::kEagerKeepAlive);
+  }
+
+  // Has the ps send a tensor in the context's step.
+  Status SendAtPs() {
+    pb::EnqueueRequest request;
+    request.set_context_id(kContext);
+    pb::SendTensorOp& value = *request.add_queue()->mutable_send_tensor();
+    value.set_op_id(1);
+    value.set_device_name(kDevice);
+    TensorToProto(Tensor::Scalar(7.0f), value.add_tensors());
+    pb::Operation& send = *request.add_queue()->mutable_operation();
+    send.set_id(-1);
+    send.set_name("_Send");
+    send.set_device(kDevice);
+    pb::RemoteTensorHandle& input = *send.add_op_inputs()->mutable_remote_handle();
+    input.set_op_id(1);
+    input.set_device(kDevice);
+    input.set_op_device(kDevice);
+    auto& attrs = *send.mutable_attrs();
+    AttrToProto(AttrValue(kFloat), &attrs["T"]);
+    AttrToProto(AttrValue("result"), &attrs["tensor_name"]);
+    AttrToProto(AttrValue(kDevice), &attrs["send_device"]);
+    AttrToProto(AttrValue(kDevice), &attrs["recv_device"]);
+    AttrToProto(AttrValue(static_cast<int64_t>(incarnation_)), &attrs["send_device_incarnation"]);
+    AttrToProto(AttrValue(false), &attrs["client_terminated"]);
+    pb::EnqueueResponse response;
+    return connection_.Ask(methods::kEagerEnqueue, request, &response);
+  }
+
+  Status Receive(int64_t step_id) {
+    RendezvousKey key;
+    key.src_device = key.dst_device = kDevice;
+    key.src_incarnation = incarnation_;
+    key.edge_name = "result";
+    pb::RecvTensorRequest request;
+    request.set_step_id(step_id);
+    request.set_rendezvous_key(key.ToString());
+    pb::RecvTensorResponse response;
+    return connection_.Ask(methods::kWorkerRecvTensor, request, &response);
+  }
+
+ private:
+  Connection connection_;
+  uint64_t incarnation_ = 0;
+};
+
+TEST_F(AccessTest, AClientReceivesTheResultsOfItsOwnContextsAlone) {
+  Start(files_.Issue(files_.Task("ps", 0)));
+  EagerCaller owner(server_->address(), WithCertificate("owner", files_.Client()));
+  EagerCaller other(server_->address(), WithCertificate("other", files_.Client()));
+  EagerCaller worker(server_->address(), WithCertificate("worker", files_.Task("worker", 0)));
+  EagerCaller admin(server_->address(), WithCertificate("admin", files_.Admin()));
+  constexpr auto kStep = static_cast<int64_t>(EagerCaller::kContext);
+  ASSERT_TRUE(owner.Create(EagerCaller::kContext).ok());
+  const Status sent = owner.SendAtPs();
+  ASSERT_TRUE(sent.ok()) << sent;
+
+  // Whoever has no context has no step, and who has one has not another's.
+  EXPECT_TRUE(errors::IsPermissionDenied(other.Receive(kStep)));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.Receive(-5)));
+  ASSERT_TRUE(other.Create(EagerCaller::kContext + 1).ok());
+  const Status foreign = other.Receive(kStep);
+  EXPECT_TRUE(errors::IsPermissionDenied(foreign)) << foreign;
+  EXPECT_NE(Message(foreign).find("certificate"), std::string_view::npos) << foreign;
+  EXPECT_TRUE(errors::IsPermissionDenied(admin.Receive(kStep)));
+  // Steps of sessions are nobody's.
+  EXPECT_TRUE(errors::IsPermissionDenied(owner.Receive(1)));
+  EXPECT_TRUE(errors::IsPermissionDenied(owner.Receive(0)));
+  const Status received = owner.Receive(kStep);
+  EXPECT_TRUE(received.ok()) << received;
+
+  // Nor is there anything else that another one may do in the context.
+  EXPECT_TRUE(errors::IsPermissionDenied(other.SendAtPs()));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.KeepAlive()));
+  EXPECT_TRUE(errors::IsPermissionDenied(
+      (other.InContext<pb::CloseContextRequest, pb::CloseContextResponse>(
+          methods::kEagerCloseContext))));
+  EXPECT_TRUE(errors::IsPermissionDenied(
+      (other.InContext<pb::WaitQueueDoneRequest, pb::WaitQueueDoneResponse>(
+          methods::kEagerWaitQueueDone))));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.Create(EagerCaller::kContext, false, 5)));
+  ASSERT_TRUE(other.Create(EagerCaller::kContext + 2, /*clear=*/true).ok());
+  const Status alive = owner.KeepAlive();
+  EXPECT_TRUE(alive.ok()) << alive;
+  // Tasks call in contexts for those that made them.
+  EXPECT_TRUE(worker.KeepAlive().ok());
 }
 
 TEST_F(AccessTest, ATaskCannotCallInTheNameOfAnother) {

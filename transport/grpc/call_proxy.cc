@@ -51,7 +51,7 @@ class Relay final : public grpc::ServerGenericBidiReactor {
         forwarded_.AddMetadata(name, std::string(value.data(), value.size()));
       }
     }
-    if (upstream.credentials != nullptr && !upstream.credentials->token().empty()) {
+    if (upstream.credentials != nullptr && upstream.credentials->has_token()) {
       forwarded_.AddMetadata(kTokenMetadata, upstream.credentials->token());
     }
     method_ = context->method();

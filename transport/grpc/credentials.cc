@@ -21,7 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "transport/grpc/grpc_util.h"
@@ -141,15 +143,18 @@ StatusOr<std::shared_ptr<const LoadedCredentials>> LoadedCredentials::Load(
   InitGrpc();
   std::shared_ptr<LoadedCredentials> made(new LoadedCredentials);
   if (!files.token_file.empty()) {
-    MR_ASSIGN_OR_RETURN(made->token_, ReadTokenFile(files.token_file));
+    MR_ASSIGN_OR_RETURN(made->token_, TokenFile::Open(files.token_file, reload_interval));
   }
   if (files.tls()) {
     MR_ASSIGN_OR_RETURN(made->own_, CheckFiles(files));
+    made->certificate_file_ = files.tls_cert;
+    made->reload_nanos_ = std::chrono::nanoseconds(reload_interval).count();
+    made->name_read_at_.store(SteadyNanos(), std::memory_order_relaxed);
   }
-  const std::string key =
-      StrJoin(std::vector<std::string>{files.tls_cert, files.tls_key, files.tls_ca, made->token_,
-                                       made->own_.ToUri(), StrCat(reload_interval.count())},
-              "\n");
+  const std::string key = StrJoin(
+      std::vector<std::string>{files.tls_cert, files.tls_key, files.tls_ca, files.token_file,
+                               made->token(), made->own_.ToUri(), StrCat(reload_interval.count())},
+      "\n");
   InUse& all = AllInUse();
   MutexLock lock(&all.mu);
   std::erase_if(all.objects, [](const auto& entry) { return entry.second.expired(); });
@@ -189,9 +194,47 @@ std::shared_ptr<grpc::ServerCredentials> LoadedCredentials::ForServer() const {
   return tls::TlsServerCredentials(options);
 }
 
-StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
-                                                   std::string_view method) const {
-  if (!token_.empty()) {
+Status LoadedCredentials::CheckOwnName() const {
+  const int64_t now = SteadyNanos();
+  int64_t read_at = name_read_at_.load(std::memory_order_relaxed);
+  if (now - read_at >= reload_nanos_ &&
+      name_read_at_.compare_exchange_strong(read_at, now, std::memory_order_relaxed)) {
+    const StatusOr<std::string> text = ReadPem("--tls_cert", certificate_file_);
+    const StatusOr<CertificateName> name =
+        text.ok() ? NameOfCertificate(*text) : StatusOr<CertificateName>(text.status());
+    MutexLock lock(&name_mu_);
+    const bool was_good = renamed_.ok();
+    // A file that is being replaced, or is gone, says nothing: gRPC keeps what it has read.
+    if (name.ok() && *name == own_) renamed_ = OkStatus();
+    if (name.ok() && *name != own_) {
+      renamed_ = errors::FailedPrecondition(
+          "the certificate ", certificate_file_, " is now that of ", name->ToUri(),
+          ", and this process was started as ", own_.ToUri(),
+          ": it serves nobody until it has its own certificate again (--tls_cert)");
+    }
+    if (was_good && !renamed_.ok()) MR_LOG(kError, Message(renamed_));
+  }
+  MutexLock lock(&name_mu_);
+  return renamed_;
+}
+
+StatusOr<std::string> LoadedCredentials::ClientKey(std::string_view pem) const {
+  constexpr std::size_t kMostClients = 1024;
+  {
+    MutexLock lock(&clients_mu_);
+    const auto known = clients_.find(pem);
+    if (known != clients_.end()) return known->second;
+  }
+  MR_ASSIGN_OR_RETURN(std::string key, KeyOfCertificate(pem));
+  MutexLock lock(&clients_mu_);
+  if (clients_.size() >= kMostClients) clients_.clear();
+  clients_[std::string(pem)] = key;
+  return key;
+}
+
+StatusOr<ProvenCaller> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
+                                                    std::string_view method) const {
+  if (has_token()) {
     const auto& metadata = context.client_metadata();
     const auto [begin, end] = metadata.equal_range(kTokenMetadata);
     if (begin == end) {
@@ -199,13 +242,13 @@ StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerCon
                         "this server asks for the token of its cluster: give the caller the same "
                         "one (--token_file)");
     }
-    if (std::next(begin) != end ||
-        !SameSecret({begin->second.data(), begin->second.size()}, token_)) {
+    if (std::next(begin) != end || !IsToken({begin->second.data(), begin->second.size()})) {
       return MakeStatus(StatusCode::kUnauthenticated,
                         "the caller's token is not that of this server's cluster (--token_file)");
     }
   }
-  if (!has_tls()) return std::string();
+  if (!has_tls()) return ProvenCaller();
+  MR_RETURN_IF_ERROR(CheckOwnName());
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
   const std::vector<grpc::string_ref> uris =
       peer == nullptr ? std::vector<grpc::string_ref>()
@@ -213,7 +256,17 @@ StatusOr<std::string> LoadedCredentials::CheckCall(const grpc::CallbackServerCon
   const StatusOr<CertificateName> caller = FindCertificateName(Views(uris));
   if (!caller.ok()) return errors::PermissionDenied("the caller: ", Message(caller.status()));
   MR_RETURN_IF_ERROR(CheckCallerName(own_, *caller, method));
-  return caller->TaskName();
+  ProvenCaller proven{caller->TaskName(), ""};
+  if (caller->role == Role::kClient) {
+    const std::vector<grpc::string_ref> pem =
+        peer->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+    if (pem.size() != 1) {
+      return errors::PermissionDenied("the caller's certificate, of ", caller->ToUri(),
+                                      ", is not there to be read");
+    }
+    MR_ASSIGN_OR_RETURN(proven.client, ClientKey({pem[0].data(), pem[0].size()}));
+  }
+  return proven;
 }
 
 namespace {

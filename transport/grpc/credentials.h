@@ -2,16 +2,20 @@
 #ifndef TRANSPORT_GRPC_CREDENTIALS_H_
 #define TRANSPORT_GRPC_CREDENTIALS_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/string_map.h"
 #include "millrace/credentials.h"
 #include "millrace/status.h"
 #include "transport/security/certificate_name.h"
+#include "transport/security/token_file.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -43,8 +47,14 @@ class TlsRefusal {
   Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the files of Credentials hold: certificates, which are read again when they change, a token,
-// or both. Channels and servers keep their share of it. A null pointer to it stands for neither
+// Who made a call, as far as a certificate proves it.
+struct ProvenCaller {
+  std::string task{};    // "/job:J/replica:0/task:N"; "": no task, or not known
+  std::string client{};  // the digest of a client's public key; "": no client, or not known
+};
+
+// What the files of Credentials hold: certificates, a token, or both, which are read again when
+// they change. Channels and servers keep their share of it. A null pointer to it stands for neither
 // encryption nor proof. Thread-safe.
 class LoadedCredentials {
  public:
@@ -63,7 +73,11 @@ class LoadedCredentials {
   bool has_tls() const { return provider_ != nullptr; }
   // With TLS: whom the certificate stood for when it was loaded.
   const CertificateName& own() const { return own_; }
-  const std::string& token() const { return token_; }  // "": none
+  bool has_token() const { return token_ != nullptr; }
+  // What goes with every call, as its file has it now; "": none.
+  std::string token() const { return has_token() ? token_->Current() : std::string(); }
+  // Whether that of a caller is right, now or until a little while ago.
+  bool IsToken(std::string_view text) const { return has_token() && token_->Matches(text); }
 
   // For a connection to `task` ("/job:J/replica:0/task:N"; "": any task of the cluster), which
   // fails, and says why to `refusal`, if somebody else answers.
@@ -72,19 +86,33 @@ class LoadedCredentials {
   // Null without TLS. Whoever connects has to show a certificate of the CAs.
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
 
-  // Whether a call of `method` that has come in may be served, and the name of the task that
-  // called: "" if it is no task, or without TLS. Unauthenticated without the right token,
-  // PermissionDenied for the wrong certificate; both say what was expected.
-  StatusOr<std::string> CheckCall(const grpc::CallbackServerContext& context,
-                                  std::string_view method) const;
+  // Whether a call of `method` that has come in may be served, and who made it. Unauthenticated
+  // without the right token, PermissionDenied for the wrong certificate; both say what was
+  // expected. FailedPrecondition once the certificate's file has another name.
+  StatusOr<ProvenCaller> CheckCall(const grpc::CallbackServerContext& context,
+                                   std::string_view method) const;
 
  private:
   struct Provider;  // of gRPC
   LoadedCredentials();
 
+  // The digest of the key of a client's certificate, kept for the next call.
+  StatusOr<std::string> ClientKey(std::string_view pem) const;
+
+  // Whether the certificate's file still has one of the same name, as it was when it was last
+  // looked at.
+  Status CheckOwnName() const;
+
   CertificateName own_;
-  std::string token_;
+  std::string certificate_file_;
+  int64_t reload_nanos_ = 0;
+  mutable std::atomic<int64_t> name_read_at_ = 0;  // by SteadyNanos
+  mutable Mutex name_mu_;
+  mutable Status renamed_ ABSL_GUARDED_BY(name_mu_);
+  std::unique_ptr<TokenFile> token_;  // null: none
   std::unique_ptr<Provider> provider_;
+  mutable Mutex clients_mu_;
+  mutable StringMap<std::string> clients_ ABSL_GUARDED_BY(clients_mu_);  // digests by certificate
 };
 
 // Those of the process: what was set, or else what the environment names (millrace/security.h),

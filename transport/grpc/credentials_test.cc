@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -170,6 +171,51 @@ TEST_F(CredentialsTest, NewCertificatesAreUsedWithoutARestart) {
   EXPECT_TRUE(SoonEnds(old_client, false));
   // What was connected stays so.
   EXPECT_TRUE(Call(*kept).ok());
+}
+
+TEST_F(CredentialsTest, ACertificateOfAnotherNameEndsTheServiceUntilItsOwnIsBack) {
+  const Credentials server = files_.Issue(files_.Task("ps", 0));
+  const Credentials client = files_.Issue(files_.Task("worker", 0));
+  Start(server);
+  auto kept = Connect(client);
+  ASSERT_TRUE(Call(*kept).ok());
+  const KeyedCertificate own{Content(server.tls_cert), Content(server.tls_key)};
+  const KeyedCertificate other =
+      *IssueCertificate(files_.authority(), files_.Task("ps", 1), {}, own.key);
+  const auto soon = [&](StatusCode code) {
+    Status status;
+    for (int i = 0; i < 100; ++i) {
+      status = Call(*kept);
+      if (status.code() == code) break;
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+    return status;
+  };
+  files_.Replace(server, other, files_.authority().certificate);
+  const Status refused = soon(StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused;
+  EXPECT_NE(Message(refused).find("/job:ps/task:1"), std::string_view::npos) << refused;
+  EXPECT_NE(Message(refused).find(server.tls_cert), std::string_view::npos) << refused;
+  files_.Replace(server, own, files_.authority().certificate);
+  EXPECT_TRUE(soon(StatusCode::kOk).ok());
+}
+
+TEST_F(CredentialsTest, ANewTokenIsUsedWithoutARestart) {
+  Credentials files;
+  files.token_file = files_.Token("the-first-token-0001");
+  Start(files);
+  auto channel = Connect(files);
+  ASSERT_TRUE(Call(*channel).ok());
+  Credentials next;
+  next.token_file = files_.Token("the-second-token-002");
+  EXPECT_EQ(CallOnce(next).code(), StatusCode::kUnauthenticated);
+  ASSERT_EQ(std::rename(next.token_file.c_str(), files.token_file.c_str()), 0);
+  next.token_file = files_.Token("the-second-token-002");
+  EXPECT_TRUE(SoonEnds(next, true));
+  Credentials former;
+  former.token_file = files_.Token("the-first-token-0001");
+  EXPECT_TRUE(SoonEnds(former, false));
+  EXPECT_TRUE(Call(*channel).ok()) << "it shows what is in the file";
 }
 
 TEST_F(CredentialsTest, SharesWhatIsLoadedTwice) {

@@ -223,7 +223,7 @@ void RpcChannel::Call(const char* method, const CallOptions& options, grpc::Byte
   call->is_question = methods::IsQuestion(method);
   if (options.deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(options.deadline));
   if (!identity_.empty()) call->context.AddMetadata(kPeerMetadata, identity_);
-  if (credentials_ != nullptr && !credentials_->token().empty()) {
+  if (credentials_ != nullptr && credentials_->has_token()) {
     call->context.AddMetadata(kTokenMetadata, credentials_->token());
   }
   call->refusal = refusal_;

@@ -61,7 +61,8 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     return received_->pieces();
   }
   CallOptions options() override { return {deadline_, &cancellation_}; }
-  std::string_view proven_caller() const override { return proven_caller_; }
+  std::string_view proven_caller() const override { return proven_.task; }
+  std::string_view proven_client() const override { return proven_.client; }
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
@@ -76,11 +77,11 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
  private:
   // Leaves the handlers at its end.
   void Serve() {
-    const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_caller_);
+    const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_);
     if (!allowed.ok()) return Refuse(allowed);
     PeerIdentity caller;
     if (serving_->peers == nullptr || !FindCaller(*context_, &caller)) return Handle();
-    const Status named = CheckClaim(*serving_, caller, proven_caller_);
+    const Status named = CheckClaim(*serving_, caller, proven_.task);
     if (!named.ok()) return Refuse(named);
     if (serving_->counted_peers != nullptr) {
       if (PeerStats* const peer = serving_->counted_peers->Find(caller.task)) peer->Heard();
@@ -158,7 +159,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   grpc::ByteBuffer* const response_;
   const Deadline deadline_;
   const Deadline arrival_ = SteadyClock::now();
-  std::string proven_caller_;
+  ProvenCaller proven_;
   CancellationManager cancellation_;
   std::atomic<int> references_{0};
 };

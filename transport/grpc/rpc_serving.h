@@ -57,7 +57,7 @@ struct Serving {
 // Whether the credentials of the caller, and what they prove, let it call. To be asked before
 // anything of the request is looked at.
 Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& context,
-                    const Method& method, std::string* proven_caller);
+                    const Method& method, ProvenCaller* proven);
 // What a caller says of itself; false if it says nothing.
 bool FindCaller(const grpc::CallbackServerContext& context, PeerIdentity* caller);
 // Whether that is what its certificate proves ("": nothing), and meant for this task.

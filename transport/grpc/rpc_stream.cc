@@ -19,14 +19,14 @@
 namespace millrace {
 
 Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& context,
-                    const Method& method, std::string* proven_caller) {
+                    const Method& method, ProvenCaller* proven) {
   if (serving.credentials == nullptr) return OkStatus();
-  MR_ASSIGN_OR_RETURN(*proven_caller, serving.credentials->CheckCall(context, method.path));
-  if (proven_caller->empty() || serving.peers == nullptr ||
-      !serving.peers->Address(*proven_caller).empty()) {
+  MR_ASSIGN_OR_RETURN(*proven, serving.credentials->CheckCall(context, method.path));
+  if (proven->task.empty() || serving.peers == nullptr ||
+      !serving.peers->Address(proven->task).empty()) {
     return OkStatus();
   }
-  return errors::PermissionDenied("the caller has the certificate of ", *proven_caller,
+  return errors::PermissionDenied("the caller has the certificate of ", proven->task,
                                   ", which is no task of the cluster of ",
                                   serving.peers->own().task);
 }
@@ -54,10 +54,10 @@ class RpcStream final : public ServerCall,
  public:
   RpcStream(const Method* method, Serving* serving, grpc::CallbackServerContext* context)
       : method_(method), serving_(serving), deadline_(FromSystemTime(context->deadline())) {
-    Status allowed = CheckAllowed(*serving, *context, *method, &proven_caller_);
+    Status allowed = CheckAllowed(*serving, *context, *method, &proven_);
     PeerIdentity caller;
     if (allowed.ok() && serving->peers != nullptr && FindCaller(*context, &caller)) {
-      allowed = CheckClaim(*serving, caller, proven_caller_);
+      allowed = CheckClaim(*serving, caller, proven_.task);
     }
     {
       MutexLock lock(&serving_->mu);
@@ -73,7 +73,8 @@ class RpcStream final : public ServerCall,
 
   std::span<const WirePiece> request() override { return received_->pieces(); }
   CallOptions options() override { return {deadline_, &cancellation_}; }
-  std::string_view proven_caller() const override { return proven_caller_; }
+  std::string_view proven_caller() const override { return proven_.task; }
+  std::string_view proven_client() const override { return proven_.client; }
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
@@ -161,7 +162,7 @@ class RpcStream final : public ServerCall,
   Serving* const serving_;
   const Deadline deadline_;
   Deadline arrival_ = SteadyClock::now();
-  std::string proven_caller_;
+  ProvenCaller proven_;
   grpc::ByteBuffer request_, response_;
   std::optional<ReceivedBytes> received_;
   CancellationManager cancellation_;

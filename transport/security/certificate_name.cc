@@ -54,7 +54,9 @@ struct Right {
 constexpr Right kRights[] = {
     {"/tensorflow.MasterService/", {Role::kTask, Role::kClient}},
     {"/tensorflow.eager.EagerService/", {Role::kTask, Role::kClient}},
-    {"/tensorflow.WorkerService/GetStatus", {Role::kTask, Role::kAdmin}},
+    {"/tensorflow.WorkerService/GetStatus", {Role::kTask, Role::kClient, Role::kAdmin}},
+    // The results of a client's own eager contexts: the worker service looks at whose they are.
+    {"/tensorflow.WorkerService/RecvTensor", {Role::kTask, Role::kClient}},
     {"/tensorflow.WorkerService/", {Role::kTask}},
     {"/millrace.ControlService/Status", {Role::kTask, Role::kClient, Role::kAdmin}},
     // A chief ends the parameter servers of its job.

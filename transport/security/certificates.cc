@@ -233,6 +233,26 @@ StatusOr<CertificateName> NameOfCertificate(std::string_view pem) {
   return NameOf(all[0].get());
 }
 
+StatusOr<std::string> KeyOfCertificate(std::string_view pem) {
+  MR_ASSIGN_OR_RETURN(const std::vector<Certificate> all, ReadCertificates(pem));
+  unsigned char* text = nullptr;
+  const int size = i2d_PUBKEY(X509_get0_pubkey(all[0].get()), &text);
+  if (size <= 0) return Failure("write the public key of a certificate");
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int digest_size = 0;
+  const int done =
+      EVP_Digest(text, static_cast<std::size_t>(size), digest, &digest_size, EVP_sha256(), nullptr);
+  OPENSSL_free(text);
+  if (done != 1) return Failure("digest a public key");
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (unsigned int i = 0; i < digest_size; ++i) {
+    hex += kDigits[digest[i] >> 4];
+    hex += kDigits[digest[i] & 15];
+  }
+  return hex;
+}
+
 StatusOr<std::chrono::system_clock::time_point> EndOfCertificate(std::string_view pem) {
   MR_ASSIGN_OR_RETURN(const std::vector<Certificate> all, ReadCertificates(pem));
   std::tm end{};

@@ -37,6 +37,10 @@ StatusOr<KeyedCertificate> IssueCertificate(const KeyedCertificate& authority,
 // The name of the first certificate in `pem`. InvalidArgument if there is none, or it has no name.
 StatusOr<CertificateName> NameOfCertificate(std::string_view pem);
 
+// The SHA-256 of the public key of that certificate, in hexadecimal: the same for those that were
+// renewed with their key. InvalidArgument if there is none.
+StatusOr<std::string> KeyOfCertificate(std::string_view pem);
+
 // When that certificate ends. InvalidArgument if there is none.
 StatusOr<std::chrono::system_clock::time_point> EndOfCertificate(std::string_view pem);
 

@@ -1,0 +1,84 @@
+#include "distributed_runtime/pages/observed_eager.h"
+
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "base/strings.h"
+#include "distributed_runtime/pages/error_text.h"
+
+namespace millrace {
+namespace {
+
+class ObservedStep final : public EagerStep {
+ public:
+  ObservedStep(std::string session, int64_t step_id, StepLog* log, StepTracer* tracer)
+      : session_(std::move(session)),
+        step_id_(step_id),
+        log_(log),
+        tracer_(tracer),
+        record_(log->Begin(session_, /*examples=*/0, step_id)) {}
+
+  bool PartBegins(const std::string& task) override {
+    log_->PartBegins(session_, step_id_, task);
+    if (!tracer_->active() || !tracer_->PartBegins(session_, step_id_)) return false;
+    MutexLock lock(&mu_);
+    sent_[task] = WallNanos();
+    return true;
+  }
+
+  void PartEnds(const std::string& task, pb::StepStats* stats) override {
+    log_->PartEnds(step_id_, task);
+    pb::TracedPart part;
+    {
+      MutexLock lock(&mu_);
+      const auto sent = sent_.find(task);
+      if (sent == sent_.end()) return;
+      part.set_sent_nanos(sent->second);
+      sent_.erase(sent);
+    }
+    part.set_task(task);
+    part.set_answered_nanos(WallNanos());
+    part.mutable_stats()->Swap(stats);
+    tracer_->PartEnds(step_id_, std::move(part));
+  }
+
+  void Ends(const Status& status) override {
+    log_->End(record_, StepErrorText(status));
+    if (tracer_->active()) tracer_->StepEnds();
+  }
+
+ private:
+  const std::string session_;
+  const int64_t step_id_;
+  StepLog* const log_;
+  StepTracer* const tracer_;
+  const std::shared_ptr<StepRecord> record_;
+  Mutex mu_;
+  StringMap<int64_t> sent_ ABSL_GUARDED_BY(mu_);  // of traced parts under way, by task
+};
+
+class ObservedEager final : public EagerObserver {
+ public:
+  ObservedEager(StepLog* log, StepTracer* tracer) : log_(log), tracer_(tracer) {}
+
+  std::shared_ptr<EagerStep> Begin(uint64_t context, const std::string& what,
+                                   int64_t step_id) override {
+    return std::make_shared<ObservedStep>(StrCat("eager context ", Hex16(context), ", ", what),
+                                          step_id, log_, tracer_);
+  }
+
+ private:
+  StepLog* const log_;
+  StepTracer* const tracer_;
+};
+
+}  // namespace
+
+std::unique_ptr<EagerObserver> NewObservedEager(StepLog* log, StepTracer* tracer) {
+  return std::make_unique<ObservedEager>(log, tracer);
+}
+
+}  // namespace millrace
