@@ -11,12 +11,14 @@
 
 namespace millrace {
 
-// `base`, but for paths that lead out of all `roots` (which exist, and are taken as they are now):
-// calls with such a path end with PermissionDenied, which names it, where it leads and the roots,
-// and look like a file that is not there where there is no status. Symbolic links, "." and ".." are
-// resolved, in every part of a path, whether or not the file exists. Another process that changes
-// links between that and the opening is not kept from it. `base` must outlive the result.
-std::unique_ptr<FileSystem> NewConfinedFileSystem(FileSystem* base, std::vector<std::string> roots);
+// The files of the system, but for paths that lead out of all `roots` (which exist, and are held
+// open as they are now): calls with such a path end with PermissionDenied, which names it, where it
+// leads and the roots, and look like a file that is not there where there is no status. Symbolic
+// links, "." and ".." are resolved, in every part of a path, whether or not the file exists; what
+// is found is opened from the root's own descriptor without following links, so that nobody who
+// changes links meanwhile leads a call out. `walks`: as on kernels without openat2 (before 5.6).
+std::unique_ptr<FileSystem> NewConfinedFileSystem(std::vector<std::string> roots,
+                                                  bool walks = false);
 
 // Confines PosixFileSystem(), and with it the files of all graphs and of the program, to `root` and
 // `others` for the rest of the process. InvalidArgument if one is no folder; FailedPrecondition,

@@ -1,11 +1,17 @@
 #include "io/file_root.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/random.h"
@@ -16,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FileRootTest : public ::testing::Test {
+class FileRootFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(base_ + "/root/sub");
@@ -25,10 +31,21 @@ class FileRootTest : public ::testing::Test {
     for (const char* file : {"/root/a", "/root/sub/b", "/outside/secret", "/root_beside/c"}) {
       std::ofstream(base_ + file) << "content";
     }
-    files_ = NewConfinedFileSystem(PosixFileSystem(), {base_ + "/root"});
+  }
+  std::string Root(const std::string& rest) const { return base_ + "/root/" + rest; }
+
+  const std::string base_ = StrCat(::testing::TempDir(), "/file_root_", Hex16(RandomId()));
+};
+using ProcessFileRootTest = FileRootFixture;
+
+// With openat2, and as on kernels that have none.
+class FileRootTest : public FileRootFixture, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    FileRootFixture::SetUp();
+    files_ = NewConfinedFileSystem({base_ + "/root"}, /*walks=*/GetParam());
   }
 
-  std::string Root(const std::string& rest) const { return base_ + "/root/" + rest; }
   void ExpectRefused(const std::string& path) {
     const auto refused = [&](const Status& status) {
       EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << path << ": " << status;
@@ -54,11 +71,10 @@ class FileRootTest : public ::testing::Test {
     EXPECT_FALSE(files_->IsDirectory(path)) << path;
   }
 
-  const std::string base_ = StrCat(::testing::TempDir(), "/file_root_", Hex16(RandomId()));
   std::unique_ptr<FileSystem> files_;
 };
 
-TEST_F(FileRootTest, OpensWhatIsWithin) {
+TEST_P(FileRootTest, OpensWhatIsWithin) {
   fs::create_symlink("sub", Root("link"));
   fs::create_symlink(Root("sub/b"), Root("absolute"));
   for (const char* path : {"a", "sub/b", "./sub/./b", "sub/../a", "link/b", "absolute", "//a",
@@ -73,7 +89,7 @@ TEST_F(FileRootTest, OpensWhatIsWithin) {
   EXPECT_EQ(files_->ReadFile(Root("none")).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(FileRootTest, RefusesWhatLeadsOut) {
+TEST_P(FileRootTest, RefusesWhatLeadsOut) {
   fs::create_symlink("../outside", Root("out"));
   fs::create_symlink(base_ + "/outside/secret", Root("secret"));
   fs::create_symlink(base_ + "/outside/not_there_yet", Root("dangling"));
@@ -95,7 +111,49 @@ TEST_F(FileRootTest, RefusesWhatLeadsOut) {
   EXPECT_TRUE(fs::exists(base_ + "/outside/secret"));
 }
 
-TEST_F(FileRootTest, OfAProcessIsOne) {
+TEST_P(FileRootTest, ALinkIsDeletedAndNotWhatItNames) {
+  fs::create_symlink("a", Root("link"));
+  EXPECT_TRUE(files_->Rename(Root("link"), Root("moved")).ok());
+  EXPECT_TRUE(fs::is_symlink(Root("moved")));
+  EXPECT_TRUE(files_->DeleteFile(Root("moved")).ok());
+  EXPECT_TRUE(fs::exists(Root("a")));
+}
+
+// Somebody swaps a folder of the root for a link that leads out, again and again.
+TEST_P(FileRootTest, LinksThatChangeMeanwhileLeadNobodyOut) {
+  fs::create_directories(Root("inner"));
+  std::ofstream(Root("inner/secret")) << "content of the root";
+  fs::create_symlink("../outside", Root("way_out"));
+  std::atomic<bool> over{false};
+  std::thread swapping([&] {
+    while (!over.load()) {
+      syscall(SYS_renameat2, AT_FDCWD, Root("inner").c_str(), AT_FDCWD, Root("way_out").c_str(),
+              RENAME_EXCHANGE);
+    }
+  });
+  int read = 0, refused = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < end) {
+    const StatusOr<std::string> content = files_->ReadFile(Root("inner/secret"));
+    if (content.ok()) {
+      EXPECT_NE(*content, "content") << "that is what lies outside";
+      ++read;
+    } else {
+      ++refused;
+    }
+    (void)files_->WriteFileAtomically(Root("inner/new"), "x");
+    (void)files_->CreateDirectories(Root("inner/made"));
+  }
+  over.store(true);
+  swapping.join();
+  EXPECT_GT(read, 0);
+  EXPECT_GT(refused, 0);
+  for (const auto& entry : fs::directory_iterator(base_ + "/outside")) {
+    EXPECT_EQ(entry.path().filename(), "secret");
+  }
+}
+
+TEST_F(ProcessFileRootTest, OfAProcessIsOne) {
   EXPECT_EQ(ConfineFiles(base_ + "/none").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(ConfineFiles(base_ + "/root/a").code(), StatusCode::kInvalidArgument);
   ASSERT_TRUE(ConfineFiles(base_ + "/root", {base_ + "/root_beside"}).ok());
@@ -107,6 +165,8 @@ TEST_F(FileRootTest, OfAProcessIsOne) {
   const Status other = ConfineFiles(base_ + "/outside");
   EXPECT_EQ(other.code(), StatusCode::kFailedPrecondition) << other;
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, FileRootTest, ::testing::Bool());
 
 }  // namespace
 }  // namespace millrace

@@ -16,11 +16,10 @@
 #include "base/exceptions.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "io/posix_files.h"
 
 namespace millrace {
-namespace {
-
-Status FromErrno(int error, std::string_view what, const std::string& path) {
+Status FileError(int error, std::string_view what, const std::string& path) {
   const std::string text = StrCat("cannot ", what, " ", path, ": ", std::strerror(error));
   switch (error) {
     case ENOENT:
@@ -49,6 +48,8 @@ Status FromErrno(int error, std::string_view what, const std::string& path) {
   }
 }
 
+namespace {
+
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -73,12 +74,12 @@ class PosixWritableFile : public WritableFile {
   }
   Status Sync() override {
     MR_RETURN_IF_ERROR(Flush());
-    if (::fsync(fd_) != 0) return FromErrno(errno, "sync", path_);
+    if (::fsync(fd_) != 0) return FileError(errno, "sync", path_);
     return OkStatus();
   }
   Status Close() override {
     Status status = Flush();
-    if (::close(fd_) != 0 && status.ok()) status = FromErrno(errno, "close", path_);
+    if (::close(fd_) != 0 && status.ok()) status = FileError(errno, "close", path_);
     fd_ = -1;
     return status;
   }
@@ -91,9 +92,9 @@ class PosixWritableFile : public WritableFile {
       const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
       if (n < 0) {
         if (errno == EINTR) continue;
-        return FromErrno(errno, "write", path_);
+        return FileError(errno, "write", path_);
       }
-      if (n == 0) return FromErrno(ENOSPC, "write", path_);
+      if (n == 0) return FileError(ENOSPC, "write", path_);
       bytes.remove_prefix(static_cast<std::size_t>(n));
       written_ += n;
     }
@@ -129,7 +130,7 @@ class PosixRandomAccessFile : public RandomAccessFile {
       const ssize_t got = ::pread(fd_, out + done, n - done, static_cast<off_t>(offset + done));
       if (got < 0) {
         if (errno == EINTR) continue;
-        return FromErrno(errno, "read", path_);
+        return FileError(errno, "read", path_);
       }
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
@@ -141,6 +142,28 @@ class PosixRandomAccessFile : public RandomAccessFile {
   const std::string path_;
   const int fd_;
 };
+
+}  // namespace
+
+std::unique_ptr<WritableFile> WritableFileOf(const std::string& path, int fd) {
+  // Told to DeleteUnlessWritten; no harm where there are no locks.
+  (void)::flock(fd, LOCK_SH | LOCK_NB);
+  return std::make_unique<PosixWritableFile>(path, fd);
+}
+
+StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFileOf(const std::string& path, int fd) {
+  std::unique_ptr<RandomAccessFile> file(new PosixRandomAccessFile(path, fd));
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return FileError(errno, "look at", path);
+  // A directory says so when it is read.
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    return errors::FailedPrecondition("cannot read ", path,
+                                      ": it is a pipe, a socket or a device; give a file");
+  }
+  return file;
+}
+
+namespace {
 
 class Posix : public FileSystem {
  public:
@@ -154,20 +177,12 @@ class Posix : public FileSystem {
       const std::string& path) override {
     // A pipe without a writer would hold up who opens it.
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return FromErrno(errno, "open", path);
-    std::unique_ptr<RandomAccessFile> file(new PosixRandomAccessFile(path, fd));
-    struct stat info;
-    if (::fstat(fd, &info) != 0) return FromErrno(errno, "look at", path);
-    // A directory says so when it is read.
-    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-      return errors::FailedPrecondition("cannot read ", path,
-                                        ": it is a pipe, a socket or a device; give a file");
-    }
-    return file;
+    if (fd < 0) return FileError(errno, "open", path);
+    return RandomAccessFileOf(path, fd);
   }
   StatusOr<uint64_t> FileSize(const std::string& path) override {
     struct stat info;
-    if (::stat(path.c_str(), &info) != 0) return FromErrno(errno, "look at", path);
+    if (::stat(path.c_str(), &info) != 0) return FileError(errno, "look at", path);
     return static_cast<uint64_t>(info.st_size);
   }
   bool FileExists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
@@ -177,7 +192,7 @@ class Posix : public FileSystem {
   }
   Status Rename(const std::string& from, const std::string& to) override {
     if (std::rename(from.c_str(), to.c_str()) != 0) {
-      return FromErrno(errno, StrCat("rename ", from, " to"), to);
+      return FileError(errno, StrCat("rename ", from, " to"), to);
     }
     return OkStatus();
   }
@@ -188,33 +203,33 @@ class Posix : public FileSystem {
       return errors::Unimplemented("cannot give ", from, " the second name ", to, ": ",
                                    std::strerror(error));
     }
-    return FromErrno(error, StrCat("give ", from, " the second name"), to);
+    return FileError(error, StrCat("give ", from, " the second name"), to);
   }
   Status SyncPath(const std::string& path) override {
     const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return FromErrno(errno, "open to sync", path);
+    if (fd < 0) return FileError(errno, "open to sync", path);
     const int error = ::fsync(fd) == 0 ? 0 : errno;
     ::close(fd);
     // Some file systems keep no names that could be lost.
     if (error == 0 || (error == EINVAL && IsDirectory(path))) return OkStatus();
-    return FromErrno(error, "sync", path);
+    return FileError(error, "sync", path);
   }
   Status DeleteFile(const std::string& path) override {
-    if (::unlink(path.c_str()) != 0) return FromErrno(errno, "delete", path);
+    if (::unlink(path.c_str()) != 0) return FileError(errno, "delete", path);
     return OkStatus();
   }
   StatusOr<bool> DeleteUnlessWritten(const std::string& path) override {
     const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0) return FromErrno(errno, "open", path);
+    if (fd < 0) return FileError(errno, "open", path);
     const int error = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
     Status status;
-    if (error == 0 && ::unlink(path.c_str()) != 0) status = FromErrno(errno, "delete", path);
+    if (error == 0 && ::unlink(path.c_str()) != 0) status = FileError(errno, "delete", path);
     ::close(fd);
     if (!status.ok()) return status;
     return error == 0;
   }
   Status DeleteDirectory(const std::string& path) override {
-    if (::rmdir(path.c_str()) != 0) return FromErrno(errno, "delete", path);
+    if (::rmdir(path.c_str()) != 0) return FileError(errno, "delete", path);
     return OkStatus();
   }
   Status CreateDirectories(const std::string& path) override {
@@ -224,15 +239,15 @@ class Posix : public FileSystem {
       if (::mkdir(prefix.c_str(), 0777) == 0) {
         MR_RETURN_IF_ERROR(SyncPath(std::string(DirectoryName(prefix))));
       } else if (errno != EEXIST) {
-        return FromErrno(errno, "make the directory", prefix);
+        return FileError(errno, "make the directory", prefix);
       }
     }
-    if (!path.empty() && !IsDirectory(path)) return FromErrno(ENOTDIR, "make", path);
+    if (!path.empty() && !IsDirectory(path)) return FileError(ENOTDIR, "make", path);
     return OkStatus();
   }
   StatusOr<std::vector<std::string>> List(const std::string& path) override {
     DIR* directory = ::opendir(path.c_str());
-    if (directory == nullptr) return FromErrno(errno, "list", path);
+    if (directory == nullptr) return FileError(errno, "list", path);
     std::vector<std::string> names;
     while (const dirent* entry = ::readdir(directory)) {
       const std::string_view name = entry->d_name;
@@ -246,10 +261,8 @@ class Posix : public FileSystem {
  private:
   static StatusOr<std::unique_ptr<WritableFile>> OpenToWrite(const std::string& path, int flag) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flag, 0666);
-    if (fd < 0) return FromErrno(errno, "open for writing", path);
-    // Told to DeleteUnlessWritten; no harm where there are no locks.
-    (void)::flock(fd, LOCK_SH | LOCK_NB);
-    return std::unique_ptr<WritableFile>(new PosixWritableFile(path, fd));
+    if (fd < 0) return FileError(errno, "open for writing", path);
+    return WritableFileOf(path, fd);
   }
 };
 

@@ -496,9 +496,8 @@ void MasterSession::RunCallable(const CallOptions& options, RunCallableArgs* arg
     done(WrongNumberOfFeeds(callable->binding, args->feeds.size()));
     return Leave();
   }
-  if (args->trace && callable->options.trace_level() != pb::RunOptions::NO_TRACE) {
-    args->trace = false;
-  } else if (args->trace) {
+  args->trace = args->trace && callable->options.trace_level() == pb::RunOptions::NO_TRACE;
+  if (args->trace) {
     auto traced = std::make_shared<Callable>(*callable);
     traced->options.set_trace_level(pb::RunOptions::FULL_TRACE);
     callable = std::move(traced);

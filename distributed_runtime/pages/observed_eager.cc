@@ -19,11 +19,12 @@ class ObservedStep final : public EagerStep {
         step_id_(step_id),
         log_(log),
         tracer_(tracer),
+        traced_(tracer->active()),
         record_(log->Begin(session_, /*examples=*/0, step_id)) {}
 
   bool PartBegins(const std::string& task) override {
     log_->PartBegins(session_, step_id_, task);
-    if (!tracer_->active() || !tracer_->PartBegins(session_, step_id_)) return false;
+    if (!traced_ || !tracer_->PartBegins(session_, step_id_)) return false;
     MutexLock lock(&mu_);
     sent_[task] = WallNanos();
     return true;
@@ -55,6 +56,8 @@ class ObservedStep final : public EagerStep {
   const int64_t step_id_;
   StepLog* const log_;
   StepTracer* const tracer_;
+  // A step that began before the trace is not in it: some of its parts would be missing.
+  const bool traced_;
   const std::shared_ptr<StepRecord> record_;
   Mutex mu_;
   StringMap<int64_t> sent_ ABSL_GUARDED_BY(mu_);  // of traced parts under way, by task

@@ -42,10 +42,10 @@ inline Tensor Floats(const std::vector<float>& values) {
 }
 
 // One task, as a client that knows it by `device` speaks with it.
-class Task {
+class EagerTask {
  public:
-  Task(const testing::InProcessCluster& cluster, const std::string& job, std::string device,
-       const std::shared_ptr<const LoadedCredentials>& credentials = nullptr)
+  EagerTask(const testing::InProcessCluster& cluster, const std::string& job, std::string device,
+            const std::shared_ptr<const LoadedCredentials>& credentials = nullptr)
       : device_(std::move(device)),
         address_(cluster.Target(job, 0).substr(std::string("grpc://").size())),
         told_address_(address_),
@@ -164,7 +164,7 @@ class EagerServiceTest : public ::testing::Test {
         ps_(cluster_, "ps", kPs, credentials),
         worker_(cluster_, "worker", kWorker, credentials) {}
 
-  static pb::CreateContextRequest ContextOf(const Task& task, const std::string& job) {
+  static pb::CreateContextRequest ContextOf(const EagerTask& task, const std::string& job) {
     pb::CreateContextRequest request;
     request.set_context_id(kContext);
     request.set_keep_alive_secs(600);
@@ -174,7 +174,7 @@ class EagerServiceTest : public ::testing::Test {
   }
 
   void AddTasks(pb::CreateContextRequest* request) const {
-    const auto add = [request](const std::string& job, const Task& task) {
+    const auto add = [request](const std::string& job, const EagerTask& task) {
       pb::JobDef& def = *request->mutable_server_def()->mutable_cluster()->add_job();
       def.set_name(job);
       (*def.mutable_tasks())[0] = task.told_address_;
@@ -188,7 +188,7 @@ class EagerServiceTest : public ::testing::Test {
     add("worker", worker_);
   }
 
-  static void FindIncarnation(Task* task) {
+  static void FindIncarnation(EagerTask* task) {
     std::vector<pb::DeviceAttributes> devices;
     Notification answered;
     task->worker_->GetStatusAsync({.deadline = DeadlineAfter(seconds(60))}, &devices,
@@ -204,7 +204,7 @@ class EagerServiceTest : public ::testing::Test {
   void Connect(int64_t keep_alive = 600) {
     FindIncarnation(&ps_);
     FindIncarnation(&worker_);
-    for (Task* task : {&ps_, &worker_}) {
+    for (EagerTask* task : {&ps_, &worker_}) {
       pb::CreateContextRequest request = ContextOf(*task, task == &ps_ ? "ps" : "worker");
       request.set_keep_alive_secs(keep_alive);
       AddTasks(&request);
@@ -239,7 +239,7 @@ class EagerServiceTest : public ::testing::Test {
   }
 
   testing::InProcessCluster cluster_;
-  Task ps_, worker_;
+  EagerTask ps_, worker_;
 };
 
 // x is at the worker, where the function is called, and the variable at the ps.

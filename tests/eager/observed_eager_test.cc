@@ -18,14 +18,14 @@ constexpr char kWorkerTask[] = "/job:worker/replica:0/task:0";
 
 class ObservedEagerTest : public EagerServiceTest {
  protected:
-  static std::string PageOf(const Task& task, const std::string& target) {
+  static std::string PageOf(const EagerTask& task, const std::string& target) {
     const StatusOr<Page> page = ReadPage(task.address_, target, DeadlineAfter(seconds(60)));
     EXPECT_TRUE(page.ok()) << page.status();
     return page.ok() ? page->body : "";
   }
 
   // Of the line that begins with `series`; -1 without one.
-  static double Metric(const Task& task, const std::string& series) {
+  static double Metric(const EagerTask& task, const std::string& series) {
     const std::string text = "\n" + PageOf(task, "/metrics");
     const std::string begin = "\n" + series + " ";
     const std::size_t at = text.find(begin);
