@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 
 namespace millrace::model {
 
@@ -29,6 +30,8 @@ bool CallbackList::reads_batch_logs() const {
   return std::any_of(callbacks_.begin(), callbacks_.end(),
                      [](const Callback* c) { return c != nullptr && c->reads_batch_logs(); });
 }
+
+Status CallbackList::StatusOf(const std::function<Status()>& call) { return Guarded(call); }
 
 Status CallbackList::Named(const Callback& callback, const Status& status,
                            const std::string& place) {

@@ -3,11 +3,11 @@
 #define MODEL_CALLBACK_LIST_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/exceptions.h"
 #include "millrace/model.h"
 
 namespace millrace::model {
@@ -27,7 +27,7 @@ class CallbackList {
   template <typename Hook, typename... Place>
   Status Call(const Hook& hook, const Place&... place) {
     for (Callback* callback : callbacks_) {
-      const Status status = Guarded([&] { return hook(*callback); });
+      const Status status = StatusOf([&] { return hook(*callback); });
       if (!status.ok()) {
         return Named(*callback, status, (Text(place) + ...));
       }
@@ -36,6 +36,8 @@ class CallbackList {
   }
 
  private:
+  // What the call returns, or what its exception says.
+  static Status StatusOf(const std::function<Status()>& call);
   static std::string Text(const char* text) { return text; }
   static std::string Text(int64_t number) { return std::to_string(number); }
   static Status Named(const Callback& callback, const Status& status, const std::string& place);
