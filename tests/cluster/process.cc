@@ -110,6 +110,27 @@ void Process::Signal(int number) {
   if (!ended_) kill(pid_, number);
 }
 
+void Process::Freeze() {
+  Signal(SIGSTOP);
+  const auto stands_still = [](const std::filesystem::path& thread) {
+    std::ifstream file(thread / "stat");
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    return text.empty() || text.find(") T ") != std::string::npos;  // empty: it has ended
+  };
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < limit) {
+    std::error_code error;
+    const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid_) + "/task",
+                                                      error);
+    if (std::all_of(begin(threads), end(threads),
+                    [&](const auto& thread) { return stands_still(thread.path()); })) {
+      return;
+    }
+  }
+  ADD_FAILURE() << "process " << pid_ << " does not stop";
+}
+
 bool Process::ReadSome(milliseconds limit) {
   pollfd wait{fd_, POLLIN, 0};
   if (poll(&wait, 1, static_cast<int>(std::max<int64_t>(0, limit.count()))) <= 0) return true;

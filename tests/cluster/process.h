@@ -28,6 +28,9 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int number);
+  // SIGSTOP; returns once all threads stand still: a signal takes its time. A failure of the test
+  // that runs if they do not within ten seconds.
+  void Freeze();
   // Reads on until `phrase` has been printed, on either stream. False if it has not been by
   // `limit`, or never will.
   bool WaitForOutput(const std::string& phrase, std::chrono::seconds limit);

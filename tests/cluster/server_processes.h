@@ -26,7 +26,8 @@ class ServerProcesses {
   // The master of the worker, over a connection of its own.
   std::shared_ptr<MasterInterface> Connect() const;
   std::vector<pid_t> pids() const { return {ps_->pid(), worker_->pid()}; }
-  // Of the process with that index in pids(): as Process::WaitForEnd.
+  // Of the process with that index in pids(): as those of Process.
+  void Freeze(int index) { (index == 0 ? ps_ : worker_)->Freeze(); }
   int WaitForEnd(int index, std::chrono::seconds limit) {
     return (index == 0 ? ps_ : worker_)->WaitForEnd(limit);
   }

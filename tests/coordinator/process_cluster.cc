@@ -5,8 +5,6 @@
 #include <stdlib.h>
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -74,15 +72,7 @@ void ProcessCluster::Start(const std::string& job, int task) {
 }
 
 void ProcessCluster::Stop(const std::string& job, int task) {
-  Process& process = *processes_.at({job, task});
-  process.Signal(SIGSTOP);
-  const auto limit = std::chrono::steady_clock::now() + kPatience;
-  while (std::chrono::steady_clock::now() < limit) {
-    std::ifstream file(StrCat("/proc/", process.pid(), "/stat"));
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (text.find(") T ") != std::string::npos) return;
-  }
-  ADD_FAILURE() << job << "/" << task << " does not stop";
+  processes_.at({job, task})->Freeze();
 }
 
 void ProcessCluster::Continue(const std::string& job, int task) {

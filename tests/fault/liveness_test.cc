@@ -4,8 +4,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -63,17 +61,7 @@ class StoppedPs : public ::testing::Test {
     ps_ = nullptr;
   }
 
-  // Returns once the process stands still: a signal takes its time.
-  void StopPs() {
-    ps_->Signal(SIGSTOP);
-    const auto limit = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < limit) {
-      std::ifstream file(StrCat("/proc/", ps_->pid(), "/stat"));
-      std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-      if (text.find(") T ") != std::string::npos) return;
-    }
-    ADD_FAILURE() << "the ps does not stop";
-  }
+  void StopPs() { ps_->Freeze(); }
 
   Graph graph_;
   Variable w_;

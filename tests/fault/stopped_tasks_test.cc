@@ -85,7 +85,7 @@ class StoppedTasks : public ::testing::Test {
 TEST_F(StoppedTasks, WhatWasReportedAsLateIsNotAppliedLater) {
   // The plan is there: only steps go to the ps from now on.
   ASSERT_TRUE(RunNow(*master_, handle_, {}, {"add"}).ok());
-  kill(ps(), SIGSTOP);
+  servers_.Freeze(0);
   for (int i = 0; i < 5; ++i) {
     const Status late = RunNow(*master_, handle_, {}, {"add"}, 100).status();
     EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded) << late;
@@ -99,7 +99,7 @@ TEST_F(StoppedTasks, WhatWasReportedAsLateIsNotAppliedLater) {
 }
 
 TEST_F(StoppedTasks, AWaiterForAPlanHasItsOwnDeadline) {
-  kill(ps(), SIGSTOP);
+  servers_.Freeze(0);
   // The first one would wait for ever.
   RunStepArgs first;
   first.session_handle = handle_;
@@ -138,7 +138,7 @@ TEST_F(StoppedTasks, AServerEndsSoonWhateverItsPeersDo) {
     const StatusOr<std::string> handle = OpenSession(*master_, Graph());
     ASSERT_TRUE(handle.ok()) << handle.status();
   }
-  kill(ps(), SIGSTOP);
+  servers_.Freeze(0);
   const Deadline begun = SteadyClock::now();
   kill(worker(), SIGTERM);
   EXPECT_EQ(servers_.WaitForEnd(1, seconds(60)), 0);

@@ -398,7 +398,7 @@ TEST(WhyWaitingForAProcess, ThatIsStoppedNamesIt) {
   auto server = Server::Create(options);
   ASSERT_TRUE(server.ok()) << server.status();
   ASSERT_TRUE((*server)->Start().ok());
-  ps.Signal(SIGSTOP);
+  ps.Freeze();
   const pb::Wait wait = Culprit((*server)->target(), pb::Wait::TASK);
   EXPECT_EQ(wait.peer(), kPs);
   EXPECT_THAT(wait.text(), HasSubstr("it does not answer"));

@@ -98,7 +98,7 @@ void CellJob::Inject(Role role, Fault fault) {
     case Fault::kKill:
       return Kill(role);
     case Fault::kStop:
-      return processes_.at(role)->Signal(SIGSTOP);
+      return processes_.at(role)->Freeze();
     case Fault::kBlackHole:
       return void(network_->Cut(HostOf(role)));
     case Fault::kRestart:
