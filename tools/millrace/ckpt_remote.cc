@@ -1,7 +1,10 @@
 #include "tools/millrace/ckpt_remote.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -9,7 +12,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "io/filesystem.h"
@@ -133,8 +135,13 @@ StatusOr<std::unique_ptr<FetchedCheckpoint>> FetchedCheckpoint::Fetch(const std:
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
   if (error) return errors::NotFound("there is no folder for temporary files: ", error.message());
   std::unique_ptr<FetchedCheckpoint> made(new FetchedCheckpoint);
-  made->folder_ = StrCat(temporary.string(), "/millrace_ckpt_", Hex16(RandomId()));
-  MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(made->folder_));
+  // For this user alone (mode 0700): what others may not read at the server they may not read here.
+  std::string folder = StrCat(temporary.string(), "/millrace_ckpt_XXXXXX");
+  if (mkdtemp(folder.data()) == nullptr) {
+    return errors::Unavailable("cannot make a folder in ", temporary.string(), ": ",
+                               std::strerror(errno));
+  }
+  made->folder_ = folder;
   MR_ASSIGN_OR_RETURN(const auto files, RemoteFiles::Connect(target));
   StatusOr<std::string> index =
       is_folder ? errors::NotFound(path, " is a folder") : files->Read(BundleIndexName(path));
