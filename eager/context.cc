@@ -146,16 +146,20 @@ void EagerContext::SetCluster(
   for (const pb::DeviceAttributes& device : devices) {
     add(device.name(), device.device_type(), device.incarnation());
   }
-  std::vector<KeptPlan> forgotten = TakePlans("");
+  std::vector<KeptPlan> forgotten;
+  {
+    MutexLock lock(&mu_);
+    forgotten = TakePlans("");
+    view_id_ = view_id;
+    devices_ = std::move(known);
+    if (cluster_ == nullptr || addresses != addresses_) {
+      if (cluster_ != nullptr) old_clusters_.push_back(std::move(cluster_));
+      cluster_ = env_.transport->Connect(addresses, worker_.task);
+      addresses_ = std::move(addresses);
+      workers_->Set(cluster_->workers());
+    }
+  }
   for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
-  MutexLock lock(&mu_);
-  view_id_ = view_id;
-  devices_ = std::move(known);
-  if (cluster_ != nullptr && addresses == addresses_) return;
-  if (cluster_ != nullptr) old_clusters_.push_back(std::move(cluster_));
-  cluster_ = env_.transport->Connect(addresses, worker_.task);
-  addresses_ = std::move(addresses);
-  workers_->Set(cluster_->workers());
 }
 
 void EagerContext::SetView(uint64_t view_id) {
@@ -174,61 +178,72 @@ Status EagerContext::RegisterFunction(const pb::RegisterFunctionOp& op) {
   const std::string& name = op.function_def().signature().name();
   pb::FunctionDefLibrary added = op.library();
   *added.add_function() = op.function_def();
-  MutexLock lock(&mu_);
-  if (closed_) return errors::Aborted("the context is closed");
-  const std::size_t count = (library_ == nullptr ? 0 : library_->functions().size());
-  if (count + components_.size() >= limits_.functions) {
-    return errors::ResourceExhausted("the context has ", limits_.functions,
-                                     " functions, the most that one may: remove some");
-  }
   const bool is_component = op.is_component_function();
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const FunctionLibrary> extended,
-                      FunctionLibrary::Extend(is_component ? nullptr : library_, added));
-  MR_RETURN_IF_ERROR(AddSizes(added));
-  (is_component ? components_[name] : library_) = std::move(extended);
+  std::vector<KeptPlan> forgotten;
+  {
+    MutexLock lock(&mu_);
+    if (closed_) return errors::Aborted("the context is closed");
+    const std::shared_ptr<const FunctionLibrary> base = is_component ? nullptr : library_;
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<const FunctionLibrary> extended,
+                        FunctionLibrary::Extend(base, added));
+    FunctionSize size = size_;
+    // An extension has what is new behind what was there.
+    size.Add(extended->functions().subspan(base == nullptr ? 0 : base->functions().size()), +1);
+    const auto component = is_component ? components_.find(name) : components_.end();
+    if (component != components_.end()) size.Add(component->second->functions(), -1);
+    MR_RETURN_IF_ERROR(CheckSize(size, name));
+    size_ = size;
+    if (component != components_.end()) forgotten = TakePlans(name);
+    (is_component ? components_[name] : library_) = std::move(extended);
+  }
+  for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
   return OkStatus();
 }
 
-Status EagerContext::AddSizes(const pb::FunctionDefLibrary& added) {
-  if (limits_.graph_nodes <= 0 && limits_.graph_bytes <= 0) return OkStatus();
-  FunctionSize all = size_;
-  StringMap<FunctionSize> sizes;
-  std::string last;
-  for (const pb::FunctionDef& function : added.function()) {
-    const std::string& name = function.signature().name();
-    last = name;
-    const FunctionSize size{function.node_def_size(),
-                            static_cast<int64_t>(function.ByteSizeLong())};
-    if (sizes_.contains(name) || !sizes.try_emplace(name, size).second) continue;
-    all.nodes += size.nodes;
-    all.bytes += size.bytes;
+void EagerContext::FunctionSize::Add(std::span<const std::shared_ptr<const Function>> added,
+                                     int sign) {
+  for (const std::shared_ptr<const Function>& function : added) {
+    functions += sign;
+    nodes += sign * function->def.node_def_size();
+    bytes += sign * static_cast<int64_t>(function->def.ByteSizeLong());
   }
+}
+
+Status EagerContext::CheckSize(const FunctionSize& size, const std::string& last) const {
   const auto refusal = [&](int64_t most, const char* what, const char* flag, int64_t would) {
     return errors::ResourceExhausted("the functions of an eager context at ", worker_.task,
-                                     " may have ", most, " ", what, " (", flag, "); with ", last,
+                                     " may have ", most, " ", what, flag, "; with ", last,
                                      " this one would have ", would, ": remove some");
   };
-  if (limits_.graph_nodes > 0 && all.nodes > limits_.graph_nodes) {
-    return refusal(limits_.graph_nodes, "nodes", "--max_graph_nodes", all.nodes);
+  if (size.functions > static_cast<int64_t>(limits_.functions)) {
+    return refusal(static_cast<int64_t>(limits_.functions), "definitions", "", size.functions);
   }
-  if (limits_.graph_bytes > 0 && all.bytes > limits_.graph_bytes) {
-    return refusal(limits_.graph_bytes, "bytes", "--max_graph_size", all.bytes);
+  if (limits_.graph_nodes > 0 && size.nodes > limits_.graph_nodes) {
+    return refusal(limits_.graph_nodes, "nodes", " (--max_graph_nodes)", size.nodes);
   }
-  size_ = all;
-  sizes_.merge(sizes);
+  if (limits_.graph_bytes > 0 && size.bytes > limits_.graph_bytes) {
+    return refusal(limits_.graph_bytes, "bytes", " (--max_graph_size)", size.bytes);
+  }
   return OkStatus();
 }
 
 Status EagerContext::RemoveFunction(const std::string& name) {
-  std::vector<KeptPlan> forgotten = TakePlans(name);
-  for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
-  MutexLock lock(&mu_);
-  if (const auto known = sizes_.find(name); known != sizes_.end()) {
-    size_.nodes -= known->second.nodes;
-    size_.bytes -= known->second.bytes;
-    sizes_.erase(known);
+  std::vector<KeptPlan> forgotten;
+  {
+    MutexLock lock(&mu_);
+    if (const auto component = components_.find(name); component != components_.end()) {
+      size_.Add(component->second->functions(), -1);
+      components_.erase(component);
+    } else {
+      MR_RETURN_IF_ERROR(RemoveFromLibrary(name));
+    }
+    forgotten = TakePlans(name);
   }
-  if (components_.erase(name) > 0) return OkStatus();
+  for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
+  return OkStatus();
+}
+
+Status EagerContext::RemoveFromLibrary(const std::string& name) {
   if (library_ == nullptr || library_->Find(name) == nullptr) {
     return errors::NotFound("the context has no function ", name);
   }
@@ -240,7 +255,12 @@ Status EagerContext::RemoveFunction(const std::string& name) {
   for (pb::GradientDef& gradient : *all.mutable_gradient()) {
     if (gradient.function_name() != name) left.add_gradient()->Swap(&gradient);
   }
-  MR_ASSIGN_OR_RETURN(library_, FunctionLibrary::Extend(nullptr, left));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const FunctionLibrary> smaller,
+                      FunctionLibrary::Extend(nullptr, left));
+  for (const std::shared_ptr<const Function>& function : library_->functions()) {
+    if (function->name() == name) size_.Add({&function, 1}, -1);
+  }
+  library_ = std::move(smaller);
   return OkStatus();
 }
 
@@ -295,15 +315,21 @@ StatusOr<std::shared_ptr<const FunctionPlan>> EagerContext::FindPlan(
   const std::string key = PlanKey(function, device, arg_devices, arg_widths, is_component);
   PlanInput input;
   std::shared_ptr<const ContextDevices> devices;
+  int64_t plans_taken = 0;
+  bool has_own = false;  // a component's library
   {
     MutexLock lock(&mu_);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second.plan;
     const auto component = components_.find(function.name);
-    if (is_component && component != components_.end()) input.library = component->second;
+    has_own = is_component && component != components_.end();
+    input.library = has_own ? component->second : library_;
     devices = devices_;
+    plans_taken = plans_taken_;
   }
-  if (input.library == nullptr) input.library = LibraryFor({function.name});
+  if (!has_own && input.library != nullptr) {
+    input.library = input.library->Reachable(std::vector<std::string>{function.name});
+  }
   input.function = std::move(function);
   input.device = device.name();
   input.arg_devices = std::move(arg_devices);
@@ -317,8 +343,8 @@ StatusOr<std::shared_ptr<const FunctionPlan>> EagerContext::FindPlan(
   std::shared_ptr<const FunctionPlan> kept;
   {
     MutexLock lock(&mu_);
-    // Made for a cluster that is no more: for this call alone.
-    if (devices_ != devices) return made;
+    // Made for a cluster, or of a function, that may be no more: for this call alone.
+    if (plans_taken_ != plans_taken) return made;
     if (plans_.size() >= limits_.programs) {
       for (auto& [other, plan] : plans_) forgotten.push_back(std::move(plan));
       plans_.clear();
@@ -331,7 +357,7 @@ StatusOr<std::shared_ptr<const FunctionPlan>> EagerContext::FindPlan(
 
 std::vector<EagerContext::KeptPlan> EagerContext::TakePlans(std::string_view function) {
   std::vector<KeptPlan> taken;
-  MutexLock lock(&mu_);
+  ++plans_taken_;
   for (auto it = plans_.begin(); it != plans_.end();) {
     const auto here = it++;
     if (!function.empty() && here->second.function != function) continue;
@@ -452,11 +478,12 @@ void EagerContext::Close(const Status& reason) {
   }
   for (const RefPtr<EagerRun>& run : runs) run->get()->StartCancel(reason);
   rendezvous_->CleanupAll(reason);
-  // The other tasks of the context forget their parts with it.
-  (void)TakePlans("");
   handles_.Clear();
+  // Freed without the lock. The other tasks of the context forget their parts with it.
+  std::vector<KeptPlan> plans;
   StringMap<std::shared_ptr<const EagerProgram>> programs;
   MutexLock lock(&mu_);
+  plans = TakePlans("");
   programs.swap(programs_);
 }
 

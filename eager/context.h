@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -136,10 +137,13 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   // The workers of the cluster as it is now.
   class CurrentWorkers;
   struct FunctionSize {
-    int64_t nodes = 0, bytes = 0;
+    int64_t functions = 0, nodes = 0, bytes = 0;
+    void Add(std::span<const std::shared_ptr<const Function>> added, int sign);
   };
-  // Counts those that are new by name, or refuses them all.
-  Status AddSizes(const pb::FunctionDefLibrary& added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // ResourceExhausted if the functions may not be so many or so large; `last` came last.
+  Status CheckSize(const FunctionSize& size, const std::string& last) const;
+  // NotFound if it is not there.
+  Status RemoveFromLibrary(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct KeptPlan {
     std::string function;
     std::shared_ptr<const FunctionPlan> plan;
@@ -147,7 +151,7 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
 
   // Tells the tasks that have parts of the plan to forget them.
   void Withdraw(const FunctionPlan& plan) const;
-  std::vector<KeptPlan> TakePlans(std::string_view function);
+  std::vector<KeptPlan> TakePlans(std::string_view function) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<const FunctionLibrary> LibraryFor(const std::vector<std::string>& names) const;
 
   const EagerEnv& env_;
@@ -174,9 +178,11 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   std::shared_ptr<const FunctionLibrary> library_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<const FunctionLibrary>> components_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<const EagerProgram>> programs_ ABSL_GUARDED_BY(mu_);
-  StringMap<FunctionSize> sizes_ ABSL_GUARDED_BY(mu_);  // of what was registered
-  FunctionSize size_ ABSL_GUARDED_BY(mu_);              // in all
+  // Of the library and of those of the components: what is in several of them counts in each.
+  FunctionSize size_ ABSL_GUARDED_BY(mu_);
   StringMap<KeptPlan> plans_ ABSL_GUARDED_BY(mu_);
+  // How often plans were taken out. A plan that was begun before that is not kept.
+  int64_t plans_taken_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, std::shared_ptr<const pb::SendPackedHandleOp>> packed_
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int64_t> steps_ ABSL_GUARDED_BY(mu_);

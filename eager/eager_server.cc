@@ -174,25 +174,33 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
           contexts.erase(it);
         }
       }
-      if (status.ok() && limits.contexts > 0 &&
-          static_cast<int64_t>(contexts.size()) >= limits.contexts) {
-        status = errors::ResourceExhausted(
-            "no more than ", limits.contexts, " eager contexts may be open at ", env.task->task,
-            " (--max_sessions), and so many are: close those that are not used");
-      }
-      if (status.ok() && contexts.size() >= kMostContexts) {
-        status = errors::ResourceExhausted(env.task->task, " has ", contexts.size(),
-                                           " eager contexts, the most that it keeps");
-      }
+      if (status.ok()) status = HasRoom();
     }
     for (auto& context : ended) CloseLater(std::move(context), errors::Aborted("it was replaced"));
     return status;
+  }
+
+  Status HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (limits.contexts > 0 && static_cast<int64_t>(contexts.size()) >= limits.contexts) {
+      return errors::ResourceExhausted(
+          "no more than ", limits.contexts, " eager contexts may be open at ", env.task->task,
+          " (--max_sessions), and so many are: close those that are not used");
+    }
+    if (contexts.size() < kMostContexts) return OkStatus();
+    return errors::ResourceExhausted(env.task->task, " has ", contexts.size(),
+                                     " eager contexts, the most that it keeps");
   }
 
   Status ForeignContext(uint64_t id) const {
     return errors::PermissionDenied("the context ", id, " at ", env.task->task,
                                     " is not one that this client has made: its certificate has "
                                     "another key");
+  }
+
+  Status ForeignStep(int64_t step_id) const {
+    return errors::PermissionDenied("step ", step_id, " at ", env.task->task,
+                                    " is not one of a context that this client has made: a "
+                                    "client's certificate opens those alone");
   }
 
   Status Create(const pb::CreateContextRequest& request, pb::CreateContextResponse* response,
@@ -219,6 +227,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     {
       MutexLock lock(&mu);
       if (closed) return errors::Unavailable(env.task->task, " is stopping");
+      MR_RETURN_IF_ERROR(HasRoom());  // others may have come since there was some
       const bool is_new = contexts
                               .try_emplace(request.context_id(),
                                            Entry{std::move(context), lease, std::string(client)})
@@ -266,23 +275,27 @@ Status EagerServer::CheckContext(uint64_t context_id, std::string_view client) c
   return impl_->ForeignContext(context_id);
 }
 
-Status EagerServer::CheckReceive(int64_t step_id, std::string_view client) const {
+Status EagerServer::CheckStep(int64_t step_id, std::string_view client) const {
   if (client.empty()) return OkStatus();
   MutexLock lock(&impl_->mu);
-  bool has_context = false, is_foreign = false;
   for (const auto& [id, entry] : impl_->contexts) {
-    const bool is_own = entry.client == client;
-    has_context = has_context || is_own;
-    if (static_cast<int64_t>(id) != step_id && !entry.context->HasStep(step_id)) continue;
-    if (is_own) return OkStatus();
-    is_foreign = true;
+    const bool has = static_cast<int64_t>(id) == step_id || entry.context->HasStep(step_id);
+    if (has && entry.client != client) return impl_->ForeignStep(step_id);
   }
-  // Sessions have steps above zero. A client that runs a part of a function itself may ask for what
-  // the part here sends before it has begun.
-  if (step_id < 0 && has_context && !is_foreign) return OkStatus();
-  return errors::PermissionDenied("step ", step_id, " at ", impl_->env.task->task,
-                                  " is not one of a context that this client has made: a client's "
-                                  "certificate opens RecvTensor for those alone");
+  return OkStatus();
+}
+
+Status EagerServer::CheckReceive(int64_t step_id, std::string_view client) const {
+  if (client.empty()) return OkStatus();
+  MR_RETURN_IF_ERROR(CheckStep(step_id, client));
+  MutexLock lock(&impl_->mu);
+  for (const auto& [id, entry] : impl_->contexts) {
+    if (entry.client != client) continue;
+    // Sessions have steps above zero, calls of functions below. A client that runs a part of one
+    // itself may ask for what the part here sends before it has begun.
+    if (step_id < 0 || static_cast<int64_t>(id) == step_id) return OkStatus();
+  }
+  return impl_->ForeignStep(step_id);
 }
 
 Status EagerServer::UpdateContext(const pb::UpdateContextRequest& request,

@@ -48,9 +48,12 @@ class EagerServer {
   // Whether `client` may use the context, if there is one: PermissionDenied for a context that is
   // not its own. "" is a task, which may use all.
   Status CheckContext(uint64_t context_id, std::string_view client) const;
+  // Whether `client` may run something in the step: PermissionDenied if it is that of a context, or
+  // of a call in one, that somebody else has made.
+  Status CheckStep(int64_t step_id, std::string_view client) const;
   // Whether `client` may receive what is sent in the step: PermissionDenied unless it is one of its
-  // own contexts, or a function's call, whose number nobody can guess, that no context of somebody
-  // else has run.
+  // own contexts, or a function's call (a number below zero, which nobody can guess) that no
+  // context of somebody else has run.
   Status CheckReceive(int64_t step_id, std::string_view client) const;
 
   // Of contexts that are open.

@@ -152,6 +152,13 @@ Status SendTensors(EagerContext* context, const pb::SendTensorOp& op) {
   return OkStatus();
 }
 
+// Steps of calls of functions have numbers below zero; others are those of sessions.
+Status CheckFunctionStep(int64_t step_id) {
+  if (step_id < 0) return OkStatus();
+  return errors::InvalidArgument("step ", step_id,
+                                 " is not that of a call of a function: these are below zero");
+}
+
 // Whatever does not run anything.
 Status Apply(EagerContext* context, const pb::QueueItem& item) {
   switch (item.item_case()) {
@@ -164,6 +171,7 @@ Status Apply(EagerContext* context, const pb::QueueItem& item) {
     case pb::QueueItem::kRemoveFunction:
       return context->RemoveFunction(item.remove_function().function_name());
     case pb::QueueItem::kCleanupFunction:
+      MR_RETURN_IF_ERROR(CheckFunctionStep(item.cleanup_function().step_id()));
       context->worker().rendezvous->Cleanup(item.cleanup_function().step_id());
       context->ForgetStep(item.cleanup_function().step_id());
       return OkStatus();
@@ -256,7 +264,9 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                                         " results, the call has numbers for ", outputs.size()));
   }
   const int64_t step_id = operation.func_step_id();
-  if (Status added = context->AddStep(step_id); !added.ok()) return done(std::move(added));
+  Status added = CheckFunctionStep(step_id);
+  if (added.ok()) added = context->AddStep(step_id);
+  if (!added.ok()) return done(std::move(added));
   MakeRef<EagerRun>(context, program, *std::move(args))
       ->Start(
           options, step_id, context->worker().rendezvous->Find(step_id),

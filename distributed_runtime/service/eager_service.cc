@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/status_macros.h"
 #include "proto/eager.pb.h"
 #include "transport/methods.h"
 
@@ -30,15 +31,25 @@ RpcServer::Handler AtOnce(const EagerServer* eager, Answer answer) {
   };
 }
 
+// Whether a client may ask for that in its own context.
+template <typename Request>
+Status CheckRequest(const EagerServer* eager, const Request& request, std::string_view client) {
+  return eager->CheckContext(request.context_id(), client);
+}
+// Its nodes receive what is sent in the step.
+Status CheckRequest(const EagerServer* eager, const pb::RunComponentFunctionRequest& request,
+                    std::string_view client) {
+  MR_RETURN_IF_ERROR(eager->CheckContext(request.context_id(), client));
+  return eager->CheckStep(request.operation().func_step_id(), client);
+}
+
 // A method that answers later: `begin(const Request&, const CallOptions&, Response*, done)`.
 template <typename Request, typename Response, typename Begin>
 RpcServer::Handler Later(const EagerServer* eager, Begin begin) {
   return [eager, begin](ServerCall* call) {
     auto exchange = std::make_shared<Exchange<Request, Response>>();
     Status status = call->Parse(&exchange->request);
-    if (status.ok()) {
-      status = eager->CheckContext(exchange->request.context_id(), call->proven_client());
-    }
+    if (status.ok()) status = CheckRequest(eager, exchange->request, call->proven_client());
     if (!status.ok()) return call->Finish(status);
     begin(exchange->request, call->options(), &exchange->response, [call, exchange](Status done) {
       if (!done.ok()) return call->Finish(done);

@@ -65,6 +65,40 @@ TEST_F(EagerQuotasTest, FunctionsCountTheirNodesOnce) {
   EXPECT_TRUE(worker_.Enqueue(other).ok());
 }
 
+// A component has a library of its own: what is in several of them is there several times.
+TEST_F(EagerQuotasTest, FunctionsOfComponentsCountInEach) {
+  Connect();
+  const auto component = [](const char* name, bool with_nested) {
+    pb::QueueItem item;
+    pb::RegisterFunctionOp& op = *item.mutable_register_function();
+    op.set_is_component_function(true);
+    op.mutable_function_def()->mutable_signature()->set_name(name);
+    pb::NodeDef& node = *op.mutable_function_def()->add_node_def();
+    node.set_name("nothing");
+    node.set_op("NoOp");
+    if (with_nested) {
+      *op.mutable_library()->add_function() = AddToVariable().register_function().function_def();
+    }
+    return item;
+  };
+  ASSERT_TRUE(worker_.Enqueue(component("first", true)).ok()) << "four nodes";
+  ExpectRefused(worker_.Enqueue(component("second", true)), StatusCode::kResourceExhausted,
+                {"second", "--max_graph_nodes", "would have 8"});
+  // What was refused takes nothing, and what takes the place of another one takes its room.
+  ASSERT_TRUE(worker_.Enqueue(component("first", true)).ok());
+  ASSERT_TRUE(worker_.Enqueue(component("first", false)).ok()) << "one node";
+  ASSERT_TRUE(worker_.Enqueue(AddToVariable()).ok()) << "four in all";
+  ExpectRefused(worker_.Enqueue(component("third", false)), StatusCode::kResourceExhausted,
+                {"third", "would have 5"});
+  pb::QueueItem remove;
+  remove.mutable_remove_function()->set_function_name("nowhere");
+  EXPECT_EQ(worker_.Enqueue(remove).code(), StatusCode::kNotFound);
+  EXPECT_FALSE(worker_.Enqueue(component("third", false)).ok()) << "nothing was removed";
+  remove.mutable_remove_function()->set_function_name("first");
+  ASSERT_TRUE(worker_.Enqueue(remove).ok());
+  EXPECT_TRUE(worker_.Enqueue(component("third", false)).ok());
+}
+
 TEST_F(EagerQuotasTest, TensorsThatAreSentHaveABound) {
   Connect();
   const std::vector<float> half(10'000, 1.0f);

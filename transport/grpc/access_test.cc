@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/thread_pool.h"
 #include "distributed_runtime/stub/remote_master.h"
@@ -325,6 +326,28 @@ class EagerCaller {
     return connection_.Ask(methods::kEagerEnqueue, request, &response);
   }
 
+  // Runs a function of nothing in the context as a part of the step.
+  Status RunPartOf(int64_t step_id, uint64_t context) {
+    pb::EnqueueRequest added;
+    added.set_context_id(context);
+    pb::RegisterFunctionOp& function = *added.add_queue()->mutable_register_function();
+    function.mutable_function_def()->mutable_signature()->set_name("nothing");
+    function.set_is_component_function(true);
+    pb::EnqueueResponse registered;
+    MR_RETURN_IF_ERROR(connection_.Ask(methods::kEagerEnqueue, added, &registered));
+    pb::RunComponentFunctionRequest request;
+    request.set_context_id(context);
+    pb::Operation& call = *request.mutable_operation();
+    call.set_id(99);
+    call.set_name("nothing");
+    call.set_device(kDevice);
+    call.set_is_function(true);
+    call.set_is_component_function(true);
+    call.set_func_step_id(step_id);
+    pb::RunComponentFunctionResponse response;
+    return connection_.Ask(methods::kEagerRunComponentFunction, request, &response);
+  }
+
   Status Receive(int64_t step_id) {
     RendezvousKey key;
     key.src_device = key.dst_device = kDevice;
@@ -366,6 +389,15 @@ TEST_F(AccessTest, AClientReceivesTheResultsOfItsOwnContextsAlone) {
   EXPECT_TRUE(errors::IsPermissionDenied(owner.Receive(0)));
   const Status received = owner.Receive(kStep);
   EXPECT_TRUE(received.ok()) << received;
+
+  // A step is nobody's because he says so.
+  const Status ran = other.RunPartOf(-77, EagerCaller::kContext + 1);
+  EXPECT_TRUE(ran.ok()) << ran;
+  EXPECT_TRUE(errors::IsPermissionDenied(owner.Receive(-77)));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.RunPartOf(kStep, EagerCaller::kContext + 1)));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.Receive(kStep)));
+  EXPECT_TRUE(errors::IsInvalidArgument(other.RunPartOf(1, EagerCaller::kContext + 1)));
+  EXPECT_TRUE(errors::IsPermissionDenied(other.Receive(1)));
 
   // Nor is there anything else that another one may do in the context.
   EXPECT_TRUE(errors::IsPermissionDenied(other.SendAtPs()));
