@@ -70,10 +70,12 @@ int OpenBeneath(int root, const std::string& path, int flags, mode_t mode, bool 
   how.mode = (flags & O_CREAT) != 0 ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   const std::string& name = path.empty() ? "." : path;
-  for (;;) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
     const long fd = syscall(SYS_openat2, root, name.c_str(), &how, sizeof(how));
     if (fd >= 0) return static_cast<int>(fd);
-    // EAGAIN: something was renamed meanwhile, and the kernel could not tell.
+    // EAGAIN: something was renamed meanwhile, and the kernel could not tell. Who goes on renaming
+    // must not keep the call here.
     if (errno == EINTR || errno == EAGAIN) continue;
     // Sandboxes refuse calls that they do not know with EPERM.
     const int error = errno;
@@ -82,6 +84,7 @@ int OpenBeneath(int root, const std::string& path, int flags, mode_t mode, bool 
     if (error == ENOSYS || walked >= 0) has_openat2.store(false, std::memory_order_relaxed);
     return walked;
   }
+  return Walk(root, path, flags, mode);
 }
 
 int MakeFoldersBeneath(int root, const std::string& path) {
