@@ -26,7 +26,7 @@ class ObservedStep final : public EagerStep {
     log_->PartBegins(session_, step_id_, task);
     if (!traced_ || !tracer_->PartBegins(session_, step_id_)) return false;
     MutexLock lock(&mu_);
-    sent_[task] = WallNanos();
+    sent_[task] = {WallNanos(), SteadyNanos()};
     return true;
   }
 
@@ -37,11 +37,12 @@ class ObservedStep final : public EagerStep {
       MutexLock lock(&mu_);
       const auto sent = sent_.find(task);
       if (sent == sent_.end()) return;
-      part.set_sent_nanos(sent->second);
+      part.set_sent_nanos(sent->second.wall);
+      // The wall clock may have been set meanwhile.
+      part.set_answered_nanos(sent->second.wall + SteadyNanos() - sent->second.steady);
       sent_.erase(sent);
     }
     part.set_task(task);
-    part.set_answered_nanos(WallNanos());
     part.mutable_stats()->Swap(stats);
     tracer_->PartEnds(step_id_, std::move(part));
   }
@@ -52,6 +53,9 @@ class ObservedStep final : public EagerStep {
   }
 
  private:
+  struct Sent {
+    int64_t wall = 0, steady = 0;  // clocks
+  };
   const std::string session_;
   const int64_t step_id_;
   StepLog* const log_;
@@ -60,7 +64,7 @@ class ObservedStep final : public EagerStep {
   const bool traced_;
   const std::shared_ptr<StepRecord> record_;
   Mutex mu_;
-  StringMap<int64_t> sent_ ABSL_GUARDED_BY(mu_);  // of traced parts under way, by task
+  StringMap<Sent> sent_ ABSL_GUARDED_BY(mu_);  // of traced parts under way, by task
 };
 
 class ObservedEager final : public EagerObserver {
