@@ -15,21 +15,13 @@ using Where = std::source_location;
 Output AddFunctionOp(StagePlace& place, std::string_view op, const char* attr,
                      const FunctionBuilder& f, std::vector<std::vector<Input>> behind,
                      NamedAttrs attrs) {
-  const GraphFunction function =
-      DefineFunction(place.scope, place.stage.text.substr(0, place.stage.text.find('(')),
-                     ArgsOf(place.stage.inputs[0]), f, {}, place.stage.where);
-  if (!function.valid()) return Output();
-  place.uses_graph |= !function.captures().empty();
-  std::vector<DataType> types;
-  std::vector<Input> captures;
-  for (const Output& capture : function.captures()) {
-    types.push_back(BaseType(capture.dtype()));
-    captures.push_back(capture);
+  std::vector<std::vector<Input>> args;
+  const std::string name = place.stage.text.substr(0, place.stage.text.find('('));
+  if (!AddFunction(place, name, ArgsOf(place.stage.inputs[0]), f, attr, "Targuments", &args,
+                   &attrs)) {
+    return Output();
   }
-  std::vector<std::vector<Input>> args = {std::move(captures)};
   for (std::vector<Input>& arg : behind) args.push_back(std::move(arg));
-  attrs.emplace_back(attr, function.attr());
-  attrs.emplace_back("Targuments", types);
   return AddTypedOp(place, op, std::move(args), std::move(attrs));
 }
 

@@ -12,16 +12,6 @@ namespace {
 
 using Where = std::source_location;
 
-// Dimensions and ranks that differ become unknown.
-PartialShape Common(const PartialShape& a, const PartialShape& b) {
-  if (!a.has_rank() || !b.has_rank() || a.rank() != b.rank()) return PartialShape();
-  PartialShape common = a;
-  for (int d = 0; d < common.rank(); ++d) {
-    if (a.dim(d) != b.dim(d)) common.SetDim(d, -1);
-  }
-  return common;
-}
-
 // InvalidArgument unless all inputs have components of the same types.
 Status CheckAlike(const std::vector<Dataset>& inputs, const char* stage) {
   if (inputs.empty()) return errors::InvalidArgument(stage, " needs at least one data set");
@@ -48,7 +38,7 @@ int64_t SumOf(const std::vector<Dataset>& inputs) {
   return sum;
 }
 
-// An int64 vector of one seed each time, or of the pair that `seed` leads to.
+// Endless pairs of random numbers: an int64 vector of two.
 Dataset RandomSeeds(int64_t seed, Where where) {
   DatasetStage stage;
   stage.op = "RandomDataset";
@@ -172,18 +162,9 @@ Output AddBuckets(StagePlace& place, const Buckets& buckets) {
   std::vector<std::vector<Input>> captured;
   NamedAttrs attrs;
   for (const auto& [attr, types_attr, builder, args] : functions) {
-    const GraphFunction function =
-        DefineFunction(place.scope, attr, args, builder, {}, place.stage.where);
-    if (!function.valid()) return Output();
-    place.uses_graph |= !function.captures().empty();
-    std::vector<DataType> types;
-    std::vector<Input>& captures = captured.emplace_back();
-    for (const Output& capture : function.captures()) {
-      types.push_back(BaseType(capture.dtype()));
-      captures.push_back(capture);
+    if (!AddFunction(place, attr, args, builder, attr, types_attr, &captured, &attrs)) {
+      return Output();
     }
-    attrs.emplace_back(attr, function.attr());
-    attrs.emplace_back(types_attr, types);
   }
   return AddTypedOp(place, "GroupByWindowDataset", std::move(captured), std::move(attrs));
 }
@@ -205,11 +186,7 @@ Dataset Dataset::ChooseFrom(const Dataset& choices, std::vector<Dataset> inputs,
   stage.text = "ChooseFrom";
   stage.dtypes = inputs[0].dtypes();
   stage.shapes = inputs[0].shapes();
-  for (const Dataset& input : inputs) {
-    for (std::size_t i = 0; i < stage.shapes.size() && i < input.shapes().size(); ++i) {
-      stage.shapes[i] = Common(stage.shapes[i], input.shapes()[i]);
-    }
-  }
+  for (const Dataset& input : inputs) stage.shapes = CommonShapes(stage.shapes, input.shapes());
   stage.inputs = {choices};
   stage.inputs.insert(stage.inputs.end(), inputs.begin(), inputs.end());
   stage.where = where;

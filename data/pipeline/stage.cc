@@ -93,6 +93,36 @@ Output AddTypedOp(StagePlace& place, std::string_view op, std::vector<std::vecto
   return AddStageOp(place, op, std::move(all), std::move(attrs));
 }
 
+bool AddFunction(StagePlace& place, std::string_view name, const std::vector<FunctionArg>& args,
+                 const FunctionBuilder& f, const char* attr, const char* types_attr,
+                 std::vector<std::vector<Input>>* captures, NamedAttrs* attrs) {
+  const GraphFunction function = DefineFunction(place.scope, name, args, f, {}, place.stage.where);
+  if (!function.valid()) return false;
+  place.uses_graph |= !function.captures().empty();
+  std::vector<DataType> types;
+  std::vector<Input>& captured = captures->emplace_back();
+  for (const Output& capture : function.captures()) {
+    types.push_back(BaseType(capture.dtype()));
+    captured.push_back(capture);
+  }
+  attrs->emplace_back(attr, function.attr());
+  attrs->emplace_back(types_attr, types);
+  return true;
+}
+
+std::vector<PartialShape> CommonShapes(const std::vector<PartialShape>& a,
+                                       const std::vector<PartialShape>& b) {
+  std::vector<PartialShape> common = a;
+  for (std::size_t i = 0; i < common.size() && i < b.size(); ++i) {
+    PartialShape& shape = common[i];
+    if (shape.rank() != b[i].rank()) shape = PartialShape();
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (shape.dim(d) != b[i].dim(d)) shape.SetDim(d, -1);
+    }
+  }
+  return common;
+}
+
 std::vector<FunctionArg> ArgsOf(const Dataset& input) {
   std::vector<FunctionArg> args;
   for (std::size_t i = 0; i < input.dtypes().size(); ++i) {

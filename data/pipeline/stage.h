@@ -75,6 +75,17 @@ std::vector<FunctionArg> ArgsOf(const Dataset& input);
 Dataset FromVariant(const Output& variant, const std::vector<DataType>& dtypes,
                     const std::vector<PartialShape>& shapes, std::source_location where);
 
+// Defines a function for an op of the stage: its attribute `attr`, what it captures as one more
+// list of `captures`, and the types of that as the attribute `types_attr`. False on an error, which
+// the graph has then.
+bool AddFunction(StagePlace& place, std::string_view name, const std::vector<FunctionArg>& args,
+                 const FunctionBuilder& f, const char* attr, const char* types_attr,
+                 std::vector<std::vector<Input>>* captures, NamedAttrs* attrs);
+
+// By component: dimensions and ranks that differ are unknown.
+std::vector<PartialShape> CommonShapes(const std::vector<PartialShape>& a,
+                                       const std::vector<PartialShape>& b);
+
 // The two seeds of a random op, as TensorFlow's Python derives them from the graph's seed and the
 // op's. (0, 0): another order each time.
 std::pair<int64_t, int64_t> DatasetSeeds(const Scope& scope, int64_t op_seed);

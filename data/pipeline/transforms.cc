@@ -183,14 +183,7 @@ Dataset Dataset::Concatenate(const Dataset& next, Here where) const {
   if (a == kInfinite || b == kInfinite) sum = kInfinite;
   DatasetStage stage = Like(*this, "ConcatenateDataset", "Concatenate", sum, where);
   stage.inputs.push_back(next);
-  for (std::size_t i = 0; i < stage.shapes.size() && i < next.shapes().size(); ++i) {
-    PartialShape& shape = stage.shapes[i];
-    const PartialShape& other = next.shapes()[i];
-    if (shape.rank() != other.rank()) shape = PartialShape();
-    for (int d = 0; d < shape.rank(); ++d) {
-      if (shape.dim(d) != other.dim(d)) shape.SetDim(d, -1);
-    }
-  }
+  stage.shapes = CommonShapes(stage.shapes, next.shapes());
   stage.add = [](StagePlace& place) { return AddTypedOp(place, "ConcatenateDataset", {}); };
   stage.remake = [where](const std::vector<Dataset>& inputs) {
     return inputs[0].Concatenate(inputs[1], where);
