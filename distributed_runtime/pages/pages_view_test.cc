@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include "base/strings.h"
@@ -20,38 +19,21 @@ namespace {
 using testing::Browser;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-struct Look {
-  const char* name;
-  int width, height;
-  bool is_phone, dark;
-};
-constexpr Look kLooks[] = {{"desk_light", 1280, 800, false, false},
-                           {"desk_dark", 1280, 800, false, true},
-                           {"phone_light", 390, 844, true, false},
-                           {"phone_dark", 390, 844, true, true}};
+using testing::kLooks;
+using testing::Look;
 
 class PagesViewTest : public PagesTest {
  protected:
   void SetUp() override {
-    const std::string program = Browser::Find();
-    if (program.empty()) {
-      ASSERT_EQ(std::getenv("MILLRACE_REQUIRE_BROWSER"), nullptr) << "there is no browser";
-      GTEST_SKIP() << "there is no browser: install chromium, or name one in MILLRACE_BROWSER";
-    }
-    PagesTest::SetUp();
-    const std::string dir = StrCat(::testing::TempDir(), "/browser");
-    std::filesystem::create_directories(dir);
-    browser_ = Browser::Start(program, dir);
+    browser_ = Browser::StartOrSkip(StrCat(::testing::TempDir(), "/browser"));
+    if (IsSkipped()) return;
     ASSERT_NE(browser_, nullptr);
+    PagesTest::SetUp();
   }
   void Open(const std::string& path) {
     browser_->Open(StrCat("http://127.0.0.1:", http_->port(), path));
   }
-  std::string Text(const std::string& expression) {
-    const auto value = browser_->Evaluate(expression);
-    return value.is_string() ? value.get<std::string>() : value.dump();
-  }
+  std::string Text(const std::string& expression) { return browser_->Text(expression); }
 
   std::unique_ptr<Browser> browser_;
 };
@@ -62,7 +44,7 @@ TEST_F(PagesViewTest, PagesFitEveryScreenFollowTheReadersColoursAndNeedNothingEl
   const char* const pictures = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   for (const char* path : {"/statusz", "/stepz", "/rpcz", "/memz"}) {
     for (const Look& look : kLooks) {
-      browser_->Emulate(look.width, look.height, look.is_phone, look.dark);
+      browser_->Emulate(look);
       Open(path);
       EXPECT_EQ(browser_->Evaluate("document.documentElement.scrollWidth <= innerWidth"), true)
           << path << " is wider than the screen of " << look.name;

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -63,7 +65,22 @@ std::string Browser::Find() {
   return "";
 }
 
+std::unique_ptr<Browser> Browser::StartOrSkip(const std::string& folder) {
+  const std::string program = Find();
+  if (!program.empty()) return Start(program, folder);
+  if (std::getenv("MILLRACE_REQUIRE_BROWSER") != nullptr) {
+    ADD_FAILURE() << "there is no browser";
+  } else {
+    [] {
+      GTEST_SKIP() << "there is no browser: install chromium, or name one in MILLRACE_BROWSER";
+    }();
+  }
+  return nullptr;
+}
+
 std::unique_ptr<Browser> Browser::Start(const std::string& program, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);  // the browser says so if it is not there
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
     ADD_FAILURE() << "no pipes";
@@ -169,13 +186,14 @@ void Browser::Open(const std::string& url) {
   EXPECT_GT(loads_, before) << url << " is not loaded";
 }
 
-void Browser::Emulate(int width, int height, bool is_phone, bool dark) {
-  Call("Emulation.setDeviceMetricsOverride", {{"width", width},
-                                              {"height", height},
-                                              {"deviceScaleFactor", is_phone ? 2 : 1},
-                                              {"mobile", is_phone}});
+void Browser::Emulate(const Look& look) {
+  Call("Emulation.setDeviceMetricsOverride", {{"width", look.width},
+                                              {"height", look.height},
+                                              {"deviceScaleFactor", look.is_phone ? 2 : 1},
+                                              {"mobile", look.is_phone}});
   Call("Emulation.setEmulatedMedia",
-       {{"features", {{{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}}}}});
+       {{"features",
+         {{{"name", "prefers-color-scheme"}, {"value", look.dark ? "dark" : "light"}}}}});
 }
 
 void Browser::Screenshot(const std::string& file) {
@@ -198,6 +216,11 @@ Browser::Json Browser::Evaluate(const std::string& expression) {
     return nullptr;
   }
   return answer["result"].value("value", Json());
+}
+
+std::string Browser::Text(const std::string& expression) {
+  const Json value = Evaluate(expression);
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 void Browser::Click(const std::string& selector) {

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,24 +24,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct Look {
-  const char* name;
-  int width, height;
-  bool is_phone, dark;
-};
-constexpr Look kLooks[] = {{"desk_light", 1280, 800, false, false},
-                           {"desk_dark", 1280, 800, false, true},
-                           {"phone_light", 390, 844, true, false},
-                           {"phone_dark", 390, 844, true, true}};
-
 class ClusterPagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string program = Browser::Find();
-    if (program.empty()) {
-      ASSERT_EQ(std::getenv("MILLRACE_REQUIRE_BROWSER"), nullptr) << "there is no browser";
-      GTEST_SKIP() << "there is no browser: install chromium, or name one in MILLRACE_BROWSER";
-    }
+    browser_ = Browser::StartOrSkip(StrCat(::testing::TempDir(), "/browser"));
+    if (IsSkipped()) return;
+    ASSERT_NE(browser_, nullptr);
     const std::vector<int> ports = FreePorts(3);
     const std::string spec = StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]);
     for (const char* job : {"ps", "worker"}) {
@@ -57,16 +44,9 @@ class ClusterPagesTest : public ::testing::Test {
     }
     origin_ = StrCat("http://127.0.0.1:", ports[2]);
     target_ = StrCat("grpc://127.0.0.1:", ports[1]);
-    const std::string folder = StrCat(::testing::TempDir(), "/browser");
-    std::filesystem::create_directories(folder);
-    browser_ = Browser::Start(program, folder);
-    ASSERT_NE(browser_, nullptr);
   }
 
-  std::string Text(const std::string& expression) {
-    const auto value = browser_->Evaluate(expression);
-    return value.is_string() ? value.get<std::string>() : value.dump();
-  }
+  std::string Text(const std::string& expression) { return browser_->Text(expression); }
 
   std::vector<std::unique_ptr<Process>> servers_;
   std::string origin_, target_;
@@ -95,7 +75,7 @@ TEST_F(ClusterPagesTest, GraphsPlacesAndMetricsFitEveryScreen) {
   for (const auto& [name, path] : pages) {
     std::string paper[2];
     for (const Look& look : kLooks) {
-      browser_->Emulate(look.width, look.height, look.is_phone, look.dark);
+      browser_->Emulate(look);
       browser_->Open(origin_ + path);
       EXPECT_EQ(browser_->Evaluate("document.documentElement.scrollWidth <= innerWidth"), true)
           << path << " is wider than the screen of " << look.name;

@@ -62,18 +62,13 @@ std::string LargeGraph() {
 class HtmlViewTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string program = Browser::Find();
-    if (program.empty()) {
-      ASSERT_EQ(std::getenv("MILLRACE_REQUIRE_BROWSER"), nullptr) << "there is no browser";
-      GTEST_SKIP() << "there is no browser: install chromium, or name one in MILLRACE_BROWSER";
-    }
     dir_ = StrCat(std::getenv("TEST_TMPDIR"), "/",
                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(dir_);
+    browser_ = Browser::StartOrSkip(dir_);
+    if (IsSkipped()) return;
+    ASSERT_NE(browser_, nullptr);
     std::ofstream(dir_ + "/graph.pbtxt") << LargeGraph();
     Millrace("dump --format html -o " + dir_ + "/graph.html");
-    browser_ = Browser::Start(program, dir_);
-    ASSERT_NE(browser_, nullptr);
     browser_->Open("file://" + dir_ + "/graph.html");
   }
 
