@@ -6,10 +6,9 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
 #include <string>
 
+#include "examples/log_flag.h"
 #include "millrace/digits.h"
 #include "millrace/status.h"
 
@@ -21,17 +20,6 @@ struct TrainingFlags {
   bool insecure = false;
   double min_accuracy = 0;
 };
-
-// How log lines look; before the first one.
-inline void AddLogFlag(CLI::App& app) {
-  const std::function<void(const std::string&)> set = [](const std::string& format) {
-    setenv("MILLRACE_LOG_FORMAT", format.c_str(), 1);
-  };
-  app.add_option_function("--log_format", set,
-                          "Log lines as text or as JSON, one object a line (default: what "
-                          "MILLRACE_LOG_FORMAT says, text without it)")
-      ->check(CLI::IsMember({"text", "json"}));
-}
 
 // Those of every training example. Defaults, also those shown by --help, are what `flags` holds.
 inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags,

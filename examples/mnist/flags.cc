@@ -2,14 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cstdlib>
-#include <functional>
 #include <iostream>
-#include <string>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "examples/log_flag.h"
 #include "millrace/version.h"
 
 namespace millrace::mnist {
@@ -110,13 +108,7 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       "--insecure", f.insecure,
       "Serve on addresses that are not loopback without certificates or a token: whoever reaches "
       "them may run any op");
-  const std::function<void(const std::string&)> set_log_format = [](const std::string& format) {
-    setenv("MILLRACE_LOG_FORMAT", format.c_str(), 1);  // tasks that are started have it, too
-  };
-  app.add_option_function("--log_format", set_log_format,
-                          "Log lines as text or as JSON, one object a line (default: what "
-                          "MILLRACE_LOG_FORMAT says, text without it)")
-      ->check(CLI::IsMember({"text", "json"}));
+  examples::AddLogFlag(app);
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
 }
 
