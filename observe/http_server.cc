@@ -89,6 +89,11 @@ int BodyLength(const HttpRequest& request, std::size_t most, std::size_t* length
   if (!request.Header("transfer-encoding").empty()) return 501;
   const std::string_view text = request.Header("content-length");
   if (text.empty()) return 411;
+  // Whoever stands before this server may have read another one of them.
+  if (std::count_if(request.headers.begin(), request.headers.end(),
+                    [](const auto& header) { return header.first == "content-length"; }) > 1) {
+    return 400;
+  }
   for (const char c : text) {
     if (c < '0' || c > '9') return 400;
     *length = *length * 10 + static_cast<std::size_t>(c - '0');
@@ -129,6 +134,35 @@ int PortOf(int fd) {
                                             : reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
 }
 
+// What a body takes of the room for all of them, as long as it lives.
+class Room {
+ public:
+  Room() = default;
+  Room(std::atomic<std::size_t>* taken, std::size_t bytes) : taken_(taken), bytes_(bytes) {
+    taken_->fetch_add(bytes_);
+  }
+  Room(Room&& other) noexcept
+      : taken_(std::exchange(other.taken_, nullptr)), bytes_(other.bytes_) {}
+  Room& operator=(Room&& other) noexcept {
+    std::swap(taken_, other.taken_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Room() {
+    if (taken_ != nullptr) taken_->fetch_sub(bytes_);
+  }
+
+ private:
+  std::atomic<std::size_t>* taken_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+struct Wanted {
+  uint64_t id = 0;  // of the connection
+  HttpRequest request{};
+  Room room{};
+};
+
 struct Connection {
   enum class State { kReading, kMaking, kWriting, kDraining };
   int fd = -1;
@@ -139,6 +173,7 @@ struct Connection {
   // Once the head has been read, while the body is on its way.
   std::optional<HttpRequest> request;
   std::size_t body_bytes = 0;
+  Room room;
   std::size_t written = 0;
 };
 
@@ -152,6 +187,7 @@ struct HttpServer::Impl {
   int wake = -1;
   std::thread thread;
   std::unique_ptr<ThreadPool> pool;
+  std::atomic<std::size_t> bodies{0};  // bytes of those that are not answered
 
   // Of the thread.
   std::list<Connection> connections;  // the oldest first
@@ -161,7 +197,7 @@ struct HttpServer::Impl {
   std::atomic<bool> stopping{false};
   Mutex mu;
   // Of visitors that are there: no more than connections. Those who leave take theirs along.
-  std::list<std::pair<uint64_t, HttpRequest>> wanted ABSL_GUARDED_BY(mu);
+  std::list<Wanted> wanted ABSL_GUARDED_BY(mu);
   int makers ABSL_GUARDED_BY(mu) = 0;  // threads of the pool that take from it
   std::vector<std::pair<uint64_t, std::string>> made ABSL_GUARDED_BY(mu);  // answers
 
@@ -307,7 +343,7 @@ struct HttpServer::Impl {
   void Close(std::list<Connection>::iterator connection) {
     if (connection->state == Connection::State::kMaking) {
       MutexLock lock(&mu);
-      wanted.remove_if([id = connection->id](const auto& other) { return other.first == id; });
+      wanted.remove_if([id = connection->id](const Wanted& other) { return other.id == id; });
     }
     close(connection->fd);
     connections.erase(connection);
@@ -376,6 +412,9 @@ struct HttpServer::Impl {
     int status = ParseHttpRequest(std::string_view(connection->in).substr(0, end), &request);
     if (status == 200) status = BodyLength(request, limits.body_bytes, &connection->body_bytes);
     if (status != 200) return status;
+    // No other thread takes room.
+    if (connection->body_bytes > limits.all_body_bytes - bodies.load()) return 503;
+    connection->room = Room(&bodies, connection->body_bytes);
     connection->in.erase(0, end + 4);
     if (connection->in.size() < connection->body_bytes &&
         request.Header("expect") == "100-continue") {
@@ -392,7 +431,8 @@ struct HttpServer::Impl {
     connection->state = Connection::State::kMaking;
     connection->until = Clock::now() + limits.answer_time;
     MutexLock lock(&mu);
-    wanted.emplace_back(connection->id, *std::move(connection->request));
+    wanted.push_back(
+        {connection->id, *std::move(connection->request), std::move(connection->room)});
     connection->request.reset();
     if (makers == limits.handler_threads) return;
     ++makers;
@@ -403,7 +443,7 @@ struct HttpServer::Impl {
   void MakeAnswers() {
     if (limits.background) HaveLessPriority();
     for (;;) {
-      std::pair<uint64_t, HttpRequest> next;
+      Wanted next;
       {
         MutexLock lock(&mu);
         if (wanted.empty() || stopping.load()) {
@@ -413,10 +453,10 @@ struct HttpServer::Impl {
         next = std::move(wanted.front());
         wanted.pop_front();
       }
-      std::string answer = Encode(handler(next.second), next.second.method != "HEAD");
+      std::string answer = Encode(handler(next.request), next.request.method != "HEAD");
       {
         MutexLock lock(&mu);
-        made.emplace_back(next.first, std::move(answer));
+        made.emplace_back(next.id, std::move(answer));
       }
       Wake();
     }

@@ -41,8 +41,10 @@ int ParseHttpRequest(std::string_view head, HttpRequest* request);
 
 struct HttpLimits {
   int connections = 64;  // at once; then the one that has been slow for longest makes room
-  std::size_t request_bytes = 8192;               // without the body
-  std::size_t body_bytes = 0;                     // of a POST; 0: POST is refused (405)
+  std::size_t request_bytes = 8192;  // without the body
+  std::size_t body_bytes = 0;        // of a POST; 0: POST is refused (405)
+  // Of all bodies, from their announcement until they are answered; beyond it POST is answered 503.
+  std::size_t all_body_bytes = 0;
   std::chrono::milliseconds request_time{5000};   // until the request is there
   std::chrono::milliseconds answer_time{30'000};  // until the answer is with the visitor
   int handler_threads = 2;                        // answers that are made at once

@@ -1,5 +1,6 @@
 #include "serving/json_tensors.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
@@ -51,6 +52,7 @@ bool Put(const Json& value, T* out) {
   } else {
     if (!value.is_number()) return false;
     *out = static_cast<T>(value.get<double>());
+    if (!std::isfinite(*out)) return false;  // JSON has finite numbers alone: it was too large
   }
   return true;
 }

@@ -14,11 +14,13 @@
 namespace millrace {
 
 // A tensor of this type in the shape of the lists. InvalidArgument for lists of different lengths,
-// for values that the type has not, and for types without a form here.
+// for values that the type has not (numbers beyond its range among them), and for types without a
+// form here.
 StatusOr<Tensor> TensorFromJson(const nlohmann::json& value, DataType dtype);
 
 // `as_bytes`: texts are written in base64; otherwise bytes that are no UTF-8 are replaced when the
-// JSON is written. Unimplemented for types without a form here.
+// JSON is written. Numbers that are not finite are null. Unimplemented for types without a form
+// here.
 StatusOr<nlohmann::json> TensorToJson(const Tensor& tensor, bool as_bytes = false);
 // All by their names; those that end with "_bytes" in base64.
 StatusOr<nlohmann::json> TensorsToJson(const std::map<std::string, Tensor>& tensors);

@@ -7,7 +7,6 @@
 #include "observe/page_server.h"
 #include "serving/predict_service.h"
 #include "serving/rest_service.h"
-#include "transport/security/secret.h"
 
 namespace millrace {
 namespace {
@@ -17,6 +16,8 @@ constexpr int kControlThreads = 1, kWorkThreads = 2;
 // A thread waits for each request over HTTP: so many are in one batch at most.
 constexpr int kHttpThreads = 32, kHttpConnections = 256;
 constexpr std::chrono::seconds kHttpRequestTime(30);
+// Bodies of the greatest size that are there at once: as JSON values they take many times as much.
+constexpr std::size_t kHttpBodies = 4;
 
 }  // namespace
 
@@ -44,12 +45,13 @@ Status ModelServer::StartHttp(std::shared_ptr<const LoadedCredentials> credentia
   HttpLimits limits;
   limits.connections = kHttpConnections;
   limits.body_bytes = options_.max_http_body;
+  limits.all_body_bytes = kHttpBodies * options_.max_http_body;
   limits.request_time = kHttpRequestTime;
   // The visitor is to read why there is no answer.
   limits.answer_time = options_.http_deadline + std::chrono::seconds(5);
   limits.handler_threads = kHttpThreads;
   limits.background = false;
-  const bool has_token = credentials != nullptr && !credentials->token().empty();
+  const bool has_token = credentials != nullptr && credentials->has_token();
   MR_ASSIGN_OR_RETURN(
       http_,
       HttpServer::Start(options_.host, options_.http_port,
@@ -66,11 +68,8 @@ HttpAnswer ModelServer::AnswerHttp(const LoadedCredentials* credentials,
     return HttpAnswer{
         status, {{"Content-Type", "application/json"}}, StrCat("{\"error\":\"", why, "\"}")};
   };
-  if (credentials != nullptr && !credentials->token().empty()) {
-    const auto is_token = [&](std::string_view text) {
-      return SameSecret(text, credentials->token());
-    };
-    if (!BringsToken(request, is_token)) {
+  if (credentials != nullptr && credentials->has_token()) {
+    if (!BringsToken(request, [&](std::string_view text) { return credentials->IsToken(text); })) {
       HttpAnswer refused = refuse(401, "this server asks for a token: Authorization: Bearer TOKEN");
       refused.headers.emplace_back("WWW-Authenticate", "Bearer");
       return refused;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -165,6 +166,7 @@ TEST_F(RestServiceTest, MistakesAreTold) {
       {R"({"signature_name": "nope", "instances": [[1]]})", "nope"},
       {R"({"inputs": {"nope": [[1]]}})", "no value of type"},
       {R"({"instances": [["text"]]})", "no value of type"},
+      {R"({"instances": [[1e39, 2, 3, 4]]})", "1e+39 is no value of type float"},
       {R"({"instances": [[1, 2], [3]]})", "length"},
       {R"({"instances": [[1, 2, 3]]})", "float[?,4]"},
       {StrCat(R"({"inputs": {")", name, R"(": [[1]], "more": [[1]]}})"), "more"},
@@ -194,7 +196,33 @@ TEST_F(RestServiceTest, BodiesAreBoundedAndHaveALength) {
   EXPECT_EQ(ask(""), 411);
   EXPECT_EQ(ask("Content-Length: 99999999999999999999999999\r\n"), 413);
   EXPECT_EQ(ask("Content-Length: -1\r\n"), 400);
+  EXPECT_EQ(ask("Content-Length: 0\r\nContent-Length: 0\r\n"), 400);
   EXPECT_EQ(ask("Transfer-Encoding: chunked\r\n"), 501);
+}
+
+TEST_F(RestServiceTest, BodiesAreBoundedAlsoInAll) {
+  ModelServerOptions options;
+  options.max_http_body = 4000;
+  ASSERT_NO_FATAL_FAILURE(Serve("keras_mlp", options));
+  const std::string body = Json{{"inputs", ToJson(calls_[0].inputs)}}.dump();
+  ASSERT_LT(body.size(), 4000u);
+  std::vector<std::unique_ptr<testing::Visitor>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<testing::Visitor>(server_->http_port()));
+    ASSERT_TRUE(
+        slow.back()->Send("POST /v1/models/keras_mlp:predict HTTP/1.1\r\nHost: localhost\r\n"
+                          "Content-Length: 4000\r\nExpect: 100-continue\r\n\r\n"));
+  }
+  // Those four are read before whoever comes after them.
+  EXPECT_EQ(Post("/v1/models/keras_mlp:predict", body).status, 503);
+  EXPECT_EQ(testing::Get(server_->http_port(), "/v1/models/keras_mlp").status, 200);
+  slow.clear();
+  int status = 503;
+  for (int i = 0; i < 100 && status == 503; ++i) {
+    status = Post("/v1/models/keras_mlp:predict", body).status;
+    if (status == 503) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(status, 200) << "the room was given back";
 }
 
 TEST_F(RestServiceTest, BodiesComeInPiecesOfAnySize) {
