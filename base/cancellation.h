@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Telling everything that waits on behalf of a step that the step is over.
 #ifndef BASE_CANCELLATION_H_
 #define BASE_CANCELLATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What programs that start others share: the first calls of a child, the words for its end.
 #ifndef BASE_CHILD_PROCESS_H_
 #define BASE_CHILD_PROCESS_H_

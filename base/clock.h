@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time. Wall times are for people and traces, steady ones for waits and measurements.
 #ifndef BASE_CLOCK_H_
 #define BASE_CLOCK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared libraries of ours that a program loads when it has a use for them.
 #ifndef BASE_COMPONENT_FILE_H_
 #define BASE_COMPONENT_FILE_H_

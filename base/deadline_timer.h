@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls back when a deadline passes: what makes an asynchronous call end in time.
 #ifndef BASE_DEADLINE_TIMER_H_
 #define BASE_DEADLINE_TIMER_H_

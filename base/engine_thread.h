@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a thread of the engine knows about the burst of work it is in: what may wait for its
 // end, and whether other work waits for the thread.
 #ifndef BASE_ENGINE_THREAD_H_

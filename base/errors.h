@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statuses by code, their messages put together from pieces, and the marks that travel
 // with them. A message starts in lower case and says what, where, what was expected and
 // what to do next.

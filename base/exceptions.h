@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where exceptions end. Our own errors are values; what the standard library throws when it is
 // asked for more than there is (memory, threads, lengths) becomes one at the borders: around a
 // kernel, a handler of a request, a task of a pool. Code in between lets it pass.

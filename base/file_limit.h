@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many files and sockets this process may have open.
 #ifndef BASE_FILE_LIMIT_H_
 #define BASE_FILE_LIMIT_H_

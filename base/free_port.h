@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports for servers that are about to be started on this machine.
 #ifndef BASE_FREE_PORT_H_
 #define BASE_FREE_PORT_H_

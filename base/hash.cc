@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MurmurHash64A, after Austin Appleby's public-domain description.
 #include "base/hash.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hashes whose values are visible on the wire.
 #ifndef BASE_HASH_H_
 #define BASE_HASH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects that wait to be used again, the last one first.
 #ifndef BASE_IDLE_LIST_H_
 #define BASE_IDLE_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that very many objects share: a pointer each, and one copy of the text.
 #ifndef BASE_INTERNED_STRING_H_
 #define BASE_INTERNED_STRING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cancellation of one call under that of its caller, for as long as the caller waits.
 #ifndef BASE_LINKED_CANCELLATION_H_
 #define BASE_LINKED_CANCELLATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
 #include <limits.h>
@@ -14,8 +15,12 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/text/utf8.h"
 
 namespace millrace {
+
+bool LogIsJson();
+
 namespace {
 
 LogLevel LevelFromEnvironment() {
@@ -40,15 +45,6 @@ struct TaskName {
 TaskName& Task() {
   static auto* const task = new TaskName;
   return *task;
-}
-
-// Read at the first line, so that a program's --log_format may still set it.
-bool IsJson() {
-  static const bool is_json = [] {
-    const char* text = std::getenv("MILLRACE_LOG_FORMAT");
-    return text != nullptr && std::string_view(text) == "json";
-  }();
-  return is_json;
 }
 
 constexpr std::array<std::string_view, 5> kSeverities = {"DEBUG", "INFO", "WARNING", "ERROR",
@@ -112,22 +108,6 @@ bool WriteToStderr(std::string_view line, int patience_millis) {
   return true;
 }
 
-// The length of the UTF-8 sequence that `text` begins with: 0 for what is none, such as overlong
-// forms, halves of surrogate pairs, and what lies beyond U+10FFFF.
-std::size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
-                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
-  return wrong ? 0 : length;
-}
-
 // A string of JSON. A byte that belongs to no character becomes U+FFFD.
 void AppendQuoted(std::string_view text, std::string* line) {
   *line += '"';
@@ -177,12 +157,22 @@ std::string FormatLine(std::string_view severity, std::source_location where,
     MutexLock lock(&Task().mu);
     task = Task().text;
   }
-  if (IsJson()) return JsonLine(severity, where, task, text);
+  if (LogIsJson()) return JsonLine(severity, where, task, text);
   return StrCat(TimeText(), " ", severity.substr(0, 1), " ", task, task.empty() ? "" : " ",
                 FileName(where.file_name()), ":", where.line(), "] ", text, "\n");
 }
 
 }  // namespace
+
+// Of base/text/log_format.h. Read at the first line, so that a program's --log_format may still set
+// it.
+bool LogIsJson() {
+  static const bool is_json = [] {
+    const char* text = std::getenv("MILLRACE_LOG_FORMAT");
+    return text != nullptr && std::string_view(text) == "json";
+  }();
+  return is_json;
+}
 
 bool LogEnabled(LogLevel level) { return level >= Level().load(std::memory_order_relaxed); }
 
@@ -203,8 +193,9 @@ void LogLine(LogLevel level, std::source_location where, std::string_view text) 
       return;
     }
     const std::string said = StrCat(output.dropped, " lines were lost: nobody read the log");
-    const std::string lost = IsJson() ? FormatLine("WARNING", std::source_location::current(), said)
-                                      : StrCat("(", said, ")\n");
+    const std::string lost = LogIsJson()
+                                 ? FormatLine("WARNING", std::source_location::current(), said)
+                                 : StrCat("(", said, ")\n");
     if (!WriteToStderr(lost, kPatienceMillis)) return;
     output.dropped = 0;
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log lines to stderr: time, level, file:line, text. MILLRACE_LOG_LEVEL (debug, info,
 // warning, error; default info) chooses the least level that is written. Thread-safe.
 #ifndef BASE_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lock of the engine: a std::mutex that clang's thread-safety analysis and the
 // sanitizers both understand.
 #ifndef BASE_MUTEX_H_

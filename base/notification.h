@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting for something that happens once, or for a number of things.
 #ifndef BASE_NOTIFICATION_H_
 #define BASE_NOTIFICATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random bits: Philox 4x32-10 as TensorFlow's kernels use it, and ids.
 #ifndef BASE_RANDOM_H_
 #define BASE_RANDOM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for very many small objects, and for very large arrays.
 #ifndef BASE_SLAB_H_
 #define BASE_SLAB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hash maps keyed by text that can be searched with a std::string_view. The order of
 // iteration is random: sort before printing anything that must be reproducible.
 #ifndef BASE_STRING_MAP_H_

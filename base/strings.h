@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text helpers over standard string_views (absl's are another type here).
 #ifndef BASE_STRINGS_H_
 #define BASE_STRINGS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine's threads. A pool with 0 threads runs everything in the calling thread, in
 // order: the deterministic reference for tests.
 #ifndef BASE_THREAD_POOL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what is under way, so that whoever ends it all can wait for the last of it.
 #ifndef BASE_USE_COUNT_H_
 #define BASE_USE_COUNT_H_

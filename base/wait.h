@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What something waits for, for whoever asks why nothing goes on.
 #ifndef BASE_WAIT_H_
 #define BASE_WAIT_H_

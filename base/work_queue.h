@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bounded queue of one producer and many consumers: what a worker of a pool queued itself, in
 // order, for itself and for others who have nothing to do.
 #ifndef BASE_WORK_QUEUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster and a task as TensorFlow's programs find them: JSON in the variable TF_CONFIG.
 #ifndef CLUSTER_TF_CONFIG_H_
 #define CLUSTER_TF_CONFIG_H_

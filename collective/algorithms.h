@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives themselves, over a transport that they do not know.
 #ifndef COLLECTIVE_ALGORITHMS_H_
 #define COLLECTIVE_ALGORITHMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the members' pieces of one step meet.
 #ifndef COLLECTIVE_BUFFER_EXCHANGE_H_
 #define COLLECTIVE_BUFFER_EXCHANGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How errors of collectives are told: which collective, and whose error ended it.
 #ifndef COLLECTIVE_COLLECTIVE_ERRORS_H_
 #define COLLECTIVE_COLLECTIVE_ERRORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels see of collectives: one step's, on all devices of this task.
 #ifndef COLLECTIVE_COLLECTIVE_EXECUTOR_H_
 #define COLLECTIVE_COLLECTIVE_EXECUTOR_H_

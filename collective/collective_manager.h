@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of one task: its steps', those that other tasks ask for, and the tables that it
 // keeps as a leader.
 #ifndef COLLECTIVE_COLLECTIVE_MANAGER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives among tasks of this process that call each other directly.
 #include "collective/collective_manager.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the members of a collective agree on: which devices they are, and what they compute.
 #ifndef COLLECTIVE_COLLECTIVE_TYPES_H_
 #define COLLECTIVE_COLLECTIVE_TYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on pieces of tensors.
 #ifndef COLLECTIVE_COMBINE_H_
 #define COLLECTIVE_COMBINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of a leader: who is in which group, and what its members say that they compute.
 #ifndef COLLECTIVE_DIRECTORY_H_
 #define COLLECTIVE_DIRECTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "collective/known_tasks.h"
 
 #include "base/errors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tasks of a cluster as the collectives of one of them know them.
 #ifndef COLLECTIVE_KNOWN_TASKS_H_
 #define COLLECTIVE_KNOWN_TASKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tasks of a cluster ask of each other for collectives.
 #ifndef COLLECTIVE_PEER_H_
 #define COLLECTIVE_PEER_H_

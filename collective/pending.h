@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A callback that waits for one of two: what it is for, or a cancellation.
 #ifndef COLLECTIVE_PENDING_H_
 #define COLLECTIVE_PENDING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The orders in which pieces travel: rings for reductions and gathers, a tree for broadcasts.
 // They are TensorFlow's, so that its servers can be members.
 #ifndef COLLECTIVE_RING_H_

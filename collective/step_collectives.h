@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef COLLECTIVE_STEP_COLLECTIVES_H_
 #define COLLECTIVE_STEP_COLLECTIVES_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ids masters give to their steps when a step went well at some of them and failed at others.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step ids that several masters agree on.
 #ifndef COLLECTIVE_STEP_SEQUENCES_H_
 #define COLLECTIVE_STEP_SEQUENCES_H_

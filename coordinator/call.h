@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One scheduled function: what it is given, and what became of it.
 #ifndef COORDINATOR_CALL_H_
 #define COORDINATOR_CALL_H_

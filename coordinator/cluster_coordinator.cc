@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/cluster_coordinator.h"
 
 #include <utility>
@@ -5,10 +6,12 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/notification.h"
+#include "base/preemption/on_preemption.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "coordinator/core.h"
 #include "millrace/ops.h"
+#include "millrace/preemption.h"
 #include "millrace/variables.h"
 
 namespace millrace {
@@ -62,6 +65,7 @@ Status CheckPart(const Operation& part, Graph& graph, std::string_view what,
 
 struct ClusterCoordinator::Impl {
   std::shared_ptr<CoordinatorCore> core;
+  std::unique_ptr<OnPreemption> on_preemption;  // null until the core is there
   Mutex index_mu;
   Output worker_index ABSL_GUARDED_BY(index_mu);
 
@@ -81,7 +85,10 @@ struct ClusterCoordinator::Impl {
 
 ClusterCoordinator::ClusterCoordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-ClusterCoordinator::~ClusterCoordinator() { impl_->core->Stop(); }
+ClusterCoordinator::~ClusterCoordinator() {
+  impl_->on_preemption = nullptr;
+  impl_->core->Stop();
+}
 
 StatusOr<std::unique_ptr<ClusterCoordinator>> ClusterCoordinator::Create(
     Graph& graph, const CoordinatorOptions& options) {
@@ -89,6 +96,8 @@ StatusOr<std::unique_ptr<ClusterCoordinator>> ClusterCoordinator::Create(
   MR_RETURN_IF_ERROR(CheckOptions(options));
   auto impl = std::make_unique<Impl>();
   impl->core = std::make_shared<CoordinatorCore>(graph, options);
+  impl->on_preemption =
+      std::make_unique<OnPreemption>([core = impl->core] { core->EndForNotice(); });
   MR_RETURN_IF_ERROR(impl->core->Start());
   return std::unique_ptr<ClusterCoordinator>(new ClusterCoordinator(std::move(impl)));
 }
@@ -175,6 +184,7 @@ StatusOr<RemoteValue> ClusterCoordinator::Schedule(const WorkerFunction& functio
                                    call->function->parts.inputs.size(), " inputs, not ",
                                    inputs.size());
   }
+  MR_RETURN_IF_ERROR(CheckPreemption());
   const Deadline deadline = DeadlineAfter(core.options().schedule_timeout);
   MR_RETURN_IF_ERROR(impl_->Prepare(deadline));
   call->inputs.assign(inputs.begin(), inputs.end());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker's session while it lasts: what the functions need of it, and which of them it has.
 #ifndef COORDINATOR_COORDINATED_SESSION_H_
 #define COORDINATOR_COORDINATED_SESSION_H_

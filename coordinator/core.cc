@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "coordinator/core.h"
 
 #include <random>
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 
 namespace millrace {
 
@@ -53,6 +55,10 @@ Status CoordinatorCore::Start() {
   while (true) {
     const Status status = LookAtServers(&processes).status();
     if (status.ok()) break;
+    if (const Status notice = CheckPreemption(); !notice.ok()) {
+      return Annotate(
+          notice, StrCat("; the coordinator waited for its parameter servers: ", Message(status)));
+    }
     if (SteadyClock::now() >= deadline) {
       return errors::DeadlineExceeded("no coordinator without all parameter servers, for which ",
                                       options_.connect_timeout.count(),
@@ -89,6 +95,11 @@ void CoordinatorCore::Stop() {
     }
     return;
   }
+}
+
+void CoordinatorCore::EndForNotice() {
+  queue_.FailAll(CheckPreemption());
+  CancelSoon();
 }
 
 Status CoordinatorCore::EnsureUsable() {

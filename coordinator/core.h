@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a coordinator and what they share: for each worker one that keeps its session and
 // some that run functions in it, and one that watches the parameter servers.
 #ifndef COORDINATOR_CORE_H_
@@ -37,6 +38,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   Status Start();
   // Cancels everything. Returns when the threads have ended, or are stuck.
   void Stop();
+  // After a notice that this process is to end: as after an error of no function in particular.
+  void EndForNotice();
 
   // Called before anything is asked of the cluster: sessions are made from the first call on. After
   // a parameter server was lost it runs Recover, or says that somebody has to.

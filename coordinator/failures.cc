@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an error of a session means: whose fault it is, and what is done about it.
 #include <algorithm>
 #include <thread>

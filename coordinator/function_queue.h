@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that wait for a worker, and the error that ends all of them.
 #ifndef COORDINATOR_FUNCTION_QUEUE_H_
 #define COORDINATOR_FUNCTION_QUEUE_H_

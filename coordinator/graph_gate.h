@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who builds a graph, and who sends it to servers: many at a time send, one builds.
 #ifndef COORDINATOR_GRAPH_GATE_H_
 #define COORDINATOR_GRAPH_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a coordinator: keepers of workers' sessions, runners of functions, and the one
 // that watches the parameter servers.
 #include <algorithm>

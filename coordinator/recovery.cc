@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // After a parameter server was lost: until functions may be scheduled again.
 #include <algorithm>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "coordinator/core.h"
+#include "millrace/preemption.h"
 
 namespace millrace {
 
@@ -16,6 +18,9 @@ namespace {
 
 constexpr milliseconds kLook{2'000};
 constexpr milliseconds kPause{100};
+// For the session of a worker whose function was cancelled for a notice: what is to be saved by
+// then goes through it.
+constexpr milliseconds kAfterNotice{2'000};
 
 }  // namespace
 
@@ -44,6 +49,9 @@ Status CoordinatorCore::Recover() {
     if (why.code() != told.code()) {
       told = why;
       MR_LOG(kInfo, "Cluster update failed with error: ", Message(why), ". Retrying...");
+    }
+    if (const Status notice = CheckPreemption(); !notice.ok()) {
+      return Annotate(notice, StrCat("; the cluster has not recovered: ", Message(why)));
     }
     if (SteadyClock::now() >= deadline) {
       return errors::DeadlineExceeded("the cluster has not recovered within ",
@@ -107,11 +115,16 @@ StatusOr<std::vector<std::string>> CoordinatorCore::LookAtServers(std::vector<in
 }
 
 StatusOr<std::shared_ptr<CoordinatedSession>> CoordinatorCore::AwaitWorker(Deadline deadline) {
+  Status notice;
   {
     MutexLock lock(&mu_);
     while (phase_ == Phase::kRunning || phase_ == Phase::kRecovering) {
       for (const auto& worker : workers_) {
         if (worker->session != nullptr) return worker->session;
+      }
+      if (notice.ok() && PreemptionSignal() != 0) {
+        notice = CheckPreemption();
+        deadline = std::min(deadline, DeadlineAfter(kAfterNotice));
       }
       if (!changed_.WaitUntil(&mu_, deadline) && SteadyClock::now() >= deadline) break;
     }
@@ -120,6 +133,7 @@ StatusOr<std::shared_ptr<CoordinatedSession>> CoordinatorCore::AwaitWorker(Deadl
       return errors::FailedPrecondition("the coordinator is being destroyed");
     }
   }
+  if (!notice.ok()) return Annotate(notice, StrCat("; no worker is there; ", Describe()));
   return errors::DeadlineExceeded("no worker is there; ", Describe());
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits are shards of the data set, one for each call of a function that goes through its shard in
 // a loop, with an iterator of its own. A call that is made again begins its shard anew, and only
 // the sums of a call that ended come back.

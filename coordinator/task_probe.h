@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks one task, at its own server and for nothing but itself, whether it lives and is still the
 // process that it was: what an error that some session saw cannot tell for sure.
 #ifndef COORDINATOR_TASK_PROBE_H_

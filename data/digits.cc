@@ -1,12 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/digits.h"
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "data/idx.h"
+#include "data/pipeline/array_bytes.h"
+#include "io/filesystem.h"
 
 namespace millrace {
 namespace {
@@ -32,6 +40,39 @@ Examples Rows(const Examples& e, int64_t begin, int64_t end) {
   return {e.images.Slice(begin, end), e.labels.Slice(begin, end), e.one_hot.Slice(begin, end)};
 }
 
+// Bytes of images and labels as a file has them, with their names for errors.
+struct RawExamples {
+  std::string image_name, label_name;
+  std::vector<int64_t> image_dims, label_dims;
+  const uint8_t* images = nullptr;
+  const uint8_t* labels = nullptr;
+};
+
+StatusOr<Examples> ToExamples(const RawExamples& raw) {
+  if (raw.image_dims.size() != 3 || raw.image_dims[1] != 28 || raw.image_dims[2] != 28) {
+    return errors::DataLoss(raw.image_name, " holds ", StrJoin(raw.image_dims, " x "),
+                            " pixels, expected images of 28 x 28");
+  }
+  const int64_t n = raw.image_dims[0];
+  if (raw.label_dims.size() != 1 || raw.label_dims[0] != n) {
+    return errors::DataLoss(raw.image_name, " holds ", n, " images, but ", raw.label_name, " ",
+                            StrJoin(raw.label_dims, " x "), " labels");
+  }
+  Examples e = NewExamples(n);
+  float* const out = e.images.data<float>();
+  for (int64_t i = 0; i < n * kDigitPixels; ++i) {
+    out[i] = static_cast<float>(raw.images[i]) * (1.0f / 255.0f);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (raw.labels[i] >= kDigitClasses) {
+      return errors::DataLoss(raw.label_name, ": label ", i, " is ", int{raw.labels[i]},
+                              ", expected 0 to 9");
+    }
+    SetLabel(e, i, raw.labels[i]);
+  }
+  return e;
+}
+
 StatusOr<Examples> LoadPair(const std::string& dir, const std::string& prefix) {
   const std::string image_file = prefix + "-images-idx3-ubyte";
   const std::string label_file = prefix + "-labels-idx1-ubyte";
@@ -41,42 +82,67 @@ StatusOr<Examples> LoadPair(const std::string& dir, const std::string& prefix) {
                       ReadMaybeGzipped(dir + "/" + label_file, kMaxFileBytes));
   MR_ASSIGN_OR_RETURN(const IdxArray images, ParseIdx(image_bytes, 3, image_file));
   MR_ASSIGN_OR_RETURN(const IdxArray labels, ParseIdx(label_bytes, 1, label_file));
-  if (images.dims[1] != 28 || images.dims[2] != 28) {
-    return errors::DataLoss(image_file, " holds images of ", images.dims[1], " x ", images.dims[2],
-                            " pixels, expected 28 x 28");
+  return ToExamples({image_file, label_file, images.dims, labels.dims, images.values.data(),
+                     labels.values.data()});
+}
+
+// Arrays x_`which` and y_`which` of mnist.npz, the form in which Keras hands MNIST out.
+StatusOr<Examples> PairOf(const std::map<std::string, std::string>& arrays, const std::string& path,
+                          const std::string& which) {
+  const auto array = [&](const std::string& name) -> StatusOr<Tensor> {
+    const auto found = arrays.find(name + ".npy");
+    if (found == arrays.end()) return errors::DataLoss(path, " has no array ", name);
+    MR_ASSIGN_OR_RETURN(Tensor tensor, ParseNpy(found->second, StrCat(path, "(", name, ")")));
+    if (tensor.dtype() == kUint8) return tensor;
+    return errors::DataLoss(path, "(", name, ") holds ", DataTypeName(tensor.dtype()),
+                            ", expected uint8");
+  };
+  MR_ASSIGN_OR_RETURN(const Tensor images, array("x_" + which));
+  MR_ASSIGN_OR_RETURN(const Tensor labels, array("y_" + which));
+  const auto dims = [](const Tensor& t) {
+    return std::vector<int64_t>(t.shape().dims().begin(), t.shape().dims().end());
+  };
+  return ToExamples({StrCat(path, "(x_", which, ")"), StrCat(path, "(y_", which, ")"), dims(images),
+                     dims(labels), images.data<uint8_t>(), labels.data<uint8_t>()});
+}
+
+struct Files {
+  Examples train, test;
+};
+
+StatusOr<Files> LoadFiles(const std::string& dir) {
+  Files files;
+  const std::string npz = dir + "/mnist.npz";
+  FileSystem* const disk = PosixFileSystem();
+  const std::string first = dir + "/train-images-idx3-ubyte";
+  if (disk->FileExists(first) || disk->FileExists(first + ".gz") || !disk->FileExists(npz)) {
+    MR_ASSIGN_OR_RETURN(files.train, LoadPair(dir, "train"));
+    MR_ASSIGN_OR_RETURN(files.test, LoadPair(dir, "t10k"));
+    return files;
   }
-  if (images.dims[0] != labels.dims[0]) {
-    return errors::DataLoss(image_file, " holds ", images.dims[0], " images, but ", label_file, " ",
-                            labels.dims[0], " labels");
+  MR_ASSIGN_OR_RETURN(const uint64_t bytes, disk->FileSize(npz));
+  if (bytes > kMaxFileBytes) {
+    return errors::ResourceExhausted(npz, " has ", bytes, " bytes, ", kMaxFileBytes, " at most");
   }
-  Examples e = NewExamples(images.dims[0]);
-  float* out = e.images.data<float>();
-  for (std::size_t i = 0; i < images.values.size(); ++i) {
-    out[i] = static_cast<float>(images.values[i]) * (1.0f / 255.0f);
-  }
-  for (int64_t i = 0; i < labels.dims[0]; ++i) {
-    if (labels.values[i] >= kDigitClasses) {
-      return errors::DataLoss(label_file, ": label ", i, " is ", int{labels.values[i]},
-                              ", expected 0 to 9");
-    }
-    SetLabel(e, i, labels.values[i]);
-  }
-  return e;
+  MR_ASSIGN_OR_RETURN(const std::string content, disk->ReadFile(npz));
+  MR_ASSIGN_OR_RETURN(const auto arrays, ParseZip(content, npz));
+  MR_ASSIGN_OR_RETURN(files.train, PairOf(arrays, npz, "train"));
+  MR_ASSIGN_OR_RETURN(files.test, PairOf(arrays, npz, "test"));
+  return files;
 }
 
 }  // namespace
 
 StatusOr<Digits> LoadDigits(std::string_view dir) {
-  const std::string folder(dir);
-  MR_ASSIGN_OR_RETURN(const Examples all, LoadPair(folder, "train"));
-  if (all.size() <= kValidationSize) {
-    return errors::DataLoss("train-images-idx3-ubyte holds only ", all.size(),
+  MR_ASSIGN_OR_RETURN(Files files, LoadFiles(std::string(dir)));
+  if (files.train.size() <= kValidationSize) {
+    return errors::DataLoss("the training set in ", dir, " holds only ", files.train.size(),
                             " images; more than ", kValidationSize, " are needed");
   }
   Digits digits;
-  digits.validation = Rows(all, 0, kValidationSize);
-  digits.train = Rows(all, kValidationSize, all.size());
-  MR_ASSIGN_OR_RETURN(digits.test, LoadPair(folder, "t10k"));
+  digits.validation = Rows(files.train, 0, kValidationSize);
+  digits.train = Rows(files.train, kValidationSize, files.train.size());
+  digits.test = std::move(files.test);
   return digits;
 }
 

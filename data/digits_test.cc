@@ -1,11 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/digits.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "data/idx.h"
@@ -62,6 +66,81 @@ TEST(LoadDigits, ReadsPlainAndGzippedFiles) {
   EXPECT_EQ(digits->test.labels.data<int64_t>()[3], 7);
   EXPECT_EQ(digits->test.one_hot.data<float>()[3 * 10 + 7], 1.0f);
   EXPECT_FLOAT_EQ(digits->train.images.data<float>()[0], 0x33 / 255.0f);
+}
+
+std::string Le(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+  return text;
+}
+
+// An npz archive of arrays of bytes, as NumPy's savez writes it: nothing is packed.
+std::string Npz(const std::vector<std::pair<std::string, std::string>>& arrays) {
+  std::string zip, directory;
+  for (const auto& [name, content] : arrays) {
+    const uLong crc =
+        crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
+    const std::string file = name + ".npy";
+    const std::string common = Le(20, 2) + Le(0, 2) + Le(0, 2) + Le(0, 4) + Le(crc, 4) +
+                               Le(content.size(), 4) + Le(content.size(), 4) + Le(file.size(), 2) +
+                               Le(0, 2);
+    directory += Le(0x02014b50, 4) + Le(20, 2) + common + Le(0, 2) + Le(0, 2) + Le(0, 2) +
+                 Le(0, 4) + Le(zip.size(), 4) + file;
+    zip += Le(0x04034b50, 4) + common + file + content;
+  }
+  return zip + directory + Le(0x06054b50, 4) + Le(0, 4) + Le(arrays.size(), 2) +
+         Le(arrays.size(), 2) + Le(directory.size(), 4) + Le(zip.size(), 4) + Le(0, 2);
+}
+
+std::string Npy(const std::string& type, const std::string& shape, const std::string& bytes) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\x01\x00", 8) + Le(header.size() + 1, 2) + header + "\n" + bytes;
+}
+
+std::vector<std::pair<std::string, std::string>> NpzArrays() {
+  return {{"x_test", Npy("|u1", "20, 28, 28", std::string(20 * 784, '\x33'))},
+          {"x_train", Npy("|u1", "5010, 28, 28", std::string(5010 * 784, '\x33'))},
+          {"y_train", Npy("|u1", "5010,", std::string(5010, '\x07'))},
+          {"y_test", Npy("|u1", "20,", std::string(20, '\x07'))}};
+}
+
+TEST(LoadDigits, ReadsKerasArchive) {
+  const std::string dir = TempDir();
+  WriteFile(dir + "/mnist.npz", Npz(NpzArrays()));
+  const StatusOr<Digits> digits = LoadDigits(dir);
+  ASSERT_TRUE(digits.ok()) << digits.status();
+  const std::string files = TempDir();
+  WriteAll(files);
+  const StatusOr<Digits> same = LoadDigits(files);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_TRUE(TensorsEqual(digits->train.images, same->train.images));
+  EXPECT_TRUE(TensorsEqual(digits->validation.labels, same->validation.labels));
+  EXPECT_TRUE(TensorsEqual(digits->test.one_hot, same->test.one_hot));
+}
+
+TEST(LoadDigits, RefusesADamagedKerasArchive) {
+  const auto expect = [](const std::string& archive, const char* expected) {
+    const std::string dir = TempDir();
+    WriteFile(dir + "/mnist.npz", archive);
+    const Status status = LoadDigits(dir).status();
+    EXPECT_TRUE(errors::IsDataLoss(status)) << status;
+    EXPECT_NE(Message(status).find("mnist.npz"), std::string::npos) << status;
+    EXPECT_NE(Message(status).find(expected), std::string::npos) << status;
+  };
+  auto arrays = NpzArrays();
+  expect(Npz(arrays).substr(0, 5000), "");
+  arrays.pop_back();
+  expect(Npz(arrays), "no array y_test");
+  arrays.emplace_back("y_test", Npy("<f4", "20,", std::string(80, '\0')));
+  expect(Npz(arrays), "holds float, expected uint8");
+  arrays.back().second = Npy("|u1", "19,", std::string(19, '\0'));
+  expect(Npz(arrays), "holds 20 images, but");
+  arrays.back().second = Npy("|u1", "20, 2", std::string(40, '\0'));
+  expect(Npz(arrays), "20 x 2 labels");
+  arrays.back().second = Npy("|u1", "20,", std::string(20, '\x0a'));
+  expect(Npz(arrays), "label 0 is 10");
 }
 
 TEST(LoadDigits, NamesTheMissingFile) {

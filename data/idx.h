@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The idx format of the MNIST files: big-endian magic and sizes, then bytes.
 #ifndef DATA_IDX_H_
 #define DATA_IDX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes either are refused or are an array whose sizes and values agree.
 #include <cstdint>
 #include <string>

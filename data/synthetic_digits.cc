@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synthetic digits: each class is a polyline in the unit square, drawn with a round pen
 // under a random affine map. Deterministic: its own generator, no standard distributions
 // (their bits differ between libraries).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an accelerator did for one step: which kernels, copies and fills ran when, in which stream,
 // and which node enqueued them.
 #ifndef DEVICE_ACTIVITY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations of a device that are recorded once and launched as one, again and again.
 #ifndef DEVICE_CAPTURE_H_
 #define DEVICE_CAPTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of tensors between host and device memory. None of them waits: the device's streams do,
 // for each other.
 #ifndef DEVICE_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A place where kernels run: its name, its memory, its threads, what lives on it.
 #ifndef DEVICE_DEVICE_H_
 #define DEVICE_DEVICE_H_

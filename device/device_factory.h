@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How devices of a type come to be. A new kind of accelerator is one factory, and one line in
 // runtime/registries.cc.
 #ifndef DEVICE_DEVICE_FACTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of devices: "/job:J/replica:R/task:T/device:TYPE:ID", whole or in part.
 #ifndef DEVICE_DEVICE_NAME_H_
 #define DEVICE_DEVICE_NAME_H_

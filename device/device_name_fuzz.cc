@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text either is refused or has a canonical form that reads back as the same name.
 #include <cstdint>
 #include <string>

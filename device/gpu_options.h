@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ConfigProto.gpu_options, as far as it is about memory and which devices there are.
 #ifndef DEVICE_GPU_OPTIONS_H_
 #define DEVICE_GPU_OPTIONS_H_

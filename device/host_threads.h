@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads on which a device runs functions of the host: callbacks of its streams, ends of
 // steps. There are as many as functions run at once, up to a limit; an idle one stays for the next.
 #ifndef DEVICE_HOST_THREADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who holds the memory of an allocator that has run out of it.
 #ifndef DEVICE_MEMORY_REPORT_H_
 #define DEVICE_MEMORY_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lives on a device between steps: variables, queues, accumulators, iterators.
 #ifndef DEVICE_RESOURCE_MANAGER_H_
 #define DEVICE_RESOURCE_MANAGER_H_

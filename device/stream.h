@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an accelerator does behind the host's back: streams of operations, events between them,
 // and the account of what one step has under way. docs/adding_a_device.md has the rules.
 #ifndef DEVICE_STREAM_H_

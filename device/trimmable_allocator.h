@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocators that keep memory which nobody uses for whoever asks next.
 #ifndef DEVICE_TRIMMABLE_ALLOCATOR_H_
 #define DEVICE_TRIMMABLE_ALLOCATOR_H_

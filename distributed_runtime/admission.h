@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What graphs may do at a task besides computing.
 #ifndef DISTRIBUTED_RUNTIME_ADMISSION_H_
 #define DISTRIBUTED_RUNTIME_ADMISSION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/admission.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +19,12 @@
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
 #include "transport/grpc/client_pool.h"
+#include "transport/grpc/credentials.h"
 
 namespace millrace {
 namespace {
+
+namespace fs = std::filesystem;
 
 TEST(AdmissionTest, KnowsEveryOpThatIsGivenTheNameOfAFile) {
   const std::set<std::string> names = {"filename", "filenames", "prefix", "checkpoint_prefixes"};
@@ -62,9 +66,17 @@ TEST(AdmissionTest, ReadsWordsAndRefusesOthers) {
 
 class AdmissionServerTest : public ::testing::Test {
  protected:
-  void Start(std::vector<std::string> allow) {
+  void Start(std::vector<std::string> allow) { StartAt("127.0.0.1", {}, std::move(allow)); }
+
+  void StartAt(const std::string& host, const Credentials& credentials,
+               std::vector<std::string> allow) {
+    StatusOr<std::shared_ptr<const LoadedCredentials>> loaded =
+        LoadedCredentials::Load(credentials);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    credentials_ = *std::move(loaded);
     TaskServerOptions options;
-    options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
+    options.server.cluster = *ClusterSpec::Parse(StrCat("worker|", host, ":0"));
+    options.server.credentials = credentials;
     options.server.job_name = "worker";
     options.server.inter_op_threads = 2;
     options.server.intra_op_threads = 1;
@@ -77,16 +89,20 @@ class AdmissionServerTest : public ::testing::Test {
     ASSERT_TRUE(server_->Start().ok());
   }
 
-  // Fetches `name`, from within the process and over the wire: both say the same.
-  Status Run(const pb::GraphDef& graph, const std::string& fetch) {
+  // Fetches `fetch`, or runs `target`, from within the process and over the wire: both say the
+  // same.
+  Status Run(const pb::GraphDef& graph, const std::string& fetch, const std::string& target = "") {
+    ClientSession::RunRequest request;
+    if (!fetch.empty()) request.fetches = {fetch};
+    if (!target.empty()) request.targets = {target};
     Status first;
     for (const bool remote : {false, true}) {
       std::shared_ptr<MasterInterface> master =
-          remote ? NewGrpcRemoteMaster(server_->address(), ClientPool())
+          remote ? NewGrpcRemoteMaster(server_->address(), ClientPool(), credentials_)
                  : *ConnectToMaster(server_->target());
       auto session = ClientSession::Create(std::move(master), graph, {});
       Status status = session.status();
-      if (session.ok()) status = (*session)->Run({}, {fetch}, {}).status();
+      if (session.ok()) status = (*session)->Run(request).status();
       if (!remote) first = status;
       EXPECT_EQ(status.code(), first.code()) << first << " and " << status;
     }
@@ -103,6 +119,7 @@ class AdmissionServerTest : public ::testing::Test {
   }
 
   const std::string file_ = StrCat(::testing::TempDir(), "/admission_", Hex16(RandomId()));
+  std::shared_ptr<const LoadedCredentials> credentials_;
   std::unique_ptr<TaskServer> server_;
 };
 
@@ -133,6 +150,39 @@ TEST_F(AdmissionServerTest, RefusesAnOpByNameAndSaysHowToAllowIt) {
   }
 }
 
+TEST_F(AdmissionServerTest, ATaskThatOthersReachLetsNoGraphWriteFilesUnlessItIsToldTo) {
+  std::ofstream(file_) << "content";
+  const std::string token = file_ + ".token", made = file_ + ".made";
+  std::ofstream(token) << "correct-horse-battery-staple";
+  fs::permissions(token, fs::perms::owner_read | fs::perms::owner_write);
+  TestGraph graph;
+  AddText(&graph, "path", file_);
+  AddText(&graph, "made", made);
+  AddText(&graph, "text", "x");
+  graph.Add("read", "ReadFile", {"path"});
+  TestGraph writes = graph;
+  writes.Add("op", "WriteFile", {"made", "text"});
+
+  StartAt("0.0.0.0", {.token_file = token}, {});
+  const Status read = Run(graph.def(), "read:0");
+  EXPECT_TRUE(read.ok()) << read;
+  const Status refused = Run(writes.def(), "", "op");
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  for (const char* part : {"'op'", "--allow=file_write", "--file_root"}) {
+    EXPECT_NE(Message(refused).find(part), std::string_view::npos) << part << ": " << refused;
+  }
+  EXPECT_FALSE(fs::exists(made));
+  // On loopback, and where it was allowed.
+  Start({});
+  const Status near = Run(writes.def(), "", "op");
+  EXPECT_TRUE(near.ok()) << near;
+  EXPECT_TRUE(fs::remove(made));
+  StartAt("0.0.0.0", {.token_file = token}, {"file_write"});
+  const Status allowed = Run(writes.def(), "", "op");
+  EXPECT_TRUE(allowed.ok()) << allowed;
+  EXPECT_TRUE(fs::exists(made));
+}
+
 TEST_F(AdmissionServerTest, LooksIntoFunctions) {
   TestGraph text;
   AddText(&text, "path", file_);
@@ -155,7 +205,7 @@ TEST_F(AdmissionServerTest, LooksIntoFunctions) {
   const Status refused = Run(graph, "call:0");
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
   EXPECT_NE(Message(refused).find("hidden"), std::string_view::npos) << refused;
-  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_FALSE(fs::exists(file_));
 }
 
 TEST_F(AdmissionServerTest, LooksIntoGraphsThatAreData) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tasks ask of each other for collectives, between the structs of collective/ and the wire.
 #ifndef DISTRIBUTED_RUNTIME_COLLECTIVE_MESSAGES_H_
 #define DISTRIBUTED_RUNTIME_COLLECTIVE_MESSAGES_H_

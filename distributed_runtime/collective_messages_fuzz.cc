@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests to the leader of collectives, one after another: a byte for the kind, one for the
 // length, the bytes of the message. Each is refused, or survives the round trip and is given to a
 // directory; there every request is answered exactly once, at the latest when it is cancelled.

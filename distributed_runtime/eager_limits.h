@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server's quotas, as eager contexts keep them.
 #ifndef DISTRIBUTED_RUNTIME_EAGER_LIMITS_H_
 #define DISTRIBUTED_RUNTIME_EAGER_LIMITS_H_

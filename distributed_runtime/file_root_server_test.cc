@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server that keeps graphs to one folder. A program of its own: that holds for the whole process.
 #include <gtest/gtest.h>
 
@@ -5,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/random.h"
@@ -14,15 +16,17 @@
 #include "distributed_runtime/test_engine.h"
 #include "session/client_session.h"
 #include "transport/grpc/client_pool.h"
+#include "transport/grpc/credentials.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
 
-TaskServerOptions Options(const TestEngine& engine, const std::string& file_root) {
+TaskServerOptions Options(const TestEngine& engine, const std::string& file_root,
+                          const std::string& host = "127.0.0.1") {
   TaskServerOptions options;
-  options.server.cluster = *ClusterSpec::Parse("worker|127.0.0.1:0");
+  options.server.cluster = *ClusterSpec::Parse(StrCat("worker|", host, ":0"));
   options.server.job_name = "worker";
   options.server.inter_op_threads = 2;
   options.server.intra_op_threads = 1;
@@ -41,9 +45,19 @@ void AddText(TestGraph* graph, const std::string& name, const std::string& text)
   value.add_string_val(text);
 }
 
+// The folder with the one "root" that this process has.
+const std::string& Base() {
+  static const std::string base = [] {
+    std::string made =
+        (fs::path(::testing::TempDir()) / ("root_server_" + Hex16(RandomId()))).string();
+    fs::create_directories(made + "/root");
+    return made;
+  }();
+  return base;
+}
+
 TEST(FileRootServerTest, GraphsOpenNothingOutsideOfIt) {
-  const std::string base = StrCat(::testing::TempDir(), "/root_server_", Hex16(RandomId()));
-  fs::create_directories(base + "/root");
+  const std::string& base = Base();
   std::ofstream(base + "/secret") << "secret";
   std::ofstream(base + "/root/open") << "open";
   fs::create_symlink(base + "/secret", base + "/root/link");
@@ -69,21 +83,84 @@ TEST(FileRootServerTest, GraphsOpenNothingOutsideOfIt) {
                  : (*session)->Run({}, {"op:0"}, {}).status();
   };
   for (const bool write : {false, true}) {
-    const Status within = run(base + "/root/open", write);
-    EXPECT_TRUE(within.ok()) << within;
+    for (const std::string scheme : {"", "file://", "file://localhost"}) {
+      const Status within = run(scheme + base + "/root/open", write);
+      EXPECT_TRUE(within.ok()) << within;
+    }
+    const Status elsewhere = run("gs://bucket/open", write);
+    EXPECT_TRUE(errors::IsUnimplemented(elsewhere)) << elsewhere;
+    EXPECT_NE(
+        Message(elsewhere).find("File system scheme 'gs' not implemented (file: 'gs://bucket"),
+        std::string_view::npos)
+        << elsewhere;
     for (const std::string& path :
          {base + "/secret", base + "/root/../secret", base + "/root/link", base + "/root/dangling",
-          base + "/root/none/../../secret", std::string("/etc/hostname")}) {
+          base + "/root/none/../../secret", std::string("/etc/hostname"),
+          "file://" + base + "/secret", "file://" + base + "/root/../secret"}) {
       const Status refused = run(path, write);
       EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << path << ": " << refused;
       EXPECT_NE(Message(refused).find("--file_root"), std::string_view::npos) << refused;
     }
   }
+  const auto match = [&](const std::string& pattern) {
+    TestGraph graph;
+    AddText(&graph, "pattern", pattern);
+    graph.Add("op", "MatchingFiles", {"pattern"});
+    auto session = ClientSession::Create(NewGrpcRemoteMaster((*server)->address(), ClientPool()),
+                                         graph.def(), {});
+    std::vector<std::string> names;
+    if (!session.ok()) return std::vector{session.status().ToString()};
+    const auto found = (*session)->Run({}, {"op:0"}, {});
+    if (!found.ok()) return std::vector{found.status().ToString()};
+    for (const std::string& name : found->at(0).flat<std::string>()) names.push_back(name);
+    return names;
+  };
+  const std::vector<std::string> within = {base + "/root/open"};
+  for (const std::string pattern : {"/root/o*", "/root/open", "/root/*n"}) {
+    EXPECT_EQ(match(base + pattern), within) << pattern;
+  }
+  for (const std::string pattern : {"/root/none", "/root/none/*", "/*", "/secret", "/root/../s*"}) {
+    EXPECT_EQ(match(base + pattern), std::vector<std::string>()) << pattern;
+  }
+  EXPECT_EQ(match("file://" + base + "/root/o*"),
+            std::vector<std::string>{"file://" + base + "/root/open"});
+  EXPECT_EQ(match("file://" + base + "/*"), std::vector<std::string>());
+  EXPECT_NE(match("s3://bucket/*").at(0).find("'s3' not implemented"), std::string::npos);
+  EXPECT_FALSE(fs::exists("file:"));
   EXPECT_FALSE(fs::exists(base + "/made"));
   EXPECT_EQ(fs::file_size(base + "/secret"), 6u);
   // Another server of the process cannot mean another folder.
   EXPECT_EQ(TaskServer::Create(Options(engine, base)).status().code(),
             StatusCode::kFailedPrecondition);
+}
+
+// As one on loopback does, and other than one without a folder (admission_test).
+TEST(FileRootServerTest, ATaskThatOthersReachLetsGraphsWriteInIt) {
+  const std::string& base = Base();
+  std::ofstream(base + "/token") << "correct-horse-battery-staple";
+  fs::permissions(base + "/token", fs::perms::owner_read | fs::perms::owner_write);
+  TaskServerOptions reached = Options(TheTestEngine(), base + "/root", "0.0.0.0");
+  reached.server.credentials.token_file = base + "/token";
+  const auto credentials = LoadedCredentials::Load(reached.server.credentials);
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  StatusOr<std::unique_ptr<TaskServer>> server = TaskServer::Create(reached);
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->Start().ok());
+  const auto write = [&](const std::string& path) {
+    TestGraph graph;
+    AddText(&graph, "path", path);
+    AddText(&graph, "text", "x");
+    graph.Add("op", "WriteFile", {"path", "text"});
+    auto session = ClientSession::Create(
+        NewGrpcRemoteMaster((*server)->address(), ClientPool(), *credentials), graph.def(), {});
+    return session.ok() ? (*session)->Run({}, {}, {"op"}).status() : session.status();
+  };
+  const Status written = write(base + "/root/new");
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_EQ(fs::file_size(base + "/root/new"), 1u);
+  const Status outside = write(base + "/made");
+  EXPECT_EQ(outside.code(), StatusCode::kPermissionDenied) << outside;
+  EXPECT_FALSE(fs::exists(base + "/made"));
 }
 
 }  // namespace

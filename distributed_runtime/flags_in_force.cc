@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/flags_in_force.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/options/engine_options.h"
 #include "base/strings.h"
 #include "session/inter_op_pools.h"
 namespace millrace {
 
 std::vector<std::pair<std::string, std::string>> FlagsInForce(const ServerOptions& server,
+                                                              const EngineOptions& engine,
                                                               const RpcLimits& limits) {
   std::vector<std::pair<std::string, std::string>> flags = {
       {"cluster_spec", server.cluster.ToString()},
@@ -42,22 +44,20 @@ std::vector<std::pair<std::string, std::string>> FlagsInForce(const ServerOption
     flags.emplace_back("gpu_memory_fraction", StrCat(server.gpu_memory_fraction));
   }
   if (server.gpu_allow_growth) flags.emplace_back("gpu_allow_growth", "true");
-  const auto add_file = [&](const char* name, const std::string& file, const char* variable) {
-    const char* const other = std::getenv(variable);
-    // The environment speaks where the options name no file at all.
-    const bool from_options = !server.credentials.empty() || other == nullptr;
-    add(name, from_options ? file : std::string(other));
-  };
-  add_file("tls_cert", server.credentials.tls_cert, "MILLRACE_TLS_CERT");
-  add_file("tls_key", server.credentials.tls_key, "MILLRACE_TLS_KEY");
-  add_file("tls_ca", server.credentials.tls_ca, "MILLRACE_TLS_CA");
-  add_file("token_file", server.credentials.token_file, "MILLRACE_TOKEN_FILE");
-  for (const char* variable :
-       {"MILLRACE_STEP_MEMORY_LIMIT", "MILLRACE_SESSION_IDLE_LIMIT", "MILLRACE_LOG_LEVEL",
-        "MILLRACE_LOG_FORMAT", "MILLRACE_FUSION", "MILLRACE_JIT", "MILLRACE_CAPTURE"}) {
-    const char* const value = std::getenv(variable);
-    if (value != nullptr) add(variable, value);
+  // The environment speaks where the options name no file at all.
+  const Credentials& files = server.credentials;
+  const ProcessOptions process = ProcessOptions::FromEnvironment();
+  add("tls_cert", files.empty() ? process.tls_cert : files.tls_cert);
+  add("tls_key", files.empty() ? process.tls_key : files.tls_key);
+  add("tls_ca", files.empty() ? process.tls_ca : files.tls_ca);
+  add("token_file", files.empty() ? process.token_file : files.token_file);
+  add_quota("step_memory_limit", engine.step_memory_limit);
+  if (engine.session_idle_limit.count() > 0) {
+    flags.emplace_back("session_idle_limit", StrCat(engine.session_idle_limit.count(), " ms"));
   }
+  flags.emplace_back("capture", engine.capture ? "on" : "off");
+  flags.emplace_back("fusion", engine.fusion ? "on" : "off");
+  for (auto& variable : ProcessVariables()) flags.push_back(std::move(variable));
   return flags;
 }
 

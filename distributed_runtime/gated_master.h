@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A master that clients of the same process call directly, until its server stops.
 #ifndef DISTRIBUTED_RUNTIME_GATED_MASTER_H_
 #define DISTRIBUTED_RUNTIME_GATED_MASTER_H_

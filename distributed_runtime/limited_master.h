@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What clients may take of a master: sessions, graphs, steps.
 #ifndef DISTRIBUTED_RUNTIME_LIMITED_MASTER_H_
 #define DISTRIBUTED_RUNTIME_LIMITED_MASTER_H_

@@ -1,13 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/messages.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/string_map.h"
+#include "base/strings.h"
+#include "base/text/utf8.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "proto/master.pb.h"
 #include "proto/worker.pb.h"
@@ -31,11 +37,26 @@ constexpr int64_t kLongestTimeoutMicros = int64_t{366} * 24 * 3600 * 1'000'000;
 // How peers of before 2021 mark a derived error.
 constexpr std::string_view kOldDerivedMark = "[_Derived_]";
 
+// A message may quote any bytes; a peer cannot read a response whose text is not UTF-8.
+std::string ReadableText(std::string_view text) {
+  std::string readable;
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    if (length == 0) {
+      readable += CEscape(text.substr(0, 1));
+    } else {
+      readable += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return readable;
+}
+
 template <typename Response>
 void EncodeError(const Status& error, WireWriter* out) {
   Response response;
   response.set_status_code(static_cast<pb::error::Code>(error.code()));
-  response.set_status_error_message(std::string(Message(error)));
+  response.set_status_error_message(ReadableText(Message(error)));
   out->AppendMessage(response);
   const std::string payloads = EncodeStatusPayloads(error);
   if (!payloads.empty()) out->AppendBytesField(kErrorPayloads, payloads);
@@ -122,6 +143,7 @@ Status EncodeRunGraphRequest(const RunGraphArgs& args, const RequestMeta& meta, 
   request.set_is_last_partial_run(args.is_last_partial);
   request.set_store_errors_in_response_body(meta.store_errors_in_body);
   request.set_request_id(meta.request_id);
+  request.set_client_request_id(args.request_id);
   if (args.begin_by != kNoDeadline) {
     const auto left =
         std::chrono::duration_cast<std::chrono::microseconds>(args.begin_by - SteadyClock::now());
@@ -153,6 +175,7 @@ Status DecodeRunGraphRequest(WireReader in, RunGraphArgs* args, RequestMeta* met
   args->record_partition_graphs = request.exec_opts().record_partition_graphs();
   args->is_partial = request.is_partial();
   args->is_last_partial = request.is_last_partial_run();
+  args->request_id = request.client_request_id();
   meta->begin_within = std::chrono::microseconds(
       std::clamp<int64_t>(request.timeout_micros(), 0, kLongestTimeoutMicros));
   meta->request_id = request.request_id();
@@ -222,7 +245,7 @@ Status DecodeRunStepRequest(WireReader in, RunStepArgs* args, RequestMeta* meta)
   args->targets = TakeStrings(request.mutable_target());
   args->options.Swap(request.mutable_options());
   args->partial_run_handle = std::move(*request.mutable_partial_run_handle());
-  meta->request_id = request.request_id();
+  args->request_id = meta->request_id = request.request_id();
   meta->store_errors_in_body = request.store_errors_in_response_body();
   return OkStatus();
 }
@@ -288,7 +311,7 @@ Status DecodeRunCallableRequest(WireReader in, RunCallableArgs* args, RequestMet
       &request));
   args->session_handle = std::move(*request.mutable_session_handle());
   args->callable = request.handle();
-  meta->request_id = request.request_id();
+  args->request_id = meta->request_id = request.request_id();
   meta->store_errors_in_body = false;
   return OkStatus();
 }

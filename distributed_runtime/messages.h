@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls that carry tensors, between the plain structs of session/ and the wire's bytes.
 // All other calls are ordinary messages.
 #ifndef DISTRIBUTED_RUNTIME_MESSAGES_H_
@@ -17,7 +18,8 @@ namespace millrace {
 
 // What a request says beside its arguments.
 struct RequestMeta {
-  int64_t request_id = 0;  // 0: no detection of duplicates
+  // What tells one request from all others: a server takes each once. 0: it has none.
+  int64_t request_id = 0;
   bool store_errors_in_body = false;
   // Of a decoded RunGraph: how long after its arrival the step may be begun; 0: at any time.
   std::chrono::microseconds begin_within{0};

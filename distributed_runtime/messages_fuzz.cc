@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first byte chooses a message, the second how its bytes are cut into pieces. Any bytes
 // either are refused or give arguments that survive the round trip.
 #include <algorithm>

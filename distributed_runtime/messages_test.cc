@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/messages.h"
 
 #include <gtest/gtest.h>
@@ -148,6 +149,17 @@ TEST(RunGraphMessages, CarryErrorsInTheirBodyWithWhatIsAttached) {
   ASSERT_TRUE(proto.ParseFromString(response.Flatten()));
   EXPECT_EQ(proto.status_code(), pb::error::ABORTED);
   EXPECT_EQ(proto.status_error_message(), "gone");
+}
+
+TEST(RunGraphMessages, CarryErrorsThatQuoteBytesAsTextThatPeersCanRead) {
+  WireWriter response;
+  EncodeRunGraphError(
+      errors::InvalidArgument("no \xff\xc3, \xe2\x82 or \xed\xa0\x80 but \xc3\xa4\xe2\x82\xac"),
+      &response);
+  pb::RunGraphResponse proto;
+  ASSERT_TRUE(proto.ParseFromString(response.Flatten()));  // refuses what is not UTF-8
+  EXPECT_EQ(proto.status_error_message(),
+            "no \\377\\303, \\342\\202 or \\355\\240\\200 but \xc3\xa4\xe2\x82\xac");
 }
 
 TEST(RunGraphMessages, KnowTheOldMarkOfDerivedErrors) {

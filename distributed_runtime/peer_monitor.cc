@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/peer_monitor.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which other tasks show signs of life.
 #ifndef DISTRIBUTED_RUNTIME_PEER_MONITOR_H_
 #define DISTRIBUTED_RUNTIME_PEER_MONITOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells a request that was sent twice from one that is new.
 #ifndef DISTRIBUTED_RUNTIME_RECENT_IDS_H_
 #define DISTRIBUTED_RUNTIME_RECENT_IDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/remote_rendezvous.h"
 
 #include <utility>
@@ -25,9 +26,9 @@ class RemoteReceive : public LinkedCancellation {
 
 class RemoteRendezvous : public Rendezvous {
  public:
-  RemoteRendezvous(int64_t step_id, const std::string& task_prefix, WorkerCache* workers,
+  RemoteRendezvous(int64_t step_id, const std::string& task_prefix, const FindWorker& find,
                    RefPtr<Rendezvous> local)
-      : step_id_(step_id), task_prefix_(task_prefix), workers_(workers), local_(std::move(local)) {}
+      : step_id_(step_id), task_prefix_(task_prefix), find_(find), local_(std::move(local)) {}
 
   // What the step has within this task.
   const RefPtr<Rendezvous>& local() const { return local_; }
@@ -41,13 +42,12 @@ class RemoteRendezvous : public Rendezvous {
       local_->RecvAsync(key, cancellation, std::move(done));
       return;
     }
-    WorkerInterface* worker = nullptr;
-    const Status found = FindWorker(key, &worker);
-    if (!found.ok()) {
-      done(found, Tensor(), false);
+    StatusOr<std::shared_ptr<WorkerInterface>> worker = WorkerOf(key);
+    if (!worker.ok()) {
+      done(worker.status(), Tensor(), false);
       return;
     }
-    Ask(worker, std::string(key), cancellation, std::move(done));
+    Ask(*std::move(worker), std::string(key), cancellation, std::move(done));
   }
 
   void StartAbort(const Status& status) override {
@@ -82,18 +82,19 @@ class RemoteRendezvous : public Rendezvous {
            key.substr(second + 1).starts_with(StrCat(source, ";"));
   }
 
-  Status FindWorker(std::string_view key, WorkerInterface** worker) const {
+  StatusOr<std::shared_ptr<WorkerInterface>> WorkerOf(std::string_view key) const {
     const std::string_view source = key.substr(0, key.find(';'));
     const StatusOr<DeviceName> name = DeviceName::Parse(source);
     const std::string task = name.ok() ? TaskName(*name) : "";
-    if (!task.empty() && workers_ != nullptr) *worker = workers_->GetWorker(task);
-    if (*worker != nullptr) return OkStatus();
+    if (!task.empty() && find_ != nullptr) {
+      if (std::shared_ptr<WorkerInterface> worker = find_(task)) return worker;
+    }
     return errors::InvalidArgument("Invalid rendezvous key: ", key,
                                    ": the cluster has no task for the device '", source, "'");
   }
 
-  void Ask(WorkerInterface* worker, const std::string& key, CancellationManager* cancellation,
-           RecvDone done) {
+  void Ask(std::shared_ptr<WorkerInterface> worker, const std::string& key,
+           CancellationManager* cancellation, RecvDone done) {
     auto receive = MakeRef<RemoteReceive>(key, std::move(done));
     Status aborted;
     {
@@ -111,11 +112,13 @@ class RemoteRendezvous : public Rendezvous {
     }
     receive->Link(cancellation);
     const CallOptions options{kNoDeadline, receive->get()};
-    worker->RecvTensorAsync(options, step_id_, key,
-                            [receive, self = RefPtr<RemoteRendezvous>::Share(this)](
-                                const Status& status, const Tensor& value, bool is_dead) {
-                              self->Received(receive.get(), status, value, is_dead);
-                            });
+    WorkerInterface* const asked = worker.get();
+    asked->RecvTensorAsync(
+        options, step_id_, key,
+        [receive, self = RefPtr<RemoteRendezvous>::Share(this), kept = std::move(worker)](
+            const Status& status, const Tensor& value, bool is_dead) {
+          self->Received(receive.get(), status, value, is_dead);
+        });
   }
 
   void Received(RemoteReceive* receive, const Status& status, const Tensor& value, bool is_dead) {
@@ -138,7 +141,7 @@ class RemoteRendezvous : public Rendezvous {
 
   const int64_t step_id_;
   const std::string& task_prefix_;  // "/job:J/replica:R/task:T/", the manager's
-  WorkerCache* const workers_;
+  const FindWorker& find_;          // the manager's
   const RefPtr<Rendezvous> local_;
   mutable Mutex mu_;
   Status aborted_ ABSL_GUARDED_BY(mu_);
@@ -147,8 +150,8 @@ class RemoteRendezvous : public Rendezvous {
 
 class RemoteRendezvousManager : public RendezvousManager {
  public:
-  RemoteRendezvousManager(std::string task, WorkerCache* workers)
-      : task_prefix_(StrCat(task, "/")), workers_(workers) {}
+  RemoteRendezvousManager(std::string task, FindWorker find)
+      : task_prefix_(StrCat(task, "/")), find_(std::move(find)) {}
 
   RefPtr<Rendezvous> Find(int64_t step_id) override {
     MutexLock lock(&mu_);
@@ -222,13 +225,13 @@ class RemoteRendezvousManager : public RendezvousManager {
     Entry& entry = steps_[step_id];
     if (!entry.rendezvous) {
       entry.rendezvous =
-          MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_, NewLocalRendezvous());
+          MakeRef<RemoteRendezvous>(step_id, task_prefix_, find_, NewLocalRendezvous());
     }
     return entry;
   }
 
   const std::string task_prefix_;
-  WorkerCache* const workers_;
+  const FindWorker find_;
   Mutex mu_;
   absl::flat_hash_map<int64_t, Entry> steps_ ABSL_GUARDED_BY(mu_);
   int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;  // steps that only peers have asked for
@@ -236,8 +239,8 @@ class RemoteRendezvousManager : public RendezvousManager {
 
 class RenamedRendezvousManager : public RendezvousManager {
  public:
-  RenamedRendezvousManager(std::string task, WorkerCache* workers, RendezvousManager* own)
-      : task_prefix_(StrCat(task, "/")), workers_(workers), own_(own) {}
+  RenamedRendezvousManager(std::string task, FindWorker find, RendezvousManager* own)
+      : task_prefix_(StrCat(task, "/")), find_(std::move(find)), own_(own) {}
 
   RefPtr<Rendezvous> Find(int64_t step_id) override {
     MutexLock lock(&mu_);
@@ -249,7 +252,7 @@ class RenamedRendezvousManager : public RendezvousManager {
         local = *std::move(shared);
         own_->PeerDone(step_id, local.get());
       }
-      found = MakeRef<RemoteRendezvous>(step_id, task_prefix_, workers_, std::move(local));
+      found = MakeRef<RemoteRendezvous>(step_id, task_prefix_, find_, std::move(local));
     }
     return found;
   }
@@ -281,7 +284,7 @@ class RenamedRendezvousManager : public RendezvousManager {
 
  private:
   const std::string task_prefix_;
-  WorkerCache* const workers_;
+  const FindWorker find_;
   RendezvousManager* const own_;
   Mutex mu_;
   absl::flat_hash_map<int64_t, RefPtr<RemoteRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
@@ -289,15 +292,21 @@ class RenamedRendezvousManager : public RendezvousManager {
 
 }  // namespace
 
-std::unique_ptr<RendezvousManager> NewRenamedRendezvousManager(std::string task,
-                                                               WorkerCache* workers,
+std::unique_ptr<RendezvousManager> NewRenamedRendezvousManager(std::string task, FindWorker find,
                                                                RendezvousManager* own) {
-  return std::make_unique<RenamedRendezvousManager>(std::move(task), workers, own);
+  return std::make_unique<RenamedRendezvousManager>(std::move(task), std::move(find), own);
 }
 
 std::unique_ptr<RendezvousManager> NewRemoteRendezvousManager(std::string task,
                                                               WorkerCache* workers) {
-  return std::make_unique<RemoteRendezvousManager>(std::move(task), workers);
+  FindWorker find;
+  if (workers != nullptr) {
+    find = [workers](std::string_view name) {
+      // The cache owns it.
+      return std::shared_ptr<WorkerInterface>(std::shared_ptr<void>(), workers->GetWorker(name));
+    };
+  }
+  return std::make_unique<RemoteRendezvousManager>(std::move(task), std::move(find));
 }
 
 }  // namespace millrace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/remote_rendezvous.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What clients and masters that misbehave, or vanish, cannot do to a server: deafen it, starve it,
 // fill it, or keep it from stopping.
 #include <fcntl.h>

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/task_server.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <thread>
@@ -85,18 +85,6 @@ std::string ListeningHost(const std::string& host) {
   return host.find(':') != std::string::npos ? StrCat("[", host, "]") : host;
 }
 
-// Seconds after which sessions that nobody calls are closed; not set: never.
-StatusOr<std::chrono::milliseconds> SessionIdleLimit() {
-  const char* const text = std::getenv("MILLRACE_SESSION_IDLE_LIMIT");
-  if (text == nullptr || *text == '\0') return std::chrono::milliseconds(0);
-  double seconds = 0;
-  if (!ParseDouble(text, &seconds) || !(seconds >= 0 && seconds < 1e9)) {
-    return errors::InvalidArgument("MILLRACE_SESSION_IDLE_LIMIT is not a number of seconds: ",
-                                   text);
-  }
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
 }  // namespace
 
 struct TaskServer::Impl {
@@ -117,6 +105,7 @@ struct TaskServer::Impl {
   CondVar changed;
   State state ABSL_GUARDED_BY(mu) = State::kNew;
   bool shutdown_asked ABSL_GUARDED_BY(mu) = false;
+  Deadline waits_end ABSL_GUARDED_BY(mu) = kNoDeadline;
   std::string address ABSL_GUARDED_BY(mu);  // with the bound port
 
   // Made by Start, gone after Stop; in the order in which they depend on each other.
@@ -193,6 +182,7 @@ struct TaskServer::Impl {
     core.device_count["CPU"] = server.num_cpu_devices;
     core.intra_op_pool = r->intra_op_pool.get();
     core.inter_op_pool = r->inter_op_pool.get();
+    core.engine = options.engine;
     MR_ASSIGN_OR_RETURN(r->core, Task::Open(std::move(core)));
     if (!admission.allows_all()) {
       r->core->env().admit = [this](const DataflowGraph& graph) { return admission.Check(graph); };
@@ -209,7 +199,6 @@ struct TaskServer::Impl {
     MasterEnv master;
     master.default_config = options.default_session_config;
     master.graph_dumper = dumper.get();
-    MR_ASSIGN_OR_RETURN(master.session_idle_limit, SessionIdleLimit());
     master.writes_placement = false;
     r->core->Lead(std::move(master));
     MasterInterface* served = r->core->master();
@@ -276,7 +265,7 @@ struct TaskServer::Impl {
     facts.task = task;
     facts.cluster_id = options.server.cluster_id;
     facts.started_nanos = created_nanos;
-    facts.flags = FlagsInForce(options.server, Limits());
+    facts.flags = FlagsInForce(options.server, options.engine, Limits());
     facts.devices.assign(r->core->env().devices.begin(), r->core->env().devices.end());
     facts.address = [this] { return address_now(); };
     facts.silent = [r] {
@@ -286,6 +275,7 @@ struct TaskServer::Impl {
       for (const Wait& wait : waits) texts.push_back(wait.text);
       return StrJoin(texts, "; ");
     };
+    facts.version_of = [r](const std::string& peer) { return r->workers->Version(peer); };
     facts.observed = r->observed.get();
     AddTaskPages(std::move(facts), r->pages.get());
     if (options.add_pages) options.add_pages(r->core->master(), r->pages.get());
@@ -534,13 +524,20 @@ Status TaskServer::Stop(Deadline grace) {
 bool TaskServer::WaitForShutdown(Deadline deadline) {
   MutexLock lock(&impl_->mu);
   while (impl_->state != Impl::State::kStopped && !impl_->shutdown_asked) {
-    if (deadline == kNoDeadline) {
+    const Deadline end = deadline == kNoDeadline ? impl_->waits_end : deadline;
+    if (end == kNoDeadline) {
       impl_->changed.Wait(&impl_->mu);
-    } else if (!impl_->changed.WaitUntil(&impl_->mu, deadline)) {
+    } else if (!impl_->changed.WaitUntil(&impl_->mu, end)) {
       return impl_->state == Impl::State::kStopped || impl_->shutdown_asked;
     }
   }
   return true;
+}
+
+void TaskServer::LimitWaits(Deadline deadline) {
+  MutexLock lock(&impl_->mu);
+  impl_->waits_end = deadline;
+  impl_->changed.SignalAll();
 }
 
 std::string TaskServer::address() const { return impl_->address_now(); }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One task of a cluster in this process: devices, worker, master and the services around them.
 #ifndef DISTRIBUTED_RUNTIME_TASK_SERVER_H_
 #define DISTRIBUTED_RUNTIME_TASK_SERVER_H_
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "base/notification.h"
+#include "base/options/engine_options.h"
 #include "device/device_factory.h"
 #include "kernels/kernel_registry.h"
 #include "millrace/cluster.h"
@@ -25,6 +27,9 @@ class PageTable;  // observe/page.h
 
 struct TaskServerOptions {
   ServerOptions server;
+  // What the composer has taken from `server` and its environment: the two limits of `server` are
+  // not looked at here.
+  EngineOptions engine;
   // What the composer has registered; must outlive the server.
   const OpRegistry* ops = nullptr;
   const KernelRegistry* kernels = nullptr;
@@ -47,6 +52,8 @@ class TaskServer {
   Status Stop(Deadline grace);
   // False if the deadline passed first.
   bool WaitForShutdown(Deadline deadline);
+  // Waits without a deadline, those that are under way too, have this one.
+  void LimitWaits(Deadline deadline);
   std::string target() const;
   std::string address() const;
 

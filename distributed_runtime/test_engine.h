@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops and kernels of the servers in tests.
 #ifndef DISTRIBUTED_RUNTIME_TEST_ENGINE_H_
 #define DISTRIBUTED_RUNTIME_TEST_ENGINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a cluster does not go on: what all its tasks say that their steps wait for.
 #ifndef DISTRIBUTED_RUNTIME_WHY_WAITING_H_
 #define DISTRIBUTED_RUNTIME_WHY_WAITING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "eager/context.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::chrono::seconds kForgetTimeout(10);
+constexpr std::chrono::seconds kTellTimeout(10);
 
 // Of a context: what an error of one op must not end for all others.
 class SharedRendezvous : public Rendezvous {
@@ -47,30 +48,6 @@ std::string PlanKey(const FunctionName& function, const Device& device,
 
 }  // namespace
 
-class EagerContext::CurrentWorkers : public WorkerCache {
- public:
-  void Set(WorkerCache* workers) {
-    MutexLock lock(&mu_);
-    workers_ = workers;
-  }
-  std::vector<std::string> ListWorkers() const override {
-    WorkerCache* const workers = current();
-    return workers == nullptr ? std::vector<std::string>() : workers->ListWorkers();
-  }
-  WorkerInterface* GetWorker(std::string_view task) override {
-    WorkerCache* const workers = current();
-    return workers == nullptr ? nullptr : workers->GetWorker(task);
-  }
-
- private:
-  WorkerCache* current() const {
-    MutexLock lock(&mu_);
-    return workers_;
-  }
-  mutable Mutex mu_;
-  WorkerCache* workers_ ABSL_GUARDED_BY(mu_) = nullptr;  // the context keeps them all
-};
-
 EagerContext::EagerContext(const EagerEnv& env, uint64_t id, std::string task,
                            std::shared_ptr<SessionResources> resources, const EagerLimits& limits,
                            Later later)
@@ -79,7 +56,6 @@ EagerContext::EagerContext(const EagerEnv& env, uint64_t id, std::string task,
       limits_(limits),
       later_(std::move(later)),
       resources_(std::move(resources)),
-      workers_(std::make_unique<CurrentWorkers>()),
       worker_(*env.task),
       handles_(StrCat("_eager_", Hex16(id), "_", Hex16(RandomId()), "_"), limits.tensors,
                limits.memory_bytes),
@@ -87,23 +63,20 @@ EagerContext::EagerContext(const EagerEnv& env, uint64_t id, std::string task,
                                             : RefPtr<MemoryQuota>()) {
   worker_.task = std::move(task);
   worker_.devices = resources_->devices;
-  worker_.workers = workers_.get();
+  worker_.workers = nullptr;  // they change with the cluster
   worker_.collectives = nullptr;
   worker_.make_session_devices = nullptr;
-  rendezvous_ = env_.transport->NewRendezvous(worker_.task, workers_.get());
+  rendezvous_ = env_.transport->NewRendezvous(
+      worker_.task, [this](std::string_view peer) { return FindWorker(peer); });
   worker_.rendezvous = rendezvous_.get();
   program_env_ = {&worker_, resources_, env_.admit};
   shared_rendezvous_ = MakeRef<SharedRendezvous>(rendezvous_->Find(static_cast<int64_t>(id_)));
 }
 
 EagerContext::~EagerContext() {
-  Close(errors::Cancelled("the context is gone"));
-  MutexLock lock(&mu_);
-  // The answers that they wait for may be given on this thread.
-  later_([now = std::move(cluster_), before = std::move(old_clusters_)]() mutable {
-    now.reset();
-    before.clear();
-  });
+  const Status reason = errors::Cancelled("the context is gone");
+  Close(reason);
+  telling_->StartCancel(reason);
 }
 
 uint64_t EagerContext::view_id() const {
@@ -147,19 +120,25 @@ void EagerContext::SetCluster(
     add(device.name(), device.device_type(), device.incarnation());
   }
   std::vector<KeptPlan> forgotten;
+  std::shared_ptr<EagerCluster> replaced;
   {
     MutexLock lock(&mu_);
     forgotten = TakePlans("");
     view_id_ = view_id;
     devices_ = std::move(known);
     if (cluster_ == nullptr || addresses != addresses_) {
-      if (cluster_ != nullptr) old_clusters_.push_back(std::move(cluster_));
-      cluster_ = env_.transport->Connect(addresses, worker_.task);
+      replaced = std::exchange(cluster_, Connect(addresses));
       addresses_ = std::move(addresses);
-      workers_->Set(cluster_->workers());
     }
   }
   for (const KeptPlan& kept : forgotten) Withdraw(*kept.plan);
+}
+
+std::shared_ptr<EagerCluster> EagerContext::Connect(
+    const std::map<std::string, std::string>& addresses) const {
+  // The last to use it may be the callback of one of its calls, whose end it waits for.
+  return {env_.transport->Connect(addresses, worker_.task).release(),
+          [later = later_](EagerCluster* unused) { later([unused] { delete unused; }); }};
 }
 
 void EagerContext::SetView(uint64_t view_id) {
@@ -167,11 +146,25 @@ void EagerContext::SetView(uint64_t view_id) {
   view_id_ = view_id;
 }
 
-StatusOr<EagerPeer*> EagerContext::FindPeer(const std::string& task) const {
+StatusOr<std::shared_ptr<EagerPeer>> EagerContext::FindPeer(const std::string& task) const {
   MutexLock lock(&mu_);
   EagerPeer* const peer = cluster_ == nullptr ? nullptr : cluster_->FindPeer(task);
-  if (peer != nullptr) return peer;
+  if (peer != nullptr) return std::shared_ptr<EagerPeer>(cluster_, peer);
   return errors::InvalidArgument("the context has no task ", task);
+}
+
+std::shared_ptr<WorkerInterface> EagerContext::FindWorker(std::string_view task) const {
+  MutexLock lock(&mu_);
+  WorkerInterface* const worker =
+      cluster_ == nullptr ? nullptr : cluster_->workers()->GetWorker(task);
+  return worker == nullptr ? nullptr : std::shared_ptr<WorkerInterface>(cluster_, worker);
+}
+
+void EagerContext::Tell(const std::string& task, const pb::EnqueueRequest& request) const {
+  const StatusOr<std::shared_ptr<EagerPeer>> peer = FindPeer(task);
+  if (!peer.ok()) return;
+  (*peer)->EnqueueAsync({DeadlineAfter(kTellTimeout), telling_.get()}, request,
+                        [kept = *peer, telling = telling_](const Status&) {});
 }
 
 Status EagerContext::RegisterFunction(const pb::RegisterFunctionOp& op) {
@@ -370,14 +363,10 @@ std::vector<EagerContext::KeptPlan> EagerContext::TakePlans(std::string_view fun
 void EagerContext::Withdraw(const FunctionPlan& plan) const {
   for (const auto& part : plan.remote) {
     if (!part->is_registered.load()) continue;
-    const StatusOr<EagerPeer*> peer = FindPeer(part->task);
-    if (!peer.ok()) continue;
     pb::EnqueueRequest request;
     request.set_context_id(id_);
     request.add_queue()->mutable_remove_function()->set_function_name(part->name);
-    // Whoever cannot be reached forgets it with the context.
-    (*peer)->EnqueueAsync({.deadline = DeadlineAfter(kForgetTimeout)}, request,
-                          [](const Status&) {});
+    Tell(part->task, request);
   }
 }
 

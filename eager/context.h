@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An eager context: what one client has in one task. Its devices, functions, tensors, what runs.
 #ifndef EAGER_CONTEXT_H_
 #define EAGER_CONTEXT_H_
@@ -13,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/cancellation.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "device/device.h"
@@ -58,7 +60,9 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   // Runs something that may wait for other tasks, on a thread where that does no harm.
   using Later = std::function<void(std::function<void()>)>;
 
-  // This task is `task` for the client; `resources` are its devices. `later` outlives the context.
+  // This task is `task` for the client; `resources` are its devices. What `later` uses must be
+  // there until the last copy of it has gone: connections that calls still use may outlive the
+  // context.
   EagerContext(const EagerEnv& env, uint64_t id, std::string task,
                std::shared_ptr<SessionResources> resources, const EagerLimits& limits, Later later);
   ~EagerContext();
@@ -85,8 +89,11 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
                   const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices);
   // Of an update that changes nothing that this task may see.
   void SetView(uint64_t view_id);
-  // The task's eager server; InvalidArgument if the context has no such task.
-  StatusOr<EagerPeer*> FindPeer(const std::string& task) const;
+  // The task's eager server, to be kept until it has answered; InvalidArgument if the context has
+  // no such task.
+  StatusOr<std::shared_ptr<EagerPeer>> FindPeer(const std::string& task) const;
+  // Asks a task to forget something. Whoever cannot be reached forgets it with the context.
+  void Tell(const std::string& task, const pb::EnqueueRequest& request) const;
 
   Status RegisterFunction(const pb::RegisterFunctionOp& op);
   Status RemoveFunction(const std::string& name);
@@ -134,8 +141,6 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   void Close(const Status& reason);
 
  private:
-  // The workers of the cluster as it is now.
-  class CurrentWorkers;
   struct FunctionSize {
     int64_t functions = 0, nodes = 0, bytes = 0;
     void Add(std::span<const std::shared_ptr<const Function>> added, int sign);
@@ -149,6 +154,9 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
     std::shared_ptr<const FunctionPlan> plan;
   };
 
+  // Destroyed on the thread of `later`, after the last call that uses it.
+  std::shared_ptr<EagerCluster> Connect(const std::map<std::string, std::string>& addresses) const;
+  std::shared_ptr<WorkerInterface> FindWorker(std::string_view task) const;
   // Tells the tasks that have parts of the plan to forget them.
   void Withdraw(const FunctionPlan& plan) const;
   std::vector<KeptPlan> TakePlans(std::string_view function) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -159,21 +167,21 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   const EagerLimits limits_;
   const Later later_;
   const std::shared_ptr<SessionResources> resources_;
-  const std::unique_ptr<CurrentWorkers> workers_;
   WorkerEnv worker_;
   ProgramEnv program_env_;
   std::unique_ptr<RendezvousManager> rendezvous_;
   RefPtr<Rendezvous> shared_rendezvous_;
   HandleTable handles_;
   const RefPtr<MemoryQuota> memory_quota_;
+  // Ends what the context tells others, once it is gone.
+  const std::shared_ptr<CancellationManager> telling_ = std::make_shared<CancellationManager>();
 
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t view_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);
+  // Shared by the calls to its tasks: an earlier one goes with the last of them.
   std::shared_ptr<EagerCluster> cluster_ ABSL_GUARDED_BY(mu_);
-  // Calls of steps may still use them.
-  std::vector<std::shared_ptr<EagerCluster>> old_clusters_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const ContextDevices> devices_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const FunctionLibrary> library_ ABSL_GUARDED_BY(mu_);
   StringMap<std::shared_ptr<const FunctionLibrary>> components_ ABSL_GUARDED_BY(mu_);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of a program in a context.
 #ifndef EAGER_EAGER_RUN_H_
 #define EAGER_EAGER_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "eager/eager_server.h"
 
 #include <algorithm>
@@ -213,13 +214,14 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     const std::string task = MakeTaskName(server.job_name(), server.task_index());
     MR_ASSIGN_OR_RETURN(const std::shared_ptr<SessionResources> resources, DevicesOf(task));
     alive->Enter();
-    std::shared_ptr<EagerContext> context(
-        new EagerContext(env, request.context_id(), task, resources, limits,
-                         [this](std::function<void()> work) { later->Schedule(std::move(work)); }),
-        [count = alive](EagerContext* gone) {
-          delete gone;
-          count->Leave();
-        });
+    // With the last copy of `run_later`, in the context or its connections, the context has gone.
+    const std::shared_ptr<UseCount> use(alive.get(),
+                                        [count = alive](UseCount*) { count->Leave(); });
+    const auto run_later = [this, use](std::function<void()> work) {
+      later->Schedule(std::move(work));
+    };
+    auto context = std::make_shared<EagerContext>(env, request.context_id(), task, resources,
+                                                  limits, run_later);
     context->SetCluster(request.context_view_id(), server.cluster(),
                         request.cluster_device_attributes());
     ListDevices(context->worker(), response->mutable_device_attributes());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The eager contexts of one task: opened by clients, kept as long as somebody asks for them.
 #ifndef EAGER_EAGER_SERVER_H_
 #define EAGER_EAGER_SERVER_H_

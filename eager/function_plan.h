@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function that runs in several tasks: placed, and cut by task, for arguments that lie where they
 // lie.
 #ifndef EAGER_FUNCTION_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "eager/handle_table.h"
 
 #include "base/errors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors that a client of an eager context knows by number.
 #ifndef EAGER_HANDLE_TABLE_H_
 #define EAGER_HANDLE_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who watches what the eager contexts of a task run.
 #ifndef EAGER_OBSERVER_H_
 #define EAGER_OBSERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What clients ask of a context: ops, calls of functions, and what else a queue holds.
 #ifndef EAGER_OPERATION_H_
 #define EAGER_OPERATION_H_

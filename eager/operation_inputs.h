@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of an operation as a client sends it, made into what runs.
 #ifndef EAGER_OPERATION_INPUTS_H_
 #define EAGER_OPERATION_INPUTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part of a function that was cut by task, as the definition of a function.
 #ifndef EAGER_PART_EXPORT_H_
 #define EAGER_PART_EXPORT_H_

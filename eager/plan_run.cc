@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "eager/plan_run.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/errors.h"
@@ -12,8 +12,6 @@
 
 namespace millrace {
 namespace {
-
-constexpr std::chrono::seconds kCleanupTimeout(10);
 
 // Says less than whatever it followed from.
 bool Follows(const Status& status) { return errors::IsCancelled(status) || IsDerived(status); }
@@ -51,7 +49,7 @@ void PlanRun::Start(const CallOptions& options) {
 }
 
 void PlanRun::StartPart(RemotePart* part) {
-  const StatusOr<EagerPeer*> peer = context_->FindPeer(part->task);
+  const StatusOr<std::shared_ptr<EagerPeer>> peer = context_->FindPeer(part->task);
   if (!peer.ok()) return PartEnded(peer.status());
   if (part->is_registered.load(std::memory_order_acquire)) return RunPart(part, *peer);
   pb::EnqueueRequest request;
@@ -65,7 +63,7 @@ void PlanRun::StartPart(RemotePart* part) {
                         });
 }
 
-void PlanRun::RunPart(RemotePart* part, EagerPeer* peer) {
+void PlanRun::RunPart(RemotePart* part, const std::shared_ptr<EagerPeer>& peer) {
   pb::RunComponentFunctionRequest request;
   request.set_context_id(context_->id());
   pb::Operation& operation = *request.mutable_operation();
@@ -83,7 +81,7 @@ void PlanRun::RunPart(RemotePart* part, EagerPeer* peer) {
   if (step_ != nullptr) request.set_record_timeline(step_->PartBegins(part->task));
   peer->RunComponentFunctionAsync(
       {.cancellation = get()}, request, response.get(),
-      [self = RefPtr<PlanRun>::Share(this), part, response](Status status) {
+      [self = RefPtr<PlanRun>::Share(this), part, response, peer](Status status) {
         if (self->step_ != nullptr) {
           self->step_->PartEnds(part->task, response->mutable_step_stats());
         }
@@ -140,14 +138,7 @@ void PlanRun::Finish() {
     pb::EnqueueRequest request;
     request.set_context_id(context_->id());
     request.add_queue()->mutable_cleanup_function()->set_step_id(step_id_);
-    for (const auto& part : plan_->remote) {
-      const StatusOr<EagerPeer*> peer = context_->FindPeer(part->task);
-      // Whoever cannot be reached forgets the step with the context.
-      if (peer.ok()) {
-        (*peer)->EnqueueAsync({.deadline = DeadlineAfter(kCleanupTimeout)}, request,
-                              [](const Status&) {});
-      }
-    }
+    for (const auto& part : plan_->remote) context_->Tell(part->task, request);
   }
   Status status;
   {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a function whose parts run in several tasks.
 #ifndef EAGER_PLAN_RUN_H_
 #define EAGER_PLAN_RUN_H_
@@ -27,7 +28,7 @@ class PlanRun : public LinkedCancellation {
 
  private:
   void StartPart(RemotePart* part);
-  void RunPart(RemotePart* part, EagerPeer* peer);
+  void RunPart(RemotePart* part, const std::shared_ptr<EagerPeer>& peer);
   void StartOwn(std::vector<Tensor> args);
   Status TakeOwnResults(std::span<Tensor> results);
   void PartEnded(Status status);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an eager context runs in this task: a single op, a function, or a part of one, ready to run
 // many times.
 #ifndef EAGER_PROGRAM_H_

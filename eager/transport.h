@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other tasks of a context, as an eager server sees them: called through stubs.
 #ifndef EAGER_TRANSPORT_H_
 #define EAGER_TRANSPORT_H_
@@ -45,13 +46,16 @@ class EagerCluster {
 // What a composer gives. Thread-safe; outlives the contexts.
 class EagerTransport {
  public:
+  // The worker of a task, to be kept until it has answered; null if there is no such task.
+  using FindWorker = std::function<std::shared_ptr<WorkerInterface>(std::string_view task)>;
   virtual ~EagerTransport() = default;
   // `addresses`: "/job:J/replica:0/task:T" -> "host:port", `own_task` among them or not.
-  virtual std::shared_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
+  virtual std::unique_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
                                                 const std::string& own_task) = 0;
-  // For steps of a context that calls this task `own_task`.
+  // For steps of a context that calls this task `own_task`. What `find` uses must outlive the
+  // manager.
   virtual std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,
-                                                           WorkerCache* workers) = 0;
+                                                           FindWorker find) = 0;
 };
 
 }  // namespace millrace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A language model over characters: an LSTM that learns which character comes next, then writes
 // text of its own. It reads sentences that a small grammar makes, or with --text a file.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The net of mnist_keras with a loop of one's own: layers, loss, optimizer and metric are put into
 // a graph by hand, and every step is a call of a prepared run.
 #include <algorithm>

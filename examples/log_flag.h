@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flag of every example that says how log lines look.
 #ifndef EXAMPLES_LOG_FLAG_H_
 #define EXAMPLES_LOG_FLAG_H_

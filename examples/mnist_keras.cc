@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handwritten digits with layers and fit, as a Keras program would train them: synthetic digits, or
 // with --data_dir the idx files of MNIST. With --min_accuracy it fails below that; --strategy and
 // --replicas say where it trains (docs/strategies.md).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small convolutional net on handwritten digits, trained by one process or by several: the
 // strategy is all that differs. With several workers, `millrace run` starts the program once for
 // each and says in TF_CONFIG which one it is:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model with its variables on parameter servers, trained by several workers with Fit, all in one
 // process: strings are looked up in a vocabulary on the way.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fits a line to points: the example of the README, compiled and run as a test.
 #include <cmath>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learns who likes what: a table of a million users, of whom a step touches a few, on two parameter
 // servers, trained by two workers that do not wait for each other; all in one process.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Digits, trained as programs for Horovod are: every process runs this program on its part of each
 // batch, and gradients are averaged over all. Any launcher that says in the environment which rank
 // a process is can start it:

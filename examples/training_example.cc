@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a small classifier: the example of docs/training.md, compiled and run as a test.
 #include <cstdio>
 #include <vector>

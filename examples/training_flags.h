@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the training examples ask of their command lines, and what they end with.
 #ifndef EXAMPLES_TRAINING_FLAGS_H_
 #define EXAMPLES_TRAINING_FLAGS_H_

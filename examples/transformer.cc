@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A transformer's encoder that learns to turn sequences round: attention has to find, for each
 // place, the one that lies opposite.
 #include <cstdio>

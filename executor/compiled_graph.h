@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One device's part of a graph as a flat program: what the executor walks instead of nodes
 // and edges. Made once per signature, shared by all steps.
 #ifndef EXECUTOR_COMPILED_GRAPH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a compiled graph: one step per call, as many at once as wanted.
 #ifndef EXECUTOR_EXECUTOR_H_
 #define EXECUTOR_EXECUTOR_H_

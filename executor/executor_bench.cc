@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nanoseconds per node of chains, against a list of virtual calls in the same run.
 #include <algorithm>
 #include <cstdio>

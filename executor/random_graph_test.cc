@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random programs of sums, branches and loops, some nested and some dead, against a naive
 // interpreter; with 0, 1, 2 and 8 threads, in calm and while somebody cancels the step.
 // MILLRACE_SEEDS sets how many programs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A warm step asks malloc for nothing.
 #include <atomic>
 #include <cstdlib>

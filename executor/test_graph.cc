@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "executor/test_graph.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small ops and a graph to put them in, for tests and benchmarks of the executor.
 #ifndef EXECUTOR_TEST_GRAPH_H_
 #define EXECUTOR_TEST_GRAPH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device functions: who puts variables on parameter servers and the rest on workers.
 #include <memory>
 #include <set>

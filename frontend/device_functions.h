@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What device functions tell besides the device.
 #ifndef FRONTEND_DEVICE_FUNCTIONS_H_
 #define FRONTEND_DEVICE_FUNCTIONS_H_

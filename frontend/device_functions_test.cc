@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // replica_device_setter: who goes where, and who is asked.
 #include <gtest/gtest.h>
 

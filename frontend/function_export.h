@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The body of a function, which was built as a graph, as a definition.
 #ifndef FRONTEND_FUNCTION_EXPORT_H_
 #define FRONTEND_FUNCTION_EXPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs that are bodies of functions while they are built: what their nodes use of other graphs
 // is brought inside. Implemented beside graphs (graph_builder.cc), whose own headers do not have
 // this: most of the engine is compiled anew when those change.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/graph_builder.h"
 
 #include <google/protobuf/text_format.h>

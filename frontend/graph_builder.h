@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state behind the public Graph: nodes, what is known of their shapes, names in use, the
 // first error. First station of the walk of a graph: built here, placed and cut further on.
 #ifndef FRONTEND_GRAPH_BUILDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building graphs through the public API: names, scopes, devices, errors with the caller's
 // place, and GraphDef in and out.
 #include "frontend/graph_builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What programs do wrong while they build graphs, and what they are told: the line of theirs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operation and Output: what handles tell of the nodes behind them.
 #include "base/strings.h"
 #include "frontend/graph_builder.h"

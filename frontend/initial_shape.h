@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a variable, which is that of its initial value.
 #ifndef FRONTEND_INITIAL_SHAPE_H_
 #define FRONTEND_INITIAL_SHAPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nodes of a graph need besides the graph.
 #ifndef FRONTEND_KEPT_WITH_GRAPH_H_
 #define FRONTEND_KEPT_WITH_GRAPH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WhileLoop for those whose body gives more than the next values of its variables.
 #ifndef FRONTEND_LOOP_BUILDER_H_
 #define FRONTEND_LOOP_BUILDER_H_

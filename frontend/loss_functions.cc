@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of losses, sample by sample.
 #include <cmath>
 #include <numbers>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/math.h"
 
 #include "frontend/root_scope.h"

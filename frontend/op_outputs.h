@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outputs of a node by the name of the argument in the op's definition; for the generated
 // op wrappers.
 #ifndef FRONTEND_OP_OUTPUTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way from a handle to a scope of its graph.
 #ifndef FRONTEND_ROOT_SCOPE_H_
 #define FRONTEND_ROOT_SCOPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values and what belongs to them, one of which may lack a last axis of size one.
 #ifndef FRONTEND_SAME_RANK_H_
 #define FRONTEND_SAME_RANK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run of one node takes, once more: as the body of a loop that makes many such runs.
 #ifndef FRONTEND_SUBGRAPH_COPY_H_
 #define FRONTEND_SUBGRAPH_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "graph/body_names.h"
 
 #include "base/errors.h"

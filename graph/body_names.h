@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the definition of a function writes what its nodes read.
 #ifndef GRAPH_BODY_NAMES_H_
 #define GRAPH_BODY_NAMES_H_

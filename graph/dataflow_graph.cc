@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "graph/dataflow_graph.h"
 
 #include <algorithm>
@@ -17,6 +18,18 @@ const OpInfo* BoundaryOp() {
     return info;
   }();
   return op;
+}
+
+// Clients add outputs to branches and loops for their gradients, also after the node was sent.
+std::string_view HintOfIntermediates(const Node& source) {
+  const std::string_view op = source.op().def.name();
+  for (const char* known :
+       {"If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"}) {
+    if (op == known) {
+      return " Try using tf.compat.v1.experimental.output_all_intermediates(True).";
+    }
+  }
+  return "";
 }
 
 // Below one in so many of all, what is wanted is collected and sorted; else all are looked at.
@@ -257,7 +270,7 @@ StatusOr<Edge*> DataflowGraph::AddEdge(Node* src, int src_output, Node* dst, int
   if (src_output < 0 || src_output >= src->num_outputs()) {
     return errors::InvalidArgument("Node '", dst->name(), "': Connecting to invalid output ",
                                    src_output, " of source node ", src->name(), " which has ",
-                                   src->num_outputs(), " outputs.");
+                                   src->num_outputs(), " outputs.", HintOfIntermediates(*src));
   }
   if (dst_input < 0 || dst_input >= dst->num_inputs()) {
     return errors::InvalidArgument("Node '", dst->name(), "' has no input ", dst_input,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph that every pass works on: nodes and edges with dense ids.
 #ifndef GRAPH_DATAFLOW_GRAPH_H_
 #define GRAPH_DATAFLOW_GRAPH_H_

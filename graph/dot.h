@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of graphs, for people.
 #ifndef GRAPH_DOT_H_
 #define GRAPH_DOT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The edges at one side of a node.
 #ifndef GRAPH_EDGE_LIST_H_
 #define GRAPH_EDGE_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of a graph. A library never changes: an extension makes another one, which
 // shares what was there, so graphs, plans and workers may hold on to theirs.
 #ifndef GRAPH_FUNCTION_LIBRARY_H_

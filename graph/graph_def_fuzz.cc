@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any GraphDef either is refused or becomes a graph that survives the round trip, with static
 // shapes or without.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GraphDef messages in and out of graphs.
 #ifndef GRAPH_GRAPH_DEF_IO_H_
 #define GRAPH_GRAPH_DEF_IO_H_

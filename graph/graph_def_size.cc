@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Declared in graph_def_size.h, which is not among the headers of this target.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How big a graph may be where it becomes a message: protobuf ends at 2 GiB, and what is beyond
 // is written as nothing at all.
 #ifndef GRAPH_GRAPH_DEF_SIZE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs that TensorFlow accepts are accepted here, with the same static shapes; those that it
 // refuses are refused with the same code.
 #include <gtest/gtest.h>

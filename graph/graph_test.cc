@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -24,6 +25,7 @@ constexpr OpSpec kTestOps[] = {
     {"NoOp", "", "", ""},
     {"Merge", "inputs: N * float", "out: float, index: int32", "N: int >= 1"},
     {"NextIteration", "data: float", "out: float", ""},
+    {"StatelessIf", "", "out: float", ""},
 };
 
 class GraphTest : public testing::Test {
@@ -165,6 +167,9 @@ TEST_F(GraphTest, MistakesInNamesAndInputsAreNamed) {
        "Control dependencies must come after regular dependencies"},
       {Node("s", "Source") + Node("a", "Add", {"s"}), "NodeDef expected inputs 'float, float'"},
       {Node("s", "Source") + Node("a", "Add", {"s", "s:4"}), "Connecting to invalid output 4"},
+      {Node("c", "StatelessIf") + Node("a", "Add", {"c", "c:1"}),
+       "Connecting to invalid output 1 of source node c which has 1 outputs. Try using "
+       "tf.compat.v1.experimental.output_all_intermediates(True)."},
       {Node("p", "Pair") + Node("a", "Add", {"p", "p:1"}), "was passed int32 from p:1"},
   };
   for (const auto& c : cases) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs made to do harm end in a named error, or in none, soon and within bounded memory.
 #include <google/protobuf/text_format.h>
 

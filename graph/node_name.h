@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of nodes, and how they stand in the inputs of a NodeDef: "n", "n:1", "^n".
 #ifndef GRAPH_NODE_NAME_H_
 #define GRAPH_NODE_NAME_H_

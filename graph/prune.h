@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a set of nodes needs, and graphs without the rest.
 #ifndef GRAPH_PRUNE_H_
 #define GRAPH_PRUNE_H_

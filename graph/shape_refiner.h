@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Static shapes of a graph while it grows: runs each node's shape function over what is
 // known of its inputs, their values included.
 #ifndef GRAPH_SHAPE_REFINER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes to files that go on beside training: one at a time, on a thread of its own.
 #ifndef IO_BACKGROUND_WRITE_H_
 #define IO_BACKGROUND_WRITE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening files below a folder that is held open, whatever others do to its links meanwhile.
 #ifndef IO_BENEATH_H_
 #define IO_BENEATH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever ends a save, the checkpoint before it or the new one is there as a whole.
 #include <gtest/gtest.h>
 #include <signal.h>

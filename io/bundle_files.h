@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of a bundle's files, and how a new bundle takes the place of an old one of its prefix.
 //
 // A reader follows the index, so a bundle is what its index says, and the old one is whole until

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only file that sees LevelDB. It is given files in memory: an index is small.
 #include "io/bundle_index.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index of a bundle as a table in LevelDB's format.
 #ifndef IO_BUNDLE_INDEX_H_
 #define IO_BUNDLE_INDEX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading bundles; writing is in bundle_writer.cc.
 #include <algorithm>
 #include <bit>

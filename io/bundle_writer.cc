@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing and merging bundles; reading is in bundle_reader.cc.
 #include <cstdio>
 #include <set>

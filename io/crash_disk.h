@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk in memory for tests: says what may be left of it when the power is lost, and fails any
 // operation on demand.
 #ifndef IO_CRASH_DISK_H_

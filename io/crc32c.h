@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32C (Castagnoli), and the masked form in which files store it.
 #ifndef IO_CRC32C_H_
 #define IO_CRC32C_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "io/file_root.h"
 
 #include <dirent.h>
@@ -21,6 +22,7 @@
 #include "base/strings.h"
 #include "io/beneath.h"
 #include "io/posix_files.h"
+#include "io/uri.h"
 
 namespace millrace {
 namespace {
@@ -280,7 +282,7 @@ Status ConfineFiles(const std::string& root, const std::vector<std::string>& oth
   }
   confinement->roots = roots;
   // Never destroyed: whoever has it may use it as long as the process lives.
-  ReplacePosixFileSystem(NewConfinedFileSystem(std::move(roots)).release());
+  ReplacePosixFileSystem(NewUriFileSystem(NewConfinedFileSystem(std::move(roots))).release());
   return OkStatus();
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One folder, outside of which this process opens no file for anybody.
 #ifndef IO_FILE_ROOT_H_
 #define IO_FILE_ROOT_H_

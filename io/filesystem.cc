@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "io/filesystem.h"
 
 #include <dirent.h>
@@ -17,6 +18,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "io/posix_files.h"
+#include "io/uri.h"
 
 namespace millrace {
 Status FileError(int error, std::string_view what, const std::string& path) {
@@ -318,7 +320,7 @@ Status FileSystem::Replace(const std::string& path, std::string_view content, bo
 namespace {
 
 std::atomic<FileSystem*>& Current() {
-  static std::atomic<FileSystem*> current{new Posix};
+  static std::atomic<FileSystem*> current{NewUriFileSystem(std::make_unique<Posix>()).release()};
   return current;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files, as the rest of the engine sees them: checkpoints, records and events are read and
 // written through here, so that a test may fail or delay any of it by decorating a FileSystem.
 #ifndef IO_FILESYSTEM_H_
@@ -85,7 +86,8 @@ class FileSystem {
 // What the names of files end with, before a number, that are not complete yet.
 inline constexpr char kTemporarySuffix[] = ".tempstate";
 
-// The files of the machine. Never destroyed.
+// The files of the machine, by path or as "file:///path"; other schemes are Unimplemented
+// (io/uri.h). Never destroyed.
 FileSystem* PosixFileSystem();
 
 // The part up to the last '/', without it; "" if there is none. The part after it.

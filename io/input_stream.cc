@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "io/input_stream.h"
 
 #include <zlib.h>

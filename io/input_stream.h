@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading a file from front to back, as it lies or unpacked, by bytes, lines and records.
 #ifndef IO_INPUT_STREAM_H_
 #define IO_INPUT_STREAM_H_

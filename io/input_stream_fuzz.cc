@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first byte says how the file is packed and how large a buffer is; the rest is the file. It
 // is read as records and as lines: both give what is there, or an error.
 #include <unistd.h>

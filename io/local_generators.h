@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of this process that make elements of data sets, and the keys by which ops of its
 // graphs find them.
 #ifndef IO_LOCAL_GENERATORS_H_

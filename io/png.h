@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images as PNG files.
 #ifndef IO_PNG_H_
 #define IO_PNG_H_

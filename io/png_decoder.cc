@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PNG files through libpng, whose errors are jumps: no function below that calls setjmp owns an
 // object with a destructor, so that a jump leaks nothing.
 #include "io/png_decoder.h"

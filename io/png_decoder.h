@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pixels of PNG files.
 #ifndef IO_PNG_DECODER_H_
 #define IO_PNG_DECODER_H_

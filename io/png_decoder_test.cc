@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pixels that come back from files that io/png.h writes, and files that are none.
 #include "io/png_decoder.h"
 
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "io/png.h"
+#include "io/png_encoder.h"
 
 namespace millrace {
 namespace {
@@ -47,6 +49,25 @@ TEST(PngDecoder, SixteenBitsRepeatTheByte) {
   const auto got = DecodePng(File({0x12}, 1, 1, 1), 1, 16);
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(got->bytes, (std::vector<uint8_t>{0x12, 0x12}));
+}
+
+TEST(PngDecoder, WhatTheEncoderPacksComesBack) {
+  for (const int bits : {8, 16}) {
+    for (int channels = 1; channels <= 4; ++channels) {
+      std::vector<uint8_t> pixels(3 * 5 * channels * (bits / 8));
+      for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37 + 1);
+      const auto file = PackPng({pixels.data(), 3, 5, channels, bits}, channels * 2);
+      ASSERT_TRUE(file.ok()) << file.status();
+      const auto got = DecodePng(*file, 0, bits);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_EQ(got->channels, channels);
+      EXPECT_EQ(got->bytes, pixels);
+    }
+  }
+  const uint8_t one = 1;
+  EXPECT_FALSE(PackPng({&one, 0, 1, 1, 8}, -1).ok());
+  EXPECT_FALSE(PackPng({&one, 1, 1, 5, 8}, -1).ok());
+  EXPECT_FALSE(PackPng({&one, 1, 1, 1, 8}, 10).ok());
 }
 
 TEST(PngDecoder, EveryTruncationAndOtherBytesAreRefused) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of the operating system that somebody has opened already.
 #ifndef IO_POSIX_FILES_H_
 #define IO_POSIX_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing TFRecord files: length, its checksum, data, its checksum. io/input_stream.h reads them.
 #ifndef IO_RECORD_WRITER_H_
 #define IO_RECORD_WRITER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints in TensorFlow's format V2 ("tensor bundle"): PREFIX.index, a table in LevelDB's
 // format from keys to entries, and PREFIX.data-SSSSS-of-NNNNN with the bytes of the tensors.
 #ifndef IO_TENSOR_BUNDLE_H_

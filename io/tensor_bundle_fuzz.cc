@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first byte says how the rest becomes a checkpoint: as the bytes of an index file, or as
 // the entries of one that is well formed. Reading it gives tensors or errors.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that TensorFlow wrote are read, and written again byte for byte.
 #include "io/tensor_bundle.h"
 

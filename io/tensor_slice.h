@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of tensors, as checkpoints name them: one range per axis.
 #ifndef IO_TENSOR_SLICE_H_
 #define IO_TENSOR_SLICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/accelerator_fused_kernel.h"
 
 #include <algorithm>

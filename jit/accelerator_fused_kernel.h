@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel of _Fused on accelerators: one launch where there is one loop, or the kernels that the
 // parts have there, one after the other, until that loop is compiled and where there is none.
 #ifndef JIT_ACCELERATOR_FUSED_KERNEL_H_
@@ -15,9 +16,6 @@ namespace millrace {
 // kernel; kernels of the parts come from the registry that asks.
 std::unique_ptr<Kernel> MakeAcceleratorFusedKernel(KernelConstruction& c, const OpRegistry& ops,
                                                    const jit::GridBackend& backend);
-
-// "FAKE". Both outlive the kernels.
-void RegisterFakeFusedKernels(const OpRegistry& ops, KernelRegistry& registry);
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/code_cache.h"
 
 #include <dlfcn.h>
@@ -8,13 +9,13 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "base/component_file.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/options/engine_options.h"
 #include "base/strings.h"
 #include "jit/object_store.h"
 #include "jit/translated_program.h"
@@ -28,11 +29,6 @@ constexpr std::size_t kMostCodes = 4096;
 
 std::atomic<CodeCache*> g_instead{nullptr};
 
-std::string EnvironmentOr(const char* name, std::string fallback) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : std::move(fallback);
-}
-
 std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
                   std::span<const Spread> spreads) {
   std::string key = FormatFusedProgram(program);
@@ -45,11 +41,11 @@ std::string KeyOf(const FusedProgram& program, std::span<const DataType> types,
 }  // namespace
 
 JitOptions JitOptions::FromEnvironment() {
+  ProcessOptions process = ProcessOptions::FromEnvironment();
   JitOptions options;
-  const std::string on = EnvironmentOr("MILLRACE_JIT", "on");
-  options.enabled = on != "off" && on != "0";
-  options.library = EnvironmentOr("MILLRACE_JIT_LIBRARY", "");
-  options.cache_dir = EnvironmentOr("MILLRACE_JIT_CACHE", "");
+  options.enabled = process.jit;
+  options.library = std::move(process.jit_library);
+  options.cache_dir = std::move(process.jit_cache);
   return options;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled loops of fused programs: one for each program and way in which its operands repeat,
 // shared by all kernels of the process, made by a thread that does nothing else.
 #ifndef JIT_CODE_CACHE_H_

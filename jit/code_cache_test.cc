@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled loops compute what the interpreter computes, are made by another thread, and are found
 // again in memory and on disk.
 #include "jit/code_cache.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler, a shared library of its own that holds LLVM, offers to the program that
 // loads it. Plain C types: the two may be built apart.
 #ifndef JIT_COMPONENT_API_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused loops on GPUs.
 #ifndef JIT_CUDA_GRID_H_
 #define JIT_CUDA_GRID_H_

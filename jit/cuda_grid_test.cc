@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fused loops are loaded and launched on a GPU, over a driver that notes what it is asked.
 #include "jit/cuda_grid.h"
 

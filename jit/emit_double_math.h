@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp, log, tanh and the logistic function of doubles where there is no C library: the code of
 // grids. Range reduction and polynomials, without branches, tables or calls; products and sums are
 // joined (fma) only here and only where this says so, so that all targets give the same bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fused program for a grid of threads, each of which takes every so-and-so-many-th group of
 // neighbouring elements, so that threads beside each other touch memory beside each other.
 #ifndef JIT_EMIT_GRID_H_

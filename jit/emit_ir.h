@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fused program as LLVM's intermediate code.
 #ifndef JIT_EMIT_IR_H_
 #define JIT_EMIT_IR_H_

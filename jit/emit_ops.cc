@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/emit_ops.h"
 
 #include <limits>
@@ -196,9 +197,9 @@ class Emitter {
       case FusedOp::kReciprocalGrad:
         return ZeroOfZero(y, Mul(b_.CreateFNeg(x), Mul(y, x)));
       case FusedOp::kReluGrad:
-        return Choose(More(y, F(0)), x, F(0));
+        return Mul(x, Choose(More(y, F(0)), F(1), F(0)));
       default:  // kRelu6Grad
-        return Choose(b_.CreateAnd(More(y, F(0)), Less(y, F(6))), x, F(0));
+        return Mul(x, Choose(b_.CreateAnd(More(y, F(0)), Less(y, F(6))), F(1), F(0)));
     }
   }
 

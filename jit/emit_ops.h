@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each op of a fused program computes, as LLVM's intermediate code: the one place that says it
 // for all targets. Loops around it are those of a CPU (emit_ir.h) or of a grid of threads
 // (emit_grid.h).

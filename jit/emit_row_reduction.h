@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a fused program's output that become one element each, within the code of a grid.
 //
 // The order is that of the CPU's kernels (kernels/math/reduction.cc), so that results are the same

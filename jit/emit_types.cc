@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/emit_types.h"
 
 namespace millrace::jit {

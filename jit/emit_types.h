@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of each type, as they lie in memory and as programs compute with them. In memory a bool
 // is a byte and a 16-bit float two bytes; between instructions a bool is an i1, and a half or a
 // bfloat16 the float of the same value, which arithmetic on them goes through anyway.

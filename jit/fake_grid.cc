@@ -1,5 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused loops on the simulated accelerator: the code that PTX is made of, run by a few threads of a
 // grid one after the other.
+#include "jit/fake_grid.h"
+
 #include <atomic>
 #include <memory>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fused program without compiling it: block by block, each instruction by the loop of the
 // op's own kernel, with everything in between in the first-level cache.
 #ifndef JIT_FUSED_INTERPRETER_H_

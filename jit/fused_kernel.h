@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel of _Fused, which graph/rewrite makes of elementwise nodes (docs/fusion.md).
 #ifndef JIT_FUSED_KERNEL_H_
 #define JIT_FUSED_KERNEL_H_

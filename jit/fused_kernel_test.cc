@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fused node computes is what its parts compute, bit for bit.
 #include "jit/fused_kernel.h"
 

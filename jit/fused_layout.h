@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the operands of a fused program lie towards each other for given shapes.
 #ifndef JIT_FUSED_LAYOUT_H_
 #define JIT_FUSED_LAYOUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nodes that a fused node was made of, computed one after the other as if nothing had been
 // fused: where there is no common loop, and where something is wrong, which they know how to say.
 #ifndef JIT_FUSED_PARTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fused program the ways there are, and compares values bit by bit.
 #ifndef JIT_FUSED_TEST_UTIL_H_
 #define JIT_FUSED_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused loops that run on accelerators, as grids of threads.
 #ifndef JIT_GRID_LOOP_H_
 #define JIT_GRID_LOOP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of doubles that grids have of their own, against the C library's of long double.
 // GPUs give the same bits as the code that runs here: each of its operations is rounded as IEEE 754
 // asks on both.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused programs as grids of threads that run on the host, one thread after the other, by the code
 // that PTX is made of.
 #ifndef JIT_HOST_GRID_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/instruction_kernels.h"
 
 #include <functional>

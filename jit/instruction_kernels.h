@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that the instructions of fused programs had as nodes: their loops serve the
 // interpreter, and they themselves run where there is no loop over all.
 #ifndef JIT_INSTRUCTION_KERNELS_H_

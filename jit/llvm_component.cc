@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler component: everything that knows LLVM. Built as a shared library that the engine
 // loads when it first has something to compile (jit/code_cache.h).
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/make_ptx.h"
 
 #include <llvm/IR/LegacyPassManager.h>

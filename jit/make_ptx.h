@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code of a grid as text for NVIDIA's assembler or driver.
 #ifndef JIT_MAKE_PTX_H_
 #define JIT_MAKE_PTX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "jit/object_store.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled objects on disk, one file each.
 #ifndef JIT_OBJECT_STORE_H_
 #define JIT_OBJECT_STORE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's assembler takes what is made of fused programs. There only where its toolkit is.
 #include <sys/wait.h>
 

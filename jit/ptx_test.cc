@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What PTX is made of fused programs, and that the code it is made of gives the bits of the CPU's
 // kernels (functions of doubles: see grid_math_test). What is left unproven without a GPU is the
 // choice of instructions by LLVM and the driver; that these are the exact ones can be read in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs for grids of threads, and what the compiler makes of them.
 #ifndef JIT_PTX_TEST_UTIL_H_
 #define JIT_PTX_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fused program in the terms of the compiler component.
 #ifndef JIT_TRANSLATED_PROGRAM_H_
 #define JIT_TRANSLATED_PROGRAM_H_

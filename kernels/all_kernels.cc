@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/all_kernels.h"
 
 #include "kernels/collective/collective.h"
@@ -40,7 +41,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterLayoutKernels(registry);
   RegisterGatherKernels(registry);
   RegisterScatterKernels(registry);
+  RegisterDataFormatKernels(registry);
   RegisterDiagonalKernels(registry);
+  RegisterInPlaceKernels(registry);
   RegisterSpaceToBatchKernels(registry);
   RegisterResizeKernels(registry);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every family of kernels, by the function that registers it. A new family adds its call in
 // all_kernels.cc, and its line here unless it has a header of its own.
 #ifndef KERNELS_ALL_KERNELS_H_
@@ -37,7 +38,9 @@ void RegisterSliceKernels(KernelRegistry& registry);
 void RegisterLayoutKernels(KernelRegistry& registry);
 void RegisterGatherKernels(KernelRegistry& registry);
 void RegisterScatterKernels(KernelRegistry& registry);
+void RegisterDataFormatKernels(KernelRegistry& registry);
 void RegisterDiagonalKernels(KernelRegistry& registry);
+void RegisterInPlaceKernels(KernelRegistry& registry);
 void RegisterSpaceToBatchKernels(KernelRegistry& registry);
 void RegisterResizeKernels(KernelRegistry& registry);
 

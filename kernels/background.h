@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that may wait for a long time on behalf of a device: walks of data sets that call
 // functions, buffers that are filled ahead.
 #ifndef KERNELS_BACKGROUND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of a kernel's work its device may record once and repeat without the kernel.
 #ifndef KERNELS_CAPTURABLE_KERNEL_H_
 #define KERNELS_CAPTURABLE_KERNEL_H_

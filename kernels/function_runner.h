@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running functions from kernels: calls, branches, loops, datasets that map. Implemented by
 // session/function_runtime; a step has its runner in StepEnv::functions.
 #ifndef KERNELS_FUNCTION_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/host_kernels.h"
 
 namespace millrace {
@@ -14,8 +15,10 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterSessionTensorKernels(registry);
   RegisterVariablePartKernels(registry);
   RegisterRearrangeKernels(registry);
+  RegisterMirrorPadKernels(registry);
   RegisterSamplingKernels(registry);
   RegisterLinearAlgebraKernels(registry);
+  RegisterFingerprintKernels(registry);
   RegisterTextKernels(registry);
   RegisterParseKernels(registry);
   RegisterParseExampleKernels(registry);
@@ -24,6 +27,8 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterSummaryKernels(registry);
   RegisterSparseKernels(registry);
   RegisterImageSummaryKernels(registry);
+  RegisterDecodeImageKernels(registry);
+  RegisterEncodeImageKernels(registry);
   RegisterImageColorKernels(registry);
   RegisterImageRegionKernels(registry);
   RegisterCountingKernels(registry);

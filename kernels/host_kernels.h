@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The families that keep, find, read and write rather than calculate; see all_kernels.h. A
 // header of its own: the loops over numbers need not be compiled again when a family comes.
 #ifndef KERNELS_HOST_KERNELS_H_
@@ -18,8 +19,10 @@ void RegisterStagingKernels(KernelRegistry& registry);
 void RegisterSessionTensorKernels(KernelRegistry& registry);
 void RegisterVariablePartKernels(KernelRegistry& registry);
 void RegisterRearrangeKernels(KernelRegistry& registry);
+void RegisterMirrorPadKernels(KernelRegistry& registry);
 void RegisterSamplingKernels(KernelRegistry& registry);
 void RegisterLinearAlgebraKernels(KernelRegistry& registry);
+void RegisterFingerprintKernels(KernelRegistry& registry);
 void RegisterTextKernels(KernelRegistry& registry);
 void RegisterParseKernels(KernelRegistry& registry);
 void RegisterParseExampleKernels(KernelRegistry& registry);
@@ -28,6 +31,8 @@ void RegisterFileKernels(KernelRegistry& registry);
 void RegisterSummaryKernels(KernelRegistry& registry);
 void RegisterSparseKernels(KernelRegistry& registry);
 void RegisterImageSummaryKernels(KernelRegistry& registry);
+void RegisterDecodeImageKernels(KernelRegistry& registry);
+void RegisterEncodeImageKernels(KernelRegistry& registry);
 void RegisterImageColorKernels(KernelRegistry& registry);
 void RegisterImageRegionKernels(KernelRegistry& registry);
 void RegisterCountingKernels(KernelRegistry& registry);

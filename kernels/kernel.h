@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs for a node. A kernel is made once per session and node (once per graph for a
 // stateless op) and computes many steps, possibly at the same time.
 #ifndef KERNELS_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One execution of a kernel: its inputs, its outputs, and the step it belongs to.
 #ifndef KERNELS_KERNEL_CONTEXT_H_
 #define KERNELS_KERNEL_CONTEXT_H_

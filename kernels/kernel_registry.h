@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernels exist, for which op, element types and device type.
 #ifndef KERNELS_KERNEL_REGISTRY_H_
 #define KERNELS_KERNEL_REGISTRY_H_

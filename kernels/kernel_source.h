@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For kernels that are made of others.
 #ifndef KERNELS_KERNEL_SOURCE_H_
 #define KERNELS_KERNEL_SOURCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a step runs a kernel: whatever it throws is the step's error, not the end of the process.
 #ifndef KERNELS_RUN_KERNEL_H_
 #define KERNELS_RUN_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sends and receives have in common.
 #ifndef KERNELS_TRANSFER_KERNEL_H_
 #define KERNELS_TRANSFER_KERNEL_H_

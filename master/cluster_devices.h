@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tasks and devices that a session may use.
 #ifndef MASTER_CLUSTER_DEVICES_H_
 #define MASTER_CLUSTER_DEVICES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps in which collectives take part: whose ids several masters must agree on.
 #ifndef MASTER_COLLECTIVE_STEPS_H_
 #define MASTER_COLLECTIVE_STEPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/direct_step.h"
 
 #include <utility>
@@ -30,6 +31,7 @@ void DirectStep::SetLimits(const Step::Limits& limits) {
   deadline_ = limits.deadline;
   timeout_ms_ = limits.timeout_ms;
   caller_ = limits.caller;
+  request_id_ = limits.request_id;
 }
 
 void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owner) {
@@ -132,7 +134,7 @@ void DirectStep::GiveUp() {
     given_up_ = status;
   }
   if (!Answer(kGivenUp)) return;
-  LogOverdue(env_.step_id, description);
+  LogOverdue(env_.step_id, request_id_, description);
   if (owner_ == nullptr) return;
   LeaveCaller();
   owner_->DirectStepEnded(this, status);

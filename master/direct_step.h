@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run of a plan that is one graph on one device of the client's own task: feeds and fetches
 // change hands without a rendezvous, nothing is asked of a worker, and a graph that one thread
 // can run has run when Run returns.
@@ -110,6 +111,7 @@ class DirectStep : public RefCounted {
   CancellationManager::Token caller_token_ = -1;
   Deadline deadline_ = kNoDeadline;
   int64_t timeout_ms_ = 0;
+  int64_t request_id_ = 0;
   // Says kRuns when all above is set, and how it ended when all below is.
   std::atomic<State> state_{kIdle};
   Notification* waiter_ = nullptr;

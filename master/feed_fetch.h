@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes of the whole graph what one run needs: feeds and fetches become receives from and
 // sends to the client, and what does not lead to a fetch or a target goes.
 #ifndef MASTER_FEED_FETCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The master of a task: opens sessions for clients, called directly or by the service.
 #ifndef MASTER_MASTER_H_
 #define MASTER_MASTER_H_

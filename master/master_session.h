@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session at its master: the graph, the plans cut out of it, and the steps that run.
 #ifndef MASTER_MASTER_SESSION_H_
 #define MASTER_MASTER_SESSION_H_
@@ -116,8 +117,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   // Whether the master may run this part, all of the plan, by itself; and if its worker agreed.
   bool RunsDirectly(const Plan& plan, const PlanPart& part) const;
   void FindDirectGraph(Plan* plan);
-  Step::Limits LimitsOf(const CallOptions& options, const pb::RunOptions& run_options) const;
-  Status CheckOptions(const pb::RunOptions& run_options) const;
+  Step::Limits LimitsOf(const CallOptions& options, const pb::RunOptions& run_options,
+                        int64_t request_id = 0) const;
   // Of steps in which collectives take part.
   std::string CollectiveLeader() const;
   // False if the session is closed.
@@ -132,7 +133,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
   std::unique_ptr<SessionGraph> graph_;
   std::shared_ptr<SessionDump> dump_;  // null unless graphs are written
   PlanContext plan_context_;
-  PlanCache plans_;
+  PlanCache plans_{handle_};
   std::atomic<int64_t> next_name_{0};
   std::atomic<int64_t> num_runs_{0};  // of a session that tells costs
   std::atomic<uint64_t> next_step_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of a session: from a request to a plan, from a plan to a step.
 #include <algorithm>
 #include <chrono>
@@ -11,9 +12,9 @@
 #include "master/dump/cost_graph.h"
 #include "master/feed_fetch.h"
 #include "master/master_session.h"
+#include "master/run_options.h"
 #include "master/step_errors.h"
 #include "session/async_join.h"
-#include "session/inter_op_pools.h"
 
 namespace millrace {
 namespace {
@@ -76,9 +77,10 @@ int64_t MasterSession::NewStepId() {
   return static_cast<int64_t>(Mix(count) & kStepMask);
 }
 
-Step::Limits MasterSession::LimitsOf(const CallOptions& options,
-                                     const pb::RunOptions& run_options) const {
+Step::Limits MasterSession::LimitsOf(const CallOptions& options, const pb::RunOptions& run_options,
+                                     int64_t request_id) const {
   Step::Limits limits;
+  limits.request_id = request_id;
   limits.deadline = options.deadline;
   limits.caller = options.cancellation;
   const int64_t timeout_ms = run_options.timeout_in_ms() > 0 ? run_options.timeout_in_ms()
@@ -91,20 +93,6 @@ Step::Limits MasterSession::LimitsOf(const CallOptions& options,
     }
   }
   return limits;
-}
-
-Status MasterSession::CheckOptions(const pb::RunOptions& run_options) const {
-  if (run_options.output_partition_graphs() &&
-      config_.experimental().disable_output_partition_graphs()) {
-    return errors::InvalidArgument(
-        "RunOptions.output_partition_graphs() is not supported when "
-        "disable_output_partition_graphs is true.");
-  }
-  MR_RETURN_IF_ERROR(CheckInterOpPool(*env_.task, run_options.inter_op_thread_pool()));
-  if (run_options.debug_options().debug_tensor_watch_opts_size() > 0) {
-    return errors::Unimplemented("RunOptions.debug_options");
-  }
-  return OkStatus();
 }
 
 bool MasterSession::AddStep(Step* step) {
@@ -227,13 +215,14 @@ MasterSession::Done MasterSession::WithCosts(RunStepArgs* args, RunStepResult* r
 void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                         Done done) {
   if (!args->partial_run_handle.empty()) return RunPart(options, args, result, std::move(done));
-  if (Status status = CheckOptions(args->options); !status.ok()) return done(std::move(status));
+  if (Status status = CheckRunOptions(args->options, config_, *env_.task); !status.ok())
+    return done(std::move(status));
   if (config_.graph_options().build_cost_model() > 0 &&
       WantsCosts(config_.graph_options(), num_runs_.fetch_add(1, std::memory_order_relaxed))) {
     done = WithCosts(args, result, std::move(done));
   }
   if (!Enter()) return done(ClosedError());
-  const Step::Limits limits = LimitsOf(options, args->options);
+  const Step::Limits limits = LimitsOf(options, args->options, args->request_id);
   const auto feed = [args](int i) -> const Tensor& { return args->feeds[i].second; };
   const bool keeps_graphs = args->options.output_partition_graphs();
   const int64_t graph_key = args->options.experimental().collective_graph_key();
@@ -438,7 +427,7 @@ void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs ar
   if (!wanted.feed_devices().empty() || !wanted.fetch_devices().empty()) {
     return done(errors::Unimplemented("feeds and fetches that stay on a device"));
   }
-  if (Status status = CheckOptions(wanted.run_options()); !status.ok()) {
+  if (Status status = CheckRunOptions(wanted.run_options(), config_, *env_.task); !status.ok()) {
     return done(std::move(status));
   }
   auto made = std::make_shared<Callable>();
@@ -504,7 +493,7 @@ void MasterSession::RunCallable(const CallOptions& options, RunCallableArgs* arg
   }
   StartStep(
       std::shared_ptr<const Binding>(callable, &callable->binding),
-      LimitsOf(options, callable->options), callable->options,
+      LimitsOf(options, callable->options, args->request_id), callable->options,
       [args](int i) -> const Tensor& { return args->feeds[i]; }, result, std::move(done));
 }
 
@@ -570,7 +559,7 @@ void MasterSession::RunPart(const CallOptions& options, RunStepArgs* args, RunSt
   Step* const round = begun->step.get();
   const bool dump = TakesDeviceTurn(round->plan());
   for (Step::Part& part : round->parts()) part.args.record_partition_graphs = dump;
-  round->Run(run->step_id(), LimitsOf(options, args->options),
+  round->Run(run->step_id(), LimitsOf(options, args->options, args->request_id),
              [this, self = shared_from_this(), run, round, result, fetches = begun->fetches, dump,
               done = std::move(done)](Status status) {
                result->fetches.clear();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that do not return: their callers are answered, and what they use stays.
 #include "worker/overdue.h"
 

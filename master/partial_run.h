@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step that is fed and fetched in several calls.
 #ifndef MASTER_PARTIAL_RUN_H_
 #define MASTER_PARTIAL_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prepared run: what one (feeds, fetches, targets) signature became. The graph passes and
 // their order are in plan.cc, and only there.
 #ifndef MASTER_PLAN_H_

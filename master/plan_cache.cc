@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/plan_cache.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "absl/hash/hash.h"
 #include "base/deadline_timer.h"
 #include "base/errors.h"
+#include "base/log.h"
 
 namespace millrace {
 namespace {
@@ -55,6 +57,32 @@ void SortUnique(std::vector<std::string>* names) {
 
 int IndexOf(const std::vector<std::string>& sorted, std::string_view name) {
   return static_cast<int>(std::lower_bound(sorted.begin(), sorted.end(), name) - sorted.begin());
+}
+
+// First name that only the first of two sorted lists has, quoted; "" if there is none.
+std::string OnlyIn(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  for (const std::string& name : names) {
+    if (!std::binary_search(others.begin(), others.end(), name)) return StrCat("'", name, "'");
+  }
+  return "";
+}
+
+// "fetches 'b:0' and not 'a:0'", for the first of the lists that differ.
+std::string Difference(const RunSignature& now, const RunSignature& before) {
+  const auto of = [](const char* verb, const std::vector<std::string>& names,
+                     const std::vector<std::string>& others) {
+    const std::string more = OnlyIn(names, others), less = OnlyIn(others, names);
+    if (more.empty() && less.empty()) return std::string();
+    if (less.empty()) return StrCat(verb, " ", more, ", too");
+    if (more.empty()) return StrCat("no longer ", verb, " ", less);
+    return StrCat(verb, " ", more, " and not ", less);
+  };
+  for (const std::string& text :
+       {of("fetches", now.fetches, before.fetches), of("runs", now.targets, before.targets),
+        of("feeds", now.feeds, before.feeds)}) {
+    if (!text.empty()) return text;
+  }
+  return "has other options";
 }
 
 }  // namespace
@@ -110,6 +138,7 @@ std::shared_ptr<const Binding> PlanCache::Find(
   for (const std::string& name : targets) hash.Add(name);
 
   MutexLock lock(&mu_);
+  ++unknown_;
   const auto it = bindings_.find(hash.value());
   if (it == bindings_.end()) return nullptr;
   for (const auto& binding : it->second) {
@@ -122,7 +151,10 @@ std::shared_ptr<const Binding> PlanCache::Find(
                    binding->fetch_names.end()) &&
         std::equal(targets.begin(), targets.end(), binding->target_names.begin(),
                    binding->target_names.end());
-    if (same) return binding;
+    if (!same) continue;
+    --unknown_;
+    ++known_;
+    return binding;
   }
   return nullptr;
 }
@@ -201,6 +233,7 @@ void PlanCache::Get(RunSignature signature, const Patience& patience, const Buil
   std::shared_ptr<Building> building;
   RefPtr<Waiter> waiter;
   bool is_new = false;
+  std::string notice;
   {
     MutexLock lock(&mu_);
     Entry& entry = plans_[key];
@@ -210,6 +243,7 @@ void PlanCache::Get(RunSignature signature, const Patience& patience, const Buil
       if (is_new) {
         entry.building = std::make_shared<Building>();
         entry.building->key = std::move(key);
+        notice = NoticeOf(signature);
       }
       building = entry.building;
       waiter = MakeRef<Waiter>(std::move(ready));
@@ -221,9 +255,22 @@ void PlanCache::Get(RunSignature signature, const Patience& patience, const Buil
     GiveUp(building, waiter.get(), std::move(why));
   });
   if (!is_new) return;
+  if (!notice.empty()) MR_LOG(kWarning, notice);
   build(std::move(signature), building, [this, building](StatusOr<std::shared_ptr<Plan>> built) {
     Built(building, std::move(built));
   });
+}
+
+std::string PlanCache::NoticeOf(const RunSignature& signature) {
+  const RunSignature before = std::exchange(last_, signature);
+  if (unknown_ < next_notice_ || unknown_ <= 2 * known_) return "";
+  next_notice_ = 4 * unknown_;
+  return StrCat("session ", session_, ": ", unknown_, " of ", unknown_ + known_,
+                " runs asked for what none had asked for before, and such a run is planned and "
+                "registered anew, which takes far longer than a step; this one ",
+                Difference(signature, before),
+                ". Does the program add nodes in its loop? Build the graph once, and feed what "
+                "changes");
 }
 
 void PlanCache::GiveUp(const std::shared_ptr<Building>& building, Waiter* waiter, Status why) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a client asks for to the plan that computes it.
 #ifndef MASTER_PLAN_CACHE_H_
 #define MASTER_PLAN_CACHE_H_
@@ -61,6 +62,9 @@ class PlanCache {
     CancellationManager* caller = nullptr;
   };
 
+  // `session` is whom log lines are about.
+  explicit PlanCache(std::string session = "") : session_(std::move(session)) {}
+
   // The binding of a request that was seen before, word for word; else null. No allocation.
   std::shared_ptr<const Binding> Find(std::span<const std::pair<std::string, Tensor>> feeds,
                                       std::span<const std::string> fetches,
@@ -87,11 +91,18 @@ class PlanCache {
   };
   void Built(const std::shared_ptr<Building>& building, StatusOr<std::shared_ptr<Plan>> plan);
   void GiveUp(const std::shared_ptr<Building>& building, Waiter* waiter, Status why);
+  // Log line, empty most of the time, for whoever asks for another plan in most of his runs.
+  std::string NoticeOf(const RunSignature& signature) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const std::string session_;
   mutable Mutex mu_;
   StringMap<Entry> plans_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<size_t, std::vector<std::shared_ptr<const Binding>>> bindings_
       ABSL_GUARDED_BY(mu_);
+  // Requests that were known, and that were not.
+  mutable int64_t known_ ABSL_GUARDED_BY(mu_) = 0, unknown_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t next_notice_ ABSL_GUARDED_BY(mu_) = 16;  // unknown ones
+  RunSignature last_ ABSL_GUARDED_BY(mu_);         // for which a plan was made
 };
 
 }  // namespace millrace

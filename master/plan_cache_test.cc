@@ -1,14 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/plan_cache.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/notification.h"
+#include "base/strings.h"
 
 namespace millrace {
 namespace {
@@ -107,6 +111,39 @@ TEST_F(PlanCacheTest, TheLastToLeaveEndsTheBuildingAndTheNextBeginsAnew) {
   builds_[1].ready(std::make_shared<Plan>());
   ASSERT_TRUE(Wait(third));
   EXPECT_TRUE(third->status.ok());
+}
+
+// What the cache says while `runs` runs fetch names that none fetched before, each `times` times.
+std::string NoticesOf(int runs, int times) {
+  PlanCache cache("00ff");
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < runs; ++i) {
+    for (int j = 0; j < times; ++j) {
+      const std::vector<std::string> fetches = {StrCat("step_", i)};
+      if (cache.Find({}, fetches, {}) != nullptr) continue;
+      auto binding = std::make_shared<Binding>();
+      StatusOr<RunSignature> signature = MakeSignature({}, fetches, {}, binding.get());
+      cache.Get(
+          *std::move(signature), {},
+          [](const RunSignature&, const std::shared_ptr<PlanCache::Attempt>&,
+             const PlanCache::Ready& ready) { ready(std::make_shared<Plan>()); },
+          [&](const StatusOr<std::shared_ptr<Plan>>& plan) { binding->plan = *plan; });
+      cache.Remember(binding);
+    }
+  }
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST_F(PlanCacheTest, ItIsToldThatMostRunsMakeAPlan) {
+  const std::string said = NoticesOf(70, 1);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  EXPECT_NE(said.find("session 00ff: 16 of 16 runs asked for what none had asked for before"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("fetches 'step_15:0' and not 'step_14:0'"), std::string::npos) << said;
+  EXPECT_NE(said.find("64 of 64 runs"), std::string::npos) << said;
+  EXPECT_EQ(NoticesOf(15, 1), "");
+  EXPECT_EQ(NoticesOf(70, 2), "");
 }
 
 TEST_F(PlanCacheTest, APlanThatComesWhenAllHaveLeftIsKept) {

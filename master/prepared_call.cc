@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callables whose plan is one graph on the master's own device: run on the caller's thread. A
 // warm call takes the session's lock twice, to be seen by those who end steps, and no other.
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a warm step of a local session costs besides its kernels.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole graph of a session: every node that Create and Extend brought, checked and
 // placed. Runs cut their plans out of it.
 #ifndef MASTER_SESSION_GRAPH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session does, as its client sees it.
 #include <atomic>
 #include <chrono>

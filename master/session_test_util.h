@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster inside of a test: tasks with CPU devices that share one rendezvous manager, and
 // a few small kernels.
 #ifndef MASTER_SESSION_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/step.h"
 
 #include <algorithm>
@@ -74,6 +75,7 @@ void Step::Run(int64_t step_id, const Limits& limits, Finished finished) {
     Part& part = parts_[i];
     part.args.step_id = step_id;
     part.args.begin_by = limits.deadline;
+    part.args.request_id = limits.request_id;
     {
       MutexLock lock(&mu_);
       if (ended_) break;

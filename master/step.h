@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of a plan: RunGraph to the worker of every part at once, and one outcome.
 //
 // The worker of the master's own task may run its part on the thread that starts the parts. If a
@@ -32,6 +33,7 @@ class Step : public RefCounted {
     Deadline deadline = kNoDeadline;
     int64_t timeout_ms = 0;                 // what the deadline came from, for the message
     CancellationManager* caller = nullptr;  // cancelling it aborts the step
+    int64_t request_id = 0;                 // RunStepArgs'
   };
   using Finished = std::function<void(Status)>;
 

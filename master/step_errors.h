@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the master tells the client of a step that failed in one or several tasks.
 #ifndef MASTER_STEP_ERRORS_H_
 #define MASTER_STEP_ERRORS_H_

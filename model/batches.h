@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of samples that lie in memory.
 #ifndef MODEL_BATCHES_H_
 #define MODEL_BATCHES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The callbacks of one loop.
 #ifndef MODEL_CALLBACK_LIST_H_
 #define MODEL_CALLBACK_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Compile says of a model's outputs: their losses, and what is measured of them.
 #include <algorithm>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches that are the elements of a data set: its iterator is a part of the model's graph, and a
 // step feeds nothing.
 #include <algorithm>

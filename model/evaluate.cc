@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "millrace/preemption.h"
 #include "model/loops.h"
 
 namespace millrace {
@@ -22,7 +25,7 @@ StatusOr<int64_t> CountBatches(const Source& source, std::optional<int64_t> limi
 }
 
 StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> limit,
-                        CallbackList& callbacks) {
+                        CallbackList& callbacks, bool heeds_notice) {
   const bool reads_logs = callbacks.reads_batch_logs();
   MR_RETURN_IF_ERROR(source.Restart());
   MR_RETURN_IF_ERROR(steps.ResetMetrics());
@@ -30,6 +33,9 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
       callbacks.Call([](Callback& c) { return c.OnTestBegin(); }, "at the begin of testing"));
   Logs logs;
   for (int64_t first = 0; (!limit || first < *limit) && !source.at_end();) {
+    if (const Status notice = CheckPreemption(); heeds_notice && first > 0 && !notice.ok()) {
+      return Annotate(notice, StrCat("; evaluation ended after ", first, " batches"));
+    }
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnTestBatchBegin(first); },
                                       "at the begin of test batch ", first));
     int64_t most = steps.steps_per_execution(), done = 0;
@@ -54,7 +60,9 @@ StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& o
   CallbackList callbacks(model, options.callbacks,
                          {.verbose = options.verbose, .epochs = 1, .steps = count});
   MR_RETURN_IF_ERROR(callbacks.Start());
-  return TestLoop(*steps, *source, options.steps, callbacks);
+  // Several workers add up at the end what each has seen: none leaves the others waiting.
+  const bool heeds_notice = steps->strategy().num_workers() == 1;
+  return TestLoop(*steps, *source, options.steps, callbacks, heeds_notice);
 }
 
 }  // namespace model

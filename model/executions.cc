@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several steps as one call of the graph: a loop whose body is what one step runs.
 #include "base/errors.h"
 #include "base/status_macros.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model as a SavedModel: a pass through the layers, as they predict, becomes a signature.
 #include <algorithm>
 

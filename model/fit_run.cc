@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop of Fit. What it does in an epoch that an earlier run has begun is what that would have
 // done: nothing is begun anew, and the steps that are missing follow.
 #include "model/fit_run.h"
@@ -7,7 +8,9 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "millrace/checkpoint.h"
+#include "millrace/preemption.h"
 #include "model/callbacks/path_format.h"
 
 namespace millrace::model {
@@ -83,8 +86,15 @@ Status FitRun::Executions() {
       return OkStatus();
     }
     batch_ += done;
+    // As callbacks find it: a backup ends the training by itself. A notice that comes meanwhile is
+    // one for the next step, as one for a single worker is that the others do not know of yet.
+    const Status notice = steps_.notice() != 0 ? CheckPreemption() : OkStatus();
     MR_RETURN_IF_ERROR(Call([&](Callback& c) { return c.OnTrainBatchEnd(batch_ - 1, logs_); },
                             "at the end of epoch ", epoch_, ", batch ", batch_ - 1));
+    if (!notice.ok()) {
+      return Annotate(notice, StrCat("; training ended in epoch ", epoch_, " after ", batch_,
+                                     " steps, of which no callback has made a backup"));
+    }
   }
   return OkStatus();
 }
@@ -111,7 +121,8 @@ Status FitRun::EndEpoch() {
   MR_ASSIGN_OR_RETURN(logs_, steps_.Results());
   if (ValidationIsDue()) {
     MR_ASSIGN_OR_RETURN(const Logs tested,
-                        TestLoop(steps_, *validation_, o_.validation_steps, callbacks_));
+                        TestLoop(steps_, *validation_, o_.validation_steps, callbacks_,
+                                 /*heeds_notice=*/false));
     std::vector<Logs::Entry> all(logs_.begin(), logs_.end());
     for (const auto& [name, value] : tested) all.emplace_back("val_" + name, value);
     std::sort(all.begin(), all.end());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of Fit: its loop, and what a run that goes on from it needs to know.
 #ifndef MODEL_FIT_RUN_H_
 #define MODEL_FIT_RUN_H_
@@ -13,10 +14,11 @@
 #include "millrace/status_macros.h"
 #include "millrace/training_run.h"
 #include "model/loops.h"
+#include "model/notices.h"
 
 namespace millrace::model {
 
-class FitRun : public TrainingRun {
+class FitRun : public TrainingRun, public KnowsNotices {
  public:
   // `validation` may be null.
   FitRun(Model* model, Steps* steps, const FitOptions& options, std::unique_ptr<Source> train,
@@ -27,12 +29,11 @@ class FitRun : public TrainingRun {
   int64_t epoch() const override { return epoch_; }
   int64_t batch() const override { return batch_; }
   int num_workers() const override { return steps_.strategy().num_workers(); }
-  int worker() const override {
-    return steps_.strategy().first_replica() / steps_.strategy().num_local_replicas();
-  }
+  int worker() const override { return steps_.strategy().worker(); }
   StatusOr<std::vector<int64_t>> OfAllWorkers(int64_t value) override {
     return steps_.OfAllWorkers(value);
   }
+  int notice() const override { return steps_.notice(); }
   void AfterHook(std::string owner, std::function<Status()> action) override {
     after_hook_.emplace_back(std::move(owner), std::move(action));
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run of Fit keeps for another one that goes on from it.
 #include <map>
 

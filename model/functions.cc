@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the functions of a model are built: a pass through the layers, the loss, what is measured,
 // and the update of the weights, in this order in every step.
 #include "base/errors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops over batches that Fit, Evaluate and Predict are made of.
 #ifndef MODEL_LOOPS_H_
 #define MODEL_LOOPS_H_
@@ -40,9 +41,9 @@ Status CheckLabels(const Steps& steps, std::span<const Tensor> y);
 Status ExplainFailure(const Steps& steps, const Status& status);
 
 // Tests on at most `limit` batches from the first one; the hooks of testing are called. All metrics
-// afterwards.
+// afterwards. With `heeds_notice` Cancelled where batches are left when the process is to end.
 StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> limit,
-                        CallbackList& callbacks);
+                        CallbackList& callbacks, bool heeds_notice);
 // The number of batches that at most `limit` of a pass are, or Source::kUnknown. InvalidArgument,
 // naming the option `limit`, if there is no end.
 StatusOr<int64_t> CountBatches(const Source& source, std::optional<int64_t> limit,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Keras calls losses, metrics and optimizers.
 #ifndef MODEL_NAMES_H_
 #define MODEL_NAMES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as the files and lines of training have them.
 #ifndef MODEL_NUMBERS_H_
 #define MODEL_NUMBERS_H_

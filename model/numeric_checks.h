@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that end where a number is not finite, and say where the first came from.
 #ifndef MODEL_NUMERIC_CHECKS_H_
 #define MODEL_NUMERIC_CHECKS_H_

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "model/loops.h"
 
 namespace millrace {
@@ -57,6 +59,9 @@ StatusOr<std::vector<Tensor>> PredictLoop(Model* model, Steps* steps, const Pred
       callbacks.Call([](Callback& c) { return c.OnPredictBegin(); }, "at the begin of predicting"));
   std::vector<std::vector<Tensor>> parts(steps->output_names().size());  // of each output
   for (int64_t i = 0; (!options.steps || i < *options.steps) && !source->at_end(); ++i) {
+    if (const Status notice = CheckPreemption(); i > 0 && !notice.ok()) {
+      return Annotate(notice, StrCat("; prediction ended after ", i, " batches"));
+    }
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnPredictBatchBegin(i); },
                                       "at the begin of batch ", i));
     StatusOr<std::vector<Tensor>> outputs = source->Predict();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each replica of a function sees of the model's variables.
 #ifndef MODEL_REPLICA_VIEWS_H_
 #define MODEL_REPLICA_VIEWS_H_

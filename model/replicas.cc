@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the functions of a model are built for several replicas: each goes through the layers with
 // its part of the batch, on its device; then losses, metrics, gradients and what layers changed
 // become one, in the order of the replicas, and the weights are updated once.
@@ -263,7 +264,8 @@ StatusOr<std::vector<std::vector<GradientAndVariable>>> Steps::GradientsOfReplic
 StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& scope,
                                                                  const Replicas& replicas,
                                                                  std::span<const Output> objectives,
-                                                                 ReplicaViews* views) {
+                                                                 ReplicaViews* views,
+                                                                 Function* function) {
   const std::vector<Variable> trained = root_->trainable_weights();
   MR_ASSIGN_OR_RETURN(auto of_replica, GradientsOfReplicas(scope, replicas, objectives, views));
   std::vector<GradientAndVariable> sums;
@@ -307,7 +309,11 @@ StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& sc
     if (strategy_->num_workers() == 1) sums[k].gradient = SumInOrder(beside, dense[k].values);
   }
   std::vector<Output> added(trained.size());
-  if (strategy_->num_workers() > 1) added = strategy_->SumOverReplicas(scope, dense, where_);
+  if (strategy_->num_workers() > 1) {
+    AddNotice(scope, &dense, function);
+    added = strategy_->SumOverReplicas(scope, dense, where_);
+    function->notices = Expr(scope, added.back()).Cast(kFloat);
+  }
   const std::vector<Output> gathered = strategy_->GatherOverWorkers(scope, rows, where_);
   for (std::size_t k = 0; k < trained.size(); ++k) {
     if (gathered[2 * k].valid()) {
@@ -324,9 +330,10 @@ StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& sc
 StatusOr<Operation> Steps::TakeStep(const Scope& scope, const Replicas& replicas,
                                     std::span<const Output> objectives,
                                     std::span<const Operation> measured,
-                                    const NumericChecks& checks, ReplicaViews* views) {
+                                    const NumericChecks& checks, ReplicaViews* views,
+                                    Function* function) {
   MR_ASSIGN_OR_RETURN(const std::vector<GradientAndVariable> gradients,
-                      SumOfGradients(scope, replicas, objectives, views));
+                      SumOfGradients(scope, replicas, objectives, views, function));
   std::vector<Operation> before(measured.begin(), measured.end());
   for (const Output& objective : objectives) before.push_back(objective.op());
   const Operation check =
@@ -395,8 +402,8 @@ StatusOr<Steps::Function> Steps::MakeReplicated(Kind kind, const StepInputs& inp
     }
     updates.insert(updates.end(), measured.begin(), measured.end());
     if (kind == Kind::kTrain) {
-      MR_ASSIGN_OR_RETURN(const Operation stepped,
-                          TakeStep(scope, replicas, objectives, measured, checks, &views));
+      MR_ASSIGN_OR_RETURN(const Operation stepped, TakeStep(scope, replicas, objectives, measured,
+                                                            checks, &views, &function));
       updates.push_back(stepped);
     }
     function.fetches = ReadResults(scope.Named("results").WithControlDependencies(measured));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of a model's variables and places in its data, as files have them.
 #include <map>
 #include <set>
@@ -49,10 +50,6 @@ Trackable ObjectOf(const Layer& layer) {
     AddByPath(object, at == std::string::npos ? name : name.substr(at + start.size()), v);
   }
   return object;
-}
-
-int WorkerOf(const Strategy& strategy) {
-  return strategy.first_replica() / strategy.num_local_replicas();
 }
 
 }  // namespace
@@ -160,7 +157,7 @@ StatusOr<Checkpoint*> Steps::WeightsFile() {
 
 Status Steps::SaveWeights(const std::string& prefix, WeightsFormat format) {
   MR_ASSIGN_OR_RETURN(Checkpoint* const file, WeightsFile());
-  const WorkerPrefix own(strategy_->is_chief(), WorkerOf(*strategy_), prefix);
+  const WorkerPrefix own(strategy_->is_chief(), strategy_->worker(), prefix);
   if (format == WeightsFormat::kObjects) return file->Write(*session_, own.path());
   MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, GetWeights());
   const std::vector<Variable> variables = weights();

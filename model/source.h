@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where batches come from: samples in memory, or a data set whose iterator lies in the model's
 // graph.
 #ifndef MODEL_SOURCE_H_

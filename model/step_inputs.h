@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step is made of, and what it is fed with.
 #ifndef MODEL_STEP_INPUTS_H_
 #define MODEL_STEP_INPUTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/steps.h"
 
 #include <algorithm>
@@ -159,10 +160,23 @@ Status Steps::Run(Function* function, std::span<const Tensor> feeds, Logs* logs)
   std::optional<Callable>& callable = logs != nullptr ? function->with_results : function->alone;
   if (!callable) {
     const Operation targets[] = {function->done};
-    const std::vector<Output> fetches = logs != nullptr ? function->fetches : std::vector<Output>();
-    MR_ASSIGN_OR_RETURN(callable, MakeCallable(function->feeds, fetches, targets));
+    std::vector<Output> all_feeds = function->feeds, fetches;
+    if (logs != nullptr) fetches = function->fetches;
+    if (function->notices.valid()) {
+      all_feeds.push_back(function->own_notice);
+      fetches.push_back(function->notices);
+    }
+    MR_ASSIGN_OR_RETURN(callable, MakeCallable(all_feeds, fetches, targets));
   }
-  MR_RETURN_IF_ERROR(callable->Run(feeds, &fetched_));
+  if (function->notices.valid()) {
+    std::vector<Tensor> all(feeds.begin(), feeds.end());
+    all.push_back(OwnNotice());
+    MR_RETURN_IF_ERROR(callable->Run(all, &fetched_));
+    MR_RETURN_IF_ERROR(HearNotices(fetched_.back()));
+    fetched_.pop_back();
+  } else {
+    MR_RETURN_IF_ERROR(callable->Run(feeds, &fetched_));
+  }
   return logs != nullptr ? FillLogs(fetched_, logs) : OkStatus();
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps that the loops of a model run: its graph, its session, and the functions of training,
 // testing and predicting in it. Below this lies where a step runs; the loops of fit.cc, evaluate.cc
 // and predict.cc lie above and know of neither.
@@ -38,9 +39,12 @@ class Steps {
     std::vector<Output> feeds;
     Operation done;
     std::vector<Output> fetches;  // predictions, or what the metrics say after the step
-    DatasetIterator iterator;     // of a data set; not valid for what is fed
-    DistributedIterator parts;    // of one that comes in parts, which are taken before each step
-    int64_t count = 0;            // of its batches: as a cardinality
+    // What this worker, and what each has been told when the step began; of one that trains on
+    // several workers.
+    Output own_notice, notices;
+    DatasetIterator iterator;   // of a data set; not valid for what is fed
+    DistributedIterator parts;  // of one that comes in parts, which are taken before each step
+    int64_t count = 0;          // of its batches: as a cardinality
     std::optional<Callable> with_results, alone, position, set_position, take;
     struct Execution {  // several steps as one call; executions.cc
       std::vector<Output> feeds;
@@ -88,6 +92,8 @@ class Steps {
   // has changed then.
   Status CheckVariables(const std::map<std::string, Tensor>& values) const;
   Status WriteVariables(const std::map<std::string, Tensor>& values);
+  // The signal of the notice that Fit heeds after the last step of training: KnowsNotices.
+  int notice() const;
   // A number of every worker, in their order: a step of all of them.
   StatusOr<std::vector<int64_t>> OfAllWorkers(int64_t value);
   // Where the function's iterator is (millrace/iterator_position.h).
@@ -213,15 +219,21 @@ class Steps {
   StatusOr<std::vector<GradientAndVariable>> SumOfGradients(const Scope& scope,
                                                             const Replicas& replicas,
                                                             std::span<const Output> objectives,
-                                                            ReplicaViews* views);
+                                                            ReplicaViews* views,
+                                                            Function* function);
   StatusOr<Operation> TakeStep(const Scope& scope, const Replicas& replicas,
                                std::span<const Output> objectives,
                                std::span<const Operation> measured, const NumericChecks& checks,
-                               ReplicaViews* views);
+                               ReplicaViews* views, Function* function);
   // `changed`, and what gives weights that it may have changed to their copies after it.
   std::vector<Operation> UpdateMirrors(const Scope& scope, const Operation& changed);
   std::vector<Output> ReadResultsOfAll(const Scope& scope, std::vector<Operation>* after);
   Status ShareInitialValues(std::span<const Variable> fresh);
+
+  // notices.cc: `gradients` get one more, of what this worker has been told.
+  void AddNotice(const Scope& scope, std::vector<PerReplica>* gradients, Function* function);
+  Tensor OwnNotice() const;
+  Status HearNotices(const Tensor& notices);
 
   Scope RootScope() { return strategy_->RootScope(graph_.root()); }
   std::vector<Output> ReadResults(const Scope& after);
@@ -258,6 +270,7 @@ class Steps {
   std::optional<Callable> read_variables_, write_variables_;
   std::unique_ptr<Checkpoint> weights_file_;
   std::vector<Tensor> fetched_;  // keeps its memory from step to step
+  int notice_of_all_ = 0;        // with several workers: of the last step of training
 };
 
 }  // namespace millrace::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small HTTP server: one request a connection; GET and HEAD, and POST where bodies are allowed.
 //
 // cpp-httplib gives every visitor a thread and queues all others without a bound, each with an open

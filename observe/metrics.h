@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that the engine counts while it runs, and others read.
 #ifndef OBSERVE_METRICS_H_
 #define OBSERVE_METRICS_H_

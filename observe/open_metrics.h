@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text in which Prometheus and its relatives read metrics: OpenMetrics 1.0.
 //
 // It is a page of code; prometheus-cpp would bring a registry with locks of its own, to which

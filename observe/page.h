@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages about a task: what they are called, who makes them, and what they are made of.
 #ifndef OBSERVE_PAGE_H_
 #define OBSERVE_PAGE_H_

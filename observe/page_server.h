@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of a task over HTTP: who may see them, and how browsers are told to treat them.
 #ifndef OBSERVE_PAGE_SERVER_H_
 #define OBSERVE_PAGE_SERVER_H_

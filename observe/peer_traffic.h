@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task gets from each other task, and how long it waits for it.
 #ifndef OBSERVE_PEER_TRAFFIC_H_
 #define OBSERVE_PEER_TRAFFIC_H_
@@ -18,7 +19,8 @@ namespace millrace {
 // Thread-safe.
 struct PeerStats {
   std::string task, address;
-  Counter received_bytes;             // of tensors
+  Counter received_bytes;             // of tensors, those of collectives included
+  Counter collective_bytes;           // of those the parts that collectives exchange
   Counter receives_begun;             // values that were asked for
   Histogram receives;                 // and came: how long they took
   Counter calls_begun, failed_calls;  // of all kinds

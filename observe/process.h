@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // This process as the system sees it.
 #ifndef OBSERVE_PROCESS_H_
 #define OBSERVE_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls that a task serves, by method.
 #ifndef OBSERVE_RPC_TABLE_H_
 #define OBSERVE_RPC_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "observe/step_log.h"
 
 #include <algorithm>
@@ -16,6 +17,11 @@ std::vector<StepRecord> Copies(const auto& records) {
   std::vector<StepRecord> copies;
   for (const auto& record : records) copies.push_back(*record);
   return copies;
+}
+
+// False only if both are known and differ.
+bool MayBeOf(const StepRecord& step, int64_t request_id) {
+  return request_id == 0 || step.request_id == 0 || step.request_id == request_id;
 }
 
 }  // namespace
@@ -58,10 +64,12 @@ std::string StepRecord::Culprit() const {
   return StrJoin(said, "; ");
 }
 
-std::shared_ptr<StepRecord> StepLog::Begin(std::string session, int64_t examples, int64_t step_id) {
+std::shared_ptr<StepRecord> StepLog::Begin(std::string session, int64_t examples, int64_t step_id,
+                                           int64_t request_id) {
   begun.Add();
   auto step = std::make_shared<StepRecord>();
   step->session = std::move(session);
+  step->request_id = request_id;
   step->step_id = step_id;
   step->examples = examples;
   step->begin_wall_nanos = wall_();
@@ -95,32 +103,42 @@ void StepLog::End(const std::shared_ptr<StepRecord>& step, std::string error) {
   }
 }
 
-StepLog::Shared StepLog::FindNumbered(int64_t step_id) const {
-  const auto it = std::find_if(running_.begin(), running_.end(),
-                               [=](const Shared& step) { return step->step_id == step_id; });
+StepLog::Shared StepLog::FindNumbered(int64_t step_id, int64_t request_id) const {
+  const auto it = std::find_if(running_.begin(), running_.end(), [=](const Shared& step) {
+    return step->step_id == step_id && MayBeOf(*step, request_id);
+  });
   return it == running_.end() ? nullptr : *it;
 }
 
-void StepLog::PartBegins(std::string_view session, int64_t step_id, const std::string& task) {
+StepLog::Shared StepLog::FindUnnumbered(std::string_view session, int64_t request_id) const {
+  Shared only;
+  bool are_several = false;
+  for (const Shared& step : running_) {
+    if (step->step_id != 0 || step->session != session || !MayBeOf(*step, request_id)) continue;
+    if (request_id != 0 && step->request_id == request_id) return step;
+    are_several = are_several || only != nullptr;
+    only = step;
+  }
+  return are_several ? nullptr : only;
+}
+
+void StepLog::PartBegins(std::string_view session, int64_t step_id, const std::string& task,
+                         int64_t request_id) {
   const int64_t now = steady_();
   MutexLock lock(&mu_);
-  Shared step = FindNumbered(step_id);
+  Shared step = FindNumbered(step_id, request_id);
   if (step == nullptr) {
-    for (const Shared& other : running_) {
-      if (other->session != session || other->step_id != 0) continue;
-      if (step != nullptr) return;
-      step = other;
-    }
+    step = FindUnnumbered(session, request_id);
     if (step == nullptr) return;
     step->step_id = step_id;
   }
   step->parts.push_back({task, now, 0});
 }
 
-void StepLog::PartEnds(int64_t step_id, std::string_view task) {
+void StepLog::PartEnds(int64_t step_id, std::string_view task, int64_t request_id) {
   const int64_t now = steady_();
   MutexLock lock(&mu_);
-  const Shared step = FindNumbered(step_id);
+  const Shared step = FindNumbered(step_id, request_id);
   if (step == nullptr) return;
   for (StepRecord::Part& part : step->parts) {
     if (part.task == task && part.end_nanos == 0) part.end_nanos = now;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of a task: how many, how long, and the last and slowest of them one by one.
 #ifndef OBSERVE_STEP_LOG_H_
 #define OBSERVE_STEP_LOG_H_
@@ -30,7 +31,8 @@ struct StepRecord {
   };
 
   std::string session;
-  int64_t step_id = 0;  // 0: the step needed no number: it was run without other tasks
+  int64_t request_id = 0;  // of the client's call; 0: it has none
+  int64_t step_id = 0;     // 0: the step needed no number: it was run without other tasks
   // Durations are between readings of the steady clock: the wall clock may be set meanwhile, and
   // only says when the step began.
   int64_t begin_nanos = 0, end_nanos = 0;  // steady clock; end 0: it runs
@@ -65,13 +67,16 @@ class StepLog {
 
   // A step of the session, or of an eager context, begins. What is begun has to be ended. `step_id`
   // 0: its parts will tell.
-  std::shared_ptr<StepRecord> Begin(std::string session, int64_t examples, int64_t step_id = 0);
+  std::shared_ptr<StepRecord> Begin(std::string session, int64_t examples, int64_t step_id = 0,
+                                    int64_t request_id = 0);
   void End(const std::shared_ptr<StepRecord>& step, std::string error);
 
-  // A part of a step with a number begins at a task. A number says nothing of the session's call
-  // that it was made for: if several of the session are under way, it is nobody's.
-  void PartBegins(std::string_view session, int64_t step_id, const std::string& task);
-  void PartEnds(int64_t step_id, std::string_view task);
+  // A part of a step with a number begins at a task. The step is the one of the request that the
+  // part was sent for. Without one (0) a number says nothing of the session's call that it was made
+  // for: if several of the session are under way, it is nobody's.
+  void PartBegins(std::string_view session, int64_t step_id, const std::string& task,
+                  int64_t request_id = 0);
+  void PartEnds(int64_t step_id, std::string_view task, int64_t request_id = 0);
   // This task waited for a value of another one.
   void Waited(int64_t step_id, std::string_view task, int64_t nanos);
 
@@ -82,7 +87,12 @@ class StepLog {
 
  private:
   using Shared = std::shared_ptr<StepRecord>;
-  Shared FindNumbered(int64_t step_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // That runs and has the number, and is not known to be of another request; null: there is none.
+  Shared FindNumbered(int64_t step_id, int64_t request_id = 0) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // That runs without a number yet, and can only be the one of the request.
+  Shared FindUnnumbered(std::string_view session, int64_t request_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Clock steady_, wall_;
   mutable Mutex mu_;

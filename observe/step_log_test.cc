@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "observe/step_log.h"
 
 #include <gtest/gtest.h>
@@ -85,6 +86,56 @@ TEST(StepLogTest, NothingIsSaidOfPartsWhereSeveralCallsMayBeMeant) {
   log.End(second, "");
   EXPECT_TRUE(log.Last()[0].parts.empty());
   EXPECT_TRUE(log.Last()[1].parts.empty());
+}
+
+TEST(StepLogTest, OfSeveralCallsTheRequestTellsWhichOneIsMeant) {
+  StepLog log;
+  const auto first = log.Begin("s", 0, 0, 100), second = log.Begin("s", 0, 0, 200);
+  const auto anonymous = log.Begin("s", 0);
+  log.PartBegins("s", 8, kPs, 200);
+  log.PartBegins("s", 7, kWorker, 100);
+  log.PartBegins("s", 7, kPs, 100);
+  log.PartBegins("s", 9, kPs, 0);
+  log.Waited(8, kPs, 2'000'000);
+  log.PartEnds(7, kPs, 100);
+  log.PartEnds(7, kWorker, 100);
+  log.PartEnds(8, kPs, 200);
+  log.End(first, "");
+  log.End(second, "");
+  log.End(anonymous, "");
+  const std::vector<StepRecord> last = log.Last();
+  EXPECT_EQ(last[2].step_id, 7);
+  ASSERT_EQ(last[2].parts.size(), 2u);
+  EXPECT_EQ(last[2].parts[0].task, kWorker);
+  EXPECT_NE(last[2].parts[1].end_nanos, 0);
+  EXPECT_NE(last[2].Culprit(), "");
+  EXPECT_TRUE(last[2].waits.empty()) << "another step's";
+  EXPECT_EQ(last[1].step_id, 8);
+  ASSERT_EQ(last[1].parts.size(), 1u);
+  EXPECT_EQ(last[1].waits.size(), 1u);
+  ASSERT_EQ(last[0].parts.size(), 1u) << "the only one without a number";
+  EXPECT_EQ(last[0].step_id, 9);
+}
+
+TEST(StepLogTest, ThePartsOfOneRequestAreNoOtherOnes) {
+  StepLog log;
+  const auto step = log.Begin("s", 0, 0, 100);
+  log.PartBegins("s", 7, kWorker, 300);
+  log.PartBegins("t", 7, kWorker, 100);
+  // Two calls of a partial run share a number.
+  log.PartBegins("s", 9, kWorker, 100);
+  const auto next = log.Begin("s", 0, 0, 200);
+  log.PartBegins("s", 9, kPs, 200);
+  log.PartEnds(9, kPs, 200);
+  log.End(step, "");
+  log.End(next, "");
+  const std::vector<StepRecord> last = log.Last();
+  ASSERT_EQ(last[1].parts.size(), 1u);
+  EXPECT_EQ(last[1].parts[0].task, kWorker);
+  EXPECT_EQ(last[1].parts[0].end_nanos, 0);
+  ASSERT_EQ(last[0].parts.size(), 1u);
+  EXPECT_EQ(last[0].parts[0].task, kPs);
+  EXPECT_NE(last[0].parts[0].end_nanos, 0);
 }
 
 TEST(StepLogTest, TheCulpritIsThePartThatWasLastAndWhatItCost) {

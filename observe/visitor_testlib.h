@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A visitor of pages, well-behaved or not, for tests.
 #ifndef OBSERVE_VISITOR_TESTLIB_H_
 #define OBSERVE_VISITOR_TESTLIB_H_

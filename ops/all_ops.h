@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All ops of the engine, by family: one *_ops.cc file each.
 #ifndef OPS_ALL_OPS_H_
 #define OPS_ALL_OPS_H_

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constants, placeholders, and ops that rearrange tensors.
+#include <algorithm>
+
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "ops/all_ops.h"
@@ -57,6 +60,24 @@ Status ParallelConcatShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// Square matrices of vectors.
+Status SquareOfLastShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 1));
+  if (!in.has_rank()) return UnknownShape(c);
+  c.set_output(0, ConcatShapes(in, PartialShape({in.dim(in.rank() - 1)})));
+  return OkStatus();
+}
+
+// Vectors of matrices.
+Status MainDiagonalShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 2));
+  if (!in.has_rank()) return UnknownShape(c);
+  const int64_t rows = in.dim(in.rank() - 2), columns = in.dim(in.rank() - 1);
+  const int64_t length = rows < 0 || columns < 0 ? -1 : std::min(rows, columns);
+  c.set_output(0, ConcatShapes(SubShape(in, 0, in.rank() - 2), PartialShape({length})));
+  return OkStatus();
+}
+
 Status RaggedRangeShape(InferenceContext& c) {
   int64_t rows = -1;
   bool all_scalars = true;
@@ -96,6 +117,8 @@ constexpr OpSpec kOps[] = {
      ShapeFromInput1},
     {"CheckNumerics", "tensor: T", "output: T",
      "T: {bfloat16, half, float, double}; message: string", UnchangedShape, kStateful},
+    {"Concat", "concat_dim: int32, values: N * T", "output: T", "N: int >= 2; T: type",
+     ConcatFirstShape},
     {"ConcatOffset", "concat_dim: int32, shape: N * shape_type", "offset: N * shape_type",
      "N: int >= 2; shape_type: {int32, int64} = int32", ConcatOffsetShape},
     {"ConcatV2", "values: N * T, axis: Tidx", "output: T",
@@ -130,6 +153,24 @@ constexpr OpSpec kOps[] = {
      "T: type; out_type: {int32, int64} = int32", BoundShape},
     {"MatrixBandPart", "input: T, num_lower: Tindex, num_upper: Tindex", "band: T",
      "T: type; Tindex: {int32, int64} = int64", UnchangedShape},
+    {"DataFormatDimMap", "x: T", "y: T",
+     "T: {int32, int64} = int32; src_format: string = 'NHWC'; dst_format: string = 'NCHW'",
+     UnchangedShape},
+    {"DataFormatVecPermute", "x: T", "y: T",
+     "T: {int32, int64} = int32; src_format: string = 'NHWC'; dst_format: string = 'NCHW'",
+     UnchangedShape},
+    {"DeepCopy", "x: T", "y: T", "T: type", UnchangedShape, kStateful},
+    {"InplaceAdd", "x: T, i: int32, v: T", "y: T", "T: type", UnchangedShape},
+    {"InplaceSub", "x: T, i: int32, v: T", "y: T", "T: type", UnchangedShape},
+    {"InplaceUpdate", "x: T, i: int32, v: T", "y: T", "T: type", UnchangedShape},
+    {"MatrixDiag", "diagonal: T", "output: T", "T: type", SquareOfLastShape},
+    {"MatrixDiagPart", "input: T", "diagonal: T", "T: type", MainDiagonalShape},
+    {"MatrixDiagPartV2", "input: T, k: int32, padding_value: T", "diagonal: T", "T: type",
+     UnknownShape},
+    {"MatrixDiagV2", "diagonal: T, k: int32, num_rows: int32, num_cols: int32, padding_value: T",
+     "output: T", "T: type", UnknownShape},
+    {"MatrixSetDiag", "input: T, diagonal: T", "output: T", "T: type", UnchangedShape},
+    {"MatrixSetDiagV2", "input: T, diagonal: T, k: int32", "output: T", "T: type", UnchangedShape},
     {"MatrixDiagPartV3", "input: T, k: int32, padding_value: T", "diagonal: T",
      "T: type; align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'",
      UnknownShape},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of ops that make, join and rearrange tensors. Those that pick parts of a tensor
 // are in slice_shapes.cc.
 #include "base/errors.h"
@@ -79,12 +80,13 @@ Status BroadcastGradientArgsShape(InferenceContext& c) {
   return OkStatus();
 }
 
-Status ConcatShape(InferenceContext& c) {
-  const int values = c.num_inputs() - 1;
-  MR_RETURN_IF_ERROR(c.WithRank(values, 0).status());
-  // All inputs have one rank; scalars cannot be joined.
+namespace {
+
+// All inputs from `first` on, as many as `values`, have one rank; scalars cannot be joined.
+Status JoinedShape(InferenceContext& c, int first, int values, int axis_input) {
+  MR_RETURN_IF_ERROR(c.WithRank(axis_input, 0).status());
   int rank = -1;
-  for (int i = 0; i < values; ++i) {
+  for (int i = first; i < first + values; ++i) {
     const PartialShape& in = c.input(i);
     if (!in.has_rank()) continue;
     if (in.rank() == 0) {
@@ -98,14 +100,14 @@ Status ConcatShape(InferenceContext& c) {
   }
   if (rank < 0) return UnknownShape(c);
   int axis;
-  MR_ASSIGN_OR_RETURN(const bool known, AxisInput(c, values, rank, &axis));
+  MR_ASSIGN_OR_RETURN(const bool known, AxisInput(c, axis_input, rank, &axis));
   if (!known) {
     c.set_output(0, UnknownDims(rank));
     return OkStatus();
   }
   PartialShape out = UnknownDims(rank);
   int64_t joined = 0;
-  for (int i = 0; i < values; ++i) {
+  for (int i = first; i < first + values; ++i) {
     const PartialShape in = c.input(i).has_rank() ? c.input(i) : UnknownDims(rank);
     joined = joined < 0 || in.dim(axis) < 0 ? -1 : joined + in.dim(axis);
     for (int d = 0; d < rank; ++d) {
@@ -121,6 +123,15 @@ Status ConcatShape(InferenceContext& c) {
   c.set_output(0, std::move(out));
   return OkStatus();
 }
+
+}  // namespace
+
+Status ConcatShape(InferenceContext& c) {
+  const int values = c.num_inputs() - 1;
+  return JoinedShape(c, 0, values, values);
+}
+
+Status ConcatFirstShape(InferenceContext& c) { return JoinedShape(c, 1, c.num_inputs() - 1, 0); }
 
 Status ConcatOffsetShape(InferenceContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) c.set_output(i - 1, c.input(i));

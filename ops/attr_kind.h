@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kind of an attribute value, in the words of op definitions.
 #ifndef OPS_ATTR_KIND_H_
 #define OPS_ATTR_KIND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/attr_map.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attributes of one node.
 #ifndef OPS_ATTR_MAP_H_
 #define OPS_ATTR_MAP_H_

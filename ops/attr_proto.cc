@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attribute values between memory and the wire.
 #include <memory>
 

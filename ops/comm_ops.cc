@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives, and what the runtime itself adds to graphs: arguments, sends and receives.
 #include <cstdint>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of shape functions, and those that several families share.
 #include "base/errors.h"
 #include "base/status_macros.h"

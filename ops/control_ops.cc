@@ -1,10 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches and loops.
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
 
 namespace millrace {
 namespace {
+
+// What the inputs to choose from have in common.
+Status RefSelectShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(0, 0).status());
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    if (c.input(i).IsFullyDefined() && c.input(i) == c.input(1)) continue;
+    return UnknownShape(c);
+  }
+  c.set_output(0, c.input(1));
+  return OkStatus();
+}
 
 constexpr OpSpec kOps[] = {
     {"ControlTrigger", "", "", "", NoOutputs},
@@ -25,6 +38,8 @@ constexpr OpSpec kOps[] = {
     {"RefMerge", "inputs: Ref(N * T)", "output: Ref(T), value_index: int32", "T: type; N: int >= 1",
      MergeShape},
     {"RefNextIteration", "data: Ref(T)", "output: Ref(T)", "T: type", UnchangedShape},
+    {"RefSelect", "index: int32, inputs: Ref(N * T)", "output: Ref(T)", "T: type; N: int >= 1",
+     RefSelectShape},
     {"RefSwitch", "data: Ref(T), pred: bool", "output_false: Ref(T), output_true: Ref(T)",
      "T: type", SwitchShape, kUninitializedInput},
     {"Switch", "data: T, pred: bool", "output_false: T, output_true: T", "T: type", SwitchShape},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets and iterators.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -354,6 +355,9 @@ constexpr OpSpec kOps[] = {
     // Ours: where an iterator stands (millrace/iterator_position.h).
     {"_IteratorPosition", "iterator: resource", "position: string", "", VectorShape, kStateful},
     {"_SetIteratorPosition", "iterator: resource, position: string", "", "", NoOutputs, kStateful},
+    {"UniqueDataset", "input_dataset: variant", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mark on receives from other tasks.
 #ifndef OPS_EARLY_RECEIVE_H_
 #define OPS_EARLY_RECEIVE_H_

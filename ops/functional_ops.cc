@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What calls functions: calls, branches, loops, gradients.
 #include "base/status_macros.h"
 #include "ops/all_ops.h"

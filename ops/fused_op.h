@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elementwise ops that may be put together into one loop, by the names that graphs have for
 // them. Without other headers of ours: what compiles the loops is a library of its own.
 #ifndef OPS_FUSED_OP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a _Fused node computes: elementwise ops one after the other, as text in its attribute
 // "program". Written by the rewrite that puts nodes together, read by the kernel.
 //

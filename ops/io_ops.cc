@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints.
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks and arrays of one step, and lists that are values.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -83,6 +84,22 @@ Status SecondInputShape(InferenceContext& c) {
   return OkStatus();
 }
 
+// Handles as two strings, and the flow if there is one.
+Status TextHandleShape(InferenceContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    c.set_output(i, i == 0 ? PartialShape({2}) : PartialShape(Shape()));
+  }
+  return OkStatus();
+}
+
+// As many elements as there are indices, of which only the attribute tells the shape.
+Status TextGatherShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(1, 1));
+  MR_ASSIGN_OR_RETURN(const PartialShape element, c.attr<PartialShape>("element_shape"));
+  c.set_output(0, ConcatShapes(PartialShape({indices.has_rank() ? indices.dim(0) : -1}), element));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"EmptyTensorList", "element_shape: shape_type, max_num_elements: int32",
      "handle: array(element_dtype)", "element_dtype: type; shape_type: {int32, int64}",
@@ -107,6 +124,29 @@ constexpr OpSpec kOps[] = {
      "dtype: type; element_shape: shape = ?", ArrayGatherShape, kStateful},
     {"TensorArrayGradV3", "handle: resource, flow_in: float",
      "grad_handle: resource, flow_out: float", "source: string", ArrayHandleShape, kStateful},
+    {"TensorArrayGradWithShape", "handle: resource, flow_in: float, shape_to_prepend: int32",
+     "grad_handle: resource, flow_out: float", "source: string", ArrayHandleShape, kStateful},
+    {"TensorArrayCloseV2", "handle: string", "", "", NoOutputs, kReplaced},
+    {"TensorArrayConcatV2", "handle: string, flow_in: float", "value: dtype, lengths: int64",
+     "dtype: type; element_shape_except0: shape = ?", ConcatAndLengthsShape},
+    {"TensorArrayGatherV2", "handle: string, indices: int32, flow_in: float", "value: dtype",
+     "dtype: type; element_shape: shape = ?", TextGatherShape, kReplaced},
+    {"TensorArrayGradV2", "handle: string, flow_in: float", "grad_handle: string", "source: string",
+     TextHandleShape, kStateful | kReplaced},
+    {"TensorArrayReadV2", "handle: string, index: int32, flow_in: float", "value: dtype",
+     "dtype: type", UnknownShape, kReplaced},
+    {"TensorArrayScatterV2", "handle: string, indices: int32, value: T, flow_in: float",
+     "flow_out: float", "T: type", ScalarShape, kReplaced},
+    {"TensorArraySizeV2", "handle: string, flow_in: float", "size: int32", "", ScalarShape,
+     kReplaced},
+    {"TensorArraySplitV2", "handle: string, value: T, lengths: int64, flow_in: float",
+     "flow_out: float", "T: type", ScalarShape, kReplaced},
+    {"TensorArrayV2", "size: int32", "handle: string",
+     "dtype: type; element_shape: shape = ?; dynamic_size: bool = false; clear_after_read: bool = "
+     "true; tensor_array_name: string = ''",
+     TextHandleShape, kStateful | kReplaced},
+    {"TensorArrayWriteV2", "handle: string, index: int32, value: T, flow_in: float",
+     "flow_out: float", "T: type", ScalarShape, kReplaced},
     {"TensorArrayReadV3", "handle: resource, index: int32, flow_in: float", "value: dtype",
      "dtype: type", ArrayReadShape, kStateful},
     {"TensorArrayScatterV3", "handle: resource, indices: int32, value: T, flow_in: float",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables from keys to values.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -13,6 +14,13 @@ constexpr OpSpec kOps[] = {
      ScalarShape, kStateful},
     {"AnonymousMutableHashTable", "", "table_handle: resource",
      "key_dtype: type; value_dtype: type", ScalarShape, kStateful},
+    {"AnonymousMutableDenseHashTable", "empty_key: key_dtype, deleted_key: key_dtype",
+     "table_handle: resource",
+     "key_dtype: type; value_dtype: type; value_shape: shape = []; initial_num_buckets: int = "
+     "131072; max_load_factor: float = 0.80000001",
+     ScalarShape, kStateful},
+    {"AnonymousMutableHashTableOfTensors", "", "table_handle: resource",
+     "key_dtype: type; value_dtype: type; value_shape: shape = []", ScalarShape, kStateful},
     {"HashTable", "", "table_handle: Ref(string)",
      "container: string = ''; shared_name: string = ''; use_node_name_sharing: bool = false; "
      "key_dtype: type; value_dtype: type",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic, comparisons, reductions and matrix products.
 #include "base/status_macros.h"
 #include "ops/all_ops.h"
@@ -51,9 +52,21 @@ Status SparseSegmentGradV2Shape(InferenceContext& c) {
   return OkStatus();
 }
 
+// The attribute, with which all inputs agree.
+Status SumOfShape(InferenceContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.attr<PartialShape>("shape"));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    MR_ASSIGN_OR_RETURN(shape, shape.MergeWith(c.input(i)));
+  }
+  c.set_output(0, std::move(shape));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
     {"Abs", "x: T", "y: T", "T: {bfloat16, half, float, double, int8, int16, int32, int64}",
      UnchangedShape},
+    {"AccumulateNV2", "inputs: N * T", "sum: T", "N: int >= 1; T: numbers; shape: shape",
+     SumOfShape, kCommutative | kAggregate},
     {"Acos", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      UnchangedShape},
     {"Acosh", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers of neural networks and their gradients.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/op_def_builder.h"
 
 #include <string>
@@ -280,6 +281,13 @@ Status ParseArg(const pb::OpDef& def, std::string_view text, pb::OpDef::ArgDef* 
   return OkStatus();
 }
 
+void SetReplaced(std::string_view name, pb::OpDeprecation* deprecation) {
+  deprecation->set_version(26);  // of graphs
+  deprecation->set_explanation(name.ends_with("V2")
+                                   ? StrCat("Use ", name.substr(0, name.size() - 1), "3")
+                                   : StrCat("Use ", name, "V2"));
+}
+
 Status Parse(const OpSpec& spec, pb::OpDef* def) {
   def->set_name(spec.name);
   for (std::string_view text : SplitOutside(spec.attrs, ';')) {
@@ -296,6 +304,7 @@ Status Parse(const OpSpec& spec, pb::OpDef* def) {
   def->set_is_aggregate((spec.flags & kAggregate) != 0);
   def->set_allows_uninitialized_input((spec.flags & kUninitializedInput) != 0);
   def->set_is_distributed_communication((spec.flags & kDistributed) != 0);
+  if ((spec.flags & kReplaced) != 0) SetReplaced(spec.name, def->mutable_deprecation());
   return OkStatus();
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Op definitions as they are written in the *_ops.cc files: one row of text per op.
 #ifndef OPS_OP_DEF_BUILDER_H_
 #define OPS_OP_DEF_BUILDER_H_
@@ -18,6 +19,9 @@ enum OpFlags : unsigned {
   kAggregate = 4,           // f(f(a, b), c) = f(a, b, c)
   kUninitializedInput = 8,  // takes variables that hold no value yet
   kDistributed = 16,        // talks to other tasks: may fail with Unavailable
+  // No more in graphs from version 26 on: the op with the next number takes its place, XV2 that of
+  // X.
+  kReplaced = 32,
 };
 
 // One op.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of op definitions themselves and of attribute values against them.
 #ifndef OPS_OP_DEF_CHECK_H_
 #define OPS_OP_DEF_CHECK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op of ours is defined exactly as TensorFlow defines it.
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 std::map<std::string, pb::OpDef> GoldenOps() {
   std::map<std::string, pb::OpDef> ops;
-  for (const char* name : {"ops.pb", "ops_later.pb", "ops_extra.pb"}) {
+  for (const char* name : {"ops.pb", "ops_later.pb", "ops_extra.pb", "ops_relatives.pb"}) {
     std::ifstream file(std::string("tests/goldens/opdefs/") + name, std::ios::binary);
     pb::OpList list;
     EXPECT_TRUE(list.ParseFromIstream(&file)) << name;

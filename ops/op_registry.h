@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine knows of each op: its definition (TensorFlow's, message for message),
 // its shape function and its flags.
 #ifndef OPS_OP_REGISTRY_H_

@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers.
+#include "base/status_macros.h"
 #include "ops/all_ops.h"
 #include "ops/op_def_builder.h"
 #include "ops/shape_fns.h"
@@ -9,6 +11,12 @@ namespace {
 // Counter and key.
 Status GeneratorStateShape(InferenceContext& c) {
   c.set_output(0, PartialShape({3}));
+  return OkStatus();
+}
+
+Status KeyCounterAlgShape(InferenceContext& c) {
+  MR_RETURN_IF_ERROR(KeyCounterShape(c));
+  c.set_output(2, Shape());
   return OkStatus();
 }
 
@@ -30,6 +38,8 @@ constexpr OpSpec kOps[] = {
     {"StatelessRandomGetAlg", "", "alg: int32", "", ScalarShape, kStateful},
     {"StatelessRandomGetKeyCounter", "seed: Tseed", "key: uint64, counter: uint64",
      "Tseed: {int32, int64} = int64", KeyCounterShape},
+    {"StatelessRandomGetKeyCounterAlg", "seed: Tseed", "key: uint64, counter: uint64, alg: int32",
+     "Tseed: {int32, int64} = int64", KeyCounterAlgShape},
     {"StatelessRandomNormal", "shape: T, seed: Tseed", "output: dtype",
      "dtype: floats = float; T: {int32, int64} = int32; Tseed: {int32, int64} = int64",
      ShapeFromInput0},
@@ -37,6 +47,10 @@ constexpr OpSpec kOps[] = {
      "output: dtype", "dtype: floats = float; Tshape: {int32, int64} = int32", ShapeFromInput0},
     {"StatelessRandomUniform", "shape: T, seed: Tseed", "output: dtype",
      "dtype: floats = float; T: {int32, int64} = int32; Tseed: {int32, int64} = int64",
+     ShapeFromInput0},
+    {"StatelessRandomUniformFullInt", "shape: T, seed: Tseed", "output: dtype",
+     "dtype: {int32, int64, uint32, uint64} = uint64; T: {int32, int64} = int32; Tseed: {int32, "
+     "int64, uint32, uint64} = int64",
      ShapeFromInput0},
     {"StatelessRandomUniformFullIntV2", "shape: Tshape, key: uint64, counter: uint64, alg: int32",
      "output: dtype",

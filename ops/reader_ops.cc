@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of files, and summaries.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -8,7 +9,35 @@
 namespace millrace {
 namespace {
 
+Status UnknownVectors(InferenceContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, UnknownDims(1));
+  return OkStatus();
+}
+
 constexpr OpSpec kOps[] = {
+    {"FixedLengthRecordReader", "", "reader_handle: Ref(string)",
+     "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0; "
+     "container: string = ''; shared_name: string = ''",
+     HandleVectorShape, kStateful | kReplaced},
+    {"IdentityReader", "", "reader_handle: Ref(string)",
+     "container: string = ''; shared_name: string = ''", HandleVectorShape, kStateful | kReplaced},
+    {"ReaderNumRecordsProduced", "reader_handle: Ref(string)", "records_produced: int64", "",
+     ScalarShape},
+    {"ReaderNumWorkUnitsCompleted", "reader_handle: Ref(string)", "units_completed: int64", "",
+     ScalarShape},
+    {"ReaderRead", "reader_handle: Ref(string), queue_handle: Ref(string)",
+     "key: string, value: string", "", ScalarShape},
+    {"ReaderReadUpTo", "reader_handle: Ref(string), queue_handle: Ref(string), num_records: int64",
+     "keys: string, values: string", "", UnknownVectors},
+    {"ReaderReset", "reader_handle: Ref(string)", "", "", NoOutputs},
+    {"TFRecordReader", "", "reader_handle: Ref(string)",
+     "container: string = ''; shared_name: string = ''; compression_type: string = ''",
+     HandleVectorShape, kStateful | kReplaced},
+    {"TextLineReader", "", "reader_handle: Ref(string)",
+     "skip_header_lines: int = 0; container: string = ''; shared_name: string = ''",
+     HandleVectorShape, kStateful | kReplaced},
+    {"WholeFileReader", "", "reader_handle: Ref(string)",
+     "container: string = ''; shared_name: string = ''", HandleVectorShape, kStateful},
     {"FixedLengthRecordReaderV2", "", "reader_handle: resource",
      "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0; "
      "container: string = ''; shared_name: string = ''; encoding: string = ''",
@@ -23,7 +52,7 @@ constexpr OpSpec kOps[] = {
     {"ReaderNumWorkUnitsCompletedV2", "reader_handle: resource", "units_completed: int64", "",
      ScalarShape, kStateful},
     {"ReaderReadUpToV2", "reader_handle: resource, queue_handle: resource, num_records: int64",
-     "keys: string, values: string", "", UnknownShape, kStateful},
+     "keys: string, values: string", "", UnknownVectors, kStateful},
     {"ReaderReadV2", "reader_handle: resource, queue_handle: resource",
      "key: string, value: string", "", ScalarShape, kStateful},
     {"ReaderResetV2", "reader_handle: resource", "", "", NoOutputs, kStateful},

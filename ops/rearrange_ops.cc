@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements in another place, drawn at random, and small matrices.
 #include "base/errors.h"
 #include "base/status_macros.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape functions of the op tables, and the small steps they are made of. See
 // ops/shape_inference.h for what a shape function is.
 #ifndef OPS_SHAPE_FNS_H_
@@ -68,7 +69,8 @@ Status ConstShape(InferenceContext& c);
 Status IdentityNShape(InferenceContext& c);
 Status ShapeOfShape(InferenceContext& c);  // Shape, ShapeN
 Status BroadcastGradientArgsShape(InferenceContext& c);
-Status ConcatShape(InferenceContext& c);
+Status ConcatShape(InferenceContext& c);       // the axis comes last
+Status ConcatFirstShape(InferenceContext& c);  // the axis comes first
 Status ConcatOffsetShape(InferenceContext& c);
 Status ExpandDimsShape(InferenceContext& c);
 Status SqueezeShape(InferenceContext& c);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Static shapes. A shape function reads input shapes, constant inputs and attributes and
 // sets the shapes of the outputs, or says why the node cannot be right.
 #ifndef OPS_SHAPE_INFERENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a node's attributes make of its op's signature: defaults, checks, types.
 #include <limits>
 

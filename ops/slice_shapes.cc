@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of ops that pick parts of a tensor: slices, splits, gathers.
 #include <algorithm>
 

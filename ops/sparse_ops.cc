@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors.
 #include "base/errors.h"
 #include "base/status_macros.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of variables, of what goes through control flow, and of handles.
 #include "base/errors.h"
 #include "base/status_macros.h"

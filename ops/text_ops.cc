@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text and bytes: splitting, matching, hashing, parsing; whole files.
 #include "base/errors.h"
 #include "base/status_macros.h"

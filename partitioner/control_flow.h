@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops: which frame each node is in, and what a loop needs to run on several devices.
 #ifndef PARTITIONER_CONTROL_FLOW_H_
 #define PARTITIONER_CONTROL_FLOW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which tasks' receives can be waited for before anything is sent from there.
 #ifndef PARTITIONER_EARLY_RECEIVES_H_
 #define PARTITIONER_EARLY_RECEIVES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a placed graph into one graph for each location. Used twice: the master cuts by
 // task, then each worker cuts its part by device. Cut edges become pairs of send and
 // receive nodes that meet in the rendezvous under the key "src device;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of the edges of a cut graph, as text.
 #include "partitioner/partition.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds receives back until shortly before their values are needed, so that tensors that are
 // needed late do not wait in memory from the start of a step.
 #ifndef PARTITIONER_RECEIVE_SCHEDULE_H_

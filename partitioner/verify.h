@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks what a partitioning must hold, before anything runs.
 #ifndef PARTITIONER_VERIFY_H_
 #define PARTITIONER_VERIFY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Good plans pass, and plans into which a fault was put do not: random graphs with loops,
 // references and control edges over several tasks, cut as the master cuts them.
 #include "partitioner/verify.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses devices by what it expects a step to cost, where the rules of TensorFlow leave a choice.
 #ifndef PLACER_AUTO_PLACE_H_
 #define PLACER_AUTO_PLACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which nodes must share a device, and what each such group asks for.
 #ifndef PLACER_COLOCATION_H_
 #define PLACER_COLOCATION_H_

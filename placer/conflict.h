@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a graph cannot be placed, in as few words as are true.
 #ifndef PLACER_CONFLICT_H_
 #define PLACER_CONFLICT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What users read when a graph cannot be placed: whole texts, kept in testdata/conflicts.txt.
 // Each case there is a cluster, a graph and the error:
 //   === TITLE

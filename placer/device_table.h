@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices to choose from, and the choice for one set of constraints.
 #ifndef PLACER_DEVICE_TABLE_H_
 #define PLACER_DEVICE_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a device that computes one task at a time has nothing to do.
 #ifndef PLACER_FREE_TIME_H_
 #define PLACER_FREE_TIME_H_

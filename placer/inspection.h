@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks into the functions of calls that return resources.
 #ifndef PLACER_INSPECTION_H_
 #define PLACER_INSPECTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that the placer knows by name.
 #ifndef PLACER_OP_KINDS_H_
 #define PLACER_OP_KINDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "placer/place_added.h"
 
 #include <algorithm>

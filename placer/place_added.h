@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places nodes that were added to a graph whose other nodes are placed, without looking at those.
 #ifndef PLACER_PLACE_ADDED_H_
 #define PLACER_PLACE_ADDED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random graphs go where TensorFlow puts them.
 #include <fstream>
 #include <map>

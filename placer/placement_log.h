@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the placer decided, and why: written by the placer as it decides, never worked out
 // again afterwards.
 #ifndef PLACER_PLACEMENT_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides on which device every node of a graph runs. The session places the whole graph
 // when it is created and again when it is extended, before anything is pruned or cut.
 #ifndef PLACER_PLACER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The placer's rules, each as a small cluster and graph.
 #include "placer/placer.h"
 

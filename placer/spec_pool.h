@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The distinct device requests of a graph, each under a small number: a million nodes ask
 // for a handful of things.
 #ifndef PLACER_SPEC_POOL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "planner/captures.h"
 
 #include <algorithm>
@@ -74,11 +75,13 @@ struct PaperTask {
 
 std::vector<CaptureForecast> ForecastTask(const Partition& part, const OpRegistry& ops,
                                           const KernelRegistry& kernels,
+                                          const EngineOptions& engine,
                                           const pb::GraphOptions& options) {
   PaperTask task(*part.graph);
   task.env.task = part.location;
   task.env.ops = &ops;
   task.env.kernels = &kernels;
+  task.env.engine = engine;
   auto resources = std::make_shared<SessionResources>();
   resources->devices = task.env.devices;
   int made = 0;
@@ -111,10 +114,11 @@ std::vector<CaptureForecast> ForecastTask(const Partition& part, const OpRegistr
 
 std::vector<CaptureForecast> ForecastCaptures(const PlannedRun& run, const OpRegistry& ops,
                                               const KernelRegistry& kernels,
+                                              const EngineOptions& engine,
                                               const pb::GraphOptions& options) {
   std::vector<CaptureForecast> all;
   for (const Partition& part : run.task_parts) {
-    for (CaptureForecast& one : ForecastTask(part, ops, kernels, options)) {
+    for (CaptureForecast& one : ForecastTask(part, ops, kernels, engine, options)) {
       all.push_back(std::move(one));
     }
   }

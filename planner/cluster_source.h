@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters that exist only on paper, in whatever form somebody has one.
 #ifndef PLANNER_CLUSTER_SOURCE_H_
 #define PLANNER_CLUSTER_SOURCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two plans compared by what they mean.
 #ifndef PLANNER_DIFF_H_
 #define PLANNER_DIFF_H_

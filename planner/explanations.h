@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The placer's record, node by node.
 #ifndef PLANNER_EXPLANATIONS_H_
 #define PLANNER_EXPLANATIONS_H_

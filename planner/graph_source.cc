@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "planner/graph_source.h"
 
 #include <google/protobuf/stubs/logging.h>

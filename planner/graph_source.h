@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs, in whatever form somebody has one.
 #ifndef PLANNER_GRAPH_SOURCE_H_
 #define PLANNER_GRAPH_SOURCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often the nodes of a graph run in one step, as far as the graph tells.
 #ifndef PLANNER_HOW_OFTEN_H_
 #define PLANNER_HOW_OFTEN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A placed graph as one file that a browser shows without a network.
 #ifndef PLANNER_HTML_H_
 #define PLANNER_HTML_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which node of one graph is which node of another, whatever they are called.
 #ifndef PLANNER_MATCHING_H_
 #define PLANNER_MATCHING_H_

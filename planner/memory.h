@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tasks have to keep: variables, and the values of a step while it runs.
 #ifndef PLANNER_MEMORY_H_
 #define PLANNER_MEMORY_H_

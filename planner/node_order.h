@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes after their inputs.
 #ifndef PLANNER_NODE_ORDER_H_
 #define PLANNER_NODE_ORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A placed graph, with the reasons, as JSON that can be read again.
 #ifndef PLANNER_PLAN_JSON_H_
 #define PLANNER_PLAN_JSON_H_

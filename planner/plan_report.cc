@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "planner/plan_report.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step sends and keeps, as a report for people and for programs.
 #ifndef PLANNER_PLAN_REPORT_H_
 #define PLANNER_PLAN_REPORT_H_

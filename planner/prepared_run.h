@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one run of a placed graph becomes, worked out by the passes that a session uses.
 #ifndef PLANNER_PREPARED_RUN_H_
 #define PLANNER_PREPARED_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "planner/text_input.h"
 
 #include <google/protobuf/io/tokenizer.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that hold a message, binary or as text.
 #ifndef PLANNER_TEXT_INPUT_H_
 #define PLANNER_TEXT_INPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What travels between devices in one run: predicted from static shapes, and counted.
 #ifndef PLANNER_TRAFFIC_H_
 #define PLANNER_TRAFFIC_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same graph with another number of parameter servers.
 #ifndef PLANNER_WHAT_IF_H_
 #define PLANNER_WHAT_IF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages read what TensorFlow writes, and write the same bytes as it does.
 
 #include <fstream>

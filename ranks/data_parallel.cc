@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a program that trains by data parallelism: one group, which all functions share.
 #include "millrace/data_parallel.h"
 
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "millrace/preemption.h"
+#include "ranks/group_state.h"
 #include "ranks/joined_steps.h"
 
 namespace millrace::dp {
@@ -119,6 +122,24 @@ StatusOr<Tensor> Broadcast(const Tensor& value, int root_rank, std::string_view 
 Status Barrier() {
   MR_ASSIGN_OR_RETURN(const auto world, World());
   return world->Barrier();
+}
+
+StatusOr<bool> ShouldStop(const std::shared_ptr<ProcessGroup>& group) {
+  std::shared_ptr<ProcessGroup> of = group;
+  if (of == nullptr) {
+    MR_ASSIGN_OR_RETURN(of, World());
+  }
+  GroupState& state = GroupParts::Of(*of);
+  MutexLock lock(&state.mu);
+  RankCall call = MakeCall("ShouldStop", {}, "");
+  call.payload_bytes = PreemptionSignal();
+  MR_ASSIGN_OR_RETURN(const std::vector<RankCall> calls, state.Agree(call));
+  for (const RankCall& told : calls) {
+    if (told.payload_bytes == 0) continue;
+    NoticePreemption(static_cast<int>(told.payload_bytes));
+    return true;
+  }
+  return false;
 }
 
 Status Explain(const Status& error) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of all ranks, and the variables that ranks begin with.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -57,6 +58,9 @@ class GradientReducer {
     if (compress) op = ReduceOp::kSum;
     for (Output& value : sent) {
       if (!value.valid() || !compress) continue;
+      if (const Status s = CheckMean(options_.op, value.dtype()); !s.ok()) {
+        scope_.RecordError(s, where_);  // which all ranks are told of
+      }
       if (options_.op == ReduceOp::kMean) value = DividedBy(scope_, value, group_.size());
       const DataType wire = WireType(value.dtype(), options_.compression);
       if (wire != value.dtype()) value = ops::Cast(scope_, value, wire);

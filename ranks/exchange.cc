@@ -1,11 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ranks/exchange.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/errors.h"
+#include "base/preemption/on_preemption.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "millrace/variables.h"
 
 namespace millrace {
@@ -108,6 +113,22 @@ StatusOr<std::vector<RankCall>> Exchange::Agree(RankCall call, Milliseconds limi
   }
   MR_RETURN_IF_ERROR(CompareCalls(calls, NamesOf(options_.members)));
   return calls;
+}
+
+// While a call is under way, which it ends.
+void Exchange::Cancel() ABSL_NO_THREAD_SAFETY_ANALYSIS { session_->Close().IgnoreError(); }
+
+StatusOr<std::vector<RankCall>> Exchange::Meet(RankCall call, Milliseconds limit) {
+  std::atomic<bool> is_cancelled{false};
+  std::optional<OnPreemption> end(std::in_place, [&] {
+    is_cancelled = true;
+    Cancel();
+  });
+  StatusOr<std::vector<RankCall>> calls = Agree(std::move(call), limit);
+  end.reset();
+  if (!is_cancelled) return calls;
+  return Annotate(CheckPreemption(), StrCat("; ranks waited for each other: ",
+                                            calls.ok() ? "all had come" : Message(calls.status())));
 }
 
 StatusOr<std::vector<std::string>> Exchange::Gather(std::string_view bytes,

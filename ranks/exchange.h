@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of tensors that lie in this process: a session at the task's own server, with nodes
 // that are made once and fed.
 #ifndef RANKS_EXCHANGE_H_
@@ -51,6 +52,9 @@ class Exchange {
 
   // Gives `call` its number. What all ranks call, in their order, once they have been compared.
   StatusOr<std::vector<RankCall>> Agree(RankCall call, Milliseconds limit);
+  // The first call, in which ranks wait until all have started: Cancelled when this process is to
+  // end, and so is what comes later.
+  StatusOr<std::vector<RankCall>> Meet(RankCall call, Milliseconds limit);
   // Everybody's bytes, each of as many as `calls` say.
   StatusOr<std::vector<std::string>> Gather(std::string_view bytes, std::span<const RankCall> calls,
                                             Milliseconds limit);
@@ -66,9 +70,10 @@ class Exchange {
   StatusOr<Tensor> Run(const Node& node, const Tensor& in, Milliseconds limit,
                        std::span<const Feed> feeds = {}, std::span<const Operation> targets = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Cancel();
   Node GatherNode() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StatusOr<Node> ReduceNode(ReduceOp op, DataType dtype) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Scope scope() { return graph_.root().WithDevice(device_); }
+  Scope scope() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return graph_.root().WithDevice(device_); }
 
   const Options options_;
   const std::string device_;    // CPU 0 of this task
@@ -80,7 +85,7 @@ class Exchange {
   Output text_ ABSL_GUARDED_BY(mu_);
   Operation say_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<ReduceOp, DataType>, Node> reductions_ ABSL_GUARDED_BY(mu_);
-  std::optional<Session> session_ ABSL_GUARDED_BY(mu_);
+  std::optional<Session> session_ ABSL_GUARDED_BY(mu_);  // constant once opened, but for Close
   int64_t number_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives as nodes of graphs.
 #include "base/errors.h"
 #include "base/strings.h"
@@ -57,7 +58,11 @@ std::vector<Output> GroupParts::Reduce(GroupState& group, const Scope& outer, Re
                                        std::source_location where, std::vector<ReducePack>* packs) {
   MutexLock lock(&group.mu);
   const std::string kind = StrCat("AllReduce(", ReduceOpName(op), ")");
-  if (!AllAdd(group, outer, kind, values, labels, CheckShapes(values, false), name, false, where)) {
+  Status valid = CheckShapes(values, false);
+  for (const Output& value : values) {
+    if (value.valid()) valid.Update(CheckMean(op, value.dtype()));
+  }
+  if (!AllAdd(group, outer, kind, values, labels, valid, name, false, where)) {
     return std::vector<Output>(values.size());
   }
   if (group.size() == 1) return {values.begin(), values.end()};

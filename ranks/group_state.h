@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parts of a process group share.
 #ifndef RANKS_GROUP_STATE_H_
 #define RANKS_GROUP_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of tensors that lie in this process.
 #include <cstring>
 #include <limits>
@@ -32,6 +33,7 @@ Status CheckReduced(ReduceOp op, std::span<const Tensor> values) {
                                      " cannot be reduced: float, double, half, bfloat16, int32 and "
                                      "int64 can");
     }
+    MR_RETURN_IF_ERROR(CheckMean(op, value.dtype()));
   }
   return OkStatus();
 }
@@ -129,9 +131,7 @@ StatusOr<Tensor> Join(const Tensor& like, int64_t rows, std::span<const std::str
 template <typename T>
 void Divide(Tensor* values, int64_t by) {
   for (T& value : values->flat<T>()) {
-    if constexpr (std::is_integral_v<T>) {
-      value = static_cast<T>(value / by);
-    } else if constexpr (std::is_same_v<T, double>) {
+    if constexpr (std::is_same_v<T, double>) {
       value /= static_cast<double>(by);
     } else {
       value = static_cast<T>(static_cast<float>(value) / static_cast<float>(by));
@@ -149,12 +149,8 @@ void DivideBy(Tensor* values, int64_t by) {
       return Divide<Half>(values, by);
     case DataType::kBfloat16:
       return Divide<BFloat16>(values, by);
-    case DataType::kInt32:
-      return Divide<int32_t>(values, by);
-    case DataType::kInt64:
-      return Divide<int64_t>(values, by);
     default:
-      return;
+      return;  // CheckMean lets no other through
   }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks without data in the steps of those that have some.
 #include "base/errors.h"
 #include "base/mutex.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank without data has to take part in.
 #ifndef RANKS_JOINED_STEPS_H_
 #define RANKS_JOINED_STEPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ranks/member_nodes.h"
 
 #include <algorithm>
@@ -63,6 +64,13 @@ Status CheckCommunication(const CommunicationOptions& options, std::string_view 
   return OkStatus();
 }
 
+Status CheckMean(ReduceOp op, DataType dtype) {
+  if (op != ReduceOp::kMean || !IsInteger(dtype)) return OkStatus();
+  return errors::InvalidArgument(
+      "the mean of ", DataTypeName(dtype), " values would be rounded to ", DataTypeName(dtype),
+      ": give them as float or double, or sum ", "them and divide as you mean it");
+}
+
 std::vector<int> PlacesOf(std::span<const std::string> tasks) {
   std::vector<int> ranks(tasks.size()), places(tasks.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -113,8 +121,7 @@ Output MemberNodes::ReduceOne(const Scope& scope, ReduceOp op, const Output& val
   // A sum that is divided, which has a derivative; a Div within the collective has none.
   const Output count =
       ops::Cast(scope, Constant(scope, Tensor::Scalar<int32_t>(group_.size)), reduced.dtype());
-  return IsInteger(reduced.dtype()) ? ops::TruncateDiv(scope, reduced, count)
-                                    : ops::RealDiv(scope, reduced, count);
+  return ops::RealDiv(scope, reduced, count);
 }
 
 void MemberNodes::Pack(const Scope& scope, ReduceOp op, std::span<const Output> values,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nodes by which one member of a group takes part in collectives, in a graph of its own.
 #ifndef RANKS_MEMBER_NODES_H_
 #define RANKS_MEMBER_NODES_H_
@@ -22,6 +23,10 @@ Status CheckCommunication(const CommunicationOptions& options, std::string_view 
 // Gathered parts are in the order of the names of the tasks, in which 10 comes before 2: the place
 // of each of them.
 std::vector<int> PlacesOf(std::span<const std::string> tasks);
+
+// InvalidArgument for the mean of integers, which would have to be rounded. (The op between tasks
+// knows one: it truncates, as TensorFlow's does.)
+Status CheckMean(ReduceOp op, DataType dtype);
 
 // As the ops spell it.
 const char* CommunicationHint(CommunicationImplementation implementation);

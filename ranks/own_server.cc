@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ranks/own_server.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/options/engine_options.h"
 #include "base/status_macros.h"
 
 namespace millrace {
@@ -19,8 +20,7 @@ StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask&
   server.num_cpu_devices = cpu_devices;
   server.visible_gpus = task.visible_gpus;
   if (server.cluster_id.empty()) {
-    const char* const id = std::getenv("MILLRACE_CLUSTER_ID");
-    if (id != nullptr) server.cluster_id = id;
+    server.cluster_id = ProcessOptions::FromEnvironment().cluster_id;
   }
   MR_ASSIGN_OR_RETURN(made.server, Server::Create(server));
   MR_RETURN_IF_ERROR(made.server->Start());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The server of this process' own task.
 #ifndef RANKS_OWN_SERVER_H_
 #define RANKS_OWN_SERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of ranks: who is in them, and how they begin.
 #include <algorithm>
 #include <map>
@@ -182,9 +183,9 @@ StatusOr<std::shared_ptr<ProcessGroup>> ProcessGroup::Create(const ProcessGroupO
            " waits for the others, for ", options.start_timeout.count(), " ms at most");
     MutexLock lock(&state->mu);
     MR_RETURN_IF_ERROR(
-        state
-            ->Agree(MakeCall(StrCat("ProcessGroup::Create of ", world->size, " ranks"), {}, ""),
-                    options.start_timeout)
+        state->exchange
+            ->Meet(MakeCall(StrCat("ProcessGroup::Create of ", world->size, " ranks"), {}, ""),
+                   options.start_timeout)
             .status());
   }
   return std::shared_ptr<ProcessGroup>(new ProcessGroup(std::move(state)));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks tell each other of a call before they exchange anything, and who is wrong where it
 // differs.
 #ifndef RANKS_RANK_CALLS_H_
@@ -18,7 +19,7 @@ namespace millrace {
 struct RankCall {
   int64_t number = 0;         // among the calls of this rank
   uint64_t signature = 0;     // of what must be the same everywhere
-  int64_t payload_bytes = 0;  // of what this rank will gather
+  int64_t payload_bytes = 0;  // of what this rank will gather; of ShouldStop what it was told
   bool refused = false;       // `text` is why the rank's arguments cannot be
   std::string text{};         // "AllReduce(sum) of float32[3,4]"
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of ranks that did not come: each says at its own task what it calls.
 #include <atomic>
 #include <chrono>

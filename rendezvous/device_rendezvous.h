@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rendezvous of a step that uses accelerators: it carries the account of the step's work on
 // them to the kernels that add to it.
 #ifndef RENDEZVOUS_DEVICE_RENDEZVOUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parks values that nobody has asked for yet and receivers whose value has not come yet.
 #include <deque>
 #include <utility>

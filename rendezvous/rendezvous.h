@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the sends and receives of one step meet.
 #ifndef RENDEZVOUS_RENDEZVOUS_H_
 #define RENDEZVOUS_RENDEZVOUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of rendezvous keys, as TensorFlow's processes write and read it.
 #include "base/errors.h"
 #include "base/strings.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fed tensor must be.
 #ifndef RUNTIME_FEED_SPEC_H_
 #define RUNTIME_FEED_SPEC_H_

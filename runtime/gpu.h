@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs, as far as this build has to do with them: gpu_cuda.cc with --config=cuda, gpu_none.cc
 // without.
 #ifndef RUNTIME_GPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A build with CUDA; the machine it runs on may have none.
 #include "base/errors.h"
 #include "base/status_macros.h"

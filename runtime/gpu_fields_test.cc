@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fields of SessionOptions and ServerOptions say of GPUs, on a machine that has three of
 // them, as far as anybody asks.
 #include <gtest/gtest.h>
@@ -9,11 +10,11 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "device/fake/fake_device.h"
 #include "millrace/ops.h"
 #include "millrace/server.h"
 #include "millrace/session.h"
 #include "runtime/gpu.h"
-#include "runtime/registries.h"
 
 namespace millrace {
 namespace {
@@ -29,7 +30,7 @@ const GpuSupport kSupport = {
       asked.options.push_back(options);
       return asked.there;
     },
-    .factory = [](const AcceleratorOptions&) { return AllDeviceFactories().front(); },
+    .factory = [](const AcceleratorOptions&) { return FakeDeviceFactory(); },
     .register_kernels = [](const OpRegistry&, KernelRegistry&) {},
 };
 

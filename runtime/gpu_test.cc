@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said about GPUs by a build with CUDA and by one without, on machines with and without.
 #include "runtime/gpu.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages about the graphs of a task's sessions.
 #ifndef RUNTIME_GRAPH_PAGES_H_
 #define RUNTIME_GRAPH_PAGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The requests that a session has seen before: by the handles of their feeds, fetches and targets,
 // so that a repeated one makes no name and looks none up.
 #ifndef RUNTIME_KNOWN_RUNS_H_

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/local_cluster.h"
 
 #include <utility>
 
 #include "base/errors.h"
+#include "base/options/engine_options.h"
 #include "base/status_macros.h"
 #include "distributed_runtime/task_server.h"
 #include "master/dump/graph_dump.h"
@@ -41,6 +43,7 @@ StatusOr<std::shared_ptr<MasterInterface>> NewLocalCluster(const pb::ConfigProto
   options.name = kTask;
   options.ops = &AllOps();
   options.kernels = &AllKernels();
+  MR_ASSIGN_OR_RETURN(options.engine, EngineOptions::FromEnvironment());
   options.factories = AllDeviceFactories();
   options.device_count = {config.device_count().begin(), config.device_count().end()};
   MR_RETURN_IF_ERROR(AddGpus(config, &options.factories, &options.device_count));

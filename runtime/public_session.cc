@@ -1,14 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public Session: the client side of whatever master its target names.
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/preemption/on_preemption.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "graph/graph_def_size.h"
+#include "millrace/preemption.h"
 #include "millrace/session.h"
 #include "runtime/feed_spec.h"
 #include "runtime/gpu.h"
@@ -115,6 +121,30 @@ Status CheckHandle(const Operation& op, const GraphState* graph, const char* wha
   return OkStatus();
 }
 
+// At a server, which waits for other tasks: no longer than until this process is to end. After a
+// notice there is a moment left, for a session that saves.
+StatusOr<std::unique_ptr<ClientSession>> OpenUnlessPreempted(
+    std::shared_ptr<MasterInterface> master, pb::GraphDef graph, ClientSession::Options options) {
+  constexpr std::chrono::milliseconds kAfterNotice{2'000};
+  CancellationManager cancellation;
+  std::optional<OnPreemption> cancel;
+  if (CheckPreemption().ok()) {
+    cancel.emplace([&] { cancellation.StartCancel(CheckPreemption()); });
+  } else if (options.start_timeout.count() <= 0 || options.start_timeout > kAfterNotice) {
+    options.start_timeout = kAfterNotice;
+  }
+  auto session =
+      ClientSession::Create(std::move(master), std::move(graph), std::move(options), &cancellation);
+  cancel.reset();
+  const Status& status = session.status();
+  const Status notice = CheckPreemption();
+  if (notice.ok() || !(errors::IsCancelled(status) || errors::IsDeadlineExceeded(status) ||
+                       errors::IsUnavailable(status))) {
+    return session;
+  }
+  return Annotate(notice, StrCat("; no session was made: ", Message(status)));
+}
+
 Status MovedFrom(std::string_view what) {
   return errors::FailedPrecondition("this ", what, " was moved from or never made");
 }
@@ -202,7 +232,9 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   client.start_timeout = options.start_timeout;
   client.step_timeout = options.step_timeout;
   MR_ASSIGN_OR_RETURN(shared->session,
-                      ClientSession::Create(std::move(master), std::move(def), client));
+                      shared->is_remote
+                          ? OpenUnlessPreempted(std::move(master), std::move(def), client)
+                          : ClientSession::Create(std::move(master), std::move(def), client));
   {
     MutexLock lock(&shared->mu);
     shared->sent_ids = nodes.num_node_ids();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of sessions in this process.
 #ifndef RUNTIME_SESSION_POOLS_H_
 #define RUNTIME_SESSION_POOLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing: a copy of the graph is cut to what the signatures need and gets nodes that save and
 // restore; the values come from the session, whose own graph stays as it is.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "saved_model/model_files.h"
 
 #include "base/errors.h"

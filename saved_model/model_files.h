@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of a SavedModel, and what a graph in it says of how it is loaded.
 #ifndef SAVED_MODEL_MODEL_FILES_H_
 #define SAVED_MODEL_MODEL_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading: the graph of a file becomes a Graph and a Session, then the variables get their values,
 // then what the model wants to be run first is run.
 #include "millrace/saved_model.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asking a signature that was prepared.
 #include "base/errors.h"
 #include "base/status_macros.h"

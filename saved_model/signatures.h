@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signatures in and out of their messages.
 #ifndef SAVED_MODEL_SIGNATURES_H_
 #define SAVED_MODEL_SIGNATURES_H_

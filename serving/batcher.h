@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts the rows of calls that wait together into one step, and hands each call its rows of what
 // comes back. Nothing is waited for: a step takes what has come while others ran.
 #ifndef SERVING_BATCHER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which calls go through one step, and what each of them gets.
 #include "serving/batcher.h"
 

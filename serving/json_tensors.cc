@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "serving/json_tensors.h"
 
 #include <cmath>

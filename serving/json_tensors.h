@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors as JSON: nested lists of numbers, truth values and texts; bytes as {"b64": "..."}.
 #ifndef SERVING_JSON_TENSORS_H_
 #define SERVING_JSON_TENSORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors to JSON and back, and JSON that is no tensor.
 #include "serving/json_tensors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "serving/model_server.h"
 
 #include <utility>

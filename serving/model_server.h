@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A served model behind addresses: gRPC, and HTTP with JSON.
 #ifndef SERVING_MODEL_SERVER_H_
 #define SERVING_MODEL_SERVER_H_

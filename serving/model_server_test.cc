@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clients' calls against a server in this process.
 #include "serving/model_server.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of TensorFlow Serving that clients of models make: Predict, GetModelMetadata and
 // GetModelStatus.
 #ifndef SERVING_PREDICT_SERVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorFlow Serving's REST interface of a served model, version 1, as far as models are asked:
 //
 //   POST /v1/models/NAME[/versions/V]:predict     {"instances": [...]} or {"inputs": ...}

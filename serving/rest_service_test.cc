@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests over HTTP against a server in this process.
 #include "serving/rest_service.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SavedModel that many callers ask: found below its folder, known by name and version, its
 // signatures prepared.
 #ifndef SERVING_SERVED_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting, without a thread, for several asynchronous calls.
 #ifndef SESSION_ASYNC_JOIN_H_
 #define SESSION_ASYNC_JOIN_H_

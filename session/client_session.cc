@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "session/client_session.h"
 
 #include <algorithm>
@@ -49,14 +50,17 @@ void ClientSession::SetDefaultTimeout(pb::RunOptions* options) const {
 }
 
 StatusOr<std::unique_ptr<ClientSession>> ClientSession::Create(
-    std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options) {
+    std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options,
+    CancellationManager* cancellation) {
   std::unique_ptr<ClientSession> session(new ClientSession(std::move(master), std::move(options)));
   CreateSessionArgs args;
   args.graph = std::move(graph);
   args.config = session->options_.config;
   CreateSessionResult result;
+  CallOptions limit = session->StartLimit();
+  limit.cancellation = cancellation;
   const Status status = Await([&](auto done) {
-    session->master_->CreateSessionAsync(session->StartLimit(), std::move(args), &result, done);
+    session->master_->CreateSessionAsync(limit, std::move(args), &result, done);
   });
   MutexLock lock(&session->close_mu_);
   session->closed_ = !status.ok();  // nothing to close then

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session as a client holds it, over any master.
 #ifndef SESSION_CLIENT_SESSION_H_
 #define SESSION_CLIENT_SESSION_H_
@@ -33,9 +34,11 @@ class ClientSession {
     pb::RunOptions options;
   };
 
-  // Opens a session at `master`, which it shares. The graph may be empty.
-  static StatusOr<std::unique_ptr<ClientSession>> Create(std::shared_ptr<MasterInterface> master,
-                                                         pb::GraphDef graph, Options options);
+  // Opens a session at `master`, which it shares. The graph may be empty. `cancellation` ends the
+  // wait for other tasks.
+  static StatusOr<std::unique_ptr<ClientSession>> Create(
+      std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options,
+      CancellationManager* cancellation = nullptr);
   ~ClientSession();
   ClientSession(const ClientSession&) = delete;
   ClientSession& operator=(const ClientSession&) = delete;

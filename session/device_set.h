@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices of a task as its worker wants them.
 #ifndef SESSION_DEVICE_SET_H_
 #define SESSION_DEVICE_SET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A master in front of another one, for those that change what few calls do.
 #ifndef SESSION_FORWARDING_MASTER_H_
 #define SESSION_FORWARDING_MASTER_H_

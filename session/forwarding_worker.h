@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker that passes every call on: what adds to some of a worker's calls derives from it.
 #ifndef SESSION_FORWARDING_WORKER_H_
 #define SESSION_FORWARDING_WORKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "session/inter_op_pools.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which threads a step runs on: RunOptions.inter_op_thread_pool.
 #ifndef SESSION_INTER_OP_POOLS_H_
 #define SESSION_INTER_OP_POOLS_H_

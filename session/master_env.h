@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a master is given by whoever composes a task.
 #ifndef SESSION_MASTER_ENV_H_
 #define SESSION_MASTER_ENV_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A master as a client sees it: the master of this process, or a stub for a remote one.
 // Plain structs on purpose: only the gRPC stub and service know the wire.
 #ifndef SESSION_MASTER_INTERFACE_H_
@@ -45,6 +46,7 @@ struct RunStepArgs {
   std::vector<std::string> targets;
   pb::RunOptions options;
   std::string partial_run_handle;  // not empty: one part of that run
+  int64_t request_id = 0;          // of the client's request, for logs and pages; 0: none
 };
 struct RunStepResult {
   std::vector<Tensor> fetches;  // in the order of the request
@@ -69,6 +71,7 @@ struct RunCallableArgs {
   // process. The master takes it back where the callable's own options ask for a trace, which is
   // the caller's.
   bool trace = false;
+  int64_t request_id = 0;  // as RunStepArgs'
 };
 
 struct ListDevicesResult {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rendezvous of the steps that run, or are about to run, in this task.
 #ifndef SESSION_RENDEZVOUS_MANAGER_H_
 #define SESSION_RENDEZVOUS_MANAGER_H_

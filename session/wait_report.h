@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What steps wait for, of all tasks of a step or a cluster: put in order, and told to people.
 #ifndef SESSION_WAIT_REPORT_H_
 #define SESSION_WAIT_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the tasks of a cluster reach each other.
 #ifndef SESSION_WORKER_CACHE_H_
 #define SESSION_WORKER_CACHE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a worker, and the master beside it, are given by whoever composes a task.
 #ifndef SESSION_WORKER_ENV_H_
 #define SESSION_WORKER_ENV_H_
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/options/engine_options.h"
 #include "base/wait.h"
 #include "device/device.h"
 #include "kernels/kernel_registry.h"
@@ -50,6 +52,7 @@ struct WorkerEnv {
   // What the steps of one session may hold here together, with what they leave, in bytes; 0: no
   // limit.
   int64_t session_memory_limit = 0;
+  EngineOptions engine;
   // Judges graphs that steps make of data, as others are judged when they come. Null: all are let
   // in.
   std::function<Status(const DataflowGraph&)> admit;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker as the session sees it: called directly in this process, or through a stub.
 // Plain structs on purpose: only the gRPC stub and service know the wire.
 #ifndef SESSION_WORKER_INTERFACE_H_
@@ -69,6 +70,7 @@ struct RunGraphArgs {
   int inter_op_thread_pool = 0;  // session/inter_op_pools.h; for a worker of this process
   // A worker elsewhere does not begin the step after this: whoever asked has given it up by then.
   Deadline begin_by = kNoDeadline;
+  int64_t request_id = 0;  // of the client's request that the step was begun for; 0: unknown
 };
 
 struct RunGraphResult {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies by name, for a flag.
 #include "base/errors.h"
 #include "millrace/strategy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/distributed_values.h"
 
 #include "base/errors.h"
@@ -78,12 +79,11 @@ DistributedIterator TakeInTurn(const Scope& outer, Strategy& strategy, const Dat
 }
 
 InputContext ContextOf(const Strategy& strategy) {
-  return {strategy.num_workers(), strategy.first_replica() / strategy.num_local_replicas(),
-          strategy.num_replicas_in_sync()};
+  return {strategy.num_workers(), strategy.worker(), strategy.num_replicas_in_sync()};
 }
 
 void Tell(const Strategy& strategy, const Dataset& dataset, const Pieces& pieces) {
-  if (strategy.num_workers() == 1 || strategy.first_replica() != 0) return;
+  if (strategy.num_workers() == 1 || strategy.worker() != 0) return;
   MR_LOG(kInfo, "the data set ", dataset.DebugString(), " is read by ", strategy.num_workers(),
          " workers under the policy ", NameOf(pieces.policy),
          pieces.policy == AutoShard::kFile || pieces.policy == AutoShard::kHint
@@ -109,9 +109,10 @@ DistributedIterator MakeDistributedIterator(const Scope& outer, Strategy& strate
                                             const Dataset& dataset, std::string_view name,
                                             std::source_location where) {
   const Scope scope = strategy.RootScope(outer.CalledFrom(where));
-  const InputContext context = ContextOf(strategy);
-  const WorkerPart part{context.num_input_pipelines, strategy.num_local_replicas(),
-                        context.input_pipeline_id, strategy.is_deterministic()};
+  const std::vector<int> replicas = strategy.replicas_of_workers();
+  const WorkerPart part{.replicas = {replicas.begin(), replicas.end()},
+                        .index = strategy.worker(),
+                        .takes_neighbours = strategy.is_deterministic()};
   // A graph's seed fixes the orders by itself.
   const int64_t order_seed = scope.graph()->seed == 0 ? kOrderSeed : 0;
   const StatusOr<Pieces> pieces =

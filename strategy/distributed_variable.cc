@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables with a copy for every replica: who may change them how, and what they are together.
 #include <optional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies of one process: default, one_device, mirrored and central_storage.
 #include <algorithm>
 #include <set>
@@ -46,10 +47,9 @@ StatusOr<std::vector<std::string>> DevicesOf(const StrategyOptions& o, std::stri
   return devices;
 }
 
-StatusOr<std::vector<std::string>> WithPieces(const StrategyOptions& o, int workers,
+StatusOr<std::vector<std::string>> WithPieces(const StrategyOptions& o, int all,
                                               std::vector<std::string> devices) {
   if (!o.deterministic) return devices;
-  const int all = workers * static_cast<int>(devices.size());
   if (o.micro_batches < 1 || o.micro_batches % all != 0) {
     return errors::InvalidArgument("StrategyOptions.micro_batches is ", o.micro_batches,
                                    ", of which ", all,
@@ -92,8 +92,9 @@ StatusOr<std::shared_ptr<Strategy>> OneDeviceStrategy(const StrategyOptions& opt
 
 StatusOr<std::shared_ptr<Strategy>> MirroredStrategy(const StrategyOptions& options) {
   MR_ASSIGN_OR_RETURN(std::vector<std::string> own, DevicesOf(options, ""));
+  const int all = static_cast<int>(own.size());
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
-                      WithPieces(options, 1, std::move(own)));
+                      WithPieces(options, all, std::move(own)));
   auto made = std::make_shared<InProcess>(
       InProcess::Layout{.name = "mirrored",
                         .devices = devices,

@@ -1,41 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
 // multi_worker_mirrored: every task of a cluster runs the program, and gradients are summed between
 // the tasks by collective ops, one member each.
+#include <numeric>
+
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
-#include "ranks/member_nodes.h"
 #include "ranks/own_server.h"
 #include "strategy/devices.h"
+#include "strategy/workers.h"
 
 namespace millrace {
 namespace {
 
-// All strategies of a cluster are one group: it has the same members.
-constexpr int64_t kGroupKey = 1;
-
-// In the order of their ranks.
-std::vector<std::string> TasksOf(int workers, int chiefs) {
-  std::vector<std::string> tasks;
-  for (int i = 0; i < workers; ++i) {
-    tasks.push_back(i < chiefs ? StrCat("/job:chief/replica:0/task:", i)
-                               : StrCat("/job:worker/replica:0/task:", i - chiefs));
-  }
-  return tasks;
-}
-
 class MultiWorker : public Strategy {
  public:
   using Strategy::Layout;
-  MultiWorker(Layout layout, int rank, int num_chiefs, const CommunicationOptions& communication,
-              SessionTarget target)
-      : Strategy(std::move(layout)),
-        target_(std::move(target)),
-        nodes_({.size = num_workers(),
-                .rank = rank,
-                .key = kGroupKey,
-                .places = PlacesOf(TasksOf(num_workers(), num_chiefs))},
-               communication) {}
+  MultiWorker(Layout layout, const MemberNodes::Group& group,
+              const CommunicationOptions& communication, SessionTarget target)
+      : Strategy(std::move(layout)), target_(std::move(target)), nodes_(group, communication) {}
 
   std::vector<Output> SumOverWorkers(const Scope& scope, std::span<const Output> values,
                                      std::source_location where) override;
@@ -82,30 +66,44 @@ StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(const StrategyOp
         "multi_worker_mirrored must know which task of the cluster ", task.cluster.ToString(),
         " this process is: give ResolvedTask.job_name and task_index, or the task in TF_CONFIG");
   }
-  MR_ASSIGN_OR_RETURN(const int workers, WorkerCount(task));
+  if (options.start_timeout.count() <= 0) {
+    return errors::InvalidArgument("StrategyOptions.start_timeout is ",
+                                   options.start_timeout.count(), " ms, and must be positive");
+  }
   MR_ASSIGN_OR_RETURN(const int rank, WorkerRank(task));
   MR_ASSIGN_OR_RETURN(const bool is_chief, IsChief(task));
+  MR_ASSIGN_OR_RETURN(const std::vector<GroupMember> workers, WorkersOf(task));
+  const int worker = workers.size() == 1 ? 0 : rank;
   const std::string name = StrCat("/job:", *task.job_name, "/replica:0/task:", *task.task_index);
   MR_ASSIGN_OR_RETURN(std::vector<std::string> own, DevicesOf(options, name));
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
-                      WithPieces(options, workers, std::move(own)));
-  MR_RETURN_IF_ERROR(CheckCommunication(options.communication, devices[0]));
+  MR_RETURN_IF_ERROR(CheckCommunication(options.communication, own[0]));
   MR_ASSIGN_OR_RETURN(SessionTarget target,
-                      TargetFor(options.target, task, CpuDevicesOf(devices), options.server));
-  const int local = static_cast<int>(devices.size());
-  MultiWorker::Layout layout{.name = "multi_worker_mirrored",
-                             .devices = devices,
-                             .replicas_in_sync = workers * local,
-                             .first_replica = rank * local,
-                             .is_chief = is_chief,
-                             .root_device = devices[0],
-                             .target = target.target,
-                             .device_filter = name,
-                             .mirrors_variables = true,
-                             .is_deterministic = options.deterministic};
-  auto made =
-      std::make_shared<MultiWorker>(std::move(layout), rank, task.cluster.num_tasks("chief"),
-                                    options.communication, std::move(target));
+                      TargetFor(options.target, task, CpuDevicesOf(own), options.server));
+  MR_ASSIGN_OR_RETURN(
+      std::vector<int> replicas,
+      DevicesOfAll(workers, worker, static_cast<int>(own.size()), target.target, options));
+  const int all = std::accumulate(replicas.begin(), replicas.end(), 0);
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                      WithPieces(options, all, std::move(own)));
+  if (options.deterministic) {
+    for (int& count : replicas) count *= options.micro_batches / all;
+  }
+  const auto first = replicas.begin() + worker;
+  MultiWorker::Layout layout{
+      .name = "multi_worker_mirrored",
+      .devices = devices,
+      .replicas_in_sync = std::accumulate(replicas.begin(), replicas.end(), 0),
+      .first_replica = std::accumulate(replicas.begin(), first, 0),
+      .replicas_of_workers = replicas,
+      .worker = worker,
+      .is_chief = is_chief,
+      .root_device = devices[0],
+      .target = target.target,
+      .device_filter = name,
+      .mirrors_variables = true,
+      .is_deterministic = options.deterministic};
+  auto made = std::make_shared<MultiWorker>(std::move(layout), GroupOf(workers, worker),
+                                            options.communication, std::move(target));
   MR_LOG(kInfo, "using ", made->Description(), " of the cluster ", task.cluster.ToString(), ", ",
          *task.job_name, " ", *task.task_index);
   return std::shared_ptr<Strategy>(made);

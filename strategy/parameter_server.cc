@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // parameter_server: one graph with a replica on each worker and the variables on parameter servers.
 // All replicas end a step together.
 #include <algorithm>

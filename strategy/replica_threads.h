@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a function is called once for each replica, so that the calls may wait for each other.
 #ifndef STRATEGY_REPLICA_THREADS_H_
 #define STRATEGY_REPLICA_THREADS_H_

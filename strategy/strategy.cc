@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all strategies share: scopes, sessions, and how the values of replicas become one.
 #include "millrace/strategy.h"
 
@@ -5,11 +6,23 @@
 #include <numeric>
 
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/math.h"
+#include "ranks/member_nodes.h"
 #include "strategy/replica_threads.h"
 
 namespace millrace {
+namespace {
+
+Status CheckMean(ReduceOp op, const PerReplica& values) {
+  for (const Output& value : values.values) {
+    if (value.valid()) MR_RETURN_IF_ERROR(millrace::CheckMean(op, value.dtype()));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 std::string Strategy::Description() const {
   std::string devices;
@@ -18,7 +31,8 @@ std::string Strategy::Description() const {
   }
   std::string text = StrCat(name(), " with devices [", devices, "]");
   if (num_workers() > 1) {
-    StrAppend(&text, ", worker ", first_replica() / num_local_replicas(), " of ", num_workers());
+    StrAppend(&text, ", worker ", worker(), " of ", num_workers(), ", replicas ", first_replica(),
+              " to ", first_replica() + num_local_replicas() - 1, " of ", num_replicas_in_sync());
   }
   return text;
 }
@@ -161,6 +175,10 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
                       where);
     return Output();
   }
+  if (const Status s = CheckMean(op, values); !s.ok()) {
+    scope.RecordError(s, where);
+    return Output();
+  }
   const Output sum = SumOverReplicas(scope, {{values}}, where)[0];
   if (op == ReduceOp::kSum || num_replicas_in_sync() == 1) return sum;
   const Expr count = Expr(scope, Constant(scope, Tensor::Scalar<int32_t>(num_replicas_in_sync())));
@@ -170,6 +188,10 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
 Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& values, int axis,
                         std::source_location where) {
   const Scope scope = outer.CalledFrom(where).Named("ReduceAxis");
+  if (const Status s = CheckMean(op, values); !s.ok()) {
+    scope.RecordError(s, where);
+    return Output();
+  }
   PerReplica sums, sizes;
   for (std::size_t i = 0; i < values.values.size(); ++i) {
     const Scope s = ReplicaScope(scope, static_cast<int>(i));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An event file and the thread that writes it. EventWriter makes the events; here they are bytes.
 #ifndef SUMMARY_EVENT_FILE_H_
 #define SUMMARY_EVENT_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "summary/event_writer.h"
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/text/utf8.h"
 #include "io/filesystem.h"
 #include "tensor/tensor_proto.h"
 
@@ -18,24 +20,6 @@ constexpr char kFileVersion[] = "brain.Event:2";
 constexpr char kWriter[] = "millrace";
 
 double MachineTime() { return static_cast<double>(WallNanos()) * 1e-9; }
-
-// Bytes of the character at the start of `text`, 0 if there is none.
-std::size_t Utf8Length(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf5 ? 0 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Not longer than needed, no surrogates, none above U+10FFFF.
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) >= 0xa0) return 0;
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
-  return length;
-}
 
 Status CheckOptions(const EventWriterOptions& options) {
   if (options.max_queue_bytes <= 0) {
@@ -169,6 +153,21 @@ Status EventWriter::WriteSessionStart(int64_t step) {
   pb::Event event;
   event.set_step(step);
   event.mutable_session_log()->set_status(pb::SessionLog::START);
+  return impl_->Write(&event);
+}
+
+Status EventWriter::WriteSessionCheckpoint(std::string_view path, int64_t step) {
+  MR_RETURN_IF_ERROR(CheckUtf8("the path of a checkpoint", path));
+  pb::Event event;
+  event.set_step(step);
+  event.mutable_session_log()->set_status(pb::SessionLog::CHECKPOINT);
+  event.mutable_session_log()->set_checkpoint_path(std::string(path));
+  return impl_->Write(&event);
+}
+
+Status EventWriter::WriteSessionStop() {
+  pb::Event event;
+  event.mutable_session_log()->set_status(pb::SessionLog::STOP);
   return impl_->Write(&event);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Behind millrace/summary.h: what the kinds of events share.
 #ifndef SUMMARY_EVENT_WRITER_H_
 #define SUMMARY_EVENT_WRITER_H_

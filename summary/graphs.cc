@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs, and what a step did in them.
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "base/string_map.h"
 #include "proto/config.pb.h"
 #include "proto/graph.pb.h"
+#include "proto/meta_graph.pb.h"
 #include "proto/step_stats.pb.h"
 #include "summary/event_writer.h"
 #include "tensor/tensor_proto.h"
@@ -81,6 +83,14 @@ Status EventWriter::WriteGraphDef(std::string_view graph_def) {
   MR_RETURN_IF_ERROR(Parse(graph_def, "GraphDef", &parsed));
   pb::Event event;
   event.set_graph_def(std::string(graph_def));
+  return impl_->Write(&event);
+}
+
+Status EventWriter::WriteMetaGraph(std::string_view meta_graph) {
+  pb::MetaGraphDef parsed;
+  MR_RETURN_IF_ERROR(Parse(meta_graph, "MetaGraphDef", &parsed));
+  pb::Event event;
+  event.set_meta_graph_def(std::string(meta_graph));
   return impl_->Write(&event);
 }
 

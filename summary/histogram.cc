@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Histograms as TensorFlow 2 has them: rows of left edge, right edge and count.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hyperparameters of a run, for TensorBoard's table of trials.
 #include <cmath>
 #include <map>

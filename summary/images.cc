@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images: width and height as text, then a PNG for each.
 #include <algorithm>
 #include <string>

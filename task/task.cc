@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "task/task.h"
 
 #include <utility>
@@ -20,6 +21,7 @@ StatusOr<std::unique_ptr<Task>> Task::Open(TaskOptions options) {
   env.kernels = options.kernels;
   env.inter_op_pool = options.inter_op_pool;
   env.inter_op_pools = std::move(options.inter_op_pools);
+  env.engine = options.engine;
   env.make_session_devices = [machines = task->machines_, pool = options.intra_op_pool] {
     return MakeDeviceSet(*machines, pool);
   };
@@ -40,6 +42,7 @@ void Task::Connect(WorkerCache* workers, std::unique_ptr<RendezvousManager> rend
 
 void Task::Lead(MasterEnv master) {
   master.task = &env_;
+  master.session_idle_limit = env_.engine.session_idle_limit;
   master_ = std::make_unique<Master>(std::move(master));
   env_.list_direct_waits = [this](pb::TaskWaits* waits) { master_->ListDirectWaits(waits); };
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One task of a cluster: its devices, its worker and its master, put together in one place for
 // servers, which others reach, and for sessions of this process, which have a task to themselves.
 #ifndef TASK_TASK_H_
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/options/engine_options.h"
 #include "collective/collective_manager.h"
 #include "device/device_factory.h"
 #include "kernels/kernel_registry.h"
@@ -32,6 +34,7 @@ struct TaskOptions {
   ThreadPool* intra_op_pool = nullptr;
   ThreadPool* inter_op_pool = nullptr;
   std::vector<ThreadPool*> inter_op_pools;  // see WorkerEnv
+  EngineOptions engine;
 };
 
 // Made in the order Open, Connect, Lead; used by several threads after that, until Stop.
@@ -45,7 +48,7 @@ class Task {
   // worker afterwards) and `rendezvous`. `collective_leader`: see NewTaskCollectives.
   void Connect(WorkerCache* workers, std::unique_ptr<RendezvousManager> rendezvous,
                std::string collective_leader);
-  // Makes the master; `master.task` is set here.
+  // Makes the master; `master.task` and `master.session_idle_limit` are set here.
   void Lead(MasterEnv master);
   // Closes the master's sessions, ends all steps with `why` and waits for them. No call may begin
   // meanwhile. Whatever was not made is left out.

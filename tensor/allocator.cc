@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pooled host allocator, and the buffers that hold objects or borrowed memory.
 #include "tensor/allocator.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the buffers of tensors come from.
 #ifndef TENSOR_ALLOCATOR_H_
 #define TENSOR_ALLOCATOR_H_

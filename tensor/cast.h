@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of small constants between number types (graph building, not a kernel).
 #ifndef TENSOR_CAST_H_
 #define TENSOR_CAST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dims beside std::vector: random calls, the same values.
 #include "millrace/dims.h"
 

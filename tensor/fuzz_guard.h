@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For fuzzers of what carries tensors.
 #ifndef TENSOR_FUZZ_GUARD_H_
 #define TENSOR_FUZZ_GUARD_H_

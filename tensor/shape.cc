@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/shape.h"
 
 #include <algorithm>
@@ -80,8 +81,16 @@ StatusOr<Shape> MakeShape(std::span<const int64_t> dims) {
       return errors::InvalidArgument("shape ", DimsText(dims), " has a negative size ", dim);
     }
   }
-  return errors::InvalidArgument("shape ", DimsText(dims),
-                                 " has more elements than fit in 63 bits");
+  int64_t count = 1, product;
+  for (const int64_t dim : dims) {
+    if (__builtin_mul_overflow(count, dim, &product)) {
+      return errors::InvalidArgument("Encountered overflow when multiplying ", count, " with ", dim,
+                                     ", result: -1: shape ", DimsText(dims),
+                                     " has more elements than fit in 63 bits");
+    }
+    count = product;
+  }
+  return errors::InvalidArgument("shape ", DimsText(dims), " is not valid");
 }
 
 bool PartialShape::IsFullyDefined() const {

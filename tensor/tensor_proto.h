@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only codec between Tensor and the wire's TensorProto, in both its forms: the message,
 // and the message's bytes written around the tensor's buffer without copying it.
 #ifndef TENSOR_TENSOR_PROTO_H_

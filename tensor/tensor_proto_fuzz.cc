@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes that parse as a TensorProto either are refused or give a tensor that survives
 // the round trip.
 #include <cstdint>

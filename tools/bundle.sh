@@ -1,6 +1,7 @@
 #!/bin/sh
-# bundle.sh [--out FILE] FILE...: a compressed tar of programs, of the shared libraries that they
-# need and of their data, for machines with neither Debian's packages nor Bazel.
+# SPDX-License-Identifier: Apache-2.0
+# bundle.sh [--out FILE] LICENCES_SH FILE...: a compressed tar of programs, of the shared libraries
+# that they need and of their data, for machines with neither Debian's packages nor Bazel.
 # ./bazelw run //tools:bundle calls it with what a release has. Not in it: glibc, and NVIDIA's
 # libraries, which come from the machine.
 #
@@ -25,6 +26,7 @@ while [ $# -gt 0 ]; do
       case $out in /*) ;; *) out=${BUILD_WORKING_DIRECTORY:-$PWD}/$out ;; esac
       shift
       ;;
+    */licences.sh) licences=$1 ;;
     *)
       # The compiler with LLVM in it takes the place of the one without.
       place=$root/$(printf '%s\n' "$1" | sed 's#jit/bundled/#jit/#')
@@ -47,35 +49,8 @@ xargs -d '\n' ldd <"$work/programs" 2>/dev/null |
   sort -u | { grep -Ev "$glibc" || true; } |
   while read -r library; do cp -L "$library" "$root/lib/"; done
 chmod -R u+w "$root"
-# Licences: of the package that each library came from, and of what is compiled into the programs.
-mkdir -p "$root/licenses"
-package_of() {
-  # Debian knows some files by their place under /lib, where /usr/lib is meant by both.
-  dpkg -S "$1" 2>/dev/null || dpkg -S "${1#/usr}" 2>/dev/null || dpkg -S "/usr$1" 2>/dev/null
-}
-{
-  xargs -d '\n' ldd <"$work/programs" 2>/dev/null |
-    awk '/=> \// { print $3 }' | sort -u | { grep -Ev "$glibc" || true; } |
-    while read -r library; do
-      owner=$(package_of "$(realpath "$library")") || case $library in
-        "$root"/*) continue ;;
-        *)
-          echo "bundle: no package owns $library, so that its licence is not known" >&2
-          exit 1
-          ;;
-      esac
-      echo "${owner%%:*}"
-    done
-  printf '%s\n' libcli11-dev libeigen3-dev librandom123-dev nlohmann-json3-dev llvm-19-dev
-} | sort -u >"$work/packages"
-while read -r package; do
-  text=/usr/share/doc/$package/copyright
-  if [ ! -e "$text" ]; then
-    echo "bundle: $text, the licence of what the bundle has, is missing" >&2
-    exit 1
-  fi
-  cp -L "$text" "$root/licenses/$package"
-done <"$work/packages"
+# Of the packages that the libraries came from, and of what is compiled into the programs.
+xargs -d '\n' "$licences" "$root/licenses" <"$work/programs"
 # An rpath of the old kind: the libraries of libraries are found by it, too.
 while read -r file; do
   strip --strip-unneeded "$file"
@@ -88,9 +63,9 @@ for file in "$root"/lib/*; do
 done
 
 # Programs have most of their code in common: the window has to reach back over several of them.
-# Unpacking takes as much memory.
+# Unpacking takes as much memory. Calls are written with absolute addresses, which repeat.
 tar -C "$work" --sort=name --owner=0 --group=0 --mtime=@0 -cf - millrace |
-  xz -T2 --lzma2=preset=6,dict=64MiB >"$work/bundle.tar.xz"
+  xz -T2 --x86 --lzma2=preset=6,dict=128MiB >"$work/bundle.tar.xz"
 size=$(wc -c <"$work/bundle.tar.xz")
 if [ "$size" -gt "$most" ]; then
   echo "bundle: $size bytes are more than the $most that a bundle may have; its largest files:" >&2

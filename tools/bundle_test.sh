@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # bundle_test.sh BUNDLE_SH PROGRAM...: what comes out of the tar runs elsewhere, with an environment
 # that says nothing of here.
 set -eu

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cc_* rules of this project: ours, with our warnings as errors."""
 
 # Generated messages and system headers are not compiled with these.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """system_library: a library installed on the machine, as a cc_* dependency."""
 
 def _impl(ctx):

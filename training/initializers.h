@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parts of an init op give values to variables that have none.
 #ifndef TRAINING_INITIALIZERS_H_
 #define TRAINING_INITIALIZERS_H_

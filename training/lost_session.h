@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which errors another session may cure, and when it is made.
 #ifndef TRAINING_LOST_SESSION_H_
 #define TRAINING_LOST_SESSION_H_

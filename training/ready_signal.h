@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a chief tells the other workers that the variables have values, so that they need not
 // ask again and again.
 #ifndef TRAINING_READY_SIGNAL_H_

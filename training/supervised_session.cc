@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/supervised_session.h"
 
 #include <algorithm>
@@ -13,8 +14,10 @@
 #include "base/notification.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "training/initializers.h"
 #include "training/lost_session.h"
+#include "training/preemption_wait.h"
 #include "training/ready_signal.h"
 
 namespace millrace {
@@ -85,6 +88,11 @@ struct SupervisedSession::Impl {
       const bool no_answer = !session && errors::IsDeadlineExceeded(status);
       if (no_answer) attempt *= 2;
       session.reset();
+      if (const Status notice = CheckPreemption(); !notice.ok()) {
+        return errors::IsCancelled(status)
+                   ? status
+                   : Annotate(notice, StrCat("; waiting for the cluster: ", Message(status)));
+      }
       // A peer that is just coming up refuses or forgets; what is wrong with the graph stays.
       if (!(no_answer || SessionIsLost(status))) return status;
       if (SteadyClock::now() >= deadline) {
@@ -95,7 +103,7 @@ struct SupervisedSession::Impl {
       }
       if (!no_answer || errors::IsDeadlineExceeded(status)) why = std::string(Message(status));
       Tell(StrCat("waiting for the cluster: ", Message(status)));
-      std::this_thread::sleep_for(pause);
+      MR_RETURN_IF_ERROR(SleepUnlessPreempted(pause));
       pause = std::min(pause * 2, kLongestPause);
     }
   }
@@ -167,6 +175,7 @@ struct SupervisedSession::Impl {
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
       const RunOptions run{.timeout = std::clamp(left, std::chrono::milliseconds(1), limit)};
       const Status status = session->Run({}, {}, std::span(&op, 1), run).status();
+      if (const Status notice = CheckPreemption(); !notice.ok() && !status.ok()) return notice;
       if (errors::IsDeadlineExceeded(status)) return false;
       if (!status.ok() && !errors::IsOutOfRange(status)) return status;
     }
@@ -187,7 +196,7 @@ struct SupervisedSession::Impl {
       }
       Tell(reason);
       // An announcement from before the variables were lost says nothing.
-      if (announced || signal.await.empty()) std::this_thread::sleep_for(kPause);
+      if (announced || signal.await.empty()) MR_RETURN_IF_ERROR(SleepUnlessPreempted(kPause));
       MR_ASSIGN_OR_RETURN(announced, AwaitChief(deadline, kLongestWait));
     }
   }
@@ -240,12 +249,15 @@ struct SupervisedSession::Impl {
   }
 
   Status Recover(const Status& why) {
+    if (const Status notice = CheckPreemption(); !notice.ok()) {
+      return Annotate(notice, StrCat("; the session was lost: ", Message(why)));
+    }
     ++recoveries;
     ++in_a_row;
     MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", in_a_row, " of ",
            options.max_recoveries, " without a step in between");
     EndSession().IgnoreError();
-    if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
+    if (in_a_row > 1) MR_RETURN_IF_ERROR(SleepUnlessPreempted(RecoveryBackOff(in_a_row - 1)));
     {
       MutexLock lock(&mu);
       stopping = false;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronous replicas as in TensorFlow's SyncReplicasOptimizer (V2): gradient accumulators
 // with a token queue.
 #include <algorithm>

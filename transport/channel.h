@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A way to call one other task, whatever carries the bytes.
 #ifndef TRANSPORT_CHANNEL_H_
 #define TRANSPORT_CHANNEL_H_

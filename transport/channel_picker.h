@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The channel of a task that has several: each call takes the fastest one that is up.
 #ifndef TRANSPORT_CHANNEL_PICKER_H_
 #define TRANSPORT_CHANNEL_PICKER_H_

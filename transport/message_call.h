@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls whose requests and answers are plain messages.
 #ifndef TRANSPORT_MESSAGE_CALL_H_
 #define TRANSPORT_MESSAGE_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where services put their methods, whatever calls come in through.
 #ifndef TRANSPORT_METHOD_SERVER_H_
 #define TRANSPORT_METHOD_SERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The paths of the methods on the wire: TensorFlow's, and one service of our own.
 #ifndef TRANSPORT_METHODS_H_
 #define TRANSPORT_METHODS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who the other tasks of the cluster are, so that no task takes another job's for its own.
 #ifndef TRANSPORT_PEER_TABLE_H_
 #define TRANSPORT_PEER_TABLE_H_

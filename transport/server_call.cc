@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/server_call.h"
 
 #include <google/protobuf/io/zero_copy_stream.h>

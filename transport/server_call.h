@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call that a task serves, whatever it came in through.
 #ifndef TRANSPORT_SERVER_CALL_H_
 #define TRANSPORT_SERVER_CALL_H_

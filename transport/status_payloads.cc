@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/status_payloads.h"
 
 #include <string_view>

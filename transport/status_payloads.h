@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The payloads of a status, as they travel beside its code and text.
 #ifndef TRANSPORT_STATUS_PAYLOADS_H_
 #define TRANSPORT_STATUS_PAYLOADS_H_

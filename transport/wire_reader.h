@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading protobuf wire format straight from the pieces of memory it arrived in: for messages
 // that carry tensors, whose bytes must go once, into the destination buffer.
 #ifndef TRANSPORT_WIRE_READER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing protobuf wire format around tensors: the text in between is owned, the tensors' bytes
 // are shared.
 #ifndef TRANSPORT_WIRE_WRITER_H_

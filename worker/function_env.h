@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels of a step that has functions, and of the functions, run with.
 #ifndef WORKER_FUNCTION_ENV_H_
 #define WORKER_FUNCTION_ENV_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions at a worker: what kernels see as a FunctionRunner.
 #ifndef WORKER_FUNCTION_RUNTIME_H_
 #define WORKER_FUNCTION_RUNTIME_H_

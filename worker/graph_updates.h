@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The updates that the nodes of a registered graph make, told to the ledgers of its devices.
 #ifndef WORKER_GRAPH_UPDATES_H_
 #define WORKER_GRAPH_UPDATES_H_

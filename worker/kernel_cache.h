@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of stateful ops: one per worker session, device and node name, whichever graph
 // the node comes in, as with TensorFlow.
 #ifndef WORKER_KERNEL_CACHE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads of reference variables that must see what was written before their consumer runs.
 #ifndef WORKER_LATE_READS_H_
 #define WORKER_LATE_READS_H_

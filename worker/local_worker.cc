@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/local_worker.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -30,8 +30,8 @@ std::shared_ptr<SessionResources> SharedResources(const WorkerEnv& env) {
 }
 
 // What the tensors of a step may take on one device, in bytes (docs/memory.md); 0: no limit. The
-// smaller one of what the session and this process say.
-StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
+// smaller one of what the session says and `own`, the task's.
+StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config, int64_t own) {
   const double mib = config.gpu_options().experimental().gpu_host_mem_limit_in_mb();
   if (!(mib >= 0 && mib < 1e12)) {
     return errors::InvalidArgument("gpu_host_mem_limit_in_mb is ", mib,
@@ -39,12 +39,6 @@ StatusOr<int64_t> MemoryLimit(const pb::ConfigProto& config) {
   }
   auto limit = static_cast<int64_t>(mib * (1 << 20));
   if (mib > 0) limit = std::max<int64_t>(limit, 1);
-  const char* const text = std::getenv("MILLRACE_STEP_MEMORY_LIMIT");
-  if (text == nullptr || *text == '\0') return limit;
-  int64_t own = 0;
-  if (!ParseInt64(text, &own) || own < 0) {
-    return errors::InvalidArgument("MILLRACE_STEP_MEMORY_LIMIT is not a number of bytes: ", text);
-  }
   return limit == 0 || own == 0 ? std::max(limit, own) : std::min(limit, own);
 }
 
@@ -238,7 +232,8 @@ void LocalWorker::RegisterGraphAsync(const CallOptions& options, RegisterGraphAr
 StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session,
                       FindSession(args.session_handle));
-  MR_ASSIGN_OR_RETURN(const int64_t memory_limit, MemoryLimit(args.config));
+  MR_ASSIGN_OR_RETURN(const int64_t memory_limit,
+                      MemoryLimit(args.config, env_.engine.step_memory_limit));
   if (args.graph == nullptr) return errors::InvalidArgument("RegisterGraph without a graph");
   // What is computed before any step is kept with the graph, on no step's account.
   if (memory_limit > 0 || session->memory_quota()) {

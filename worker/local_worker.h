@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker of this process: keeps graphs and runs their steps on the task's devices.
 #ifndef WORKER_LOCAL_WORKER_H_
 #define WORKER_LOCAL_WORKER_H_

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/overdue.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/calls/request_text.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "executor/stats/running_nodes.h"
@@ -35,8 +37,8 @@ std::string DescribeOverdue(const CancellationManager* step) {
   return text;
 }
 
-void LogOverdue(int64_t step_id, const std::string& description) {
-  MR_LOG(kWarning, "step ", step_id,
+void LogOverdue(int64_t step_id, int64_t request_id, const std::string& description) {
+  MR_LOG(kWarning, "step ", step_id, RequestText(request_id),
          " did not end when it was cancelled at its deadline: ", description,
          ". What it holds, its threads among them, is freed when it ends; a call whose own thread "
          "runs it returns then");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that did not end although they were told to: what their callers are told.
 //
 // A step whose deadline has passed is cancelled, and has kOverdueGrace to end by itself. A kernel
@@ -23,7 +24,8 @@ inline constexpr std::chrono::milliseconds kOverdueGrace(500);
 std::string DescribeOverdue(const CancellationManager* step);
 
 // Warns that the step goes on without its caller, or that the caller's own thread is in it.
-void LogOverdue(int64_t step_id, const std::string& description);
+// `request_id` as RunGraphArgs'.
+void LogOverdue(int64_t step_id, int64_t request_id, const std::string& description);
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/partial_steps.h"
 
 #include <utility>
@@ -31,18 +32,20 @@ struct PartialSteps::Entry {
   }
 
   // A call was cancelled because of its deadline: whoever waits for the end of the step waits no
-  // longer than this.
-  static void EndWithin(std::shared_ptr<Entry> entry, std::chrono::milliseconds grace) {
-    DeadlineTimer::Global().Schedule(DeadlineAfter(grace), [entry] { entry->GiveUp(); });
+  // longer than this. `request_id` is the call's.
+  static void EndWithin(std::shared_ptr<Entry> entry, std::chrono::milliseconds grace,
+                        int64_t request_id) {
+    DeadlineTimer::Global().Schedule(DeadlineAfter(grace),
+                                     [entry, request_id] { entry->GiveUp(request_id); });
   }
 
-  void GiveUp() {
+  void GiveUp(int64_t request_id) {
     {
       MutexLock lock(&mu);
       if (ended) return;
     }
     const std::string description = DescribeOverdue(step->cancellation());
-    LogOverdue(step->step_id(), description);
+    LogOverdue(step->step_id(), request_id, description);
     End(errors::DeadlineExceeded(description));
   }
 
@@ -98,10 +101,10 @@ void PartialSteps::Run(const CallOptions& options, const std::shared_ptr<WorkerS
   CancellationManager::Token token = -1;
   if (caller != nullptr) {
     token = caller->NextToken();
-    const auto cancel = [entry, caller] {
+    const auto cancel = [entry, caller, request_id = args->request_id] {
       const bool is_late = errors::IsDeadlineExceeded(caller->reason());
       entry->step->Cancel(errors::Cancelled("RunGraph was cancelled"));
-      if (is_late) Entry::EndWithin(entry, kOverdueGrace);
+      if (is_late) Entry::EndWithin(entry, kOverdueGrace, request_id);
     };
     if (!caller->RegisterCallback(token, cancel)) cancel();
   }

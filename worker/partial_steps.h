@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a worker that are fed and fetched in several RunGraph calls.
 #ifndef WORKER_PARTIAL_STEPS_H_
 #define WORKER_PARTIAL_STEPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of a task, as the placer asks for them.
 #ifndef WORKER_PLACER_KERNELS_H_
 #define WORKER_PLACER_KERNELS_H_

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/rewrite_part.h"
 
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -19,13 +19,7 @@
 namespace millrace {
 namespace {
 
-// MILLRACE_FUSION=on or off, for sessions that do not say.
-bool FusesByDefault() {
-  const char* const value = std::getenv("MILLRACE_FUSION");
-  return value != nullptr && std::string_view(value) == "on";
-}
-
-RewriteOptions ReadOptions(const pb::GraphOptions& options) {
+RewriteOptions ReadOptions(const EngineOptions& engine, const pb::GraphOptions& options) {
   RewriteOptions read;
   if (options.optimizer_options().opt_level() == pb::OptimizerOptions::L0) {
     read.fold_constants = read.merge_equal = read.simplify = read.remove_identities = false;
@@ -41,7 +35,7 @@ RewriteOptions ReadOptions(const pb::GraphOptions& options) {
       is_on(config.dependency_optimization()) && !config.disable_meta_optimizer();
   read.fuse_products = is_on(config.remapping()) && !config.disable_meta_optimizer();
   read.fuse_elementwise = config.remapping() == pb::RewriterConfig::DEFAULT
-                              ? FusesByDefault()
+                              ? engine.fusion
                               : is_on(config.remapping()) && !config.disable_meta_optimizer();
   if (const int64_t limit = options.optimizer_options().max_folded_constant_in_bytes(); limit > 0) {
     read.max_folded_bytes = limit;
@@ -101,7 +95,7 @@ StatusOr<std::vector<Tensor>> Compute(const WorkerEnv& env, Device* device, cons
 
 Status RewritePart(const WorkerEnv& env, const pb::GraphOptions& options, Device* device,
                    DataflowGraph* graph) {
-  RewriteOptions rewrites = ReadOptions(options);
+  RewriteOptions rewrites = ReadOptions(env.engine, options);
   if (device->memory_space() != MemorySpace::kHost) {
     // Constants lie in messages; what is in host memory is none of the other passes' knowledge.
     // Elementwise ops and products have all operands on the device.

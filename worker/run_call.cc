@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/run_call.h"
 
 #include <utility>
@@ -64,7 +65,7 @@ void RunCall::Expire() {
 void RunCall::GiveUp() {
   const std::string description = DescribeOverdue(step_->cancellation());
   if (answered_.exchange(true, std::memory_order_acq_rel)) return;
-  LogOverdue(step_->step_id(), description);
+  LogOverdue(step_->step_id(), args_->request_id, description);
   Release();
   const WorkerInterface::Done done = std::move(done_);
   done(MarkMaybeApplied(errors::DeadlineExceeded(description)));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One RunGraph at the worker of this process: feeds, the step, fetches, and the one answer.
 #ifndef WORKER_RUN_CALL_H_
 #define WORKER_RUN_CALL_H_

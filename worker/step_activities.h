@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the accelerators of a task do for one traced step, from its start to its end.
 #ifndef WORKER_STEP_ACTIVITIES_H_
 #define WORKER_STEP_ACTIVITIES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one step of this task waits for, in a form that says who and where.
 #ifndef WORKER_STEP_WAITS_H_
 #define WORKER_STEP_WAITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of a task, put together from what its worker is given.
 #ifndef WORKER_TASK_COLLECTIVES_H_
 #define WORKER_TASK_COLLECTIVES_H_

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/worker_graph.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/options/engine_options.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/stream.h"
@@ -57,11 +58,10 @@ StatusOr<std::unique_ptr<Kernel>> MakeDirect(const WorkerEnv& env, Device* devic
                              node.output_types());
 }
 
-// Unless MILLRACE_CAPTURE=off, or the session's options name an optimizer "millrace_capture" whose
+// Unless the task does not, or the session's options name an optimizer "millrace_capture" whose
 // parameter "enable" is false: the one place in ConfigProto for what TensorFlow does not know.
-bool CapturesSteps(const pb::GraphOptions& options) {
-  const char* const value = std::getenv("MILLRACE_CAPTURE");
-  if (value != nullptr && std::string_view(value) == "off") return false;
+bool CapturesSteps(const EngineOptions& engine, const pb::GraphOptions& options) {
+  if (!engine.capture) return false;
   for (const auto& optimizer : options.rewrite_options().custom_optimizers()) {
     if (optimizer.name() != "millrace_capture") continue;
     const auto enable = optimizer.parameter_map().find("enable");
@@ -194,7 +194,7 @@ Status WorkerGraph::Cut(const WorkerEnv& env, const DataflowGraph& graph, bool i
     // What a function updates is noted by the step that calls it.
     if (!is_body) GraphUpdates::AddPart(*part.device, *part.graph, &updates_);
   }
-  const bool captures = options != nullptr && CapturesSteps(*options);
+  const bool captures = options != nullptr && CapturesSteps(env.engine, *options);
   if (uses_accelerators_ && !is_body && captures) PlanCaptures();
   return OkStatus();
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph registered at a worker: cut by device, with its kernels, ready to run many times.
 #ifndef WORKER_WORKER_GRAPH_H_
 #define WORKER_WORKER_GRAPH_H_

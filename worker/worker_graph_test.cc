@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What graphs of one session share, and what a worker makes of constants before a step.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session at a worker: its graphs, its stateful kernels, the steps that run.
 #ifndef WORKER_WORKER_SESSION_H_
 #define WORKER_WORKER_SESSION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step at one worker: the executors of all its devices, and the rendezvous they share.
 #ifndef WORKER_WORKER_STEP_H_
 #define WORKER_WORKER_STEP_H_

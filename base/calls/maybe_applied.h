@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a step that failed may have had its effects all the same.
 #ifndef BASE_CALLS_MAYBE_APPLIED_H_
 #define BASE_CALLS_MAYBE_APPLIED_H_

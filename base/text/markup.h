@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text within HTML and XML.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a function costs besides its kernels: how many trivial ones are scheduled and done in a
 // second, and how long one takes from Schedule to its result.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an element costs on its way through a pipeline: nanoseconds for each element of a range that
 // is mapped and batched. tf_pipeline.py times the same of tf.data.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pipeline_bench times, of tf.data: python3 tf_pipeline.py [ELEMENTS]."""
 
 import os

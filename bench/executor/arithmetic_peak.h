@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast this machine multiplies and adds, for benches that are bound by it.
 #ifndef BENCH_EXECUTOR_ARITHMETIC_PEAK_H_
 #define BENCH_EXECUTOR_ARITHMETIC_PEAK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Somebody else's work on one of the processors.
 #ifndef BENCH_EXECUTOR_BUSY_CORE_H_
 #define BENCH_EXECUTOR_BUSY_CORE_H_

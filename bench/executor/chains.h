@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains of nodes, ready to run: what is timed, and what is counted.
 #ifndef BENCH_EXECUTOR_CHAINS_H_
 #define BENCH_EXECUTOR_CHAINS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor costs: nanoseconds of a node, microseconds of a call.
 //
 //   executor_bench [--rounds N] [--only ITEM] [--peer PROGRAM --peer_graphs FOLDER]

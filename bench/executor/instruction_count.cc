@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the steps that tools/instruction_gate counts the instructions of.
 //
 //   instruction_count null|add STEPS

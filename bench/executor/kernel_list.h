@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of a step by themselves: called one after the other from a list, by one thread, with
 // nothing of an executor between them. What a step takes beyond that is the framework's.
 #ifndef BENCH_EXECUTOR_KERNEL_LIST_H_

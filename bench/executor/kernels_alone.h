@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training step's kernels without a session.
 #ifndef BENCH_EXECUTOR_KERNELS_ALONE_H_
 #define BENCH_EXECUTOR_KERNELS_ALONE_H_

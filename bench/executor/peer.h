@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Other engines' programs that measure the same workloads: each prints a line of JSON for each,
 // {"name": "A.null_chain.single", "value": 22.5, ...}.
 #ifndef BENCH_EXECUTOR_PEER_H_

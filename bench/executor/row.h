@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor's bench prints: a row for each workload.
 #ifndef BENCH_EXECUTOR_ROW_H_
 #define BENCH_EXECUTOR_ROW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A peer for the executor's bench: oneTBB's flow graph on the same chains and layers of nodes that
 // do nothing, and on layers of bodies of 10 us, on two threads.
 //

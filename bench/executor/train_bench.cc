@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of models that TensorFlow wrote (feeds x and y, target "train", fetch "logits",
 // initialisation "init"), beside other engines on the same models.
 //

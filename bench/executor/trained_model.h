@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that TensorFlow wrote, in a session of its own: what the training bench times.
 #ifndef BENCH_EXECUTOR_TRAINED_MODEL_H_
 #define BENCH_EXECUTOR_TRAINED_MODEL_H_

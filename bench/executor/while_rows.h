@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A while loop of five scalar operations, in the three forms in which programs have them.
 #ifndef BENCH_EXECUTOR_WHILE_ROWS_H_
 #define BENCH_EXECUTOR_WHILE_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Microseconds per step of a small net: Model::Fit, with and without logs of batches, beside a bare
 // loop over a prepared call of the same step (forward, loss, two metrics' sums, Adam) fed with
 // slices of the same samples.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains of elementwise ops over 16 Mi floats through a session: fused and compiled, interpreted,
 // and node by node, beside a triad (a = b + s * c) with streaming stores in the same run. What
 // counts is the traffic that cannot be avoided, each input and each output once, per second.

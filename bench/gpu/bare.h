@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a GPU does without any engine: the yardstick of launches and of memory traffic. Calls the
 // driver, so that no toolkit is needed to build it.
 #ifndef BENCH_GPU_BARE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's assembler takes the kernel of the bare figures.
 #include "bench/gpu/bare.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of a GPU, beside what the driver does by itself and beside torch in the same run.
 //
 //   gpu_bench [--only NAME]... [--rounds N] [--seconds S] [--peer COMMAND]... [--json FILE]

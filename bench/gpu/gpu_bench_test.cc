@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program that times GPUs, over little graphs and with a peer that is an echo.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

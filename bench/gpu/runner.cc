@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu/runner.h"
 
 #include <ctime>
@@ -13,6 +14,7 @@
 #include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "jit/code_cache.h"
+#include "runtime/fake_accelerator.h"
 #include "runtime/local_cluster.h"
 
 namespace millrace::bench {
@@ -42,6 +44,7 @@ StatusOr<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Workload> worklo
   pb::ConfigProto config;
   // A node that has no kernel on the device would be a figure about something else.
   config.set_allow_soft_placement(false);
+  if (device_type == "FAKE") UseFakeAccelerator();
   if (device_type != "CPU") (*config.mutable_device_count())[device_type] = 1;
   // The caller issues the step itself, as torch's does: what it costs the host is that thread's.
   config.set_inter_op_parallelism_threads(-1);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs workloads in a session of a cluster of their own.
 #ifndef BENCH_GPU_RUNNER_H_
 #define BENCH_GPU_RUNNER_H_

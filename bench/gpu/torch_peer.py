@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The workloads of gpu_bench in torch: a line of JSON for each, milliseconds of a step.
 
     torch_peer.py [--only NAME]... [--seconds S] [--small] [--device cuda]

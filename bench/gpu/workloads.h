@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the GPU benches time, as graphs of the public API: the same on any type of device, so that
 // small ones are tested where there is no GPU.
 #ifndef BENCH_GPU_WORKLOADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads of the GPU benches build, and their small versions run, on devices that there are
 // everywhere.
 #include "bench/gpu/workloads.h"

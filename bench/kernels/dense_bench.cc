@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense arithmetic against oneDNN called directly, in one thread, in the same run: matrix
 // products (ours against dnnl_sgemm), and convolutions (a few images per call, as our kernels
 // share them out, against one call for the whole batch). Prints medians of the ratios of

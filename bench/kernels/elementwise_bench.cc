@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels over 1 Mi floats in one thread, as multiples of the time that memcpy takes to move as
 // many bytes, and for functions also of a loop over the C library's. Each ratio is the median of
 // alternating runs in the same process, in processor time; smaller is faster.

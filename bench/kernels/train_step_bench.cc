@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training steps of two fixed models in an in-process session, to compare builds with each
 // other and to see where a step's time goes (perf record). Prints, for each, the fastest of
 // several blocks and the processor time of a step: on a busy machine the second repeats better.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of the automatic placer beside simpler ones, on layered graphs: simulated seconds of a
 // step, and what the planning costs.
 //

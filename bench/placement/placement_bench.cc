@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph costs on its way from a message to the first result, pass by pass, and how the
 // cost grows with the graph.
 //

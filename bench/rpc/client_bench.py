@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Times a stock TensorFlow client on Millrace's servers beside TensorFlow's servers.
 
     bench/rpc/client_bench.py --server "bazel-bin/tools/millrace server" [--rounds N]

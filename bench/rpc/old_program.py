@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Times TensorFlow's own distributed MNIST program on Millrace's servers and on TensorFlow's.
 
     bench/rpc/old_program.py --server "bazel-bin/tools/millrace server" --script mnist_replica.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Times the main job beside TensorFlow's, in turns, and prints the ratio.
 
     bench/run/mnist.py --python VENV/bin/python --data_dir DIR [--sync] [--steps N] [--runs N]

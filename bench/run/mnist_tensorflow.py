@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job in TensorFlow 1 style, for mnist.py to compare with: prints one JSON line.
 
     mnist_tensorflow.py --data_dir DIR --steps N --workers N [--sync]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step costs besides its kernels: a prepared local call, dispatch of one node, a null
 // step through a server, a tensor from one task to another. Each figure stands beside a limit
 // measured in the same run, in turns: ours, limit, ours, limit...

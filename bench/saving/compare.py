@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Saving and restoring beside TensorFlow, in turns, and beside a copy of the same bytes.
 
     python compare.py --program "$PWD/bazel-bin/bench/saving/saving_bench" [--folder /dev/shm/x]

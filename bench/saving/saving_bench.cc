@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One round of saving and restoring a gigabyte of variables, and of copying as many bytes to a
 // file, in seconds and on one line of JSON; with --steps also of training beside a save. compare.py
 // runs it in turns with TensorFlow.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transport_bench [MEBIBYTES]: how long a tensor takes from a task to another one of its host, over
 // each transport, next to one memcpy of it. Rounds are interleaved, so that a busy machine is busy
 // for all; what counts is the ratio of the medians.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the platform names the hosts: SageMaker and Kubernetes.
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cluster/resolvers/rank_layout.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks numbered by rank, as launchers of processes count them, brought into jobs.
 #ifndef CLUSTER_RESOLVERS_RANK_LAYOUT_H_
 #define CLUSTER_RESOLVERS_RANK_LAYOUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launchers that tell a process its rank and not where the others are: MPI's and torchrun.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <utility>
 
@@ -42,6 +43,18 @@ Environment FixedEnvironment(std::map<std::string, std::string> variables) {
     if (found == variables.end()) return std::nullopt;
     return found->second;
   };
+}
+
+StatusOr<ResolvedTask> SimpleCluster(ClusterSpec cluster, const std::string& job_name,
+                                     int task_index) {
+  ResolvedTask task;
+  task.cluster = std::move(cluster);
+  task.job_name = job_name;
+  task.task_index = task_index;
+  task.source = "the program";
+  task.rpc_layer = "grpc";
+  MR_RETURN_IF_ERROR(CheckedJob(task).status());
+  return task;
 }
 
 StatusOr<ResolvedTask> ResolveTfConfig(const Environment& environment) {

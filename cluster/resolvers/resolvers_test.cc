@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -198,6 +199,20 @@ TEST(RolesTest, AreThoseOfTheTable) {
   EXPECT_EQ(CollectiveLeader(Task(with_chief, "worker", 1)), "/job:chief/replica:0/task:0");
   EXPECT_EQ(CollectiveLeader(Task(without, "worker", 1)), "/job:worker/replica:0/task:0");
   EXPECT_EQ(CollectiveLeader(Task("evaluator|a:1", "evaluator", 0)), "");
+}
+
+TEST(SimpleClusterTest, IsWhatTheProgramSays) {
+  const ClusterSpec spec = *ClusterSpec::Parse("ps|b:1,worker|a:1;c:1");
+  const StatusOr<ResolvedTask> worker = SimpleCluster(spec, "worker", 1);
+  EXPECT_EQ(Describe(worker), "ps|b:1,worker|a:1;c:1 worker:1 0/1");
+  EXPECT_EQ(MasterTarget(*worker).value(), "grpc://c:1");
+  EXPECT_EQ(WorkerRank(*worker).value(), 1);
+  EXPECT_EQ(worker->rpc_layer, "grpc");
+  EXPECT_EQ(Describe(SimpleCluster(spec, "ps")), "ps|b:1,worker|a:1;c:1 ps:0 0/1");
+  for (const auto& [job, task] : {std::pair("chief", 0), std::pair("worker", 2)}) {
+    EXPECT_EQ(SimpleCluster(spec, job, task).status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(SimpleCluster({}, "worker").status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(UnionTest, IsOfDisjointTasksAndTheFirstSaysWhoThisIs) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in the formats of files, from their bytes.
 #ifndef DATA_PIPELINE_ARRAY_BYTES_H_
 #define DATA_PIPELINE_ARRAY_BYTES_H_

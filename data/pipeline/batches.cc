@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages that stack elements, and the reverse.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages that call a function for each element.
 #include <memory>
 #include <utility>

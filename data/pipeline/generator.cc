@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets of what a function of the program gives.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages that take elements from several data sets, or group those of one.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/pipeline/pieces.h"
 
 #include <algorithm>
@@ -125,6 +126,28 @@ class Orders {
   std::map<const DatasetStage*, Dataset> fixed_;
 };
 
+int64_t NumReplicas(const WorkerPart& part) {
+  return std::accumulate(part.replicas.begin(), part.replicas.end(), int64_t{0});
+}
+
+// Of the equal pieces of a batch those of this worker's replicas.
+std::vector<int64_t> DealtPieces(const WorkerPart& part) {
+  const auto own = part.replicas.begin() + part.index;
+  std::vector<int64_t> dealt;
+  for (int64_t r = 0; r < *own; ++r) {
+    int64_t before = 0;
+    for (auto of = part.replicas.begin(); of != part.replicas.end(); ++of) {
+      if (part.takes_neighbours) {
+        before += of < own ? *of : 0;
+      } else {
+        before += std::min(*of, of < own ? r + 1 : r);
+      }
+    }
+    dealt.push_back(part.takes_neighbours ? before + r : before);
+  }
+  return dealt;
+}
+
 Status CheckBatches(const Dataset& batches, const WorkerPart& part) {
   MR_RETURN_IF_ERROR(batches.status());
   for (const PartialShape& shape : batches.shapes()) {
@@ -132,9 +155,8 @@ Status CheckBatches(const Dataset& batches, const WorkerPart& part) {
     return errors::InvalidArgument(
         "Call the `batch` method on the input Dataset in order to be able to split your input "
         "across ",
-        part.workers * part.replicas, " replicas. (A component of an element of ",
-        batches.DebugString(), " is of shape ", shape.DebugString(),
-        ": it has no axis of samples)");
+        NumReplicas(part), " replicas. (A component of an element of ", batches.DebugString(),
+        " is of shape ", shape.DebugString(), ": it has no axis of samples)");
   }
   return OkStatus();
 }
@@ -144,33 +166,28 @@ Status CheckBatches(const Dataset& batches, const WorkerPart& part) {
 StatusOr<Pieces> PiecesForWorker(const Dataset& batches, AutoShard policy, const WorkerPart& part,
                                  int64_t order_seed) {
   MR_RETURN_IF_ERROR(CheckBatches(batches, part));
+  const auto workers = static_cast<int64_t>(part.replicas.size());
   MR_ASSIGN_OR_RETURN(const ShardedDataset read,
-                      ShardForWorker(batches, policy, part.workers, part.index));
+                      ShardForWorker(batches, policy, workers, part.index));
   Pieces pieces;
   pieces.policy = read.policy;
   pieces.reason = read.reason;
-  const int64_t all = part.workers * part.replicas;
-  std::vector<int64_t> wanted;
-  if (read.policy == AutoShard::kData || part.workers == 1) {
-    for (int64_t r = 0; r < part.replicas; ++r) {
-      wanted.push_back(part.takes_neighbours ? part.index * part.replicas + r
-                                             : r * part.workers + part.index);
-    }
+  const int64_t all = NumReplicas(part);
+  if (read.policy == AutoShard::kData || workers == 1) {
     // What was dealt out element by element is dealt out within each batch instead.
-    const bool by_itself = part.workers == 1;
+    const bool by_itself = workers == 1;
     const Dataset whole = by_itself ? read.dataset : batches;
     const bool fixes = !by_itself && order_seed != 0;
-    pieces.dataset =
-        CutBatches(fixes ? Orders(order_seed).Fix(whole) : whole, EqualPieces(wanted, all));
+    pieces.dataset = CutBatches(fixes ? Orders(order_seed).Fix(whole) : whole,
+                                EqualPieces(DealtPieces(part), all));
     pieces.steps = whole.cardinality();
   } else {
     const int64_t size = BatchSizeOf(batches);
-    wanted.resize(static_cast<std::size_t>(all));
-    std::iota(wanted.begin(), wanted.end(), 0);
-    const std::vector<int64_t> sizes =
-        BatchSizesForWorker(size, part.workers, part.replicas, part.index);
+    std::vector<int64_t> each(static_cast<std::size_t>(all));
+    std::iota(each.begin(), each.end(), 0);
+    const std::vector<int64_t> sizes = BatchSizesForWorker(size, part.replicas, part.index);
     pieces.dataset =
-        CutBatches(read.dataset, sizes.empty() ? EqualPieces(wanted, all) : PiecesOfSizes(sizes));
+        CutBatches(read.dataset, sizes.empty() ? EqualPieces(each, all) : PiecesOfSizes(sizes));
     if (read.dataset.cardinality() == Dataset::kInfinite) pieces.steps = Dataset::kInfinite;
   }
   MR_RETURN_IF_ERROR(pieces.dataset.status());

@@ -1,17 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 // The batches of replicas that the global batches of a data set are cut into.
 #ifndef DATA_PIPELINE_PIECES_H_
 #define DATA_PIPELINE_PIECES_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "millrace/data.h"
 
 namespace millrace {
 
-// One of several workers, each with as many replicas.
+// One of several workers.
 struct WorkerPart {
-  int64_t workers = 1, replicas = 1, index = 0;
+  std::vector<int64_t> replicas = {1};  // of each of them
+  int64_t index = 0;
   bool takes_neighbours = false;  // consecutive pieces of a batch, whatever TensorFlow does
 };
 
@@ -26,11 +29,12 @@ struct Pieces {
 };
 
 // Of a data set of global batches, as TensorFlow's strategies do.
-//   kData (and whatever the policy, one worker by itself): of each batch, replica r of worker w
-//     gets the piece r * workers + w (w * replicas + r if it takes neighbours), the ceiling of an
-//     equal part, until no rows are left. Every worker makes all batches: to be the same
-//     everywhere, orders of shuffles without a seed are drawn from `order_seed`, if it is not 0
-//     (those within functions of elements are not).
+//   kData (and whatever the policy, one worker by itself): each replica of all workers gets a piece
+//     of each batch, the ceiling of an equal part, until no rows are left. Pieces are dealt out to
+//     the first replicas of all workers, then to the second ones of those that have two, and so on
+//     (to all replicas of the first worker, then of the second, if it takes neighbours). Every
+//     worker makes all batches: to be the same everywhere, orders of shuffles without a seed are
+//     drawn from `order_seed`, if it is not 0 (those within functions of elements are not).
 //   kFile, kHint, kOff: what the worker reads (ShardForWorker) in batches of the sizes that
 //     BatchSizesForWorker says, which begin anew in each batch; of batches whose size is not known
 //     every piece is the ceiling of an equal part.

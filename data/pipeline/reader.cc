@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets read by programs.
 #include <optional>
 #include <utility>

@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/pipeline/sharding.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -134,15 +136,19 @@ StatusOr<ShardedDataset> ShardForWorker(const Dataset& dataset, AutoShard policy
   return result;
 }
 
-std::vector<int64_t> BatchSizesForWorker(int64_t global_batch, int64_t workers,
-                                         int64_t replicas_per_worker, int64_t index) {
-  if (global_batch < 1 || workers < 1 || replicas_per_worker < 1 || index < 0 || index >= workers) {
+std::vector<int64_t> BatchSizesForWorker(int64_t global_batch, std::span<const int64_t> replicas,
+                                         int64_t index) {
+  const auto workers = static_cast<int64_t>(replicas.size());
+  if (global_batch < 1 || index < 0 || index >= workers ||
+      std::any_of(replicas.begin(), replicas.end(), [](int64_t count) { return count < 1; })) {
     return {};
   }
-  const int64_t parts = workers * replicas_per_worker;
+  const auto own = replicas.begin() + index;
+  const int64_t before = std::accumulate(replicas.begin(), own, int64_t{0});
+  const int64_t parts = std::accumulate(own, replicas.end(), before);
   std::vector<int64_t> sizes(parts, global_batch / parts);
   for (int64_t i = 0; i < global_batch % parts; ++i) ++sizes[i];
-  std::rotate(sizes.begin(), sizes.begin() + index * replicas_per_worker, sizes.end());
+  std::rotate(sizes.begin(), sizes.begin() + before, sizes.end());
   return sizes;
 }
 

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a data set that one of several workers reads: pipelines rewritten as TensorFlow's
 // distribution strategies do.
 #ifndef DATA_PIPELINE_SHARDING_H_
 #define DATA_PIPELINE_SHARDING_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,11 +33,11 @@ StatusOr<ShardedDataset> ShardForWorker(const Dataset& dataset, AutoShard policy
                                         int64_t index);
 
 // Sizes of the batches, one after the other and over again, that worker `index` makes instead of
-// batches of `global_batch`: one for each replica, floor or ceiling of an equal part. Lists of
-// other workers begin at another place, so that what is left over evens out. Empty for what cannot
-// be (fewer than one of anything).
-std::vector<int64_t> BatchSizesForWorker(int64_t global_batch, int64_t workers,
-                                         int64_t replicas_per_worker, int64_t index);
+// batches of `global_batch`: one for each replica, floor or ceiling of an equal part. Each
+// worker's list begins behind those of the workers before it, so that what is left over evens out.
+// Empty for what cannot be (fewer than one of anything). `replicas`: of each worker.
+std::vector<int64_t> BatchSizesForWorker(int64_t global_batch, std::span<const int64_t> replicas,
+                                         int64_t index);
 
 // How `records` of one batch are dealt to replicas: the ceiling of an equal part each, until none
 // are left.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where elements come from: tensors and files.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a Dataset is made of: one stage of a pipeline with those before it. Constant once made, and
 // shared by everything that is made of it.
 #ifndef DATA_PIPELINE_STAGE_H_

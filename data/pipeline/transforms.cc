@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages that leave elements as they are: fewer, more, in another order, or several data sets.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Format: PKWARE, "APPNOTE.TXT - .ZIP File Format Specification", with Zip64.
 #include <zlib.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the simulated accelerator did for traced steps, timed by its own thread.
 #ifndef DEVICE_FAKE_FAKE_ACTIVITY_H_
 #define DEVICE_FAKE_FAKE_ACTIVITY_H_

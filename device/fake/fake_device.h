@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An accelerator simulated on a thread of this process: streams that run behind the host's back,
 // and memory that host code cannot touch. It computes what the CPU's kernels compute; it is there
 // to prove everything around the kernels of a real one.

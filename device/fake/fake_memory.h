@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a simulated accelerator.
 #ifndef DEVICE_FAKE_FAKE_MEMORY_H_
 #define DEVICE_FAKE_FAKE_MEMORY_H_

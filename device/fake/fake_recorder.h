@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recordings of the simulated accelerator: operations as they were enqueued.
 #ifndef DEVICE_FAKE_FAKE_RECORDER_H_
 #define DEVICE_FAKE_FAKE_RECORDER_H_

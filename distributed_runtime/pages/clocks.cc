@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the clocks of tasks are apart: a system of differences, each of which is bounded by what
 // has been seen to come before what.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/cluster_trace.h"
 
 #include <algorithm>
@@ -24,6 +25,9 @@ bool IsReceive(std::string_view op) { return op == "_Recv" || op == "_HostRecv";
 bool IsInput(std::string_view op) {
   return op.starts_with("Iterator") || op.starts_with("QueueDequeue") || op.starts_with("Reader") ||
          op == "ReadFile";
+}
+bool IsCollective(std::string_view op) {
+  return op.starts_with("Collective") || op.starts_with("Nccl") || op.starts_with("_Nccl");
 }
 
 // What a master calls the ends of an edge that it cuts: the name of the node that the edge comes
@@ -101,6 +105,53 @@ class Timeline {
   std::vector<Change> changes_;
 };
 
+// When each task began its collectives. Which of them belong together the records do not say: a
+// node of the same name in another task, if there is one, and else all of the same op.
+class CollectiveStarts {
+ public:
+  // With clocks that are set.
+  explicit CollectiveStarts(std::span<const pb::TraceResponse> traces) {
+    for (const pb::TraceResponse& trace : traces) {
+      for (const pb::TracedStep& step : trace.step()) {
+        for (const pb::TracedPart& part : step.part()) {
+          ForEachNode(part, [&](const pb::DeviceStepStats&, const pb::NodeExecStats& node) {
+            const std::string_view op = OpOf(node);
+            if (!IsCollective(op)) return;
+            const Start start = {StartOf(node), part.task()};
+            of_op_[op].push_back(start);
+            of_node_[{op, node.node_name()}].push_back(start);
+          });
+        }
+      }
+    }
+    for (auto& [op, starts] : of_op_) std::sort(starts.begin(), starts.end());
+    for (auto& [key, starts] : of_node_) std::sort(starts.begin(), starts.end());
+  }
+
+  // The last time that another task joined while `node` waited for it; the node's own start if it
+  // was the last one, its end if nothing is known of others.
+  int64_t LastJoined(std::string_view task, const pb::NodeExecStats& node) const {
+    const std::string_view op = OpOf(node);
+    const auto is_other = [&](const Start& start) { return start.second != task; };
+    for (const auto* starts : {&of_node_.at({op, node.node_name()}), &of_op_.at(op)}) {
+      if (std::none_of(starts->begin(), starts->end(), is_other)) continue;
+      auto it = std::lower_bound(starts->begin(), starts->end(), EndOf(node),
+                                 [](const Start& start, int64_t end) { return start.first < end; });
+      while (it != starts->begin() && std::prev(it)->first > StartOf(node)) {
+        if (is_other(*--it)) return it->first;
+      }
+      return StartOf(node);
+    }
+    return EndOf(node);
+  }
+
+ private:
+  using Start = std::pair<int64_t, std::string_view>;  // when, of which task
+
+  std::map<std::string_view, std::vector<Start>> of_op_;
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<Start>> of_node_;
+};
+
 }  // namespace
 
 std::vector<TracedTransfer> FindTransfers(const pb::TracedStep& step) {
@@ -142,6 +193,7 @@ std::vector<TimeShares> ShareTime(std::span<const pb::TraceResponse> traces) {
     double seconds[kNumDoings] = {};
   };
   std::map<std::string, Sum> sums;
+  const CollectiveStarts collectives(traces);
   for (const pb::TraceResponse& trace : traces) {
     for (const pb::TracedStep& step : trace.step()) {
       const Window window = WindowOf(step);
@@ -153,13 +205,14 @@ std::vector<TimeShares> ShareTime(std::span<const pb::TraceResponse> traces) {
         Timeline timeline(window);
         ForEachNode(part, [&](const pb::DeviceStepStats&, const pb::NodeExecStats& node) {
           const std::string_view op = OpOf(node);
-          if (!IsReceive(op)) {
+          int64_t sent = EndOf(node);
+          if (IsCollective(op)) {
+            sent = collectives.LastJoined(part.task(), node);
+          } else if (!IsReceive(op)) {
             return timeline.Add(IsInput(op) ? kInput : kCompute, StartOf(node), EndOf(node));
+          } else if (const auto send = sends.find(&node); send != sends.end()) {
+            sent = std::clamp(StartOf(*send->second), StartOf(node), EndOf(node));
           }
-          const auto send = sends.find(&node);
-          const int64_t sent = send == sends.end()
-                                   ? EndOf(node)
-                                   : std::clamp(StartOf(*send->second), StartOf(node), EndOf(node));
           timeline.Add(kWait, StartOf(node), sent);
           timeline.Add(kTransfer, sent, EndOf(node));
         });
@@ -337,9 +390,16 @@ class ClusterWriter {
       const std::string straggler = Straggler(step, &cost);
       Json args = {{"session", step.session()},
                    {"step", Hex16(static_cast<uint64_t>(step.step_id()))}};
+      if (step.request_id() != 0) {
+        args["request"] = Hex16(static_cast<uint64_t>(step.request_id()));
+      }
       if (!straggler.empty()) {
         args["straggler"] = straggler;
         args["straggler_cost"] = DurationText(static_cast<double>(cost) * 1e-9);
+        if (window.end > window.begin) {
+          args["straggler_share"] =  // percent of the step
+              100 * static_cast<double>(cost) / static_cast<double>(window.end - window.begin);
+        }
       }
       Add({{"ph", "X"},
            {"cat", "step"},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traced steps of several tasks as one picture over time, and what it shows.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_CLUSTER_TRACE_H_
 #define DISTRIBUTED_RUNTIME_PAGES_CLUSTER_TRACE_H_
@@ -40,6 +41,7 @@ struct TimeShares {
   double input = 0;     // only nodes that read data ran
   double transfer = 0;  // only values of other tasks were on their way that had been sent
   double wait = 0;      // only values of other tasks were waited for that nobody had sent yet
+  // A collective waits until the last task has joined, and transfers then.
   double rest() const { return 1 - compute - input - transfer - wait; }
 };
 // By task, with clocks that are set.

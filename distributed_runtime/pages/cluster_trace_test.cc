@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/cluster_trace.h"
 
 #include <gmock/gmock.h>
@@ -136,6 +137,43 @@ TEST(ClusterTraceTest, TimeIsSharedByWhatRanAndTheAdviceNamesTheLargestShare) {
   EXPECT_THAT(Advice({"t", 1, 0.1, 0.1, 0.1, 0.5}), HasSubstr("waiting for other tasks"));
 }
 
+TEST(ClusterTraceTest, CollectivesWaitForTheLastMemberAndAreNoWork) {
+  // Each worker is the master of its own step. The first one joins at 1 ms, the second at 4 ms.
+  std::vector<pb::TraceResponse> traces(2);
+  const std::string workers[] = {kWorker, kOther};
+  for (int i = 0; i < 2; ++i) {
+    traces[i].set_task(workers[i]);
+    pb::TracedStep* const step = traces[i].add_step();
+    pb::TracedPart* const part = AddPart(step, workers[i], kEpoch, kEpoch + 8 * kMs);
+    AddNode(part, "sum", "CollectiveReduceV2", kEpoch + (i == 0 ? 1 : 4) * kMs, kEpoch + 6 * kMs);
+    // Another one of this op, whose namesake is earlier on the other task.
+    AddNode(part, "mean", "CollectiveReduceV2", kEpoch + (i == 0 ? 6 : 5) * kMs, kEpoch + 7 * kMs);
+  }
+  std::vector<TimeShares> shares = ShareTime(traces);
+  ASSERT_EQ(shares.size(), 2u);
+  for (const TimeShares& of_task : shares) EXPECT_EQ(of_task.compute, 0) << of_task.task;
+  EXPECT_NEAR(shares[0].wait, 3.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[0].transfer, 3.0 / 8, 1e-6);
+  // While one is on its way nothing is idle, whoever the other one waits for.
+  EXPECT_NEAR(shares[1].transfer, 3.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[1].wait, 0, 1e-6);
+  EXPECT_THAT(Advice(shares[1]), HasSubstr("time between nodes"));
+  // Of its others nothing is known.
+  traces.pop_back();
+  shares = ShareTime(traces);
+  ASSERT_EQ(shares.size(), 1u);
+  EXPECT_NEAR(shares[0].wait, 6.0 / 8, 1e-6);
+  // Members of one session have names of their own.
+  pb::TracedStep* const step = traces[0].mutable_step(0);
+  AddNode(AddPart(step, kOther, kEpoch, kEpoch + 8 * kMs), "sum_1", "CollectiveReduceV2",
+          kEpoch + 3 * kMs, kEpoch + 6 * kMs);
+  shares = ShareTime(traces);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_NEAR(shares[0].wait, 2.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[0].transfer, 4.0 / 8, 1e-6);
+  EXPECT_NEAR(shares[1].transfer, 3.0 / 8, 1e-6) << "it was the last one";
+}
+
 TEST(ClusterTraceTest, TheStragglerAndTheCriticalPathAreNamed) {
   const pb::TracedStep step = MakeStep(kWorker, kEpoch, 0, 0);
   int64_t cost = 0;
@@ -181,6 +219,7 @@ TEST(ClusterTraceTest, ThePictureHasSlicesArrowsAndSteps) {
     if (phase == "X" && event["cat"] == "step") {
       EXPECT_EQ(event["args"]["straggler"], kWorker);
       EXPECT_EQ(event["args"]["straggler_cost"], "5 ms");
+      EXPECT_NEAR(event["args"]["straggler_share"].get<double>(), 100.0 * 5 / 8, 1e-6);
     }
   }
   EXPECT_EQ(kinds["X op"], 8);

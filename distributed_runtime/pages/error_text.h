@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a step's error is told on pages.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_ERROR_TEXT_H_
 #define DISTRIBUTED_RUNTIME_PAGES_ERROR_TEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a server while its pages are attacked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

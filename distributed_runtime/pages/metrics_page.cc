@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /metrics: everything that a task counts, for Prometheus. docs/operating.md has the list.
 #include <algorithm>
 #include <set>
@@ -67,6 +68,9 @@ void AddPeers(const PeerTraffic& traffic, OpenMetricsWriter* out) {
   family("millrace_peer_received_bytes", "counter", "bytes",
          "Tensors that this task asked the other one for and got.",
          [](const PeerStats& peer) { return ToDouble(peer.received_bytes.value()); });
+  family("millrace_peer_collective_bytes", "counter", "bytes",
+         "Of those the parts that collectives got from another task.",
+         [](const PeerStats& peer) { return ToDouble(peer.collective_bytes.value()); });
   family("millrace_peer_receives_waiting", "gauge", "",
          "Tensors that this task waits for right now.", [](const PeerStats& peer) {
            return ToDouble(
@@ -96,6 +100,8 @@ void AddResources(const TaskFacts& facts, OpenMetricsWriter* out) {
   constexpr Kind kKinds[] = {
       {"millrace_queue_elements", "Elements of a queue, stack or array.", "elements"},
       {"millrace_accumulator_gradients", "Gradients that wait in an accumulator.", "gradients"},
+      {"millrace_staging_tuples", "Tuples of a staging area.", "tuples"},
+      {"millrace_barrier_ready", "Keys of a barrier that have all their values.", "ready"},
       {"millrace_staleness_steps", "The oldest update so far, in steps.", "old"},
   };
   for (const Kind& kind : kKinds) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The eager contexts of a task, watched: their runs are steps as those of the task's sessions are.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_OBSERVED_EAGER_H_
 #define DISTRIBUTED_RUNTIME_PAGES_OBSERVED_EAGER_H_

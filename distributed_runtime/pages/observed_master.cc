@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/observed_master.h"
 
 #include <algorithm>
@@ -30,7 +31,8 @@ class ObservedMaster final : public ForwardingMaster {
                     Done done) override {
     Examples examples;
     for (const auto& feed : args->feeds) examples.Add(feed.second);
-    std::shared_ptr<StepRecord> record = log_->Begin(args->session_handle, examples.count());
+    std::shared_ptr<StepRecord> record =
+        log_->Begin(args->session_handle, examples.count(), /*step_id=*/0, args->request_id);
     const bool traced = tracer_->active() && args->partial_run_handle.empty();
     const bool asked = args->options.trace_level() != pb::RunOptions::NO_TRACE;
     if (traced && !asked) args->options.set_trace_level(pb::RunOptions::FULL_TRACE);
@@ -52,7 +54,8 @@ class ObservedMaster final : public ForwardingMaster {
                         Done done) override {
     Examples examples;
     for (const Tensor& feed : args->feeds) examples.Add(feed);
-    std::shared_ptr<StepRecord> record = log_->Begin(args->session_handle, examples.count());
+    std::shared_ptr<StepRecord> record =
+        log_->Begin(args->session_handle, examples.count(), /*step_id=*/0, args->request_id);
     const bool traced = tracer_->active();
     args->trace = traced;
     master()->RunCallableAsync(options, args, result,
@@ -81,7 +84,7 @@ class ObservedMaster final : public ForwardingMaster {
       part.set_sent_nanos(record.begin_wall_nanos);
       part.set_answered_nanos(record.end_wall_nanos());
       *part.mutable_stats() = stats;
-      tracer_->AddWhole(record.session, std::move(part));
+      tracer_->AddWhole(record.session, record.request_id, std::move(part));
     }
     tracer_->StepEnds();
   }

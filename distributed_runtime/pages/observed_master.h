@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A master whose steps are counted, logged and, on demand, traced.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_OBSERVED_MASTER_H_
 #define DISTRIBUTED_RUNTIME_PAGES_OBSERVED_MASTER_H_

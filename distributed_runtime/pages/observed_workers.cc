@@ -1,22 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/observed_workers.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "collective/peer.h"
 #include "session/forwarding_worker.h"
 
 namespace millrace {
 namespace {
 
+// Counts the parts of tensors that the members of a collective get from the task.
+class ObservedCollectives final : public CollectivePeer {
+ public:
+  ObservedCollectives(CollectivePeer* collectives, PeerStats* peer)
+      : collectives_(collectives), peer_(peer) {}
+
+  void CompleteGroup(const GroupRequest& request, CancellationManager* cancellation,
+                     GroupDone done) override {
+    collectives_->CompleteGroup(request, cancellation, std::move(done));
+  }
+  void CompleteInstance(const InstanceRequest& request, CancellationManager* cancellation,
+                        InstanceDone done) override {
+    collectives_->CompleteInstance(request, cancellation, std::move(done));
+  }
+  void GetStepSequence(int64_t graph_key, CancellationManager* cancellation,
+                       SequenceDone done) override {
+    collectives_->GetStepSequence(graph_key, cancellation, std::move(done));
+  }
+  void ReceiveBuffer(const BufferRequest& request, CancellationManager* cancellation,
+                     BufferDone done) override {
+    peer_->receives_begun.Add();
+    collectives_->ReceiveBuffer(
+        request, cancellation,
+        [peer = peer_, begin = SteadyNanos(), done = std::move(done)](const Status& status,
+                                                                      const Tensor& bytes) {
+          peer->receives.Add(SteadyNanos() - begin);
+          if (status.ok()) {
+            peer->Heard();
+            peer->received_bytes.Add(static_cast<int64_t>(bytes.num_bytes()));
+            peer->collective_bytes.Add(static_cast<int64_t>(bytes.num_bytes()));
+          }
+          done(status, bytes);
+        });
+  }
+
+ private:
+  CollectivePeer* const collectives_;
+  PeerStats* const peer_;
+};
+
 class ObservedWorker final : public ForwardingWorker {
  public:
   ObservedWorker(WorkerInterface* worker, std::string task, PeerStats* peer, StepLog* log,
                  StepTracer* tracer)
-      : ForwardingWorker(worker), task_(std::move(task)), peer_(peer), log_(log), tracer_(tracer) {}
+      : ForwardingWorker(worker), task_(std::move(task)), peer_(peer), log_(log), tracer_(tracer) {
+    CollectivePeer* const collectives = worker->collectives();
+    if (peer_ != nullptr && collectives != nullptr) collectives_.emplace(collectives, peer_);
+  }
+
+  CollectivePeer* collectives() override {
+    return collectives_ ? &*collectives_ : ForwardingWorker::collectives();
+  }
 
   void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
                       Done done) override {
@@ -26,15 +76,17 @@ class ObservedWorker final : public ForwardingWorker {
   void RunGraphAsync(const CallOptions& options, RunGraphArgs* args, RunGraphResult* result,
                      Done done) override {
     const int64_t step_id = args->step_id;
-    log_->PartBegins(args->session_handle, step_id, task_);
+    const int64_t request_id = args->request_id;
+    log_->PartBegins(args->session_handle, step_id, task_, request_id);
     const bool asked = args->record_timeline;
-    const bool traced = tracer_->active() && tracer_->PartBegins(args->session_handle, step_id);
+    const bool traced =
+        tracer_->active() && tracer_->PartBegins(args->session_handle, step_id, request_id);
     if (traced) args->record_timeline = true;
     ForwardingWorker::RunGraphAsync(
         options, args, result,
-        [this, step_id, result, asked, traced, sent = WallNanos(), begun = SteadyNanos(),
-         done = Counted(std::move(done))](Status status) {
-          log_->PartEnds(step_id, task_);
+        [this, step_id, request_id, result, asked, traced, sent = WallNanos(),
+         begun = SteadyNanos(), done = Counted(std::move(done))](Status status) {
+          log_->PartEnds(step_id, task_, request_id);
           if (traced) {
             pb::TracedPart part;
             part.set_task(task_);
@@ -89,6 +141,7 @@ class ObservedWorker final : public ForwardingWorker {
 
   const std::string task_;
   PeerStats* const peer_;  // null: this task itself
+  std::optional<ObservedCollectives> collectives_;
   StepLog* const log_;
   StepTracer* const tracer_;
 };

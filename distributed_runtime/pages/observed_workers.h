@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workers of a cluster, as a task calls them: what it asks of each is counted.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_OBSERVED_WORKERS_H_
 #define DISTRIBUTED_RUNTIME_PAGES_OBSERVED_WORKERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ps and a worker with pages, and a session at the worker that needs both.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_PAGES_TEST_UTIL_H_
 #define DISTRIBUTED_RUNTIME_PAGES_PAGES_TEST_UTIL_H_

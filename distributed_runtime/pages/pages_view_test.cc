@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages as people see them: at a desk and on a phone, light and dark.
 //
 // Without a browser the test is skipped; with MILLRACE_REQUIRE_BROWSER in the environment that is a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of the tasks of this process, for those who serve them to browsers.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_PUBLISHED_PAGES_H_
 #define DISTRIBUTED_RUNTIME_PAGES_PUBLISHED_PAGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /stepz: which steps were slow, and whose fault it was.
 #include <algorithm>
 #include <ctime>
@@ -39,13 +40,15 @@ std::string PartsText(const StepRecord& step, int64_t now) {
 }
 
 std::string TableOf(const std::vector<StepRecord>& steps, std::string_view none) {
-  HtmlTable table({"began (UTC)", "#took", "because", "tasks", "session", "#examples", "outcome"});
+  HtmlTable table(
+      {"began (UTC)", "#took", "because", "tasks", "session", "request", "#examples", "outcome"});
   const int64_t now = SteadyNanos();
   for (const StepRecord& step : steps) {
     const bool runs = step.end_nanos == 0;
     table.Row({TimeText(step.begin_wall_nanos),
                DurationText(ToSeconds((runs ? now : step.end_nanos) - step.begin_nanos)),
                step.Culprit(), PartsText(step, now), step.session,
+               step.request_id == 0 ? "" : Hex16(static_cast<uint64_t>(step.request_id)),
                step.examples == 0 ? "" : StrCat(step.examples),
                runs                 ? "runs"
                : step.error.empty() ? "ok"

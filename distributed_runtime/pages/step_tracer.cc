@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/step_tracer.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ void StepTracer::Finish(State* state, uint64_t generation, const Status& status)
   done(status);
 }
 
-bool StepTracer::PartBegins(const std::string& session, int64_t step_id) {
+bool StepTracer::PartBegins(const std::string& session, int64_t step_id, int64_t request_id) {
   MutexLock lock(&state_->mu);
   if (state_->done == nullptr) return false;
   Steps& steps = state_->steps;
@@ -97,6 +98,7 @@ bool StepTracer::PartBegins(const std::string& session, int64_t step_id) {
     pb::TracedStep& step = steps.emplace_back();
     step.set_session(session);
     step.set_step_id(step_id);
+    step.set_request_id(request_id);
   }
   ++state_->pending;
   return true;
@@ -112,11 +114,12 @@ void StepTracer::PartEnds(int64_t step_id, pb::TracedPart part) {
   }
 }
 
-void StepTracer::AddWhole(const std::string& session, pb::TracedPart part) {
+void StepTracer::AddWhole(const std::string& session, int64_t request_id, pb::TracedPart part) {
   MutexLock lock(&state_->mu);
   if (state_->done == nullptr || state_->steps.size() >= state_->wanted) return;
   pb::TracedStep& step = state_->steps.emplace_back();
   step.set_session(session);
+  step.set_request_id(request_id);
   *step.add_part() = std::move(part);
 }
 

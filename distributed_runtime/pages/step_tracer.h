@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The next steps of a task's master, recorded on demand, whoever runs them.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_STEP_TRACER_H_
 #define DISTRIBUTED_RUNTIME_PAGES_STEP_TRACER_H_
@@ -42,10 +43,10 @@ class StepTracer {
 
   // A part of a step is about to begin at a task: whether it shall be recorded. If so PartEnds
   // follows.
-  bool PartBegins(const std::string& session, int64_t step_id);
+  bool PartBegins(const std::string& session, int64_t step_id, int64_t request_id = 0);
   void PartEnds(int64_t step_id, pb::TracedPart part);
   // A step that the master ran by itself.
-  void AddWhole(const std::string& session, pb::TracedPart part);
+  void AddWhole(const std::string& session, int64_t request_id, pb::TracedPart part);
   // A step has ended, and all that was said of it.
   void StepEnds();
 

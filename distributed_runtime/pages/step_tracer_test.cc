@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/step_tracer.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ TEST(StepTracerTest, OneTraceAtATimeAndOnlySoManySteps) {
   EXPECT_TRUE(errors::IsFailedPrecondition(second->status())) << second->status();
   tracer.Start(0, kNoDeadline, To(&third));
   EXPECT_TRUE(errors::IsInvalidArgument(third->status()));
-  tracer.AddWhole("s", Part("a"));
+  tracer.AddWhole("s", /*request_id=*/7, Part("a"));
   tracer.StepEnds();
   ASSERT_TRUE(first.has_value() && first->ok());
   EXPECT_EQ((**first)[0].part(0).task(), "a");
@@ -107,7 +108,7 @@ TEST(StepTracerTest, WhoeverIsGoneLeavesRoomForTheNext) {
   ASSERT_TRUE(second.has_value()) << "he was gone before it began";
   EXPECT_TRUE(errors::IsCancelled(second->status())) << second->status();
   tracer.Start(1, kNoDeadline, To(&third));
-  tracer.AddWhole("s", Part("a"));
+  tracer.AddWhole("s", /*request_id=*/7, Part("a"));
   tracer.StepEnds();
   ASSERT_TRUE(third.has_value() && third->ok());
 }
@@ -123,7 +124,7 @@ TEST(StepTracerTest, AnAnswerIsLastToTouchTheCaller) {
         answer.emplace(std::move(steps));
       },
       caller.get());
-  tracer.AddWhole("s", Part("a"));
+  tracer.AddWhole("s", /*request_id=*/7, Part("a"));
   tracer.StepEnds();
   ASSERT_TRUE(answer.has_value() && answer->ok());
   tracer.Start(1, kNoDeadline, To(&next));

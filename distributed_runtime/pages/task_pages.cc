@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/pages/task_pages.h"
 
 #include <unistd.h>
@@ -26,11 +27,12 @@ double Seconds(const Histogram::Snapshot& durations) {
 }
 
 std::string PeerTable(const TaskFacts& facts) {
-  HtmlTable table({"task", "address", "last heard of", "#received", "#values", "#mean wait",
-                   "#waiting", "#failed calls"});
+  HtmlTable table({"task", "address", "version", "last heard of", "#received", "#values",
+                   "#mean wait", "#waiting", "#failed calls"});
   for (const PeerStats& peer : facts.observed->peers.peers()) {
     const Histogram::Snapshot receives = peer.receives.Read();
-    table.Row({peer.task, peer.address, SinceText(peer.last_heard.load(std::memory_order_relaxed)),
+    table.Row({peer.task, peer.address, facts.version_of ? facts.version_of(peer.task) : "unknown",
+               SinceText(peer.last_heard.load(std::memory_order_relaxed)),
                BytesText(static_cast<double>(peer.received_bytes.value())), StrCat(receives.count),
                receives.count == 0 ? "" : DurationText(Seconds(receives)),
                StrCat(peer.receives_begun.value() - receives.count),

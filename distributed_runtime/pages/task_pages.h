@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of one task, but for those that need the planner.
 #ifndef DISTRIBUTED_RUNTIME_PAGES_TASK_PAGES_H_
 #define DISTRIBUTED_RUNTIME_PAGES_TASK_PAGES_H_
@@ -38,6 +39,7 @@ struct TaskFacts {
   std::vector<const Device*> devices;
   std::function<std::string()> address;  // "host:port"
   std::function<std::string()> silent;   // which tasks do not answer; "": all do
+  std::function<std::string(const std::string& task)> version_of;  // of another task
   const TaskObservation* observed = nullptr;
 };
 

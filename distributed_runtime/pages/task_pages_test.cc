@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of real tasks, over HTTP and over gRPC, while they run steps.
 #include "distributed_runtime/pages/task_pages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,11 +16,15 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "distributed_runtime/pages/cluster_trace.h"
 #include "distributed_runtime/pages/pages_test_util.h"
 #include "distributed_runtime/service/observe_service.h"
+#include "distributed_runtime/stub/remote_master.h"
+#include "millrace/version.h"
 #include "observe/open_metrics.h"
 #include "observe/visitor_testlib.h"
 #include "transport/grpc/blocking_call.h"
+#include "transport/grpc/client_pool.h"
 
 namespace millrace {
 namespace {
@@ -63,6 +70,7 @@ TEST_F(TaskPagesTest, StatusSaysWhoTheTaskIsAndOfWhomItHasHeard) {
   }
   EXPECT_THAT(page, HasSubstr(StrCat(kWorker, "/device:CPU:0")));
   EXPECT_THAT(page, Not(HasSubstr("<td>never</td>"))) << "the ps has answered";
+  EXPECT_THAT(page, HasSubstr("<td>Millrace " MILLRACE_VERSION "</td>")) << "as its version";
 }
 
 TEST_F(TaskPagesTest, StepsAreThereWithTheTasksThatTookPart) {
@@ -73,6 +81,28 @@ TEST_F(TaskPagesTest, StepsAreThereWithTheTasksThatTookPart) {
   EXPECT_THAT(page, HasSubstr("bad luck"));
   EXPECT_THAT(page, HasSubstr(StrCat(kPs, " ")));
   EXPECT_THAT(page, HasSubstr("No step is running."));
+}
+
+TEST_F(TaskPagesTest, AClientsRequestIsNamedByEveryTaskThatWorkedForIt) {
+  TestGraph graph;
+  graph.Fail("fail", "/job:ps");
+  // Over the wire, as a client of another process.
+  auto session =
+      ClientSession::Create(NewGrpcRemoteMaster(worker_->address(), ClientPool()), graph.def(), {});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ::testing::internal::CaptureStderr();
+  const Status failed = (*session)->Run({}, {}, {"fail"}).status();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string text(failed.message());
+  const std::size_t at = text.rfind("[request ");
+  ASSERT_NE(at, std::string::npos) << text;
+  const std::string request = text.substr(at, std::string("[request 0123456789abcdef]").size());
+  EXPECT_THAT(Page("/stepz"), HasSubstr(StrCat("<td>", request.substr(9, 16), "</td>")));
+  for (const char* method : {"RunStep", "RunGraph"}) {  // of the worker, and of the ps
+    const std::size_t line = log.find(StrCat(method, " of session"));
+    ASSERT_NE(line, std::string::npos) << method << " in " << log;
+    EXPECT_THAT(log.substr(line, log.find('\n', line) - line), HasSubstr(request));
+  }
 }
 
 TEST_F(TaskPagesTest, MetricsCountStepsCallsAndBytesByPeer) {
@@ -149,6 +179,64 @@ TEST_F(TaskPagesTest, ATraceHasThePartsOfAllTasksAndTheClientSeesNothingOfIt) {
       EXPECT_GT(part.stats().dev_stats_size(), 0) << part.task();
     }
     EXPECT_EQ(tasks, (std::set<std::string>{kPs, kWorker}));
+  }
+}
+
+// Of what the test itself sees of a trace: how long its longest step was.
+int64_t LongestStep(const pb::TraceResponse& trace) {
+  int64_t longest = 0;
+  for (const pb::TracedStep& step : trace.step()) {
+    int64_t begin = INT64_MAX, end = 0;
+    for (const pb::TracedPart& part : step.part()) {
+      begin = std::min(begin, part.sent_nanos());
+      end = std::max(end, part.answered_nanos());
+    }
+    longest = std::max(longest, end - begin);
+  }
+  return longest;
+}
+
+TEST_F(TaskPagesTest, ASkewOfFiveSecondsIsFoundInATraceOfRealSteps) {
+  StatusOr<pb::TraceResponse> trace = errors::Internal("no answer");
+  std::thread tracing([&] { trace = TraceSteps(worker_->address(), 5, std::chrono::seconds(30)); });
+  std::atomic<bool> over{false};
+  std::thread client([&] {
+    while (!over.load()) RunSteps(1);
+  });
+  tracing.join();
+  over.store(true);
+  client.join();
+  ASSERT_TRUE(trace.ok() && trace->step_size() == 5) << trace.status();
+  const int64_t longest = LongestStep(*trace);
+  // Both tasks are in this process, and so is their clock.
+  for (const int64_t skew : {int64_t{0}, int64_t{5'000'000'000}, int64_t{-5'000'000'000}}) {
+    std::vector<pb::TraceResponse> traces = {*trace};
+    int shifted = 0;
+    for (pb::TracedStep& step : *traces[0].mutable_step()) {
+      for (pb::TracedPart& part : *step.mutable_part()) {
+        if (part.task() != kPs) continue;
+        for (pb::DeviceStepStats& device : *part.mutable_stats()->mutable_dev_stats()) {
+          for (pb::NodeExecStats& node : *device.mutable_node_stats()) {
+            node.set_all_start_nanos(node.all_start_nanos() + skew);
+            ++shifted;
+          }
+        }
+      }
+    }
+    ASSERT_GT(shifted, 0);
+    const auto ahead = AlignClocks(traces);
+    EXPECT_EQ(ahead.at(kWorker), 0);
+    EXPECT_LE(std::abs(ahead.at(kPs) - skew), longest);
+    SetClocks(ahead, &traces);
+    int transfers = 0;
+    for (const pb::TracedStep& step : traces[0].step()) {
+      for (const TracedTransfer& transfer : FindTransfers(step)) {
+        ++transfers;
+        EXPECT_LE(transfer.send->all_start_nanos(),
+                  transfer.receive->all_start_nanos() + transfer.receive->all_end_rel_nanos());
+      }
+    }
+    EXPECT_GE(transfers, 5) << "one in each step";
   }
 }
 
@@ -250,6 +338,10 @@ TEST(ResourceLineTest, NumbersAreFoundBeforeTheirWord) {
   EXPECT_EQ((ResourceLine{"c/b", "staleness bound 'b' of 4, 2 steps, 9 updates, at most 3 old"}
                  .NumberBefore("old")),
             3);
+  EXPECT_EQ((ResourceLine{"c/s", "StagingArea, 2 tuples"}.NumberBefore("tuples")), 2);
+  const ResourceLine barrier{"c/b", "Barrier b, 4 ready, 1 incomplete"};
+  EXPECT_EQ(barrier.NumberBefore("ready"), 4);
+  EXPECT_EQ(barrier.NumberBefore("elements"), -1);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of /tensorflow.WorkerService that collectives need.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_COLLECTIVE_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_COLLECTIVE_SERVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /millrace.ControlService: asking a server who it is, and telling it that its job is done.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_CONTROL_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_CONTROL_SERVICE_H_

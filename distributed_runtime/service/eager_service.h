@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /tensorflow.eager.EagerService over the eager server of this process.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_EAGER_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_EAGER_SERVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of /millrace.ControlService: the ledgers of a task's devices.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_LEDGER_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_LEDGER_SERVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/service/master_service.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/use_count.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
+#include "distributed_runtime/service/failed_steps.h"
 #include "millrace/ref_ptr.h"
 #include "proto/master.pb.h"
 #include "transport/methods.h"
@@ -46,6 +48,7 @@ struct MasterService::Impl {
   ThreadPool* pool = nullptr;
   UseCount handlers;  // those on the pool that have not returned
   RecentIds requests{kRememberedRequests};
+  FailedSteps failed;
 
   void CreateSession(ServerCall* call) {
     pb::CreateSessionRequest request;
@@ -127,10 +130,11 @@ struct MasterService::Impl {
       step->timer = DeadlineTimer::Global().Schedule(
           step->arrival + milliseconds(std::min(timeout, kLongestMillis)), [step, timeout] {
             if (!step->Claim()) return;
-            AnswerStep(step->call, std::move(step->run),
-                       errors::DeadlineExceeded("the step did not end within ", timeout,
-                                                " ms; it was waiting for a thread of the server, "
-                                                "and was not begun"));
+            step->service->AnswerStep(
+                step->call, std::move(step->run),
+                errors::DeadlineExceeded("the step did not end within ", timeout,
+                                         " ms; it was waiting for a thread of the server, "
+                                         "and was not begun"));
           });
     }
     handlers.Enter();
@@ -160,15 +164,16 @@ struct MasterService::Impl {
       if (waited > timeout / 8) options.set_timeout_in_ms(std::max<int64_t>(timeout - waited, 1));
     }
     auto* const raw = step->run.release();
-    master->RunStepAsync(call->options(), &raw->args, &raw->result, [call, raw](Status ran) {
+    master->RunStepAsync(call->options(), &raw->args, &raw->result, [this, call, raw](Status ran) {
       AnswerStep(call, std::unique_ptr<Run<RunStepArgs>>(raw), std::move(ran));
     });
   }
 
-  static void AnswerStep(ServerCall* call, std::unique_ptr<Run<RunStepArgs>> run, Status ran) {
+  void AnswerStep(ServerCall* call, std::unique_ptr<Run<RunStepArgs>> run, Status ran) {
     WireWriter response;
     if (ran.ok()) ran = EncodeRunStepResponse(run->args, run->result, &response);
     if (ran.ok()) return call->Finish(std::move(response));
+    failed.Log("RunStep", run->args.session_handle, run->meta.request_id, ran);
     if (!run->meta.store_errors_in_body) return call->Finish(ran);
     WireWriter error;
     EncodeRunStepError(ran, &error);
@@ -199,13 +204,15 @@ struct MasterService::Impl {
     if (status.ok()) status = requests.Track(run->meta.request_id, "RunCallable");
     if (!status.ok()) return call->Finish(status);
     auto* const raw = run.release();
-    master->RunCallableAsync(call->options(), &raw->args, &raw->result, [call, raw](Status ran) {
+    const auto answer = [this, call, raw](Status ran) {
       const std::unique_ptr<Run<RunCallableArgs>> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunCallableResponse(raw->result, &response);
-      if (!ran.ok()) return call->Finish(ran);
-      call->Finish(std::move(response));
-    });
+      if (ran.ok()) return call->Finish(std::move(response));
+      failed.Log("RunCallable", raw->args.session_handle, raw->meta.request_id, ran);
+      call->Finish(ran);
+    };
+    master->RunCallableAsync(call->options(), &raw->args, &raw->result, answer);
   }
 
   void ReleaseCallable(ServerCall* call) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /tensorflow.MasterService over a master of this process.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_MASTER_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_MASTER_SERVICE_H_

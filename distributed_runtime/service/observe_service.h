@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of /millrace.ControlService: the pages of a task, and its next steps.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_OBSERVE_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_OBSERVE_SERVICE_H_

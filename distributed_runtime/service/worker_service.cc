@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/service/worker_service.h"
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
 #include "distributed_runtime/service/collective_service.h"
+#include "distributed_runtime/service/failed_steps.h"
 #include "graph/graph_def_io.h"
+#include "millrace/version.h"
 #include "proto/step_state.pb.h"
 #include "proto/worker.pb.h"
 #include "transport/methods.h"
@@ -47,6 +50,7 @@ struct WorkerService::Impl {
   PeerTable* peers = nullptr;
   MayReceive may_receive;
   RecentIds requests{kRememberedRequests};
+  FailedSteps failed;
 
   void GetStatus(ServerCall* call) {
     auto devices = std::make_shared<std::vector<pb::DeviceAttributes>>();
@@ -54,6 +58,7 @@ struct WorkerService::Impl {
       if (!status.ok()) return call->Finish(status);
       pb::GetStatusResponse response;
       if (peers != nullptr) response.set_cluster_id(peers->own().cluster_id);
+      response.set_version(MILLRACE_VERSION);
       for (pb::DeviceAttributes& device : *devices) {
         *response.add_device_attributes() = std::move(device);
       }
@@ -151,16 +156,18 @@ struct WorkerService::Impl {
     if (status.ok()) status = CheckInTime(call, run->meta.begin_within);
     if (!status.ok()) return call->Finish(status);
     Run* const raw = run.release();
-    worker->RunGraphAsync(UntilCancelled(call), &raw->args, &raw->result, [call, raw](Status ran) {
+    const auto answer = [this, call, raw](Status ran) {
       const std::unique_ptr<Run> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunGraphResponse(raw->args, raw->result, &response);
       if (ran.ok()) return call->Finish(std::move(response));
+      failed.Log("RunGraph", raw->args.session_handle, raw->args.request_id, ran);
       if (!raw->meta.store_errors_in_body) return call->Finish(ran);
       WireWriter error;
       EncodeRunGraphError(ran, &error);
       call->Finish(std::move(error));
-    });
+    };
+    worker->RunGraphAsync(UntilCancelled(call), &raw->args, &raw->result, answer);
   }
 
   void DescribeStep(ServerCall* call) {
@@ -250,8 +257,11 @@ void WorkerService::AddMethods(MethodServer* server) {
   for (const char* path : {methods::kWorkerMarkRecvFinished, methods::kWorkerLogging}) {
     server->AddMethod(path, [](ServerCall* call) { call->Finish(OkStatus()); });
   }
-  server->AddMethod(methods::kWorkerTracing,
-                    [](ServerCall* call) { call->Finish(errors::Unimplemented("Tracing")); });
+  server->AddMethod(methods::kWorkerTracing, [](ServerCall* call) {
+    call->Finish(errors::Unimplemented(
+        "this worker has no Tracing: run a step with RunOptions.trace_level, or "
+        "take a trace of the next steps with `millrace trace`"));
+  });
   AddCollectiveMethods(impl->worker->collectives(), server);
 }
 

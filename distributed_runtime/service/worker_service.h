@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // /tensorflow.WorkerService over a worker of this process.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_WORKER_SERVICE_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_WORKER_SERVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/eager_transport.h"
 
 #include <utility>
@@ -97,18 +98,18 @@ class GrpcEagerTransport : public EagerTransport {
         observe_(std::move(observe)),
         proven_(std::move(proven)) {}
 
-  std::shared_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
+  std::unique_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
                                         const std::string& own_task) override {
     for (auto& [task, address] : addresses) {
       if (const auto known = proven_.find(task); known != proven_.end()) address = known->second;
     }
-    return std::make_shared<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
+    return std::make_unique<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
                                               own_worker_, credentials_, observe_);
   }
 
   std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,
-                                                   WorkerCache* workers) override {
-    return NewRenamedRendezvousManager(own_task, workers, rendezvous_);
+                                                   FindWorker find) override {
+    return NewRenamedRendezvousManager(own_task, std::move(find), rendezvous_);
   }
 
  private:

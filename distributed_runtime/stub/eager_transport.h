@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tasks that eager contexts name, over gRPC.
 #ifndef DISTRIBUTED_RUNTIME_STUB_EAGER_TRANSPORT_H_
 #define DISTRIBUTED_RUNTIME_STUB_EAGER_TRANSPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/grpc_worker_cache.h"
 
 #include <utility>
@@ -63,6 +64,12 @@ bool GrpcWorkerCache::HasAnswered(std::string_view task) const {
   MutexLock lock(&mu_);
   const auto it = stubs_.find(task);
   return it != stubs_.end() && it->second->has_answered();
+}
+
+std::string GrpcWorkerCache::Version(std::string_view task) const {
+  MutexLock lock(&mu_);
+  const auto it = stubs_.find(task);
+  return it == stubs_.end() ? "unknown" : it->second->version();
 }
 
 std::string GrpcWorkerCache::Address(std::string_view task) const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workers of a cluster: this task's own, and stubs for the others.
 #ifndef DISTRIBUTED_RUNTIME_STUB_GRPC_WORKER_CACHE_H_
 #define DISTRIBUTED_RUNTIME_STUB_GRPC_WORKER_CACHE_H_
@@ -44,6 +45,8 @@ class GrpcWorkerCache : public WorkerCache {
   void FailWaiting(std::string_view task, const Status& why);
   // Whether a task has ever answered at its address.
   bool HasAnswered(std::string_view task) const;
+  // As RemoteWorker::version; "unknown" for a task that was never called.
+  std::string Version(std::string_view task) const;
 
  private:
   const std::map<std::string, std::string> addresses_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What another task does for the collectives of this one, asked for over the wire.
 #ifndef DISTRIBUTED_RUNTIME_STUB_REMOTE_COLLECTIVES_H_
 #define DISTRIBUTED_RUNTIME_STUB_REMOTE_COLLECTIVES_H_

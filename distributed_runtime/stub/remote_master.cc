@@ -1,9 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/remote_master.h"
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
+#include "base/calls/request_text.h"
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/strings.h"
 #include "distributed_runtime/messages.h"
 #include "proto/master.pb.h"
@@ -23,6 +28,26 @@ void AddAll(std::vector<std::string> from, Repeated* to) {
 Status FromMaster(Status status, const std::string& target, const char* method) {
   if (!errors::IsAborted(status)) return status;
   return Annotate(status, StrCat(" (", target, " said so to ", method, ")"));
+}
+
+// An id that no other request has, of this process or another, but by chance; never 0. No system
+// call but the first time: it is drawn for each step.
+int64_t NewRequestId() {
+  static const uint64_t start = RandomId();
+  static std::atomic<uint64_t> count{0};
+  // Mixes the bits (the finalizer of MurmurHash3): ids that follow each other look nothing alike.
+  uint64_t id = start + 0x9e3779b97f4a7c15 * count.fetch_add(1, std::memory_order_relaxed);
+  id = (id ^ (id >> 33)) * 0xff51afd7ed558ccd;
+  id = (id ^ (id >> 33)) * 0xc4ceb9fe1a85ec53;
+  id ^= id >> 33;
+  return id == 0 ? 1 : static_cast<int64_t>(id);
+}
+
+// The error of a step with what the server's log calls it by. The end of data is nothing to look
+// for.
+Status OfRequest(Status status, int64_t request_id) {
+  if (status.ok() || errors::IsOutOfRange(status)) return status;
+  return Annotate(status, RequestText(request_id));
 }
 
 class GrpcRemoteMaster : public MasterInterface {
@@ -61,16 +86,18 @@ class GrpcRemoteMaster : public MasterInterface {
   void RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                     Done done) override {
     WireWriter request;
-    const Status encoded =
-        EncodeRunStepRequest(*args, RequestMeta{.store_errors_in_body = true}, &request);
+    const int64_t id = NewRequestId();
+    const Status encoded = EncodeRunStepRequest(
+        *args, RequestMeta{.request_id = id, .store_errors_in_body = true}, &request);
     if (!encoded.ok()) {
       done(encoded);
       return;
     }
     channel_.Call(methods::kMasterRunStep, options, std::move(request),
-                  [this, args, result, done = std::move(done)](Status status, WireReader in) {
+                  [this, id, args, result, done = std::move(done)](Status status, WireReader in) {
                     if (status.ok()) status = DecodeRunStepResponse(in, *args, result);
-                    done(FromMaster(std::move(status), target_, methods::kMasterRunStep));
+                    status = FromMaster(std::move(status), target_, methods::kMasterRunStep);
+                    done(OfRequest(std::move(status), id));
                   });
   }
 
@@ -101,15 +128,17 @@ class GrpcRemoteMaster : public MasterInterface {
   void RunCallableAsync(const CallOptions& options, RunCallableArgs* args, RunStepResult* result,
                         Done done) override {
     WireWriter request;
-    const Status encoded = EncodeRunCallableRequest(*args, RequestMeta{}, &request);
+    const int64_t id = NewRequestId();
+    const Status encoded = EncodeRunCallableRequest(*args, RequestMeta{.request_id = id}, &request);
     if (!encoded.ok()) {
       done(encoded);
       return;
     }
     channel_.Call(methods::kMasterRunCallable, options, std::move(request),
-                  [this, result, done = std::move(done)](Status status, WireReader in) {
+                  [this, id, result, done = std::move(done)](Status status, WireReader in) {
                     if (status.ok()) status = DecodeRunCallableResponse(in, result);
-                    done(FromMaster(std::move(status), target_, methods::kMasterRunCallable));
+                    status = FromMaster(std::move(status), target_, methods::kMasterRunCallable);
+                    done(OfRequest(std::move(status), id));
                   });
   }
 

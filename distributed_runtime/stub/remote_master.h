@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The master of a server elsewhere, called over gRPC.
 #ifndef DISTRIBUTED_RUNTIME_STUB_REMOTE_MASTER_H_
 #define DISTRIBUTED_RUNTIME_STUB_REMOTE_MASTER_H_

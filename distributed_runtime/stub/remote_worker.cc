@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/remote_worker.h"
 
 #include <functional>
@@ -6,6 +7,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/mutex.h"
+#include "base/strings.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/stub/remote_collectives.h"
 #include "graph/graph_def_io.h"
@@ -37,7 +40,8 @@ class GrpcRemoteWorker : public RemoteWorker {
   void GetStatusAsync(const CallOptions& options, std::vector<pb::DeviceAttributes>* devices,
                       Done done) override {
     Ask<pb::GetStatusResponse>(methods::kWorkerGetStatus, options, pb::GetStatusRequest(),
-                               std::move(done), [devices](pb::GetStatusResponse& response) {
+                               std::move(done), [this, devices](pb::GetStatusResponse& response) {
+                                 Remember(response.version());
                                  auto* attributes = response.mutable_device_attributes();
                                  devices->assign(std::make_move_iterator(attributes->begin()),
                                                  std::make_move_iterator(attributes->end()));
@@ -163,6 +167,10 @@ class GrpcRemoteWorker : public RemoteWorker {
 
   bool has_answered() const override { return rpc_.has_answered(); }
   bool waits() const override { return channel_.waits(); }
+  std::string version() const override {
+    MutexLock lock(&mu_);
+    return version_;
+  }
   void FailWaiting(const Status& why) override { channel_.FailWaiting(why); }
 
  private:
@@ -178,6 +186,12 @@ class GrpcRemoteWorker : public RemoteWorker {
         });
   }
 
+  // It comes with every sign of life, and seldom changes.
+  void Remember(const std::string& version) {
+    MutexLock lock(&mu_);
+    version_ = version.empty() ? "not Millrace" : StrCat("Millrace ", version);
+  }
+
   // Methods whose answer says nothing.
   void CallEmpty(const char* method, const CallOptions& options,
                  const google::protobuf::MessageLite& request, Done done) {
@@ -187,6 +201,8 @@ class GrpcRemoteWorker : public RemoteWorker {
         CallTerms{.begins_nothing = true});
   }
 
+  mutable Mutex mu_;
+  std::string version_ ABSL_GUARDED_BY(mu_) = "unknown";
   // Used by callbacks that rpc_ waits for, which is why it comes last.
   LinkOpener link_;
   ChannelPicker channel_;

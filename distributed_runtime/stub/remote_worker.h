@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker of another task.
 #ifndef DISTRIBUTED_RUNTIME_STUB_REMOTE_WORKER_H_
 #define DISTRIBUTED_RUNTIME_STUB_REMOTE_WORKER_H_
@@ -19,6 +20,9 @@ class RemoteWorker : public WorkerInterface {
   virtual bool has_answered() const = 0;
   // Whether a call that is no question for a sign of life waits for the task, over gRPC or a link.
   virtual bool waits() const = 0;
+  // What it said of itself when it was asked for its status last: "Millrace 0.2.0", or "not
+  // Millrace", or "unknown" before that.
+  virtual std::string version() const = 0;
   // The task is lost: ends those calls with `why`.
   virtual void FailWaiting(const Status& why) = 0;
 };

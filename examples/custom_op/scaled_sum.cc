@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library of one op, ScaledSum: z = scale * (x + y). docs/custom_ops.md says how it is built.
 #include <memory>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // use_scaled_sum LIBRARY [TARGET]: computes ScaledSum and its gradient, here or at a server.
 #include <cstdio>
 #include <source_location>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs that are killed and started again go on from their newest checkpoint.
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child process whose output comes through pipes.
 #ifndef EXAMPLES_MNIST_CHILD_PROCESS_H_
 #define EXAMPLES_MNIST_CHILD_PROCESS_H_

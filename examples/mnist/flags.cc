@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "examples/mnist/flags.h"
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "examples/log_flag.h"
+#include "examples/mnist/download.h"
 #include "millrace/version.h"
 
 namespace millrace::mnist {
@@ -15,8 +17,10 @@ namespace {
 
 void AddTensorFlowFlags(CLI::App& app, Flags& f) {
   app.add_option("--data_dir", f.data_dir,
-                 "Folder of the MNIST idx files, gzipped or not; synthetic digits without it");
-  app.add_flag("--download_only", f.download_only, "Only check the data, then leave");
+                 "Folder of the MNIST idx files, gzipped or not, or of mnist.npz; synthetic digits "
+                 "without it");
+  app.add_flag("--download_only", f.download_only,
+               "Only fetch into --data_dir what is absent there and check it, then leave");
   app.add_option("--job_name", f.job_name,
                  "ps, worker or evaluator; without it a local cluster is started");
   app.add_option("--task_index", f.task_index, "Index of this task within its job");
@@ -44,6 +48,10 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
 }
 
 void AddOwnFlags(CLI::App& app, Flags& f) {
+  f.data_url = kDigitsUrl;
+  app.add_option("--data_url", f.data_url,
+                 "Folder on the web (or file://) with the gzipped idx files, for --download_only")
+      ->capture_default_str();
   app.add_option("--model", f.model, "mlp (one hidden layer) or cnn")
       ->check(CLI::IsMember({"mlp", "cnn"}))
       ->capture_default_str();
@@ -108,6 +116,10 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       "--insecure", f.insecure,
       "Serve on addresses that are not loopback without certificates or a token: whoever reaches "
       "them may run any op");
+  app.add_option(
+      "--http", f.http,
+      "host:port where this task serves its pages and /metrics; port 0, which tasks of a "
+      "local cluster need: any that is free, and the log says which");
   examples::AddLogFlag(app);
   app.add_option("--progress_fd", f.progress_fd)->group("");  // for the launcher only
 }
@@ -189,7 +201,16 @@ Status CheckFlags(const Flags& f) {
         "--dump_graph writes from the servers of this program; with --existing_servers start "
         "those with --dump_dir");
   }
+  if (!f.http.empty() && (f.existing_servers || f.job_name == "evaluator")) {
+    return errors::InvalidArgument(
+        "--http serves pages about the server of a ps or a worker, and this program starts none");
+  }
   if (f.is_launcher()) {
+    if (!f.http.empty() && !f.http.ends_with(":0")) {
+      return errors::InvalidArgument("--http=", f.http,
+                                     ": the tasks of a local cluster cannot share a port; with "
+                                     "port 0 each takes one that is free");
+    }
     if (f.existing_servers) {
       return errors::InvalidArgument(
           "Must specify an explicit `job_name`: --existing_servers "

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of mnist_replica: TensorFlow's flags and a few of our own.
 #ifndef EXAMPLES_MNIST_FLAGS_H_
 #define EXAMPLES_MNIST_FLAGS_H_
@@ -29,6 +30,7 @@ struct Flags {
   std::string worker_hosts = "localhost:2223,localhost:2224";
   bool hosts_given = false;  // one of the two was on the command line
   // Ours.
+  std::string data_url;  // where --download_only finds what --data_dir lacks
   std::string model = "mlp";
   std::string optimizer = "adam";
   std::string ps_strategy = "balanced";
@@ -47,6 +49,7 @@ struct Flags {
   std::string cluster_id;    // the launcher gives its tasks one
   double peer_timeout = 30;  // seconds
   Credentials credentials;   // of this task; the launcher's have {job} and {task} in them
+  std::string http;          // empty: no pages
   bool insecure = false;     // serves on addresses that are not loopback
   int progress_fd = -1;      // set by the launcher: where progress records go
 

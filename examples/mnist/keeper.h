@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a training job, which its chief keeps (--checkpoint_dir).
 #ifndef EXAMPLES_MNIST_KEEPER_H_
 #define EXAMPLES_MNIST_KEEPER_H_

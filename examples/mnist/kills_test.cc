@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs under `millrace run` whose processes are killed again and again, whichever they are: they
 // train on from the newest checkpoint, are told to end, and are ended by a later run.
 // MILLRACE_KILLS says how often (tools/ci_long: 50).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster of real processes on this machine: starts them, shows what they do, ends them.
 #ifndef EXAMPLES_MNIST_LAUNCHER_H_
 #define EXAMPLES_MNIST_LAUNCHER_H_

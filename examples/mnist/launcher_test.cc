@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the example itself: what people and scripts see.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -94,6 +96,27 @@ std::vector<std::string> Following(const std::string& text, const std::string& p
     if (at != std::string::npos) found.push_back(line.substr(at + phrase.size()));
   }
   return found;
+}
+
+TEST(MnistReplica, EachTaskServesPages) {
+  const std::string arguments = "--train_steps=3 --batch_size=10 --hidden_units=8 --quiet --http=";
+  int code = -1;
+  const std::string text = RunExample(arguments + "127.0.0.1:0", &code);
+  ASSERT_EQ(code, 0) << text;
+  const std::string phrase = "pages at http://127.0.0.1:";
+  const auto ports = Following(text, phrase);
+  EXPECT_EQ(std::set<std::string>(ports.begin(), ports.end()).size(), 3u) << text;
+  for (const char* task : {"ps/0", "worker/0", "worker/1"}) {
+    std::istringstream lines(text);
+    int served = 0;
+    for (std::string line; std::getline(lines, line);) {
+      served += line.starts_with(task) && line.find(phrase) != std::string::npos;
+    }
+    EXPECT_EQ(served, 1) << task << text;
+  }
+  const std::string refused = RunExample(arguments + "127.0.0.1:8080", &code);
+  EXPECT_EQ(code, 2) << refused;
+  EXPECT_THAT(refused, HasSubstr("cannot share a port"));
 }
 
 TEST(MnistReplica, WorkersEvaluateWhenAllUpdatesHaveLanded) {

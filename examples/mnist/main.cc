@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mnist_replica: distributed training of handwritten digits, one process per task.
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "examples/mnist/download.h"
 #include "examples/mnist/flags.h"
 #include "examples/mnist/launcher.h"
 #include "examples/mnist/task.h"
@@ -57,6 +59,10 @@ int Main(int argc, char** argv) {
     if (flags.data_dir.empty()) {
       std::printf("synthetic digits need no data; --data_dir names a folder to check\n");
       return 0;
+    }
+    if (flags.download_only) {
+      const Status status = DownloadDigits(flags.data_dir, flags.data_url);
+      if (!status.ok()) return Report(status);
     }
     if (const Status status = CheckDigits(flags.data_dir); !status.ok()) return Report(status);
     if (flags.download_only) {

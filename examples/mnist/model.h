@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The networks of mnist_replica.
 #ifndef EXAMPLES_MNIST_MODEL_H_
 #define EXAMPLES_MNIST_MODEL_H_

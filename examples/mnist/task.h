@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One task of the training cluster: a parameter server or a worker.
 #ifndef EXAMPLES_MNIST_TASK_H_
 #define EXAMPLES_MNIST_TASK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains over TLS, as people would: certificates from `millrace certs`, one process per task.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

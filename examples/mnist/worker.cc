@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
+#include "millrace/pages.h"
 #include "millrace/security.h"
 #include "millrace/server.h"
 #include "millrace/staleness_bound.h"
@@ -46,6 +48,14 @@ void AddServerFlags(const Flags& flags, ServerOptions* options) {
   if (!flags.checkpoint_dir.empty()) options->allow = {"all"};  // saving is an op
   options->cluster_id = flags.cluster_id;
   options->peer_timeout = milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
+}
+
+// Null without --http.
+StatusOr<std::unique_ptr<Pages>> ServePages(const Flags& flags, const Server& server) {
+  if (flags.http.empty()) return std::unique_ptr<Pages>();
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Pages> pages, Pages::Serve(server, flags.http));
+  MR_LOG(kInfo, "pages at ", pages->url());
+  return pages;
 }
 
 // The training graph of one worker.
@@ -109,6 +119,7 @@ class Worker {
     MR_ASSIGN_OR_RETURN(server_, Server::Create(options));
     MR_RETURN_IF_ERROR(server_->Start());
     target_ = server_->target();
+    MR_ASSIGN_OR_RETURN(pages_, ServePages(flags_, *server_));
     return OkStatus();
   }
 
@@ -491,6 +502,7 @@ class Worker {
   const int num_workers_;
   std::string target_;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<Pages> pages_;  // of the server
   Digits digits_;
   Program program_;
   std::unique_ptr<Keeper> keeper_;  // the chief's, with --checkpoint_dir
@@ -527,6 +539,7 @@ Status RunParameterServer(const Flags& flags) {
   MR_RETURN_IF_ERROR(SetGpuOptions(none));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Pages> pages, ServePages(flags, *server));
   bool ended = false;
   while (StopSignal() == 0 && !ended) ended = server->WaitForShutdown(milliseconds(200));
   // The chief has been told as well, and saves what is here.

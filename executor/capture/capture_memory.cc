@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "executor/capture/capture_memory.h"
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace millrace {
@@ -65,16 +67,17 @@ RefPtr<Buffer> RehearsalMemory::Allocate(std::size_t bytes) {
 
 CaptureLayout RehearsalMemory::Plan() const {
   MutexLock lock(&shared_->mu);
-  const int n = static_cast<int>(shared_->ranges.size());
+  const std::span<const LiveRange> ranges(shared_->ranges);
+  const int n = static_cast<int>(ranges.size());
   CaptureLayout layout;
   Conflicts conflicts(n);
   // Ranges begin in order: those that have not ended when one begins are in its way.
   std::vector<int> live;
   for (int i = 0; i < n; ++i) {
-    const LiveRange& range = shared_->ranges[i];
+    const LiveRange& range = ranges[i];
     layout.bytes.push_back(range.bytes);
     std::erase_if(live, [&](int other) {
-      const int64_t end = shared_->ranges[other].end;
+      const int64_t end = ranges[other].end;
       return end >= 0 && end <= range.begin;
     });
     for (const int other : live) conflicts.Add(i, other);

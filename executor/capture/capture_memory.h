@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of what is recorded: first somewhere, to see what is needed when, and then at the
 // places that a plan gives (executor/memory/memory_plan.h), in one block.
 #ifndef EXECUTOR_CAPTURE_CAPTURE_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which programs of accelerators are the same in every step, so that what they enqueue can be
 // recorded once; and in which order.
 #ifndef EXECUTOR_CAPTURE_CAPTURE_PLAN_H_

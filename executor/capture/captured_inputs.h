@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step receives, before it is known how the step will run.
 #ifndef EXECUTOR_CAPTURE_CAPTURED_INPUTS_H_
 #define EXECUTOR_CAPTURE_CAPTURED_INPUTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a program on an accelerator that are recorded once and then launched as one: a step
 // receives its values, copies them to the places that the recording reads, launches, and sends.
 //

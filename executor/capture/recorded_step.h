@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of a program as its device recorded it.
 #ifndef EXECUTOR_CAPTURE_RECORDED_STEP_H_
 #define EXECUTOR_CAPTURE_RECORDED_STEP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor's own clock.
 #ifndef EXECUTOR_ENGINE_CYCLE_COUNT_H_
 #define EXECUTOR_ENGINE_CYCLE_COUNT_H_

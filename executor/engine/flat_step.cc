@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hot path of the engine. A finished node makes successors ready; cheap ones join a list
 // of this thread, expensive ones go to the pool but for the last, which runs here. When the cheap
 // ones of a list add up to more than an expensive one, half of them go to the pool as one task,

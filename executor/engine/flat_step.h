@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of a graph without loops: every node runs at most once, so one preallocated block
 // holds all that changes.
 #ifndef EXECUTOR_ENGINE_FLAT_STEP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of a graph with while loops: nodes run once per iteration of their frame.
 #ifndef EXECUTOR_ENGINE_FRAMED_STEP_H_
 #define EXECUTOR_ENGINE_FRAMED_STEP_H_

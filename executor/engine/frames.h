@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames and iterations of one step: where values wait, and which nodes become ready, when a
 // graph has while loops. The rules are those of TensorFlow's Enter, Exit and NextIteration.
 #ifndef EXECUTOR_ENGINE_FRAMES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compiled graph as one list of instructions, in the order in which a single thread runs
 // them: no counters, no queue, values in registers that are used again and again.
 #ifndef EXECUTOR_ENGINE_SEQUENTIAL_PROGRAM_H_

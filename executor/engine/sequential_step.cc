@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hot path of steps that need one thread only: no counters, no queue, no atomic operation
 // but those of the buffers' shares.
 #include "executor/engine/sequential_step.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step on one thread: the sequential program of the graph from its first instruction to its
 // last.
 #ifndef EXECUTOR_ENGINE_SEQUENTIAL_STEP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "executor/engine/step_state.h"
 
 #include <utility>

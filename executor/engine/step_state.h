@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every running step has, whatever its graph looks like: its arguments, its first
 // error, its asynchronous calls; and the checks around a kernel.
 #ifndef EXECUTOR_ENGINE_STEP_STATE_H_

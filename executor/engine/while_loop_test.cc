@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // While loops as TensorFlow 1 writes them: Enter, Merge, LoopCond, Switch, NextIteration, Exit.
 #include <algorithm>
 #include <chrono>

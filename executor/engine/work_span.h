@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether threads would gain anything on a graph of cheap nodes: its work (all of it on one thread)
 // against its span (its longest path). With greedy scheduling p threads take at most work / p +
 // span (Graham, Bounds on Multiprocessing Timing Anomalies, 1969).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where buffers go in one block of memory, so that those that are there at the same time do not
 // overlap and the block is small.
 #ifndef EXECUTOR_MEMORY_MEMORY_PLAN_H_

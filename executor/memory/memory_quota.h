@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the steps of one session may hold together.
 #ifndef EXECUTOR_MEMORY_MEMORY_QUOTA_H_
 #define EXECUTOR_MEMORY_MEMORY_QUOTA_H_

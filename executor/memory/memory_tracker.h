@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tensors of a step take while it runs: how much at once, and which are the largest.
 #ifndef EXECUTOR_MEMORY_MEMORY_TRACKER_H_
 #define EXECUTOR_MEMORY_MEMORY_TRACKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of steps that run again and again: what a node needs lies at the same place in every
 // step, in one block that survives from step to step.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activities of an accelerator among the statistics of a step.
 #ifndef EXECUTOR_STATS_ACTIVITY_STATS_H_
 #define EXECUTOR_STATS_ACTIVITY_STATS_H_

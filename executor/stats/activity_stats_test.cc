@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How activities stand among the statistics of a step, and in its picture.
 #include "executor/stats/activity_stats.h"
 

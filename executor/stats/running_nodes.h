@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which node every thread is running: for whoever has to say why a step does not end.
 #ifndef EXECUTOR_STATS_RUNNING_NODES_H_
 #define EXECUTOR_STATS_RUNNING_NODES_H_

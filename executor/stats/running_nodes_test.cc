@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "executor/stats/running_nodes.h"
 
 #include <pthread.h>

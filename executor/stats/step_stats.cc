@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "executor/stats/step_stats.h"
 
 #include <algorithm>

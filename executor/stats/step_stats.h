@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ran when in one step on one device.
 #ifndef EXECUTOR_STATS_STEP_STATS_H_
 #define EXECUTOR_STATS_STEP_STATS_H_

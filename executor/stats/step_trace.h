@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The statistics of a step as a picture over time.
 #ifndef EXECUTOR_STATS_STEP_TRACE_H_
 #define EXECUTOR_STATS_STEP_TRACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function made into a graph: what is inlined, differentiated, placed and run.
 #ifndef GRAPH_FUNCTIONS_FUNCTION_BODY_H_
 #define GRAPH_FUNCTIONS_FUNCTION_BODY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts the nodes of a function's body into a graph.
 #ifndef GRAPH_FUNCTIONS_FUNCTION_INLINE_H_
 #define GRAPH_FUNCTIONS_FUNCTION_INLINE_H_

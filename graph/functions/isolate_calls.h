@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes room around calls whose functions the placer has to look into.
 #ifndef GRAPH_FUNCTIONS_ISOLATE_CALLS_H_
 #define GRAPH_FUNCTIONS_ISOLATE_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of the ops that first derivatives consist of: those of activations and roots. Second
 // derivatives and penalties on gradients go through them.
 #include "graph/dataflow_graph.h"

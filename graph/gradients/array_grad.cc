@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of ops that move elements about.
 #include "base/status_macros.h"
 #include "graph/dataflow_graph.h"
@@ -48,17 +49,21 @@ Status UnpackGrad(GradContext& c) {
   return OkStatus();
 }
 
-Status ConcatV2Grad(GradContext& c) {
+Status ConcatGrad(GradContext& c) {
   const Scope& s = c.scope();
   const int n = c.op().num_inputs() - 1;
-  const Output axis = c.x(n);
+  // Of Concat the axis comes first.
+  const int first = c.op().node()->type() == "Concat" ? 1 : 0;
+  const Output axis = c.x(first == 1 ? 0 : n);
   std::vector<Input> shapes;
-  for (int i = 0; i < n; ++i) shapes.push_back(ops::Shape(s, c.x(i)));
-  const Output rank = ops::Rank(s, c.x(0));
+  for (int i = 0; i < n; ++i) shapes.push_back(ops::Shape(s, c.x(first + i)));
+  const Output rank = ops::Rank(s, c.x(first));
   const Output positive = ops::FloorMod(s, ops::Add(s, ops::Cast(s, axis, kInt32), rank), rank);
   const std::vector<Output> offsets = ops::ConcatOffset(s, positive, shapes);
   if (static_cast<int>(offsets.size()) != n) return OkStatus();
-  for (int i = 0; i < n; ++i) c.set_dx(i, ops::Slice(s, c.dy(), offsets[i], shapes[i]));
+  for (int i = 0; i < n; ++i) {
+    c.set_dx(first + i, ops::Slice(s, c.dy(), offsets[i], shapes[i]));
+  }
   return OkStatus();
 }
 
@@ -262,7 +267,8 @@ void RegisterArrayGradients(GradientRegistry& r) {
   r.Register("Transpose", TransposeGrad);
   r.Register("Pack", PackGrad);
   r.Register("Unpack", UnpackGrad);
-  r.Register("ConcatV2", ConcatV2Grad);
+  r.Register("Concat", ConcatGrad);
+  r.Register("ConcatV2", ConcatGrad);
   r.Register("Split", SplitGrad);
   r.Register("SplitV", SplitVGrad);
   r.Register("ReverseV2", ReverseGrad);

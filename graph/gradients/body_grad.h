@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivative of the body of a function.
 #ifndef GRAPH_GRADIENTS_BODY_GRAD_H_
 #define GRAPH_GRADIENTS_BODY_GRAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of nodes that run functions: SymbolicGradient of the function, which is made when
 // that node is put into a graph or first run. Branches and loops, calls by name, and calls that
 // take variables become functions of their own first, which consist of that one node.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives through collectives: of a sum over workers, each of which computes losses of its own.
 #include "base/errors.h"
 #include "graph/dataflow_graph.h"

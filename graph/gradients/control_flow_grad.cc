@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of branches of Switch and Merge. Loops are taken as a whole: see loop_grad.h.
 #include "graph/gradients/grad_util.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of the ops that loaded libraries define.
 #include <optional>
 

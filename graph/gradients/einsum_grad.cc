@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivative of Einsum: another one, in which the result's gradient takes the operand's place.
 #include <cctype>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The while loops of a graph, made of Enter, Merge, Switch, NextIteration and Exit.
 #ifndef GRAPH_GRADIENTS_FIND_LOOPS_H_
 #define GRAPH_GRADIENTS_FIND_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Families of gradients that only this folder lists, and the steps that they share.
 #ifndef GRAPH_GRADIENTS_GRAD_FAMILIES_H_
 #define GRAPH_GRADIENTS_GRAD_FAMILIES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces that several families of gradients share.
 #ifndef GRAPH_GRADIENTS_GRAD_UTIL_H_
 #define GRAPH_GRADIENTS_GRAD_UTIL_H_

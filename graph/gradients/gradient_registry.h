@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode derivatives of ops. One file per family; gradients.cc lists them.
 #ifndef GRAPH_GRADIENTS_GRADIENT_REGISTRY_H_
 #define GRAPH_GRADIENTS_GRADIENT_REGISTRY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients(): walks the nodes between ys and xs in reverse topological order, adds up what
 // arrives at each output and asks the op's gradient function for its inputs.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of ops that take, put and add up pieces by index.
 #include "frontend/graph_builder.h"
 #include "graph/dataflow_graph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of tensor arrays and lists of tensors. What arrives at an array flows back through
 // a second one, which TensorArrayGradV3 finds by the name of the call of Gradients(); what
 // arrives at a list is a list of the same length.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of while loops. A loop of Enter, Merge, Switch, NextIteration and Exit is taken as
 // one thing. Its derivative is another loop, which runs as often and the other way round: each
 // of its iterations computes the body again from what the forward loop kept of the same

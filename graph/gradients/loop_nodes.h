@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes that are added to a while loop, or that make a new one.
 #ifndef GRAPH_GRADIENTS_LOOP_NODES_H_
 #define GRAPH_GRADIENTS_LOOP_NODES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of elementwise ops and matrix products.
 #include <cmath>
 #include <numbers>
@@ -307,6 +308,7 @@ void RegisterMathGradients(GradientRegistry& r) {
   r.Register("Erf", ErfGrad);
   r.Register("Cast", CastGrad);
   r.Register("AddN", AddNGrad);
+  r.Register("AccumulateNV2", AddNGrad);
   r.Register("Select", SelectGrad);
   r.Register("SelectV2", SelectV2Grad);
   r.Register("ClipByValue", ClipByValueGrad);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of batches of matrices: products, what is cut out of them, solutions.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -73,8 +74,12 @@ Status SparseTensorDenseMatMulGrad(GradContext& c) {
 
 // --- Diagonals and bands ------------------------------------------------------------------------
 std::string Align(const GradContext& c) {
-  return c.op().node()->attrs().GetOr<std::string>("align", "RIGHT_LEFT");
+  // The first two forms know no other alignment.
+  const bool has_align = c.op().node()->type().ends_with("V3");
+  return c.op().node()->attrs().GetOr<std::string>("align", has_align ? "RIGHT_LEFT" : "LEFT_LEFT");
 }
+// Which diagonals, input i; the main one where the op has no such input.
+Input K(const GradContext& c, int i) { return i < c.op().num_inputs() ? Input(c.x(i)) : Input(0); }
 Output DiagonalsOf(GradContext& c, const Output& matrix, const Input& k) {
   return ops::MatrixDiagPartV3(c.scope(), matrix, k, ConstantLike(c.scope(), matrix, 0),
                                {.align = Align(c)});
@@ -89,20 +94,20 @@ Status DiagPartGrad(GradContext& c) {
   return OkStatus();
 }
 Status MatrixDiagGrad(GradContext& c) {
-  c.set_dx(0, DiagonalsOf(c, c.dy(), c.x(1)));
+  c.set_dx(0, DiagonalsOf(c, c.dy(), K(c, 1)));
   return OkStatus();
 }
 Status MatrixDiagPartGrad(GradContext& c) {
   const Scope& s = c.scope();
-  c.set_dx(0,
-           ops::MatrixSetDiagV3(s, ops::ZerosLike(s, c.x(0)), c.dy(), c.x(1), {.align = Align(c)}));
+  c.set_dx(
+      0, ops::MatrixSetDiagV3(s, ops::ZerosLike(s, c.x(0)), c.dy(), K(c, 1), {.align = Align(c)}));
   return OkStatus();
 }
 Status MatrixSetDiagGrad(GradContext& c) {
   const Scope& s = c.scope();
-  c.set_dx(0,
-           ops::MatrixSetDiagV3(s, c.dy(), ops::ZerosLike(s, c.x(1)), c.x(2), {.align = Align(c)}));
-  c.set_dx(1, DiagonalsOf(c, c.dy(), c.x(2)));
+  c.set_dx(
+      0, ops::MatrixSetDiagV3(s, c.dy(), ops::ZerosLike(s, c.x(1)), K(c, 2), {.align = Align(c)}));
+  c.set_dx(1, DiagonalsOf(c, c.dy(), K(c, 2)));
   return OkStatus();
 }
 Status MatrixBandPartGrad(GradContext& c) {
@@ -207,9 +212,11 @@ void RegisterMatrixGradients(GradientRegistry& r) {
   r.Register("SparseTensorDenseMatMul", SparseTensorDenseMatMulGrad);
   r.Register("Diag", DiagGrad);
   r.Register("DiagPart", DiagPartGrad);
-  r.Register("MatrixDiagV3", MatrixDiagGrad);
-  r.Register("MatrixDiagPartV3", MatrixDiagPartGrad);
-  r.Register("MatrixSetDiagV3", MatrixSetDiagGrad);
+  for (const char* version : {"", "V2", "V3"}) {
+    r.Register(StrCat("MatrixDiag", version), MatrixDiagGrad);
+    r.Register(StrCat("MatrixDiagPart", version), MatrixDiagPartGrad);
+    r.Register(StrCat("MatrixSetDiag", version), MatrixSetDiagGrad);
+  }
   r.Register("MatrixBandPart", MatrixBandPartGrad);
   r.Register("ConjugateTranspose", ConjugateTransposeGrad);
   r.Register("Cross", CrossGrad);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of neural network ops.
 #include "graph/gradients/grad_util.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a loop's derivative needs of the loop it takes off stacks, and no edge leads from a pop to
 // the push that it answers. Before such a derivative is differentiated itself, the values are read
 // from arrays instead, whose uses hang together by edges.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of reductions.
 #include "graph/dataflow_graph.h"
 #include "graph/gradients/grad_util.h"

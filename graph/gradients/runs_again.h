@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a function can be run a second time for its derivative.
 #ifndef GRAPH_GRADIENTS_RUNS_AGAIN_H_
 #define GRAPH_GRADIENTS_RUNS_AGAIN_H_

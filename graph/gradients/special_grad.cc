@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of trigonometric, hyperbolic and special functions.
 #include <cmath>
 #include <numbers>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of reads of variables.
 #include "graph/gradients/gradient_registry.h"
 

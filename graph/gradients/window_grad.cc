@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Derivatives of what slides over images: convolutions whose gradient is taken once more, depthwise
 // and transposed ones, pools, and resized images.
 #include <string>

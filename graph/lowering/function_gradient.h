@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivative of a function, as a function.
 #ifndef GRAPH_LOWERING_FUNCTION_GRADIENT_H_
 #define GRAPH_LOWERING_FUNCTION_GRADIENT_H_

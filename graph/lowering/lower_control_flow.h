@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches and loops of functions as Switch, Merge, Enter, Exit and NextIteration: these can
 // span devices and tasks, and run as far as their inputs allow.
 #ifndef GRAPH_LOWERING_LOWER_CONTROL_FLOW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of functions before anything is placed: bodies take the place of calls, so that their
 // nodes are placed, cut and run like any others.
 #ifndef GRAPH_LOWERING_LOWER_FUNCTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that nobody reads are not computed.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes whose inputs are all constants become constants themselves.
 #include <utility>
 #include <vector>

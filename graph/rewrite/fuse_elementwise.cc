@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise nodes that feed each other become one node, whose kernel keeps what lies between
 // them in registers or the first-level cache.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs as text, before and after.
 #include <algorithm>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A matrix product or convolution, the bias that is added to it and the activation after that
 // become one node, whose kernel finishes what it made while it lies in the cache.
 //

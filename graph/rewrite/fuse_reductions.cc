@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sum, mean or extremum of what a fused node alone computes goes into that node: its kernel
 // reduces each block while it lies in the cache, and what is reduced is never written to memory.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of several nodes that compute the same one stays.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a graph cheaper before it is compiled. What is fetched, what is fed, the order of side
 // effects and what control edges ask for stay as they are; so do all values, bit for bit.
 #ifndef GRAPH_REWRITE_REWRITE_H_

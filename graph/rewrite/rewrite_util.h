@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rewrites of a graph have in common.
 #ifndef GRAPH_REWRITE_REWRITE_UTIL_H_
 #define GRAPH_REWRITE_REWRITE_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic that changes nothing. Every rule keeps all bits of a result, NaN included; x + 0
 // is not among them, as it makes 0 of -0.
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attribute values of nodes, as users and kernels see them (no protobuf).
 #ifndef MILLRACE_ATTR_VALUE_H_
 #define MILLRACE_ATTR_VALUE_H_

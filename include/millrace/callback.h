@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program hooks into the loops of a Model (millrace/model.h). Those that there are:
 // millrace/callbacks.h, millrace/checkpoint_callbacks.h, millrace/tensorboard.h.
 #ifndef MILLRACE_CALLBACK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callbacks that stop training, change its rate or tell of it. They are called in the thread of
 // Fit, Evaluate or Predict, in the order of the list.
 #ifndef MILLRACE_CALLBACKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of objects: a tree of named objects, variables at its leaves, written to files and
 // found again by the names on the way to them. Files are those of TensorFlow 2's Checkpoint; either
 // reads the other's. (Savers, which go by the variables' own names: millrace/saver.h.)
@@ -117,7 +118,8 @@ class Checkpoint {
   // need not have been initialised. A checkpoint of a Saver is read by the variables' names. With
   // "" nothing is done. NotFound if there is no such checkpoint; InvalidArgument for another dtype
   // or shape, naming both; DataLoss for damaged files. After an error of these before the step
-  // nothing has changed. Restore makes and restores the count of saves, Read does not.
+  // nothing has changed. Restore makes and restores the count of saves, Read does not. Restore
+  // takes the directory of a SavedModel as well, for its variables.
   StatusOr<LoadStatus> Restore(Session& session, const std::string& prefix);
   StatusOr<LoadStatus> Read(Session& session, const std::string& prefix);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callbacks that write checkpoints while a Model is trained, and one that goes on from them.
 #ifndef MILLRACE_CHECKPOINT_CALLBACKS_H_
 #define MILLRACE_CHECKPOINT_CALLBACKS_H_
@@ -113,6 +114,8 @@ class BackupAndRestore : public Callback {
  private:
   std::string Directory() const;  // of this worker
   StatusOr<std::vector<std::string>> BackupsOfAll() const;
+  StatusOr<bool> HadEnded(const std::vector<int64_t>& newest) const;
+  Status DeleteAll() const;
   StatusOr<int> NoticeOfAll() const;
   Status Save();
 

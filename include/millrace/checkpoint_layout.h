@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Into which files a Checkpoint (millrace/checkpoint.h) writes, and who does it.
 #ifndef MILLRACE_CHECKPOINT_LAYOUT_H_
 #define MILLRACE_CHECKPOINT_LAYOUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters by name and address, and who puts which node where.
 #ifndef MILLRACE_CLUSTER_H_
 #define MILLRACE_CLUSTER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous training led by one program: functions are scheduled, whichever worker is free runs
 // them, and workers may come and go. docs/coordinator.md tells what is retried, delivered and lost.
 #ifndef MILLRACE_CLUSTER_COORDINATOR_H_

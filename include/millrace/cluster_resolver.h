@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters as launchers describe them: which tasks there are, and which one this process is.
 //
 //   millrace::StatusOr<millrace::ResolvedTask> self = millrace::ResolveFromEnvironment();
@@ -40,6 +41,11 @@ struct ResolvedTask {
   // The GPUs for this task, as ServerOptions::visible_gpus takes them; "": not decided here.
   std::string visible_gpus{};
 };
+
+// A cluster that the program describes itself, and the task that it is. InvalidArgument for a task
+// that the cluster does not have.
+StatusOr<ResolvedTask> SimpleCluster(ClusterSpec cluster, const std::string& job_name,
+                                     int task_index = 0);
 
 // The task that the launcher of this process describes: the first of TF_CONFIG, SageMaker, MPI,
 // torchrun, Slurm and Kubernetes whose variables are set. A program by itself if none is.

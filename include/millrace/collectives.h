@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives between the tasks of a cluster: each task is a rank, all of which make the same calls
 // in the same order.
 //
@@ -30,7 +31,7 @@ namespace millrace {
 
 struct GroupState;  // ranks/group_state.h
 
-// A mean of integers is rounded towards zero.
+// There is no mean of integers, which would have to be rounded: InvalidArgument, at all ranks.
 enum class ReduceOp { kSum, kMean, kMin, kMax, kProduct };
 // "sum", "mean", ...
 std::string_view ReduceOpName(ReduceOp op);
@@ -114,7 +115,8 @@ class ProcessGroup {
   StatusOr<std::shared_ptr<ProcessGroup>> Subset(std::span<const int> ranks);
 
   // ---- With tensors ----------------------------------------------------------------
-  // All ranks get the same bits. Of float, double, half, bfloat16, int32 and int64.
+  // All ranks get the same bits. Of float, double, half, bfloat16, int32 and int64; means of floats
+  // alone.
   StatusOr<Tensor> AllReduce(ReduceOp op, const Tensor& value, std::string_view name = "");
   StatusOr<std::vector<Tensor>> AllReduce(ReduceOp op, std::span<const Tensor> values,
                                           std::string_view name = "");
@@ -144,7 +146,7 @@ class ProcessGroup {
   // the same nodes in the same order, which these calls compare at once, by waiting for each
   // other: what differs is InvalidArgument in every graph's status. Shapes must be known.
   //
-  // The sum over ranks has a derivative; those of other reductions do not.
+  // Sum and mean over ranks have a derivative; other reductions do not.
   Output AllReduce(const Scope& scope, ReduceOp op, const Output& value, std::string_view name = "",
                    std::source_location where = std::source_location::current());
   // Those of one type travel in packs, the last first. Values that are not valid are left out.

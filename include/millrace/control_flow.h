@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches and loops in graphs that C++ builds.
 #ifndef MILLRACE_CONTROL_FLOW_H_
 #define MILLRACE_CONTROL_FLOW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads that a training program runs beside its steps, and how all of them stop together.
 #ifndef MILLRACE_COORDINATOR_H_
 #define MILLRACE_COORDINATOR_H_

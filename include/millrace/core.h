@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs, sessions, servers, and the ops that train: what millrace/millrace.h has, but for models
 // and what feeds, keeps and watches them.
 #ifndef MILLRACE_CORE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers of every kind of model: how they are put together, dense ones, dropout, shapes, merges. As
 // millrace/layers.h says.
 #ifndef MILLRACE_CORE_LAYERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How tasks and clients prove who they are (docs/security.md).
 #ifndef MILLRACE_CREDENTIALS_H_
 #define MILLRACE_CREDENTIALS_H_

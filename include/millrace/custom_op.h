@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops of one's own: defined in a shared library that programs and servers load before they build
 // their first graph. docs/custom_ops.md has a whole one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets: descriptions of sequences of elements, put together by chaining, and what reads them.
 //
 //   const Dataset batches = Dataset::FromTensorSlices({images, labels})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel training as Horovod's programs do it: every process runs the whole program, each
 // with its own data, and gradients are averaged before they are applied.
 //
@@ -103,6 +104,12 @@ StatusOr<Tensor> Broadcast(const Tensor& value, int root_rank = 0, std::string_v
 Status Barrier();
 // Of an outcome of a step.
 Status Explain(const Status& error);
+
+// Whether the loop of training is to end with the step that it has made: true at all ranks, in the
+// same call, after a notice (millrace/preemption.h) to any of them, which is one for each then, so
+// that all save, and end with PreemptionExitCode. A small exchange, as Barrier is: all ranks call
+// it, after every step or after every so many. Null: all ranks. Errors are those of Barrier.
+StatusOr<bool> ShouldStop(const std::shared_ptr<ProcessGroup>& group = nullptr);
 
 // For a rank that has no more data: takes part with zeros in the steps of the others until all have
 // joined, and returns the rank that joined last. Gradients with `allow_join` must have been made,

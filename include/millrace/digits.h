@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handwritten digits: the real MNIST files, or synthetic ones made on the spot.
 #ifndef MILLRACE_DIGITS_H_
 #define MILLRACE_DIGITS_H_
@@ -27,9 +28,10 @@ struct Digits {
   Examples train, validation, test;
 };
 
-// The four idx files in `dir`, each gzipped (".gz") or plain; the first 5,000 training
-// examples become the validation set. NotFound names a missing file; DataLoss a truncated
-// or garbled one, with what was expected. Sizes are checked before memory is taken.
+// The four idx files in `dir`, each gzipped (".gz") or plain, or without them mnist.npz as Keras
+// hands it out; the first 5,000 training examples become the validation set. NotFound names a
+// missing file; DataLoss a truncated or garbled one, with what was expected. Sizes are checked
+// before memory is taken.
 StatusOr<Digits> LoadDigits(std::string_view dir);
 // Only checks that the files are there and well formed.
 Status CheckDigits(std::string_view dir);

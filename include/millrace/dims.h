@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sizes of a shape, or other numbers of which there is one for each dimension.
 #ifndef MILLRACE_DIMS_H_
 #define MILLRACE_DIMS_H_

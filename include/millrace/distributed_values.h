@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values, variables and data that replicas have of their own, and what a replica may ask of the
 // others.
 // Strategies (millrace/strategy.h) make them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types, numbered as TensorFlow's DataType on the wire and in files.
 #ifndef MILLRACE_DTYPE_H_
 #define MILLRACE_DTYPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation beside training: a program of its own that takes a job's checkpoints as they appear.
 // It is no task of the training cluster, and costs that nothing.
 //

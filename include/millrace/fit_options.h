@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a Model (millrace/model.h) is compiled, trained, evaluated and asked with.
 #ifndef MILLRACE_FIT_OPTIONS_H_
 #define MILLRACE_FIT_OPTIONS_H_

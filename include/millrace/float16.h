@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16-bit floating point values, stored as their bit patterns. Arithmetic goes through
 // float: `Half(float(a) + float(b))`.
 #ifndef MILLRACE_FLOAT16_H_

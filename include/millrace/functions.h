@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of a graph, made of lambdas: callable, and what data sets, branches and loops take.
 //
 //   const GraphFunction twice = DefineFunction(

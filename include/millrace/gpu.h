@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPUs of this machine, and what this process takes of them. docs/gpu.md
 #ifndef MILLRACE_GPU_H_
 #define MILLRACE_GPU_H_

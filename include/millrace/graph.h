@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building graphs. A Scope carries what applies to every node made through it (name prefix,
 // device, control inputs, colocation); op wrappers (millrace/ops.h) add nodes.
 //

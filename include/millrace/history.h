@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the loops of a Model (millrace/model.h) log, and the history that Fit returns.
 #ifndef MILLRACE_HISTORY_H_
 #define MILLRACE_HISTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks: what goes on beside the steps of a monitored session (millrace/monitored_session.h).
 //
 //   Begin                  once, before there is a session: the place to add nodes

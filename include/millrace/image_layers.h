@@ -1,5 +1,7 @@
-// Layers over images [batch, height, width, channels] and sequences [batch, steps, channels]:
-// convolutions, pooling, padding. As millrace/layers.h says.
+// SPDX-License-Identifier: Apache-2.0
+// Layers over images [batch, height, width, channels], sequences [batch, steps, channels] and
+// volumes [batch, depth, height, width, channels]: convolutions, pooling, padding. As
+// millrace/layers.h says.
 #ifndef MILLRACE_IMAGE_LAYERS_H_
 #define MILLRACE_IMAGE_LAYERS_H_
 
@@ -38,6 +40,9 @@ LayerPtr Conv1D(int64_t filters, const Sizes& kernel_size, const ConvOptions& op
                 Where where = Where::current());
 LayerPtr Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {},
                 Where where = Where::current());
+// Of volumes, [batch, depth, rows, columns, channels].
+LayerPtr Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {},
+                Where where = Where::current());
 
 struct DepthwiseConvOptions {
   Sizes strides = 1;
@@ -67,9 +72,12 @@ struct ConvTransposeOptions {
   Constraint kernel_constraint{}, bias_constraint{};
   std::string name{};
 };
-// What a convolution's gradient makes of its input. Variables: kernel [height, width, filters,
+// What a convolution's gradient makes of its input. Variables: kernel [sizes..., filters,
 // channels], bias [filters].
 LayerPtr Conv2DTranspose(int64_t filters, const Sizes& kernel_size,
+                         const ConvTransposeOptions& options = {}, Where where = Where::current());
+// Of volumes: the way back from what Conv3D gives.
+LayerPtr Conv3DTranspose(int64_t filters, const Sizes& kernel_size,
                          const ConvTransposeOptions& options = {}, Where where = Where::current());
 
 struct PoolingOptions {
@@ -81,9 +89,15 @@ LayerPtr MaxPooling1D(const Sizes& pool_size = 2, const PoolingOptions& options 
                       Where where = Where::current());
 LayerPtr MaxPooling2D(const Sizes& pool_size = 2, const PoolingOptions& options = {},
                       Where where = Where::current());
+// Of volumes: the largest value of each block.
+LayerPtr MaxPooling3D(const Sizes& pool_size = 2, const PoolingOptions& options = {},
+                      Where where = Where::current());
 LayerPtr AveragePooling1D(const Sizes& pool_size = 2, const PoolingOptions& options = {},
                           Where where = Where::current());
 LayerPtr AveragePooling2D(const Sizes& pool_size = 2, const PoolingOptions& options = {},
+                          Where where = Where::current());
+// Of volumes: the mean of each block.
+LayerPtr AveragePooling3D(const Sizes& pool_size = 2, const PoolingOptions& options = {},
                           Where where = Where::current());
 struct GlobalPoolingOptions {
   bool keep_dims = false;
@@ -94,9 +108,15 @@ LayerPtr GlobalMaxPooling1D(const GlobalPoolingOptions& options = {},
                             Where where = Where::current());
 LayerPtr GlobalMaxPooling2D(const GlobalPoolingOptions& options = {},
                             Where where = Where::current());
+// Of volumes: the largest value of each channel.
+LayerPtr GlobalMaxPooling3D(const GlobalPoolingOptions& options = {},
+                            Where where = Where::current());
 LayerPtr GlobalAveragePooling1D(const GlobalPoolingOptions& options = {},
                                 Where where = Where::current());
 LayerPtr GlobalAveragePooling2D(const GlobalPoolingOptions& options = {},
+                                Where where = Where::current());
+// Of volumes: the mean of each channel.
+LayerPtr GlobalAveragePooling3D(const GlobalPoolingOptions& options = {},
                                 Where where = Where::current());
 
 // Before and after each axis of space: {top, bottom, left, right}, or {height, width} for the same

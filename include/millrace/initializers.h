@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initial values of variables, number by number those of Keras 3 for a seed; in namespace v1 those
 // of tf.compat.v1.
 #ifndef MILLRACE_INITIALIZERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where iterators of data sets (millrace/data.h) stand, as tensors that a checkpoint keeps: a job
 // that goes on reads the elements that it has not read yet.
 #ifndef MILLRACE_ITERATOR_POSITION_H_

@@ -1,5 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers of Keras 3, in millrace::optimizers. Learning rates are numbers, tensors or
 // schedules.
+//
+// Gradients with indices (rows of an embedding) give what the whole gradient gives, rows named
+// several times their sum. The cost is that of the rows for Sgd without momentum and Adagrad; those
+// and one multiplication per element of a slot for RmsProp without momentum and Adadelta, whose
+// slots decay everywhere. All others move rows without a gradient too, as in Keras, and cost the
+// whole table; so does each with weight decay, averages or gradient accumulation.
 #ifndef MILLRACE_KERAS_OPTIMIZERS_H_
 #define MILLRACE_KERAS_OPTIMIZERS_H_
 

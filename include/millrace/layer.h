@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers: functions over scopes together with the variables that they train. millrace/layers.h has
 // those that there are; one of your own derives from Layer.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What layers are made with besides initial values: activations, regularizers, constraints. As
 // Keras 3 defines them.
 #ifndef MILLRACE_LAYER_PARTS_H_

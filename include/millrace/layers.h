@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layers of Keras 3, in millrace::layers: what they compute, their defaults, the names of their
 // variables. Each function makes a layer; what an option says nothing of is as in Keras.
 //

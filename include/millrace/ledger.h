@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What became of every update that workers brought to the variables of a job. docs/ledger.md
 #ifndef MILLRACE_LEDGER_H_
 #define MILLRACE_LEDGER_H_

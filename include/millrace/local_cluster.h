@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster within this process, for tests and for trying things out: servers on free ports of the
 // loopback.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss functions, as Keras 3 defines them: values per sample, weights, masks, reductions.
 #ifndef MILLRACE_LOSSES_H_
 #define MILLRACE_LOSSES_H_

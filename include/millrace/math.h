@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on outputs: `w * x + b` adds the nodes that compute it.
 //
 // An Output knows its graph, so no current graph is needed; what is made of outputs and variables

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics as Keras 3 defines them: sums that grow batch by batch, and what they say.
 #ifndef MILLRACE_METRICS_H_
 #define MILLRACE_METRICS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything a program needs to build, train and run graphs and models.
 #ifndef MILLRACE_MILLRACE_H_
 #define MILLRACE_MILLRACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models: layers together with how they are trained, evaluated and asked.
 //
 //   Model model(layers::Sequential({layers::Dense(128, {.activation = "relu"}),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that train: they initialise or restore, call hooks around every step, and go on when a
 // task was lost and came back (docs/monitored_sessions.md).
 //
@@ -31,8 +32,18 @@ class Saver;
 
 inline constexpr char kSummaries[] = "summaries";  // a collection: what summary ops yield
 
-// The parts of a graph that a session is brought up with. What is not given is made of the graph's
-// collections when the session is created, after the hooks' Begin.
+// Collections in which a graph brings such a part with it: one item, InvalidArgument if there are
+// more. An op without outputs is in a collection as Output(op, 0).
+inline constexpr char kInitOp[] = "init_op";
+inline constexpr char kReadyOp[] = "ready_op";  // names what has no value
+inline constexpr char kReadyForLocalInitOp[] = "ready_for_local_init_op";  // as kReadyOp
+inline constexpr char kLocalInitOp[] = "local_init_op";                    // runs in each task
+inline constexpr char kSummaryOp[] = "summary_op";                         // all summaries in one
+inline constexpr char kTableInitializers[] = "table_initializer";          // ops that fill tables
+
+// The parts of a graph that a session is brought up with. What is not given is what the graph
+// brings with it, or else made of its other collections when the session is created, after the
+// hooks' Begin.
 struct Scaffold {
   Operation init_op{};  // initialises kVariables
   std::vector<Feed> init_feeds{};
@@ -40,7 +51,7 @@ struct Scaffold {
   std::function<Status(Session&)> init_fn{};
   Output ready_op{};                 // names of variables, local ones too, that have no value
   Output ready_for_local_init_op{};  // the same without local ones
-  Operation local_init_op{};         // initialises kLocalVariables
+  Operation local_init_op{};         // initialises kLocalVariables, and runs kTableInitializers
   std::vector<Feed> local_init_feeds{};
   RunOptions local_init_run{};
   Output summary_op{};  // all of kSummaries; stays as it is if there is none

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that bring values to a known mean and variance. As millrace/layers.h says.
 #ifndef MILLRACE_NORMALIZATION_LAYERS_H_
 #define MILLRACE_NORMALIZATION_LAYERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers: what turns gradients into updates of variables.
 //
 // They compute what tf.compat.v1.train's do and name their slots alike; keras_optimizers.h has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of a server for browsers, and its metrics for Prometheus. docs/operating.md
 #ifndef MILLRACE_PAGES_H_
 #define MILLRACE_PAGES_H_

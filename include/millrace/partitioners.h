@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables that are too big, or too much asked for, to be on one parameter server: into how many
 // parts they are cut, and what is done with the parts together.
 #ifndef MILLRACE_PARTITIONERS_H_
@@ -15,6 +16,8 @@
 #include "millrace/variables.h"
 
 namespace millrace {
+
+class Trackable;  // millrace/checkpoint.h
 
 // The number of parts along each axis: 1 but along `axis`. InvalidArgument if the shape has no such
 // axis, or an argument of the partitioner is not positive.
@@ -82,6 +85,11 @@ Output LookupSharded(const Scope& scope, const ShardedVariable& variable, const 
 Operation ScatterAddSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
                             const Output& updates,
                             std::source_location where = std::source_location::current());
+
+// As an object of a Checkpoint: one tensor under one key, of which each part is a slice, and which
+// any other number of parts restores, a variable that is not in parts too. What an optimizer keeps
+// for the parts (Trackable::Of, which is given them as variables) is stored in the same way.
+Trackable TrackableOf(const ShardedVariable& variable);
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of curves, as SVG or PNG, without another program: losses and metrics over epochs.
 //
 //   StatusOr<History> history = model.Fit(...);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Notices that this process is to end soon: a machine that is wanted back, a job that is stopped.
 //
 //   int main() {
@@ -6,10 +7,18 @@
 //     return mr::PreemptionSignal() != 0 ? mr::PreemptionExitCode() : ...;
 //   }
 //
-// After a notice BackupAndRestore (millrace/checkpoint_callbacks.h) writes a backup at the end of
-// the step that is under way, and Fit ends with Cancelled; CheckpointSaverHook (millrace/hooks.h)
-// saves and asks the training to stop. Started again, both go on from there. What that takes is one
-// step and one save: the grace that the sender of the signal gives must be longer.
+// After a notice every loop of the library ends with the step that is under way. Fit returns
+// Cancelled, after BackupAndRestore (millrace/checkpoint_callbacks.h), if it is there, has written
+// a backup. ShouldStop of a MonitoredSession and a Supervisor is true: CheckpointSaverHook
+// (millrace/hooks.h) and a chief's Supervisor save, RunUntilStop returns OK, and waits for a chief
+// or a checkpoint are Cancelled. RunSidecarEvaluator and CheckpointsIterator take nothing more.
+// Evaluate and Predict are Cancelled after the batch; so is what a ClusterCoordinator runs, and
+// waits for tasks and ranks that are not there. Coordinator::Join asks its threads to stop, and
+// Server::WaitForShutdown without a limit returns after two seconds. Of workers that train together
+// all end when one is told to: Fit does that, and dp::ShouldStop (millrace/data_parallel.h).
+// Started again, all go on from what was saved. What that takes is one step and one save: the grace
+// that the sender of the signal gives must be longer. A loop of your own looks at PreemptionSignal
+// or CheckPreemption. docs/failures.md has a table of all.
 #ifndef MILLRACE_PREEMPTION_H_
 #define MILLRACE_PREEMPTION_H_
 
@@ -25,8 +34,11 @@ namespace millrace {
 Status WatchForPreemption(const std::vector<int>& signals = {15});  // SIGTERM
 // A notice from elsewhere, such as a machine's metadata; counts as that signal.
 void NoticePreemption(int signal = 15);
-// The signal of the first notice; 0: there was none. Async-signal-safe, as the others below.
+// The signal of the first notice; 0: there was none. Async-signal-safe, as NoticePreemption,
+// PreemptionExitCode and ForgetPreemption are.
 int PreemptionSignal();
+// Cancelled "this process is to end (signal 15)" after a notice, else OK.
+Status CheckPreemption();
 // 128 and the signal's number, as a shell has it (143 for SIGTERM); 0 without a notice. Whoever
 // restarts jobs (docs/failures.md) starts a task again that ends with it.
 int PreemptionExitCode();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that make numbers of raw data. As millrace/layers.h says. None is trained; what they know
 // of the data is given to them, and the functions here find it out.
 #ifndef MILLRACE_PREPROCESSING_LAYERS_H_

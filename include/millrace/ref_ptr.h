@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intrusive reference counts. Used where an object is shared between steps, devices
 // and threads and a control block of its own would be an extra allocation.
 #ifndef MILLRACE_REF_PTR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models as directories that programs of any language load: a graph, the values of its variables,
 // and signatures, which say by name what is fed and what comes back. The files are TensorFlow's
 // SavedModel; either reads the other's. docs/saved_models.md is the guide.

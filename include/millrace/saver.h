@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Savers: the variables of a graph, written to files by their names and read back, and the state
 // file that says which files there are. Files and names are TensorFlow's: either reads the other's.
 //
@@ -68,6 +69,9 @@ struct SaveOptions {
   std::string latest_filename = "checkpoint";
   std::string meta_graph_suffix = "meta";
   bool write_meta_graph = true;
+  // The graph is written without attributes that have their default: programs of before those
+  // attributes read it.
+  bool strip_default_attrs = false;
   // false: the state file, the list of checkpoints and old checkpoints stay as they are.
   bool write_state = true;
   RunOptions run{};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over the rows of tensors, and the arrays that loops fill and read.
 //
 //   // The running sum of x, and what it ends with.

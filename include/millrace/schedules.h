@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates that depend on the step, as Keras 3 and tf.compat.v1.train compute them.
 #ifndef MILLRACE_SCHEDULES_H_
 #define MILLRACE_SCHEDULES_H_

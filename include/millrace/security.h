@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Credentials for whatever in this process is given none. docs/security.md
 #ifndef MILLRACE_SECURITY_H_
 #define MILLRACE_SECURITY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers over sequences [batch, steps, features]: recurrent ones, attention, positions. As
 // millrace/layers.h says.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One task of a cluster: serves its devices and a master to clients and other tasks.
 #ifndef MILLRACE_SERVER_H_
 #define MILLRACE_SERVER_H_
@@ -67,14 +68,20 @@ struct ServerOptions {
   int max_connections = 0;       // at once, over TCP: half of the file descriptors there may be
   int max_calls = 0;             // at once, by one connection: 65536
   SessionQuotas quotas{};
+  // Bytes that the tensors of one step may take on one device of the task (docs/memory.md); 0: no
+  // limit; -1: MILLRACE_STEP_MEMORY_LIMIT, or no limit.
+  int64_t step_memory_limit = -1;
+  // A session opened here that no client calls for so long is closed; 0: never; -1 ms:
+  // MILLRACE_SESSION_IDLE_LIMIT (seconds), or never.
+  std::chrono::milliseconds session_idle_limit{-1};
 };
 
 // Several servers may live in one process. Thread-safe.
 class Server {
  public:
   // Binds nothing yet. InvalidArgument if the task is not in the cluster, its address is
-  // malformed, or a field about GPUs, which it names, cannot be; the error of the file system if
-  // dump_dir cannot be made.
+  // malformed, or a field or variable of the environment, which it names, cannot be; the error of
+  // the file system if dump_dir cannot be made. The environment is read here, once.
   static StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
   ~Server();  // stops
 

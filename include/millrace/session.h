@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running graphs: in this process (target ""), or on the server at "grpc://host:port".
 //
 // Lifetimes: a session keeps the nodes of its graph, so that the Graph may go first. A Callable

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a task of a training job comes to a session in which everything has a value: the chief
 // restores or initialises, the others wait for it.
 #ifndef MILLRACE_SESSION_MANAGER_H_

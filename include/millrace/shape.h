@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes: of tensors (Shape, every dimension known) and of graph outputs before they
 // are computed (PartialShape).
 #ifndef MILLRACE_SHAPE_H_

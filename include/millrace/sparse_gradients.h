@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients that say which rows of a variable they are about.
 #ifndef MILLRACE_SPARSE_GRADIENTS_H_
 #define MILLRACE_SPARSE_GRADIENTS_H_

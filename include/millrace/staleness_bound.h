@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous training in which no update is too old.
 #ifndef MILLRACE_STALENESS_BOUND_H_
 #define MILLRACE_STALENESS_BOUND_H_

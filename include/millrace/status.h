@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors are values: every function that can fail returns a Status or a StatusOr.
 #ifndef MILLRACE_STATUS_H_
 #define MILLRACE_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Propagation of errors, for functions that return Status or StatusOr.
 #ifndef MILLRACE_STATUS_MACROS_H_
 #define MILLRACE_STATUS_MACROS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the statistics of a step tell (RunOptions.trace, RunMetadata.step_stats; docs/memory.md).
 #ifndef MILLRACE_STEP_TRACE_H_
 #define MILLRACE_STEP_TRACE_H_

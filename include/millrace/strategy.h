@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies: where the replicas of a model run, where its variables lie, and how what replicas
 // compute becomes one.
 //
@@ -12,6 +13,7 @@
 #ifndef MILLRACE_STRATEGY_H_
 #define MILLRACE_STRATEGY_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +51,8 @@ struct StrategyOptions {
   // MILLRACE_CLUSTER_ID), peer_timeout. Its cluster, task and devices are not looked at.
   ServerOptions server{};
   CommunicationOptions communication{};
+  // How long multi_worker_mirrored waits, when it is made, for all workers to make theirs.
+  std::chrono::milliseconds start_timeout{600'000};
   // parameter_server: which ps a variable is put on; empty: in turn.
   PsStrategy placement{};
   // The same weights bit for bit, however many replicas and workers there are: each global batch is
@@ -76,7 +80,19 @@ class Strategy {
   int num_local_replicas() const { return static_cast<int>(layout_.devices.size()); }
   int first_replica() const { return layout_.first_replica; }
   // Processes that each build and run a graph of their own.
-  int num_workers() const { return num_replicas_in_sync() / num_local_replicas(); }
+  int num_workers() const {
+    return layout_.replicas_of_workers.empty()
+               ? 1
+               : static_cast<int>(layout_.replicas_of_workers.size());
+  }
+  // The number of this one.
+  int worker() const { return layout_.worker; }
+  // How many replicas each of them has, which need not be as many: those of a worker are numbered
+  // one after the other, behind those of the workers before it.
+  std::vector<int> replicas_of_workers() const {
+    return layout_.replicas_of_workers.empty() ? std::vector<int>{num_local_replicas()}
+                                               : layout_.replicas_of_workers;
+  }
   // Whether this process writes for all.
   bool is_chief() const { return layout_.is_chief; }
   // As requested of the placer, "" for one that it chooses.
@@ -117,7 +133,8 @@ class Strategy {
   StatusOr<std::vector<PerReplica>> Run(
       const Scope& scope, const ReplicaFunction& function,
       std::source_location where = std::source_location::current());
-  // One value of those of all replicas, added in the order of the replicas.
+  // One value of those of all replicas, added in the order of the replicas. InvalidArgument in the
+  // graph's status for the mean of integers.
   Output Reduce(const Scope& scope, ReduceOp op, const PerReplica& values,
                 std::source_location where = std::source_location::current());
   // Along an axis of each value too; a mean is over all elements, however many a replica has.
@@ -158,6 +175,8 @@ class Strategy {
     std::vector<std::string> devices;  // of this process' replicas
     int replicas_in_sync = 1;
     int first_replica = 0;
+    std::vector<int> replicas_of_workers{};  // empty: one worker, which has all
+    int worker = 0;                          // this process
     bool is_chief = true;
     std::string root_device{};
     DeviceFunction variable_device{};  // empty: variables are on root_device
@@ -188,9 +207,14 @@ StatusOr<std::shared_ptr<Strategy>> OneDeviceStrategy(const StrategyOptions& opt
 StatusOr<std::shared_ptr<Strategy>> MirroredStrategy(const StrategyOptions& options = {});
 // The same with variables on `parameter_device`, or beside the only replica.
 StatusOr<std::shared_ptr<Strategy>> CentralStorageStrategy(const StrategyOptions& options = {});
-// Chiefs and workers of a cluster, each with as many replicas; gradients are summed between them.
-// Every process runs the program. Mirrored where there is no cluster. What Server says, if one is
-// started.
+// Chiefs and workers of a cluster, each with replicas on devices of its own, which may be another
+// number on each; gradients are summed between them. Every process runs the program. Mirrored where
+// there is no cluster.
+//
+// Waits for all workers to make theirs, which tell each other how many replicas they have.
+// DeadlineExceeded after start_timeout and Unavailable name those that did not come;
+// InvalidArgument, at all workers, those that ask for something else (`deterministic`,
+// `micro_batches`, packs or implementation of collectives). What Server says, if one is started.
 StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(
     const StrategyOptions& options = {});
 // One process, with a replica on every worker of the cluster and variables on its parameter

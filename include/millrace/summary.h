@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Event files: what a program tells TensorBoard about its training (docs/tensorboard.md). They have
 // TensorFlow 2's format: `tensorboard --logdir DIRECTORY` shows them.
 //
@@ -103,6 +104,8 @@ class EventWriter {
   Status WriteGraph(const Graph& graph, const RunMetadata& run);
   // A serialized GraphDef.
   Status WriteGraphDef(std::string_view graph_def);
+  // A serialized MetaGraphDef, such as Saver::ExportMetaGraph returns.
+  Status WriteMetaGraph(std::string_view meta_graph);
   // A model as Keras describes it (JSON), shown as a graph of layers.
   Status WriteKerasModel(std::string_view json);
 
@@ -122,6 +125,10 @@ class EventWriter {
   // A training that goes on from `step`: TensorBoard drops what a run that was cut off wrote for
   // this step and later ones.
   Status WriteSessionStart(int64_t step);
+  // A checkpoint of `step` was written. `path` is what it was saved as, without the step.
+  Status WriteSessionCheckpoint(std::string_view path, int64_t step);
+  // The session has ended. Without a step: a session that was lost cannot say which.
+  Status WriteSessionStop();
 
   // Waits until what was written so far is with the operating system.
   Status Flush();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions of training jobs: one chief initialises, the others wait until it has, and all go
 // on after a lost peer came back.
 #ifndef MILLRACE_SUPERVISED_SESSION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session with services of its own beside it: checkpoints and summaries by the clock, not by the
 // step. Programs that call hooks around steps, or go on after a lost task, use a monitored session
 // (millrace/monitored_session.h).

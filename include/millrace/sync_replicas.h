@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An optimizer that waits for the gradients of several workers.
 #ifndef MILLRACE_SYNC_REPLICAS_H_
 #define MILLRACE_SYNC_REPLICAS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor: element type, shape, and a share of a buffer.
 #ifndef MILLRACE_TENSOR_H_
 #define MILLRACE_TENSOR_H_

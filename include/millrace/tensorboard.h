@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A callback that shows a training in TensorBoard (docs/tensorboard.md), with the files and tags
 // that Keras' callback of this name has.
 #ifndef MILLRACE_TENSORBOARD_H_

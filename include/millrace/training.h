@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that programs train with.
 #ifndef MILLRACE_TRAINING_H_
 #define MILLRACE_TRAINING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a call of Model::Fit is, as callbacks may read, keep and change it: how a run that was
 // killed goes on as if it had not been. millrace/checkpoint_callbacks.h has the callbacks for that.
 #ifndef MILLRACE_TRAINING_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables, their initial values, and the ops that programs of every kind need.
 #ifndef MILLRACE_VARIABLES_H_
 #define MILLRACE_VARIABLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of every accelerator have in common: those that steer, carry or hand on
 // values, whose work is on the host. Only the kernels that compute differ from one kind of device
 // to the next.

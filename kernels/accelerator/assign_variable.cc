@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/accelerator/assign_variable.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assignments to variables in device memory.
 #ifndef KERNELS_ACCELERATOR_ASSIGN_VARIABLE_H_
 #define KERNELS_ACCELERATOR_ASSIGN_VARIABLE_H_

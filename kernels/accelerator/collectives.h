@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives between accelerators: over links between the devices where there are any, else
 // through the memory of their hosts.
 #ifndef KERNELS_ACCELERATOR_COLLECTIVES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops that an accelerator may compute.
 #ifndef KERNELS_ACCELERATOR_COMPUTING_OPS_H_
 #define KERNELS_ACCELERATOR_COMPUTING_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels whose outputs have sizes that only the device can tell.
 #ifndef KERNELS_ACCELERATOR_COUNTING_KERNEL_H_
 #define KERNELS_ACCELERATOR_COUNTING_KERNEL_H_

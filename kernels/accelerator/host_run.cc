@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the CPU that run on behalf of an accelerator, and how they are registered.
 #include <algorithm>
 #include <string_view>

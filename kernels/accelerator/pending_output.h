@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An output that the host learns of when a copy from the device has ended.
 #ifndef KERNELS_ACCELERATOR_PENDING_OUTPUT_H_
 #define KERNELS_ACCELERATOR_PENDING_OUTPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables in device memory that are references, and assignments to them.
 #ifndef KERNELS_ACCELERATOR_REFERENCE_VARIABLE_H_
 #define KERNELS_ACCELERATOR_REFERENCE_VARIABLE_H_

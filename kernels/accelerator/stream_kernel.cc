@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/accelerator/stream_kernel.h"
 
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's side of a kernel that computes on an accelerator, whatever its machine is.
 #ifndef KERNELS_ACCELERATOR_STREAM_KERNEL_H_
 #define KERNELS_ACCELERATOR_STREAM_KERNEL_H_

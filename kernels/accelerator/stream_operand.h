@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How calls of bodies name tensors.
 #ifndef KERNELS_ACCELERATOR_STREAM_OPERAND_H_
 #define KERNELS_ACCELERATOR_STREAM_OPERAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends and receives at an accelerator, and constants.
 #ifndef KERNELS_ACCELERATOR_TRANSFER_H_
 #define KERNELS_ACCELERATOR_TRANSFER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to indices that point nowhere: the attribute bad_indices_policy of gathers and
 // scatters by full index.
 #ifndef KERNELS_ARRAY_BAD_INDICES_H_

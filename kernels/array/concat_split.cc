@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joining tensors along an axis and cutting them up: rows of bytes between two layouts.
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/array/axis_plan.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/kernel_context.h"
@@ -31,21 +33,22 @@ bool CopyRuns(KernelContext& ctx, DataType dtype, int64_t rows, int64_t run, con
   return CopyStrided(ctx, dtype, src, dst, {{rows, src_step, dst_step}, {run, 1, 1}});
 }
 
-// The axis is the last input.
+// The axis is the last input; of Concat, the first.
 class ConcatKernel : public Kernel {
  public:
-  using Kernel::Kernel;
+  explicit ConcatKernel(KernelConstruction& c)
+      : Kernel(c), first_(c.def().name() == "Concat" ? 1 : 0) {}
   Status Compute(KernelContext& ctx) override {
     const int n = ctx.num_inputs() - 1;
-    const Tensor& head = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(n), "axis"));
+    const Tensor& head = ctx.input(first_);
+    MR_ASSIGN_OR_RETURN(const int64_t given, ConcatAxis(ctx.input(first_ == 1 ? 0 : n)));
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, head.rank(),
                                                       "ConcatOp: Expected concatenating "
                                                       "dimension"));
     Shape shape = head.shape();
     int64_t total = 0;
     for (int i = 0; i < n; ++i) {
-      const Shape& s = ctx.input(i).shape();
+      const Shape& s = ctx.input(first_ + i).shape();
       if (s.rank() != head.rank()) {
         return errors::InvalidArgument(
             "ConcatOp : Ranks of all input tensors should match: "
@@ -70,7 +73,7 @@ class ConcatKernel : public Kernel {
     const AxisView view = ViewAround(shape, axis);
     int64_t at = 0;
     for (int i = 0; i < n; ++i) {
-      const Tensor& in = ctx.input(i);
+      const Tensor& in = ctx.input(first_ + i);
       const int64_t run = in.dim(axis) * view.inner;
       if (!CopyRuns(ctx, in.dtype(), view.outer, run, in.raw_data(), run,
                     ElementAt(out->raw_data(), in.dtype(), at), view.size * view.inner)) {
@@ -80,6 +83,9 @@ class ConcatKernel : public Kernel {
     }
     return OkStatus();
   }
+
+ private:
+  const int first_;
 };
 
 class PackKernel : public Kernel {
@@ -215,7 +221,7 @@ class SplitVKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
     MR_ASSIGN_OR_RETURN(Dims sizes, IntVector(ctx.input(1), "size_splits", true));
-    MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(2), "split_dim"));
+    MR_ASSIGN_OR_RETURN(const int64_t given, OnlyInt(ctx.input(2), "split_dim"));
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "split_dim"));
     if (static_cast<int>(sizes.size()) != ctx.num_outputs()) {
       return errors::InvalidArgument("size_splits must have ", ctx.num_outputs(), " elements, got ",
@@ -249,6 +255,7 @@ class SplitVKernel : public Kernel {
 }  // namespace
 
 void RegisterConcatSplitKernels(KernelRegistry& r) {
+  RegisterCpu<ConcatKernel>(r, "Concat");
   RegisterCpu<ConcatKernel>(r, "ConcatV2");
   RegisterCpu<PackKernel>(r, "Pack");
   RegisterCpu<ParallelConcatKernel>(r, "ParallelConcat");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that come from the graph itself: constants, placeholders, fills.
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -88,10 +89,14 @@ class ZerosLikeKernel : public Kernel {
 class OnesLikeKernel : public Kernel {
  public:
   explicit OnesLikeKernel(KernelConstruction& c) : Kernel(c) {
+    const DataType dtype = BaseType(c.output_types()[0]);
     const bool known = DispatchType(
-        JoinTypes<NumberTypes, TypeList<bool>>(), BaseType(c.output_types()[0]),
+        JoinTypes<NumberTypes, TypeList<bool>>(), dtype,
         [&]<typename T>() { one_ = Tensor::Scalar<T>(static_cast<T>(ComputeType<T>(1))); });
-    if (!known) c.SetError(errors::Unimplemented("OnesLike of this type"));
+    if (!known)
+      c.SetError(errors::Unimplemented("OnesLike of ", DataTypeName(dtype),
+                                       ", which has no 1: the input must "
+                                       "be of numbers or bools"));
   }
   Status Compute(KernelContext& ctx) override {
     const Shape shape = ctx.input(0).shape();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Diagonals of matrices: taken out, put in, or made into matrices; bands around them.
 #include <algorithm>
 #include <string>
@@ -53,15 +54,23 @@ struct Diagonals {
 class MatrixDiagonalKernel : public Kernel {
  public:
   explicit MatrixDiagonalKernel(KernelConstruction& c) : Kernel(c) {
-    const auto align = c.attr<std::string>("align");
+    // The first two forms know no other alignment.
+    const auto align = c.attrs().GetOr<std::string>("align", "LEFT_LEFT");
     super_left_ = align == "LEFT_LEFT" || align == "LEFT_RIGHT";
     sub_left_ = align == "LEFT_LEFT" || align == "RIGHT_LEFT";
   }
 
  protected:
-  // An output full of the padding value.
-  static StatusOr<Tensor*> PaddedOutput(KernelContext& ctx, const Shape& shape,
-                                        const Tensor& padding) {
+  // An output full of the padding value, input i; of zeros where the op has none.
+  static StatusOr<Tensor*> PaddedOutput(KernelContext& ctx, const Shape& shape, int i) {
+    if (i >= ctx.num_inputs()) {
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+      if (!FillZero(ctx, out->dtype(), out->raw_data(), shape.num_elements())) {
+        return CannotMove(out->dtype());
+      }
+      return out;
+    }
+    const Tensor& padding = ctx.input(i);
     if (padding.num_elements() != 1) {
       return errors::InvalidArgument("padding_value must be a scalar");
     }
@@ -73,8 +82,12 @@ class MatrixDiagonalKernel : public Kernel {
     return out;
   }
 
-  StatusOr<Diagonals> ReadK(const Tensor& k) const {
-    MR_ASSIGN_OR_RETURN(const Dims values, IntVector(k, "k"));
+  // Input i; the main diagonal where the op has none.
+  StatusOr<Diagonals> ReadK(const KernelContext& ctx, int i) const {
+    Dims values = {0};
+    if (i < ctx.num_inputs()) {
+      MR_ASSIGN_OR_RETURN(values, IntVector(ctx.input(i), "k"));
+    }
     if (values.empty() || values.size() > 2) {
       return errors::InvalidArgument("k must have one or two elements, got ", values.size());
     }
@@ -113,7 +126,7 @@ class MatrixDiagPartKernel : public MatrixDiagonalKernel {
       return errors::InvalidArgument("input must be at least 2-dim, received shape: ",
                                      in.shape().DebugString());
     }
-    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx.input(1)));
+    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx, 1));
     d.rows = in.dim(in.rank() - 2);
     d.columns = in.dim(in.rank() - 1);
     MR_RETURN_IF_ERROR(CheckRange(d));
@@ -121,7 +134,8 @@ class MatrixDiagPartKernel : public MatrixDiagonalKernel {
     const int64_t batch = shape.num_elements();
     if (d.count() > 1) shape.AddDim(d.count());
     shape.AddDim(d.length());
-    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, ctx.input(2)));
+    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, 2));
+    if (out->num_elements() == 0) return OkStatus();  // of as many matrices as may be
     DispatchMovable(in.dtype(), [&]<typename T>() {
       const T* from = static_cast<const T*>(in.raw_data());
       T* to = static_cast<T*>(out->raw_data());
@@ -141,9 +155,12 @@ class MatrixDiagKernel : public MatrixDiagonalKernel {
   using MatrixDiagonalKernel::MatrixDiagonalKernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx.input(1)));
-    MR_ASSIGN_OR_RETURN(d.rows, IntScalar(ctx.input(2), "num_rows"));
-    MR_ASSIGN_OR_RETURN(d.columns, IntScalar(ctx.input(3), "num_cols"));
+    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx, 1));
+    d.rows = d.columns = -1;
+    if (ctx.num_inputs() > 1) {
+      MR_ASSIGN_OR_RETURN(d.rows, IntScalar(ctx.input(2), "num_rows"));
+      MR_ASSIGN_OR_RETURN(d.columns, IntScalar(ctx.input(3), "num_cols"));
+    }
     const int packed_rank = d.count() > 1 ? 2 : 1;
     if (in.rank() < packed_rank || (packed_rank == 2 && in.dim(in.rank() - 2) != d.count())) {
       return errors::InvalidArgument("diagonal of shape ", in.shape().DebugString(),
@@ -154,7 +171,8 @@ class MatrixDiagKernel : public MatrixDiagonalKernel {
     const int64_t batch = shape.num_elements();
     shape.AddDim(d.rows);
     shape.AddDim(d.columns);
-    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, ctx.input(4)));
+    MR_ASSIGN_OR_RETURN(Tensor * out, PaddedOutput(ctx, shape, 4));
+    if (out->num_elements() == 0) return OkStatus();  // of as many matrices as may be
     DispatchMovable(in.dtype(), [&]<typename T>() {
       const T* from = static_cast<const T*>(in.raw_data());
       T* to = static_cast<T*>(out->raw_data());
@@ -205,7 +223,7 @@ class MatrixSetDiagKernel : public MatrixDiagonalKernel {
       return errors::InvalidArgument("input must be at least 2-dim, received shape: ",
                                      shape.DebugString());
     }
-    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx.input(2)));
+    MR_ASSIGN_OR_RETURN(Diagonals d, ReadK(ctx, 2));
     d.rows = shape.dim(shape.rank() - 2);
     d.columns = shape.dim(shape.rank() - 1);
     MR_RETURN_IF_ERROR(CheckRange(d));
@@ -220,6 +238,7 @@ class MatrixSetDiagKernel : public MatrixDiagonalKernel {
     const DataType dtype = ctx.input(0).dtype();
     const void* source = ctx.input(0).raw_data();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
+    if (out->num_elements() == 0) return OkStatus();
     const bool moved = DispatchMovable(dtype, [&]<typename T>() {
       T* to = static_cast<T*>(out->raw_data());
       if (to != source) std::copy_n(static_cast<const T*>(source), shape.num_elements(), to);
@@ -289,7 +308,7 @@ class DiagKernel : public Kernel {
     Shape shape;
     if (kPart) {
       const int half = in.rank() / 2;
-      if (in.rank() == 0 || in.rank() % 2 != 0) {
+      if (in.rank() % 2 != 0) {  // a scalar is its own diagonal, as in TensorFlow
         return errors::InvalidArgument("The rank of the tensor should be even and positive, got ",
                                        "shape ", in.shape().DebugString());
       }
@@ -322,9 +341,11 @@ class DiagKernel : public Kernel {
 }  // namespace
 
 void RegisterDiagonalKernels(KernelRegistry& r) {
-  RegisterCpu<MatrixDiagPartKernel>(r, "MatrixDiagPartV3");
-  RegisterCpu<MatrixDiagKernel>(r, "MatrixDiagV3");
-  RegisterCpu<MatrixSetDiagKernel>(r, "MatrixSetDiagV3");
+  for (const char* version : {"", "V2", "V3"}) {
+    RegisterCpu<MatrixDiagPartKernel>(r, StrCat("MatrixDiagPart", version));
+    RegisterCpu<MatrixDiagKernel>(r, StrCat("MatrixDiag", version));
+    RegisterCpu<MatrixSetDiagKernel>(r, StrCat("MatrixSetDiag", version));
+  }
   RegisterCpu<MatrixBandPartKernel>(r, "MatrixBandPart");
   RegisterCpu<DiagKernel<false>>(r, "Diag");
   RegisterCpu<DiagKernel<true>>(r, "DiagPart");

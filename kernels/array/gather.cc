@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Picking rows by index: Gather, GatherV2 (any axis, batch dimensions), GatherNd.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of gathers and scatters: rules of TensorFlow that the kernels of all devices keep, and
 // sizes that nobody could hold.
 
@@ -79,7 +80,7 @@ TEST(ScatterPlanTest, UpdatesHaveASliceForEachRowOfIndices) {
   EXPECT_TRUE(PlanTensorScatter({2, 3, 4}, {7, 2}, {7, 4}).ok());
   EXPECT_NE(TextOf(PlanTensorScatter({2, 3}, {7, 1}, {6, 3})).find("Outer dimensions of indices"),
             std::string::npos);
-  EXPECT_NE(TextOf(PlanTensorScatter({2, 3}, {7, 1}, {7, 2})).find("Inner dimensions of output"),
+  EXPECT_NE(TextOf(PlanTensorScatter({2, 3}, {7, 1}, {7, 2})).find("The inner 1 dimensions"),
             std::string::npos);
   EXPECT_NE(TextOf(PlanTensorScatter({2, 3}, {7, 1}, {7})).find("Inner dimensions of output"),
             std::string::npos);

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that hand their inputs on, at most under another shape or type. No bytes move.
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
+#include "kernels/array/axis_plan.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
 
@@ -132,7 +134,7 @@ class ExpandDimsKernel : public Kernel {
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t axis, IntScalar(ctx.input(1), "dim"));
+    MR_ASSIGN_OR_RETURN(const int64_t axis, OnlyInt(ctx.input(1), "dim"));
     MR_ASSIGN_OR_RETURN(const int i, NormalizeAxis(axis, in.rank() + 1, "dim"));
     Shape shape = in.shape();
     shape.InsertDim(i, 1);

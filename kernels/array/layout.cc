@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same elements in another order or more often: transpose, tile, pad, reverse, broadcast.
 #include <utility>
 
@@ -71,7 +72,7 @@ class DepthSpaceKernel : public Kernel {
   explicit DepthSpaceKernel(KernelConstruction& c)
       : Kernel(c), block_(c.attr<int64_t>("block_size")) {
     if (c.attrs().GetOr<std::string>("data_format", "NHWC") != "NHWC") {
-      c.SetError(errors::Unimplemented("only data_format NHWC is supported on the CPU"));
+      c.SetError(errors::InvalidArgument("only data_format NHWC is supported on the CPU"));
     } else if (block_ < 2 || block_ > INT32_MAX) {
       c.SetError(errors::InvalidArgument("block_size should be at least 2 and at most ", INT32_MAX,
                                          ", got ", block_));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/array/layout_plan.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/common/kernel_util.h"
 
 namespace millrace {
@@ -34,11 +36,14 @@ StatusOr<LayoutPlan> PlanTranspose(const Shape& in, const Tensor& perm) {
     if (axes[i] < 0 || axes[i] >= rank) {
       return errors::InvalidArgument(axes[i], " is out of range [0 .. ", rank, ")");
     }
-    if (seen[axes[i]]++) {
-      return errors::InvalidArgument(axes[i], " is duplicated in the permutation");
-    }
+    seen[axes[i]] = 1;
     plan.out.AddDim(in.dim(static_cast<int>(axes[i])));
     plan.same = plan.same && axes[i] == i;
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), 0);
+  if (missing != seen.end()) {
+    return errors::InvalidArgument(missing - seen.begin(), " is missing from {", StrJoin(axes, ","),
+                                   "}.");
   }
   const Dims src = RowMajorStrides(in.dims()), dst = RowMajorStrides(plan.out.dims());
   for (int i = 0; i < rank; ++i) plan.dims.push_back({plan.out.dim(i), src[axes[i]], dst[i]});
@@ -94,7 +99,10 @@ StatusOr<LayoutPlan> PlanBroadcastTo(const Shape& in, const Tensor& shape) {
 }
 
 StatusOr<LayoutPlan> PlanReverse(const Shape& in, const Tensor& axes) {
-  MR_ASSIGN_OR_RETURN(const Dims given, IntVector(axes, "axis", true));
+  Dims given;
+  if (in.rank() > 0 && in.num_elements() > 0) {  // TensorFlow looks at no axis of others
+    MR_ASSIGN_OR_RETURN(given, IntVector(axes, "axis", true));
+  }
   Dims reversed(in.rank(), 0);
   for (const int64_t axis : given) {
     MR_ASSIGN_OR_RETURN(const int i, NormalizeAxis(axis, in.rank(), "axis"));
@@ -143,7 +151,7 @@ StatusOr<LayoutPlan> PlanPad(const Shape& in, const Tensor& paddings) {
 }
 
 Status CheckPadValue(const Shape& value) {
-  if (value.num_elements() == 1) return OkStatus();
+  if (value.rank() == 0) return OkStatus();
   return errors::InvalidArgument("constant_values must be a scalar, got shape ",
                                  value.DebugString());
 }

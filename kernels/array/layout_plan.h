@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that put elements in another place: what they accept, and which elements go where. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_ARRAY_LAYOUT_PLAN_H_

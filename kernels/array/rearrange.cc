@@ -1,4 +1,5 @@
-// Elements in another place: rolled, mirrored, reversed, told apart, gathered and scattered by
+// SPDX-License-Identifier: Apache-2.0
+// Elements in another place: rolled, reversed, told apart, gathered and scattered by
 // full index. The types only matter where elements are compared or added.
 #include <algorithm>
 #include <complex>
@@ -105,72 +106,6 @@ class ReverseSequenceKernel : public Kernel {
   const int64_t batch_, seq_;
 };
 
-class MirrorPadKernel : public Kernel {
- public:
-  explicit MirrorPadKernel(KernelConstruction& c)
-      : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
-  Status Compute(KernelContext& ctx) override {
-    const Tensor &in = ctx.input(0), &paddings = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const MirrorPlan plan,
-                        PlanMirrorPad(in.shape(), paddings, reflect_ ? 1 : 0));
-    const Dims& before = plan.before;
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
-    Dims at(in.rank(), 0);
-    for (int64_t write = 0; write < out->num_elements(); ++write) {
-      int64_t read = 0;
-      for (int i = 0; i < in.rank(); ++i) {
-        int64_t k = at[i] - before[i];
-        const int64_t n = in.dim(i);
-        if (k < 0) k = -k - (reflect_ ? 0 : 1);
-        if (k >= n) k = 2 * n - 1 - k - (reflect_ ? 1 : 0);
-        read = read * n + k;
-      }
-      CopyRange(in, read, out, write, 1);
-      for (int i = in.rank() - 1; i >= 0 && ++at[i] == plan.out.dim(i); --i) at[i] = 0;
-    }
-    return OkStatus();
-  }
-
- private:
-  const bool reflect_;
-};
-
-// What MirrorPad copied is added up again.
-class MirrorPadGradKernel : public Kernel {
- public:
-  explicit MirrorPadGradKernel(KernelConstruction& c)
-      : Kernel(c), reflect_(c.attr<std::string>("mode") == "REFLECT") {}
-  Status Compute(KernelContext& ctx) override {
-    const Tensor &grads = ctx.input(0), &paddings = ctx.input(1);
-    const int rank = grads.rank();
-    MR_ASSIGN_OR_RETURN(const MirrorPlan plan,
-                        PlanMirrorPadGrad(grads.shape(), paddings, reflect_ ? 1 : 0));
-    const Dims &dims = plan.inner, &before = plan.before;
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
-    DispatchType(NumberTypes(), grads.dtype(), [&]<typename T>() {
-      T* sum = out->data<T>();
-      std::fill_n(sum, out->num_elements(), static_cast<T>(ComputeType<T>(0)));
-      Dims at(rank, 0);
-      for (int64_t read = 0; read < grads.num_elements(); ++read) {
-        int64_t to = 0;
-        for (int i = 0; i < rank; ++i) {
-          int64_t k = at[i] - before[i];
-          if (k < 0) k = -k - (reflect_ ? 0 : 1);
-          if (k >= dims[i]) k = 2 * dims[i] - 1 - k - (reflect_ ? 1 : 0);
-          to = to * dims[i] + k;
-        }
-        sum[to] = static_cast<T>(static_cast<ComputeType<T>>(sum[to]) +
-                                 static_cast<ComputeType<T>>(grads.data<T>()[read]));
-        for (int i = rank - 1; i >= 0 && ++at[i] == grads.dim(i); --i) at[i] = 0;
-      }
-    });
-    return OkStatus();
-  }
-
- private:
-  const bool reflect_;
-};
-
 class ConjugateTransposeKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -261,7 +196,8 @@ class UniqueWithCountsKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckVector(x, "unique"));
     std::vector<int64_t> first, index, count;
     const bool known = DispatchType(DistinctTypes(), x.dtype(), [&]<typename T>() {
-      Numbering<T> numbering;
+      Numbering<T> numbering(x.num_elements());
+      index.reserve(static_cast<std::size_t>(x.num_elements()));
       for (int64_t i = 0; i < x.num_elements(); ++i) {
         const auto [number, is_new] = numbering.Add(x.data<T>()[i]);
         if (is_new) {
@@ -379,6 +315,7 @@ class TensorScatterKernel : public Kernel {
   explicit TensorScatterKernel(KernelConstruction& c)
       : Kernel(c), ignore_bad_(IgnoresBadIndices(c)) {
     const std::string& op = c.def().name();
+    rows_ = op == "ScatterNdNonAliasingAdd";
     what_ = op.ends_with("Add")   ? '+'
             : op.ends_with("Sub") ? '-'
             : op.ends_with("Min") ? '<'
@@ -387,7 +324,14 @@ class TensorScatterKernel : public Kernel {
   }
   Status Compute(KernelContext& ctx) override {
     const Tensor tensor = ctx.locked_input(0);
-    const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
+    Tensor indices = ctx.input(1);
+    const Tensor& updates = ctx.input(2);
+    if (rows_ && tensor.rank() == 0) {
+      return errors::InvalidArgument("Output must be at least 1-D, got shape: []");
+    }
+    if (rows_ && indices.rank() == 1 && indices.dim(0) == 1) {
+      MR_ASSIGN_OR_RETURN(indices, indices.Reshaped(Shape({1, 1})));
+    }
     MR_ASSIGN_OR_RETURN(const SlicesPlan plan,
                         PlanTensorScatter(tensor.shape(), indices.shape(), updates.shape()));
     const int64_t slice = plan.inner;
@@ -402,14 +346,15 @@ class TensorScatterKernel : public Kernel {
       CopyRange(updates, static_cast<int64_t>(i) * slice, out, offsets[i], slice);
     }
     if (!known) {
-      known = DispatchType(NumberTypes(), tensor.dtype(), [&]<typename T>() {
-        const T* by = updates.data<T>();
-        for (std::size_t i = 0; i < offsets.size(); ++i, by += slice) {
-          if (offsets[i] < 0) continue;
-          T* to = out->data<T>() + offsets[i];
-          for (int64_t k = 0; k < slice; ++k) to[k] = Combine(to[k], by[k]);
-        }
-      });
+      known =
+          DispatchType(JoinTypes<NumberTypes, TypeList<bool>>(), tensor.dtype(), [&]<typename T>() {
+            const T* by = updates.data<T>();
+            for (std::size_t i = 0; i < offsets.size(); ++i, by += slice) {
+              if (offsets[i] < 0) continue;
+              T* to = out->data<T>() + offsets[i];
+              for (int64_t k = 0; k < slice; ++k) to[k] = Combine(to[k], by[k]);
+            }
+          });
     }
     return known ? OkStatus()
                  : errors::Unimplemented(def().name(), " of ", DataTypeName(tensor.dtype()));
@@ -420,7 +365,7 @@ class TensorScatterKernel : public Kernel {
   T Combine(T a, T b) const {
     using C = ComputeType<T>;
     const C x = static_cast<C>(a), y = static_cast<C>(b);
-    if (what_ == '+') return static_cast<T>(x + y);
+    if (what_ == '+') return static_cast<T>(x + y);  // of truths: one or the other
     if constexpr (!kIsComplex<T>) {
       if (what_ == '<') return static_cast<T>(std::min(x, y));
       if (what_ == '>') return static_cast<T>(std::max(x, y));
@@ -429,6 +374,7 @@ class TensorScatterKernel : public Kernel {
   }
 
   const bool ignore_bad_;
+  bool rows_;  // a vector of one index names a row; of more TensorFlow heeds the first alone
   char what_;
 };
 
@@ -437,9 +383,6 @@ class TensorScatterKernel : public Kernel {
 void RegisterRearrangeKernels(KernelRegistry& r) {
   RegisterCpu<RollKernel>(r, "Roll");
   RegisterCpu<ReverseSequenceKernel>(r, "ReverseSequence");
-  RegisterCpu<MirrorPadKernel>(r, "MirrorPad");
-  r.Register(KernelDef("MirrorPadGrad").Types("T", DataTypesOf(NumberTypes())),
-             MakeKernel<MirrorPadGradKernel>);
   RegisterCpu<ConjugateTransposeKernel>(r, "ConjugateTranspose");
   RegisterCpu<EmptyKernel>(r, "Empty");
   RegisterCpu<ListDiffKernel>(r, "ListDiff");
@@ -451,6 +394,7 @@ void RegisterRearrangeKernels(KernelRegistry& r) {
     r.Register(KernelDef(op).Types("T", DataTypesOf(NumberTypes())),
                MakeKernel<TensorScatterKernel>);
   }
+  r.Register(KernelDef("ScatterNdNonAliasingAdd").Type<bool>("T"), MakeKernel<TensorScatterKernel>);
   for (const char* op : {"TensorScatterMin", "TensorScatterMax"}) {
     r.Register(KernelDef(op).Types("T", DataTypesOf(RealTypes())), MakeKernel<TensorScatterKernel>);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Putting rows where indices say: DynamicStitch, DynamicPartition, ScatterNd, SparseToDense.
 #include <algorithm>
 
@@ -181,8 +182,7 @@ class SparseToDenseKernel : public Kernel {
       return errors::InvalidArgument(
           "output_shape has incorrect number of elements: ", shape.rank(), " should be: ", depth);
     }
-    if (fill.num_elements() != 1)
-      return errors::InvalidArgument("default_value should be a scalar");
+    if (fill.rank() != 0) return errors::InvalidArgument("default_value should be a scalar");
     if (values.rank() > 1 || (values.rank() == 1 && values.num_elements() != rows)) {
       return errors::InvalidArgument("sparse_values has incorrect shape ",
                                      values.shape().DebugString(), ", should be [] or [", rows,

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/array/scatter_plan.h"
 
 #include <algorithm>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/array/gather_plan.h"
 
 namespace millrace {
 namespace {
@@ -21,6 +21,21 @@ SlicesPlan SlicesOf(const Shape& whole, const Shape& indices, int depth) {
   plan.count = Shape(indices.dims().first(indices.rank() - 1)).num_elements();
   for (int i = depth; i < whole.rank(); ++i) plan.inner *= whole.dim(i);
   return plan;
+}
+
+// A vector of indices names rows, although its length has passed for the depth of one index:
+// TensorFlow asks for both, which leaves vectors of no indices.
+Status CheckRowNumbers(const Shape& tensor, const Shape& indices, const Shape& updates) {
+  if (indices.dim(0) != updates.dim(0)) {
+    return errors::InvalidArgument("Dimensions [0,1) of indices[shape=", indices.DebugString(),
+                                   "] = ", indices.dim(0), " must match dimensions [0,1) of ",
+                                   "updates[shape=", updates.DebugString(), "] = ", updates.dim(0));
+  }
+  if (updates.rank() == tensor.rank()) return OkStatus();
+  return errors::InvalidArgument("Dimensions [1,", tensor.rank(),
+                                 ") of input[shape=", tensor.DebugString(),
+                                 "] must match dimensions [1,", updates.rank(),
+                                 ") of updates[shape=", updates.DebugString(), "]");
 }
 
 }  // namespace
@@ -43,10 +58,22 @@ StatusOr<SlicesPlan> PlanScatterNd(const Shape& out, const Shape& indices, const
 
 StatusOr<SlicesPlan> PlanTensorScatter(const Shape& tensor, const Shape& indices,
                                        const Shape& updates) {
-  MR_ASSIGN_OR_RETURN(const int depth, SliceDepth(indices, tensor.rank()));
+  if (indices.rank() < 1) {
+    return errors::InvalidArgument("Indices shape must have rank at least one. Found:",
+                                   indices.DebugString());
+  }
+  if (updates.rank() < 1) {
+    return errors::InvalidArgument("Updates shape must have rank at least one. Found:",
+                                   updates.DebugString());
+  }
+  const bool nothing = indices.num_elements() == 0 && updates.num_elements() == 0;
+  if (!nothing &&
+      (tensor.num_elements() == 0 || indices.num_elements() == 0 || updates.num_elements() == 0)) {
+    return errors::InvalidArgument("Indices and updates specified for empty output shape");
+  }
   // Updates are of the shape of the indices without their last axis, then that of a slice.
   const auto outer = indices.dims().first(indices.rank() - 1);
-  const auto inner = tensor.dims().subspan(static_cast<std::size_t>(depth));
+  const int64_t depth = indices.dim(indices.rank() - 1);
   const auto dims = updates.dims();
   if (dims.size() < outer.size() || !std::equal(outer.begin(), outer.end(), dims.begin())) {
     return errors::InvalidArgument("Outer dimensions of indices and update must match. Indices ",
@@ -54,12 +81,20 @@ StatusOr<SlicesPlan> PlanTensorScatter(const Shape& tensor, const Shape& indices
                                    ", updates shape:", updates.DebugString());
   }
   const auto rest = dims.subspan(outer.size());
-  if (!std::equal(inner.begin(), inner.end(), rest.begin(), rest.end())) {
+  if (tensor.rank() - depth != static_cast<int64_t>(rest.size())) {
     return errors::InvalidArgument("Inner dimensions of output shape must match inner ",
                                    "dimensions of updates shape. Output: ", tensor.DebugString(),
                                    " updates: ", updates.DebugString());
   }
-  return SlicesOf(tensor, indices, depth);
+  const auto inner = tensor.dims().subspan(static_cast<std::size_t>(depth));
+  if (!std::equal(inner.begin(), inner.end(), rest.begin(), rest.end())) {
+    return errors::InvalidArgument("The inner ", inner.size(),
+                                   " dimensions of output.shape=", tensor.DebugString(),
+                                   " must match the inner ", rest.size(),
+                                   " dimensions of updates.shape=", updates.DebugString());
+  }
+  if (indices.rank() == 1) MR_RETURN_IF_ERROR(CheckRowNumbers(tensor, indices, updates));
+  return SlicesOf(tensor, indices, static_cast<int>(depth));
 }
 
 Shape RowShape(const Shape& data, const Shape& indices) {

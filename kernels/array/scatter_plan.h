@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that are put where indices say: what the ops accept, and the sizes that follow. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_ARRAY_SCATTER_PLAN_H_

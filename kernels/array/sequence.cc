@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors made by counting: Range, RaggedRange, LinSpace, OneHot, Unique.
 #include <cmath>
 
@@ -21,7 +22,7 @@ class RangeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     using C = ComputeType<T>;
     for (int i = 0; i < 3; ++i) {
-      if (ctx.input(i).num_elements() != 1) {
+      if (ctx.input(i).num_elements() != 1 || ctx.input(i).rank() > 1) {
         return errors::InvalidArgument("start, limit and delta must be scalars, got shape ",
                                        ctx.input(i).shape().DebugString());
       }
@@ -156,7 +157,7 @@ class LinSpaceKernel : public Kernel {
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
     using C = ComputeType<T>;
-    if (ctx.input(0).num_elements() != 1 || ctx.input(1).num_elements() != 1) {
+    if (ctx.input(0).rank() != 0 || ctx.input(1).rank() != 0) {
       return errors::InvalidArgument("start and stop must be scalars");
     }
     const C start = static_cast<C>(ctx.input(0).scalar<T>());
@@ -182,7 +183,7 @@ class OneHotKernel : public Kernel {
     const Tensor &indices = ctx.input(0), &on = ctx.input(2), &off = ctx.input(3);
     MR_ASSIGN_OR_RETURN(const int64_t depth, IntScalar(ctx.input(1), "depth"));
     if (depth < 0) return errors::InvalidArgument("depth must be non-negative, got: ", depth);
-    if (on.num_elements() != 1 || off.num_elements() != 1) {
+    if (on.rank() != 0 || off.rank() != 0) {
       return errors::InvalidArgument("on_value and off_value must be scalars");
     }
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(axis_, indices.rank() + 1, "axis"));
@@ -228,23 +229,30 @@ class UniqueKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
     MR_RETURN_IF_ERROR(CheckUnique(in.shape()));
-    const auto values = in.flat<T>();
-    Numbering<T> numbering;
-    std::vector<int64_t> first, place(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto [number, is_new] = numbering.Add(values[i]);
-      if (is_new) first.push_back(static_cast<int64_t>(i));
-      place[i] = number;
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out,
-                        ctx.AllocateOutput(0, Shape({static_cast<int64_t>(first.size())})));
-    for (std::size_t i = 0; i < first.size(); ++i) out->data<T>()[i] = values[first[i]];
-    MR_RETURN_IF_ERROR(CheckFits(index_type_, place));
-    ctx.SetOutput(1, IndexTensor(index_type_, place));
-    return OkStatus();
+    return index_type_ == kInt64 ? Number<int64_t>(ctx, in) : Number<int32_t>(ctx, in);
   }
 
  private:
+  template <typename Index>
+  static Status Number(KernelContext& ctx, const Tensor& in) {
+    const auto values = in.flat<T>();
+    MR_ASSIGN_OR_RETURN(Tensor * places, ctx.AllocateOutput(1, in.shape()));
+    Index* place = places->data<Index>();
+    Numbering<T> numbering(in.num_elements());
+    std::vector<int64_t> first;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto [number, is_new] = numbering.Add(values[i]);
+      if (is_new) first.push_back(static_cast<int64_t>(i));
+      place[i] = static_cast<Index>(number);
+    }
+    const int64_t last = numbering.size() - 1;
+    MR_RETURN_IF_ERROR(CheckFits(places->dtype(), {&last, 1}));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({numbering.size()})));
+    T* to = out->data<T>();
+    for (std::size_t i = 0; i < first.size(); ++i) to[i] = values[first[i]];
+    return OkStatus();
+  }
+
   const DataType index_type_;
 };
 

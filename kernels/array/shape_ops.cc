@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that compute with shapes: sizes, ranks, offsets, which axes a broadcast repeats.
 #include <numeric>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/broadcast.h"
 #include "kernels/common/kernel_util.h"
@@ -117,10 +119,22 @@ class ConcatOffsetKernel : public ShapeValueKernel {
  public:
   using ShapeValueKernel::ShapeValueKernel;
   Status Compute(KernelContext& ctx) override {
+    if (ctx.input(0).rank() != 0) {
+      return errors::InvalidArgument("Concat dim tensor should be a scalar integer, but got shape ",
+                                     ctx.input(0).shape().DebugString());
+    }
+    for (int i = 1; i < ctx.num_inputs(); ++i) {
+      if (ctx.input(i).rank() == 1) continue;
+      return errors::InvalidArgument("input ", i, " should be a vector, but got shape ",
+                                     ctx.input(i).shape().DebugString());
+    }
     MR_ASSIGN_OR_RETURN(const Dims first, IntVector(ctx.input(1), "shape[0]", true));
     MR_ASSIGN_OR_RETURN(const int64_t given, IntScalar(ctx.input(0), "concat_dim"));
     const int rank = static_cast<int>(first.size());
-    MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, rank, "concat_dim"));
+    const int64_t axis = given < 0 ? given + rank : given;
+    if (axis < 0 || axis >= rank) {
+      return errors::InvalidArgument("Concat dim is out of range: ", given, " vs. ", rank);
+    }
     int64_t offset = 0;
     for (int i = 0; i + 1 < ctx.num_inputs(); ++i) {
       MR_ASSIGN_OR_RETURN(const Dims dims, IntVector(ctx.input(i + 1), "shape", true));
@@ -131,13 +145,14 @@ class ConcatOffsetKernel : public ShapeValueKernel {
       for (int k = 0; k < rank; ++k) {
         if (k != axis && dims[k] != first[k]) {
           return errors::InvalidArgument("All dimensions except ", axis, " must match. Input ", i,
-                                         " has size ", dims[k], " along axis ", k,
-                                         ", the first one has ", first[k]);
+                                         " has shape [", StrJoin(dims, " "),
+                                         "] and doesn't match input 0 with shape [",
+                                         StrJoin(first, " "), "].");
         }
       }
       Dims begin(rank, 0);
-      begin[axis] = offset;
-      offset += dims[axis];
+      begin[static_cast<int>(axis)] = offset;
+      offset += dims[static_cast<int>(axis)];
       ctx.SetOutput(i, IndexTensor(ctx.input(i + 1).dtype(), {begin.data(), begin.size()}));
     }
     return OkStatus();

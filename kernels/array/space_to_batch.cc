@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SpaceToBatchND and BatchToSpaceND: blocks of space become entries of the batch, and back.
 #include <algorithm>
 
@@ -86,6 +87,12 @@ void ForEachRun(const Blocks& b, F&& f) {
   }
 }
 
+Status CannotMove(DataType dtype) {
+  return errors::Unimplemented("the input is of ", DataTypeName(dtype),
+                               ", whose elements are not moved one by one: it must be of numbers, "
+                               "bools, strings or resources");
+}
+
 class SpaceToBatchKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -127,7 +134,7 @@ class SpaceToBatchKernel : public Kernel {
         }
       });
     });
-    return moved ? OkStatus() : errors::Unimplemented("elements cannot be copied");
+    return moved ? OkStatus() : CannotMove(in.dtype());
   }
 };
 
@@ -171,7 +178,7 @@ class BatchToSpaceKernel : public Kernel {
         if (inside) std::copy_n(from + block, b.rest, to + space);
       });
     });
-    return moved ? OkStatus() : errors::Unimplemented("elements cannot be copied");
+    return moved ? OkStatus() : CannotMove(in.dtype());
   }
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Unique, UniqueWithCounts and UniqueV2 without an axis accept. For the kernels of all
 // devices.
 #ifndef KERNELS_ARRAY_UNIQUE_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that the members of a group reduce, gather and hand to each other. What happens
 // between the members is in collective/.
 #include "kernels/collective/collective.h"

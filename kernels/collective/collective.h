@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of collectives: see ops/comm_ops.cc.
 #ifndef KERNELS_COLLECTIVE_COLLECTIVE_H_
 #define KERNELS_COLLECTIVE_COLLECTIVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of collectives have in common, whatever the device: what a node asks for, and
 // how it finds the other members.
 #ifndef KERNELS_COLLECTIVE_COLLECTIVE_KERNEL_H_

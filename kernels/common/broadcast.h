@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which elements meet when two or three shapes are broadcast against each other (NumPy's
 // rules), worked out once as a short list of axes with strides.
 #ifndef KERNELS_COMMON_BROADCAST_H_

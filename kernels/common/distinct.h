@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Telling values apart: the one rule of Unique and its relatives.
 #ifndef KERNELS_COMMON_DISTINCT_H_
 #define KERNELS_COMMON_DISTINCT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -21,6 +23,13 @@ using DistinctTypes = JoinTypes<NumberTypes, TypeList<bool, std::string>>;
 template <typename T>
 class Numbering {
  public:
+  // `expected`: how many values will be added; room is made for some of them at once.
+  explicit Numbering(int64_t expected = 0) {
+    if constexpr (!std::is_same_v<T, std::string>) {
+      numbers_.reserve(static_cast<std::size_t>(std::min(expected, int64_t{1} << 16)));
+    }
+  }
+
   struct Place {
     int64_t number;
     bool is_new;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a run-time element type to a template: one place that lists which C++ types a family
 // of kernels takes. All calls are pure.
 #ifndef KERNELS_COMMON_DTYPE_DISPATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moving elements of any type between tensors, and putting tensors together along their first
 // axis. Everything here is pure and checks nothing that the caller could not know.
 #ifndef KERNELS_COMMON_ELEMENT_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/common/float_math.h"
 
 #include <cmath>
@@ -8,26 +9,22 @@
 namespace millrace {
 namespace {
 
-struct ExpLoop {
-  static MR_ALWAYS_INLINE void Run(const float* in, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = float_math::Exp(in[i]);
+// The loop of a function that is inlined into it, as in kernels.
+#define MR_LOOP(Name)                                                          \
+  struct Name##Loop {                                                          \
+    static MR_ALWAYS_INLINE void Run(const float* in, float* out, int64_t n) { \
+      for (int64_t i = 0; i < n; ++i) out[i] = float_math::Name(in[i]);        \
+    }                                                                          \
   }
-};
-struct LogLoop {
-  static MR_ALWAYS_INLINE void Run(const float* in, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = float_math::Log(in[i]);
-  }
-};
-struct TanhLoop {
-  static MR_ALWAYS_INLINE void Run(const float* in, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = float_math::Tanh(in[i]);
-  }
-};
-struct SigmoidLoop {
-  static MR_ALWAYS_INLINE void Run(const float* in, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = float_math::Sigmoid(in[i]);
-  }
-};
+MR_LOOP(Exp);
+MR_LOOP(Expm1);
+MR_LOOP(Log);
+MR_LOOP(Log1p);
+MR_LOOP(Tanh);
+MR_LOOP(Sigmoid);
+MR_LOOP(Softplus);
+MR_LOOP(Erf);
+#undef MR_LOOP
 
 // Every 1,021st bit pattern: all exponents, both signs, NaNs, infinities and denormals.
 std::vector<float> Samples() {
@@ -36,7 +33,8 @@ std::vector<float> Samples() {
     samples.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   }
   for (const float x : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, 88.72283f, 88.72284f,
-                        -103.97208f, -103.97209f, 0.625f, std::nextafter(1.0f, 0.0f)}) {
+                        -103.97208f, -103.97209f, 0.625f, 0.9375f, -17.33f, 1e-8f, -1e-8f,
+                        0.41421356f, -0.29289323f, 1.0000001f, std::nextafter(1.0f, 0.0f)}) {
     samples.push_back(x);
   }
   return samples;
@@ -78,16 +76,25 @@ void Check(const char* name, double (*exact)(double)) {
 
 TEST(FloatMath, IsWithinTwoUnitsOfTheLastPlaceForAllFloats) {
   Check<IsaVersions<ExpLoop>>("exp", [](double x) { return std::exp(x); });
+  Check<IsaVersions<Expm1Loop>>("expm1", [](double x) { return std::expm1(x); });
   Check<IsaVersions<LogLoop>>("log", [](double x) { return std::log(x); });
+  Check<IsaVersions<Log1pLoop>>("log1p", [](double x) { return std::log1p(x); });
+  Check<IsaVersions<ErfLoop>>("erf", [](double x) { return std::erf(x); });
   Check<IsaVersions<TanhLoop>>("tanh", [](double x) { return std::tanh(x); });
   Check<IsaVersions<SigmoidLoop>>("sigmoid", [](double x) {
     return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
   });
+  Check<IsaVersions<SoftplusLoop>>(
+      "softplus", [](double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x))); });
 }
 
 TEST(FloatMath, KeepsTheSignOfZero) {
-  EXPECT_TRUE(std::signbit(float_math::Tanh(-0.0f)));
-  EXPECT_FALSE(std::signbit(float_math::Tanh(0.0f)));
+  for (float (*function)(float) :
+       {&float_math::Tanh, &float_math::Erf, &float_math::Expm1, &float_math::Log1p}) {
+    EXPECT_TRUE(std::signbit(function(-0.0f)));
+    EXPECT_FALSE(std::signbit(function(0.0f)));
+    EXPECT_EQ(function(0.0f), 0.0f);
+  }
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A blocked matrix product after Goto and van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication" (TOMS 2008): panels of b are packed, a is read where it lies, and a register tile
 // of c is kept over a block of k. Threads share c out and nothing else. One body is compiled for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense matrix products on host memory: the arithmetic under MatMul, BatchMatMul and the
 // convolutions.
 #ifndef KERNELS_COMMON_GEMM_H_

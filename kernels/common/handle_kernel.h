@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that output a handle of something kept on the device (queues, accumulators), and how
 // other ops find it again. Handles come as resource tensors, or in the older form as
 // references to a pair of strings: container and name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For what both the host's compiler and nvcc compile.
 #ifndef KERNELS_COMMON_HOST_DEVICE_H_
 #define KERNELS_COMMON_HOST_DEVICE_H_

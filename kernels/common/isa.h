@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One loop compiled for several instruction sets, of which the best that the processor has is
 // taken at run time: the program itself starts on any x86-64.
 #ifndef KERNELS_COMMON_ISA_H_

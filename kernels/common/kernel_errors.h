@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of kernels that no client causes, in one place for all devices.
 #ifndef KERNELS_COMMON_KERNEL_ERRORS_H_
 #define KERNELS_COMMON_KERNEL_ERRORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/common/kernel_util.h"
 
 #include <limits>
@@ -29,11 +30,10 @@ StatusOr<Dims> IntVector(const Tensor& t, std::string_view what, bool vector_onl
 }
 
 StatusOr<int64_t> IntScalar(const Tensor& t, std::string_view what) {
-  if (t.num_elements() != 1) {
+  if (t.rank() != 0) {
     return errors::InvalidArgument(what, " must be a scalar, got shape ", t.shape().DebugString());
   }
-  MR_ASSIGN_OR_RETURN(const Tensor flat, t.Reshaped(Shape({1})));
-  MR_ASSIGN_OR_RETURN(const Dims values, IntVector(flat, what));
+  MR_ASSIGN_OR_RETURN(const Dims values, IntVector(t, what));
   return values[0];
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small readers of operands that are sizes, axes and indices. They check what they read:
 // every value may come from a peer.
 #ifndef KERNELS_COMMON_KERNEL_UTIL_H_

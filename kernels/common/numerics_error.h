@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What CheckNumerics and CheckNumericsV2 say of what they found.
 #ifndef KERNELS_COMMON_NUMERICS_ERROR_H_
 #define KERNELS_COMMON_NUMERICS_ERROR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator of a stateful random op.
 #ifndef KERNELS_COMMON_SHARED_PHILOX_H_
 #define KERNELS_COMMON_SHARED_PHILOX_H_

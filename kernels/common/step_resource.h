@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resources that live as long as one step (stacks, tensor arrays), and the handles by which
 // the ops of that step find them.
 #ifndef KERNELS_COMMON_STEP_RESOURCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/common/strided_copy.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves elements between two strided layouts: the one loop under slices, transposes,
 // concatenations, padding, tiling and broadcasts.
 #ifndef KERNELS_COMMON_STRIDED_COPY_H_

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/common/strided_slice_spec.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 
 #include "base/errors.h"
 
@@ -51,12 +54,13 @@ StatusOr<StridedSliceSpec> MakeStridedSliceSpec(const Shape& in, std::span<const
         "but got ",
         begin.size(), ", ", end.size(), " and ", strides.size());
   }
+  // Bits beyond the indices count, too.
+  if (std::popcount(static_cast<uint64_t>(masks.ellipsis)) > 1) {
+    return errors::InvalidArgument("Multiple ellipses in slice spec not allowed");
+  }
   int ellipsis = -1, consumed = 0;
   for (int i = 0; i < n; ++i) {
     if (HasBit(masks.ellipsis, i)) {
-      if (ellipsis >= 0) {
-        return errors::InvalidArgument("Multiple ellipses in slice spec not allowed");
-      }
       ellipsis = i;
     } else if (!HasBit(masks.new_axis, i)) {
       ++consumed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a StridedSlice takes from a tensor, worked out from its operands and masks.
 #ifndef KERNELS_COMMON_STRIDED_SLICE_SPEC_H_
 #define KERNELS_COMMON_STRIDED_SLICE_SPEC_H_

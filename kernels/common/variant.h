@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of variant tensors: values that only their own kernels understand (lists, data
 // sets). A tensor of them is shared and copied like any other.
 #ifndef KERNELS_COMMON_VARIANT_H_

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/control/control_flow.h"
+
+#include <cstdint>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -81,6 +84,24 @@ class MergeKernel final : public CheapKernel {
   }
 };
 
+class RefSelectKernel final : public CheapKernel {
+ public:
+  using CheapKernel::CheapKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& index = ctx.input(0);
+    if (index.dtype() != kInt32 || index.rank() != 0) {
+      return errors::InvalidArgument("Index must be a scalar, got a tensor of rank ", index.rank());
+    }
+    const int32_t chosen = index.scalar<int32_t>();
+    if (chosen < 0 || chosen >= ctx.num_inputs() - 1) {
+      return errors::InvalidArgument("Index must be in the range [0, ", ctx.num_inputs() - 1,
+                                     ") but got ", chosen);
+    }
+    PassOn(ctx, chosen + 1, 0);
+    return OkStatus();
+  }
+};
+
 class ArgKernel final : public CheapKernel {
  public:
   explicit ArgKernel(KernelConstruction& c) : CheapKernel(c), index_(c.attr<int64_t>("index")) {
@@ -132,6 +153,7 @@ void RegisterControlFlowKernels(KernelRegistry& registry) {
   for (const char* op : {"Switch", "RefSwitch"}) {
     registry.Register(KernelDef(op), MakeKernel<SwitchKernel>);
   }
+  registry.Register(KernelDef("RefSelect"), MakeKernel<RefSelectKernel>);
   for (const char* op : {"Merge", "RefMerge"}) {
     registry.Register(KernelDef(op), MakeKernel<MergeKernel>);
   }

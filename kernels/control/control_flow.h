@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that steer a step rather than compute: branches, loops, arguments, no-ops.
 #ifndef KERNELS_CONTROL_CONTROL_FLOW_H_
 #define KERNELS_CONTROL_CONTROL_FLOW_H_

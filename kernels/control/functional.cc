@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls, branches and loops that were not put into the graph that makes them: they run their
 // functions through the step's runner.
 #include "kernels/control/functional.h"
@@ -111,7 +112,8 @@ struct Call {
 // What the kernels that run functions share: idle calls, so that a warm one allocates nothing.
 class CallingKernel : public Kernel {
  public:
-  explicit CallingKernel(const KernelConstruction& c) : Kernel(c) {
+  explicit CallingKernel(const KernelConstruction& c)
+      : Kernel(c), is_gradient_(c.def().name() == "SymbolicGradient") {
     for (const DataType type : c.output_types()) output_types_.push_back(BaseType(type));
   }
   bool IsAsync() const override { return true; }
@@ -120,6 +122,8 @@ class CallingKernel : public Kernel {
   }
 
  protected:
+  bool is_gradient() const { return is_gradient_; }
+
   // With the inputs from `first_input` on as arguments.
   Call* Begin(KernelContext& ctx, int first_input, DoneCallback done) {
     Call* call = nullptr;
@@ -183,6 +187,11 @@ class CallingKernel : public Kernel {
 
  private:
   Status DoNotFit(const RunnableFunction& function) const {
+    const std::size_t given = function.result_types().size();
+    if (is_gradient_ && given != output_types_.size()) {
+      return errors::InvalidArgument("SymGrad expects to return ", output_types_.size(),
+                                     " tensor(s), but get ", given, " tensor(s) instead.");
+    }
     const auto text = [](const std::vector<DataType>& types) {
       std::vector<std::string> names;
       for (const DataType type : types) names.emplace_back(DataTypeName(type));
@@ -193,6 +202,7 @@ class CallingKernel : public Kernel {
                                    text(output_types_), ")");
   }
 
+  const bool is_gradient_;
   std::vector<DataType> output_types_;
   Mutex mu_;
   std::vector<std::unique_ptr<Call>> idle_ ABSL_GUARDED_BY(mu_);
@@ -206,9 +216,7 @@ bool OnOneDevice(const KernelConstruction& c) {
 class CallKernel final : public CallingKernel {
  public:
   explicit CallKernel(KernelConstruction& c)
-      : CallingKernel(c),
-        function_(c.attr<FunctionName>("f"), OnOneDevice(c),
-                  /*gradient=*/c.def().name() == "SymbolicGradient") {}
+      : CallingKernel(c), function_(c.attr<FunctionName>("f"), OnOneDevice(c), is_gradient()) {}
   void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
     CallOnce(ctx, function_, 0, done);
   }
@@ -374,9 +382,15 @@ class LoopKernel final : public IteratingKernel {
  private:
   static Status Check(const Call& call) {
     if (call.condition->result_types().size() != 1) {
-      return errors::InvalidArgument("the condition of a loop gives one value, but function ",
-                                     call.condition->name(), " gives ",
-                                     call.condition->result_types().size());
+      return errors::InvalidArgument(
+          "Expected a single scalar return value from WhileOp cond, got ",
+          call.condition->result_types().size(), " tensors. The condition is function ",
+          call.condition->name());
+    }
+    if (call.body->result_types().size() != call.body->arg_types().size()) {
+      return errors::InvalidArgument("While loop body returned ", call.body->result_types().size(),
+                                     " arguments. Expected: ", call.body->arg_types().size(),
+                                     ". The body is function ", call.body->name());
     }
     if (call.body->result_types() != call.body->arg_types()) {
       return errors::InvalidArgument("the body of a loop gives what it takes, but function ",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that run functions.
 #ifndef KERNELS_CONTROL_FUNCTIONAL_H_
 #define KERNELS_CONTROL_FUNCTIONAL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that carry values from one device to another through the step's rendezvous.
 #ifndef KERNELS_CONTROL_SEND_RECV_H_
 #define KERNELS_CONTROL_SEND_RECV_H_

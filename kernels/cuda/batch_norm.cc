@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization in training, and its gradient, by cuDNN. With statistics that are given, our
 // own loops move as little memory as anybody could.
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/batch_norm_plan.h"
 
 #include "base/errors.h"

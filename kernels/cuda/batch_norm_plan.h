@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization in training by cuDNN: descriptors, and what it needs of memory.
 #ifndef KERNELS_CUDA_BATCH_NORM_PLAN_H_
 #define KERNELS_CUDA_BATCH_NORM_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization through a cuDNN that computes on the host what its descriptors say: layouts,
 // running statistics, what goes from a step to its gradient, and what is left to our own loops,
 // which goldens check, and which are the reference.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN: images in the layout they have, or, if it knows no way for that, in the
 // other one; filters are transposed, as the library wants outputs outermost.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions for cuDNN: what has to be padded or laid out anew for it, and its algorithms.
 #ifndef KERNELS_CUDA_CONV_PLAN_H_
 #define KERNELS_CUDA_CONV_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions through a cuDNN that computes on the host what its descriptors say: paddings that
 // differ at the two ends, layouts, filters, groups, biases, and the choice of algorithms. The
 // reference are our own loops, which goldens check.

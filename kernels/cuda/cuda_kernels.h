@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of CUDA devices. Only builds with --config=cuda have them.
 #ifndef KERNELS_CUDA_CUDA_KERNELS_H_
 #define KERNELS_CUDA_CUDA_KERNELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs loops on the GPU, in the stream of the queue. For .cu files only.
 #ifndef KERNELS_CUDA_CUDA_LAUNCHER_H_
 #define KERNELS_CUDA_CUDA_LAUNCHER_H_

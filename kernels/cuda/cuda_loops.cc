@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of what nvcc compiled, out of its component.
 #include <dlfcn.h>
 

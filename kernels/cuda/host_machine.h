@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA machine that is the host: what a library body asks for, in host memory. For tests, whose
 // libraries compute on the host too.
 #ifndef KERNELS_CUDA_HOST_MACHINE_H_

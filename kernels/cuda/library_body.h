@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NVIDIA's libraries compute better than our loops: matrix products, convolutions,
 // batch normalization in training.
 #ifndef KERNELS_CUDA_LIBRARY_BODY_H_

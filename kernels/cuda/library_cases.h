@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What libraries are tested with, on the host and on GPUs: operands, and nodes of convolutions.
 #ifndef KERNELS_CUDA_LIBRARY_CASES_H_
 #define KERNELS_CUDA_LIBRARY_CASES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of libraries share: operands, and a body through a library beside our own loops.
 #ifndef KERNELS_CUDA_LIBRARY_TEST_H_
 #define KERNELS_CUDA_LIBRARY_TEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entry of libmillrace_cuda.so.
 #include "kernels/cuda/loops_component.h"
 

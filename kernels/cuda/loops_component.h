@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a program and libmillrace_cuda.so, which holds everything that nvcc compiled, meet: code for
 // several architectures is large, and is loaded by whoever opens a GPU.
 #ifndef KERNELS_CUDA_LOOPS_COMPONENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The component with the kernels of GPUs: that programs find it, and that it fits them.
 #include "kernels/cuda/loops_component.h"
 

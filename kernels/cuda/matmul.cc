@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt: with bias and activation where it has a way for that, else without
 // them; by cuBLAS where it has none at all.
 #include <optional>

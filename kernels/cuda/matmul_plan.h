@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-major products for cuBLASLt, whose matrices are column-major: C = A B is made as
 // C' = B' A', where X' is what the same memory holds column by column.
 #ifndef KERNELS_CUDA_MATMUL_PLAN_H_

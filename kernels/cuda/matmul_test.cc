@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products through a cuBLASLt that computes on the host what its descriptors say: how row-major
 // matrices become column-major ones, batches, biases and activations. The reference are our own
 // loops, which goldens check.

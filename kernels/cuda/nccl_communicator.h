@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One member's end of an NCCL communicator.
 #ifndef KERNELS_CUDA_NCCL_COMMUNICATOR_H_
 #define KERNELS_CUDA_NCCL_COMMUNICATOR_H_

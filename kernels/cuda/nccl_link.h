@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL between GPUs, for collectives.
 #ifndef KERNELS_CUDA_NCCL_LINK_H_
 #define KERNELS_CUDA_NCCL_LINK_H_

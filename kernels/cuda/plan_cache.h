@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What libraries chose, by what they were asked.
 #ifndef KERNELS_CUDA_PLAN_CACHE_H_
 #define KERNELS_CUDA_PLAN_CACHE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stable sort under scatters.
 #include <cub/device/device_radix_sort.cuh>
 

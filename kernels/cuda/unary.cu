@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_launcher.h"
 #include "kernels/gpu/loops/unary_loops.h"
 

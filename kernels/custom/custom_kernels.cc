@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/custom/custom_kernels.h"
 
 #include <absl/container/inlined_vector.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One worker's part of a data set that all workers have alike.
 #ifndef KERNELS_DATA_AUTO_SHARD_H_
 #define KERNELS_DATA_AUTO_SHARD_H_

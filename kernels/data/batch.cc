@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets whose elements are several elements of another, stacked, and the reverse.
 #include "kernels/data/batch.h"
 

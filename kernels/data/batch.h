@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches, for stages that end in one.
 #ifndef KERNELS_DATA_BATCH_H_
 #define KERNELS_DATA_BATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets that keep the elements of their first whole walk in memory.
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/data/captured_function.h"
 
 #include <atomic>
@@ -52,6 +53,20 @@ StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results) {
       results.empty() ? nullptr : VariantCast<DatasetValue>(results[0]);
   if (dataset != nullptr) return DatasetPtr::Share(dataset);
   return errors::InvalidArgument("the function must give a scalar that holds a data set");
+}
+
+Status CheckResultTypes(std::string_view function, const DatasetValue& given,
+                        const DatasetValue& outer) {
+  if (given.types() == outer.types()) return OkStatus();
+  const auto text = [](const std::vector<DataType>& types) {
+    std::vector<std::string> names;
+    for (const DataType type : types) names.push_back(DataTypeName(type));
+    return StrCat("(", StrJoin(names, ", "), ")");
+  };
+  return errors::InvalidArgument(
+      function, " gave a data set with elements of types ", text(given.types()),
+      ", where the attribute output_types says ", text(outer.types()),
+      ": make the function's data set one of these types, or set output_types to those it has");
 }
 
 }  // namespace millrace

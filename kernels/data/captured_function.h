@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the graph as data sets use them.
 #ifndef KERNELS_DATA_CAPTURED_FUNCTION_H_
 #define KERNELS_DATA_CAPTURED_FUNCTION_H_
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,10 @@ StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, 
 
 // The data set that a function gave; InvalidArgument if it gave none.
 StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results);
+// InvalidArgument, with both lists of types, if the data set that `function` (an attribute) gave
+// has elements of other types than those of `outer`, which passes them on.
+Status CheckResultTypes(std::string_view function, const DatasetValue& given,
+                        const DatasetValue& outer);
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a data set is held to: to give no errors, as many elements as were promised, or just one.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops on data sets, by family; see kernels/all_kernels.h.
 #ifndef KERNELS_DATA_DATA_KERNELS_H_
 #define KERNELS_DATA_DATA_KERNELS_H_
@@ -17,6 +18,7 @@ void RegisterGeneratorDatasets(KernelRegistry& registry);
 void RegisterMultiDeviceIterators(KernelRegistry& registry);
 void RegisterDistributedDatasets(KernelRegistry& registry);
 void RegisterDatasetChecks(KernelRegistry& registry);
+void RegisterUniqueDatasets(KernelRegistry& registry);
 void RegisterWindowDatasets(KernelRegistry& registry);
 void RegisterIteratorKernels(KernelRegistry& registry);
 
@@ -32,6 +34,7 @@ inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterMultiDeviceIterators(registry);
   RegisterDistributedDatasets(registry);
   RegisterDatasetChecks(registry);
+  RegisterUniqueDatasets(registry);
   RegisterWindowDatasets(registry);
   RegisterIteratorKernels(registry);
 }

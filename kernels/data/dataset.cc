@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/data/dataset.h"
 
 #include "base/errors.h"
@@ -8,7 +9,8 @@ namespace millrace {
 namespace {
 
 std::shared_ptr<const DatasetOp> OpOf(const KernelConstruction& c) {
-  auto op = std::make_shared<DatasetOp>(DatasetOp{c.def().name(), c.attrs()});
+  auto op =
+      std::make_shared<DatasetOp>(DatasetOp{c.def().name(), std::string(c.name()), c.attrs()});
   for (const auto& [name, value] : op->attrs) {
     op->names_functions = op->names_functions || value.function() != nullptr ||
                           value.get_if<std::vector<FunctionName>>() != nullptr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets of graphs: a recipe for a sequence of elements, and the state of walking it. A data
 // set is the content of a variant, made by an op and never changed; iterators are made from it.
 #ifndef KERNELS_DATA_DATASET_H_
@@ -67,7 +68,7 @@ StatusOr<DatasetPtr> InputDataset(const KernelContext& ctx, int i);
 
 // What a node that makes data sets is.
 struct DatasetOp {
-  std::string name;
+  std::string name, node;
   AttrMap attrs;
   bool names_functions = false;  // in attributes
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as distribution strategies want them: batches of other sizes, a part for each worker.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets that call functions of the graph for each element: map, filter, flat_map, interleave.
 #include <algorithm>
 #include <cstdint>
@@ -151,9 +152,7 @@ class InterleaveDataset : public FunctionDataset {
       DatasetElement results;
       MR_RETURN_IF_ERROR(dataset_->function_->Call(call, std::move(args), &results));
       MR_ASSIGN_OR_RETURN(DatasetPtr inner, ResultDataset(results));
-      if (inner->types() != dataset_->types()) {
-        return errors::InvalidArgument("the function gives a data set of other types");
-      }
+      MR_RETURN_IF_ERROR(CheckResultTypes("`f`", *inner, *dataset_));
       if (dataset_->ahead_ > 0) {
         inner =
             NewPrefetchDataset(std::move(inner), dataset_->ahead_, dataset_->function_->device());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets whose elements a function gives, called again and again until it says that there are
 // no more.
 #include <algorithm>

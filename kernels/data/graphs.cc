@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as graphs that are data: written, made from them; and the options that they carry.
 #include <climits>
 #include <map>

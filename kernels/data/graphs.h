@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as graphs that are data. Of this folder alone.
 #ifndef KERNELS_DATA_GRAPHS_H_
 #define KERNELS_DATA_GRAPHS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterators: where a program stands in a data set. They live on a device between steps.
 #include <memory>
 #include <string>
@@ -147,7 +148,7 @@ class MakeIteratorKernel : public Kernel {
         ctx.resources()->LookupOrCreate<IteratorPosition>(
             handle.container, handle.name,
             []() -> StatusOr<RefPtr<IteratorPosition>> { return MakeRef<IteratorPosition>(); }));
-    return iterator->Start(position->Watch(std::move(dataset)));
+    return iterator->Start(position->Watch(dataset), dataset);
   }
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ops on all kinds of iterators share: their handles as texts, which a client may keep and
 // feed later or send elsewhere, and components as they are declared.
 #ifndef KERNELS_DATA_ITERATOR_OPS_H_

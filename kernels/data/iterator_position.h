@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where an iterator stands, so that it can be taken there again. Of this folder alone.
 #ifndef KERNELS_DATA_ITERATOR_POSITION_H_
 #define KERNELS_DATA_ITERATOR_POSITION_H_

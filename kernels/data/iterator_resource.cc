@@ -1,16 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/data/iterator_resource.h"
 
+#include <chrono>
+
 #include "base/exceptions.h"
+#include "base/log.h"
+#include "kernels/data/stage_times.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
 namespace {
 
 constexpr char kEnd[] = "End of sequence";
+// Waits that are worth a line.
+constexpr std::chrono::seconds kLongWait{5};
 
 }  // namespace
 
-Status IteratorResource::Start(DatasetPtr dataset) {
+Status IteratorResource::Start(DatasetPtr dataset, DatasetPtr timed) {
   if (dataset->types() != types_) {
     return errors::InvalidArgument("Number or types of components do not match between the ",
                                    "iterator and the data set that it is made from");
@@ -18,6 +25,7 @@ Status IteratorResource::Start(DatasetPtr dataset) {
   auto walk = std::make_shared<Walk>();
   walk->blocks = dataset->blocks();
   MR_ASSIGN_OR_RETURN(walk->iterator, dataset->NewIterator());
+  walk->dataset = timed != nullptr ? std::move(timed) : std::move(dataset);
   // The old walk ends without the lock.
   MutexLock lock(&mu_);
   walk_.swap(walk);
@@ -39,6 +47,7 @@ Status IteratorResource::Step(Walk* walk, const DatasetCall& call, DatasetElemen
   if (!walk->ended) {
     status = Guarded([&] { return walk->iterator->Next(call, element, &walk->ended); });
   }
+  if (++walk->elements == walk->next_look) Look(walk);
   if (status.ok() && walk->ended) status = errors::OutOfRange(kEnd);
   MutexLock lock(&walk->mu);
   walk->busy = false;
@@ -46,12 +55,23 @@ Status IteratorResource::Step(Walk* walk, const DatasetCall& call, DatasetElemen
   return status;
 }
 
+void IteratorResource::Look(Walk* walk) {
+  walk->next_look *= 2;
+  if (said_.load(std::memory_order_relaxed)) return;
+  const std::string line = SlowestStage(*walk->dataset, kLongWait);
+  if (line.empty() || said_.exchange(true)) return;
+  MR_LOG(kInfo, line);
+}
+
 Status IteratorResource::Next(const DatasetCall& call, DatasetElement* element) {
   const std::shared_ptr<Walk> current = walk();
   if (current == nullptr) return NotStarted();
   Walk& walk = *current;
-  MR_RETURN_IF_ERROR(
-      LockWhen(&walk.mu, &walk.idle, call.cancellation, [&walk] { return !walk.busy; }));
+  MR_RETURN_IF_ERROR(LockWhen(&walk.mu, &walk.idle, call.cancellation, [&walk] {
+    AssertLocked(&walk.mu);
+    return !walk.busy;
+  }));
+  AssertLocked(&walk.mu);
   walk.busy = true;
   walk.mu.Unlock();
   return Step(&walk, call, element);

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a program stands in a data set.
 #ifndef KERNELS_DATA_ITERATOR_RESOURCE_H_
 #define KERNELS_DATA_ITERATOR_RESOURCE_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,8 +25,9 @@ class IteratorResource : public Resource {
 
   const std::vector<DataType>& types() const { return types_; }
 
-  // From the beginning of `dataset`. A Next that is under way still ends on the old one.
-  Status Start(DatasetPtr dataset);
+  // From the beginning of `dataset`. A Next that is under way still ends on the old one. `timed` is
+  // what an op has made of it, if that is another one.
+  Status Start(DatasetPtr dataset, DatasetPtr timed = nullptr);
   // The next element; waits for it, and for calls that came before. OutOfRange at the end,
   // FailedPrecondition before Start, Cancelled if the call's step ends first.
   Status Next(const DatasetCall& call, DatasetElement* element);
@@ -50,6 +54,8 @@ class IteratorResource : public Resource {
     bool busy ABSL_GUARDED_BY(mu) = false;  // somebody uses what follows
     bool ended = false;
     DatasetWalkPtr iterator;
+    DatasetPtr dataset;
+    int64_t elements = 0, next_look = 64;  // at how the time is spent
   };
   std::shared_ptr<Walk> walk() const {
     MutexLock lock(&mu_);
@@ -57,11 +63,14 @@ class IteratorResource : public Resource {
   }
   static Status NotStarted();
   // By whoever made the walk busy.
-  static Status Step(Walk* walk, const DatasetCall& call, DatasetElement* element);
+  Status Step(Walk* walk, const DatasetCall& call, DatasetElement* element);
+  // Says once where the time goes if the program waits for its input.
+  void Look(Walk* walk);
 
   const std::vector<DataType> types_;
   mutable Mutex mu_;
   std::shared_ptr<Walk> walk_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> said_{false};
 };
 
 }  // namespace millrace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What data sets keep from one walk to the next: in the data set itself, or, where its op says
 // `_continues`, in the session, so that a data set made anew by a later step goes on.
 #ifndef KERNELS_DATA_KEPT_H_

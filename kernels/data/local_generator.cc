@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements that a function of the program makes, one after the other, on a thread of its own: a
 // step that is cancelled does not wait for the function to return.
 #include <memory>
@@ -78,6 +79,7 @@ class LocalGeneratorDataset : public DatasetValue {
         if (!LockWhen(&mu, &changed, &abandoned, [this] { return StageIs(Stage::kAsked); }).ok()) {
           return;
         }
+        AssertLocked(&mu);
         mu.Unlock();
         status = Guarded([&] { return Ask(is_abandoned, &next); });
         MutexLock lock(&mu);
@@ -126,6 +128,7 @@ class LocalGeneratorDataset : public DatasetValue {
       }
       MR_RETURN_IF_ERROR(LockWhen(&state.mu, &state.changed, call.cancellation,
                                   [&state] { return state.StageIs(Stage::kAnswered); }));
+      AssertLocked(&state.mu);
       state.stage = Stage::kIdle;
       const Status status = std::exchange(state.status, OkStatus());
       *element = std::exchange(state.element, {});

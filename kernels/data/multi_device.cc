@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterators that deal the elements of one data set out to several devices, each of which asks for
 // its own.
 #include <cstdint>
@@ -42,7 +43,10 @@ class MultiDeviceIterator : public Resource {
                                      "iterator and the data set that it is made from");
     }
     auto deal = std::make_shared<Deal>();
-    deal->shards.resize(num_shards_);
+    {
+      MutexLock lock(&deal->mu);
+      deal->shards.resize(num_shards_);
+    }
     deal->max_buffer = static_cast<std::size_t>(max_buffer);
     MR_ASSIGN_OR_RETURN(deal->walk, dataset.NewIterator());
     MutexLock lock(&mu_);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages of data sets that work ahead of whoever asks, on threads of their own.
 #ifndef KERNELS_DATA_PARALLEL_H_
 #define KERNELS_DATA_PARALLEL_H_

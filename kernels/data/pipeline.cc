@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/data/pipeline.h"
 
 #include <algorithm>
@@ -23,7 +24,10 @@ class StageDataset : public DatasetValue {
         inputs_(std::move(inputs)),
         options_(std::move(options)),
         depth_(depth) {}
-  StatusOr<DatasetWalkPtr> NewIterator() const override { return dataset_->NewIterator(); }
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, dataset_->NewIterator());
+    return TimeWalk(std::move(walk), times_);
+  }
   int64_t cardinality() const override { return dataset_->cardinality(); }
 
   const DatasetValue& itself() const { return *dataset_; }
@@ -31,6 +35,7 @@ class StageDataset : public DatasetValue {
   const std::vector<DatasetPtr>& inputs() const { return inputs_; }
   const std::string& options() const { return options_; }
   int depth() const { return depth_; }
+  const StageTimes& times() const { return *times_; }
 
  private:
   const RefPtr<DatasetValue> dataset_;
@@ -38,6 +43,7 @@ class StageDataset : public DatasetValue {
   const std::vector<DatasetPtr> inputs_;
   const std::string options_;
   const int depth_;
+  const std::shared_ptr<StageTimes> times_ = std::make_shared<StageTimes>();
 };
 
 const StageDataset* AsStage(const DatasetValue& dataset) {
@@ -73,6 +79,11 @@ StatusOr<std::string> JoinOptions(const std::vector<DatasetPtr>& inputs, const H
 
 }  // namespace
 
+Status CheckAsked(const DatasetCall& call) {
+  if (call.cancellation == nullptr || !call.cancellation->IsCancelled()) return OkStatus();
+  return errors::Cancelled("the step that asked for an element is over");
+}
+
 StatusOr<RefPtr<DatasetValue>> MakeStage(RefPtr<DatasetValue> dataset, StageOrigin origin) {
   std::vector<DatasetPtr> inputs;
   int depth = 1;
@@ -102,6 +113,17 @@ const DatasetValue& StageItself(const DatasetValue& dataset) {
 const StageOrigin* OriginOf(const DatasetValue& dataset) {
   const StageDataset* const stage = AsStage(dataset);
   return stage != nullptr ? &stage->origin() : nullptr;
+}
+
+const StageTimes* TimesOf(const DatasetValue& dataset) {
+  const StageDataset* const stage = AsStage(dataset);
+  return stage != nullptr ? &stage->times() : nullptr;
+}
+
+std::span<const DatasetPtr> InputsOf(const DatasetValue& dataset) {
+  const StageDataset* const stage = AsStage(dataset);
+  return stage != nullptr ? std::span<const DatasetPtr>(stage->inputs())
+                          : std::span<const DatasetPtr>();
 }
 
 const std::string& OptionsOf(const DatasetValue& dataset) {
@@ -136,6 +158,7 @@ Status SkipElements(DatasetWalk& walk, const DatasetCall& call, int64_t count, i
   *skipped = 0;
   if (auto* skips = dynamic_cast<SkipsElements*>(&walk)) return skips->Skip(call, count, skipped);
   for (; *skipped < count; ++*skipped) {
+    MR_RETURN_IF_ERROR(CheckAsked(call));
     DatasetElement element;
     bool end = false;
     MR_RETURN_IF_ERROR(walk.Next(call, &element, &end));

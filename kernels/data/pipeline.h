@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as pipelines: how each stage was made, what all stages of one keep from walk to walk,
 // and walks that leave out elements. Of this folder alone.
 #ifndef KERNELS_DATA_PIPELINE_H_
@@ -5,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/data/dataset.h"
+#include "kernels/data/stage_times.h"
 #include "kernels/function_runner.h"
 #include "kernels/kernel_registry.h"
 
@@ -33,7 +36,10 @@ class SkipsElements {
   // Leaves out `count` elements, or as many as there are: *skipped.
   virtual Status Skip(const DatasetCall& call, int64_t count, int64_t* skipped) = 0;
 };
-// The same of any walk.
+// OK as long as the step that asks goes on, then Cancelled: for loops that may take elements
+// without end. Walks of stages begin every call with it.
+Status CheckAsked(const DatasetCall& call);
+// Skips elements of any walk.
 Status SkipElements(DatasetWalk& walk, const DatasetCall& call, int64_t count, int64_t* skipped);
 
 // How an op has made a data set: what a graph says that makes it again.
@@ -53,6 +59,9 @@ StatusOr<RefPtr<DatasetValue>> MakeStage(RefPtr<DatasetValue> dataset, StageOrig
 const DatasetValue& StageItself(const DatasetValue& dataset);
 // Null for a data set that is the element of another one, which no op has made.
 const StageOrigin* OriginOf(const DatasetValue& dataset);
+// The same; and the stages below, of which there are none then.
+const StageTimes* TimesOf(const DatasetValue& dataset);
+std::span<const DatasetPtr> InputsOf(const DatasetValue& dataset);
 
 // A data set that gives what its input does, with options.
 class HasOptions {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets in another order. For given seeds it is TensorFlow's.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets that begin a pipeline: tensors, ranges, files of records, lines and blocks.
 #include <algorithm>
 #include <array>
@@ -105,7 +106,8 @@ class RangeDataset : public DatasetValue {
       : DatasetValue({dtype}), start_(start), step_(step) {
     const auto span = static_cast<__int128>(stop) - start;
     if ((span > 0) == (step > 0) && span != 0) {
-      count_ = static_cast<int64_t>((span + step + (step > 0 ? -1 : 1)) / step);
+      const __int128 count = (span + step + (step > 0 ? -1 : 1)) / step;
+      count_ = static_cast<int64_t>(std::min<__int128>(count, INT64_MAX));
     }
   }
   int64_t cardinality() const override { return count_; }

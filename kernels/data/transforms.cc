@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets made from others, element by element: fewer, more, or in another order.
 #include <algorithm>
 #include <cstdint>
@@ -303,7 +304,9 @@ class ConcatenateDataset : public DatasetValue {
   int64_t cardinality() const override {
     const int64_t a = inputs_[0]->cardinality(), b = inputs_[1]->cardinality();
     if (a == kInfinite || b == kInfinite) return kInfinite;
-    return a == kUnknown || b == kUnknown ? kUnknown : a + b;
+    int64_t sum;
+    if (a == kUnknown || b == kUnknown || __builtin_add_overflow(a, b, &sum)) return kUnknown;
+    return sum;
   }
   StatusOr<DatasetWalkPtr> NewIterator() const override {
     return DatasetWalkPtr(new Iterator(RefPtr<const ConcatenateDataset>::Share(this)));

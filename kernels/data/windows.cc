@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets with a memory: scans, windows, groups, choices among several inputs.
 #include <algorithm>
 #include <cstdint>
@@ -299,9 +300,7 @@ class GroupByWindowDataset : public DatasetValue {
       MR_RETURN_IF_ERROR(dataset_->functions_.reduce->Call(
           call, {Tensor::Scalar<int64_t>(key), VariantTensor(std::move(held))}, &results));
       MR_ASSIGN_OR_RETURN(const DatasetPtr inner, ResultDataset(results));
-      if (inner->types() != dataset_->types()) {
-        return errors::InvalidArgument("`reduce_func` gives a data set of other types");
-      }
+      MR_RETURN_IF_ERROR(CheckResultTypes("`reduce_func`", *inner, *dataset_));
       MR_ASSIGN_OR_RETURN(current_, inner->NewIterator());
       return OkStatus();
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accumulators: they add up the gradients that workers bring and hand out their mean, the
 // heart of synchronous training. Rules as TensorFlow's: docs and tests state them.
 #ifndef KERNELS_DATA_FLOW_ACCUMULATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers: elements whose components come one by one, by key, and are handed out when they
 // are complete.
 #include <algorithm>

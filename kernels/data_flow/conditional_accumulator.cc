@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops on accumulators: dense and sparse, on references and on resource handles.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops on queues, in both forms: handles as resources (V2) and as references to strings.
 #include <algorithm>
 #include <cstdint>

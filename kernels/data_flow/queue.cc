@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/data_flow/queue.h"
 
 #include <algorithm>
@@ -89,6 +90,12 @@ Status Queue::CheckBatch(const Element& components) const {
   return OkStatus();
 }
 
+// With the queue locked. Clang takes the closure for the object that its annotation speaks of.
+template <typename Describe>
+std::string Described(const Queue& queue, const Describe& describe) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return describe(queue);
+}
+
 template <typename Attempt, typename Describe>
 void Queue::NoteWaiting(std::deque<Attempt>* line, int64_t id, const Waiter& waiter, LastCall* last,
                         Describe describe) {
@@ -101,7 +108,7 @@ void Queue::NoteWaiting(std::deque<Attempt>* line, int64_t id, const Waiter& wai
                                  wait = waiter.Begin(Wait::Kind::kQueue, options_.name)]() mutable {
                                   {
                                     MutexLock lock(&self->mu_);
-                                    wait.text = describe(*self);
+                                    wait.text = Described(*self, describe);
                                   }
                                   return EncodeWait(wait);
                                 });

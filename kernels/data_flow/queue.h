@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queues of tuples of tensors that live on a device between steps.
 #ifndef KERNELS_DATA_FLOW_QUEUE_H_
 #define KERNELS_DATA_FLOW_QUEUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staging areas: tuples that one step leaves for another, bounded by number and bytes.
 #include <cstdint>
 #include <deque>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel of the CPU whose work is enqueued.
 #ifndef KERNELS_FAKE_CPU_BODY_H_
 #define KERNELS_FAKE_CPU_BODY_H_

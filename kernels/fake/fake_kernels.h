@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for the simulated accelerator.
 #ifndef KERNELS_FAKE_FAKE_KERNELS_H_
 #define KERNELS_FAKE_FAKE_KERNELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization and its gradient.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operands of batch normalization, checked: for our own loops and for vendors' libraries.
 #ifndef KERNELS_GPU_BATCH_NORM_CALL_H_
 #define KERNELS_GPU_BATCH_NORM_CALL_H_

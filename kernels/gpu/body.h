@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a GPU's kernels do with the operands they are given: sizes and options are worked out on
 // the host, loops (loops.h) do the rest, wherever they run.
 #ifndef KERNELS_GPU_BODY_H_

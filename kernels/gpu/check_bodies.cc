@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of values: the device finds, the host judges.
 #include <cstring>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise ops.
 #include <cstring>
 
@@ -7,6 +8,7 @@
 #include "kernels/common/broadcast.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/gpu/body.h"
+#include "kernels/math/output_gradient_plan.h"
 #include "kernels/nn/bias_plan.h"
 
 namespace millrace::gpu {
@@ -47,10 +49,13 @@ class UnaryBody final : public Body {
 
 using BinaryLoop = Outcome (*Loops::*)(Queue, const BinaryParams&);
 
+// What the shapes of the operands have to have in common.
+enum class Meeting { kBroadcast, kSameShape, kSameCount };
+
 struct BinaryEntry {
   BinaryOp op;
   BinaryLoop loop;
-  bool broadcasts;
+  Meeting meeting;
 };
 
 const StringMap<BinaryEntry>& BinaryOps() {
@@ -60,13 +65,17 @@ const StringMap<BinaryEntry>& BinaryOps() {
     const std::pair<const char*, BinaryOp> names[] = {MR_GPU_BINARY_OPS(MR_GPU_NAME)};
 #undef MR_GPU_NAME
     for (const auto& [name, op] : names) {
-      BinaryEntry entry{op, &Loops::Binary, true};
+      BinaryEntry entry{op, &Loops::Binary, Meeting::kBroadcast};
       if (op >= BinaryOp::kSigmoidGrad) {
-        entry = {op, &Loops::BinaryGrad, false};
+        entry = {op, &Loops::BinaryGrad, Meeting::kSameShape};
       } else if (op >= BinaryOp::kLess) {
-        entry = {op, &Loops::Compare, true};
+        entry = {op, &Loops::Compare, Meeting::kBroadcast};
       }
       (*map)[name] = entry;
+    }
+    for (const char* name :
+         {"SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad"}) {
+      (*map)[name].meeting = Meeting::kSameCount;
     }
     (*map)["AddV2"] = (*map)["Add"];
     (*map)["RealDiv"] = (*map)["Div"];
@@ -107,11 +116,13 @@ class BinaryBody final : public Body {
     p.out = out.raw_data();
     p.n = out.num_elements();
     p.alpha = alpha_;
-    if (!entry_.broadcasts && !(a.shape() == b.shape())) {
+    if (entry_.meeting == Meeting::kSameShape && !(a.shape() == b.shape())) {
       return errors::InvalidArgument("operands must have the same shape, got ",
                                      a.shape().DebugString(), " and ", b.shape().DebugString());
     }
-    MR_RETURN_IF_ERROR(FillMap(a.shape(), b.shape(), &p));
+    const bool same_count = entry_.meeting == Meeting::kSameCount;
+    if (same_count) MR_RETURN_IF_ERROR(CheckSameCount(a.shape(), b.shape()));
+    MR_RETURN_IF_ERROR(FillMap(a.shape(), same_count ? a.shape() : b.shape(), &p));
     return ToStatus((loops.*entry_.loop)(queue, p));
   }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers, scatters and unsorted segments.
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that move elements.
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/array/axis_plan.h"
 #include "kernels/array/layout_plan.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/gpu/body.h"
@@ -139,10 +141,18 @@ struct Joined {
   Status Copy(const Loops& loops, Queue queue, const std::vector<const Tensor*>& parts,
               bool join) const {
     int64_t at = 0;
-    for (const Tensor* part : parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Tensor* const part = parts[i];
       if (outer == 0 || part->num_elements() == 0) continue;
       const int64_t run = part->num_elements() / outer;
-      if (at + run > row) return errors::InvalidArgument("parts that are larger than the whole");
+      if (at + run > row) {
+        return errors::InvalidArgument("part ", i, " of ", parts.size(), ", of shape ",
+                                       part->shape().DebugString(), ", ends at element ", at + run,
+                                       " of a row, where ", whole.shape().DebugString(),
+                                       " has rows of ", row,
+                                       ": the parts' sizes along the axis "
+                                       "must add up to its size");
+      }
       const MoveAxis outer_axis = join ? MoveAxis{outer, run, row} : MoveAxis{outer, row, run};
       MR_RETURN_IF_ERROR(Move(loops, queue, SizeOf(whole), join ? part->raw_data() : At(whole, at),
                               join ? At(whole, at) : part->raw_data(), {outer_axis, {run, 1, 1}}));
@@ -167,7 +177,7 @@ class ConcatBody final : public Body {
     const Tensor& out = call.outputs[0];
     int64_t given = axis_;
     if (!packs_) {
-      MR_ASSIGN_OR_RETURN(given, IntScalar(call.inputs.back(), "axis"));
+      MR_ASSIGN_OR_RETURN(given, ConcatAxis(call.inputs.back()));
     }
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, out.rank(), "axis"));
     const std::size_t count = call.inputs.size() - (packs_ ? 0 : 1);
@@ -193,7 +203,8 @@ class SplitBody final : public Body {
     const Tensor& in = call.inputs[op_ == "Split" ? 1 : 0];
     int64_t given = axis_;
     if (op_ != "Unpack") {
-      MR_ASSIGN_OR_RETURN(given, IntScalar(call.inputs[op_ == "Split" ? 0 : 2], "split_dim"));
+      MR_ASSIGN_OR_RETURN(given, op_ == "Split" ? IntScalar(call.inputs[0], "split_dim")
+                                                : OnlyInt(call.inputs[2], "split_dim"));
     }
     MR_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, in.rank(), "split_dim"));
     int64_t elements = 0;

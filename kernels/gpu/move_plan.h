@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How elements get from one place to another: along which axes, in which groups, and whether
 // through tiles.
 #ifndef KERNELS_GPU_MOVE_PLAN_H_

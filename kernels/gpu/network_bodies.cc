@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and cross entropies, local normalization, the largest of rows.
 #include <algorithm>
 

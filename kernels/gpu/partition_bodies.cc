@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that are dealt out, and put together again: DynamicPartition and DynamicStitch.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools over rows and columns.
 #include <string>
 #include <vector>

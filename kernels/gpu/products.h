@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes of convolutions and matrix products, for our own loops and for vendors' libraries.
 #ifndef KERNELS_GPU_PRODUCTS_H_
 #define KERNELS_GPU_PRODUCTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers: the CPU's own generators and their bits.
 #include <algorithm>
 #include <vector>

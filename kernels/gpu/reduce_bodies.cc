@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over axes, positions of extremes, scans; segments' kin is in index_bodies.cc.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a reduction is spread over threads.
 #ifndef KERNELS_GPU_REDUCE_PLAN_H_
 #define KERNELS_GPU_REDUCE_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers and scatters of rows, for tensors and for variables.
 #ifndef KERNELS_GPU_SCATTER_CALL_H_
 #define KERNELS_GPU_SCATTER_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows that share an id, which are sorted: Segment*, SparseSegment* and the latter's
 // gradients.
 #include <algorithm>

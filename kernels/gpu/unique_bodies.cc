@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The distinct elements of vectors.
 #include "base/status_macros.h"
 #include "kernels/array/unique_plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates of variables, in place.
 #include <algorithm>
 #include <span>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools, and convolutions and matrix products element by element.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Colours of images: between red, green, blue and hue, saturation, value; contrast; and the
 // response normalisation of networks that came before batch normalisation.
 #include <algorithm>
@@ -93,7 +94,8 @@ class PixelKernel : public Kernel {
       const std::string what =
           StrCat("input must be at least ", kLeastRank, "-D and have 3 channels, got shape ",
                  images.shape().DebugString());
-      return kTakesNumber ? errors::InvalidArgument(what) : errors::FailedPrecondition(what);
+      const bool by_depth = !kTakesNumber && images.rank() >= kLeastRank;  // as in TensorFlow
+      return by_depth ? errors::FailedPrecondition(what) : errors::InvalidArgument(what);
     }
     float number = 0;
     if (kTakesNumber) {

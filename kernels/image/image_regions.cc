@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of images: patches, crops that are resized, and the choice among overlapping boxes.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/image/lrn_plan.h"
 
 #include "base/errors.h"

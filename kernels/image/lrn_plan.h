@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Local response normalization: what LRN and LRNGrad accept. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_IMAGE_LRN_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images in another size: ResizeBilinear and ResizeNearestNeighbor, and their gradients.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Taking features out of Example messages: dense ones of a known shape, sparse ones, and rows
 // of different length.
 #ifndef KERNELS_IO_EXAMPLE_PARSER_H_
@@ -13,6 +14,8 @@
 #include "proto/example.pb.h"
 
 namespace millrace {
+
+class KernelContext;
 
 // One feature of which every example has the same number of values, or (if the first size of
 // `shape` is unknown) up to as many as the longest one, filled up with `standard`.
@@ -32,6 +35,7 @@ struct ListFeature {
 struct ExampleSpec {
   std::vector<DenseFeature> dense;
   std::vector<ListFeature> sparse, ragged;
+  bool is_context = false;  // of SequenceExample messages, of which errors speak in other words
 };
 
 struct ParsedExamples {
@@ -40,13 +44,17 @@ struct ParsedExamples {
   std::vector<Tensor> ragged_values, ragged_splits;
 };
 
+// The type of a feature's values, kInvalid for one that has none, and how many they are.
+DataType FeatureType(const pb::Feature& feature);
+int64_t FeatureCount(const pb::Feature& feature);
+
 // The values of one type, one after another.
 class FeatureColumn {
  public:
   explicit FeatureColumn(DataType dtype) : dtype_(dtype) {}
-  // Adds the feature's values; InvalidArgument, beginning with `where`, if it has another type.
-  // *count: how many there were; a feature without values is of any type.
-  Status Add(const pb::Feature& feature, std::string_view where, int64_t* count);
+  // Adds the feature's values, unless it has another type: false then. *count: how many there were;
+  // a feature without values is of any type.
+  [[nodiscard]] bool Add(const pb::Feature& feature, int64_t* count);
   // Adds `n` elements of `standard`, which holds one (all the same) or n; zeros if it is empty.
   void AddStandard(const Tensor& standard, int64_t n);
   StatusOr<Tensor> Take(const Shape& shape);
@@ -58,13 +66,13 @@ class FeatureColumn {
   std::vector<std::string> strings_;
 };
 
-// Parses one message per row. `names` (may be empty) go into error messages. With `single` the
-// outputs have no axis for the batch. InvalidArgument for what does not parse, is missing or
-// does not fit.
-StatusOr<ParsedExamples> ParseExamples(const ExampleSpec& spec,
+// Parses one message per row, rows on all threads of the context. `names` (may be empty) go into
+// error messages. With `single` the outputs have no axis for the batch. InvalidArgument for what
+// does not parse, is missing or does not fit; features that nobody asks for are not looked at.
+StatusOr<ParsedExamples> ParseExamples(const KernelContext& ctx, const ExampleSpec& spec,
                                        std::span<const std::string> serialized,
                                        std::span<const std::string> names, bool single);
-// The same over features that were parsed before.
+// The same over features that were parsed before, on this thread.
 StatusOr<ParsedExamples> ParseFeatures(const ExampleSpec& spec,
                                        std::span<const pb::Features* const> rows,
                                        std::span<const std::string> names, bool single);

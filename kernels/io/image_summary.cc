@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images in summaries, packed as PNG.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that speak to people: Assert and Print.
 #include <algorithm>
 #include <atomic>
@@ -6,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/text/log_format.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
@@ -86,7 +88,7 @@ class PrintKernel : public Kernel {
       line = StrCat(line, "[", Summarize(ctx.input(i), summarize_), "]");
     }
     line += '\n';
-    std::fwrite(line.data(), 1, line.size(), stderr);
+    WriteBesideLog(LogLevel::kInfo, line);
     return OkStatus();
   }
 
@@ -112,11 +114,20 @@ class PrintV2Kernel : public Kernel {
                                      ctx.input(0).shape().DebugString());
     }
     const std::string line = ctx.input(0).scalar<std::string>() + end_;
-    std::fwrite(line.data(), 1, line.size(), stream_ == "stdout" ? stdout : stderr);
+    if (stream_ == "stdout") {
+      std::fwrite(line.data(), 1, line.size(), stdout);
+    } else {
+      WriteBesideLog(Level(), line);
+    }
     return OkStatus();
   }
 
  private:
+  LogLevel Level() const {
+    if (stream_ == "log(warning)") return LogLevel::kWarning;
+    return stream_ == "log(error)" ? LogLevel::kError : LogLevel::kInfo;
+  }
+
   const std::string stream_, end_;
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text and bytes to numbers: DecodeRaw, DecodeCSV, StringToNumber, Base64, serialised tensors,
 // JSON.
 #include <google/protobuf/util/json_util.h>
@@ -303,6 +304,7 @@ class DecodeCsvKernel : public Kernel {
 
 // --- Base64 (the alphabet for URLs) -------------------------------------------------------------
 
+constexpr std::size_t kMostShown = 96;  // bytes of what cannot be parsed
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -411,7 +413,12 @@ class ParseTensorKernel : public Kernel {
     }
     pb::TensorProto proto;
     if (!proto.ParseFromString(in.scalar<std::string>())) {
-      return errors::InvalidArgument("Could not parse `serialized` as TensorProto");
+      // The ordinary alphabet, and not all of what may be long.
+      std::string text = EncodeBase64(
+          std::string_view(in.scalar<std::string>()).substr(0, kMostShown), /*pad=*/true);
+      std::replace(text.begin(), text.end(), '-', '+');
+      std::replace(text.begin(), text.end(), '_', '/');
+      return errors::InvalidArgument("Could not parse `serialized` as TensorProto, base64: ", text);
     }
     if (static_cast<DataType>(proto.dtype()) != dtype_) {
       return errors::InvalidArgument("Type mismatch between parsed tensor (",

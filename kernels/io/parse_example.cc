@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops that take Example and SequenceExample messages apart.
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -111,7 +114,7 @@ class ParseExampleKernel : public Kernel {
       }
     }
     MR_ASSIGN_OR_RETURN(ParsedExamples parsed,
-                        ParseExamples(spec, serialized.flat<std::string>(), names, one));
+                        ParseExamples(ctx, spec, serialized.flat<std::string>(), names, one));
     Put(ctx, indices_, std::move(parsed.sparse_indices));
     Put(ctx, values_, std::move(parsed.sparse_values));
     Put(ctx, sparse_shapes_, std::move(parsed.sparse_shapes));
@@ -171,6 +174,7 @@ class ParseExampleKernel : public Kernel {
 // --- SequenceExample --------------------------------------------------------------------------
 
 using Sequences = std::vector<const pb::SequenceExample*>;
+using Names = std::span<const std::string>;
 
 const pb::FeatureList* FindList(const pb::SequenceExample& example, const std::string& key) {
   const auto it = example.feature_lists().feature_list().find(key);
@@ -247,7 +251,7 @@ class ParseSequenceExampleKernel : public Kernel {
     }
     const auto names = ctx.input(1).flat<std::string>();
     MR_RETURN_IF_ERROR(ParseContext(ctx, contexts, names, single));
-    return ParseLists(ctx, examples, single);
+    return ParseLists(ctx, examples, names, single);
   }
 
  private:
@@ -256,6 +260,7 @@ class ParseSequenceExampleKernel : public Kernel {
   Status ParseContext(KernelContext& ctx, const std::vector<const pb::Features*>& rows,
                       std::span<const std::string> names, bool single) const {
     ExampleSpec spec;
+    spec.is_context = true;
     MR_ASSIGN_OR_RETURN(const auto sparse,
                         Keys(ctx.input(2), "context_sparse_keys", context_sparse_types_.size()));
     MR_ASSIGN_OR_RETURN(const auto dense,
@@ -283,7 +288,7 @@ class ParseSequenceExampleKernel : public Kernel {
     return OkStatus();
   }
 
-  Status ParseLists(KernelContext& ctx, const Sequences& examples, bool single) const {
+  Status ParseLists(KernelContext& ctx, const Sequences& examples, Names names, bool single) const {
     MR_ASSIGN_OR_RETURN(const auto sparse,
                         Keys(ctx.input(5), "feature_list_sparse_keys", list_sparse_types_.size()));
     MR_ASSIGN_OR_RETURN(const auto dense,
@@ -297,24 +302,33 @@ class ParseSequenceExampleKernel : public Kernel {
                                      may_miss.shape().DebugString());
     }
     for (std::size_t i = 0; i < sparse.size(); ++i) {
-      MR_RETURN_IF_ERROR(SparseList(ctx, examples, sparse[i], static_cast<int>(i), single));
+      MR_RETURN_IF_ERROR(SparseList(ctx, examples, names, sparse[i], static_cast<int>(i), single));
     }
     for (std::size_t i = 0; i < dense.size(); ++i) {
-      MR_RETURN_IF_ERROR(DenseList(ctx, examples, dense[i], may_miss.data<bool>()[i],
+      MR_RETURN_IF_ERROR(DenseList(ctx, examples, names, dense[i], may_miss.data<bool>()[i],
                                    static_cast<int>(i), single));
     }
     for (std::size_t i = 0; i < ragged.size(); ++i) {
-      MR_RETURN_IF_ERROR(RaggedList(ctx, examples, ragged[i], static_cast<int>(i), single));
+      MR_RETURN_IF_ERROR(RaggedList(ctx, examples, names, ragged[i], static_cast<int>(i), single));
     }
     return OkStatus();
   }
 
-  static std::string Where(const std::string& key, std::size_t row) {
-    return StrCat("Key: ", key, ", Index: ", row, ".  ");
+  static std::string_view Name(Names names, std::size_t row) {
+    return row < names.size() ? std::string_view(names[row]) : "<unknown>";
   }
 
-  Status SparseList(KernelContext& ctx, const Sequences& examples, const std::string& key, int i,
-                    bool single) const {
+  // Adds what a step of a list has.
+  static Status Add(const pb::FeatureList& list, int step, const std::string& key,
+                    std::string_view name, DataType type, FeatureColumn* column, int64_t* count) {
+    if (column->Add(list.feature(step), count)) return OkStatus();
+    return errors::InvalidArgument(
+        "Name: ", name, ", Feature list: ", key, ", Index: ", step,
+        ".  Data types don't match. Expected type: ", DataTypeName(type));
+  }
+
+  Status SparseList(KernelContext& ctx, const Sequences& examples, Names names,
+                    const std::string& key, int i, bool single) const {
     FeatureColumn column(list_sparse_types_[i]);
     std::vector<int64_t> indices;
     int64_t steps = 0, widest = 0, total = 0;
@@ -324,7 +338,8 @@ class ParseSequenceExampleKernel : public Kernel {
       steps = std::max<int64_t>(steps, n);
       for (int step = 0; step < n; ++step) {
         int64_t count;
-        MR_RETURN_IF_ERROR(column.Add(list->feature(step), Where(key, r), &count));
+        MR_RETURN_IF_ERROR(
+            Add(*list, step, key, Name(names, r), list_sparse_types_[i], &column, &count));
         widest = std::max(widest, count);
         total += count;
         for (int64_t k = 0; k < count; ++k) {
@@ -345,8 +360,33 @@ class ParseSequenceExampleKernel : public Kernel {
     return OkStatus();
   }
 
-  Status DenseList(KernelContext& ctx, const Sequences& examples, const std::string& key,
-                   bool may_miss, int i, bool single) const {
+  // The values of the longest list make whole elements: what is looked at before each step.
+  static Status CheckTotal(const Sequences& examples, const std::string& key, DataType type,
+                           const Shape& element) {
+    int64_t most = 0;
+    for (const pb::SequenceExample* example : examples) {
+      const pb::FeatureList* list = FindList(*example, key);
+      int64_t total = 0;
+      for (int step = 0; list != nullptr && step < list->feature_size(); ++step) {
+        const pb::Feature& feature = list->feature(step);
+        const int64_t count = FeatureCount(feature);
+        if (count > 0 && FeatureType(feature) != type) return OkStatus();  // said later
+        total += count;
+      }
+      most = std::max(most, total);
+    }
+    const int64_t size = element.num_elements();
+    if (size == 0 ? most == 0 : most % size == 0) return OkStatus();
+    Dims dims = {-1};
+    dims.insert(dims.end(), element.dims().begin(), element.dims().end());
+    return errors::InvalidArgument(
+        "Feature list '", key, "' has an unexpected number of values.  Total values size: ", most,
+        " is not consistent with output shape: ",
+        PartialShape({dims.data(), dims.size()}).DebugString());
+  }
+
+  Status DenseList(KernelContext& ctx, const Sequences& examples, Names names,
+                   const std::string& key, bool may_miss, int i, bool single) const {
     const Shape& element = list_elements_[i];
     std::vector<int64_t> lengths;
     int64_t steps = 0;
@@ -354,13 +394,14 @@ class ParseSequenceExampleKernel : public Kernel {
       const pb::FeatureList* list = FindList(*examples[r], key);
       if (list == nullptr && !may_miss) {
         return errors::InvalidArgument(
-            "Name: <unknown>, Feature list '", key,
+            "Name: ", Name(names, r), ", Feature list '", key,
             "' is required but could not be found.  Did you mean to include it in "
             "feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?");
       }
       lengths.push_back(list == nullptr ? 0 : list->feature_size());
       steps = std::max(steps, lengths.back());
     }
+    MR_RETURN_IF_ERROR(CheckTotal(examples, key, list_dense_types_[i], element));
     Dims dims;
     if (!single) dims.push_back(static_cast<int64_t>(examples.size()));
     dims.push_back(steps);
@@ -373,12 +414,12 @@ class ParseSequenceExampleKernel : public Kernel {
     for (std::size_t r = 0; r < examples.size(); ++r) {
       for (int64_t step = 0; step < lengths[r]; ++step) {
         int64_t count;
-        const pb::Feature& feature = FindList(*examples[r], key)->feature(static_cast<int>(step));
-        MR_RETURN_IF_ERROR(column.Add(feature, Where(key, r), &count));
+        MR_RETURN_IF_ERROR(Add(*FindList(*examples[r], key), static_cast<int>(step), key,
+                               Name(names, r), list_dense_types_[i], &column, &count));
         if (count != element.num_elements()) {
-          return errors::InvalidArgument(Where(key, r), "Number of ",
-                                         DataTypeName(list_dense_types_[i]),
-                                         " values != expected.  Values size: ", count,
+          return errors::InvalidArgument("Name: ", Name(names, r), ", Key: ", key,
+                                         ", Index: ", step, ".  Number of values != expected.  ",
+                                         "values size: ", count,
                                          " but output shape: ", element.DebugString());
         }
       }
@@ -393,8 +434,8 @@ class ParseSequenceExampleKernel : public Kernel {
     return OkStatus();
   }
 
-  Status RaggedList(KernelContext& ctx, const Sequences& examples, const std::string& key, int i,
-                    bool single) const {
+  Status RaggedList(KernelContext& ctx, const Sequences& examples, Names names,
+                    const std::string& key, int i, bool single) const {
     FeatureColumn column(list_ragged_types_[i]);
     std::vector<int64_t> outer = {0}, inner = {0};
     for (std::size_t r = 0; r < examples.size(); ++r) {
@@ -402,7 +443,8 @@ class ParseSequenceExampleKernel : public Kernel {
       const int n = list == nullptr ? 0 : list->feature_size();
       for (int step = 0; step < n; ++step) {
         int64_t count;
-        MR_RETURN_IF_ERROR(column.Add(list->feature(step), Where(key, r), &count));
+        MR_RETURN_IF_ERROR(
+            Add(*list, step, key, Name(names, r), list_ragged_types_[i], &column, &count));
         inner.push_back(inner.back() + count);
       }
       outer.push_back(outer.back() + n);

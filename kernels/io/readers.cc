@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers: they take names of files from a queue and give their records one by one.
 #include <cstdint>
 #include <deque>
@@ -292,8 +293,9 @@ class OnceUnit : public WorkUnit {
 using Opened = StatusOr<std::unique_ptr<WorkUnit>>;
 
 OpenWork OpenFor(KernelConstruction& c) {
-  const std::string op = c.def().name();
-  if (op == "TFRecordReaderV2") {
+  std::string_view op = c.def().name();
+  if (op.ends_with("V2")) op.remove_suffix(2);
+  if (op == "TFRecordReader") {
     const std::string compression = c.attr<std::string>("compression_type");
     if (Status s = CheckCompression(compression); !s.ok()) c.SetError(std::move(s));
     return [compression](const std::string& name) -> Opened {
@@ -301,7 +303,7 @@ OpenWork OpenFor(KernelConstruction& c) {
       return std::make_unique<RecordUnit>(name, std::move(stream));
     };
   }
-  if (op == "TextLineReaderV2") {
+  if (op == "TextLineReader") {
     const int64_t skip = c.attr<int64_t>("skip_header_lines");
     if (skip < 0) c.SetError(errors::InvalidArgument("skip_header_lines must be >= 0 not ", skip));
     return [skip](const std::string& name) -> Opened {
@@ -309,11 +311,11 @@ OpenWork OpenFor(KernelConstruction& c) {
       return std::make_unique<LineUnit>(name, std::move(stream), skip);
     };
   }
-  if (op == "FixedLengthRecordReaderV2") {
+  if (op == "FixedLengthRecordReader") {
     const FixedLengthUnit::Layout layout{
         c.attr<int64_t>("header_bytes"), c.attr<int64_t>("record_bytes"),
         c.attr<int64_t>("footer_bytes"), c.attr<int64_t>("hop_bytes")};
-    const std::string encoding = c.attr<std::string>("encoding");
+    const std::string encoding = c.attrs().GetOr<std::string>("encoding", "");
     if (layout.header < 0 || layout.record <= 0 || layout.footer < 0 || layout.hop < 0) {
       c.SetError(errors::InvalidArgument("record_bytes must be > 0 and the other sizes >= 0"));
     }
@@ -326,7 +328,7 @@ OpenWork OpenFor(KernelConstruction& c) {
       return std::make_unique<FixedLengthUnit>(name, std::move(content), layout);
     };
   }
-  const bool whole = op == "WholeFileReaderV2";
+  const bool whole = op == "WholeFileReader";
   return [whole](const std::string& name) -> Opened {
     if (!whole) return std::make_unique<OnceUnit>(name, name);
     MR_ASSIGN_OR_RETURN(std::string content, PosixFileSystem()->ReadFile(name));
@@ -346,11 +348,11 @@ class ReaderKernel : public HandleKernel<Reader> {
   const OpenWork open_;
 };
 
-// ReaderReadV2 and ReaderReadUpToV2.
+// ReaderRead and ReaderReadUpTo, in both forms.
 class ReaderReadKernel : public Kernel {
  public:
   explicit ReaderReadKernel(KernelConstruction& c)
-      : Kernel(c), one_(c.def().name() == "ReaderReadV2") {}
+      : Kernel(c), one_(!c.def().name().starts_with("ReaderReadUpTo")) {}
   bool IsAsync() const override { return true; }
   Status Compute(KernelContext&) override {
     return errors::Internal(def().name(), " is asynchronous");
@@ -394,7 +396,7 @@ class ReaderReadKernel : public Kernel {
   const bool one_;
 };
 
-// ReaderNumRecordsProducedV2, ReaderNumWorkUnitsCompletedV2 and ReaderResetV2.
+// ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted and ReaderReset, in both forms.
 class ReaderStateKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -403,7 +405,7 @@ class ReaderStateKernel : public Kernel {
     if (num_outputs() == 0) {
       reader->Reset();
     } else {
-      const bool produced = def().name() == "ReaderNumRecordsProducedV2";
+      const bool produced = def().name().starts_with("ReaderNumRecordsProduced");
       ctx.SetOutput(0,
                     Tensor::Scalar<int64_t>(produced ? reader->produced() : reader->completed()));
     }
@@ -414,15 +416,17 @@ class ReaderStateKernel : public Kernel {
 }  // namespace
 
 void RegisterReaderKernels(KernelRegistry& r) {
-  for (const char* op : {"TFRecordReaderV2", "TextLineReaderV2", "FixedLengthRecordReaderV2",
-                         "WholeFileReaderV2", "IdentityReaderV2"}) {
-    RegisterCpu<ReaderKernel>(r, op);
-  }
-  RegisterCpu<ReaderReadKernel>(r, "ReaderReadV2");
-  RegisterCpu<ReaderReadKernel>(r, "ReaderReadUpToV2");
-  for (const char* op :
-       {"ReaderNumRecordsProducedV2", "ReaderNumWorkUnitsCompletedV2", "ReaderResetV2"}) {
-    RegisterCpu<ReaderStateKernel>(r, op);
+  for (const char* version : {"", "V2"}) {
+    for (const char* op : {"TFRecordReader", "TextLineReader", "FixedLengthRecordReader",
+                           "WholeFileReader", "IdentityReader"}) {
+      RegisterCpu<ReaderKernel>(r, StrCat(op, version));
+    }
+    RegisterCpu<ReaderReadKernel>(r, StrCat("ReaderRead", version));
+    RegisterCpu<ReaderReadKernel>(r, StrCat("ReaderReadUpTo", version));
+    for (const char* op :
+         {"ReaderNumRecordsProduced", "ReaderNumWorkUnitsCompleted", "ReaderReset"}) {
+      RegisterCpu<ReaderStateKernel>(r, StrCat(op, version));
+    }
   }
 }
 

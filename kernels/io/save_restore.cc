@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SaveV2, RestoreV2 and what belongs to them: the ops a Saver is made of.
 #include <cstdio>
 #include <set>
@@ -55,6 +56,10 @@ class SaveKernel : public WritingKernel {
     MR_RETURN_IF_ERROR(CheckScalar(prefix, "prefix"));
     const int count = ctx.num_inputs() - kFirst;
     MR_RETURN_IF_ERROR(CheckNames(names, slices, count));
+    // The folder of a step that has failed is deleted, and would be made anew.
+    if (ctx.cancellation() != nullptr && ctx.cancellation()->IsCancelled()) {
+      return errors::Cancelled("the step ended before anything was written");
+    }
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
                         BundleWriter::Create(PosixFileSystem(), prefix.scalar<std::string>()));
     for (int i = 0; i < count; ++i) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Summaries: what training tells people, as messages for event files.
 #include <algorithm>
 #include <cfloat>

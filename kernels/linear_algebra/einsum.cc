@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Einsum of one or two operands. Every label becomes an axis with a stride in each operand and
 // in the result (0 where it does not occur, the sum of strides where it occurs twice), which
 // sorts labels into batch, rows, columns and summed ones: operands are copied into that order,

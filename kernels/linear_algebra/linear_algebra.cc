@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Factors and inverses of small dense matrices, and products with sparse ones.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatMul and BatchMatMul. float and double go to the blocked product of gemm.h, 16-bit
 // floats through float copies of their operands, everything else through plain loops.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value that may be missing: what TensorFlow's branches of functions hand to their gradients.
 #ifndef KERNELS_LISTS_OPTIONAL_H_
 #define KERNELS_LISTS_OPTIONAL_H_

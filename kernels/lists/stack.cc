@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks of tensors that live for one step: what loops leave for their way back.
 #include <string>
 #include <vector>

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of tensors that live for one step: each element is written once and, unless told
 // otherwise, read once.
 #ifndef KERNELS_LISTS_TENSOR_ARRAY_H_
 #define KERNELS_LISTS_TENSOR_ARRAY_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,8 @@ class TensorArrayResource : public Resource {
     bool add_up_writes = false;  // an array of gradients: later writes are added
   };
   TensorArrayResource(Options options, int64_t size);
+  // InvalidArgument, ResourceExhausted if there can be no array of this size.
+  static Status CheckCount(int64_t size);
 
   DataType dtype() const { return options_.dtype; }
   StatusOr<int64_t> Size() const;
@@ -49,8 +53,9 @@ class TensorArrayResource : public Resource {
   StatusOr<std::vector<Tensor>> ReadMany(Allocator* allocator, std::span<const int64_t> indices);
 
   // An array for the gradients of this one: of its size, which is fixed from now on, with
-  // zeros where this one has been written.
-  StatusOr<RefPtr<TensorArrayResource>> MakeGradient(std::string name);
+  // zeros where this one has been written. `outer` are sizes in front of those of each element.
+  StatusOr<RefPtr<TensorArrayResource>> MakeGradient(std::string name,
+                                                     std::span<const int64_t> outer = {});
   void Close();
 
   std::string DebugString() const override;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/lists/tensor_list.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of tensors that are values: an op on a list gives another list. What functional loops
 // keep for their way back.
 #ifndef KERNELS_LISTS_TENSOR_LIST_H_

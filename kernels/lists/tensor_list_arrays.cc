@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists and tensors made of each other: stacked, gathered, scattered, concatenated, split.
 #include <algorithm>
 #include <utility>
@@ -175,7 +176,9 @@ class ListConcatKernel : public Kernel {
           "list. element_shape: ",
           wanted.DebugString());
     }
-    return Concat(ctx, *list, *element, leading, DefaultRows(wanted, list->element_shape));
+    int64_t rows = DefaultRows(wanted, list->element_shape);
+    if (rows < 0) rows = CommonRows(*list);
+    return Concat(ctx, *list, *element, leading, rows);
   }
 
  private:
@@ -194,6 +197,17 @@ class ListConcatKernel : public Kernel {
       if (shape->has_rank() && shape->rank() > 0 && shape->dim(0) >= 0) return shape->dim(0);
     }
     return -1;
+  }
+
+  // Those of all elements that were written, -1 if they differ or there are none.
+  static int64_t CommonRows(const TensorList& list) {
+    int64_t rows = -1;
+    const Status same = list.elements.ForEachSet([&](int64_t, const Tensor& t) -> Status {
+      if (rows >= 0 && t.dim(0) != rows) return errors::Unknown("they differ");
+      rows = t.dim(0);
+      return OkStatus();
+    });
+    return same.ok() ? rows : -1;
   }
 
   Status Concat(KernelContext& ctx, const TensorList& list, const Shape& tail, const Dims& leading,

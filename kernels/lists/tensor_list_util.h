@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ops on tensor lists share.
 #ifndef KERNELS_LISTS_TENSOR_LIST_UTIL_H_
 #define KERNELS_LISTS_TENSOR_LIST_UTIL_H_

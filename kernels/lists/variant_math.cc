@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and zeros of lists and optionals: what gradients of loops and branches are made of.
 #include <utility>
 

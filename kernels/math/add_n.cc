@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise ops of several operands of one shape, and checks of values.
+#include <algorithm>
 #include <cmath>
 
 #include "base/errors.h"
@@ -18,6 +20,7 @@ template <typename T>
 struct SumTwo {
   static MR_ALWAYS_INLINE void Run(const T* a, const T* b, T* out, int64_t n) {
     using C = ComputeType<T>;
+    if constexpr (kIsSmallFloat<T>) return small_floats::Add(a, b, out, n);
     MR_IVDEP
     for (int64_t i = 0; i < n; ++i) {
       if constexpr (std::is_integral_v<T>) {
@@ -76,14 +79,45 @@ C Clip(C x, C low, C high) {
   }
 }
 
+// Limits are one each, or one for each element. `out` may be an operand.
+template <typename T>
+struct ClipLoop {
+  static MR_ALWAYS_INLINE void Run(const T* x, const T* low, const T* high, bool one_low,
+                                   bool one_high, T* out, int64_t n) {
+    if (one_low && one_high) {
+      const T least = *low, most = *high;
+      MR_IVDEP
+      for (int64_t i = 0; i < n; ++i) out[i] = Clip(x[i], least, most);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = Clip(x[i], low[one_low ? 0 : i], high[one_high ? 0 : i]);
+    }
+  }
+};
+
+template <typename T>
+void ClipSmall(const T* x, const T* low, const T* high, bool one_low, bool one_high, T* out,
+               int64_t n) {
+  static const auto loop = BestVersion<ClipLoop<float>>();
+  float value[small_floats::kBlock], least[small_floats::kBlock], most[small_floats::kBlock];
+  for (int64_t i = 0; i < n; i += small_floats::kBlock) {
+    const int64_t count = std::min(small_floats::kBlock, n - i);
+    small_floats::Widen(x + i, value, count);
+    small_floats::Widen(low + (one_low ? 0 : i), least, one_low ? 1 : count);
+    small_floats::Widen(high + (one_high ? 0 : i), most, one_high ? 1 : count);
+    loop(value, least, most, one_low, one_high, value, count);
+    small_floats::Narrow(value, out + i, count);
+  }
+}
+
 template <typename T>
 class ClipByValueKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    using C = ComputeType<T>;
     const Shape shape = ctx.input(0).shape();
-    int64_t step[3] = {1, 0, 0};
+    bool one[3] = {false, true, true};
     const T* in[3];
     for (int i = 0; i < 3; ++i) {
       in[i] = ctx.input(i).data<T>();
@@ -94,15 +128,17 @@ class ClipByValueKernel : public Kernel {
             "scalar. input shape: ",
             shape.DebugString(), ", limit: ", ctx.input(i).shape().DebugString());
       }
-      step[i] = 1;
+      one[i] = false;
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     T* dst = out->data<T>();
-    ctx.ParallelFor(shape.num_elements(), 0.5, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const C x = static_cast<C>(in[0][i]), low = static_cast<C>(in[1][i * step[1]]),
-                high = static_cast<C>(in[2][i * step[2]]);
-        dst[i] = static_cast<T>(Clip(x, low, high));
+    ctx.ParallelFor(shape.num_elements(), 0.4, [&](int64_t begin, int64_t end) {
+      const T *low = in[1] + (one[1] ? 0 : begin), *high = in[2] + (one[2] ? 0 : begin);
+      if constexpr (kIsSmallFloat<T>) {
+        ClipSmall(in[0] + begin, low, high, one[1], one[2], dst + begin, end - begin);
+      } else {
+        LoopFor<ClipLoop<T>, T>()(in[0] + begin, low, high, one[1], one[2], dst + begin,
+                                  end - begin);
       }
     });
     return OkStatus();
@@ -143,6 +179,7 @@ void RegisterPerType(KernelRegistry& r, const char* op, TypeList<Ts...>) {
 
 void RegisterAddNKernels(KernelRegistry& r) {
   RegisterPerType<AddNKernel>(r, "AddN", NumberTypes());
+  RegisterPerType<AddNKernel>(r, "AccumulateNV2", NumberTypes());
   RegisterPerType<ClipByValueKernel>(r, "ClipByValue", NumberTypes());
   RegisterPerType<CheckNumericsKernel>(r, "CheckNumerics", FloatTypes());
   RegisterPerType<CheckNumericsKernel>(r, "CheckNumericsV2", FloatTypes());

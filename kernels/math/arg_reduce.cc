@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The position of the largest or smallest element along an axis; the first of equals. A NaN is
 // neither, wherever it stands; among NaNs and the worst of all values the first element is named.
 #include <limits>

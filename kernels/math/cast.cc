@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between element types. Pairs of plain types convert directly; 16-bit floats
 // and complex numbers go through float or double, a block at a time.
 #include <algorithm>
@@ -55,6 +56,7 @@ template <typename From, typename M>
 void Widen(const void* in_ptr, void* out_ptr, int64_t n) {
   const From* in = static_cast<const From*>(in_ptr);
   M* out = static_cast<M*>(out_ptr);
+  if constexpr (kIsSmallFloat<From>) return small_floats::Widen(in, out, n);
   for (int64_t i = 0; i < n; ++i) {
     if constexpr (kIsComplex<From>) {
       out[i] = in[i].real();
@@ -67,6 +69,7 @@ template <typename M, typename To>
 void Narrow(const void* in_ptr, void* out_ptr, int64_t n) {
   const M* in = static_cast<const M*>(in_ptr);
   To* out = static_cast<To*>(out_ptr);
+  if constexpr (kIsSmallFloat<To>) return small_floats::Narrow(in, out, n);
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i]);
 }
 template <typename From, typename To>
@@ -167,6 +170,9 @@ class CastKernel : public Kernel {
  private:
   void ConvertRange(const void* in, void* out, int64_t n) const {
     if (widen_ == nullptr && narrow_ == nullptr) return plain_(in, out, n);
+    // Nothing to do between the two: the middle type is one of them.
+    if (narrow_ == nullptr && MiddleType(from_) == to_) return widen_(in, out, n);
+    if (widen_ == nullptr && MiddleType(to_) == from_) return narrow_(in, out, n);
     constexpr int64_t kBlock = 256;
     alignas(64) char a[kBlock * sizeof(double)], b[kBlock * sizeof(double)];
     for (int64_t i = 0; i < n; i += kBlock) {

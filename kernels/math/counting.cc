@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting values and finding them: histograms, places in sorted lists, distinct slices.
 #include <algorithm>
 #include <cmath>
@@ -191,14 +192,18 @@ class UnravelIndexKernel : public Kernel {
       return errors::InvalidArgument("The indices can only be scalar or vector, got \"",
                                      indices.shape().DebugString(), "\"");
     }
-    MR_ASSIGN_OR_RETURN(const Dims dims, IntVector(ctx.input(1), "dims", true));
-    int64_t total = 1;
-    for (const int64_t dim : dims) {
-      if (dim <= 0) return errors::InvalidArgument("Input dims cannot contain a dim of ", dim);
-      if (__builtin_mul_overflow(total, dim, &total)) {
-        return errors::InvalidArgument("dims product is causing integer overflow");
-      }
+    if (indices.num_elements() == 0) {
+      return errors::InvalidArgument("received empty tensor indices: Tensor<type: ",
+                                     DataTypeName(indices.dtype()), " shape: [0] values: >");
     }
+    if (ctx.input(1).rank() != 1) {
+      return errors::InvalidArgument("The indices can only be 1-D, got \"",
+                                     ctx.input(1).shape().DebugString(), "\"");
+    }
+    MR_ASSIGN_OR_RETURN(const Dims dims, IntVector(ctx.input(1), "dims", true));
+    MR_ASSIGN_OR_RETURN(
+        const int64_t total,
+        ProductOf(dims, indices.dtype() == kInt32 ? int64_t{INT32_MAX} : INT64_MAX));
     const auto rank = static_cast<int64_t>(dims.size());
     const int64_t count = indices.num_elements();
     MR_ASSIGN_OR_RETURN(
@@ -208,7 +213,7 @@ class UnravelIndexKernel : public Kernel {
     DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
       for (int64_t i = 0; i < count; ++i) {
         auto rest = static_cast<int64_t>(indices.data<I>()[i]);
-        if (rest < 0 || rest >= total) {
+        if (rest >= total) {  // negative ones have coordinates, negative or zero
           status = errors::InvalidArgument("index is out of bound as with dims");
           return;
         }
@@ -218,6 +223,40 @@ class UnravelIndexKernel : public Kernel {
       }
     });
     return status;
+  }
+
+ private:
+  static StatusOr<int64_t> ProductOf(const Dims& dims, int64_t limit) {
+    int64_t product = 1;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] == 0) {
+        return errors::InvalidArgument(
+            "Input dims cannot contain a dim of zero, but dims contains zero at index ", i);
+      }
+      if (dims[i] < 0) {
+        return errors::InvalidArgument("Input dims cannot be negative. Got dim = ", dims[i],
+                                       " at index ", i);
+      }
+      if (product > limit / dims[i]) {
+        return errors::InvalidArgument("Input dims product is causing integer overflow: (",
+                                       Columns(dims), ")");
+      }
+      product *= dims[i];
+    }
+    return product;
+  }
+
+  // Numbers as wide as the widest.
+  static std::string Columns(const Dims& numbers) {
+    std::size_t width = 0;
+    for (const int64_t number : numbers) width = std::max(width, StrCat(number).size());
+    std::string text;
+    for (const int64_t number : numbers) {
+      const std::string digits = StrCat(number);
+      if (!text.empty()) text += ' ';
+      text.append(width - digits.size(), ' ').append(digits);
+    }
+    return text;
   }
 };
 
@@ -312,7 +351,8 @@ class CrossKernel : public Kernel {
       return errors::InvalidArgument("Both inputs must be of same shape: ", a.shape().DebugString(),
                                      " vs. ", b.shape().DebugString());
     }
-    if (a.rank() < 1 || a.dim(a.rank() - 1) != 3) {
+    if (a.rank() < 1) return errors::InvalidArgument("Input must be at least 1D");
+    if (a.dim(a.rank() - 1) != 3) {
       return errors::FailedPrecondition(
           "Cross-products are only defined for 3-element vectors, got shape ",
           a.shape().DebugString());

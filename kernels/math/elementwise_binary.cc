@@ -1,9 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise arithmetic of two operands with broadcasting.
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
 
+#include "base/status_macros.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/elementwise.h"
+#include "kernels/common/strided_copy.h"
+#include "kernels/math/output_gradient_plan.h"
 
 namespace millrace {
 namespace {
@@ -246,6 +253,43 @@ struct ReciprocalGrad {
 
 using FloatOrComplex = JoinTypes<FloatTypes, ComplexTypes>;
 
+// The gradients above: as TensorFlow has it, y and dy need not be of one shape.
+template <typename Op>
+class OutputGradientKernel : public BinaryKernel {
+ public:
+  using BinaryKernel::BinaryKernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &y = ctx.input(0), &dy = ctx.input(1);
+    if (y.shape() == dy.shape()) return BinaryKernel::Compute(ctx);
+    MR_RETURN_IF_ERROR(CheckSameCount(y.shape(), dy.shape()));
+    const DataType type = y.dtype();
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, y.shape()));
+    ctx.ParallelFor(y.num_elements(), Op::kCost, [&](int64_t begin, int64_t end) {
+      loop()(ElementAt(y.raw_data(), type, begin), 1, ElementAt(dy.raw_data(), type, begin), 1,
+             ElementAt(out->raw_data(), type, begin), end - begin);
+    });
+    return OkStatus();
+  }
+};
+
+template <typename Op>
+std::unique_ptr<Kernel> MakeOutputGradient(KernelConstruction& c) {
+  BinaryLoopFn loop = nullptr;
+  ScalarFn scalar = nullptr;
+  DispatchType(FloatOrComplex(), BaseType(c.input_types()[0]), [&]<typename T>() {
+    loop = BinaryLoopFor<Op, T>();
+    scalar = &BinaryScalar<Op, T>;
+  });
+  if (loop == nullptr) c.SetError(NoLoopFor(c));
+  return std::make_unique<OutputGradientKernel<Op>>(c, loop, scalar, Op::kCost, OkStatus(), false);
+}
+
+template <typename Op>
+void RegisterOutputGradient(KernelRegistry& r, std::string op) {
+  r.Register(KernelDef(std::move(op)).Types("T", DataTypesOf(FloatOrComplex())),
+             &MakeOutputGradient<Op>);
+}
+
 }  // namespace
 
 void RegisterElementwiseBinaryKernels(KernelRegistry& r) {
@@ -260,11 +304,11 @@ void RegisterElementwiseBinaryKernels(KernelRegistry& r) {
              &MakeBinary<MakeComplex, TypeList<float>, true>);
   r.Register(KernelDef("Complex").Type<double>("T").Type<Complex128>("Tout"),
              &MakeBinary<MakeComplex, TypeList<double>, true>);
-  RegisterBinary<SigmoidGrad, FloatOrComplex, false>(r, "SigmoidGrad");
-  RegisterBinary<TanhGrad, FloatOrComplex, false>(r, "TanhGrad");
-  RegisterBinary<SqrtGrad, FloatOrComplex, false>(r, "SqrtGrad");
-  RegisterBinary<RsqrtGrad, FloatOrComplex, false>(r, "RsqrtGrad");
-  RegisterBinary<ReciprocalGrad, FloatOrComplex, false>(r, "ReciprocalGrad");
+  RegisterOutputGradient<SigmoidGrad>(r, "SigmoidGrad");
+  RegisterOutputGradient<TanhGrad>(r, "TanhGrad");
+  RegisterOutputGradient<SqrtGrad>(r, "SqrtGrad");
+  RegisterOutputGradient<RsqrtGrad>(r, "RsqrtGrad");
+  RegisterOutputGradient<ReciprocalGrad>(r, "ReciprocalGrad");
 }
 
 void RegisterElementwiseDivisionKernels(KernelRegistry& r) {

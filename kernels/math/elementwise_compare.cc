@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise comparisons, and operations on truth values and bits.
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
@@ -90,7 +91,7 @@ std::unique_ptr<Kernel> MakeEquality(KernelConstruction& c) {
   BinaryLoopFn loop = nullptr;
   ScalarFn scalar = nullptr;
   DispatchType(Comparable(), HeldAs(BaseType(c.input_types()[0])), [&]<typename T>() {
-    loop = LoopFor<BinaryLoop<Op, T>, T>();
+    loop = BinaryLoopFor<Op, T>();
     scalar = IfPlain<T>(&BinaryScalar<Op, T>);
   });
   if (loop == nullptr) c.SetError(NoLoopFor(c));

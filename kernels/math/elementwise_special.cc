@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/math/elementwise_special.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/common/elementwise.h"
+#include "kernels/common/fast_functions.h"
 
 namespace millrace {
 namespace {
@@ -238,7 +240,7 @@ struct Xlog1py {
   static constexpr double kCost = 8;
   template <typename T>
   static T Do(T x, T y) {
-    return x == T(0) ? T(0) : x * std::log1p(y);
+    return x == T(0) ? T(0) : x * fast_functions::Log1pOf(y);
   }
 };
 struct PopulationCount {
@@ -286,7 +288,7 @@ void RegisterElementwiseSpecialKernels(KernelRegistry& r) {
   RegisterBinary<MulNoNan, FloatOrComplex>(r, "MulNoNan");
   RegisterBinary<LeftShift, IntTypes>(r, "LeftShift");
   RegisterBinary<RightShift, IntTypes>(r, "RightShift");
-  RegisterBinary<Xlog1py, FloatTypes>(r, "Xlog1py");
+  RegisterBinary<Xlog1py, FloatOrComplex>(r, "Xlog1py");
   RegisterUnary<PopulationCount, IntTypes>(r, "PopulationCount");
   // The angle is as wide as the parts.
   r.Register(KernelDef("Angle").Type<Complex64>("T").Type<float>("Tout"),

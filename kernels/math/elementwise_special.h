@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rarer elementwise functions: inverse and hyperbolic ones, gamma, error and their kin,
 // shifts of bits.
 #ifndef KERNELS_MATH_ELEMENTWISE_SPECIAL_H_

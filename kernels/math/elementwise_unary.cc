@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise ops of one operand that need no library call per element.
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums, products, extrema and logical reductions over any set of axes.
 //
 // The input's axes are joined into an alternation of kept and reduced ones. One loop walks
@@ -64,7 +65,8 @@ struct MaxOp {
   }
   template <typename A>
   static A Combine(A a, A b) {
-    return (a >= b || a != a) ? a : b;
+    const bool keeps = static_cast<int>(a >= b) | static_cast<int>(a != a);  // without a branch
+    return keeps ? a : b;
   }
 };
 struct MinOp {
@@ -75,7 +77,8 @@ struct MinOp {
   }
   template <typename A>
   static A Combine(A a, A b) {
-    return (a <= b || a != a) ? a : b;
+    const bool keeps = static_cast<int>(a <= b) | static_cast<int>(a != a);
+    return keeps ? a : b;
   }
 };
 struct AllOp {
@@ -98,28 +101,69 @@ struct AnyOp {
 template <typename Op, typename T>
 MR_ALWAYS_INLINE AccType<T> ReduceRow(const T* in, int64_t n) {
   using A = AccType<T>;
-  constexpr int kLanes = 16;
-  A lane[kLanes];
-  std::fill_n(lane, kLanes, Op::template Identity<A>());
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int k = 0; k < kLanes; ++k) {
-      lane[k] = Op::Combine(lane[k], static_cast<A>(in[i + k]));
+  if constexpr (kIsSmallFloat<T>) {
+    float block[small_floats::kBlock];
+    A all = Op::template Identity<A>();
+    for (int64_t i = 0; i < n; i += small_floats::kBlock) {
+      const int64_t count = std::min(small_floats::kBlock, n - i);
+      small_floats::Widen(in + i, block, count);
+      all = Op::Combine(all, ReduceRow<Op, float>(block, count));
     }
+    return all;
+  } else {
+    constexpr int kLanes = 16;
+    A lane[kLanes];
+    std::fill_n(lane, kLanes, Op::template Identity<A>());
+    int64_t i = 0;
+    if (n >= kLanes) {
+      for (; i + kLanes <= n; i += kLanes) {
+        for (int k = 0; k < kLanes; ++k) {
+          lane[k] = Op::Combine(lane[k], static_cast<A>(in[i + k]));
+        }
+      }
+      for (int width = kLanes / 2; width > 0; width /= 2) {
+        for (int k = 0; k < width; ++k) lane[k] = Op::Combine(lane[k], lane[k + width]);
+      }
+    }
+    for (; i < n; ++i) lane[0] = Op::Combine(lane[0], static_cast<A>(in[i]));
+    return lane[0];
   }
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int k = 0; k < width; ++k) lane[k] = Op::Combine(lane[k], lane[k + width]);
-  }
-  for (; i < n; ++i) lane[0] = Op::Combine(lane[0], static_cast<A>(in[i]));
-  return lane[0];
 }
 
 template <typename Op, typename T>
 MR_ALWAYS_INLINE void CombineRow(const T* in, AccType<T>* acc, int64_t n) {
-  MR_IVDEP
-  for (int64_t i = 0; i < n; ++i) {
-    acc[i] = Op::Combine(acc[i], static_cast<AccType<T>>(in[i]));
+  if constexpr (kIsSmallFloat<T>) {
+    float block[small_floats::kBlock];
+    for (int64_t i = 0; i < n; i += small_floats::kBlock) {
+      const int64_t count = std::min(small_floats::kBlock, n - i);
+      small_floats::Widen(in + i, block, count);
+      CombineRow<Op, float>(block, acc + i, count);
+    }
+  } else {
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) {
+      acc[i] = Op::Combine(acc[i], static_cast<AccType<T>>(in[i]));
+    }
   }
+}
+
+// Rows of at most this many elements are combined several at a time.
+constexpr int64_t kShortRow = 256;
+
+// Combines `rows` rows of n, which lie one after the other, into acc. Several short rows are taken
+// as one long one, and what comes of it is folded at the end.
+template <typename Op, typename T>
+MR_ALWAYS_INLINE void CombineRows(const T* in, AccType<T>* acc, int64_t rows, int64_t n) {
+  using A = AccType<T>;
+  int64_t row = 0;
+  if (n < kShortRow && rows >= 2 * (kShortRow / n)) {
+    const int64_t at_once = kShortRow / n, width = at_once * n;
+    A wide[kShortRow];
+    std::fill_n(wide, width, Op::template Identity<A>());
+    for (; row + at_once <= rows; row += at_once) CombineRow<Op>(in + row * n, wide, width);
+    for (int64_t k = 0; k < at_once; ++k) CombineRow<Op, A>(wide + k * n, acc, n);
+  }
+  for (; row < rows; ++row) CombineRow<Op>(in + row * n, acc, n);
 }
 
 // Reduces the part of the input whose index on axis `cut` lies in [begin, end) into `acc`
@@ -140,16 +184,21 @@ struct RangeReduction {
     }
     in += begin * in_stride[cut];
     acc += begin * out_stride[cut];
+    // What is handled at once: a reduced row, or a kept one together with the reduced axis around
+    // it where its rows lie one after the other.
     const int last = rank - 1;
-    int64_t rows = 1;
-    for (int k = 0; k < last; ++k) rows *= size[k];
-    for (int64_t row = 0; row < rows; ++row) {
+    const bool together = last > 0 && !axes[last].reduced && cut != last;
+    const int outer = together ? last - 1 : last;
+    const int64_t at_once = together ? size[outer] : 1;
+    int64_t units = 1;
+    for (int k = 0; k < outer; ++k) units *= size[k];
+    for (int64_t unit = 0; unit < units; ++unit) {
       if (axes[last].reduced) {
         *acc = Op::Combine(*acc, ReduceRow<Op>(in, size[last]));
       } else {
-        CombineRow<Op>(in, acc, size[last]);
+        CombineRows<Op>(in, acc, at_once, size[last]);
       }
-      for (int k = last - 1; k >= 0; --k) {
+      for (int k = outer - 1; k >= 0; --k) {
         in += in_stride[k];
         acc += out_stride[k];
         if (++index[k] < size[k]) break;
@@ -162,11 +211,51 @@ struct RangeReduction {
 };
 
 template <typename Op, typename T>
+struct RowsLoop {
+  static MR_ALWAYS_INLINE void Run(const T* in, AccType<T>* acc, int64_t rows, int64_t n) {
+    CombineRows<Op>(in, acc, rows, n);
+  }
+};
+
+// Loops of 16-bit floats are those of floats, around which blocks are widened.
+template <typename Loop, typename T>
+auto ReductionLoopFor() {
+  if constexpr (kIsSmallFloat<T>) {
+    return BestVersion<Loop>();
+  } else {
+    return LoopFor<Loop, T>();
+  }
+}
+
+template <typename Op, typename T>
 struct RowLoop {
   static MR_ALWAYS_INLINE AccType<T> Run(const T* in, int64_t n) { return ReduceRow<Op>(in, n); }
 };
 
 constexpr int64_t kBlock = kReductionBlock;  // inputs per partial result
+
+// Columns of short rows: blocks of rows become partial results, which are combined in their order,
+// so that the result does not depend on the number of threads.
+template <typename Op, typename T>
+Status ReduceColumns(KernelContext& ctx, const T* in, AccType<T>* acc, int64_t rows, int64_t n) {
+  using A = AccType<T>;
+  const auto reduce_rows = ReductionLoopFor<RowsLoop<Op, T>, T>();
+  const int64_t block = std::max<int64_t>(16, 2 * kBlock / n), blocks = (rows + block - 1) / block;
+  if (blocks == 1) {
+    reduce_rows(in, acc, rows, n);
+    return OkStatus();
+  }
+  MR_ASSIGN_OR_RETURN(Tensor partial, ctx.AllocateTemp(DataTypeOf<A>(), Shape({blocks, n})));
+  A* parts = partial.data<A>();
+  ctx.ParallelFor(blocks, 0.25 * static_cast<double>(block * n), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      std::fill_n(parts + b * n, n, Op::template Identity<A>());
+      reduce_rows(in + b * block * n, parts + b * n, std::min(block, rows - b * block), n);
+    }
+  });
+  for (int64_t b = 0; b < blocks; ++b) CombineRow<Op, A>(parts + b * n, acc, n);
+  return OkStatus();
+}
 
 template <typename Op, typename T>
 Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const ReductionPlan& plan) {
@@ -180,7 +269,7 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
     return OkStatus();
   }
   const double cost_per_input = 0.25;
-  const auto reduce_row = LoopFor<RowLoop<Op, T>, T>();
+  const auto reduce_row = ReductionLoopFor<RowLoop<Op, T>, T>();
   if (axes.size() == 1 && axes[0].reduced) {
     const int64_t n = axes[0].size, blocks = (n + kBlock - 1) / kBlock;
     if (blocks == 1) {
@@ -198,12 +287,16 @@ Status ReduceInto(KernelContext& ctx, const T* in, AccType<T>* acc, const Reduct
     *acc = ReduceRow<Op>(parts, blocks);
     return OkStatus();
   }
+  constexpr int64_t kFewColumns = 4096;
+  if (axes.size() == 2 && axes[0].reduced && axes[1].size <= kFewColumns) {
+    return ReduceColumns<Op, T>(ctx, in, acc, axes[0].size, axes[1].size);
+  }
   // Threads share a kept axis, so that none writes another's outputs.
   const int cut = axes[0].reduced ? 1 : 0;
   int64_t inputs = 1;
   for (const ReductionPlan::Axis& axis : axes) inputs *= axis.size;
   const double cost = cost_per_input * static_cast<double>(inputs / axes[cut].size);
-  const auto reduce_range = LoopFor<RangeReduction<Op, T>, T>();
+  const auto reduce_range = ReductionLoopFor<RangeReduction<Op, T>, T>();
   ctx.ParallelFor(axes[cut].size, cost, [&](int64_t begin, int64_t end) {
     reduce_range(in, acc, axes, cut, begin, end);
   });
@@ -287,6 +380,22 @@ std::unique_ptr<Kernel> MakeReduction(KernelConstruction& c) {
   return std::make_unique<ReductionKernel>(c, fn);
 }
 
+template <typename T>
+struct SquareLoop {
+  using A = AccType<T>;
+  static MR_ALWAYS_INLINE void Run(const T* x, A* square, int64_t n) {
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) {
+      const A value = static_cast<A>(x[i]);
+      if constexpr (kIsComplex<A>) {
+        square[i] = value * std::conj(value);
+      } else {
+        square[i] = static_cast<A>(value * value);
+      }
+    }
+  }
+};
+
 // The root of the sum of the squares.
 template <typename T>
 class EuclideanNormKernel : public Kernel {
@@ -302,14 +411,10 @@ class EuclideanNormKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor squares, ctx.AllocateTemp(DataTypeOf<A>(), in.shape()));
     A* square = squares.data<A>();
     const T* x = in.data<T>();
-    for (int64_t i = 0; i < in.num_elements(); ++i) {
-      const A value = static_cast<A>(x[i]);
-      if constexpr (kIsComplex<A>) {
-        square[i] = value * std::conj(value);
-      } else {
-        square[i] = static_cast<A>(value * value);
-      }
-    }
+    const auto loop = LoopFor<SquareLoop<T>, T>();
+    ctx.ParallelFor(in.num_elements(), 0.3, [&](int64_t begin, int64_t end) {
+      loop(x + begin, square + begin, end - begin);
+    });
     MR_ASSIGN_OR_RETURN(Tensor sums, ctx.AllocateTemp(DataTypeOf<A>(), plan.out));
     A* sum = sums.data<A>();
     if (plan.axes.empty() && in.num_elements() > 0) {
@@ -336,6 +441,35 @@ void RegisterEuclideanNorm(KernelRegistry& r, TypeList<Ts...>) {
   (r.Register(KernelDef("EuclideanNorm").Type<Ts>("T"), &MakeKernel<EuclideanNormKernel<Ts>>), ...);
 }
 
+template <typename T>
+struct SquareSumLoop {
+  using A = AccType<T>;
+  static MR_ALWAYS_INLINE A Run(const T* in, int64_t n) {
+    constexpr int kLanes = 16;
+    A lane[kLanes] = {};
+    if constexpr (kIsSmallFloat<T>) {
+      float block[small_floats::kBlock];
+      for (int64_t i = 0; i < n; i += small_floats::kBlock) {
+        const int64_t count = std::min(small_floats::kBlock, n - i);
+        small_floats::Widen(in + i, block, count);
+        lane[0] += SquareSumLoop<float>::Run(block, count);
+      }
+      return lane[0];
+    }
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) {
+        const A x = static_cast<A>(in[i + k]);
+        lane[k] += x * x;
+      }
+    }
+    A sum = 0;
+    for (const A x : lane) sum += x;
+    for (; i < n; ++i) sum += static_cast<A>(in[i]) * static_cast<A>(in[i]);
+    return sum;
+  }
+};
+
 // Half the sum of the squares of all elements.
 template <typename T>
 class L2LossKernel : public Kernel {
@@ -346,19 +480,16 @@ class L2LossKernel : public Kernel {
     const T* in = ctx.input(0).data<T>();
     const int64_t n = ctx.input(0).num_elements();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
-    constexpr int kLanes = 16;
-    A lane[kLanes] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) {
-        const A x = static_cast<A>(in[i + k]);
-        lane[k] += x * x;
+    const int64_t blocks = (n + kBlock - 1) / kBlock;
+    MR_ASSIGN_OR_RETURN(Tensor partial, ctx.AllocateTemp(DataTypeOf<A>(), Shape({blocks})));
+    A* parts = partial.data<A>();
+    const auto squares = ReductionLoopFor<SquareSumLoop<T>, T>();
+    ctx.ParallelFor(blocks, 0.25 * kBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        parts[b] = squares(in + b * kBlock, std::min(kBlock, n - b * kBlock));
       }
-    }
-    A sum = 0;
-    for (A x : lane) sum += x;
-    for (; i < n; ++i) sum += static_cast<A>(in[i]) * static_cast<A>(in[i]);
-    out->data<T>()[0] = static_cast<T>(sum / A(2));
+    });
+    out->data<T>()[0] = static_cast<T>(ReduceRow<SumOp>(parts, blocks) / A(2));
     return OkStatus();
   }
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/math/reduction_plan.h"
 
 #include "base/errors.h"
@@ -19,7 +20,9 @@ AxisLines LinesAlong(const Shape& in, int axis) {
 }  // namespace
 
 StatusOr<ReducedAxes> ReadReducedAxes(int rank, const Tensor& axes) {
-  MR_ASSIGN_OR_RETURN(const Dims given, IntVector(axes, "reduction_indices"));
+  // Axes in rows count one after the other, as in TensorFlow.
+  MR_ASSIGN_OR_RETURN(const Tensor flat, axes.Reshaped(Shape({axes.num_elements()})));
+  MR_ASSIGN_OR_RETURN(const Dims given, IntVector(flat, "reduction_indices"));
   ReducedAxes reduced(rank, false);
   for (const int64_t axis : given) {
     if (axis < -rank || axis >= rank) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the reduction kernels make one value of a row: for kernels that have the row at hand already.
 #ifndef KERNELS_MATH_ROW_REDUCTION_H_
 #define KERNELS_MATH_ROW_REDUCTION_H_

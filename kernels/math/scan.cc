@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums and products along an axis.
 #include <algorithm>
 #include <cmath>
@@ -37,6 +38,8 @@ class ScanKernel : public Kernel {
     const Tensor& in = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const AxisLines lines, PlanScan(in.shape(), ctx.input(1)));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
+    // Lines without elements may be more than can ever be walked through.
+    if (in.num_elements() == 0) return OkStatus();
     const int64_t outer = lines.outer, size = lines.size, inner = lines.inner;
     const T* src = in.data<T>();
     T* dst = out->data<T>();

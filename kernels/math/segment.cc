@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows that share an id: sorted ids (Segment*) and any ids (UnsortedSegment*).
 #include <algorithm>
 #include <limits>
@@ -84,7 +85,8 @@ class UnsortedSegmentKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     std::fill_n(out->data<T>(), shape.num_elements(), EmptyValue<kOp, T>());
     const int64_t rows = ids.num_elements();
-    const int64_t run = rows == 0 ? 0 : data.num_elements() / rows;
+    if (data.num_elements() == 0) return OkStatus();  // TensorFlow looks at no id then
+    const int64_t run = data.num_elements() / rows;
     Status status;
     const bool known =
         DispatchType(TypeList<int16_t, int32_t, int64_t>(), ids.dtype(), [&]<typename I>() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows that share an id: what the ops accept, and the sizes that follow. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_MATH_SEGMENT_PLAN_H_
@@ -24,11 +25,17 @@ Status CheckSegments(const Shape& data, const Shape& ids);
 Status CheckChosenRows(const Shape& data, const Shape& indices, const Shape& ids);
 Status CheckChosenGradient(const Shape& gradient, const Shape& indices, const Shape& ids);
 
-// An id that may follow `before`, -1 at first: ids are sorted.
+// The last id says how many segments there are; ids are sorted.
+inline Status CheckLastSegment(int64_t id) {
+  return id >= 0 ? OkStatus() : errors::InvalidArgument("segment ids must be >= 0");
+}
+inline Status CheckSegmentOrder(int64_t id, int64_t before) {
+  return id >= before ? OkStatus() : errors::InvalidArgument("segment ids are not increasing");
+}
+// An id that may follow `before`, -1 at first.
 inline Status CheckSegmentId(int64_t id, int64_t before) {
-  if (id < 0) return errors::InvalidArgument("segment ids must be >= 0");
-  if (id < before) return errors::InvalidArgument("segment ids are not increasing");
-  return OkStatus();
+  const Status first = CheckLastSegment(id);
+  return first.ok() ? CheckSegmentOrder(id, before) : first;
 }
 // Rows of `data` for segments up to `last`, the last id, and, where the op was given a number of
 // them, `num_segments`: empty segments follow. -1 for neither.

@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nonlinearities of networks, and their gradients.
+#include <algorithm>
 #include <cmath>
 
 #include "base/status_macros.h"
@@ -21,11 +23,12 @@ struct Relu {
   }
 };
 
+// Products, as in TensorFlow: a gradient that is no number stays none where the feature is cut off.
 struct ReluGrad {
   static constexpr double kCost = 0.4;
   template <typename T>
   static T Do(T gradient, T feature) {
-    return feature > T(0) ? gradient : T(0);
+    return static_cast<T>(gradient * (feature > T(0) ? T(1) : T(0)));
   }
 };
 
@@ -41,15 +44,17 @@ struct Relu6Grad {
   static constexpr double kCost = 0.4;
   template <typename T>
   static T Do(T gradient, T feature) {
-    return feature > T(0) && feature < T(6) ? gradient : T(0);
+    return static_cast<T>(gradient * (feature > T(0) && feature < T(6) ? T(1) : T(0)));
   }
 };
 
 struct Elu {
-  static constexpr double kCost = 8;
+  static constexpr double kCost = 1;
   template <typename T>
-  static T Do(T x) {
-    return x < T(0) ? std::expm1(x) : x;
+  static MR_ALWAYS_INLINE T Do(T x) {
+    if (!std::is_same_v<T, float> && !(x < T(0))) return x;
+    const T below = Expm1::Do(x);  // before the choice, which is then a blend and no branch
+    return x < T(0) ? below : x;
   }
 };
 
@@ -66,10 +71,12 @@ constexpr double kSeluScale = 1.0507009873554804934193349852946;
 constexpr double kSeluScaleAlpha = 1.7580993408473768599402175208123;
 
 struct Selu {
-  static constexpr double kCost = 8;
+  static constexpr double kCost = 1;
   template <typename T>
-  static T Do(T x) {
-    return x < T(0) ? T(kSeluScaleAlpha) * std::expm1(x) : T(kSeluScale) * x;
+  static MR_ALWAYS_INLINE T Do(T x) {
+    if (!std::is_same_v<T, float> && !(x < T(0))) return T(kSeluScale) * x;
+    const T below = T(kSeluScaleAlpha) * Expm1::Do(x);
+    return x < T(0) ? below : T(kSeluScale) * x;
   }
 };
 
@@ -81,21 +88,11 @@ struct SeluGrad {
   }
 };
 
-struct Softplus {
-  static constexpr double kCost = 15;
-  template <typename T>
-  static T Do(T x) {
-    // max(x, 0) + log(1 + exp(-|x|)) neither overflows nor cancels.
-    if (x != x) return x;
-    return (x > T(0) ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
-  }
-};
-
 struct SoftplusGrad {
-  static constexpr double kCost = 8;
+  static constexpr double kCost = 1;
   template <typename T>
-  static T Do(T gradient, T feature) {
-    return gradient / (T(1) + std::exp(-feature));
+  static MR_ALWAYS_INLINE T Do(T gradient, T feature) {
+    return gradient / (T(1) + Exp::Do(-feature));
   }
 };
 
@@ -116,12 +113,41 @@ struct SoftsignGrad {
   }
 };
 
+// `by` where the feature is positive, `by` times alpha elsewhere; `by` and `out` may be one another
+// or the feature.
+template <typename T>
+struct LeakyLoop {
+  using C = ComputeType<T>;
+  static MR_ALWAYS_INLINE void Run(const T* by, const T* feature, C alpha, T* out, int64_t n) {
+    MR_IVDEP
+    for (int64_t i = 0; i < n; ++i) {
+      const C x = static_cast<C>(by[i]), below = x * alpha;
+      out[i] = static_cast<T>(static_cast<C>(feature[i]) > C(0) ? x : below);
+    }
+  }
+};
+
+// The same for 16-bit floats, a block of floats at a time.
+template <typename T>
+void LeakySmall(const T* by, const T* feature, float alpha, T* out, int64_t n) {
+  static const auto loop = BestVersion<LeakyLoop<float>>();
+  float x[small_floats::kBlock], f[small_floats::kBlock];
+  for (int64_t i = 0; i < n; i += small_floats::kBlock) {
+    const int64_t count = std::min(small_floats::kBlock, n - i);
+    small_floats::Widen(by + i, x, count);
+    small_floats::Widen(feature + i, f, count);
+    loop(x, f, alpha, x, count);
+    small_floats::Narrow(x, out + i, count);
+  }
+}
+
 class LeakyReluKernel : public Kernel {
  public:
   explicit LeakyReluKernel(KernelConstruction& c)
       : Kernel(c), alpha_(c.attr<float>("alpha")), gradient_(c.def().name() == "LeakyReluGrad") {}
 
   Status Compute(KernelContext& ctx) override {
+    // References, no shares of the inputs: these would keep the output from taking a buffer.
     const Tensor& first = ctx.input(0);
     const Tensor& feature = ctx.input(gradient_ ? 1 : 0);
     if (!(first.shape() == feature.shape())) {
@@ -129,17 +155,19 @@ class LeakyReluKernel : public Kernel {
                                      first.shape().DebugString(), " and ",
                                      feature.shape().DebugString());
     }
+    const DataType dtype = first.dtype();
+    const int64_t n = first.num_elements();
+    const void *by = first.raw_data(), *features = feature.raw_data();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, first.shape()));
-    DispatchType(FloatTypes(), first.dtype(), [&]<typename T>() {
-      using C = ComputeType<T>;
-      const C alpha = static_cast<C>(alpha_);
-      const T* in = first.data<T>();
-      const T* by = feature.data<T>();
+    DispatchType(FloatTypes(), dtype, [&]<typename T>() {
+      const T *x = static_cast<const T*>(by), *f = static_cast<const T*>(features);
       T* to = out->data<T>();
-      ctx.ParallelFor(first.num_elements(), 0.5, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const C x = static_cast<C>(in[i]), f = static_cast<C>(by[i]);
-          to[i] = static_cast<T>(f > C(0) ? x : x * alpha);
+      const auto alpha = static_cast<ComputeType<T>>(alpha_);
+      ctx.ParallelFor(n, 0.4, [&](int64_t begin, int64_t end) {
+        if constexpr (kIsSmallFloat<T>) {
+          LeakySmall(x + begin, f + begin, alpha, to + begin, end - begin);
+        } else {
+          LoopFor<LeakyLoop<T>, T>()(x + begin, f + begin, alpha, to + begin, end - begin);
         }
       });
     });
@@ -156,7 +184,7 @@ class LeakyReluKernel : public Kernel {
 UnaryLoopFn ActivationLoop(std::string_view op, DataType type) {
   const auto loop_of = [&]<typename Op>() -> UnaryLoopFn {
     UnaryLoopFn loop = nullptr;
-    DispatchType(FloatTypes(), type, [&]<typename T>() { loop = LoopFor<UnaryLoop<Op, T>, T>(); });
+    DispatchType(FloatTypes(), type, [&]<typename T>() { loop = UnaryLoopFor<Op, T>(); });
     return loop;
   };
   if (op == "Relu") return loop_of.operator()<Relu>();

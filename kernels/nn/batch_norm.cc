@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization and its gradient. Images are seen as [outer, channels, inner], inner
 // being 1 when channels come last. Sums over a channel are taken in blocks of a fixed size, in
 // order: results do not depend on the number of threads.

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // BiasAdd and its gradient: one value per channel, added to or summed over all positions.
 #include <algorithm>
 #include <string>
 
+#include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
@@ -22,8 +24,12 @@ struct AddBias {
     const int64_t channels = view.channels, inner = view.inner;
     for (int64_t i = 0; i < rows; ++i) {
       if (inner == 1) {
-        MR_IVDEP
-        for (int64_t c = 0; c < channels; ++c) out[c] = Sum(value[c], bias[c]);
+        if constexpr (kIsSmallFloat<T>) {
+          small_floats::Add(value, bias, out, channels);
+        } else {
+          MR_IVDEP
+          for (int64_t c = 0; c < channels; ++c) out[c] = Sum(value[c], bias[c]);
+        }
       } else {
         for (int64_t c = 0; c < channels; ++c) {
           const T b = bias[c];
@@ -139,16 +145,21 @@ class BiasAddGradKernel : public BiasKernel {
     MR_ASSIGN_OR_RETURN(Tensor partial,
                         ctx.AllocateTemp(DataTypeOf<C>(), Shape({blocks, view.channels})));
     C* sums = partial.data<C>();
+    const CancellationManager* const cancellation = ctx.cancellation();
+    const auto cancelled = [cancellation] {
+      return cancellation != nullptr && cancellation->IsCancelled();
+    };
     const auto add = LoopFor<SumRows<T>, T>();
     const double cost = 0.3 * static_cast<double>(kBlock * view.channels * view.inner);
     ctx.ParallelFor(blocks, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
+      for (int64_t b = begin; b < end && !cancelled(); ++b) {
         C* sum = sums + b * view.channels;
         std::fill_n(sum, view.channels, C());
         const int64_t rows = std::min(kBlock, view.outer - b * kBlock);
         add(view, in + b * kBlock * view.channels * view.inner, sum, rows);
       }
     });
+    if (cancelled()) return errors::Cancelled("the step ended while biases were summed");
     for (int64_t b = 1; b < blocks; ++b) {
       const C* sum = sums + b * view.channels;
       for (int64_t c = 0; c < view.channels; ++c) sums[c] = sums[c] + sum[c];

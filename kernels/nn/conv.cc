@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conv2D and its gradients. float goes to code that oneDNN compiles for the geometry
 // (conv_parts.h); the rest, and what oneDNN has no good code for, are matrix products
 // (conv_products.h).

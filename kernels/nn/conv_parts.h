@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch's convolution by oneDNN, a few images at a time on several threads.
 #ifndef KERNELS_NN_CONV_PARTS_H_
 #define KERNELS_NN_CONV_PARTS_H_

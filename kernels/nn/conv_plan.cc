@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/nn/conv_plan.h"
+
+#include <string_view>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -18,7 +21,8 @@ StatusOr<ConvGeometry> GeometryOf(const WindowAttrs& attrs, bool depthwise, cons
     return errors::InvalidArgument("filter must be 4-dimensional: ", filter.DebugString());
   }
   if (attrs.stride(3) != 1) {
-    return errors::InvalidArgument("strides over channels are not supported");
+    constexpr std::string_view kText = "strides over channels are not supported";
+    return depthwise ? errors::InvalidArgument(kText) : errors::Unimplemented(kText);
   }
   ConvGeometry g;
   g.batch = input.dim(0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of images: what the ops accept, and the sizes that follow. For the kernels of all
 // devices; pure.
 #ifndef KERNELS_NN_CONV_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as matrix products over patches ("im2col"): a matrix with one row per output
 // position and one column per filter tap is made for a part of an image at a time, small enough to
 // stay in cache. Images NHWC, filters HWIO. C: float, double or int32, which wraps around.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel does to a product while it lies in the cache: a bias per column, an activation.
 #ifndef KERNELS_NN_EPILOGUE_H_
 #define KERNELS_NN_EPILOGUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of float NHWC images by oneDNN. Its primitives are compiled for one geometry
 // and run in the calling thread only: sharing out images is the caller's business.
 #ifndef KERNELS_NN_ONEDNN_CONV_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the convolutions of oneDNN touch: nothing but the operands they are given, whatever the
 // geometry. Sanitizers do not see code that is made while a program runs; guards around the
 // operands do. DNNL_MAX_CPU_ISA chooses what the code is made for.

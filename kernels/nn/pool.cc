@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaxPool, AvgPool and their gradients. Images with their channels first are copied to have
 // them last: neighbouring channels are what the loops compute together.
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -42,6 +44,8 @@ class PoolKernel : public Kernel {
     if (!attrs_.channels_first()) return tensor;
     return CopyChannelsLast(ctx, tensor);
   }
+
+  Status Refusal(Status status) const { return attrs_.Refusal(std::move(status)); }
 
   // Calls f(Tensor*) for output 0, which f fills with channels last.
   template <typename F>
@@ -384,7 +388,7 @@ class AvgPoolKernel : public PoolKernel {
   using PoolKernel::PoolKernel;
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, ctx.input(0).shape()));
-    if (g.depth_window != 1) return errors::Unimplemented("AvgPool over depth");
+    if (g.depth_window != 1) return Refusal(errors::Unimplemented("AvgPool over depth"));
     MR_ASSIGN_OR_RETURN(const Tensor input, Operand(ctx, ctx.input(0)));
     return FillOutput(ctx, OutputShape(g), [&](Tensor* out) {
       DispatchType(FloatTypes(), input.dtype(), [&]<typename T>() {
@@ -412,7 +416,7 @@ class AvgPoolGradKernel : public PoolKernel {
     MR_ASSIGN_OR_RETURN(const Shape shape,
                         MakeShape(std::vector<int64_t>(flat.begin(), flat.end())));
     MR_ASSIGN_OR_RETURN(const Geometry g, MakeGeometry(ctx, shape));
-    if (g.depth_window != 1) return errors::Unimplemented("AvgPoolGrad over depth");
+    if (g.depth_window != 1) return Refusal(errors::Unimplemented("AvgPoolGrad over depth"));
     MR_RETURN_IF_ERROR(CheckAvgPoolGrad(OutputShape(g), ctx.input(1).shape()));
     MR_ASSIGN_OR_RETURN(const Tensor gradient, Operand(ctx, ctx.input(1)));
     return FillOutput(ctx, shape, [&](Tensor* out) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/nn/pool_plan.h"
 
 #include <limits>
@@ -58,6 +59,11 @@ StatusOr<PoolGeometry> GeometryOf(const WindowAttrs& attrs, const std::vector<in
   g.channels = last.dim(3);
   g.depth_window = ksize[3];
   MR_RETURN_IF_ERROR(CheckDepthWindow(attrs, ksize, g.channels));
+  if (g.depth_window > 1) {  // every pixel by itself, whatever the strides, as in TensorFlow
+    g.rows = WindowAxis{.input = last.dim(1), .size = 1, .output = last.dim(1)};
+    g.cols = WindowAxis{.input = last.dim(2), .size = 1, .output = last.dim(2)};
+    return g;
+  }
   MR_ASSIGN_OR_RETURN(g.rows, attrs.Axis(1, last.dim(1), ksize[1]));
   MR_ASSIGN_OR_RETURN(g.cols, attrs.Axis(2, last.dim(2), ksize[2]));
   return g;
@@ -67,26 +73,33 @@ StatusOr<PoolGeometry> GeometryOf(const WindowAttrs& attrs, const std::vector<in
 
 PoolAttrs::PoolAttrs(KernelConstruction& c)
     : window_(c), ksize_(c.attrs().GetOr<std::vector<int64_t>>("ksize", {1, 1, 1, 1})) {
-  const Status status = CheckWindow(ksize_);
+  Status status = CheckWindow(ksize_);
   if (!status.ok()) {
-    c.SetError(status);
+    c.SetError(Refusal(std::move(status)));
     ksize_ = {1, 1, 1, 1};
   }
   if (channels_first()) ChannelsLast(&ksize_);
 }
 
 StatusOr<PoolGeometry> PoolAttrs::Plan(const Shape& images) const {
-  return GeometryOf(window_, ksize_, images);
+  StatusOr<PoolGeometry> geometry = GeometryOf(window_, ksize_, images);
+  return geometry.ok() ? std::move(geometry) : Refusal(std::move(geometry).status());
 }
 
 StatusOr<PoolGeometry> PoolAttrs::Plan(const Shape& images, const Tensor& ksize,
                                        const Tensor& strides) const {
   MR_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, WindowInput(ksize));
   MR_ASSIGN_OR_RETURN(std::vector<int64_t> steps, WindowInput(strides));
-  MR_RETURN_IF_ERROR(CheckWindow(sizes));
+  MR_RETURN_IF_ERROR(Refusal(CheckWindow(sizes)));
   if (channels_first()) ChannelsLast(&sizes);
   MR_ASSIGN_OR_RETURN(const WindowAttrs window, window_.WithStrides(std::move(steps)));
-  return GeometryOf(window, sizes, images);
+  StatusOr<PoolGeometry> geometry = GeometryOf(window, sizes, images);
+  return geometry.ok() ? std::move(geometry) : Refusal(std::move(geometry).status());
+}
+
+Status PoolAttrs::Refusal(Status status) const {
+  if (!channels_first() || !errors::IsUnimplemented(status)) return status;
+  return errors::InvalidArgument(status.message());
 }
 
 Shape PoolAttrs::OutputShape(const PoolGeometry& g) const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools over images: what the ops accept, and the sizes that follow. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_NN_POOL_PLAN_H_
@@ -42,6 +43,9 @@ class PoolAttrs {
   // True for NCHW.
   bool channels_first() const { return window_.channels_first(); }
   bool over_depth() const { return ksize_[3] != 1; }
+  // Why a node is not computed, in the class that TensorFlow has: its kernels on CPUs refuse
+  // channels first as invalid before they look at the window.
+  Status Refusal(Status status) const;
 
  private:
   const WindowAttrs window_;

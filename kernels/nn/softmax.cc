@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and the cross entropies on top of it: each row is read while it is in cache, in
 // one call, with its maximum taken out first so that exp never overflows.
 #include <algorithm>
@@ -69,13 +70,12 @@ struct SoftmaxRows {
   static MR_ALWAYS_INLINE void Run(const T* in, T* out, int64_t rows, int64_t n, bool log) {
     for (int64_t i = 0; i < rows; ++i, in += n, out += n) {
       const C max = MaxOf<C>(n, [&](int64_t j) { return static_cast<C>(in[j]); });
-      if (log || kIsSmallFloat<T>) {  // 16-bit results are rounded once, at the end
+      if (log) {
         const C sum =
             SumOf<C>(n, [&](int64_t j) { return FastExp<C>(static_cast<C>(in[j]) - max); });
         const C log_sum = std::log(sum);
         for (int64_t j = 0; j < n; ++j) {
-          const C shifted = static_cast<C>(in[j]) - max;
-          out[j] = static_cast<T>(log ? shifted - log_sum : FastExp<C>(shifted) / sum);
+          out[j] = static_cast<T>(static_cast<C>(in[j]) - max - log_sum);
         }
         continue;
       }
@@ -87,6 +87,49 @@ struct SoftmaxRows {
     }
   }
 };
+
+// The same for 16-bit floats, a block of floats at a time; results are rounded once, at the end.
+template <typename T>
+struct SmallSoftmaxRows {
+  static MR_ALWAYS_INLINE void Run(const T* in, T* out, int64_t rows, int64_t n, bool log) {
+    float block[small_floats::kBlock];
+    const auto each_block = [&](auto&& use) {
+      for (int64_t j = 0; j < n; j += small_floats::kBlock) {
+        const int64_t count = std::min(small_floats::kBlock, n - j);
+        small_floats::Widen(in + j, block, count);
+        use(j, count);
+      }
+    };
+    for (int64_t i = 0; i < rows; ++i, in += n, out += n) {
+      float max = -std::numeric_limits<float>::infinity(), sum = 0;
+      each_block([&](int64_t, int64_t count) {
+        const float most = MaxOf<float>(count, [&](int64_t k) { return block[k]; });
+        max = max < most ? most : max;
+      });
+      each_block([&](int64_t, int64_t count) {
+        sum += SumOf<float>(count, [&](int64_t k) { return float_math::Exp(block[k] - max); });
+      });
+      const float log_sum = std::log(sum);
+      each_block([&](int64_t j, int64_t count) {
+        if (log) {
+          for (int64_t k = 0; k < count; ++k) block[k] = (block[k] - max) - log_sum;
+        } else {
+          for (int64_t k = 0; k < count; ++k) block[k] = float_math::Exp(block[k] - max) / sum;
+        }
+        small_floats::Narrow(block, out + j, count);
+      });
+    }
+  }
+};
+
+template <typename T>
+auto SoftmaxLoopFor() {
+  if constexpr (kIsSmallFloat<T>) {
+    return BestVersion<SmallSoftmaxRows<T>>();
+  } else {
+    return LoopFor<SoftmaxRows<T>, T>();
+  }
+}
 
 class SoftmaxKernel : public Kernel {
  public:
@@ -101,7 +144,7 @@ class SoftmaxKernel : public Kernel {
     DispatchType(FloatTypes(), logits.dtype(), [&]<typename T>() {
       const T* in = logits.data<T>();
       T* to = out->data<T>();
-      const auto rows = LoopFor<SoftmaxRows<T>, T>();
+      const auto rows = SoftmaxLoopFor<T>();
       ctx.ParallelFor(plan.rows, kNanosPerExp * static_cast<double>(n),
                       [&](int64_t begin, int64_t end) {
                         rows(in + begin * n, to + begin * n, end - begin, n, log_);

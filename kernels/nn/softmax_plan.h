@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and cross entropies: what the ops accept, and the sizes that follow. For the kernels of
 // all devices; pure.
 #ifndef KERNELS_NN_SOFTMAX_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/nn/top_k_plan.h"
 
 #include <limits>
@@ -11,7 +12,7 @@ namespace {
 
 // From an input of int32, int64 or int16.
 StatusOr<int64_t> ReadK(const Tensor& k) {
-  if (k.num_elements() != 1) {
+  if (k.rank() != 0) {
     return errors::InvalidArgument("k must be scalar, got shape ", k.shape().DebugString());
   }
   int64_t value = -1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The largest of rows: what the ops accept, and the sizes that follow. For the
 // kernels of all devices; pure.
 #ifndef KERNELS_NN_TOP_K_PLAN_H_

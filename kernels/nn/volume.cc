@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/nn/volume.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/common/kernel_util.h"
 
 namespace millrace {
@@ -124,9 +126,12 @@ Status VolumeAttrs::Read(const char* name, Ints values, Ints* to) const {
   }
   values = Canonical(std::move(values));
   if (values[0] != 1 || values[4] != 1) {
-    return errors::Unimplemented("Windows are not yet supported on the ",
-                                 values[0] != 1 ? "batch" : "depth", " dimension: its ", name,
-                                 " must be 1");
+    const std::string text =
+        StrCat("Windows are not yet supported on the ", values[0] != 1 ? "batch" : "depth",
+               " dimension: its ", name, " must be 1");
+    // TensorFlow's CPU refuses images with channels first before it looks at the window.
+    const bool refused = rank_ == 4 && channels_first_;
+    return refused ? errors::InvalidArgument(text) : errors::Unimplemented(text);
   }
   *to = std::move(values);
   return OkStatus();

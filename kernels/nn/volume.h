@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows that slide over volumes: the geometry shared by 3-D convolutions and pools. See window.h
 // for images.
 #ifndef KERNELS_NN_VOLUME_H_

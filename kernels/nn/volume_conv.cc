@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conv3D and its gradients: matrix products over patches, as in conv.cc. Volumes with their
 // channels first are copied to have them last, 16-bit floats are computed in float.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaxPool3D, AvgPool3D and their gradients, and the gradient of MaxPoolGrad, for which an image is
 // a volume of one plane. Volumes with their channels first are copied to have them last.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images with their channels last, which is how the CPU's windows see them.
 #ifndef KERNELS_NN_WINDOW_H_
 #define KERNELS_NN_WINDOW_H_

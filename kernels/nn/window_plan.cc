@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/nn/window_plan.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/errors.h"
@@ -12,6 +15,18 @@ namespace {
 // Of every size, stride and padding, as TensorFlow has it: products of two fit, and libraries take
 // them as int.
 constexpr int64_t kMost = INT32_MAX;
+
+// With the classes that TensorFlow's kernels on CPUs have for it.
+Status NotOverTheBatch(const std::string& op, bool channels_first) {
+  if (op.find("Pool") != std::string::npos) {
+    constexpr std::string_view kText = "Pooling is not yet supported on the batch dimension.";
+    return channels_first ? errors::InvalidArgument(kText) : errors::Unimplemented(kText);
+  }
+  constexpr std::string_view kText =
+      "Current implementation does not yet support strides and dilations in the batch dimension.";
+  const bool depthwise = op.starts_with("DepthwiseConv2d");
+  return depthwise ? errors::InvalidArgument(kText) : errors::Unimplemented(kText);
+}
 }  // namespace
 
 WindowAttrs::WindowAttrs(KernelConstruction& c)
@@ -47,7 +62,7 @@ WindowAttrs::WindowAttrs(KernelConstruction& c)
                                        "], got ", padding));
   }
   if (strides_[0] != 1 || dilations_[0] != 1) {
-    c.SetError(errors::InvalidArgument("strides and dilations in the batch are not supported"));
+    c.SetError(NotOverTheBatch(c.def().name(), channels_first_));
   }
   if (padding_ == "EXPLICIT" && explicit_paddings_.size() != 8) {
     c.SetError(errors::InvalidArgument("explicit_paddings must have 8 elements, got ",

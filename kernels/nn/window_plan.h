@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows that slide over images: the geometry shared by convolutions and pools, on all devices.
 #ifndef KERNELS_NN_WINDOW_PLAN_H_
 #define KERNELS_NN_WINDOW_PLAN_H_

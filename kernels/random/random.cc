@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random tensors with TensorFlow's bits: Philox 4x32-10, keyed by the op's two seeds.
 //
 // An op owns one generator. Each call takes the samples it may need at most (256 blocks of

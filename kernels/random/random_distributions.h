@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From Philox's words to numbers: TensorFlow's distributions, bit by bit. Each takes blocks of
 // four words; which words make which output is part of the definition and never changes.
 #ifndef KERNELS_RANDOM_RANDOM_DISTRIBUTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of RandomShuffle.
 #ifndef KERNELS_RANDOM_RANDOM_ORDER_H_
 #define KERNELS_RANDOM_RANDOM_ORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random ops: what they accept, and where in Philox' sequence they begin. For the kernels of all
 // devices; pure.
 #ifndef KERNELS_RANDOM_RANDOM_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing classes at random: by their logits, and as candidates of sampled losses.
 #include <algorithm>
 #include <bit>

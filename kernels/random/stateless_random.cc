@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random tensors that are a function of their operands: a seed, or a Philox key and counter.
 #include <vector>
 
@@ -49,7 +50,7 @@ class StatelessRandomKernel : public Kernel {
     } else {
       const Tensor &low_input = ctx.input(kHasKey ? 4 : 2),
                    &high_input = ctx.input(kHasKey ? 5 : 3);
-      if (low_input.num_elements() != 1 || high_input.num_elements() != 1) {
+      if (low_input.rank() != 0 || high_input.rank() != 0) {
         return errors::InvalidArgument("minval and maxval must be scalars");
       }
       const T low = low_input.scalar<T>(), high = high_input.scalar<T>();
@@ -70,6 +71,7 @@ class GetKeyCounterKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const KeyCounter at, KeyFromSeed(ctx.input(0)));
     ctx.SetOutput(0, Tensor::FromValues<uint64_t>({at.key}));
     ctx.SetOutput(1, Tensor::FromValues<uint64_t>({0, at.counter_high}));
+    if (num_outputs() == 3) ctx.SetOutput(2, Tensor::Scalar<int32_t>(kPhiloxAlgorithm));
     return OkStatus();
   }
   bool IsExpensive() const override { return false; }
@@ -127,7 +129,9 @@ void RegisterStatelessRandomKernels(KernelRegistry& r) {
   RegisterStateless<Kind::kTruncatedNormal, true>(r, "StatelessTruncatedNormalV2", FloatTypes());
   RegisterStateless<Kind::kUniformInt, true>(r, "StatelessRandomUniformIntV2", WideInts());
   RegisterStateless<Kind::kFullInt, true>(r, "StatelessRandomUniformFullIntV2", WideInts());
+  RegisterStateless<Kind::kFullInt, false>(r, "StatelessRandomUniformFullInt", WideInts());
   RegisterCpu<GetKeyCounterKernel>(r, "StatelessRandomGetKeyCounter");
+  RegisterCpu<GetKeyCounterKernel>(r, "StatelessRandomGetKeyCounterAlg");
   RegisterCpu<StatelessShuffleKernel>(r, "StatelessShuffle");
   RegisterCpu<GetAlgKernel>(r, "StatelessRandomGetAlg");
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors packed into one tensor of three columns, indices, values and shape, each as a
 // serialized TensorProto or as a variant: one row for each sparse tensor.
 #include <algorithm>

@@ -1,15 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors as three tensors: rows of indices, values, and the dense shape.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/strided_copy.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/sparse/sparse_input.h"
@@ -44,59 +48,112 @@ class SparseReshapeKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparse(ctx, 0, -1, 1));
+    const Tensor& in = ctx.input(0);
+    MR_RETURN_IF_ERROR(CheckInputs(in, ctx.input(1), ctx.input(2)));
+    MR_ASSIGN_OR_RETURN(const Dims dense, IntVector(ctx.input(1), "input_shape", true));
     MR_ASSIGN_OR_RETURN(Dims target, IntVector(ctx.input(2), "new_shape", true));
-    MR_ASSIGN_OR_RETURN(const Shape dense, ShapeFromTensor(ctx.input(1), "input_shape"));
-    MR_RETURN_IF_ERROR(Complete(dense.num_elements(), &target));
-    const auto rank = static_cast<int>(target.size());
-    MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(0, Shape({in.count, rank})));
-    for (int64_t i = 0; i < in.count; ++i) {
-      int64_t flat = 0;
-      for (int k = 0; k < in.rank; ++k) {
-        if (in.row(i)[k] < 0 || in.row(i)[k] >= in.shape[k]) {
-          return errors::InvalidArgument("indices[", i, ",", k, "] = ", in.row(i)[k],
-                                         " is out of bounds [0, ", in.shape[k], ")");
-        }
-        flat = flat * in.shape[k] + in.row(i)[k];
+    int64_t elements = 1;
+    for (const int64_t size : dense) {
+      if (size < 0) {
+        return errors::InvalidArgument("Expected shape dimensions to be non-negative, got ", size);
       }
-      int64_t* to = indices->data<int64_t>() + i * rank;
-      for (int k = rank - 1; k >= 0; --k) {
-        to[k] = flat % target[k];
-        flat /= target[k];
-      }
+      MR_RETURN_IF_ERROR(Multiply(size, &elements));
     }
+    MR_RETURN_IF_ERROR(Complete(dense, elements, &target));
     ctx.SetOutput(1, IndexTensor(kInt64, target));
+    if (target == dense) {
+      ctx.SetOutput(0, in);
+      return OkStatus();
+    }
+    const int64_t count = in.dim(0);
+    if (count > 0 && elements == 0) {
+      return errors::InvalidArgument("Input tensor has ", count,
+                                     " non zero elements but input shape (", Text(dense),
+                                     ") or output shape (", Text(target), ") is empty");
+    }
+    const auto rank = static_cast<int64_t>(target.size());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({count, rank})));
+    if (count > 0) Move(in.data<int64_t>(), count, dense, target, out->data<int64_t>());
     return OkStatus();
   }
 
  private:
+  static Status CheckInputs(const Tensor& in, const Tensor& dense, const Tensor& target) {
+    if (in.rank() != 2) return errors::InvalidArgument("Input must be a matrix.");
+    if (dense.rank() != 1) return errors::InvalidArgument("Input shape must be a vector.");
+    if (in.dim(1) != dense.dim(0)) {
+      return errors::InvalidArgument("Input tensor rank must match input shape length.");
+    }
+    if (target.rank() != 1) {
+      return errors::InvalidArgument("Target shape should be a vector but received shape ",
+                                     target.shape().DebugString());
+    }
+    return OkStatus();
+  }
+
+  static Status Multiply(int64_t size, int64_t* product) {
+    const int64_t before = *product;
+    if (!__builtin_mul_overflow(before, size, product)) return OkStatus();
+    return errors::InvalidArgument("Encountered overflow when multiplying ", before, " with ", size,
+                                   ", result: -1");
+  }
+
+  static std::string Text(const Dims& dims) { return StrCat("[", StrJoin(dims, ","), "]"); }
+
   // Finds the size that is -1.
-  static Status Complete(int64_t elements, Dims* target) {
+  static Status Complete(const Dims& dense, int64_t elements, Dims* target) {
     int64_t product = 1;
     int unknown = -1;
-    for (std::size_t i = 0; i < target->size(); ++i) {
-      const int64_t size = (*target)[i];
-      if (size == -1 && unknown < 0) {
-        unknown = static_cast<int>(i);
+    for (int i = 0; i < static_cast<int>(target->size()); ++i) {
+      int64_t& size = (*target)[i];
+      if (size == -1) {
+        if (unknown >= 0) {
+          return errors::InvalidArgument("only one output dimension may be -1, not both ", unknown,
+                                         " and ", i);
+        }
+        unknown = i;
+        size = 1;
       } else if (size < 0) {
-        return errors::InvalidArgument(
-            size == -1 ? "only one output dimension may be -1" : "size must be non-negative or -1",
-            ", in dimension ", i);
-      } else if (__builtin_mul_overflow(product, size, &product)) {
-        return errors::InvalidArgument("the output shape has too many elements");
+        return errors::InvalidArgument("size ", i, " must be non-negative, not ", size);
       }
+      MR_RETURN_IF_ERROR(Multiply(size, &product));
     }
+    const std::string shapes =
+        StrCat(". input_shape=", Text(dense), " output_shape=", Text(*target));
     if (unknown >= 0) {
       if (product == 0) {
         return errors::InvalidArgument("reshape cannot infer the missing input size for an empty ",
                                        "tensor unless all specified input sizes are non-zero");
       }
+      if (elements % product != 0) {
+        return errors::InvalidArgument("Input to reshape is a SparseTensor with ", elements,
+                                       " dense values, but the requested shape requires a ",
+                                       "multiple of ", product, shapes);
+      }
       (*target)[unknown] = elements / product;
-      product *= (*target)[unknown];
+    } else if (product != elements) {
+      return errors::InvalidArgument("Input to reshape is a tensor with ", elements,
+                                     " dense values, but the requested shape has ", product,
+                                     shapes);
     }
-    if (product == elements) return OkStatus();
-    return errors::InvalidArgument("Input to reshape is a tensor with ", elements,
-                                   " dense values, but the requested shape has ", product);
+    return OkStatus();
+  }
+
+  // Indices need not lie within the shape: TensorFlow computes with any, and overflows.
+  static void Move(const int64_t* from, int64_t count, const Dims& dense, const Dims& target,
+                   int64_t* to) {
+    const Dims strides = RowMajorStrides(target);
+    for (int64_t i = 0; i < count; ++i) {
+      uint64_t sum = 0;
+      for (const int64_t size : dense) {
+        sum = sum * static_cast<uint64_t>(size) + static_cast<uint64_t>(*from++);
+      }
+      auto rest = static_cast<int64_t>(sum);
+      for (const int64_t stride : strides) {
+        *to++ = rest / stride;
+        rest %= stride;
+      }
+    }
   }
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors as kernels get them: rows of indices, values, and the dense shape.
 #ifndef KERNELS_SPARSE_SPARSE_INPUT_H_
 #define KERNELS_SPARSE_SPARSE_INPUT_H_

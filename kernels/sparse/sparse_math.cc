@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on sparse tensors. Indices are in lexicographic order, as every producer of sparse
 // tensors gives them; where the order matters and is broken, the result is not specified, as in
 // TensorFlow, but nothing outside of the tensors is touched.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of chosen rows, as embeddings of bags of words need them: row indices[i] of the
 // data belongs to segment segment_ids[i], which are sorted.
 #include <algorithm>
@@ -26,10 +27,23 @@ C Divisor(Weigh weigh, int64_t rows) {
   return weigh == Weigh::kSqrtN ? static_cast<C>(std::sqrt(n)) : static_cast<C>(1);
 }
 
-Status CheckIndex(const char* name, int64_t index, int64_t limit, std::size_t at) {
-  if (index >= 0 && index < limit) return OkStatus();
-  return errors::InvalidArgument("Bad: ", name, "[", at, "] == ", index, " out of range [0, ",
-                                 limit, ")");
+// Sorted ids of `segments` segments, and chosen rows of `rows`, segment by segment.
+Status CheckChosen(const Dims& ids, const Dims& indices, int64_t segments, int64_t rows) {
+  for (std::size_t begin = 0, end; begin < ids.size(); begin = end) {
+    const int64_t id = ids[begin];
+    for (end = begin; end < ids.size() && ids[end] == id; ++end) continue;
+    if (end < ids.size()) MR_RETURN_IF_ERROR(CheckSegmentOrder(ids[end], id));
+    if (id < 0 || id >= segments) {
+      return errors::InvalidArgument("Segment id ", id, " out of range [0, ", segments,
+                                     "), possibly because 'segment_ids' input is not sorted.");
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      if (indices[i] >= 0 && indices[i] < rows) continue;
+      return errors::InvalidArgument("Bad: indices[", i, "] == ", indices[i], " out of range [0, ",
+                                     rows, ")");
+    }
+  }
+  return OkStatus();
 }
 
 template <Weigh kWeigh, typename T>
@@ -43,16 +57,16 @@ class SparseSegmentKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices", true));
     MR_ASSIGN_OR_RETURN(const Dims ids, IntVector(ctx.input(2), "segment_ids", true));
     const int64_t run = data.dim(0) == 0 ? 0 : data.num_elements() / data.dim(0);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], data.dim(0), i));
-      MR_RETURN_IF_ERROR(CheckSegmentId(ids[i], i == 0 ? -1 : ids[i - 1]));
-    }
+    const int64_t last = ids.empty() ? -1 : ids.back();
     int64_t given = -1;
     if (ctx.num_inputs() == 4) {  // ...WithNumSegments
       MR_ASSIGN_OR_RETURN(given, ReadSegments(ctx.input(3)));
+    } else if (!ids.empty()) {
+      MR_RETURN_IF_ERROR(CheckLastSegment(last));
     }
     MR_ASSIGN_OR_RETURN(const Shape shape,
-                        SegmentsShape(data.shape(), ids.empty() ? -1 : ids.back(), given));
+                        SegmentsShape(data.shape(), std::max<int64_t>(last, -1), given));
+    MR_RETURN_IF_ERROR(CheckChosen(ids, indices, shape.dim(0), data.dim(0)));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const T* in = data.data<T>();
     T* to = out->data<T>();
@@ -88,6 +102,8 @@ class SparseSegmentGradKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Dims indices, IntVector(ctx.input(1), "indices", true));
     MR_ASSIGN_OR_RETURN(const Dims ids, IntVector(ctx.input(2), "segment_ids", true));
     MR_ASSIGN_OR_RETURN(const int64_t count, ReadDataRows(ctx.input(3)));
+    // TensorFlow looks at no index if there is no row.
+    if (count == 0) return SetNothing(ctx, gradient.shape());
     // The V2 ops give the rows that have a gradient only, and which they are.
     Dims touched;
     if (ctx.num_outputs() == 2) {
@@ -100,7 +116,9 @@ class SparseSegmentGradKernel : public Kernel {
     // Rows without elements take no memory, however many there are.
     std::vector<int64_t> sizes(run == 0 ? 0 : static_cast<std::size_t>(segments), 0);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      MR_RETURN_IF_ERROR(CheckIndex("indices", indices[i], count, i));
+      if (indices[i] < 0 || indices[i] >= count) {
+        return errors::InvalidArgument("Index ", indices[i], " out of range [0, ", count, ").");
+      }
       if (ids[i] < 0 || ids[i] >= segments) {
         return errors::InvalidArgument("Segment id ", ids[i], " out of range [0, ", segments, ").");
       }
@@ -126,6 +144,15 @@ class SparseSegmentGradKernel : public Kernel {
       }
     }
     if (ctx.num_outputs() == 2) ctx.SetOutput(1, IndexTensor(ctx.input(1).dtype(), touched));
+    return OkStatus();
+  }
+
+ private:
+  static Status SetNothing(KernelContext& ctx, const Shape& gradient) {
+    Shape shape = gradient;
+    shape.SetDim(0, 0);
+    MR_RETURN_IF_ERROR(ctx.AllocateOutput(0, shape).status());
+    if (ctx.num_outputs() == 2) ctx.SetOutput(1, IndexTensor(ctx.input(1).dtype(), {}));
     return OkStatus();
   }
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An update of a variable by a kernel, as the ledger of its device sees it.
 #ifndef KERNELS_STATE_COUNTED_UPDATE_H_
 #define KERNELS_STATE_COUNTED_UPDATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generators of random numbers whose place in the sequence is a variable: three int64, the counter
 // in two halves and the key.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops on lookup tables, in both forms: handles as resources (V2) and as references to
 // strings.
 #include <cstring>
@@ -385,6 +386,8 @@ void RegisterLookupKernels(KernelRegistry& registry) {
   }
   RegisterFixed<AnonymousTableKernel<TableKernel>>(registry, "AnonymousHashTable");
   RegisterCpu<AnonymousTableKernel<TableKernel>>(registry, "AnonymousMutableHashTable");
+  RegisterCpu<AnonymousTableKernel<TableKernel>>(registry, "AnonymousMutableHashTableOfTensors");
+  RegisterCpu<AnonymousTableKernel<DenseTableKernel>>(registry, "AnonymousMutableDenseHashTable");
   RegisterCpu<TableRemoveKernel>(registry, "LookupTableRemoveV2");
 }
 

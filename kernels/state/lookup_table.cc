@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/state/lookup_table.h"
 
 #include <algorithm>
@@ -70,7 +71,7 @@ Status LookupTable::CheckNotReserved(std::string_view key) const {
 
 void LookupTable::GrowLocked(int64_t more) {
   if (!IsDense()) return;
-  const auto fits = [this](int64_t entries) {
+  const auto fits = [this](int64_t entries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return static_cast<double>(entries) <= static_cast<double>(buckets_) * options_.max_load;
   };
   if (fits(size_ + more)) return;
@@ -311,6 +312,9 @@ Status LookupTable::ImportBuckets(const Tensor& keys, const Tensor& values, int6
 }
 
 Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
+  if (options_.fixed && keys.num_elements() == 0) {
+    return errors::InvalidArgument("keys and values cannot be empty tensors.");
+  }
   if (options_.fixed) return Initialize(keys, values);
   int64_t count;
   MR_RETURN_IF_ERROR(CheckPair(keys, values, &count));

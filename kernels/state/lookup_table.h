@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables from keys to values that live on a device between steps.
 #ifndef KERNELS_STATE_LOOKUP_TABLE_H_
 #define KERNELS_STATE_LOOKUP_TABLE_H_

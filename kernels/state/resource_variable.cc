@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables behind handles: VarHandleOp and the ops that read and write through it.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaving tensors at a worker between steps, and taking them up again.
 #include <string>
 #include <utility>

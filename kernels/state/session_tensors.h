@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session keeps at a worker between steps: tensors that a client left, by handle, and
 // resources that no other session finds.
 #ifndef KERNELS_STATE_SESSION_TENSORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables as references: Variable and VariableV2, and the assignments to them.
 #include <atomic>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What became of the updates that workers brought to the variables, accumulators and token queues
 // of a device.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables, and the rules by which kernels share and change them.
 //
 // A read takes a share of the buffer under the variable's lock and lets go of the lock; a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes of a part of a variable that is not a set of rows: slices with steps, counters.
 #include <cstdint>
 
@@ -18,14 +19,23 @@ class SliceWriter {
   explicit SliceWriter(KernelConstruction& c) : masks_(StridedSliceMasks::FromAttrs(c.attrs())) {}
 
   StatusOr<StridedSliceSpec> SpecOf(KernelContext& ctx, const Shape& shape) const {
+    const Shape &from = ctx.input(1).shape(), &to = ctx.input(2).shape(),
+                &by = ctx.input(3).shape();
+    if (from.rank() != 1 || !(from == to) || !(from == by)) {
+      return errors::InvalidArgument(
+          "Expected begin, end, and strides to be 1D equal size tensors, but got shapes ",
+          from.DebugString(), ", ", to.DebugString(), ", and ", by.DebugString(), " instead.");
+    }
     MR_ASSIGN_OR_RETURN(const Dims begin, IntVector(ctx.input(1), "begin", true));
     MR_ASSIGN_OR_RETURN(const Dims end, IntVector(ctx.input(2), "end", true));
     MR_ASSIGN_OR_RETURN(const Dims strides, IntVector(ctx.input(3), "strides", true));
     return MakeStridedSliceSpec(shape, begin, end, strides, masks_);
   }
 
-  // InvalidArgument unless a tensor of shape `value` can be repeated to fill the slice.
+  // InvalidArgument unless a tensor of shape `value` can be repeated to fill the slice. A slice
+  // without elements takes any, as in TensorFlow.
   static Status Check(const StridedSliceSpec& spec, const Shape& value) {
+    if (spec.out.num_elements() == 0) return OkStatus();
     const int more = value.rank() - spec.out.rank();
     bool fits = true;
     for (int i = 0; i < value.rank(); ++i) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates of some rows or elements of a variable, in place: Scatter*, ScatterNd* and their
 // forms on resource variables.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For whom a kernel asks a resource for something that may not be there yet.
 #ifndef KERNELS_STATE_WAITER_H_
 #define KERNELS_STATE_WAITER_H_

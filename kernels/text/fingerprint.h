@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hashes whose values programs keep: buckets of vocabularies.
 #ifndef KERNELS_TEXT_FINGERPRINT_H_
 #define KERNELS_TEXT_FINGERPRINT_H_

@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text: joining strings and writing numbers.
 #include <re2/re2.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -131,12 +135,72 @@ class StaticRegexFullMatchKernel : public Kernel {
   const RE2 pattern_;
 };
 
+class UnsortedSegmentJoinKernel : public Kernel {
+ public:
+  explicit UnsortedSegmentJoinKernel(KernelConstruction& c)
+      : Kernel(c), separator_(c.attr<std::string>("separator")) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &in = ctx.input(0), &ids = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const int64_t count, CountOf(ctx.input(2)));
+    MR_RETURN_IF_ERROR(CheckIds(in.shape(), ids.shape()));
+    Dims dims = {count};
+    for (int i = ids.rank(); i < in.rank(); ++i) dims.push_back(in.dim(i));
+    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const int64_t row = ids.num_elements() == 0 ? 0 : in.num_elements() / ids.num_elements();
+    std::vector<bool> begun(row == 0 ? 0 : count, false);
+    for (int64_t i = 0; i < ids.num_elements(); ++i) {
+      const int64_t id = ids.dtype() == kInt32 ? ids.data<int32_t>()[i] : ids.data<int64_t>()[i];
+      if (id < 0 || id >= count) {
+        return errors::InvalidArgument(
+            "segment_ids are not allowed to exceed num_segments or to have negative values.");
+      }
+      if (row == 0) continue;
+      for (int64_t k = 0; k < row; ++k) {
+        std::string& text = out->data<std::string>()[id * row + k];
+        if (begun[id]) text += separator_;
+        text += in.data<std::string>()[i * row + k];
+      }
+      begun[id] = true;
+    }
+    return OkStatus();
+  }
+
+ private:
+  static StatusOr<int64_t> CountOf(const Tensor& t) {
+    if (t.num_elements() == 0)
+      return errors::InvalidArgument("Number of segments cannot be empty.");
+    if (t.rank() != 0) return errors::InvalidArgument("Number of segments must be a scalar");
+    MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(t, "num_segments"));
+    if (count >= 0) return count;
+    return errors::InvalidArgument("Number of segments must be non-negative but got ", count);
+  }
+
+  static Status CheckIds(const Shape& in, const Shape& ids) {
+    if (ids.rank() == 0) return errors::InvalidArgument("Segment_id cannot have rank 0");
+    if (ids.rank() > in.rank()) {
+      return errors::OutOfRange("Invalid segment_id rank ", ids.rank(), " for input with ",
+                                in.rank(), " dimension(s)");
+    }
+    for (int i = 0; i < ids.rank(); ++i) {
+      if (ids.dim(i) == in.dim(i)) continue;
+      // TensorFlow's words, which give the number of the input's dimensions.
+      return errors::InvalidArgument("Segment dimension is ", ids.dim(i),
+                                     " while input dimension is ", in.rank(), " in rank ", i);
+    }
+    return OkStatus();
+  }
+
+  const std::string separator_;
+};
+
 }  // namespace
 
 void RegisterStringKernels(KernelRegistry& r) {
   RegisterCpu<StaticRegexFullMatchKernel>(r, "StaticRegexFullMatch");
   RegisterCpu<StringJoinKernel>(r, "StringJoin");
   RegisterCpu<AsStringKernel>(r, "AsString");
+  RegisterCpu<UnsortedSegmentJoinKernel>(r, "UnsortedSegmentJoin");
 }
 
 }  // namespace millrace

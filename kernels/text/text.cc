@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text: splitting, cutting, matching, joining and hashing strings.
 #include <re2/re2.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/text/fingerprint.h"
+#include "kernels/text/unicode_case.h"
 
 namespace millrace {
 namespace {
@@ -54,7 +57,7 @@ std::string Strip(const std::string& text) {
   return text.substr(begin, end - begin);
 }
 
-// Letters of ASCII only, as for TensorFlow's encoding ''.
+// As for TensorFlow's encoding ''.
 std::string Lower(const std::string& text) {
   std::string out = text;
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
@@ -66,18 +69,19 @@ std::string Upper(const std::string& text) {
   return out;
 }
 
-// StringLower and StringUpper.
-template <std::string (*kFunction)(const std::string&)>
-class CaseKernel : public MapTextKernel<std::string, kFunction> {
- public:
-  explicit CaseKernel(KernelConstruction& c) : MapTextKernel<std::string, kFunction>(c) {
-    const std::string encoding = c.attrs().GetOr<std::string>("encoding", "");
-    if (!encoding.empty()) {
-      c.SetError(errors::Unimplemented("only encoding '' (the letters of ASCII) is known, not '",
-                                       encoding, "'"));
-    }
+// StringLower and StringUpper: of the letters of ASCII, or of all letters of UTF-8.
+template <bool kLower>
+std::unique_ptr<Kernel> MakeCase(KernelConstruction& c) {
+  const std::string encoding = c.attrs().GetOr<std::string>("encoding", "");
+  if (encoding == "utf-8") {
+    return std::make_unique<MapTextKernel<std::string, kLower ? &LowerUtf8 : &UpperUtf8>>(c);
   }
-};
+  if (!encoding.empty()) {
+    c.SetError(errors::InvalidArgument("only utf-8 or '' (no encoding) is supported, received ",
+                                       encoding));
+  }
+  return std::make_unique<MapTextKernel<std::string, kLower ? &Lower : &Upper>>(c);
+}
 
 class StringLengthKernel : public Kernel {
  public:
@@ -276,7 +280,9 @@ class SubstrKernel : public Kernel {
       size = static_cast<int64_t>(starts.size());
       starts.push_back(text.size());
     }
-    if (pos > size || pos < -size) {
+    // As in TensorFlow: bytes to the end, and of characters none, or an error from behind.
+    if (len < 0 && !characters_) len = size;
+    if (pos > size || pos < -size || (pos < 0 && len < 0)) {
       return errors::InvalidArgument("pos ", pos, " out of range for string b'", CEscape(text),
                                      "' at index ", index);
     }
@@ -373,12 +379,14 @@ class ReduceJoinKernel : public Kernel {
       : Kernel(c), keep_(c.attr<bool>("keep_dims")), separator_(c.attr<std::string>("separator")) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& in = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const Dims axes, IntVector(ctx.input(1), "reduction_indices"));
+    const Tensor& given = ctx.input(1);  // of any rank
+    MR_ASSIGN_OR_RETURN(const Tensor flat, given.Reshaped(Shape({given.num_elements()})));
+    MR_ASSIGN_OR_RETURN(const Dims axes, IntVector(flat, "reduction_indices"));
     std::vector<int> reduced;
     for (const int64_t axis : axes) {
       if (axis < -in.rank() || axis >= in.rank()) {
-        return errors::InvalidArgument("Invalid reduction dimension ", axis, " for input with ",
-                                       in.rank(), " dimension(s)");
+        return errors::OutOfRange("Invalid reduction dimension ", axis, " for input with ",
+                                  in.rank(), " dimension(s)");
       }
       const int at = static_cast<int>(axis < 0 ? axis + in.rank() : axis);
       if (std::find(reduced.begin(), reduced.end(), at) != reduced.end()) {
@@ -424,48 +432,6 @@ class ReduceJoinKernel : public Kernel {
   const std::string separator_;
 };
 
-class UnsortedSegmentJoinKernel : public Kernel {
- public:
-  explicit UnsortedSegmentJoinKernel(KernelConstruction& c)
-      : Kernel(c), separator_(c.attr<std::string>("separator")) {}
-  Status Compute(KernelContext& ctx) override {
-    const Tensor &in = ctx.input(0), &ids = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const int64_t count, IntScalar(ctx.input(2), "num_segments"));
-    if (count < 0) return errors::InvalidArgument("Number of segments must be positive.");
-    if (ids.rank() > in.rank()) {
-      return errors::InvalidArgument("segment_ids have more dimensions than inputs");
-    }
-    Dims dims = {count};
-    for (int i = 0; i < in.rank(); ++i) {
-      if (i < ids.rank() && ids.dim(i) != in.dim(i)) {
-        return errors::InvalidArgument("Segment dimensions must be a prefix of input dimensions");
-      }
-      if (i >= ids.rank()) dims.push_back(in.dim(i));
-    }
-    MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const int64_t row = ids.num_elements() == 0 ? 0 : in.num_elements() / ids.num_elements();
-    std::vector<bool> begun(row == 0 ? 0 : count, false);
-    for (int64_t i = 0; i < ids.num_elements(); ++i) {
-      const int64_t id = ids.dtype() == kInt32 ? ids.data<int32_t>()[i] : ids.data<int64_t>()[i];
-      if (id >= count) {
-        return errors::InvalidArgument("segment id ", id, " is out of range [0, ", count, ")");
-      }
-      if (id < 0 || row == 0) continue;
-      for (int64_t k = 0; k < row; ++k) {
-        std::string& text = out->data<std::string>()[id * row + k];
-        if (begun[id]) text += separator_;
-        text += in.data<std::string>()[i * row + k];
-      }
-      begun[id] = true;
-    }
-    return OkStatus();
-  }
-
- private:
-  const std::string separator_;
-};
-
 // --- Writing tensors --------------------------------------------------------------------------
 
 class StringFormatKernel : public Kernel {
@@ -495,11 +461,18 @@ class StringFormatKernel : public Kernel {
       Write(t, 0, &at, &text);
       text += pieces_[i + 1];
     }
+    if (text.size() > kMostText) {
+      return errors::ResourceExhausted("the text of the inputs is longer than ", kMostText,
+                                       " bytes: set summarize to write fewer of their elements");
+    }
     ctx.SetOutput(0, Tensor::String(text));
     return OkStatus();
   }
 
  private:
+  // Also rows that hold nothing are written, and there may be any number of them.
+  static constexpr std::size_t kMostText = std::size_t{1} << 28;
+
   static void WriteOne(const Tensor& t, int64_t at, std::string* out) {
     if (t.dtype() == kString) {
       StrAppend(out, "\"", CEscape(t.data<std::string>()[at]), "\"");
@@ -538,7 +511,7 @@ class StringFormatKernel : public Kernel {
       }
     };
     *out += '[';
-    for (int64_t i = 0; i < head; ++i) {
+    for (int64_t i = 0; i < head && out->size() <= kMostText; ++i) {
       if (i > 0) space();
       Write(t, axis + 1, at, out);
     }
@@ -547,7 +520,7 @@ class StringFormatKernel : public Kernel {
       *out += "...";
       *at += (tail - head) * below;
     }
-    for (int64_t i = tail; i < n; ++i) {
+    for (int64_t i = tail; i < n && out->size() <= kMostText; ++i) {
       space();
       Write(t, axis + 1, at, out);
     }
@@ -562,8 +535,8 @@ class StringFormatKernel : public Kernel {
 
 void RegisterTextKernels(KernelRegistry& r) {
   RegisterCpu<MapTextKernel<std::string, Strip>>(r, "StringStrip");
-  RegisterCpu<CaseKernel<Lower>>(r, "StringLower");
-  RegisterCpu<CaseKernel<Upper>>(r, "StringUpper");
+  r.Register(KernelDef("StringLower"), &MakeCase<true>);
+  r.Register(KernelDef("StringUpper"), &MakeCase<false>);
   RegisterCpu<StringLengthKernel>(r, "StringLength");
   for (const char* op :
        {"StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"}) {
@@ -576,7 +549,6 @@ void RegisterTextKernels(KernelRegistry& r) {
   RegisterCpu<StaticRegexReplaceKernel>(r, "StaticRegexReplace");
   RegisterCpu<RegexFullMatchKernel>(r, "RegexFullMatch");
   RegisterCpu<ReduceJoinKernel>(r, "ReduceJoin");
-  RegisterCpu<UnsortedSegmentJoinKernel>(r, "UnsortedSegmentJoin");
   RegisterCpu<StringFormatKernel>(r, "StringFormat");
 }
 

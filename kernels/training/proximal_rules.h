@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Algorithms that keep variables sparse, as update_rule.h says: Ftrl and proximal steps.
 #ifndef KERNELS_TRAINING_PROXIMAL_RULES_H_
 #define KERNELS_TRAINING_PROXIMAL_RULES_H_
@@ -9,14 +10,19 @@
 namespace millrace::rules {
 
 // McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013).
-template <bool kShrinks>
+template <bool kShrinks, bool kRoot>
 struct FtrlBase : NothingToPrepare {
   static constexpr int kSlots = 2;  // accum, linear
+  template <typename C>
+  static MR_HD bool TakesRoot(const C* h) {
+    return h[3] == C(-0.5);
+  }
   template <typename C>
   static MR_HD void Step(const C* h, UpdateFlags flags, C& v, C* s, C g) {
     const C lr = h[0], l1 = h[1], l2 = h[2], power = -h[3];
     const C accum = s[0] + g * g;
-    const C grown = std::pow(accum, power), before = std::pow(s[0], power);
+    const C grown = kRoot ? std::sqrt(accum) : std::pow(accum, power);
+    const C before = kRoot ? std::sqrt(s[0]) : std::pow(s[0], power);
     C pull = g;
     if constexpr (kShrinks) pull += C(2) * h[4] * v;
     C quadratic, threshold;
@@ -33,12 +39,19 @@ struct FtrlBase : NothingToPrepare {
     s[0] = accum;
   }
 };
-struct Ftrl : FtrlBase<false> {
+// `WithRoot` is the same where the power is -1/2, as it is if nobody says another.
+template <bool kRoot>
+struct FtrlOf : FtrlBase<false, kRoot> {
   static constexpr const char* kScalars[] = {"lr", "l1", "l2", "lr_power"};
+  using WithRoot = FtrlOf<true>;
 };
-struct FtrlV2 : FtrlBase<true> {
+template <bool kRoot>
+struct FtrlV2Of : FtrlBase<true, kRoot> {
   static constexpr const char* kScalars[] = {"lr", "l1", "l2", "lr_power", "l2_shrinkage"};
+  using WithRoot = FtrlV2Of<true>;
 };
+using Ftrl = FtrlOf<false>;
+using FtrlV2 = FtrlV2Of<false>;
 
 // Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011): steps along the sum of
 // all gradients, kept sparse by l1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // They carry no values: a step's nodes wait for them.
 #include "kernels/training/staleness.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops by which asynchronous updates wait for their turn (kernels/training/staleness_gate.h).
 #ifndef KERNELS_TRAINING_STALENESS_H_
 #define KERNELS_TRAINING_STALENESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How asynchronous training keeps its promise that no update was computed from values which more
 // than so many updates of others have changed since.
 #ifndef KERNELS_TRAINING_STALENESS_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The updates of optimizers: each op is one pass over a variable and its slots, under their
 // locks, so that an update is atomic whatever use_locking says. What an algorithm does
 // to one element is in update_rules.h; inputs are found by the names in the op's definition, and
@@ -167,7 +168,10 @@ class ApplyKernel : public Kernel {
     std::array<T*, kVariables> data;
     for (int i = 0; i < kVariables; ++i) data[i] = variables.value(i)->template data<T>();
     const T* g = gradient.data<T>();
-    const auto update = LoopFor<UpdateLoop<A, T>, T>();
+    auto update = LoopFor<UpdateLoop<A, T>, T>();
+    if constexpr (requires { A::TakesRoot(h.data()); }) {
+      if (A::TakesRoot(h.data())) update = LoopFor<UpdateLoop<typename A::WithRoot, T>, T>();
+    }
     if (indices_ < 0) {
       ctx.ParallelFor(gradient.num_elements(), 0.5 * kVariables, [&](int64_t begin, int64_t end) {
         update(h, flags_, data, begin, g + begin, end - begin);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of optimizers, of whichever device, read from their op and check of its inputs.
 #ifndef KERNELS_TRAINING_UPDATE_CALL_H_
 #define KERNELS_TRAINING_UPDATE_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the algorithms of optimizers have in common.
 //
 // kSlots says how many variables go with the one that is trained. kScalars names the inputs of the

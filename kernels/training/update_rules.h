@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The algorithms of optimizers: what one step does to one element of a variable and its slots.
 // Kernels of the CPU and of GPUs are made from them; both the host's compiler and nvcc compile
 // them. What a rule has: update_rule.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs as text that is the same in two equal runs.
 #ifndef MASTER_DUMP_CANONICAL_GRAPH_H_
 #define MASTER_DUMP_CANONICAL_GRAPH_H_

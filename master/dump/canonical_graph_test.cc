@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/dump/canonical_graph.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the nodes of a step cost, as a graph: RunMetadata.cost_graph.
 #ifndef MASTER_DUMP_COST_GRAPH_H_
 #define MASTER_DUMP_COST_GRAPH_H_

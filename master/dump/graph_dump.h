@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graphs of sessions as files, for whoever composed the master and asked for them. Layout:
 //
 //   DIR/session_1/manifest.json              every file, with stage, run, place and sizes

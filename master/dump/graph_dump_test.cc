@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "master/dump/graph_dump.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backups are checkpoints of tensors, "backup-<number>", under a state file; the one before the
 // last goes when the last is on the disk. Of several workers none comes to the next step before all
 // have come to its begin: their newest backups are at most one apart, and the last two are kept.
@@ -9,6 +10,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "io/background_write.h"
+#include "io/filesystem.h"
 #include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/evaluator.h"
@@ -17,11 +19,15 @@
 #include "millrace/saver.h"
 #include "model/callbacks/monitor.h"
 #include "model/callbacks/step_count.h"
+#include "model/notices.h"
 
 namespace millrace {
 namespace {
 
 constexpr char kName[] = "backup-";
+// File of a worker whose training has ended with that of all others: from then on backups are
+// deleted, by each at its own time.
+constexpr char kFinished[] = "finished";
 
 // Those that the state file names and that are there; the newest first.
 StatusOr<std::vector<std::string>> Backups(const std::string& directory) {
@@ -100,6 +106,39 @@ std::string BackupAndRestore::Directory() const {
   return worker == 0 ? options_.directory : StrCat(options_.directory, "/workertemp_", worker);
 }
 
+// The backups and what lies beside them; the mark of the end as the last thing.
+Status BackupAndRestore::DeleteAll() const {
+  const std::string directory = Directory();
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(directory));
+  std::error_code error;
+  for (const std::string& backup : backups) DeleteIgnoringErrors(backup);
+  std::filesystem::remove(directory + "/checkpoint", error);
+  std::filesystem::remove(StrCat(directory, "/", kFinished), error);
+  // If nothing else is in them.
+  std::filesystem::remove(directory, error);
+  std::filesystem::remove(options_.directory, error);
+  return OkStatus();
+}
+
+// Whether workers have begun to delete backups at the end of a training, and some have none any
+// more. Says so in the log; takes the marks of the end away where all have theirs still.
+StatusOr<bool> BackupAndRestore::HadEnded(const std::vector<int64_t>& newest) const {
+  TrainingRun& run = *model()->training_run();
+  const std::string mark = StrCat(Directory(), "/", kFinished);
+  std::error_code error;
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> marked,
+                      run.OfAllWorkers(std::filesystem::exists(mark, error) ? 1 : 0));
+  if (std::find(marked.begin(), marked.end(), 1) == marked.end()) return false;
+  if (std::find(newest.begin(), newest.end(), 0) == newest.end()) {
+    std::filesystem::remove(mark, error);
+    return false;
+  }
+  MR_LOG(kInfo, "the training whose backups are in ", options_.directory,
+         " had ended: the rest of ", "them is deleted");
+  MR_RETURN_IF_ERROR(DeleteAll());
+  return true;
+}
+
 // This worker's, the newest first: from the newest on that all workers have.
 StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
   MR_ASSIGN_OR_RETURN(std::vector<std::string> backups, Backups(Directory()));
@@ -109,6 +148,8 @@ StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
                                      [](const auto& backup) { return ReadTensors(backup).ok(); });
   MR_ASSIGN_OR_RETURN(const std::vector<int64_t> newest,
                       run.OfAllWorkers(readable == backups.end() ? 0 : NumberOf(*readable)));
+  MR_ASSIGN_OR_RETURN(const bool ended, HadEnded(newest));
+  if (ended) return std::vector<std::string>();
   const int64_t common = *std::min_element(newest.begin(), newest.end());
   if (*std::max_element(newest.begin(), newest.end()) > common + 1) {
     return errors::InvalidArgument(
@@ -173,6 +214,9 @@ Status BackupAndRestore::OnEpochEnd(int64_t, Logs&) {
 
 // The signal of the first worker that was told to end, as if each had been told; 0: none was.
 StatusOr<int> BackupAndRestore::NoticeOfAll() const {
+  const auto* const knows = dynamic_cast<const model::KnowsNotices*>(model()->training_run());
+  if (knows != nullptr) return knows->notice();
+  // A run of somebody else's.
   MR_ASSIGN_OR_RETURN(const std::vector<int64_t> signals,
                       model()->training_run()->OfAllWorkers(PreemptionSignal()));
   for (const int64_t signal : signals) {
@@ -218,15 +262,19 @@ Status BackupAndRestore::OnTrainEnd(const Logs&) {
   // Nobody's goes before all have come to their end.
   MR_RETURN_IF_ERROR(SyncOfAll(*background_, *model()->training_run()));
   if (!options_.delete_checkpoint) return OkStatus();
-  const std::string directory = Directory();
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(directory));
-  std::error_code error;
-  for (const std::string& backup : backups) DeleteIgnoringErrors(backup);
-  std::filesystem::remove(directory + "/checkpoint", error);
-  // If nothing else is in them.
-  std::filesystem::remove(directory, error);
-  std::filesystem::remove(options_.directory, error);
-  return OkStatus();
+  TrainingRun& run = *model()->training_run();
+  if (run.num_workers() == 1) return DeleteAll();
+  // Whoever dies while they delete finds these marks.
+  Status marked = PosixFileSystem()->CreateDirectories(Directory());
+  if (marked.ok()) {
+    marked = PosixFileSystem()->WriteFileDurably(StrCat(Directory(), "/", kFinished), "");
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<int64_t> failed, run.OfAllWorkers(marked.ok() ? 0 : 1));
+  MR_RETURN_IF_ERROR(marked);
+  if (std::find(failed.begin(), failed.end(), 1) != failed.end()) {
+    return errors::Aborted("a worker could not mark the end of the training: see its error");
+  }
+  return DeleteAll();
 }
 
 CallbackState BackupAndRestore::State() const {

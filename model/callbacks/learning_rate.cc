@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The callbacks that set the learning rate.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the callbacks that watch one logged value share.
 #ifndef MODEL_CALLBACKS_MONITOR_H_
 #define MODEL_CALLBACKS_MONITOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of files with places for numbers, as Python's format has them.
 #ifndef MODEL_CALLBACKS_PATH_FORMAT_H_
 #define MODEL_CALLBACKS_PATH_FORMAT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Those that need no state of their own.
 #include <cmath>
 #include <cstdio>

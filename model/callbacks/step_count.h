@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When callbacks are due that act every so many steps.
 #ifndef MODEL_CALLBACKS_STEP_COUNT_H_
 #define MODEL_CALLBACKS_STEP_COUNT_H_

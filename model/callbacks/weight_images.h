@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights as pictures.
 #ifndef MODEL_CALLBACKS_WEIGHT_IMAGES_H_
 #define MODEL_CALLBACKS_WEIGHT_IMAGES_H_

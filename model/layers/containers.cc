@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers made of layers.
 #include <set>
 

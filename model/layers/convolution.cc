@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 #include "model/layers/space.h"
@@ -28,7 +29,7 @@ class BiasedSpaceLayer : public SpaceLayer {
 class ConvLayer : public BiasedSpaceLayer {
  public:
   ConvLayer(int axes, int64_t filters, Sizes kernel_size, const ConvOptions& options, Where where)
-      : BiasedSpaceLayer(axes == 1 ? "Conv1D" : "Conv2D", axes, options.name, where),
+      : BiasedSpaceLayer(KindOf(axes), axes, options.name, where),
         filters_(filters),
         kernel_size_(std::move(kernel_size)),
         o_(options) {
@@ -63,6 +64,10 @@ class ConvLayer : public BiasedSpaceLayer {
   }
 
  private:
+  static const char* KindOf(int axes) {
+    return axes == 1 ? "Conv1D" : axes == 2 ? "Conv2D" : "Conv3D";
+  }
+
   struct Window {
     std::vector<int64_t> size, strides, dilations;
     std::string padding;
@@ -83,7 +88,11 @@ class ConvLayer : public BiasedSpaceLayer {
   }
 
   Output Grouped(const Scope& s, const Output& x, const Output& filter, const Window& w) const {
-    const auto one = [&](const Output& image, const Output& kernel) {
+    const auto one = [&](const Output& image, const Output& kernel) -> Output {
+      if (axes() == 3) {
+        return ops::Conv3D(s, image, kernel, WindowOf(w.strides), w.padding,
+                           {.dilations = WindowOf(w.dilations)});
+      }
       return ops::Conv2D(s, image, kernel, WindowOf(w.strides), w.padding,
                          {.dilations = WindowOf(w.dilations)});
     };
@@ -138,9 +147,10 @@ class DepthwiseConvLayer : public BiasedSpaceLayer {
 
 class ConvTransposeLayer : public BiasedSpaceLayer {
  public:
-  ConvTransposeLayer(int64_t filters, Sizes kernel_size, const ConvTransposeOptions& options,
-                     Where where)
-      : BiasedSpaceLayer("Conv2DTranspose", 2, options.name, where),
+  ConvTransposeLayer(int axes, int64_t filters, Sizes kernel_size,
+                     const ConvTransposeOptions& options, Where where)
+      : BiasedSpaceLayer(axes == 2 ? "Conv2DTranspose" : "Conv3DTranspose", axes, options.name,
+                         where),
         filters_(filters),
         kernel_size_(std::move(kernel_size)),
         o_(options) {
@@ -156,17 +166,35 @@ class ConvTransposeLayer : public BiasedSpaceLayer {
     const std::string padding = CheckedPadding(pass, o_.padding, where);
     if (!pass.scope().status().ok() || !NeedsDim(pass, image, -1, where)) return Output();
     if (filters_ <= 0) return BadOption(pass, "filters must be positive", where);
+    std::vector<int64_t> dims = size;
+    dims.push_back(filters_);
+    dims.push_back(DimOf(image, -1));
     const Variable kernel =
-        Weight(pass, "kernel", Shape({size[0], size[1], filters_, DimOf(image, -1)}),
+        Weight(pass, "kernel", Shape(dims),
                {o_.kernel_initializer, o_.kernel_regularizer, o_.kernel_constraint}, where);
     if (!kernel.handle.valid()) return Output();
     const Scope& s = pass.scope();
     const Output x = AsFloat(s, image);
+    const auto [sizes, known] = OutputSizes(s, x, size, strides, padding == "VALID");
+    Output y =
+        axes() == 2
+            ? ops::Conv2DBackpropInput(s, sizes, kernel.read, x, WindowOf(strides), padding)
+            : ops::Conv3DBackpropInputV2(s, sizes, kernel.read, x, WindowOf(strides), padding);
+    y = ops::EnsureShape(s, y, known);
+    return Finished(pass, y, filters_, o_, where);
+  }
+
+ private:
+  // The output's sizes at run time, and as far as they are known before.
+  std::pair<Output, PartialShape> OutputSizes(const Scope& s, const Output& x,
+                                              const std::vector<int64_t>& size,
+                                              const std::vector<int64_t>& strides,
+                                              bool valid) const {
     std::vector<Input> sizes = {RunDim(s, x, 0)};
     std::vector<int64_t> known = {x.shape().dim(0)};
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < axes(); ++i) {
       // Without padding what a window covers beyond its stride is more.
-      const int64_t more = padding == "VALID" ? std::max<int64_t>(size[i] - strides[i], 0) : 0;
+      const int64_t more = valid ? std::max<int64_t>(size[i] - strides[i], 0) : 0;
       const int64_t dim = x.shape().dim(i + 1);
       known.push_back(dim < 0 ? -1 : dim * strides[i] + more);
       if (dim >= 0) {
@@ -179,13 +207,9 @@ class ConvTransposeLayer : public BiasedSpaceLayer {
     }
     sizes.emplace_back(static_cast<int32_t>(filters_));
     known.push_back(filters_);
-    Output y = ops::Conv2DBackpropInput(s, ops::Pack(s, sizes), kernel.read, x, WindowOf(strides),
-                                        padding);
-    y = ops::EnsureShape(s, y, PartialShape(known));
-    return Finished(pass, y, filters_, o_, where);
+    return {ops::Pack(s, sizes), PartialShape(known)};
   }
 
- private:
   const int64_t filters_;
   const Sizes kernel_size_;
   ConvTransposeOptions o_;
@@ -201,13 +225,21 @@ LayerPtr Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& op
                 Where where) {
   return std::make_unique<ConvLayer>(2, filters, kernel_size, options, where);
 }
+LayerPtr Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options,
+                Where where) {
+  return std::make_unique<ConvLayer>(3, filters, kernel_size, options, where);
+}
 LayerPtr DepthwiseConv2D(const Sizes& kernel_size, const DepthwiseConvOptions& options,
                          Where where) {
   return std::make_unique<DepthwiseConvLayer>(kernel_size, options, where);
 }
 LayerPtr Conv2DTranspose(int64_t filters, const Sizes& kernel_size,
                          const ConvTransposeOptions& options, Where where) {
-  return std::make_unique<ConvTransposeLayer>(filters, kernel_size, options, where);
+  return std::make_unique<ConvTransposeLayer>(2, filters, kernel_size, options, where);
+}
+LayerPtr Conv3DTranspose(int64_t filters, const Sizes& kernel_size,
+                         const ConvTransposeOptions& options, Where where) {
+  return std::make_unique<ConvTransposeLayer>(3, filters, kernel_size, options, where);
 }
 
 }  // namespace millrace::layers

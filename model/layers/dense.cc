@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 #include "model/layers/unary_layer.h"

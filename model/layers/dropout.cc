@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that add noise to what they are given while a model is trained.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations as layers, and masking.
 #include "base/strings.h"
 #include "model/layers/layer_util.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/layers/layer_util.h"
 
 #include <algorithm>

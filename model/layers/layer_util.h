@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the implementations of layers share.
 #ifndef MODEL_LAYERS_LAYER_UTIL_H_
 #define MODEL_LAYERS_LAYER_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that make one output of several inputs.
 #include "base/errors.h"
 #include "base/strings.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/layers/layer_util.h"
 #include "model/layers/space.h"
 
@@ -18,6 +19,10 @@ class PoolingLayer : public SpaceLayer {
     const Scope& s = pass.scope();
     if (!s.status().ok()) return Output();
     const Output x = AsFloat(s, image);
+    if (axes() == 3) {
+      return max_ ? ops::MaxPool3D(s, x, WindowOf(size), WindowOf(strides), padding)
+                  : ops::AvgPool3D(s, x, WindowOf(size), WindowOf(strides), padding);
+    }
     return max_ ? ops::MaxPool(s, x, WindowOf(size), WindowOf(strides), padding)
                 : ops::AvgPool(s, x, WindowOf(size), WindowOf(strides), padding);
   }
@@ -45,9 +50,10 @@ class GlobalPoolingLayer : public UnaryLayer {
     const Output mask = pass.mask();
     pass.set_mask(Output());
     const Expr x(s, AsFloat(s, input));
-    const std::vector<int32_t> axes = axes_ == 1 ? std::vector{1} : std::vector{1, 2};
+    std::vector<int32_t> axes;
+    for (int axis = 1; axis <= axes_; ++axis) axes.push_back(axis);
     if (max_) return x.ReduceMax(axes, keep_dims_);
-    if (axes_ == 2 || !mask.valid()) return x.Mean(axes, keep_dims_);
+    if (axes_ != 1 || !mask.valid()) return x.Mean(axes, keep_dims_);
     const Expr counts = Expr(s, mask).Cast(kFloat).ExpandDims(-1);
     return (x * counts).Sum(axes, keep_dims_) / counts.Sum(axes, keep_dims_);
   }
@@ -75,11 +81,17 @@ LayerPtr MaxPooling1D(const Sizes& size, const PoolingOptions& o, Where where) {
 LayerPtr MaxPooling2D(const Sizes& size, const PoolingOptions& o, Where where) {
   return Pool("MaxPooling2D", 2, true, size, o, where);
 }
+LayerPtr MaxPooling3D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("MaxPooling3D", 3, true, size, o, where);
+}
 LayerPtr AveragePooling1D(const Sizes& size, const PoolingOptions& o, Where where) {
   return Pool("AveragePooling1D", 1, false, size, o, where);
 }
 LayerPtr AveragePooling2D(const Sizes& size, const PoolingOptions& o, Where where) {
   return Pool("AveragePooling2D", 2, false, size, o, where);
+}
+LayerPtr AveragePooling3D(const Sizes& size, const PoolingOptions& o, Where where) {
+  return Pool("AveragePooling3D", 3, false, size, o, where);
 }
 LayerPtr GlobalMaxPooling1D(const GlobalPoolingOptions& o, Where where) {
   return GlobalPool("GlobalMaxPooling1D", 1, true, o, where);
@@ -87,11 +99,17 @@ LayerPtr GlobalMaxPooling1D(const GlobalPoolingOptions& o, Where where) {
 LayerPtr GlobalMaxPooling2D(const GlobalPoolingOptions& o, Where where) {
   return GlobalPool("GlobalMaxPooling2D", 2, true, o, where);
 }
+LayerPtr GlobalMaxPooling3D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalMaxPooling3D", 3, true, o, where);
+}
 LayerPtr GlobalAveragePooling1D(const GlobalPoolingOptions& o, Where where) {
   return GlobalPool("GlobalAveragePooling1D", 1, false, o, where);
 }
 LayerPtr GlobalAveragePooling2D(const GlobalPoolingOptions& o, Where where) {
   return GlobalPool("GlobalAveragePooling2D", 2, false, o, where);
+}
+LayerPtr GlobalAveragePooling3D(const GlobalPoolingOptions& o, Where where) {
+  return GlobalPool("GlobalAveragePooling3D", 3, false, o, where);
 }
 
 }  // namespace millrace::layers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/preprocessing_layers.h"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "frontend/graph_builder.h"
+#include "millrace/monitored_session.h"
 #include "model/layers/layer_util.h"
 #include "model/layers/unary_layer.h"
 
@@ -32,7 +35,7 @@ Output Encode(const Scope& s, const Output& numbers, EncodingMode mode, int64_t 
 }
 
 // A table from what is looked up to numbers. Each step asks for it to be filled: the first fills
-// it.
+// it, unless the session has begun with that.
 Output LookUp(const Scope& s, const Tensor& keys, int64_t first, const Output& x,
               const Output& otherwise) {
   const Output table = ops::HashTableV2(s, keys.dtype(), kInt64, {.use_node_name_sharing = true});
@@ -40,6 +43,10 @@ Output LookUp(const Scope& s, const Tensor& keys, int64_t first, const Output& x
   for (int64_t i = 0; i < keys.num_elements(); ++i) numbers.push_back(first + i);
   const Operation fill = ops::InitializeTableV2(
       s, table, keys, Tensor::FromValues<int64_t>(std::span<const int64_t>(numbers), keys.shape()));
+  // What the filling waits for belongs to a step, if it waits for something: then no session can
+  // begin with it.
+  if (fill.valid() && fill.node()->in_edges().size() == static_cast<std::size_t>(fill.num_inputs()))
+    s.graph()->collections[kTableInitializers].emplace_back(fill, 0);
   const Scope filled = s.WithControlDependencies({fill});
   // The op's own shape is not known.
   const Expr found(

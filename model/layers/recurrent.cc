@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers: how a cell is taken over the steps of a sequence.
 #include "base/errors.h"
 #include "base/strings.h"

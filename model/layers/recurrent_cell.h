@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one step of a recurrent layer computes.
 #ifndef MODEL_LAYERS_RECURRENT_CELL_H_
 #define MODEL_LAYERS_RECURRENT_CELL_H_

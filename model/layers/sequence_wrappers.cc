@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that take another layer over a sequence, and positions in it.
 #include <cmath>
 

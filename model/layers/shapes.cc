@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that change shapes and no value.
 #include "base/strings.h"
 #include "model/layers/layer_util.h"

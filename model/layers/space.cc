@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/layers/space.h"
 #include "base/strings.h"
 
@@ -12,8 +13,10 @@ std::optional<std::vector<int64_t>> SizesFor(const Sizes& sizes, int axes) {
 }
 
 std::vector<int64_t> WindowOf(const std::vector<int64_t>& sizes) {
-  return sizes.size() == 1 ? std::vector<int64_t>{1, 1, sizes[0], 1}
-                           : std::vector<int64_t>{1, sizes[0], sizes[1], 1};
+  std::vector<int64_t> window(sizes.size() == 1 ? 2 : 1, 1);
+  window.insert(window.end(), sizes.begin(), sizes.end());
+  window.push_back(1);
+  return window;
 }
 
 std::string PaddingOf(const std::string& name) {
@@ -21,7 +24,7 @@ std::string PaddingOf(const std::string& name) {
 }
 
 Output SpaceLayer::CallOne(Pass& pass, const Output& x, Where where) {
-  if (axes_ == 2) return CallImage(pass, x, where);
+  if (axes_ != 1) return CallImage(pass, x, where);
   const Scope& s = pass.scope();
   const Output y = CallImage(pass, ops::ExpandDims(s, x, 1), where);
   return y.valid() ? ops::Squeeze(s, y, {.squeeze_dims = {1}}) : Output();

@@ -1,4 +1,5 @@
-// Windows over the axes of space of images and sequences; sequences are images of one row.
+// SPDX-License-Identifier: Apache-2.0
+// Windows over the axes of space of images, volumes and sequences; sequences are images of one row.
 #ifndef MODEL_LAYERS_SPACE_H_
 #define MODEL_LAYERS_SPACE_H_
 
@@ -14,12 +15,13 @@ namespace millrace::layers {
 
 // One for each of `axes` axes; nothing if there are others.
 std::optional<std::vector<int64_t>> SizesFor(const Sizes& sizes, int axes);
-// The same for an attribute of an op over [batch, height, width, channels].
+// The same for an attribute of an op over [batch, height, width, channels], or with a depth before
+// the height.
 std::vector<int64_t> WindowOf(const std::vector<int64_t>& sizes);
 // "SAME" for "same"; "" for what is neither that nor "valid".
 std::string PaddingOf(const std::string& name);
 
-// One over `axes` axes of space, 1 or 2, whose sequences pass as images of one row.
+// One over `axes` axes of space, 1 to 3, whose sequences pass as images of one row.
 class SpaceLayer : public UnaryLayer {
  public:
   SpaceLayer(const char* kind, int axes, std::string name, Where where)
@@ -29,7 +31,7 @@ class SpaceLayer : public UnaryLayer {
   std::string kind() const override { return kind_; }
 
  protected:
-  // Over an image.
+  // Over an image, or a volume.
   virtual Output CallImage(Pass& pass, const Output& image, Where where) = 0;
   bool supports_masking() const override { return false; }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/layers/unary_layer.h"
 #include "base/errors.h"
 #include "base/strings.h"

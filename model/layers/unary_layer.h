@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bases of layers of one input.
 #ifndef MODEL_LAYERS_UNARY_LAYER_H_
 #define MODEL_LAYERS_UNARY_LAYER_H_

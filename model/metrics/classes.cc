@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics of classes and of columns: F scores, overlaps, R squared.
 #include <algorithm>
 

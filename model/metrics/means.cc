@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics that are the mean of something that each sample has.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics of predictions that are positive above thresholds.
 #include <algorithm>
 #include <cmath>

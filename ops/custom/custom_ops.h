@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops of loaded libraries (millrace/custom_op.h), for the registries to take in.
 #ifndef OPS_CUSTOM_CUSTOM_OPS_H_
 #define OPS_CUSTOM_CUSTOM_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where values lie on an axis, and which of them are written beside it.
 #ifndef SUMMARY_PLOT_AXIS_H_
 #define SUMMARY_PLOT_AXIS_H_

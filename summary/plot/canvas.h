@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What plots are drawn on: points from the upper left corner, drawn over what is there.
 #ifndef SUMMARY_PLOT_CANVAS_H_
 #define SUMMARY_PLOT_CANVAS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One panel of a plot.
 #ifndef SUMMARY_PLOT_PANEL_H_
 #define SUMMARY_PLOT_PANEL_H_

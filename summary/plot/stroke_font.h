@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Letters as a pen draws them, for pictures of pixels.
 #ifndef SUMMARY_PLOT_STROKE_FONT_H_
 #define SUMMARY_PLOT_STROKE_FONT_H_

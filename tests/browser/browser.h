@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A browser without a window, driven by a test over its debugging pipe: no network is used.
 #ifndef TESTS_BROWSER_BROWSER_H_
 #define TESTS_BROWSER_BROWSER_H_

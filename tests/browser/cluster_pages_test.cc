@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages of a real server with a session, as people see them: the graph, the places of its nodes,
 // and the metrics.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/cluster/certificate_files.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Certificates of a cluster in a folder, for tests.
 #ifndef TESTS_CLUSTER_CERTIFICATE_FILES_H_
 #define TESTS_CLUSTER_CERTIFICATE_FILES_H_

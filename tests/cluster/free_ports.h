@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports for servers of a test.
 #ifndef TESTS_CLUSTER_FREE_PORTS_H_
 #define TESTS_CLUSTER_FREE_PORTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster of real servers on loopback ports, all in this process: what a test needs that
 // is about several tasks but not about processes.
 #ifndef TESTS_CLUSTER_IN_PROCESS_CLUSTER_H_

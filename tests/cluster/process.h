@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program under test as a process of its own: what it prints, how it ends, whom it leaves.
 #ifndef TESTS_CLUSTER_PROCESS_H_
 #define TESTS_CLUSTER_PROCESS_H_

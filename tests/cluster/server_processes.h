@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ps and a worker, each a process of `millrace server`, as users start them.
 #ifndef TESTS_CLUSTER_SERVER_PROCESSES_H_
 #define TESTS_CLUSTER_SERVER_PROCESSES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of sessions: between devices of one task, between tasks of one session, and between
 // sessions of several masters.
 #include <gmock/gmock.h>
@@ -7,8 +8,10 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "distributed_runtime/service/observe_service.h"
 #include "distributed_runtime/task_server.h"
 #include "millrace/core.h"
+#include "observe/open_metrics.h"
 #include "session/async_join.h"
 #include "session/master_interface.h"
 #include "tests/cluster/in_process_cluster.h"
@@ -253,6 +256,20 @@ TEST(CollectivesOfMasters, MeetInTheSameStep) {
   for (int i = 0; i < 3; ++i) members.push_back(std::make_unique<Member>(cluster, i, 3));
   for (int step = 0; step < 10; ++step) {
     for (const Status& status : RunAll(members, seconds(60))) ASSERT_TRUE(status.ok()) << status;
+  }
+  for (int i = 0; i < 3; ++i) {
+    const std::string address = cluster.Target("worker", i).substr(std::string("grpc://").size());
+    const auto page = ReadPage(address, "/metrics", DeadlineAfter(seconds(30)));
+    ASSERT_TRUE(page.ok()) << page.status();
+    const auto samples = ParseOpenMetrics(page->body);
+    ASSERT_TRUE(samples.ok()) << samples.status();
+    double received = 0, of_collectives = 0;
+    for (const MetricSample& sample : *samples) {
+      if (sample.name == "millrace_peer_received_bytes_total") received += sample.value;
+      if (sample.name == "millrace_peer_collective_bytes_total") of_collectives += sample.value;
+    }
+    EXPECT_GE(of_collectives, 10 * 1000 * sizeof(float)) << "a sum of 1,000 floats, ten times";
+    EXPECT_EQ(received, of_collectives);
   }
 }
 

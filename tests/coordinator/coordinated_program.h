@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What most tests of the coordinator run: a sum at a parameter server, to which functions add.
 #ifndef TESTS_COORDINATOR_COORDINATED_PROGRAM_H_
 #define TESTS_COORDINATOR_COORDINATED_PROGRAM_H_

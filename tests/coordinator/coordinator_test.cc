@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is scheduled, joined and fetched, and how errors are told: servers in this process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lost workers and parameter servers cost: server processes that are killed, stopped and
 // started again.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster of server processes that a test kills, stops and starts again.
 #ifndef TESTS_COORDINATOR_PROCESS_CLUSTER_H_
 #define TESTS_COORDINATOR_PROCESS_CLUSTER_H_

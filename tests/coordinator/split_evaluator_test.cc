@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluations in splits: every example counts once, whatever becomes of the workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # custom_ops_test.sh PROGRAM MILLRACE LIBRARY.cc HOSTILE.cc HEADER...: libraries of ops, built as
 # users do, by the system's compiler against the public headers alone, in a program and in a server.
 set -eu

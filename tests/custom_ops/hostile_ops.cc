@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that are wrong in one way each: -DWRONG=<number>.
 #include <cstdint>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in npy, npz and idx files that NumPy wrote, or that are damaged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

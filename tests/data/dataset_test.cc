@@ -1,10 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets in programs: loops with a session, what is captured, and what is said of mistakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "base/strings.h"
 #include "millrace/data.h"
@@ -226,6 +230,75 @@ TEST(DatasetTest, ElementsThatFailMayBeLeftOut) {
       });
   EXPECT_THAT(TextsOf(numbers.IgnoreErrors()), ElementsAre("int64[] 1", "int64[] 3"));
   EXPECT_THAT(TextsOf(numbers)[1], HasSubstr("x"));
+}
+
+// 840 / (x % 7), which fails for every seventh element, and the element beside it.
+std::vector<Output> Divided(const Scope& s, std::span<const Output> x) {
+  const Output seven = Constant(s, Tensor::Scalar<int64_t>(7)),
+               many = Constant(s, Tensor::Scalar<int64_t>(840));
+  return {x[0], ops::FloorDiv(s, many, ops::FloorMod(s, x[0], seven))};
+}
+
+// What a reader meets until the end: the first component, or -1 for an error.
+std::vector<int64_t> ElementsOf(DatasetReader& reader) {
+  std::vector<int64_t> met;
+  for (std::vector<Tensor> element;;) {
+    const StatusOr<bool> more = reader.Next(&element);
+    if (more.ok() && !*more) return met;
+    met.push_back(more.ok() ? element[0].scalar<int64_t>() : -1);
+  }
+}
+
+TEST(DatasetTest, SeveralCallsAtATimeGiveElementsAndErrorsInOrder) {
+  // More than may lie ahead, in small and in large elements.
+  const auto wide = [](const Scope& s, std::span<const Output> x) -> std::vector<Output> {
+    return {x[0], ops::Fill(s, Constant(s, Tensor::FromValues<int64_t>({100000})), x[0])};
+  };
+  std::vector<int64_t> expected;
+  for (int64_t i = 0; i < 1000; ++i) expected.push_back(i % 7 == 0 ? -1 : i);
+  for (const int parallel : {1, 2, 8, 200}) {
+    SCOPED_TRACE(parallel);
+    StatusOr<DatasetReader> reader =
+        DatasetReader::Create(Dataset::Range(1000).Map(Divided, {.num_parallel = parallel}));
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_EQ(ElementsOf(*reader), expected);
+    EXPECT_EQ(ElementsOf(*reader), std::vector<int64_t>());
+    ASSERT_TRUE(reader->Restart().ok());
+    std::vector<Tensor> element;
+    EXPECT_FALSE(reader->Next(&element).ok());  // and leaves the rest
+    StatusOr<DatasetReader> large =
+        DatasetReader::Create(Dataset::Range(300).Map(wide, {.num_parallel = parallel}));
+    ASSERT_TRUE(large.ok()) << large.status();
+    const std::vector<int64_t> all = ElementsOf(*large);
+    ASSERT_EQ(all.size(), 300u);
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  }
+}
+
+TEST(DatasetTest, AProgramThatWaitsForItsInputIsToldForWhichStage) {
+  const Generator slow = []() -> StatusOr<GeneratorNext> {
+    return GeneratorNext(
+        [i = int64_t{0}](const GeneratorCall&, std::vector<Tensor>* element) mutable {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          element->push_back(Tensor::Scalar<int64_t>(i++));
+          return StatusOr<bool>(true);
+        });
+  };
+  const auto said = [](const Dataset& dataset) {
+    ::testing::internal::CaptureStderr();
+    StatusOr<DatasetReader> reader = DatasetReader::Create(dataset);
+    if (!reader.ok()) return reader.status().ToString();
+    std::vector<Tensor> element;
+    for (int i = 0; i < 64; ++i) EXPECT_TRUE(reader->Next(&element).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string line = said(
+      Dataset::FromGenerator(slow, {{kInt64, PartialShape({})}}).Map([](const Scope& s, Element x) {
+        return Outputs{ops::Neg(s, x[0])};
+      }));
+  EXPECT_THAT(line, HasSubstr("the program waits for its input: 64 elements of the data set"));
+  EXPECT_THAT(line, HasSubstr("GeneratorDataset); Prefetch at the end"));
+  EXPECT_EQ(said(Dataset::Range(1000)), "");
 }
 
 // --- Mistakes ---------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of data sets as texts: "int64[2] 3 4 | string[] a".
 #ifndef TESTS_DATA_ELEMENT_TEXT_H_
 #define TESTS_DATA_ELEMENT_TEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions made of lambdas: what they compute, what they capture, and what is said of mistakes.
 #include "millrace/functions.h"
 

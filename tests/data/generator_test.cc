@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets of what a function of the program gives: epochs, mistakes, steps that end while the
 // function is at work, and graphs that go elsewhere.
 #include <gmock/gmock.h>

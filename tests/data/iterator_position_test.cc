@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterators that are taken to where another one, of another session, was: what comes next is the
 // same, whatever the stages before it keep.
 #include <gtest/gtest.h>

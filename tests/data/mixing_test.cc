@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of several data sets, and batches by length.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What data sets give, element by element and walk by walk, against what tf.data gives.
 #include <gtest/gtest.h>
 

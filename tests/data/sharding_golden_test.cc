@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of a data set a worker reads, against TensorFlow's strategies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -161,8 +162,9 @@ TEST(ShardingTest, BatchesAreSplitAsInTensorFlow) {
   const Json golden = Load("batch_splitting.json");
   for (const Json& c : golden["batch_sizes_for_worker"]) {
     for (std::size_t w = 0; w < c["per_worker"].size(); ++w) {
-      EXPECT_EQ(BatchSizesForWorker(c["global_batch"], c["workers"], c["replicas_per_worker"],
-                                    static_cast<int64_t>(w)),
+      const std::vector<int64_t> replicas(c["workers"].get<std::size_t>(),
+                                          c["replicas_per_worker"].get<int64_t>());
+      EXPECT_EQ(BatchSizesForWorker(c["global_batch"], replicas, static_cast<int64_t>(w)),
                 c["per_worker"][w].get<std::vector<int64_t>>())
           << c.dump();
     }

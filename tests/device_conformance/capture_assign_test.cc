@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assignments in recorded steps: the variable stays where it is, and whoever has its old value
 // keeps that.
 #include <gmock/gmock.h>

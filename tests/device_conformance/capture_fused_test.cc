@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps in which elementwise nodes were put together: whole training steps are launched
 // as one, to the bits of ordinary steps, and nothing slow is recorded while loops are compiled.
 #include <gmock/gmock.h>

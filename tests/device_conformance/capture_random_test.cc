@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers in recorded steps: the same sequence as in ordinary ones, and no step's twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

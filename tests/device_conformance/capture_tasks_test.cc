@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps of a worker that gets its weights from a parameter server and sends gradients to
 // it: to the bits of ordinary steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -11,6 +11,7 @@
 #include "distributed_runtime/task_server.h"
 #include "millrace/core.h"
 #include "millrace/ops.h"
+#include "runtime/fake_accelerator.h"
 #include "runtime/registries.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/device_conformance/capture_util.h"
@@ -20,8 +21,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<TaskServer> Start(const ClusterSpec& cluster, const std::string& job, bool links) {
+std::unique_ptr<TaskServer> Start(const ClusterSpec& cluster, const std::string& job, bool links,
+                                  bool capture) {
+  UseFakeAccelerator();
   TaskServerOptions options;
+  options.engine.capture = capture;
   options.links = links;
   options.server.cluster = cluster;
   options.server.job_name = job;
@@ -39,13 +43,17 @@ std::unique_ptr<TaskServer> Start(const ClusterSpec& cluster, const std::string&
 
 class CaptureTasksTest : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override {
+  void SetUp() override { StartTasks(/*capture=*/true); }
+  void StartTasks(bool capture) {
+    p.reset();
+    ps = nullptr;
+    worker = nullptr;
     for (int attempt = 0; attempt < 10; ++attempt) {
       const std::vector<int> ports = FreePorts(2);
       const ClusterSpec cluster =
           *ClusterSpec::Parse(StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]));
-      ps = Start(cluster, "ps", GetParam());
-      worker = Start(cluster, "worker", GetParam());
+      ps = Start(cluster, "ps", GetParam(), capture);
+      worker = Start(cluster, "worker", GetParam(), capture);
       if (ps != nullptr && worker != nullptr) return Begin();
     }
     FAIL() << "no two ports are free";
@@ -118,10 +126,10 @@ TEST_P(CaptureTasksTest, TrainsWithWeightsOfAnotherTask) {
     SCOPED_TRACE(optimizer);
     int64_t launched = 0;
     std::string reasons;
-    setenv("MILLRACE_CAPTURE", "off", 1);
+    StartTasks(/*capture=*/false);
     const std::vector<Tensor> ordinary = Train(optimizer, &launched, &reasons);
-    unsetenv("MILLRACE_CAPTURE");
     EXPECT_EQ(launched, 0);
+    StartTasks(/*capture=*/true);
     const std::vector<Tensor> captured = Train(optimizer, &launched, &reasons);
     EXPECT_EQ(launched, 6) << reasons;
     ASSERT_EQ(captured.size(), ordinary.size());

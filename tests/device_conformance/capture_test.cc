@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that are recorded and launched as one, over the devices that there are: what they compute
 // is what steps compute that are not, bit for bit.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/device_conformance/capture_util.h"
 
 #include <string_view>

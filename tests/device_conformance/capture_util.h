@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of recorded steps share.
 #ifndef TESTS_DEVICE_CONFORMANCE_CAPTURE_UTIL_H_
 #define TESTS_DEVICE_CONFORMANCE_CAPTURE_UTIL_H_

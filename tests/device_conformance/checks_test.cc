@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host learns of a device's values, and what it draws for it: CheckNumerics and
 // RandomShuffle, by the loops that GPUs run.
 #include <gmock/gmock.h>

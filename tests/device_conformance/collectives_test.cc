@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives between devices with memory of their own, which have no links: through the host.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is settled only once the device has run: outputs whose sizes it counts, and whether an
 // assignment by reference holds. By the loops that GPUs run.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that are written once for every kind of device (kinds.h)."""
 
 load("//tools:millrace.bzl", "mr_cc_library", "mr_cc_test")

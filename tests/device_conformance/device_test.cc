@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every accelerator does with memory, streams and events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions whose bodies ask for a device, put into the graph and run by a kernel.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise nodes on an accelerator become one launch once that is compiled, and give the same
 // bits before and after.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which device the golden cases of kernels run on: one of several .cc files answers.
 #ifndef TESTS_DEVICE_CONFORMANCE_GOLDEN_DEVICE_H_
 #define TESTS_DEVICE_CONFORMANCE_GOLDEN_DEVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU. Where there is none, every case fails: nothing is to pass that was not run.
 #include "kernels/gpu/body.h"
 #include "runtime/gpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated accelerator with what GPUs compute: the very loops that nvcc compiles, run by the
 // machine's thread.
 #include <memory>
@@ -5,6 +6,7 @@
 #include "base/mutex.h"
 #include "kernels/fake/fake_kernels.h"
 #include "kernels/gpu/body.h"
+#include "runtime/fake_accelerator.h"
 #include "tests/device_conformance/golden_device.h"
 #include "tests/device_conformance/portable_body.h"
 
@@ -31,6 +33,7 @@ std::shared_ptr<StreamBody> MakePortable(KernelConstruction& c) {
 std::string GoldenDeviceType() { return "FAKE"; }
 
 std::string PrepareGoldenDevice() {
+  UseFakeAccelerator();
   SetFakeBodies(&MakePortable);
   return "";
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels' golden cases again, with every node that can be on the device: what TensorFlow
 // answered on its CPU is what comes back through copies, streams and host-memory ports.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of devices that tests of sessions run on: one of several .cc files says which.
 #ifndef TESTS_DEVICE_CONFORMANCE_KINDS_H_
 #define TESTS_DEVICE_CONFORMANCE_KINDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Those that every machine has.
 #include "tests/device_conformance/kinds.h"
 

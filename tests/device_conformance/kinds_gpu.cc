@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs. Products and sums have another order there than on the CPU.
 #include "millrace/gpu.h"
 #include "tests/device_conformance/kinds.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated accelerator with the loops of GPUs.
 #include "kernels/fake/fake_kernels.h"
 #include "tests/device_conformance/kinds.h"

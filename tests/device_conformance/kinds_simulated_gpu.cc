@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA device over a simulated driver, with the CPU's kernels.
 #include <gtest/gtest.h>
 

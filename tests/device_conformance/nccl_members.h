@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Members of a group whose collectives go through NCCL: each has a machine and a task of its own,
 // all in this process.
 #ifndef TESTS_DEVICE_CONFORMANCE_NCCL_MEMBERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of GPUs through an NCCL that computes on the host, in the streams of simulated
 // devices: each member has a task, a driver and a thread of its own.
 #include <gmock/gmock.h>

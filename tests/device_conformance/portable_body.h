@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What GPUs compute, on the simulated accelerator: the very loops that nvcc compiles, run by the
 // machine's thread.
 #ifndef TESTS_DEVICE_CONFORMANCE_PORTABLE_BODY_H_

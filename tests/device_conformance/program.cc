@@ -1,14 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/device_conformance/program.h"
 
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
+#include "runtime/fake_accelerator.h"
 #include "runtime/local_cluster.h"
 
 namespace millrace::testing {
 
 Program::Program(std::string device_type)
-    : type(std::move(device_type)), root(graph.root()), device(On(0)) {}
+    : type(std::move(device_type)), root(graph.root()), device(On(0)) {
+  UseFakeAccelerator();
+}
 
 Scope Program::On(int index) const { return root.WithDevice(StrCat("/device:", type, ":", index)); }
 Scope Program::host() const { return root.WithDevice("/device:CPU:0"); }

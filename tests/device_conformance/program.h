@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph with nodes on a device, and a session in a cluster of its own that has two of them.
 #ifndef TESTS_DEVICE_CONFORMANCE_PROGRAM_H_
 #define TESTS_DEVICE_CONFORMANCE_PROGRAM_H_
@@ -18,7 +19,7 @@
 namespace millrace::testing {
 
 struct Program {
-  // Of a type of device: "CPU", "FAKE".
+  // Of a type of device: "CPU", "FAKE", which the process has from then on.
   explicit Program(std::string type);
 
   Scope On(int index) const;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of random ops on the host and two devices, the same for the same seed.
 #ifndef TESTS_DEVICE_CONFORMANCE_RANDOM_GRAPH_H_
 #define TESTS_DEVICE_CONFORMANCE_RANDOM_GRAPH_H_

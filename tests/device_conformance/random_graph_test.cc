@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of random ops on the host and two devices, run with random delays: what comes out is
 // what one CPU computes, bit for bit, whatever happened first.
 #include <gtest/gtest.h>

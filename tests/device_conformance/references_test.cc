@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables that are references, TensorFlow 1's, on every kind of device.
 #include <gtest/gtest.h>
 

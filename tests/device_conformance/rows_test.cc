@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates of rows of variables, on every kind of device. (Those of tensors are among the goldens.)
 #include <gtest/gtest.h>
 

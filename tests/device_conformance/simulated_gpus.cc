@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/device_conformance/simulated_gpus.h"
 
 #include <map>

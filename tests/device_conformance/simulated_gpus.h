@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices "GPU" without a GPU: the CUDA device over a simulated driver, with the CPU's kernels.
 #ifndef TESTS_DEVICE_CONFORMANCE_SIMULATED_GPUS_H_
 #define TESTS_DEVICE_CONFORMANCE_SIMULATED_GPUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices of several tasks: values leave one through host memory and arrive in another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "distributed_runtime/task_server.h"
 #include "millrace/core.h"
 #include "millrace/ops.h"
+#include "runtime/fake_accelerator.h"
 #include "runtime/registries.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/device_conformance/program.h"
@@ -16,6 +18,7 @@ namespace millrace::testing {
 namespace {
 
 std::unique_ptr<TaskServer> Start(const ClusterSpec& cluster, int task, bool links) {
+  UseFakeAccelerator();
   TaskServerOptions options;
   options.links = links;
   options.server.cluster = cluster;

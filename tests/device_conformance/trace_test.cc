@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the trace of a step tells of its devices, over the devices that there are; what only a
 // simulated one can be made to do comes last.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client of TensorFlow 2 with a client's certificate, as one that comes through `millrace proxy`.
 #include <gtest/gtest.h>
 

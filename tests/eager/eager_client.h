@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client of TensorFlow 2, played by messages of our own: contexts at a ps and a worker of this
 // process.
 #ifndef TESTS_EAGER_EAGER_CLIENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eager contexts as a client of TensorFlow 2 uses them: messages over loopback to servers of this
 // process.
 #include <gtest/gtest.h>

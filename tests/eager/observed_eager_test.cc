@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task's pages, metrics and traces tell of eager contexts.
 #include <gtest/gtest.h>
 
@@ -104,6 +105,27 @@ TEST_F(ObservedEagerTest, ATraceHasThePartsOfAllTasks) {
     }
     EXPECT_EQ(tasks, (std::set<std::string>{kPsTask, kWorkerTask}));
   }
+}
+
+TEST_F(ObservedEagerTest, MessagesOfAStreamAreCalls) {
+  Connect();
+  ASSERT_TRUE(worker_.Send(1, Floats({1, 2})).ok());
+  const std::string method =
+      StrCat("{method=\"", methods::kEagerStreamingEnqueue, "\",carrier=\"grpc\"}");
+  EXPECT_EQ(Metric(worker_, StrCat("millrace_rpc_calls_total", method)), -1);
+  pb::EnqueueRequest request;
+  request.set_context_id(kContext);
+  *request.add_queue() = worker_.Op(2, "Neg", {1});
+  pb::EnqueueResponse response;
+  // To gRPC a call is a stream of one message.
+  const Status streamed = worker_.Call(methods::kEagerStreamingEnqueue, request, &response);
+  ASSERT_TRUE(streamed.ok()) << streamed;
+  ExpectFloats(worker_.Read(2), {-1, -2});
+  EXPECT_EQ(Metric(worker_, StrCat("millrace_rpc_calls_total", method)), 1);
+  EXPECT_EQ(Metric(worker_, StrCat("millrace_rpc_errors_total", method)), 0);
+  EXPECT_EQ(Metric(worker_, StrCat("millrace_rpc_request_bytes_total", method)),
+            static_cast<double>(request.ByteSizeLong()));
+  EXPECT_NE(PageOf(worker_, "/rpcz").find(methods::kEagerStreamingEnqueue), std::string::npos);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clients that open sessions at servers and vanish: what they leave behind is freed, and the
 // servers serve on.
 #include <gmock/gmock.h>

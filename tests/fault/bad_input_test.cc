@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What people get wrong on the command line of mnist_replica: one clear line, no zero exit.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -5,11 +6,13 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -126,22 +129,61 @@ class MnistReplicaRefusesData : public ::testing::Test {
   void Write(const std::string& name, const std::string& bytes) {
     std::ofstream(dir_ / name, std::ios::binary) << bytes;
   }
-  // Checking the data, and training on it, refuse it alike.
+  // Checking the data, and training on it, refuse it alike. Nothing is absent, so nothing is
+  // fetched.
   void ExpectRefusal(const Matcher<std::string>& matcher) {
-    ExpectOneLine({"--data_dir=" + dir_.string(), "--download_only"}, 1, matcher);
+    ExpectOneLine({"--data_dir=" + dir_.string(), "--download_only", kNowhere}, 1, matcher);
     ExpectOneLine({"--data_dir=" + dir_.string(), "--train_steps=1"}, 1, matcher);
   }
+  static constexpr const char* kNowhere = "--data_url=file:///there/is/no/such/folder";
   fs::path dir_;
 };
 
 TEST_F(MnistReplicaRefusesData, NothingThatIsComplete) {
-  Process program("examples/mnist_replica", {"--data_dir=" + dir_.string(), "--download_only"});
+  Process program("examples/mnist_replica",
+                  {"--data_dir=" + dir_.string(), "--download_only", kNowhere});
   EXPECT_EQ(program.WaitForEnd(std::chrono::seconds(30)), 0) << program.output();
 }
 
 TEST_F(MnistReplicaRefusesData, ThatIsMissing) {
   fs::remove(dir_ / "t10k-images-idx3-ubyte");
-  ExpectRefusal(HasSubstr("t10k-images-idx3-ubyte"));
+  ExpectOneLine({"--data_dir=" + dir_.string(), "--train_steps=1"}, 1,
+                HasSubstr("t10k-images-idx3-ubyte"));
+}
+
+TEST_F(MnistReplicaRefusesData, ThatCannotBeFetched) {
+  fs::remove(dir_ / "t10k-images-idx3-ubyte");
+  const std::string closed = StrCat("http://127.0.0.1:", FreePorts(1)[0]);
+  Process program("examples/mnist_replica", {"--data_dir=" + dir_.string(), "--download_only",
+                                             "--data_url=" + closed + "/mnist"});
+  EXPECT_EQ(program.WaitForEnd(std::chrono::seconds(60)), 1);
+  EXPECT_THAT(program.output(),
+              AllOf(HasSubstr("mnist_replica: UNAVAILABLE: " + closed +
+                              "/mnist/t10k-images-idx3-ubyte.gz could not be fetched: curl: (7)"),
+                    HasSubstr("--data_url")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 3);
+}
+
+TEST_F(MnistReplicaRefusesData, NothingThatCanBeFetched) {
+  const fs::path source = dir_ / "source", target = dir_ / "new" / "target";
+  fs::create_directories(source);
+  for (const std::string name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                 "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    std::ifstream in(dir_ / name, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    const gzFile file = gzopen((source / (name + ".gz")).c_str(), "wb");
+    ASSERT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
+              static_cast<int>(bytes.size()));
+    gzclose(file);
+  }
+  for (const bool again : {false, true}) {
+    Process program("examples/mnist_replica",
+                    {"--data_dir=" + target.string(), "--download_only",
+                     again ? kNowhere : "--data_url=file://" + source.string()});
+    EXPECT_EQ(program.WaitForEnd(std::chrono::seconds(60)), 0) << program.output();
+    EXPECT_THAT(program.output(), HasSubstr("are complete"));
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(target), fs::directory_iterator()), 4);
 }
 
 TEST_F(MnistReplicaRefusesData, ThatIsTruncated) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step that comes to a parameter server twice, as a master would send it that believes the first
 // to be lost: it is applied once, and the second is counted.
 #include <gmock/gmock.h>

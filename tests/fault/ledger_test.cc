@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger of a parameter server whose workers are killed in the middle of their steps. The
 // gradient of each variable is 1 and the rate -1: a variable is the number of its updates.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that stop without ending: who notices, who is named, and what it costs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The limit of a step's memory as users set it: by the flag of a server, by the configuration of
 // a session.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mnist_replica with one of its processes killed: everybody else ends, in bounded time and
 // saying whom it was about; or, in a cluster started by hand, goes on.
 #include <gmock/gmock.h>

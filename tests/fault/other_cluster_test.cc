@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two jobs of which one has an address of the other by mistake: it is told so, and the other one
 // trains on.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one session may take of a server: whoever wants more is told, and nobody else notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is done again and again leaves nothing behind: no memory, thread or descriptor.
 // MILLRACE_SOAK multiplies the numbers of steps, sessions and cycles; 1 without it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that are stopped for a while, or killed with something open: what was reported as failed is
 // not applied later, and the others can still be ended.
 #include <google/protobuf/text_format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hangs of a cluster, made one by one: whoever asks why it waits is told the culprit first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

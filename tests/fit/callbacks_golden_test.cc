@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What callbacks do when metrics follow a script, against Keras'. Scripted values take the place of
 // those in the logs before the callback sees them.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ModelCheckpoint writes, and when, against Keras' recordings; and that a run that goes on
 // from a backup makes the steps that are missing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of weights, and what the callbacks that write checkpoints say and leave behind.
 #include <gtest/gtest.h>
 #include <unistd.h>

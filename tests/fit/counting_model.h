@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model with one weight, which a step of training changes by the learning rate: one that counts
 // steps.
 #ifndef TESTS_FIT_COUNTING_MODEL_H_

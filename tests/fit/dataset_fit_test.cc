@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models that read data sets: the same steps as on tensors, and what is said where they do not fit.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several steps that are one call of the graph: as many calls as they should be, and the numbers of
 // single steps.
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Histories, batch logs, weights and predictions of ten small models against those of Keras.
 #include <gtest/gtest.h>
 

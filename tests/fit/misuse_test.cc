@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What beginners get wrong, and what they are told: each answer says what is wrong, where, and what
 // to do.
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "tests/fit/counting_model.h"
 #include "tests/fit/small_models.h"
 
@@ -73,6 +75,19 @@ TEST(MisuseTest, OptionsThatCannotBe) {
   ExpectError(fit({.callbacks = {nullptr}}), StatusCode::kInvalidArgument, {"null"});
   ExpectError(model->Predict(Ones(4), {.batch_size = -3}).status(), StatusCode::kInvalidArgument,
               {"batch_size", "-3"});
+}
+
+TEST(MisuseTest, AProcessThatIsToEndWithoutABackup) {
+  const auto model = CountingModel(1.0, Counted());
+  LambdaCallback notice({.on_train_batch_end = [](int64_t batch, const Logs&) {
+    if (batch == 2) NoticePreemption();
+    return OkStatus();
+  }});
+  const Status status =
+      model->Fit(Ones(8), Ones(8), {.batch_size = 1, .epochs = 5, .callbacks = {&notice}}).status();
+  ForgetPreemption();
+  ExpectError(status, StatusCode::kCancelled,
+              {"this process is to end (signal 15)", "in epoch 0 after 4 steps", "no callback"});
 }
 
 TEST(MisuseTest, NoSamples) {

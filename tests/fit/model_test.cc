@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model does that Keras' histories say nothing of.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fit/network_of.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The small models of tests/goldens/training/fit, from what their files say.
 #ifndef TESTS_FIT_NETWORK_OF_H_
 #define TESTS_FIT_NETWORK_OF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models with several inputs and outputs.
 #include <gtest/gtest.h>
 

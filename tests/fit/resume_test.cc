@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of Fit that are killed and gone on with: they end with the numbers of a run that was not,
 // bit for bit, whichever step they are killed at.
 #include <gtest/gtest.h>
@@ -6,27 +7,28 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <functional>
-#include <map>
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "millrace/checkpoint.h"
 #include "millrace/checkpoint_callbacks.h"
-#include "millrace/keras_optimizers.h"
-#include "millrace/layers.h"
 #include "millrace/model.h"
 #include "millrace/preemption.h"
+#include "tests/fit/resumed_kinds.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kEpochs = 3, kStepsPerEpoch = 10, kBatch = 4, kRows = 38, kClasses = 3;
-constexpr int64_t kSteps = kEpochs * kStepsPerEpoch;
+using testing::kBatch;
+using testing::kEpochs;
+using testing::kSteps;
+using testing::kStepsPerEpoch;
+using testing::ResumedBatches;
+using testing::ResumedKinds;
+using testing::ResumedLabels;
+using Kind = testing::ResumedKind;
+using Result = testing::ResumedResult;
 
 std::string NewDirectory() {
   static int number = 0;
@@ -35,85 +37,6 @@ std::string NewDirectory() {
       StrCat(folder == nullptr ? "/tmp" : folder, "/resume", getpid(), "_", number++);
   fs::remove_all(path);
   return path;
-}
-
-Tensor Inputs(std::vector<int64_t> sample) {
-  sample.insert(sample.begin(), kRows);
-  Tensor x(kFloat, Shape(sample));
-  for (int64_t i = 0; i < x.num_elements(); ++i) {
-    x.data<float>()[i] = static_cast<float>((i * 37) % 101) / 101.0f;
-  }
-  return x;
-}
-
-Tensor Labels() {
-  Tensor y(kInt64, Shape({kRows}));
-  for (int64_t i = 0; i < kRows; ++i) y.data<int64_t>()[i] = (i * 5) % kClasses;
-  return y;
-}
-
-// A kind of model. Its seeds are drawn from `seed`: models of other seeds begin with other weights
-// and drop other values, unless they go on from one another.
-struct Kind {
-  const char* name;
-  Tensor x;
-  std::function<layers::LayerList(int64_t seed)> layers;
-  std::function<OptimizerSpec()> optimizer;
-  bool has_rate = true;  // that callbacks set
-};
-
-layers::LayerPtr Classes(int64_t seed) {
-  return layers::Dense(
-      kClasses, {.activation = "softmax", .kernel_initializer = initializers::GlorotUniform(seed)});
-}
-
-std::vector<Kind> Kinds() {
-  std::vector<Kind> kinds;
-  kinds.push_back(
-      {"Mlp", Inputs({6}),
-       [](int64_t seed) {
-         layers::LayerList l;
-         l.push_back(layers::Dense(
-             8, {.activation = "relu", .kernel_initializer = initializers::GlorotUniform(seed)}));
-         l.push_back(layers::Dropout(0.3, {.seed = seed + 1}));
-         l.push_back(Classes(seed + 2));
-         return l;
-       },
-       [] { return OptimizerSpec("adam"); }});
-  kinds.push_back(
-      {"Cnn", Inputs({6, 6, 1}),
-       [](int64_t seed) {
-         layers::LayerList l;
-         l.push_back(
-             layers::Conv2D(4, 3, {.kernel_initializer = initializers::GlorotUniform(seed)}));
-         l.push_back(layers::BatchNormalization());
-         l.push_back(layers::Activation("relu"));
-         l.push_back(layers::MaxPooling2D());
-         l.push_back(layers::Flatten());
-         l.push_back(layers::Dropout(0.4, {.seed = seed + 1}));
-         l.push_back(Classes(seed + 2));
-         return l;
-       },
-       [] { return OptimizerSpec(optimizers::Sgd({.learning_rate = 0.05, .momentum = 0.9})); }});
-  kinds.push_back(
-      {"Lstm", Inputs({5, 3}),
-       [](int64_t seed) {
-         layers::LayerList l;
-         l.push_back(
-             layers::Lstm(6, {.kernel_initializer = initializers::GlorotUniform(seed),
-                              .recurrent_initializer = initializers::Orthogonal({.seed = seed + 3}),
-                              .dropout = 0.2,
-                              .seed = seed + 1}));
-         l.push_back(Classes(seed + 2));
-         return l;
-       },
-       [] {
-         return OptimizerSpec(std::make_unique<optimizers::LossScale>(
-             optimizers::Adam({.learning_rate = 0.01}),
-             optimizers::LossScaleOptions{.initial_scale = 16, .dynamic_growth_steps = 7}));
-       },
-       false});
-  return kinds;
 }
 
 struct Settings {
@@ -125,33 +48,6 @@ struct Settings {
   int64_t noticed_at = -1;   // in this step the process is told that it is to end
   std::string on_dataset{};  // "", "seeded" or "cached"
 };
-
-struct Result {
-  Status status;
-  std::map<std::string, Tensor> variables;
-  std::vector<std::vector<double>> epochs;  // numbers of the epoch, then what was logged
-  int64_t steps = 0;
-  double best = 0;
-};
-
-Dataset Batches(const Kind& kind, const std::string& how) {
-  const Dataset rows = Dataset::FromTensorSlices({kind.x, Labels()});
-  if (how == "seeded") return rows.Shuffle(20, {.seed = 5}).Batch(kBatch).Prefetch(2);
-  return rows.Shuffle(kRows, {.seed = 3}).Cache().Shuffle(7, {.seed = 9}).Batch(kBatch);
-}
-
-// All that there is at the end: weights, slots, counts, seeds, sums of metrics.
-std::map<std::string, Tensor> VariablesOf(Model& model) {
-  std::map<std::string, Tensor> values;
-  for (const char* collection : {kVariables, kLocalVariables}) {
-    for (const Variable& v : Variables(model.graph(), collection)) {
-      const auto value = model.session()->Eval(v.read);
-      EXPECT_TRUE(value.ok()) << v.name() << ": " << value.status();
-      if (value.ok()) values.emplace(v.name(), *value);
-    }
-  }
-  return values;
-}
 
 Result Train(const Kind& kind, const Settings& run) {
   Model model(layers::Sequential(kind.layers(run.seed)));
@@ -183,53 +79,22 @@ Result Train(const Kind& kind, const Settings& run) {
   if (!kind.has_rate) fit.callbacks = {&backup, &watches, &killer};
   StatusOr<History> history = errors::Internal("not trained");
   if (run.on_dataset.empty()) {
-    fit.validation = ValidationData{kind.x.Slice(0, 5), Labels().Slice(0, 5)};
-    history = model.Fit(kind.x, Labels(), fit);
+    fit.validation = ValidationData{kind.x.Slice(0, 5), ResumedLabels().Slice(0, 5)};
+    history = model.Fit(kind.x, ResumedLabels(), fit);
   } else {
-    fit.validation_dataset = Batches(kind, run.on_dataset).Take(2);
-    history = model.Fit(Batches(kind, run.on_dataset), fit);
+    fit.validation_dataset = ResumedBatches(kind, run.on_dataset).Take(2);
+    history = model.Fit(ResumedBatches(kind, run.on_dataset), fit);
   }
   result.status = history.status();
   if (!history.ok()) return result;
-  result.variables = VariablesOf(model);
-  for (const History::Epoch& epoch : history->epochs()) {
-    result.epochs.push_back({static_cast<double>(epoch.epoch)});
-    for (const auto& [name, value] : epoch.logs) result.epochs.back().push_back(value);
-  }
+  KeepResult(model, *history, &result);
   result.best = watches.best().value_or(-1);
   return result;
 }
 
-void ExpectSameVariables(const std::map<std::string, Tensor>& got,
-                         const std::map<std::string, Tensor>& want) {
-  ASSERT_EQ(got.size(), want.size());
-  for (const auto& [name, value] : want) {
-    const auto found = got.find(name);
-    ASSERT_NE(found, got.end()) << name;
-    const Tensor& other = found->second;
-    ASSERT_EQ(other.shape(), value.shape()) << name;
-    ASSERT_EQ(other.dtype(), value.dtype()) << name;
-    const std::size_t bytes =
-        static_cast<std::size_t>(value.num_elements()) * DataTypeSize(value.dtype());
-    EXPECT_EQ(std::memcmp(other.raw_data(), value.raw_data(), bytes), 0)
-        << name << ": " << other.DebugString(4) << ", not " << value.DebugString(4);
-  }
-}
-
-void ExpectEndOf(const Result& want, const Result& got) {
-  ASSERT_TRUE(got.status.ok()) << got.status;
-  ExpectSameVariables(got.variables, want.variables);
-  EXPECT_EQ(got.best, want.best);
-  ASSERT_LE(got.epochs.size(), want.epochs.size());
-  // A history has the epochs that its run has ended.
-  for (std::size_t i = 0; i < got.epochs.size(); ++i) {
-    EXPECT_EQ(got.epochs[i], want.epochs[want.epochs.size() - got.epochs.size() + i]);
-  }
-}
-
 class ResumeTest : public ::testing::TestWithParam<int> {
  protected:
-  const Kind kind_ = Kinds()[static_cast<std::size_t>(GetParam())];
+  const Kind kind_ = ResumedKinds()[static_cast<std::size_t>(GetParam())];
 
   // The run that is not interrupted.
   Result Whole(const Settings& like) {
@@ -311,7 +176,7 @@ TEST_P(ResumeTest, ANoticeThatTheProcessIsToEndCostsNoStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ResumeTest, ::testing::Range(0, 3), [](const auto& info) {
-  return std::string(Kinds()[static_cast<std::size_t>(info.param)].name);
+  return std::string(ResumedKinds()[static_cast<std::size_t>(info.param)].name);
 });
 
 // A process of its own, that kills itself: KILLED_MODEL, KILLED_AT, KILLED_DIRECTORY.
@@ -322,12 +187,12 @@ TEST(KilledProcess, DISABLED_Child) {
   run.directory = std::getenv("KILLED_DIRECTORY");
   run.dies_at = std::atoi(std::getenv("KILLED_AT"));
   run.by_signal = true;
-  Train(Kinds()[static_cast<std::size_t>(std::atoi(model))], run);
+  Train(ResumedKinds()[static_cast<std::size_t>(std::atoi(model))], run);
   FAIL() << "it lives";
 }
 
 TEST(KilledProcess, LeavesWhatTheNextOneGoesOnFrom) {
-  const std::vector<Kind> kinds = Kinds();
+  const std::vector<Kind> kinds = ResumedKinds();
   for (int model = 0; model < static_cast<int>(kinds.size()); ++model) {
     const Result whole = Train(kinds[model], {.directory = NewDirectory()});
     ASSERT_TRUE(whole.status.ok()) << whole.status;

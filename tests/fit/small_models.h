@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models and data that are just large enough for a test.
 #ifndef TESTS_FIT_SMALL_MODELS_H_
 #define TESTS_FIT_SMALL_MODELS_H_

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that trains under a strategy as a task of `millrace run`, with backups of its training,
 // and kills itself where it is told to (tests/fit/survivors_test.cc):
 //
 //   survivor_program STRATEGY FOLDER [--dies=TASK:STEP] [--pause_ms=N] [--save_freq=N] [--dataset]
-//                    [--i_am=NAME]
+//                    [--kind=mlp|cnn|lstm] [--i_am=NAME]
 //
 // Backups are in FOLDER/backup; at the end each task that trains writes what it has learned to
 // FOLDER/result-<task>. Parameter servers, and the workers that they have, serve until they are
@@ -35,7 +36,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int64_t kEpochs = 3, kStepsPerEpoch = 8, kBatch = 8, kRows = 62, kFeatures = 6;
+constexpr int64_t kEpochs = 3, kStepsPerEpoch = 8, kBatch = 8, kRows = 62;
 
 struct Flags {
   std::string strategy, folder;
@@ -43,6 +44,7 @@ struct Flags {
   int64_t pause_ms = 0;                // before each step
   int64_t save_freq = 1;               // kEveryEpoch: by epochs
   bool on_dataset = false;
+  std::string kind = "mlp";
 };
 
 bool ReadFlag(std::string_view text, std::string_view name, int64_t* value) {
@@ -58,6 +60,8 @@ StatusOr<Flags> Parse(int argc, char** argv) {
     if (text.starts_with("--i_am=")) continue;  // for who looks at command lines
     if (text == "--dataset") {
       f.on_dataset = true;
+    } else if (text.starts_with("--kind=")) {
+      f.kind = text.substr(text.find('=') + 1);
     } else if (colon != std::string_view::npos &&
                ReadFlag(text.substr(0, colon), "--dies=", &f.dies_in) &&
                ParseInt64(text.substr(colon + 1), &f.dies_at)) {
@@ -85,8 +89,10 @@ Status Serve(const ResolvedTask& task) {
   return server->Stop(milliseconds(0));
 }
 
-Tensor Inputs() {
-  Tensor x(kFloat, Shape({kRows, kFeatures}));
+Tensor Inputs(const std::string& kind) {
+  Tensor x(kFloat, kind == "cnn"    ? Shape({kRows, 6, 6, 1})
+                   : kind == "lstm" ? Shape({kRows, 5, 3})
+                                    : Shape({kRows, 6}));
   for (int64_t i = 0; i < x.num_elements(); ++i) {
     x.data<float>()[i] = static_cast<float>((i * 37) % 101) / 101.0f;
   }
@@ -97,6 +103,27 @@ Tensor Labels() {
   Tensor y(kInt64, Shape({kRows}));
   for (int64_t i = 0; i < kRows; ++i) y.data<int64_t>()[i] = (i * 5) % 3;
   return y;
+}
+
+layers::LayerList LayersOf(const std::string& kind) {
+  layers::LayerList l;
+  if (kind == "cnn") {
+    l.push_back(layers::Conv2D(4, 3));
+    l.push_back(layers::BatchNormalization());
+    l.push_back(layers::Activation("relu"));
+    l.push_back(layers::MaxPooling2D());
+    l.push_back(layers::Flatten());
+    l.push_back(layers::Dropout(0.4, {.seed = 3}));
+  } else if (kind == "lstm") {
+    l.push_back(layers::Lstm(6, {.dropout = 0.2, .seed = 3}));
+    l.push_back(layers::BatchNormalization());
+  } else {
+    l.push_back(layers::Dense(8, {.activation = "relu"}));
+    l.push_back(layers::BatchNormalization());
+    l.push_back(layers::Dropout(0.3, {.seed = 3}));
+  }
+  l.push_back(layers::Dense(3, {.activation = "softmax"}));
+  return l;
 }
 
 // All that there is at the end: weights, slots, counts, sums of metrics.
@@ -114,9 +141,7 @@ Status Train(const Flags& flags, const ResolvedTask& task) {
   const int index = task.task_index.value_or(0);
   MR_ASSIGN_OR_RETURN(const auto strategy,
                       MakeStrategy(flags.strategy, {.communication = {.timeout_seconds = 20}}));
-  Model model(layers::Sequential({layers::Dense(8, {.activation = "relu"}),
-                                  layers::BatchNormalization(), layers::Dropout(0.3, {.seed = 3}),
-                                  layers::Dense(3, {.activation = "softmax"})}),
+  Model model(layers::Sequential(LayersOf(flags.kind)),
               {.seed = 7, .session = {.start_timeout = seconds(20)}, .strategy = strategy});
   MR_RETURN_IF_ERROR(model.Compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),
                                     .loss = "sparse_categorical_crossentropy",
@@ -138,13 +163,14 @@ Status Train(const Flags& flags, const ResolvedTask& task) {
   fit.epochs = kEpochs;
   fit.verbose = Verbose::kSilent;
   fit.callbacks = {&backup, &killer};
-  const Status fitted = flags.on_dataset ? model
-                                               .Fit(Dataset::FromTensorSlices({Inputs(), Labels()})
-                                                        .Shuffle(20, {.seed = 5})
-                                                        .Batch(kBatch),
-                                                    fit)
-                                               .status()
-                                         : model.Fit(Inputs(), Labels(), fit).status();
+  const Status fitted = flags.on_dataset
+                            ? model
+                                  .Fit(Dataset::FromTensorSlices({Inputs(flags.kind), Labels()})
+                                           .Shuffle(20, {.seed = 5})
+                                           .Batch(kBatch),
+                                       fit)
+                                  .status()
+                            : model.Fit(Inputs(flags.kind), Labels(), fit).status();
   MR_RETURN_IF_ERROR(fitted);
   return WriteResult(model, StrCat(flags.folder, "/result-", index));
 }

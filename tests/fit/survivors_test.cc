@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs of processes under `millrace run` of which one is killed, or told to end, in the middle of
 // an epoch: started again they end with the bits of a job that nobody disturbed, by one process, by
 // workers that sum their gradients, and with parameter servers.
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -158,6 +160,15 @@ TEST_P(Survivors, AKilledTrainerLeavesNoTrace) {
   }
 }
 
+TEST_P(Survivors, AKilledTrainerOfAnotherModelLeavesNoTrace) {
+  for (const char* kind : {"--kind=cnn", "--kind=lstm"}) {
+    const Learned whole = Whole({kind});
+    for (std::size_t task = 0; task < setting_.trainers.size(); ++task) {
+      ExpectNoTrace(whole, {kind, StrCat("--dies=", task, ":", 5 + 8 * task)});
+    }
+  }
+}
+
 TEST_P(Survivors, AKilledReaderOfADataSetLeavesNoTrace) {
   const Learned whole = Whole({"--dataset"});
   const std::size_t last = setting_.trainers.size() - 1;
@@ -232,6 +243,33 @@ TEST_P(Survivors, AJobThatIsToldToEndIsGoneOnWithByAnother) {
         << first.process().output() << second.process().output();
   }
   ExpectSameBits(Results(setting_, folder), whole);
+}
+
+// Workers delete their backups when all have ended, each by itself: somebody may die in between.
+TEST(BackupsAtTheEnd, AreDeletedByAllOrGoneOnFrom) {
+  const Setting& setting = Settings()[1];
+  for (const bool deleted : {false, true}) {
+    SCOPED_TRACE(deleted);
+    const std::string folder = EmptyFolder(StrCat("end_", deleted));
+    Job first(setting, folder, {"--pause_ms=40"});
+    ASSERT_TRUE(first.process().WaitForOutput("begins step 10", kLimit))
+        << first.process().output();
+    first.process().Signal(SIGTERM);
+    ASSERT_EQ(first.process().WaitForEnd(kLimit), 128 + SIGTERM) << first.process().output();
+    const std::string own[] = {folder + "/backup", folder + "/backup/workertemp_1"};
+    for (const std::string& directory : own) {
+      ASSERT_TRUE(fs::exists(directory + "/checkpoint"));
+      std::ofstream(directory + "/finished").flush();
+    }
+    if (deleted) fs::remove_all(own[1]);
+    Job second(setting, folder, {});
+    EXPECT_EQ(second.process().WaitForEnd(kLimit), 0) << second.process().output();
+    for (const std::string& task : setting.trainers) {
+      EXPECT_EQ(second.StepsBegun(task), deleted ? kSteps : kSteps - first.StepsBegun(task))
+          << second.process().output();
+    }
+    EXPECT_FALSE(fs::exists(folder + "/backup"));
+  }
 }
 
 // Otherwise each would go on with what is not its own, or from another step.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes and reads the weights of a model for tests/tf_compat/checkpoints.py, which has a stock
 // Keras.
 //   weights_program write FOLDER    FOLDER/objects and FOLDER/names: weights that count from 1

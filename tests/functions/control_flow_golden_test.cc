@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random programs of branches, loops and functions, step by step against TensorFlow: values,
 // gradients, and what each step leaves in the variables.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches and loops that C++ builds, and their derivatives against finite differences.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

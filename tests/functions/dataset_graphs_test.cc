@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as graphs that are data, and what distribution strategies do with them, as a program
 // sees it.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets that call functions, as a program sees them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,6 +138,27 @@ TEST_F(FunctionDatasetTest, TakesElementsWhileThePredicateHolds) {
   EXPECT_THAT(Drain(), ElementsAre(1, 2));
 }
 
+TEST_F(FunctionDatasetTest, LeavesOutWhatWasThereBefore) {
+  const auto types = [](const std::string& type) {
+    return Attr("output_types", "list { type: " + type + " }") +
+           Attr("output_shapes", "list { shape {} }");
+  };
+  const auto cast = [](const std::string& name, const std::string& from, const std::string& to) {
+    return OneResult(name, "input_arg { name: 'x' type: " + from + " }", to, "cast:y:0",
+                     BodyNode("cast", "Cast", {"x"},
+                              Attr("SrcT", "type: " + from) + Attr("DstT", "type: " + to)));
+  };
+  Open(cast("whole", "DT_FLOAT", "DT_INT64") + cast("back", "DT_INT64", "DT_FLOAT") +
+       Numbers({3, 1, 3, 3, 2, 1, 5}) +
+       GraphNode("ints", "MapDataset", {"numbers"},
+                 Func("f", "whole") + NoArguments() + types("DT_INT64")) +
+       GraphNode("unique", "UniqueDataset", {"ints"}, types("DT_INT64")) +
+       GraphNode("floats", "MapDataset", {"unique"},
+                 Func("f", "back") + NoArguments() + types("DT_FLOAT")) +
+       Iterate("floats"));
+  EXPECT_THAT(Drain(), ElementsAre(3, 1, 2, 5));
+}
+
 TEST_F(FunctionDatasetTest, ScansWithAStateThatItStartsFrom) {
   const std::string step =
       "library { function { signature { name: 'step' input_arg { name: 's' type: DT_FLOAT } "
@@ -245,6 +267,29 @@ TEST_F(FunctionDatasetTest, TakesTurnsAmongOpenDataSets) {
   Open(inputs + GraphNode("turns", "InterleaveDataset", {"numbers", "two", "one"}, attrs) +
        Iterate("turns"));
   EXPECT_THAT(Drain(), ElementsAre(1, 10, 2, 20, 100, 200));
+}
+
+TEST_F(FunctionDatasetTest, WhatAFunctionGivesMustBeOfTheTypesThatTheNodeSays) {
+  const auto number = [](const std::string& name, int64_t value) {
+    return BodyNode(
+        name, "Const", {},
+        Attr("dtype", "type: DT_INT64") +
+            Attr("value",
+                 StrCat("tensor { dtype: DT_INT64 tensor_shape {} int64_val: ", value, " }")));
+  };
+  const std::string counts = OneResult(
+      "counts", kFloatArg, "DT_VARIANT", "numbers:handle:0",
+      number("zero", 0) + number("two", 2) + number("one", 1) +
+          BodyNode("numbers", "RangeDataset", {"zero:output:0", "two:output:0", "one:output:0"},
+                   Attr("output_types", "list { type: DT_INT64 }") +
+                       Attr("output_shapes", "list { shape {} }")));
+  Open(counts + Numbers({1, 10}) + IntConst("cycle", 2) + IntConst("block", 1) +
+       GraphNode("turns", "InterleaveDataset", {"numbers", "cycle", "block"},
+                 Func("f", "counts") + NoArguments() + Types()) +
+       Iterate("turns"));
+  EXPECT_THAT(std::string(Next().status().message()),
+              HasSubstr("`f` gave a data set with elements of types (int64), where the attribute "
+                        "output_types says (float): make the function's data set"));
 }
 
 TEST_F(FunctionDatasetTest, TakesTurnsInTheSameOrderWithThreads) {

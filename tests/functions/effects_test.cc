@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often what has effects in branches and loops runs, and what reads see of it. The values are
 // those of TensorFlow, whose bodies of loops take what stays the same through an Identity that
 // waits for the iteration, and whose branches run what their outputs need and what their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs with functions, as text for tests.
 #ifndef TESTS_FUNCTIONS_FUNCTION_TEXT_H_
 #define TESTS_FUNCTIONS_FUNCTION_TEXT_H_

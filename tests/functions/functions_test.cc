@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions as a program sees them: the values of calls, branches and loops, what has effects,
 // and what is said when something is wrong. Everything both ways where there are two: put into
 // the graph before it is placed, and run as a function.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions made to do harm, or made wrongly: each ends in an error that names the function and
 // the node, soon and within bounded memory, and the session goes on. And what functions share
 // with everything else that runs: deadlines, threads, state, tasks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that return resources are looked into: what their bodies ask of arguments and results
 // is asked of what feeds and reads the call.
 #include <gmock/gmock.h>

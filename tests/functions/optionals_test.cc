@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optionals: what TensorFlow's branches hand to their gradients, through branches and loops, put
 // into the graph and run as functions.
 #include <gmock/gmock.h>

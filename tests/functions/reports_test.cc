@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is told of nodes within functions: in errors, and among the statistics of a step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -153,6 +154,38 @@ TEST_F(ReportsTest, EveryIterationOfALoopIsThere) {
   EXPECT_EQ(names.count("loop"), 1u);
   EXPECT_EQ(names.count("loop/sum"), 3u);
   EXPECT_EQ(names.count("loop/less"), 4u);
+}
+
+// Clients look for these words.
+TEST_F(ReportsTest, FunctionsThatDoNotFitTheirNodesAreNamedAsTensorFlowDoes) {
+  const std::string two = FunctionText("Two", {"x"}, {{"y", "sum:z:0"}, {"z", "sum:z:0"}},
+                                       BodyNode("sum", "AddV2", {"x", "x"}, FloatT()));
+  const std::string goes =
+      "library { function { signature { name: 'Goes' input_arg { name: 'x' type: DT_FLOAT }"
+      " output_arg { name: 'y' type: DT_BOOL } }" +
+      BodyNode("less", "Less", {"x", "x"}, FloatT()) + " ret { key: 'y' value: 'less:z:0' } } }\n";
+  const auto loop = [](const std::string& name, const std::string& condition,
+                       const std::string& body) {
+    return GraphNode(name, "While", {"x"},
+                     Attr("T", "list { type: DT_FLOAT }") + Func("cond", condition) +
+                         Func("body", body) + Attr("_lower_using_switch_merge", "b: false"));
+  };
+  Open(
+      two + goes + Functions() + Placeholder() + loop("condition", "Two", "Inner") +
+      loop("body", "Goes", "Two") +
+      FunctionText("Given", {"x", "dy"}, {{"y", "sum:z:0"}, {"z", "sum:z:0"}},
+                   BodyNode("sum", "AddV2", {"x", "dy"}, FloatT())) +
+      "library { gradient { function_name: 'Inner' gradient_func: 'Given' } }\n" +
+      GraphNode("gradient", "SymbolicGradient", {"x", "x"}, FloatLists(2, 1) + Func("f", "Inner")));
+  const std::pair<const char*, const char*> cases[] = {
+      {"condition", "Expected a single scalar return value from WhileOp cond, got 2 tensors."},
+      {"body", "While loop body returned 2 arguments. Expected: 1."},
+      {"gradient", "SymGrad expects to return 1 tensor(s), but get 2 tensor(s) instead."}};
+  for (const auto& [node, text] : cases) {
+    const auto result = Run(node, 1, nullptr);
+    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument) << node;
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(text));
+  }
 }
 
 }  // namespace

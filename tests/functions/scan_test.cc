@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over rows and arrays that C++ builds, and their first and second derivatives against finite
 // differences.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares tensors with those of golden cases, by the case's own rule.
 #ifndef TESTS_GOLDENS_COMPARE_H_
 #define TESTS_GOLDENS_COMPARE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deterministic mode on a GPU: a training run that is made twice ends with the same bits, through
 // cuDNN, cuBLASLt and our own loops.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that fail on the device, long after they were issued: whose error that is, who hears of
 // it, and what is left. Each in a process of its own, which has no working GPU afterwards.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What only a GPU can show: loops that the driver compiles, sessions that share a device, memory
 // that comes back. tests/gpu/run_all runs it; it fails where there is no GPU.
 #include <gmock/gmock.h>

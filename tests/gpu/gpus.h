@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPUs that tests of tests/gpu run on: those of the machine, or simulated ones, which show that
 // the tests themselves are right. One of two .cc files says which.
 #ifndef TESTS_GPU_GPUS_H_

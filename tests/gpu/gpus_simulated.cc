@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated driver: what tests of GPUs say of sessions, memory and errors holds there too.
 #include <chrono>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's libraries on a GPU beside our own loops there, which goldens check: what they make of
 // every geometry, layout and type. tests/gpu/run_all runs it; it fails where there is no GPU.
 #include <gtest/gtest.h>

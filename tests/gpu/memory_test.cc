@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of GPUs: how it is taken, who has it, and that it comes back. Each test in a process
 // of its own, as the first session of a process decides how memory is taken.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL itself on all GPUs of the machine, of which there may be one: a group of one calls all of it
 // and gets back what it gave. (tests/gpu/peers_test.cc holds sessions on several GPUs against the
 // host's way.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs when: the host issues without waiting, and whatever order streams, copies and frees
 // then have, values are those of a device that is waited for after every operation.
 #include <gtest/gtest.h>

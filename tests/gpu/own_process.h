@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests that need a process of their own: one whose GPU is lost has no other one, and the first
 // session of a process decides how memory is taken.
 #ifndef TESTS_GPU_OWN_PROCESS_H_

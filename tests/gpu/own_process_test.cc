@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever goes wrong in a test's own process is told by the test.
 #include "tests/gpu/own_process.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that go from one GPU to another, and collectives of several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

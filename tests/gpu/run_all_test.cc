@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of run_all, over programs that stand for those that need a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that use a GPU at the same time: each computes what it computes alone, to the bit.
 #include <gtest/gtest.h>
 

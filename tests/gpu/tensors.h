@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values for tests on GPUs.
 #ifndef TESTS_GPU_TENSORS_H_
 #define TESTS_GPU_TENSORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that a real GPU runs for tests.
 #ifndef TESTS_GPU_TEST_KERNELS_H_
 #define TESTS_GPU_TEST_KERNELS_H_

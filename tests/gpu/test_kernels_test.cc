@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's assembler takes the kernels that tests run.
 #include "tests/gpu/test_kernels.h"
 

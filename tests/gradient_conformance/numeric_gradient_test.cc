@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients that TensorFlow does not have, against differences of the function itself.
 #include <gtest/gtest.h>
 

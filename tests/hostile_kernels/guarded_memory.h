@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that ends where a page ends that nobody may touch.
 #ifndef TESTS_HOSTILE_KERNELS_GUARDED_MEMORY_H_
 #define TESTS_HOSTILE_KERNELS_GUARDED_MEMORY_H_

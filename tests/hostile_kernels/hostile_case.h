@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of one kernel with what nobody in their right mind would give it.
 #ifndef TESTS_HOSTILE_KERNELS_HOSTILE_CASE_H_
 #define TESTS_HOSTILE_KERNELS_HOSTILE_CASE_H_

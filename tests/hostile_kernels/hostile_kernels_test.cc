@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every kernel of the CPU, called with operands and attributes that are made to break it: empty
 // ones of enormous axes, products of sizes that wrap, wrong ranks, indices out of range and twice,
 // NaN, absurd numbers. It may refuse; it may not end the process, read or write what is not its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random sizes, shapes and tensors of the kind that breaks what does not expect them.
 #ifndef TESTS_HOSTILE_KERNELS_HOSTILE_VALUES_H_
 #define TESTS_HOSTILE_KERNELS_HOSTILE_VALUES_H_

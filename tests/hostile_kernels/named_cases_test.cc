@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small graphs that once ended a process, or read its memory: each is refused now, or gives what
 // is right, within memory that a client could have had anyway.
 #include <google/protobuf/text_format.h>
@@ -254,6 +255,24 @@ TEST_F(NamedCasesTest, EmptyTensorsOfEnormousAxes) {
                 {Empty(kFloat, {kHuge, 0}), Vector<int64_t>({0})});
   ExpectRefused("TensorListFromTensor", Type("element_dtype", kFloat) + Type("shape_type", kInt32),
                 {Empty(kFloat, {kHuge, 0}), Tensor::Scalar<int32_t>(-1)});
+}
+
+// Each walked through as many lines, and no deadline could end it.
+TEST_F(NamedCasesTest, LinesThatHoldNothing) {
+  const Shape lines({0, INT32_MAX, 1, 65536});
+  for (const char* op : {"Cumsum", "Cumprod", "CumulativeLogsumexp"}) {
+    const auto scanned = Run(op, Type("T", kFloat) + Type("Tidx", kInt64),
+                             {Empty(kFloat, lines), Tensor::Scalar<int64_t>(0)});
+    ASSERT_TRUE(scanned.ok()) << scanned.status();
+    EXPECT_EQ((*scanned)[0].shape(), lines);
+  }
+  const std::string format = Attr("T", "list { type: DT_FLOAT }") + Attr("template", "s: '%s'") +
+                             Attr("placeholder", "s: '%s'");
+  ExpectRefused("StringFormat", format + Attr("summarize", "i: -1"), {Empty(kFloat, {kHuge, 0})});
+  const auto few =
+      Run("StringFormat", format + Attr("summarize", "i: 1"), {Empty(kFloat, {kHuge, 0})});
+  ASSERT_TRUE(few.ok()) << few.status();
+  EXPECT_EQ((*few)[0].scalar<std::string>(), "[[]\n ...\n []]");
 }
 
 TEST_F(NamedCasesTest, ABatchOfElementsThatHoldNothing) {

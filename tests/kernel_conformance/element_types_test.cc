@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types that the goldens do not have. What is expected is what TensorFlow 2.21 gave.
 #include <google/protobuf/text_format.h>
 

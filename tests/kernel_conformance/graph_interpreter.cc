@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/kernel_conformance/graph_interpreter.h"
 
 #include <chrono>

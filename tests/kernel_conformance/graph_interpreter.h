@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a graph node by node in one thread, with kernels straight from the registry: what a
 // kernel test needs of a session, and nothing else. No control flow, no functions.
 #ifndef TESTS_KERNEL_CONFORMANCE_GRAPH_INTERPRETER_H_

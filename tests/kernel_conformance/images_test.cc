@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and pools beyond the goldens: TensorFlow's CPU kernels know neither NCHW nor,
 // in the goldens, batches large enough to be shared out.
 #include <cmath>

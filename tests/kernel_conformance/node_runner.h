@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs single nodes of any type, and small graphs, with kernels straight from the registry.
 #ifndef TESTS_KERNEL_CONFORMANCE_NODE_RUNNER_H_
 #define TESTS_KERNEL_CONFORMANCE_NODE_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/op_table.md says what every op takes and what of that was compared with TensorFlow. It is
 // written from the registries and from the cases that pass here; tools/op_table writes it anew.
 #include <cstdio>
@@ -145,7 +146,9 @@ class Table {
 
   void RunCases() {
     golden::CaseSet set;
-    for (const char* name : {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb"}) {
+    for (const char* name :
+         {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb", "cases_errors.pb",
+          "cases_images.pb", "cases_relatives.pb", "cases_calls.pb"}) {
       golden::CaseSet part;
       ASSERT_TRUE(part.ParseFromString(ReadFile(StrCat("tests/goldens/kernels/", name))));
       set.MergeFrom(part);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels read out of strings that a client or a file brings: the first byte chooses the
 // kernel, the rest is the string. It is read, or what is wrong with it is said.
 #include <cstdint>

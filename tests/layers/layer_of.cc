@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/layers/layer_of.h"
 
 #include <set>
@@ -63,13 +64,14 @@ std::unique_ptr<Layer> ConvOf(const std::string& kind, Given& g, const std::stri
   L::Sizes size = 1;
   g.Get("filters", &filters);
   g.Get("kernel_size", &size);
-  if (kind == "Conv2DTranspose") {
+  if (kind == "Conv2DTranspose" || kind == "Conv3DTranspose") {
     L::ConvTransposeOptions o{.name = name};
     g.Get("strides", &o.strides);
     g.Get("padding", &o.padding);
     g.Get("activation", &o.activation);
     g.Get("use_bias", &o.use_bias);
-    return L::Conv2DTranspose(filters, size, o);
+    return kind == "Conv2DTranspose" ? L::Conv2DTranspose(filters, size, o)
+                                     : L::Conv3DTranspose(filters, size, o);
   }
   if (kind == "DepthwiseConv2D") {
     L::DepthwiseConvOptions o{.name = name};
@@ -87,6 +89,7 @@ std::unique_ptr<Layer> ConvOf(const std::string& kind, Given& g, const std::stri
   g.Get("groups", &o.groups);
   g.Get("activation", &o.activation);
   g.Get("use_bias", &o.use_bias);
+  if (kind == "Conv3D") return L::Conv3D(filters, size, o);
   return kind == "Conv1D" ? L::Conv1D(filters, size, o) : L::Conv2D(filters, size, o);
 }
 
@@ -95,8 +98,10 @@ std::unique_ptr<Layer> PoolOf(const std::string& kind, Given& g, const std::stri
   g.Get("keepdims", &global.keep_dims);
   if (kind == "GlobalAveragePooling1D") return L::GlobalAveragePooling1D(global);
   if (kind == "GlobalAveragePooling2D") return L::GlobalAveragePooling2D(global);
+  if (kind == "GlobalAveragePooling3D") return L::GlobalAveragePooling3D(global);
   if (kind == "GlobalMaxPooling1D") return L::GlobalMaxPooling1D(global);
   if (kind == "GlobalMaxPooling2D") return L::GlobalMaxPooling2D(global);
+  if (kind == "GlobalMaxPooling3D") return L::GlobalMaxPooling3D(global);
   L::PoolingOptions o{.name = name};
   L::Sizes size = 2;
   g.Get("pool_size", &size);
@@ -104,8 +109,10 @@ std::unique_ptr<Layer> PoolOf(const std::string& kind, Given& g, const std::stri
   g.Get("padding", &o.padding);
   if (kind == "MaxPooling1D") return L::MaxPooling1D(size, o);
   if (kind == "MaxPooling2D") return L::MaxPooling2D(size, o);
+  if (kind == "MaxPooling3D") return L::MaxPooling3D(size, o);
   if (kind == "AveragePooling1D") return L::AveragePooling1D(size, o);
   if (kind == "AveragePooling2D") return L::AveragePooling2D(size, o);
+  if (kind == "AveragePooling3D") return L::AveragePooling3D(size, o);
   return nullptr;
 }
 

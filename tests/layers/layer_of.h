@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers as golden files write them: a class of Keras and its arguments.
 #ifndef TESTS_LAYERS_LAYER_OF_H_
 #define TESTS_LAYERS_LAYER_OF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each layer makes, its gradients, masks and updates, against Keras.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How layers are named, shared, trained, summed up, and what they say of mistakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -5,6 +6,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "millrace/monitored_session.h"
 #include "millrace/sparse_gradients.h"
 #include "tests/layers/layer_of.h"
 
@@ -406,6 +408,7 @@ TEST_F(LayersTest, StringsBecomeTheirPlacesInAVocabulary) {
       (*L::StringLookup({"a", "b"}, {.mask_token = ""}))(pass, words),
       (*L::StringLookup({"a", "b"}, {.num_oov_indices = 0}))(pass, words),
       (*L::StringLookup({"a", "b"}, {.output_mode = L::EncodingMode::kCount}))(pass, words)};
+  EXPECT_EQ(graph_.collection(kTableInitializers).size(), fetches.size());
   const auto session = Start();
   const std::vector<Feed> feeds = {
       {words, Tensor::FromValues<std::string>({"b", "", "x", "b"}, Shape({4}))}};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ten small models: names, shapes and predictions with given weights are those of Keras.
 #include <gtest/gtest.h>
 

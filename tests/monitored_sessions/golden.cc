@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/monitored_sessions/golden.h"
 
 #include <gtest/gtest.h>
@@ -7,9 +8,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <sstream>
 
 #include "base/strings.h"
+#include "io/filesystem.h"
+#include "io/input_stream.h"
+#include "proto/event.pb.h"
 
 namespace millrace::testing {
 
@@ -77,6 +82,66 @@ std::string TestDirectory::Cut(std::string text) const {
   for (std::size_t at; (at = text.find(prefix)) != std::string::npos;)
     text.erase(at, prefix.size());
   return text;
+}
+
+namespace {
+
+const char* NameOf(pb::SessionLog::SessionStatus status) {
+  switch (status) {
+    case pb::SessionLog::START:
+      return "START";
+    case pb::SessionLog::STOP:
+      return "STOP";
+    case pb::SessionLog::CHECKPOINT:
+      return "CHECKPOINT";
+    default:
+      return "";
+  }
+}
+
+void AddEvent(const pb::Event& event, const TestDirectory& directory, std::vector<Json>* events) {
+  if (event.has_session_log()) {
+    const pb::SessionLog& log = event.session_log();
+    events->push_back(
+        {event.step(), "session_log", NameOf(log.status()), directory.Cut(log.checkpoint_path())});
+  }
+  const std::pair<bool, const char*> kinds[] = {
+      {event.what_case() == pb::Event::kFileVersion, "file_version"},
+      {event.what_case() == pb::Event::kGraphDef, "graph_def"},
+      {event.what_case() == pb::Event::kMetaGraphDef, "meta_graph_def"}};
+  for (const auto& [is_of_kind, kind] : kinds) {
+    if (is_of_kind) events->push_back({event.step(), kind});
+  }
+  for (const auto& value : event.summary().value()) {
+    events->push_back({event.step(), "summary", value.tag(), value.simple_value()});
+  }
+}
+
+}  // namespace
+
+std::vector<Json> EventsIn(const TestDirectory& directory) {
+  constexpr std::size_t kBeginning = 3;
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("events.out.tfevents.")) files[name] = entry.path();
+  }
+  std::vector<Json> events;
+  for (const auto& [name, path] : files) {
+    auto stream = OpenInputStream(PosixFileSystem(), path, "");
+    EXPECT_TRUE(stream.ok()) << stream.status();
+    RecordReader records(*std::move(stream), path);
+    std::vector<Json> of_file;
+    std::string record;
+    while (records.ReadRecord(&record).ok()) {
+      pb::Event event;
+      EXPECT_TRUE(event.ParseFromString(record));
+      AddEvent(event, directory, &of_file);
+    }
+    const std::size_t skipped = events.empty() ? 0 : std::min(kBeginning, of_file.size());
+    events.insert(events.end(), of_file.begin() + static_cast<int64_t>(skipped), of_file.end());
+  }
+  return events;
 }
 
 Json ToJson(const Tensor& tensor) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph that the recordings of monitored sessions are about, and what programs leave behind.
 #ifndef TESTS_MONITORED_SESSIONS_GOLDEN_H_
 #define TESTS_MONITORED_SESSIONS_GOLDEN_H_
@@ -45,6 +46,11 @@ class TestDirectory {
  private:
   std::string path_;
 };
+
+// [step, kind, ...] of all events of a directory's files, in the order in which they were written,
+// as the recordings have them. A second training of a process has a file of its own, where
+// TensorFlow goes on in the first: what it begins with, the version and the graph, is left out.
+std::vector<Json> EventsIn(const TestDirectory& directory);
 
 // A scalar, or a list of its elements.
 Json ToJson(const Tensor& tensor);

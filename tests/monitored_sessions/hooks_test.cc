@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stock hooks that no recording covers, and what they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -163,6 +164,72 @@ TEST(LocalInitOps, AreRunWithTheirFeedsAndOptions) {
   const auto value = (*session)->Run({}, {local.read});
   ASSERT_TRUE(value.ok()) << value.status();
   EXPECT_EQ((*value)[0].scalar<float>(), 4.0f);
+}
+
+TEST(Scaffolds, TakeWhatTheGraphBringsWithIt) {
+  TrainingGraph g;
+  const Scope root = g.graph.root();
+  const Variable v = MakeVariable(root, "v", Constant(root, Tensor::Scalar(1.0f)));
+  const Variable local =
+      MakeVariable(root, "local", Constant(root, Tensor::Scalar(1.0f)), {.local = true});
+  const Operation init = Group(root, {g.step.initializer, Assign(root, v, 7.0f)});
+  const Operation local_init = Assign(root, local, 8.0f);
+  const Output ready = ReportUninitializedVariables(root);
+  const Output ready_for_local = ReportUninitializedVariables(root);
+  const Output summary = ops::ScalarSummary(root, "loss", g.loss);
+  g.graph.AddToCollection(kInitOp, Output(init, 0));
+  g.graph.AddToCollection(kLocalInitOp, Output(local_init, 0));
+  g.graph.AddToCollection(kReadyOp, ready);
+  g.graph.AddToCollection(kReadyForLocalInitOp, ready_for_local);
+  g.graph.AddToCollection(kSummaryOp, summary);
+  const auto scaffold = std::make_shared<Scaffold>();
+  const auto session = MonitoredSession::Create(g.graph, {.scaffold = scaffold});
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(scaffold->ready_op, ready);
+  EXPECT_EQ(scaffold->ready_for_local_init_op, ready_for_local);
+  EXPECT_EQ(scaffold->summary_op, summary);
+  const auto values = (*session)->Run({}, {v.read, local.read});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<float>(), 7.0f);
+  EXPECT_EQ((*values)[1].scalar<float>(), 8.0f);
+}
+
+TEST(Scaffolds, AreToldWhichToTakeWhereTheGraphBringsTwo) {
+  for (const std::string collection :
+       {kInitOp, kReadyOp, kReadyForLocalInitOp, kLocalInitOp, kSummaryOp}) {
+    TrainingGraph g;
+    for (int i = 0; i < 2; ++i) g.graph.AddToCollection(collection, g.loss);
+    const Status status = MonitoredSession::Create(g.graph, {}).status();
+    EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(Message(status)),
+                HasSubstr(StrCat("More than one item in the collection \"", collection, "\"")));
+  }
+  TrainingGraph g;
+  for (int i = 0; i < 2; ++i) g.graph.AddToCollection(kReadyOp, g.loss);
+  const auto scaffold = std::make_shared<Scaffold>();
+  scaffold->ready_op = Constant(g.graph.root(), Tensor::FromValues<std::string>({}));
+  const Status status = MonitoredSession::Create(g.graph, {.scaffold = scaffold}).status();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(Scaffolds, FillTables) {
+  TrainingGraph g;
+  const Scope root = g.graph.root();
+  const Output table = ops::HashTableV2(root, kString, kInt64, {.shared_name = "words"});
+  const Operation fill =
+      ops::InitializeTableV2(root, table, Tensor::FromValues<std::string>({"a", "b"}),
+                             Tensor::FromValues<int64_t>({5, 6}));
+  g.graph.AddToCollection(kTableInitializers, Output(fill, 0));
+  const Variable local =
+      MakeVariable(root, "local", Constant(root, Tensor::Scalar(1.0f)), {.local = true});
+  const Output found =
+      ops::LookupTableFindV2(root, table, Tensor::String("b"), Tensor::Scalar<int64_t>(-1));
+  const auto session = MonitoredSession::Create(g.graph, {});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto values = (*session)->Run({}, {found, local.read});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<int64_t>(), 6);
+  EXPECT_EQ((*values)[1].scalar<float>(), 1.0f);
 }
 
 TEST(GlobalStepWaiterHook, HoldsTheFirstStepBack) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of calls in a monitored session, call by call, against recordings of TensorFlow's.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Monitored sessions of jobs: servers that stop and come again, workers that wait, replicas in
 // step, and hooks that fail.
 #include <gmock/gmock.h>
@@ -244,7 +245,9 @@ TEST(OtherWorkers, GiveUpAfterMaxWaitNamingWhatIsMissing) {
 // Trains w by the mean of two workers' gradients.
 class SyncWorker {
  public:
-  SyncWorker(const InProcessCluster& cluster, int index, float gradient) : gradient_(gradient) {
+  SyncWorker(const InProcessCluster& cluster, int index, float gradient,
+             const std::string& checkpoint_dir = "")
+      : gradient_(gradient) {
     const Scope root = ReplicaScope(graph_, cluster, index);
     step_ = GlobalStep(root);
     w_ = MakeVariable(root, "w", Zeros(root, {}));
@@ -254,6 +257,8 @@ class SyncWorker {
     const auto train = sync.Minimize(root, ops::Mul(root, w_.read, x_), &step_);
     EXPECT_TRUE(train.ok()) << train.status();
     train_ = *train;
+    const Operation queue = graph_.FindOperation("sync_replicas/sync_token_q");
+    tokens_ = ops::QueueSizeV2(root.ColocateWith(queue), queue.output(0));
     MonitoredTrainingOptions options;
     options.session.target = cluster.Target("worker", index);
     options.session.step_timeout = kPatience;
@@ -261,32 +266,45 @@ class SyncWorker {
     options.max_wait = kPatience;
     options.hooks = {SyncReplicasHook(sync, options.is_chief),
                      StopAtStepHook({.last_step = kSteps})};
+    options.checkpoint_dir = checkpoint_dir;
+    options.save_checkpoint_steps = 1;
     auto session = MonitoredTrainingSession(graph_, options);
     EXPECT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
   }
-  // Until the last step; the value of w then.
-  Status Train() {
+  // Until the last step; the value of w then. `before_step` is told the step before.
+  Status Train(const std::function<void(int64_t)>& before_step = {}) {
     return session_->RunUntilStop([&]() -> Status {
-      MR_RETURN_IF_ERROR(session_->Run({{x_, Tensor::Scalar(gradient_)}}, {}, {train_}).status());
+      if (before_step) before_step(last_step_);
+      const SessionRunArgs args{.targets = {train_}, .feeds = {{x_, Tensor::Scalar(gradient_)}}};
+      const auto read = [&](StepContext& context) -> StatusOr<std::vector<Tensor>> {
+        MR_RETURN_IF_ERROR(context.RunWithHooks(args).status());
+        return context.session().Run({}, {w_.read, step_.read});
+      };
+      MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, session_->RunStepFn(read));
       ++runs_;
-      MR_ASSIGN_OR_RETURN(const Tensor value, session_->session().Eval(w_.read));
-      w_value_ = value.scalar<float>();
-      MR_ASSIGN_OR_RETURN(const Tensor step, session_->session().Eval(step_.read));
-      last_step_ = step.scalar<int64_t>();
+      w_value_ = values[0].scalar<float>();
+      last_step_ = values[1].scalar<int64_t>();
       return OkStatus();
     });
   }
   int runs() const { return runs_; }
   float w() const { return w_value_; }
   int64_t last_step() const { return last_step_; }
+  int recoveries() const { return session_->recoveries(); }
+  Status Close() { return session_->Close(); }
+  int Tokens() {
+    const auto count = session_->session().Eval(tokens_);
+    EXPECT_TRUE(count.ok()) << count.status();
+    return count.ok() ? count->scalar<int32_t>() : -1;
+  }
   static constexpr int kSteps = 10;
 
  private:
   const float gradient_;
   Graph graph_;
   Variable step_, w_;
-  Output x_;
+  Output x_, tokens_;
   Operation train_;
   std::unique_ptr<MonitoredSession> session_;
   int runs_ = 0;
@@ -318,6 +336,68 @@ TEST(SyncReplicasHook, KeepsTwoWorkersInStepAndLetsBothEnd) {
     EXPECT_LE(w[i], -static_cast<float>(SyncWorker::kSteps));
   }
   EXPECT_GE(runs[0] + runs[1], 2 * SyncWorker::kSteps);
+}
+
+// What another pushes alone may be too old to be counted: it waits for a token, not for an update.
+TEST(SyncReplicasHook, LeavesTokensToThoseThatGoOnWhenAWorkerEnds) {
+  InProcessCluster cluster(1, 2);
+  std::unique_ptr<SyncWorker> workers[2];
+  std::thread other([&] { workers[1] = std::make_unique<SyncWorker>(cluster, 1, /*gradient=*/1); });
+  workers[0] = std::make_unique<SyncWorker>(cluster, 0, /*gradient=*/1);
+  other.join();
+  EXPECT_EQ(workers[0]->Tokens(), 2);
+  EXPECT_TRUE(workers[1]->Close().ok());
+  EXPECT_EQ(workers[0]->Tokens(), 4);
+}
+
+// With the ps go the tokens, what was pushed and the step; the chief gives all of it again.
+void LosePsOfSyncWorkers(bool while_steps_run) {
+  InProcessCluster cluster(1, 2);
+  const TestDirectory directory(StrCat("sync_lost_ps_", while_steps_run));
+  constexpr int64_t kLostAt = 4;
+  std::atomic<float> w[2] = {0, 0};
+  std::atomic<int> recoveries[2] = {0, 0};
+  std::atomic<int64_t> steps[2] = {0, 0};
+  Notification is_trained, go_on;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      SyncWorker worker(cluster, i, /*gradient=*/1, directory.path());
+      const Status status = worker.Train([&](int64_t step) {
+        if (step < kLostAt) return;
+        if (i == 0) is_trained.Notify();
+        go_on.Wait();
+      });
+      EXPECT_TRUE(status.ok()) << i << ": " << status;
+      if (i == 0) is_trained.Notify();  // if it has failed before
+      w[i] = worker.w();
+      recoveries[i] = worker.recoveries();
+      steps[i] = worker.last_step();
+    });
+  }
+  is_trained.Wait();
+  if (while_steps_run) go_on.Notify();
+  cluster.Stop("ps", 0);
+  cluster.Start("ps", 0);
+  go_on.Notify();
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 2; ++i) {
+    if (!while_steps_run) {
+      EXPECT_GE(recoveries[i], 1) << i;
+    }
+    EXPECT_GE(steps[i], SyncWorker::kSteps) << i;
+    // The chief may save between the update of w and that of the step.
+    EXPECT_NEAR(w[i], -static_cast<float>(steps[i]), 4) << i;
+  }
+  EXPECT_NE(LatestCheckpoint(directory.path()), "");
+}
+
+TEST(SyncReplicasHook, GoesOnFromTheCheckpointWhenThePsIsLostBetweenSteps) {
+  LosePsOfSyncWorkers(/*while_steps_run=*/false);
+}
+
+TEST(SyncReplicasHook, GoesOnFromTheCheckpointWhenThePsIsLostInAStep) {
+  LosePsOfSyncWorkers(/*while_steps_run=*/true);
 }
 
 // It has no step to compute from: its gradient would never be counted, and its token never come.
@@ -409,6 +489,34 @@ TEST(FailuresOfHooks, ThatLookLikeALostSessionAreRetriedSoManyTimes) {
   EXPECT_TRUE(errors::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(Message(status)), HasSubstr("made anew 2 times"));
   EXPECT_EQ(calls, 3);
+}
+
+// What a session says after a cancelled step is waited for, but not for ever.
+TEST(CancelledSteps, OfASessionThatAnswersNothingMoreAreLost) {
+  Graph graph;
+  const Scope root = graph.root();
+  const Output reports =
+      ops::FIFOQueueV2(root, {DataType::kString}, {.shapes = {PartialShape({0})}});
+  MonitoredSessionOptions options;
+  options.max_recoveries = 0;
+  options.scaffold = std::make_shared<Scaffold>();
+  options.scaffold->init_op = ops::QueueEnqueueManyV2(
+      root, reports, {Constant(root, Tensor(DataType::kString, Shape({100, 0})))});
+  options.scaffold->ready_op = ops::QueueDequeueV2(root, reports, {DataType::kString})[0];
+  options.scaffold->ready_for_local_init_op = Constant(root, Tensor(DataType::kString, Shape({0})));
+  const Output left = ops::QueueSizeV2(root, reports);
+  const Output drain = ops::QueueDequeueManyV2(root, reports, left, {DataType::kString})[0];
+  const auto session = MonitoredSession::Create(graph, options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto begin = SteadyClock::now();
+  const Status status = (*session)
+                            ->RunStepFn([&](StepContext& context) -> StatusOr<std::vector<Tensor>> {
+                              MR_RETURN_IF_ERROR(context.session().Eval(drain).status());
+                              return errors::Cancelled("by a task that ends");
+                            })
+                            .status();
+  EXPECT_TRUE(errors::IsUnavailable(status)) << status;
+  EXPECT_LT(SteadyClock::now() - begin, kPatience);
 }
 
 // A hook's thread ends with the session, and its error is the session's.

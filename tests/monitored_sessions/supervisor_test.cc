@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Services beside a session.
 #include "millrace/supervisor.h"
 
@@ -87,6 +88,39 @@ TEST(Supervisor, CountsByTheStepThatItIsGivenAndWritesWhereItIsTold) {
   for (const auto& entry : std::filesystem::directory_iterator(logs.path())) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("events.")) << entry.path();
   }
+}
+
+// As TensorFlow's: for people, and for TensorBoard.
+TEST(Supervisor, WritesItsGraphItsCheckpointsAndItsEnd) {
+  const TestDirectory directory("supervisor_events");
+  TrainingGraph g;
+  SupervisorOptions options;
+  options.logdir = directory.path();
+  options.save_model_time = milliseconds(5);
+  options.save_summaries_time = milliseconds(0);
+  const auto supervisor = Supervisor::Create(g.graph, options);
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  const auto session = (*supervisor)->PrepareOrWaitForSession(/*start_services=*/false);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto text = g.graph.ToText();
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(directory.Read("graph.pbtxt"), *text);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE((*session)->Run({}, {g.train}).ok());
+  ASSERT_TRUE((*supervisor)->StartServices().ok());
+  while (LatestCheckpoint(directory.path()).empty()) {
+    ASSERT_FALSE((*supervisor)->ShouldStop());
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  EXPECT_TRUE((*supervisor)->Stop().ok());
+  EXPECT_TRUE((*supervisor)->Stop().ok()) << "says nothing a second time";
+  const std::vector<Json> events = EventsIn(directory);
+  ASSERT_GE(events.size(), 6u) << Json(events).dump();
+  const std::vector<Json> first(events.begin(), events.begin() + 5);
+  EXPECT_EQ(Json(first), Json::parse(R"([
+      [0, "file_version"], [0, "graph_def"], [0, "meta_graph_def"],
+      [3, "session_log", "START", ""], [3, "session_log", "CHECKPOINT", "model.ckpt"]])"));
+  EXPECT_EQ(events.back(), Json::parse(R"([0, "session_log", "STOP", ""])"));
+  EXPECT_NE(events[events.size() - 2][2], "STOP");
 }
 
 TEST(Supervisor, StopsForTheErrorOfAThreadAndReturnsIt) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dashboard in deploy/grafana asks for metrics that a server has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

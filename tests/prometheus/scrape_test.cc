@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real Prometheus reads the metrics of real servers, and answers the questions that
 // docs/operating.md has for it.
 //

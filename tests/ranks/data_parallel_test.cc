@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients and variables of all ranks, and what calls say before Init.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that do not do the same, come late, or are gone: all others learn who and what.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks exchange, with tensors and in graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -164,6 +165,53 @@ TEST(ProcessGroup, AveragesRowsOfDifferentNumbers) {
     return OkStatus();
   });
   ExpectAllOk(statuses);
+}
+
+// It was cut off at the point, without a word.
+TEST(ProcessGroup, HasNoMeanOfIntegers) {
+  const auto statuses = Four().All([](int rank) -> Status {
+    ProcessGroup& group = *Four().group(rank);
+    const Tensor ints = Tensor::FromValues<int32_t>({rank, 2});
+    const Tensor longs = Tensor::FromValues<int64_t>({rank});
+    const Tensor floats = Tensor::FromValues<float>({1});
+    Graph graph;
+    const Output node = Constant(graph.root(), ints);
+    (void)group.AllReduce(graph.root(), ReduceOp::kMean, node);
+    const Status refused[] = {group.AllReduce(ReduceOp::kMean, ints).status(),
+                              group.AllReduce(ReduceOp::kMean, std::vector{floats, ints}).status(),
+                              group.AllReduce(ReduceOp::kMean, TensorRows{ints, ints}).status(),
+                              group.ReduceScatter(ReduceOp::kMean, ints).status(), graph.status()};
+    for (const Status& status : refused) {
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      EXPECT_THAT(status.ToString(), HasSubstr("the mean of int32 values would be rounded"));
+      EXPECT_THAT(status.ToString(), HasSubstr("give them as float or double, or sum them"));
+    }
+    EXPECT_THAT(group.AllReduce(ReduceOp::kMean, longs).status().ToString(),
+                HasSubstr("the mean of int64 values"));
+    // What integers have stays, and the group goes on.
+    for (const auto& [op, want] : {std::pair(ReduceOp::kSum, 6),
+                                   {ReduceOp::kMin, 0},
+                                   {ReduceOp::kMax, 3},
+                                   {ReduceOp::kProduct, 0}}) {
+      MR_ASSIGN_OR_RETURN(const Tensor got, group.AllReduce(op, longs));
+      EXPECT_EQ(got.data<int64_t>()[0], want) << ReduceOpName(op);
+    }
+    return OkStatus();
+  });
+  ExpectAllOk(statuses);
+}
+
+// Every member is told, those too that asked for what there is.
+TEST(ProcessGroup, TellsAllRanksThatOneAskedForAMeanOfIntegers) {
+  const auto statuses = Four().All([](int rank) {
+    const Tensor own = rank == 2 ? Tensor::Scalar<int32_t>(1) : Tensor::Scalar<float>(1);
+    return Four().group(rank)->AllReduce(ReduceOp::kMean, own).status();
+  });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.ToString(), HasSubstr("rank 2"));
+    EXPECT_THAT(status.ToString(), HasSubstr("the mean of int32 values"));
+  }
 }
 
 TEST(ProcessGroup, ExchangesWithinSubsetsAtOnce) {

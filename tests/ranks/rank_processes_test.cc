@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of ranks as users start them: a process for each rank, which the environment tells who
 // it is.
 #include <gmock/gmock.h>

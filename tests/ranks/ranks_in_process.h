@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks in threads of one process, each with a server of its own.
 #ifndef TESTS_RANKS_RANKS_IN_PROCESS_H_
 #define TESTS_RANKS_RANKS_IN_PROCESS_H_

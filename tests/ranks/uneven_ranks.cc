@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank with data for as many steps as its number says, and two more: trains, joins, and prints
 // what its variable has become.
 #include <cstdio>

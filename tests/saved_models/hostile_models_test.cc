@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Directories that are no good SavedModels: each is refused with a status that says which file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SavedModels that stock TensorFlow writes, with what it computes of them.
 
     "$(tools/tensorflow_python)" tests/saved_models/make_models.py tests/saved_models/testdata

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/saved_models/recorded.h"
 
 #include "base/errors.h"

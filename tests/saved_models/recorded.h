@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SavedModels together with what somebody else computed of them (make_models.py).
 #ifndef TESTS_SAVED_MODELS_RECORDED_H_
 #define TESTS_SAVED_MODELS_RECORDED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/saved_models/sample_models.h"
 
 #include "base/status_macros.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of our own, written as SavedModels.
 #ifndef TESTS_SAVED_MODELS_SAMPLE_MODELS_H_
 #define TESTS_SAVED_MODELS_SAMPLE_MODELS_H_

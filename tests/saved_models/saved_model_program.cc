@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that asks SavedModels of others, and writes some for them
 // (tests/tf_compat/saved_models.py).
 //   saved_model_program check DIRECTORY...   compares with DIRECTORY.expected

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SavedModels of stock TensorFlow and of our own: loaded, asked, gone on with, written again.
 #include "millrace/saved_model.h"
 

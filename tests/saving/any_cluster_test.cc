@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of any number of workers and parameter servers is restored by any other: variables
 // in parts, what optimizers keep for them, and whole ones.
 #include <gtest/gtest.h>

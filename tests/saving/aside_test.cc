@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves that are written beside training: what steps wait for, what is in the files, and where
 // errors appear.
 #include <gtest/gtest.h>

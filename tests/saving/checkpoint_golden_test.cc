@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of objects that TensorFlow and Keras wrote, read, restored and written again.
 #include <gtest/gtest.h>
 
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(All, CheckpointGoldenTest,
 
 // Checkpoints of every kind: all types, slices, several files, another byte order, a Saver's.
 TEST(ReaderGoldenTest, ListsTheTensorsThatTensorFlowWrote) {
-  int files = 0, tensors = 0;
+  int files = 0, tensors = 0, graphs = 0;
   const Json expected = LoadJson("checkpoints/expected.json");
   for (const auto& [name, want] : expected.items()) {
     if (!want.contains("entries")) continue;
@@ -207,11 +208,17 @@ TEST(ReaderGoldenTest, ListsTheTensorsThatTensorFlowWrote) {
     // The golden names some of very many.
     EXPECT_EQ((*reader)->entries().size(), name == "many_keys" ? 1400 : listed);
     EXPECT_EQ((*reader)->ObjectGraph().ok(), want.contains("object_graph"));
+    if (want.contains("object_graph")) {
+      EXPECT_EQ(GraphOf(GoldenPath("checkpoints/" + name)),
+                WithoutNames(want["object_graph"]["nodes"]));
+      ++graphs;
+    }
     ++files;
     tensors += static_cast<int>(listed);
   }
   std::printf("reader: %d checkpoints, %d tensors\n", files, tensors);
   EXPECT_GE(files, 8);
+  EXPECT_GE(graphs, 1);
 }
 
 // ---- What reading a checkpoint into other trees gives ----

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints in files of a limited size, and written by one task for all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

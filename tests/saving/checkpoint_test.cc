@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of objects: optimizers, counts of saves, clusters, writing aside.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -128,6 +130,161 @@ TEST(CheckpointTest, TrainingGoesOnAsIfItHadNotStopped) {
   run([] { return Adam({}); });
   run([]() -> std::unique_ptr<Optimizer> { return optimizers::Adam(); });
   run([] { return RmsProp({.momentum = 0.5f, .centered = true}); });
+}
+
+// As a program that makes its optimizer when the first batch has come.
+TEST(CheckpointTest, OptimizersAndSlotsThatAreAddedLaterGetTheirValuesThen) {
+  const std::string prefix = EmptyFolder("it") + "/c";
+  Training whole(Adam({}));
+  whole.Train(3);
+  ASSERT_TRUE(whole.checkpoint->Write(*whole.session, prefix).ok());
+  whole.Train(3);
+  Training second(Adam({}));
+  const auto late = Checkpoint::Create(second.graph, {});
+  auto status = (*late)->Read(*second.session, prefix);
+  ASSERT_TRUE(status.ok()) << status.status();
+  (*late)->root().Add("layer", Trackable().Add("kernel", second.kernel).Add("bias", second.bias));
+  ASSERT_TRUE(status->RestoreAdded(*second.session).ok());
+  const Status unresolved = status->AssertConsumed();
+  EXPECT_NE(Message(unresolved).find("Unresolved object in checkpoint (root).optimizer"),
+            std::string_view::npos)
+      << unresolved;
+  const std::vector<Variable> trained = {second.kernel, second.bias};
+  (*late)->root().Add("optimizer", Trackable::Of(*second.optimizer, trained));
+  const Status added = status->RestoreAdded(*second.session);
+  ASSERT_TRUE(added.ok()) << added;
+  EXPECT_TRUE(status->AssertConsumed().ok()) << status->AssertConsumed();
+  second.Train(3);
+  EXPECT_EQ(whole.Values(), second.Values());
+}
+
+TEST(CheckpointTest, ASlotWaitsForItsOptimizerItsVariableAndItself) {
+  const std::string prefix = EmptyFolder("it") + "/c";
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Variable m = FloatVariable(graph.root(), "m", {2});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  const auto whole =
+      Checkpoint::Create(graph, {{"v", v}, {"optimizer", Trackable().AddSlot("m", v, m)}});
+  ASSERT_TRUE((*whole)->Write(session, prefix).ok());
+  ASSERT_TRUE(SetFloats(graph, session, v, {0}).ok());
+  ASSERT_TRUE(SetFloats(graph, session, m, {0}).ok());
+  const auto late = Checkpoint::Create(graph, {});
+  auto status = (*late)->Read(session, prefix);
+  ASSERT_TRUE(status.ok()) << status.status();
+  Trackable optimizer;
+  (*late)->root().Add("optimizer", optimizer);
+  ASSERT_TRUE(status->RestoreAdded(session).ok());
+  (*late)->root().Add("v", v);
+  ASSERT_TRUE(status->RestoreAdded(session).ok());
+  EXPECT_EQ(FloatsOf(session, v), Floats{1});
+  EXPECT_EQ(FloatsOf(session, m), Floats{0});
+  EXPECT_FALSE(status->AssertConsumed().ok());
+  optimizer.AddSlot("m", v, m);
+  ASSERT_TRUE(status->RestoreAdded(session).ok());
+  EXPECT_EQ(FloatsOf(session, m), Floats{2});
+  EXPECT_TRUE(status->AssertConsumed().ok()) << status->AssertConsumed();
+}
+
+TEST(CheckpointTest, OfTwoRestoresThatWaitForAnObjectTheLaterWins) {
+  const std::string folder = EmptyFolder("it");
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  const auto writer = Checkpoint::Create(graph, {{"v", v}});
+  ASSERT_TRUE((*writer)->Write(session, folder + "/one").ok());
+  ASSERT_TRUE(SetFloats(graph, session, v, {2}).ok());
+  ASSERT_TRUE((*writer)->Write(session, folder + "/two").ok());
+  for (const bool first_is_asked_first : {true, false}) {
+    ASSERT_TRUE(SetFloats(graph, session, v, {0}).ok());
+    const auto late = Checkpoint::Create(graph, {});
+    auto first = (*late)->Restore(session, folder + "/one");
+    auto second = (*late)->Restore(session, folder + "/two");
+    ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+    (*late)->root().Add("v", v);
+    for (const bool is_first : {first_is_asked_first, !first_is_asked_first}) {
+      const Status added = (is_first ? first : second)->RestoreAdded(session);
+      ASSERT_TRUE(added.ok()) << added;
+    }
+    EXPECT_EQ(FloatsOf(session, v), Floats{2}) << first_is_asked_first;
+    EXPECT_TRUE(first->AssertConsumed().ok()) << first->AssertConsumed();
+    EXPECT_TRUE(second->AssertConsumed().ok()) << second->AssertConsumed();
+  }
+}
+
+TEST(CheckpointTest, ValuesThatNobodyHasAskedForAreToldUnlessTheyAreExpected) {
+  const std::string prefix = EmptyFolder("it") + "/c";
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Variable w = FloatVariable(graph.root(), "w", {1});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  ASSERT_TRUE((*Checkpoint::Create(graph, {{"v", v}, {"w", w}}))->Write(session, prefix).ok());
+  const auto some = Checkpoint::Create(graph, {{"v", v}});
+  const auto log_of = [&](const std::function<void(LoadStatus&)>& use) {
+    ::testing::internal::CaptureStderr();
+    {
+      auto status = (*some)->Read(session, prefix);
+      EXPECT_TRUE(status.ok()) << status.status();
+      use(*status);
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string line = "Value in checkpoint could not be found in the restored object: (root).";
+  const std::string told = log_of([](LoadStatus&) {});
+  EXPECT_NE(told.find(line + "w"), std::string::npos) << told;
+  EXPECT_EQ(told.find(line + "v"), std::string::npos) << told;
+  EXPECT_EQ(log_of([](LoadStatus& s) { s.ExpectPartial(); }).find(line), std::string::npos);
+  EXPECT_EQ(log_of([](LoadStatus& s) { s.AssertConsumed().IgnoreError(); }).find(line),
+            std::string::npos);
+}
+
+TEST(CheckpointTest, OneObjectOfTheFileThatIsTwoInTheProgramIsToldOf) {
+  const std::string prefix = EmptyFolder("it") + "/c";
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Variable w = FloatVariable(graph.root(), "w", {2});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  ASSERT_TRUE((*Checkpoint::Create(graph, {{"a", v}, {"b", v}}))->Write(session, prefix).ok());
+  ASSERT_TRUE(SetFloats(graph, session, v, {0}).ok());
+  const auto other = Checkpoint::Create(graph, {{"a", v}, {"b", w}});
+  ::testing::internal::CaptureStderr();
+  const auto status = (*other)->Read(session, prefix);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_NE(told.find("Inconsistent references when loading the checkpoint into this object graph"),
+            std::string::npos)
+      << told;
+  EXPECT_EQ(FloatsOf(session, v), Floats{1});
+  EXPECT_EQ(FloatsOf(session, w), Floats{2}) << "the first stays";
+  EXPECT_FALSE(status->AssertExistingObjectsMatched().ok());
+}
+
+TEST(CheckpointTest, TheDirectoryOfASavedModelStandsForItsVariables) {
+  const std::string folder = EmptyFolder("it");
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  const auto checkpoint = Checkpoint::Create(graph, {{"v", v}});
+  std::filesystem::create_directories(folder + "/variables");
+  ASSERT_TRUE((*checkpoint)->Write(session, folder + "/variables/variables").ok());
+  ASSERT_TRUE(SetFloats(graph, session, v, {2}).ok());
+  EXPECT_TRUE(errors::IsNotFound((*checkpoint)->Restore(session, folder).status()))
+      << "no SavedModel yet";
+  WriteText(folder + "/saved_model.pb", "");
+  auto status = (*checkpoint)->Restore(session, folder);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_TRUE(status->AssertExistingObjectsMatched().ok());
+  EXPECT_EQ(FloatsOf(session, v), Floats{1});
 }
 
 TEST(CheckpointTest, SavesAreCountedAcrossPrograms) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever ends the machine while checkpoints are saved, and whatever fails on its disk: the newest
 // checkpoint that is complete is found, is whole, and is gone on from. Of savers, managers and
 // saves aside, state files included; io/bundle_crash_test.cc has the files of one checkpoint.

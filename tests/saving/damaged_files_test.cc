@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every byte of a checkpoint changed: that is noticed, or changes nothing.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluators: which checkpoints they take, what they do about those that vanish or are damaged
 // while they read, and how they end.
 #include <gtest/gtest.h>

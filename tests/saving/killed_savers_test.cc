@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that save and are killed with SIGKILL at any moment: the next one finds the newest
 // checkpoint whole, and goes on from it. MILLRACE_KILLS says how often (tools/ci_long: 200).
 #include <gtest/gtest.h>

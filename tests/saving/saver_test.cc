@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables written by their names and read back, in this process and from servers.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "base/errors.h"
@@ -102,6 +104,7 @@ TEST(SaverTest, NodesHaveTheNamesOfTensorFlows) {
 TEST(SaverTest, TheMetaGraphHasTheGraphItsVariablesAndTheSaver) {
   Program p;
   const auto saver = MakeSaver(p.graph);
+  p.graph.AddToCollection("init_op", Output(InitializeVariables(p.graph.root()), 0));
   p.Start();
   const std::string prefix = EmptyFolder("it") + "/model.ckpt";
   ASSERT_TRUE(saver->Save(*p.session, prefix, {.global_step = 1}).ok());
@@ -109,8 +112,32 @@ TEST(SaverTest, TheMetaGraphHasTheGraphItsVariablesAndTheSaver) {
   ASSERT_TRUE(meta.ParseFromString(FileText(prefix + "-1.meta")));
   EXPECT_EQ(meta.saver_def().restore_op_name(), "save/restore_all");
   EXPECT_EQ(meta.collection_def().at("variables").bytes_list().value_size(), 2);
+  EXPECT_EQ(meta.collection_def().at("init_op").node_list().value(0), "init") << "has no outputs";
   Graph imported;
   EXPECT_TRUE(imported.ImportGraphDef(meta.graph_def().SerializeAsString()).ok());
+}
+
+TEST(SaverTest, TheMetaGraphIsWrittenWithoutDefaultsIfThatIsAskedFor) {
+  Program p;
+  const auto saver = MakeSaver(p.graph);
+  p.Start();
+  const std::string prefix = EmptyFolder("it") + "/model.ckpt";
+  for (const bool strip : {false, true}) {
+    ASSERT_TRUE(saver->Save(*p.session, prefix, {.strip_default_attrs = strip}).ok());
+    pb::MetaGraphDef meta;
+    ASSERT_TRUE(meta.ParseFromString(FileText(prefix + ".meta")));
+    EXPECT_EQ(meta.meta_info_def().stripped_default_attrs(), strip);
+    int found = 0;
+    for (const auto& node : meta.graph_def().node()) {
+      if (node.name() != "w") continue;
+      ++found;
+      EXPECT_EQ(node.attr().contains("container"), !strip);
+      EXPECT_TRUE(node.attr().contains("dtype")) << "has no default";
+    }
+    EXPECT_EQ(found, 1);
+    Graph imported;
+    EXPECT_TRUE(imported.ImportGraphDef(meta.graph_def().SerializeAsString()).ok());
+  }
 }
 
 TEST(SaverTest, SlicesAreStoredAsPartsOfOneTensor) {
@@ -259,6 +286,43 @@ TEST(SaverTest, ARestartedProgramGoesOnKeepingWhatItKept) {
   EXPECT_EQ(FilesIn(folder),
             (std::vector<std::string>{"checkpoint", "m-1.data-00000-of-00001", "m-1.index",
                                       "m-2.data-00000-of-00001", "m-2.index"}));
+}
+
+// Times say which are kept for good: those of a list without times all are, when it is their turn.
+TEST(SaverTest, AListOfCheckpointsIsTakenOverWithTimesOrWithout) {
+  constexpr double kHour = 3600, kBegin = 1'000'000;
+  using WithTimes = std::vector<std::pair<std::string, double>>;
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const bool has_times : {true, false}) {
+    const std::string folder = EmptyFolder(has_times ? "times" : "no_times");
+    const std::string a = folder + "/m-0", b = folder + "/m-1", c = folder + "/m-2";
+    Program p;
+    const SaverOptions options{
+        .max_to_keep = 2, .keep_checkpoint_every_n_hours = 1, .clock = [] { return kBegin; }};
+    const auto first = MakeSaver(p.graph, options);
+    p.Start();
+    for (int64_t step = 0; step < 2; ++step) {
+      ASSERT_TRUE(first->Save(*p.session, folder + "/m", {.global_step = step}).ok());
+    }
+    const auto second = MakeSaver(p.graph, options);
+    EXPECT_TRUE(second->last_checkpoints().empty());
+    if (has_times) {
+      second->SetLastCheckpointsWithTime({{a, kBegin + 0.5 * kHour}, {b, kBegin + 2 * kHour}});
+      EXPECT_EQ(second->last_checkpoints_with_time(),
+                (WithTimes{{a, kBegin + 0.5 * kHour}, {b, kBegin + 2 * kHour}}));
+    } else {
+      second->SetLastCheckpoints({a, b});
+      EXPECT_EQ(second->last_checkpoints_with_time(), (WithTimes{{a, infinite}, {b, infinite}}));
+    }
+    EXPECT_EQ(second->last_checkpoints(), (std::vector<std::string>{a, b}));
+    ASSERT_TRUE(second->Save(*p.session, folder + "/m", {.global_step = 2}).ok());
+    EXPECT_EQ(second->last_checkpoints(), (std::vector<std::string>{b, c}));
+    EXPECT_EQ(CheckpointExists(a), !has_times) << "half an hour is too early";
+    EXPECT_EQ((*GetCheckpointState(folder))->all_model_checkpoint_paths,
+              (std::vector<std::string>{b, c}));
+    ASSERT_TRUE(second->Save(*p.session, folder + "/m", {.global_step = 3}).ok());
+    EXPECT_TRUE(CheckpointExists(b)) << "an hour has passed since the saver was made";
+  }
 }
 
 TEST(SaverTest, WhatKilledSavesLeftIsDeletedByALaterOne) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/saving/saving_testlib.h"
 
 #include <gtest/gtest.h>

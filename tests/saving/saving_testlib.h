@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of saving share: folders of their own, files by name, clocks that are told the time.
 #ifndef TESTS_SAVING_SAVING_TESTLIB_H_
 #define TESTS_SAVING_SAVING_TESTLIB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronous training of two workers that is killed after any step and gone on with from its
 // checkpoint, on other servers: it ends with the variables of a job that was never killed, bit for
 // bit.

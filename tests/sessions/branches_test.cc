@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A branch of a conditional may be another task's work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

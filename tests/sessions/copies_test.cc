@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often a tensor's bytes are copied in memory on their way from one task to another, from a
 // client and to it: counted, of this process and every library in it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph dumps as programs ask for them: of a session in this process, and of a cluster.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

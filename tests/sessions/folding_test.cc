@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known before a step is computed before it, as long as it is small.
 #include <cstdint>
 #include <utility>

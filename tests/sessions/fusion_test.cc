@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session gives the same values whether elementwise nodes are fused or not.
 #include <cstdlib>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What feeds programs: data sets and their iterators, readers, and the places where steps meet
 // and wait. Everything that waits ends with its step.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions, callables and graphs that end in any order, and options that cannot be.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

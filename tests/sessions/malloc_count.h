@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts calls of malloc and its kin: a program that links this has its own.
 #ifndef TESTS_SESSIONS_MALLOC_COUNT_H_
 #define TESTS_SESSIONS_MALLOC_COUNT_H_

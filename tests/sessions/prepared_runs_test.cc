@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests that come again and again, by Session::Run or by a callable, run on the caller's
 // thread without lookups: the same values and the same errors as the first time.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session gives the same values and errors whether products take their bias and activation with
 // them or not.
 #include <array>

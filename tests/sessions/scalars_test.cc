@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains of scalars, which a single thread computes without taking memory for each of them.
 #include <cstdint>
 #include <string>

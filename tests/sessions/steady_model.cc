@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/sessions/steady_model.h"
 
 #include <sys/resource.h>

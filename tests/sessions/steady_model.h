@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model in a session, trained step by step on one batch: what a warm step takes is counted.
 #ifndef TESTS_SESSIONS_STEADY_MODEL_H_
 #define TESTS_SESSIONS_STEADY_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A warm training step takes no memory: counted over the whole step, feeds and fetches included.
 #include <algorithm>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step says of its memory and its time, and what happens at a limit.
 #include <cstdlib>
 #include <fstream>
@@ -122,8 +123,7 @@ TEST_P(StepMemoryTest, WhatGoesBeyondTheLimitFailsWithAllThereIsToSay) {
 TEST_P(StepMemoryTest, ALimitThatIsNoNumberIsRefused) {
   Products products;
   setenv("MILLRACE_STEP_MEMORY_LIMIT", "plenty", 1);
-  Session session = Open(products.graph);
-  const Status status = session.Eval(products.d).status();
+  const Status status = Session::Create(products.graph).status();
   unsetenv("MILLRACE_STEP_MEMORY_LIMIT");
   EXPECT_TRUE(errors::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(Message(status)), HasSubstr("plenty"));

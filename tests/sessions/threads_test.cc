@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session has the threads that it was asked to have, and no others.
 #include <chrono>
 #include <filesystem>

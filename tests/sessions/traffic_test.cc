@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `millrace plan` predicts is what a cluster then counts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

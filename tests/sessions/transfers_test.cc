@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What crosses between tasks, and when.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

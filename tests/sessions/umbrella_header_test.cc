@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // millrace.h promises everything: no public header is missing.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables between steps and threads: what was read stays as it was, what is read is whole,
 // and checkpoints bring it back.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Into how many parts variables are cut, and on which parameter server each is: as TensorFlow does.
 #include "millrace/partitioners.h"
 

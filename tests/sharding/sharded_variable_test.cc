@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is read and written of a variable in parts is what it would be of one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

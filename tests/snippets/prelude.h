@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the documentation's examples see: the public headers, and stand-ins for their surroundings.
 #ifndef TESTS_SNIPPETS_PRELUDE_H_
 #define TESTS_SNIPPETS_PRELUDE_H_

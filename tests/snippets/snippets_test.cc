@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Examples of the documentation: that this program was built says that each of them compiles.
 #include <gtest/gtest.h>
 

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same weights bit for bit, however many replicas, workers and threads there are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/strings.h"
@@ -62,25 +64,31 @@ Weights Train(const std::shared_ptr<Strategy>& strategy, const Setting& setting)
   return model.GetWeights();
 }
 
-Weights TrainMirrored(int replicas, const Setting& setting) {
-  const auto strategy = MakeStrategy("mirrored", {.replicas = replicas, .deterministic = true});
+Weights TrainMirrored(int replicas, const Setting& setting, int pieces = 4) {
+  const auto strategy = MakeStrategy(
+      "mirrored", {.replicas = replicas, .deterministic = true, .micro_batches = pieces});
   return strategy.ok() ? Train(*strategy, setting) : Weights(strategy.status());
 }
 
-std::vector<Weights> TrainWorkers(int workers, int replicas, const Setting& setting) {
+// A worker for each number of devices.
+std::vector<Weights> TrainWorkers(const std::vector<int>& devices, const Setting& setting,
+                                  int pieces = 4) {
+  const int most = *std::max_element(devices.begin(), devices.end());
+  const int workers = static_cast<int>(devices.size());
   const auto cluster =
-      LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = replicas}}).value();
-  std::vector<Weights> all(static_cast<std::size_t>(workers), std::vector<Tensor>());
+      LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = most}}).value();
+  std::vector<Weights> all(devices.size(), std::vector<Tensor>());
   std::vector<std::thread> threads;
   for (int task = 0; task < workers; ++task) {
     threads.emplace_back([&, task] {
       const auto strategy = MakeStrategy(
           "multi_worker_mirrored",
-          {.replicas = replicas,
+          {.replicas = devices[static_cast<std::size_t>(task)],
            .task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
            .target = cluster->target("worker", task),
            .communication = {.timeout_seconds = 60},
-           .deterministic = true});
+           .deterministic = true,
+           .micro_batches = pieces});
       all[static_cast<std::size_t>(task)] =
           strategy.ok() ? Train(*strategy, setting) : Weights(strategy.status());
     });
@@ -120,13 +128,18 @@ TEST(Deterministic, TrainsTheSameOnAnyNumberOfWorkers) {
   for (const bool is_dataset : {false, true}) {
     const Setting setting{.is_normalized = false, .is_dataset = is_dataset};
     const Weights alone = TrainMirrored(1, setting);
-    for (const auto& [workers, replicas] : {std::pair(2, 1), std::pair(2, 2), std::pair(4, 1)}) {
-      SCOPED_TRACE(StrCat(workers, " workers with ", replicas, " replicas"));
-      for (const Weights& weights : TrainWorkers(workers, replicas, setting)) {
-        ExpectEqual(weights, alone);
-      }
+    for (const std::vector<int>& devices :
+         std::vector<std::vector<int>>{{1, 1}, {2, 2}, {1, 1, 1, 1}, {3, 1}, {1, 2, 1}}) {
+      SCOPED_TRACE(StrCat("devices of workers: ", StrJoin(devices, ", ")));
+      for (const Weights& weights : TrainWorkers(devices, setting)) ExpectEqual(weights, alone);
     }
   }
+}
+
+TEST(Deterministic, TrainsTheSameOnWorkersOfSeveralPiecesForEachOfUnequalDevices) {
+  const Setting setting{.is_normalized = false};
+  const Weights alone = TrainMirrored(1, setting, /*pieces=*/6);
+  for (const Weights& weights : TrainWorkers({2, 1}, setting, 6)) ExpectEqual(weights, alone);
 }
 
 TEST(Deterministic, NeedsPiecesThatCanBeDealtOut) {
@@ -134,6 +147,10 @@ TEST(Deterministic, NeedsPiecesThatCanBeDealtOut) {
       MakeStrategy("mirrored", {.replicas = 3, .deterministic = true, .micro_batches = 4});
   EXPECT_THAT(uneven.status().ToString(),
               HasSubstr("micro_batches is 4, of which 3 replicas cannot have as many each"));
+  for (const Weights& weights : TrainWorkers({2, 1}, {})) {
+    EXPECT_THAT(weights.status().ToString(),
+                HasSubstr("micro_batches is 4, of which 3 replicas cannot have as many each"));
+  }
   const auto other = MakeStrategy("central_storage", {.deterministic = true});
   EXPECT_THAT(other.status().ToString(), HasSubstr("is for mirrored and multi_worker_mirrored"));
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who gets which rows: against what TensorFlow's strategies recorded, and by a ledger of all rows
 // that all workers have seen.
 #include <gmock/gmock.h>
@@ -150,25 +151,26 @@ std::vector<Reading> Readings(const std::string& files) {
       {"everything", rows.Batch(kBatch).WithOptions({.auto_shard = AutoShard::kOff}), 0}};
 }
 
-struct Parameters {
-  int workers, replicas;
-};
+// How many replicas each worker has.
+using Cluster = std::vector<int>;
 
-class Ledger : public ::testing::TestWithParam<Parameters> {
+class Ledger : public ::testing::TestWithParam<Cluster> {
  protected:
   using Read = StatusOr<std::vector<std::vector<Step>>>;
 
   // What each worker has seen.
   std::vector<Read> ReadByAll(const Dataset& batches) {
-    const auto [workers, replicas] = GetParam();
+    const Cluster& replicas = GetParam();
+    const int workers = static_cast<int>(replicas.size());
+    const int most = *std::max_element(replicas.begin(), replicas.end());
     const auto cluster =
-        LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = replicas}}).value();
-    std::vector<Read> all(static_cast<std::size_t>(workers), std::vector<std::vector<Step>>());
+        LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = most}}).value();
+    std::vector<Read> all(replicas.size(), std::vector<std::vector<Step>>());
     std::vector<std::thread> threads;
     for (int task = 0; task < workers; ++task) {
       threads.emplace_back([&, task] {
         const auto strategy = MultiWorkerMirroredStrategy(
-            {.replicas = replicas,
+            {.replicas = replicas[static_cast<std::size_t>(task)],
              .task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
              .target = cluster->target("worker", task),
              .communication = {.timeout_seconds = 60}});
@@ -188,8 +190,9 @@ class Ledger : public ::testing::TestWithParam<Parameters> {
 };
 
 TEST_P(Ledger, HasEveryRowOnceInEveryEpoch) {
-  const auto [workers, replicas] = GetParam();
-  for (const Reading& reading : Readings(StrCat("ledger_", workers, "_", replicas))) {
+  const Cluster& replicas = GetParam();
+  const int workers = static_cast<int>(replicas.size());
+  for (const Reading& reading : Readings(StrCat("ledger_", StrJoin(replicas, "_")))) {
     SCOPED_TRACE(reading.name);
     const std::vector<Read> all = ReadByAll(reading.batches);
     for (const Read& read : all) ASSERT_TRUE(read.ok()) << read.status();
@@ -201,8 +204,9 @@ TEST_P(Ledger, HasEveryRowOnceInEveryEpoch) {
       for (const Read& read : all) {
         // All workers make the same number of steps, whatever is left for each.
         ASSERT_EQ(read->at(e).size(), all[0]->at(e).size());
+        const std::size_t worker = static_cast<std::size_t>(&read - all.data());
         for (const Step& step : read->at(e)) {
-          ASSERT_EQ(step.size(), static_cast<std::size_t>(replicas));
+          ASSERT_EQ(step.size(), static_cast<std::size_t>(replicas[worker]));
           for (const Ids& ids : step) {
             rows += static_cast<int64_t>(ids.size());
             for (const int64_t id : ids) ++seen[id];
@@ -235,11 +239,10 @@ TEST_P(Ledger, GlobalBatchesThatAreDealtOutAreThoseOfOneWorker) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Clusters, Ledger,
-                         ::testing::Values(Parameters{2, 1}, Parameters{2, 2}, Parameters{3, 1},
-                                           Parameters{3, 2}),
+                         ::testing::Values(Cluster{1, 1}, Cluster{2, 2}, Cluster{1, 1, 1},
+                                           Cluster{2, 2, 2}, Cluster{2, 1}, Cluster{1, 3, 2}),
                          [](const auto& info) {
-                           return StrCat(info.param.workers, "_workers_", info.param.replicas,
-                                         "_replicas");
+                           return StrCat("replicas_", StrJoin(info.param, "_"));
                          });
 
 TEST(DistributedData, WorkersThatReadEverythingTakeTurnsWithTheLargerBatches) {

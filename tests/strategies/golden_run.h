@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of tests/goldens/training/strategies: their networks, and a training loop written by
 // hand with a strategy.
 #ifndef TESTS_STRATEGIES_GOLDEN_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models whose weights lie on the device of every replica: that copies stay equal whatever changes
 // them, that each replica reads its own, and what checkpoints keep.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two workers, each with a graph and a session of its own, against what TensorFlow recorded of two
 // processes under MultiWorkerMirroredStrategy.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models on two workers, each with a session of its own: how they begin, what they exchange, and
 // what the one says that is left.
 #include <gmock/gmock.h>
@@ -72,9 +73,16 @@ class TwoWorkers {
  public:
   explicit TwoWorkers(const CommunicationOptions& communication = {.timeout_seconds = 30})
       : cluster_(LocalCluster::Start({.workers = kWorkers}).value()) {
+    // Each waits for the other.
+    workers_.resize(kWorkers);
+    std::vector<std::thread> threads;
     for (int task = 0; task < kWorkers; ++task) {
-      workers_.push_back(std::make_unique<Worker>(*cluster_, task, communication));
+      threads.emplace_back([&, task] {
+        workers_[static_cast<std::size_t>(task)] =
+            std::make_unique<Worker>(*cluster_, task, communication);
+      });
     }
+    for (std::thread& thread : threads) thread.join();
   }
 
   // Of all at once.
@@ -130,44 +138,59 @@ TEST(MultiWorker, KeepsWeightsEqualToTheBitWhateverThePacks) {
   }
 }
 
-// Runs `make` in a graph of each worker: what its outputs are.
-std::vector<StatusOr<std::vector<Tensor>>> EvaluateOnBoth(
-    int replicas,
-    const std::function<std::vector<Output>(Strategy& strategy, const Scope& scope)>& make) {
+// A strategy of each of so many workers, each with so many replicas, made at once, and what `use`
+// makes of it.
+template <typename Result, typename F>
+std::vector<StatusOr<Result>> WithWorkers(const std::vector<StrategyOptions>& options,
+                                          const F& use) {
+  int devices = 1;
+  for (const StrategyOptions& o : options) devices = std::max(devices, o.replicas);
+  const int workers = static_cast<int>(options.size());
   const auto cluster =
-      LocalCluster::Start({.workers = kWorkers, .server = {.num_cpu_devices = replicas}}).value();
-  std::vector<StatusOr<std::vector<Tensor>>> all(kWorkers, std::vector<Tensor>());
+      LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = devices}}).value();
+  std::vector<StatusOr<Result>> all(options.size(), Result());
   std::vector<std::thread> threads;
-  for (int task = 0; task < kWorkers; ++task) {
+  for (int task = 0; task < workers; ++task) {
     threads.emplace_back([&, task] {
-      auto& result = all[static_cast<std::size_t>(task)];
-      const auto strategy =
-          MakeStrategy(
-              "multi_worker_mirrored",
-              {.replicas = replicas,
-               .task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
-               .target = cluster->target("worker", task),
-               .communication = {.timeout_seconds = 30}})
-              .value();
-      Graph graph;
-      const std::vector<Output> outputs = make(*strategy, graph.root());
-      SessionOptions options;
-      Status status = graph.status();
-      if (status.ok()) status = strategy->ConfigureSession(&options);
-      if (!status.ok()) {
-        result = status;
-        return;
-      }
-      auto session = Session::Create(graph, options);
-      if (session.ok()) {
-        result = session->Run({}, outputs);
-      } else {
-        result = session.status();
-      }
+      const auto i = static_cast<std::size_t>(task);
+      StrategyOptions own = options[i];
+      own.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task};
+      own.target = cluster->target("worker", task);
+      const auto strategy = MakeStrategy("multi_worker_mirrored", own);
+      all[i] = strategy.ok() ? use(*strategy) : StatusOr<Result>(strategy.status());
     });
   }
   for (std::thread& thread : threads) thread.join();
   return all;
+}
+
+// Each with so many replicas.
+std::vector<StrategyOptions> WithReplicas(const std::vector<int>& replicas) {
+  std::vector<StrategyOptions> all;
+  for (const int count : replicas) {
+    all.push_back({.replicas = count, .communication = {.timeout_seconds = 30}});
+  }
+  return all;
+}
+
+using Values = std::vector<Tensor>;
+using MakeValues = std::function<std::vector<Output>(Strategy& strategy, const Scope& scope)>;
+
+// Runs `make` in a graph of each worker: what its outputs are.
+std::vector<StatusOr<Values>> Evaluate(const std::vector<int>& replicas, const MakeValues& make) {
+  const auto use = [&](const std::shared_ptr<Strategy>& strategy) -> StatusOr<Values> {
+    Graph graph;
+    const std::vector<Output> outputs = make(*strategy, graph.root());
+    MR_RETURN_IF_ERROR(graph.status());
+    SessionOptions options;
+    MR_RETURN_IF_ERROR(strategy->ConfigureSession(&options));
+    MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph, options));
+    return session.Run({}, outputs);
+  };
+  return WithWorkers<Values>(WithReplicas(replicas), use);
+}
+std::vector<StatusOr<Values>> EvaluateOnBoth(int replicas, const MakeValues& make) {
+  return Evaluate({replicas, replicas}, make);
 }
 
 TEST(MultiWorker, GathersWhatAllReplicasHaveInTheirOrder) {
@@ -216,6 +239,106 @@ TEST(MultiWorker, GivesReplicasWhatAllHaveInTheMiddleOfTheirWork) {
       EXPECT_TRUE(TensorsEqual(got, Tensor::FromValues<float>({0, 1, 2, 3})));
     }
   }
+}
+
+// Replicas of worker 0 come before those of worker 1, however many each has.
+TEST(UnequalWorkers, NumberTheirReplicasOneAfterTheOther) {
+  struct Numbers {
+    int workers, worker, replicas, local, first;
+    std::string description;
+  };
+  const std::vector<int> replicas = {2, 1, 3};
+  const auto all =
+      WithWorkers<Numbers>(WithReplicas(replicas), [](const std::shared_ptr<Strategy>& s) {
+        return Numbers{s->num_workers(),        s->worker(),        s->num_replicas_in_sync(),
+                       s->num_local_replicas(), s->first_replica(), s->Description()};
+      });
+  const int first[] = {0, 2, 3};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_TRUE(all[i].ok()) << all[i].status();
+    EXPECT_EQ(all[i]->workers, 3);
+    EXPECT_EQ(all[i]->worker, static_cast<int>(i));
+    EXPECT_EQ(all[i]->replicas, 6);
+    EXPECT_EQ(all[i]->local, replicas[i]);
+    EXPECT_EQ(all[i]->first, first[i]);
+  }
+  EXPECT_THAT(all[2]->description, HasSubstr("worker 2 of 3, replicas 3 to 5 of 6"));
+}
+
+TEST(UnequalWorkers, SumAverageAndGatherOverAllReplicas) {
+  const auto make = [](Strategy& strategy, const Scope& scope) {
+    const PerReplica values = strategy.ValuesOf(scope, [](const Scope& s, int replica) {
+      return Constant(s, Tensor::FromValues<float>({static_cast<float>(1 << replica)}));
+    });
+    return std::vector{strategy.Reduce(scope, ReduceOp::kSum, values),
+                       strategy.Reduce(scope, ReduceOp::kMean, values),
+                       strategy.Reduce(scope, ReduceOp::kMean, values, 0),
+                       strategy.Gather(scope, values)};
+  };
+  for (const auto& result : Evaluate({2, 1}, make)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(TensorsEqual(result->at(0), Tensor::FromValues<float>({7})));
+    EXPECT_TRUE(TensorsEqual(result->at(1), Tensor::FromValues<float>({7.0f / 3.0f})));
+    EXPECT_TRUE(TensorsEqual(result->at(2), Tensor::Scalar<float>(7.0f / 3.0f)));
+    EXPECT_TRUE(TensorsEqual(result->at(3), Tensor::FromValues<float>({1, 2, 4})));
+  }
+}
+
+// Every row counts once, in the share of the replica that has it.
+TEST(UnequalWorkers, TrainAsOneReplicaDoes) {
+  const auto train = [](const std::shared_ptr<Strategy>& strategy) -> StatusOr<Values> {
+    Model model(
+        layers::Sequential({layers::Dense(3, {.activation = "tanh"}),
+                            layers::BatchNormalization({.synchronized = true}), layers::Dense(1)}),
+        {.seed = 5, .strategy = strategy});
+    MR_RETURN_IF_ERROR(
+        model.Compile({.optimizer = "sgd", .loss = "mse", .metrics = {"mean_absolute_error"}}));
+    MR_ASSIGN_OR_RETURN(
+        const History history,
+        model.Fit(Samples(), Targets(),
+                  {.batch_size = 7, .epochs = 3, .shuffle = false, .verbose = Verbose::kSilent}));
+    MR_ASSIGN_OR_RETURN(Values values, model.GetWeights());
+    for (const char* name : {"loss", "mean_absolute_error"}) {
+      values.push_back(Tensor::Scalar<float>(static_cast<float>(history.values(name).back())));
+    }
+    return values;
+  };
+  const StatusOr<Values> alone = train(DefaultStrategy());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const auto all = WithWorkers<Values>(WithReplicas({2, 1}), train);
+  for (const auto& result : all) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->size(), alone->size());
+    for (std::size_t i = 0; i < alone->size(); ++i) {
+      const auto got = result->at(i).flat<float>(), want = alone->at(i).flat<float>();
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        EXPECT_NEAR(got[k], want[k], 1e-5) << "value " << i;
+      }
+      EXPECT_TRUE(TensorsEqual(result->at(i), all[0]->at(i))) << "value " << i;
+    }
+  }
+}
+
+TEST(MultiWorker, TellsAllWhichOptionsDiffer) {
+  std::vector<StrategyOptions> options = WithReplicas({1, 1, 1});
+  options[2].communication.bytes_per_pack = 77;
+  const auto none = [](const std::shared_ptr<Strategy>&) { return StatusOr<int>(0); };
+  for (const auto& result : WithWorkers<int>(options, none)) {
+    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(result.status().ToString(), HasSubstr("/job:worker/replica:0/task:2"));
+    EXPECT_THAT(result.status().ToString(), HasSubstr("bytes_per_pack = 77"));
+  }
+}
+
+TEST(MultiWorker, NamesTheWorkerThatDoesNotBegin) {
+  const auto cluster = LocalCluster::Start({.workers = 2}).value();
+  const auto alone = MultiWorkerMirroredStrategy(
+      {.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = 0},
+       .target = cluster->target("worker", 0),
+       .start_timeout = std::chrono::milliseconds(1500)});
+  EXPECT_EQ(alone.status().code(), StatusCode::kDeadlineExceeded) << alone.status();
+  EXPECT_THAT(alone.status().ToString(), HasSubstr("worker 1 (/job:worker/replica:0/task:1)"));
 }
 
 TEST(MultiWorker, RefusesToGatherNumbersWithoutAnAxis) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What strategies promise and refuse.
 #include "millrace/strategy.h"
 
@@ -189,6 +190,24 @@ TEST(DistributedVariables, HaveNoMeanOfIntegersAndNoMissingSynchronization) {
   (void)strategy->MakeVariable(none.root(), "v", Constant(none.root(), Tensor::Scalar<float>(1)),
                                {.synchronization = VariableSynchronization::kNone});
   EXPECT_THAT(TextOf(none.status()), HasSubstr("`NONE` variable synchronization mode"));
+}
+
+TEST(Reduce, HasNoMeanOfIntegers) {
+  for (const int replicas : {1, 2}) {
+    const auto strategy = Mirrored(replicas);
+    const auto make = [&](Graph& graph) {
+      return strategy->ValuesOf(graph.root(), [](const Scope& scope, int replica) {
+        return Constant(scope, Tensor::FromValues<int32_t>({replica, 5}));
+      });
+    };
+    Graph whole, axis, sum;
+    (void)strategy->Reduce(whole.root(), ReduceOp::kMean, make(whole));
+    (void)strategy->Reduce(axis.root(), ReduceOp::kMean, make(axis), 0);
+    EXPECT_THAT(TextOf(whole.status()), HasSubstr("the mean of int32 values would be rounded"));
+    EXPECT_THAT(TextOf(axis.status()), HasSubstr("the mean of int32 values would be rounded"));
+    (void)strategy->Reduce(sum.root(), ReduceOp::kSum, make(sum));
+    EXPECT_TRUE(sum.status().ok()) << sum.status();
+  }
 }
 
 TEST(ConfigureSession, GivesAProgramItsDevicesAndRefusesAnotherTarget) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fit and loops by hand with several replicas against what Keras and TensorFlow recorded under
 // MirroredStrategy.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables, reductions and gathered values of replicas against those of TensorFlow.
 #include <gtest/gtest.h>
 

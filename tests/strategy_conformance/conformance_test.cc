@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every program under every strategy gives what it gives without one.
 #include <gtest/gtest.h>
 

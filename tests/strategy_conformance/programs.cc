@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/strategy_conformance/programs.h"
 
 #include <cmath>

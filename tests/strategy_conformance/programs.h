@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that give the same under every strategy.
 #ifndef TESTS_STRATEGY_CONFORMANCE_PROGRAMS_H_
 #define TESTS_STRATEGY_CONFORMANCE_PROGRAMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/strategy_conformance/settings.h"
 
 #include <thread>
@@ -20,15 +21,23 @@ StatusOr<Processes> Workers(int replicas) {
   MR_ASSIGN_OR_RETURN(
       made.cluster,
       LocalCluster::Start({.workers = workers, .server = {.num_cpu_devices = replicas / workers}}));
+  // Each waits for the others.
+  std::vector<StatusOr<std::shared_ptr<Strategy>>> strategies(static_cast<std::size_t>(workers),
+                                                              std::shared_ptr<Strategy>());
+  std::vector<std::thread> threads;
   for (int task = 0; task < workers; ++task) {
-    MR_ASSIGN_OR_RETURN(
-        auto strategy,
-        MakeStrategy(
-            "multi_worker_mirrored",
-            {.replicas = replicas / workers,
-             .task = {.cluster = made.cluster->spec(), .job_name = "worker", .task_index = task},
-             .target = made.cluster->target("worker", task)}));
-    made.strategies.push_back(std::move(strategy));
+    threads.emplace_back([&, task] {
+      strategies[static_cast<std::size_t>(task)] = MakeStrategy(
+          "multi_worker_mirrored",
+          {.replicas = replicas / workers,
+           .task = {.cluster = made.cluster->spec(), .job_name = "worker", .task_index = task},
+           .target = made.cluster->target("worker", task)});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& strategy : strategies) {
+    MR_RETURN_IF_ERROR(strategy.status());
+    made.strategies.push_back(*std::move(strategy));
   }
   return made;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies to run a program under: each with the processes that take part, as threads.
 #ifndef TESTS_STRATEGY_CONFORMANCE_SETTINGS_H_
 #define TESTS_STRATEGY_CONFORMANCE_SETTINGS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Event files as TensorFlow 2 writes them, read again with our own reader.
 #include <signal.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "proto/config.pb.h"
 #include "proto/graph.pb.h"
 #include "proto/hparams.pb.h"
+#include "proto/meta_graph.pb.h"
 #include "tests/cluster/process.h"
 #include "tests/summary/read_events.h"
 
@@ -338,6 +340,31 @@ TEST(EventWriter, SaysThatATrainingGoesOn) {
   const pb::Event event = OnlyEvent(*writer);
   EXPECT_EQ(event.step(), 100);
   EXPECT_EQ(event.session_log().status(), pb::SessionLog::START);
+}
+
+TEST(EventWriter, SaysWhatWasSavedAndThatASessionHasEnded) {
+  const auto writer = NewWriter();
+  ASSERT_TRUE(writer->WriteSessionCheckpoint("/logs/model.ckpt", 7).ok());
+  ASSERT_TRUE(writer->WriteSessionStop().ok());
+  ExpectRefused(writer->WriteSessionCheckpoint("\xff", 8), "UTF-8");
+  ASSERT_TRUE(writer->Close().ok());
+  const std::vector<pb::Event> events = ReadEvents(writer->path());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].step(), 7);
+  EXPECT_EQ(events[1].session_log().status(), pb::SessionLog::CHECKPOINT);
+  EXPECT_EQ(events[1].session_log().checkpoint_path(), "/logs/model.ckpt");
+  EXPECT_EQ(events[2].step(), 0);
+  EXPECT_EQ(events[2].session_log().status(), pb::SessionLog::STOP);
+}
+
+TEST(EventWriter, WritesAMetaGraphAsItIs) {
+  pb::MetaGraphDef meta;
+  meta.mutable_graph_def()->add_node()->set_name("x");
+  const std::string bytes = meta.SerializeAsString();
+  const auto writer = NewWriter();
+  ASSERT_TRUE(writer->WriteMetaGraph(bytes).ok());
+  ExpectRefused(writer->WriteMetaGraph("nonsense"), "MetaGraphDef");
+  EXPECT_EQ(OnlyEvent(*writer).meta_graph_def(), bytes);
 }
 
 pb::HParamsPluginData HParamsOf(const pb::Summary::Value& value) {

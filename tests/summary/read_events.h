@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Event files, as tests read them.
 #ifndef TESTS_SUMMARY_READ_EVENTS_H_
 #define TESTS_SUMMARY_READ_EVENTS_H_

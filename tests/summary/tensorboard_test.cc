@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the TensorBoard callback leaves in its files, against what Keras' leaves.
 #include "millrace/tensorboard.h"
 

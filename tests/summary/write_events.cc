@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // write_events DIRECTORY: events of every kind, as tests/tf_compat/read_events.py expects them.
 #include <iostream>
 #include <string>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libmillrace.so and TensorFlow's wheel in one process, loaded in either order.
 
   beside_tensorflow.py --library bazel-bin/tools/install/libmillrace.so \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of our C++ programs in TensorFlow's hands, and TensorFlow's in theirs.
 
     python checkpoints.py --program "$PWD/bazel-bin/tests/saving/saving_program" \\
@@ -16,6 +17,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+from tensorflow.python.distribute.sharded_variable import ShardedVariable
+from tensorflow.python.trackable.autotrackable import AutoTrackable
 
 v1 = tf.compat.v1
 KERNEL = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
@@ -205,6 +209,79 @@ def tensorflows_checkpoint_is_read_by_objects_and_by_names(program, folder):
     tf.train.CheckpointManager(objects(1), target, max_to_keep=2).save()
     expect_printed(program, "objects", target)
     expect_printed(program, "names", target)
+
+
+class Momentum(AutoTrackable):
+    """An optimizer that has a slot of one variable."""
+
+    def __init__(self, variable, slot):
+        super().__init__()
+        self._pair = lambda: (variable, slot)  # no children
+
+    def get_slot_names(self):
+        return ["momentum"]
+
+    def get_slot(self, variable, name):
+        mine, slot = self._pair()
+        return slot if variable is mine else None
+
+    def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
+        slot_variable_position.restore(self._pair()[1])
+
+
+def kernel_with_slot(scale, make):
+    kernel, slot = make(KERNEL * scale, "kernel"), make(KERNEL * scale, "kernel/Momentum")
+    return kernel, slot, tf.train.Checkpoint(kernel=kernel, optimizer=Momentum(kernel, slot))
+
+
+def by_rows(value, name):
+    return ShardedVariable([tf.Variable(row[np.newaxis], name="%s/part_%d" % (name, i))
+                            for i, row in enumerate(value)], name=name)
+
+
+def whole(value, name):
+    return tf.Variable(value, name=name)
+
+
+@case
+def checkpoint_restores_a_variable_in_parts(program, folder):
+    path = tf.train.latest_checkpoint(os.path.join(folder, "in_parts"))
+    reader = tf.train.load_checkpoint(path)
+    key = "kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    of_slot = "kernel/.OPTIMIZER_SLOT/optimizer/momentum/.ATTRIBUTES/VARIABLE_VALUE"
+    same(reader.get_tensor(key), KERNEL)
+    same(reader.get_tensor(of_slot), KERNEL)
+    for make in [by_rows, whole]:
+        kernel, slot, checkpoint = kernel_with_slot(0, make)
+        checkpoint.restore(path).assert_consumed()
+        same(tf.convert_to_tensor(kernel), KERNEL)
+        same(tf.convert_to_tensor(slot), KERNEL)
+
+
+@case
+def a_variable_in_parts_is_written_with_the_same_bytes(program, folder):
+    target = os.path.join(folder, "tf_objects", "ckpt")
+    kernel_with_slot(1, by_rows)[2].save(target)
+    found = []
+    for path in [target + "-1", os.path.join(folder, "in_parts", "ckpt-1")]:
+        reader = tf.train.load_checkpoint(path)
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph.ParseFromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+        found.append((graph, [open(path + end, "rb").read()
+                              for end in [".index", ".data-00000-of-00001"]]))
+    assert found[0] == found[1], found
+
+
+@case
+def variables_in_parts_of_tensorflow_are_read_by_ours(program, folder):
+    for i, make in enumerate([by_rows, whole]):
+        target = os.path.join(folder, "tf_in_parts_%d" % i)
+        kernel_with_slot(1, make)[2].save(os.path.join(target, "ckpt"))
+        done = subprocess.run([program, "parts", target], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+        for name in ["kernel/part_%d", "kernel/part_%d/Momentum"]:
+            assert "1 2 3" in lines[name % 0] and "4 5 6" in lines[name % 1], lines
 
 
 def weights_cases():

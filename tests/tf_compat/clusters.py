@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clusters of server processes on loopback: TensorFlow's own, or those of a command."""
 import contextlib
 import json
@@ -108,6 +109,10 @@ class ServerCluster:
         """Starts a task that was killed again, at its address."""
         self._start(job, task)
         self._wait_for(self._spec[job][task])
+
+    def alive(self):
+        """Whether every task still runs."""
+        return all(p.poll() is None for p in self._processes.values())
 
     @property
     def name(self):

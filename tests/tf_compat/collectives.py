@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives from TensorFlow's own client: our servers beside TensorFlow's, and mixed groups.
 
     python collectives.py --server "$PWD/bazel-bin/tools/millrace server"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs random programs of branches, loops and functions on TensorFlow and on our server.
 
     python compare_control_flow.py --server "millrace server" --seeds 0:500

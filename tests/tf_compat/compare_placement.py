@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares where two clusters put the nodes of random graphs: TensorFlow's and ours.
 
     python compare_placement.py --server "millrace server" --seeds 0:500

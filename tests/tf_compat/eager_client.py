@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of TensorFlow 2 on our servers: a small fixed sample of what clients do.
 
     python eager_client.py --server "path/to/millrace server"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keras' fit through ParameterServerStrategy on our servers.
 
     python keras_fit.py --server "path/to/millrace server"

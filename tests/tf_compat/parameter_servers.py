@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training with parameter servers, as TensorFlow's users write it, on our servers.
 
     python parameter_servers.py --server "path/to/millrace server"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock client, which knows no TLS, of servers that want certificates and a token.
 
     python proxy.py --millrace path/to/millrace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random programs of branches, loops and functions with variables, effects and gradients.
 
 A seed decides everything. What a program does is determined: effects and reads come one after

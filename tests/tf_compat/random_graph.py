@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random graphs that exercise the rules of placement.
 
 A graph is written as NodeDefs, so that nothing but the seed decides. Every graph can be run:

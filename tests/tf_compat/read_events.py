@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads event files of ours with TensorBoard: its reader, then its server over HTTP.
 
     python read_events.py --writer "$PWD/bazel-bin/tests/summary/write_events"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what TensorFlow's kernels answer of ops that clients of TensorFlow 2 send: packed sparse
 tensors, orders and generators that are a function of their operands, data sets of one element.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records TensorFlow's gradients of ops, as cases for tests/gradient_conformance.
 
     python record_gradients.py

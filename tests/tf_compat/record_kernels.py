@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what TensorFlow's kernels answer, as cases for tests/kernel_conformance.
 
     python record_kernels.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records how Keras trains a model with two inputs and two outputs.
 
     python record_outputs.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what TensorFlow's kernels answer where answers are easily wrong: zeros, infinities, NaN,
 complex numbers, empty tensors, windows that do not fit, indices that point nowhere.
 

@@ -1,6 +1,8 @@
-"""Runs the tests of drive/ against our servers and tells the results, a line for each module.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests of drive/, or of drive2/, against our servers and tells the results, a line for each module.
 
     python run_drive.py --server "path/to/millrace server" [--write ../../docs/tf_compatibility.md]
+    python run_drive.py --server "path/to/millrace server" --suite drive2 [--tests "connect or fit"]
 
 What the tests take beyond a server (MNIST_DIR, MNIST_REPLICA_SCRIPT, TFDRIVE_SLOW) is passed on
 from the environment. Exit code 1 when a test failed.
@@ -13,7 +15,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-DRIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "drive")
+HERE = os.path.dirname(os.path.abspath(__file__))
 MODULE_LIMIT_S, TEST_LIMIT_S = 1200, 120
 
 ABOUT = {
@@ -86,13 +88,14 @@ def name_of(path):
     return os.path.basename(path)[len("test_"):-len(".py")]
 
 
-def run(path, server):
+def run(path, server, tests):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.xml")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout",
-             str(TEST_LIMIT_S), "--junitxml", report, os.path.basename(path)],
-            cwd=DRIVE, timeout=MODULE_LIMIT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             str(TEST_LIMIT_S), "--junitxml", report, os.path.basename(path)]
+            + (["-k", tests] if tests else []),
+            cwd=os.path.dirname(path), timeout=MODULE_LIMIT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, env=dict(os.environ, TFDRIVE_SERVER=server, PYTHONDONTWRITEBYTECODE="1"))
         if not os.path.exists(report):
             raise RuntimeError("%s did not run:\n%s" % (path, done.stdout[-2000:]))
@@ -145,17 +148,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--server", required=True, help="command that starts one of our servers")
     parser.add_argument("--write", help="the page to write")
+    parser.add_argument("--suite", default="drive", choices=["drive", "drive2"],
+                        help="programs of graph mode, or of TensorFlow 2")
     parser.add_argument("--only", default="", help="modules, separated by commas")
+    parser.add_argument("--tests", default="", help="of them the tests that pytest -k takes")
     args = parser.parse_args()
+    if args.write and (args.suite != "drive" or args.only or args.tests):
+        parser.error("the page is about all tests of drive")
     version = subprocess.run(
         [sys.executable, "-c", "import tensorflow; print(tensorflow.__version__)"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout.strip()
     modules = []
     only = set(filter(None, args.only.split(",")))
-    for path in sorted(glob.glob(os.path.join(DRIVE, "test_*.py"))):
+    for path in sorted(glob.glob(os.path.join(HERE, args.suite, "test_*.py"))):
         if only and name_of(path) not in only:
             continue
-        modules.append(run(path, args.server))
+        modules.append(run(path, args.server, args.tests))
         print(modules[-1].line(), flush=True)
     if args.write:
         # What follows is written by hand.
@@ -165,6 +173,9 @@ def main():
                 kept = "".join("\n" + KEPT + part for part in old.read().split("\n" + KEPT)[1:])
         with open(args.write, "w", encoding="utf-8") as out:
             out.write(page(modules, version) + kept)
+    if not any(m.passed or m.failed for m in modules):
+        print("no test ran")
+        return 1
     return 1 if any(m.failed for m in modules) else 0
 
 

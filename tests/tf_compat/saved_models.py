@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SavedModels of our C++ programs in TensorFlow's hands, and TensorFlow's in theirs.
 
     python saved_models.py --program "$PWD/bazel-bin/tests/saved_models/saved_model_program" [--large]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stock client of TensorFlow Serving against `millrace model serve`.
 
     python serving.py --millrace "$PWD/bazel-bin/tools/millrace" [--bench]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains one model on clusters in which TensorFlow's servers and ours work together.
 
     python train_mixed.py --server "path/to/millrace server"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers that apply their gradients as they come: no update is lost or seen by half.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger of jobs whose tasks are all in this process. The gradient of w is 1 and the rate -1,
 // so that w says how many updates were applied.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every optimizer against its formula, computed here in double precision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of tables by the rows that were taken of them, and what optimizers make of those.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous workers within a staleness bound. The gradient of w is 1, so that w counts updates:
 // what a step has read of it says from when its gradient is.
 #include <gtest/gtest.h>

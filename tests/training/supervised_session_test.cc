@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions of a job: who initialises, who waits and is told why, and what a lost task costs.
 #include "millrace/supervised_session.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronous replicas, step by step. The gradient of the model is what a worker feeds, so
 // that the variable tells which gradients went into it.
 #include <gmock/gmock.h>

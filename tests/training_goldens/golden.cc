@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/training_goldens/golden.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of numbers that TensorFlow and Keras computed, and how far ours may be from them.
 //
 // They lie in tests/goldens/training, or in the folder that the environment variable

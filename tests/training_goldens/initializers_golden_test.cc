@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initial values for seeds against those of Keras and tf.compat.v1.
 #include <gtest/gtest.h>
 

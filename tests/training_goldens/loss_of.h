@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of Keras from their names and arguments.
 #ifndef TESTS_TRAINING_GOLDENS_LOSS_OF_H_
 #define TESTS_TRAINING_GOLDENS_LOSS_OF_H_

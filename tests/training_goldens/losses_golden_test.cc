@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses by reduction, sample weight and mask, and their gradients, against those of Keras.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // States and results of metrics after each update against those of Keras.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/training_goldens/optimizer_of.h"
 
 #include "tests/training_goldens/schedule_of.h"

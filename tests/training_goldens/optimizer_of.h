@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers of Keras and tf.compat.v1.train from their names and arguments.
 #ifndef TESTS_TRAINING_GOLDENS_OPTIMIZER_OF_H_
 #define TESTS_TRAINING_GOLDENS_OPTIMIZER_OF_H_

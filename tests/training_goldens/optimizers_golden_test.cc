@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights and slots after each step of every optimizer against those of Keras and
 // tf.compat.v1.train, with reference variables and with resources.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule of Keras or tf.compat.v1.train from its name and arguments.
 #ifndef TESTS_TRAINING_GOLDENS_SCHEDULE_OF_H_
 #define TESTS_TRAINING_GOLDENS_SCHEDULE_OF_H_

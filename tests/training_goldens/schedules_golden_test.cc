@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates of schedules against those of Keras and tf.compat.v1.train.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every transport over which tasks call each other does the same: sizes and faults by transport.
 // A transport that is new gets a row in transports.cc.
 

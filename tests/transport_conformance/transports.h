@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transports that conformance tests run over: each as an end that serves and one that calls,
 // in one process or in two.
 #ifndef TESTS_TRANSPORT_CONFORMANCE_TRANSPORTS_H_

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_layers [ROOT]: prints every include that breaks the picture of the layers and every
 // registration that nobody calls, what is larger than it may be, tensors that are sized by data
-// without a check, types of one name, and errors of an op that are written for each device; exit
-// code 0 when there is none, 1 when there is, 2 when the tree cannot be read.
+// without a check, types of one name, errors of an op that are written for each device, sources
+// without their licence, and who asks the environment past base/options/engine_options.h; exit code
+// 0 when there is none, 1 when there is, 2 when the tree cannot be read.
 
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "tools/check_layers/environment.h"
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/licence.h"
 #include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
@@ -40,6 +44,10 @@ int main(int argc, char** argv) {
   for (layers::Violation& made : layers::CheckTensors(tree)) violations.push_back(std::move(made));
   for (layers::Violation& name : layers::CheckNames(tree)) violations.push_back(std::move(name));
   for (layers::Violation& text : layers::CheckTexts(tree)) violations.push_back(std::move(text));
+  for (layers::Violation& none : layers::CheckLicence(tree)) violations.push_back(std::move(none));
+  for (layers::Violation& asks : layers::CheckEnvironment(tree)) {
+    violations.push_back(std::move(asks));
+  }
   for (const layers::Violation& violation : violations) {
     std::printf("%s\n", layers::ToString(violation).c_str());
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of who may include whom, and the check of a source tree against them.
 // Run by tools/check_layers; docs/architecture.md draws the same picture.
 #pragma once

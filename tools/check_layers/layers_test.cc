@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check lets the picture through and catches what is planted against it.
 
 #include "tools/check_layers/layers.h"

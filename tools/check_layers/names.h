@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check that no two types have one name.
 #pragma once
 

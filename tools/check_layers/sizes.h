@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check of how large files, functions and folders are. What is larger already may not grow.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes are judged, and the table of what may be larger only falls.
 
 #include "tools/check_layers/sizes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check of how code that works on the data of others makes tensors and runs kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that data sizes are met, and those that are written out are not.
 
 #include "tools/check_layers/tensors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check that what an op accepts is written once for all devices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sources of this workspace keep to the picture of the layers.
 
 #include <cstdlib>
@@ -6,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/check_layers/environment.h"
 #include "tools/check_layers/layers.h"
+#include "tools/check_layers/licence.h"
 #include "tools/check_layers/names.h"
 #include "tools/check_layers/sizes.h"
 #include "tools/check_layers/tensors.h"
@@ -62,6 +65,24 @@ TEST(TreeTest, WhatAnOpAcceptsIsWrittenOnceForAllDevices) {
   std::string error;
   ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
   for (const Violation& violation : CheckTexts(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, EverySourceSaysItsLicence) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckLicence(tree)) {
+    ADD_FAILURE() << ToString(violation);
+  }
+}
+
+TEST(TreeTest, OptionsOfTheEnvironmentAreReadInOnePlace) {
+  Tree tree;
+  std::string error;
+  ASSERT_TRUE(ReadTree(WorkspaceRoot(), tree, error)) << error;
+  for (const Violation& violation : CheckEnvironment(tree)) {
     ADD_FAILURE() << ToString(violation);
   }
 }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """@local_cuda: links to the CUDA toolkit's folders, or stubs when there is none."""
 
 _BUILD = """

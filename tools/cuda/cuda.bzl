@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Targets that only a build with --config=cuda compiles.
 
 cuda_library    .cu files through nvcc, and .cc files that include CUDA's headers

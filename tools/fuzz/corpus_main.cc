@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzzer without libFuzzer: over its seeds, and over as many changes to each as the one
 // argument says, the same in every run. What a seed is, the fuzzer says by defining
 // millrace::FuzzSeeds. Ends with 1 if there are none; an input that breaks the fuzzer is printed in

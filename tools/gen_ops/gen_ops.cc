@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gen_ops header|source: writes the C++ wrappers of all registered ops, so that one
 // definition serves the wire, the kernels and C++ users.
 #include <algorithm>
@@ -202,7 +203,8 @@ int Run(std::string_view mode) {
     return 1;
   }
   const bool header = mode == "header";
-  std::cout << "// Made from the op definitions by tools/gen_ops.\n";
+  std::cout << "// SPDX-License-Identifier: Apache-2.0\n"
+               "// Made from the op definitions by tools/gen_ops.\n";
   if (header) {
     std::cout << "#ifndef MILLRACE_OPS_H_\n#define MILLRACE_OPS_H_\n\n#include <source_location>\n"
                  "#include <string>\n#include <vector>\n\n#include \"millrace/graph.h\"\n\n"

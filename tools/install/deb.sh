@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # deb.sh INSTALL_SH FILE... --out=DIR: Debian packages of what INSTALL_SH installs, for this release of
 # Debian. ./bazelw run //tools/install:deb calls it with the files.
 #
@@ -46,8 +47,21 @@ move() {
     mv "$work/all/$path" "$work/$package/$path"
   done
 }
-licence=$(mktemp -p "$work")
-cat "$work/all/usr/share/doc/millrace/LICENSE" "$work/all/usr/share/doc/millrace/NOTICE" >"$licence"
+# Debian's form of a copyright file: what the project is, what it has from others, the licence.
+{
+  echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
+  echo 'Upstream-Name: Millrace'
+  echo 'Comment:'
+  sed -e 's/^$/./' -e 's/^/ /' "$work/all/usr/share/doc/millrace/NOTICE"
+  echo ' .'
+  echo ' The licences of what is compiled into the files of this package are in the folder licenses beside'
+  echo ' this file; libraries that it depends on come with their own.'
+  printf '\nFiles: *\nCopyright: The Millrace authors\nLicense: Apache-2.0\n'
+  printf '\nLicense: Apache-2.0\n'
+  echo ' On Debian systems the text of the Apache License, Version 2.0, is in'
+  echo ' /usr/share/common-licenses/Apache-2.0.'
+} >"$work/copyright"
+"$(grep '/licences\.sh$' "$work/files")" "$work/licenses"
 rm -r "$work/all/usr/share/doc"
 (cd "$work/all" && find usr/lib -name 'libmillrace.so.*') >"$work/shared"
 # shellcheck disable=SC2046  # one argument per file
@@ -84,7 +98,8 @@ depends() {
 # pack PACKAGE SECTION DEPENDS SUMMARY TEXT: writes control files and builds it.
 pack() {
   root=$work/$1
-  install -D -m 644 "$licence" "$root/usr/share/doc/$1/copyright"
+  install -D -m 644 "$work/copyright" "$root/usr/share/doc/$1/copyright"
+  cp -r "$work/licenses" "$root/usr/share/doc/$1/licenses"
   chmod -R u+rwX,go+rX,go-w "$root"
   mkdir "$root/DEBIAN"
   cat >"$root/DEBIAN/control" <<CONTROL

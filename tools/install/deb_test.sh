@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # deb_test.sh DEB_SH INSTALL_SH FILE...: the packages, unpacked into a bare folder, are enough to build
 # and run a program with pkg-config, CMake and Bazel; they leak no symbol of what the engine is made
 # of, and say what they need.
@@ -27,7 +28,17 @@ runtime=$(echo "$there"/packages/libmillrace0*.deb)
 [ "$(wc -c <"$runtime")" -le $((15 * 1024 * 1024)) ] || fail "$runtime is larger than 15 MiB"
 dpkg-deb -f "$runtime" Depends | grep -q 'libprotobuf32 (>=' || fail "$(dpkg-deb -f "$runtime" Depends)"
 for package in libmillrace0.2 libmillrace-dev millrace; do
-  grep -q 'Protocol Buffers' "$there/root/usr/share/doc/$package/copyright" || fail "no notices in $package"
+  doc=$there/root/usr/share/doc/$package
+  head -n 1 "$doc/copyright" | grep -q '^Format: .*/copyright-format/1.0/$' ||
+    fail "the licence of $package is not in the form of Debian"
+  for line in '^Files: \*$' '^Copyright: .' '^License: Apache-2.0$' ' Protocol Buffers'; do
+    grep -q "$line" "$doc/copyright" || fail "no $line in the copyright file of $package"
+  done
+  # Fields and their continuation only: a line that is neither ends what parsers read.
+  grep -Ev '^([A-Z][A-Za-z-]*:.*| .*|)$' "$doc/copyright" && fail "not a field in that of $package"
+  for text in nlohmann-json3-dev libeigen3-dev libprotobuf-dev llvm-19-dev; do
+    grep -qi 'license' "$doc/licenses/$text" || fail "no licence of $text in $package"
+  done
 done
 
 usr=$there/root/usr

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program outside the tree: fits a line, and says how well.
 #include <cstdio>
 

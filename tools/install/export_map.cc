@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // export_map script|link SYMBOLS HEADER...: the version script of libmillrace.so, or the flags by
 // which a program has and exports the same API. SYMBOLS is what
 // `nm --defined-only --extern-only -P` prints of the engine.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which symbols of the engine are the public API's: what libmillrace.so exports.
 //
 // Public and internal names share the namespace millrace, so a symbol is judged by the public

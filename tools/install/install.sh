@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # install.sh FILE... --prefix=DIR: puts what others build with under DIR (default /usr/local;
 # $DESTDIR before it, as packagers want it). ./bazelw run //tools/install calls it with the files.
 #
@@ -10,7 +11,7 @@
 #   lib/pkgconfig/millrace.pc             pkg-config --cflags --libs millrace
 #   lib/cmake/Millrace/*.cmake            find_package(Millrace), target Millrace::millrace
 #   share/millrace/millrace.BUILD         for Bazel's new_local_repository
-#   share/doc/millrace/                   LICENSE, NOTICE
+#   share/doc/millrace/                   LICENSE, NOTICE; licenses/: those of others, by package
 set -eu
 
 prefix=/usr/local
@@ -81,10 +82,14 @@ VERSION
     */libmillrace.flags) ;;
     */millrace.BUILD) put 644 "$file" "share/millrace/$name" ;;
     LICENSE | NOTICE | */LICENSE | */NOTICE) put 644 "$file" "share/doc/millrace/$name" ;;
+    */licences.sh) ;;
     *)
       echo "install: no place for $file" >&2
       exit 1
       ;;
   esac
 done <"$files"
+# Of what the programs and libraries contain and need.
+grep -E '\.so$|/millrace$' "$files" |
+  xargs -d '\n' "$(grep '/licences\.sh$' "$files")" "$root/share/doc/millrace/licenses"
 echo "millrace $version is in $root"

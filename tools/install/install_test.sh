@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # install_test.sh INSTALL_SH FILE...: what is installed is enough to build and run a program with
 # pkg-config and with CMake, at a place that it was moved to by DESTDIR.
 set -eu
@@ -20,6 +21,14 @@ grep -q 'unknown option --prefx' "$there/said" || fail "$(cat "$there/said")"
 DESTDIR=$there/staged "$install" "$@" --prefix=/opt/millrace >"$there/said"
 grep -q '^prefix=/opt/millrace$' "$there/staged/opt/millrace/lib/pkgconfig/millrace.pc" ||
   fail "DESTDIR is in the prefix"
+
+doc=$there/prefix/share/doc/millrace
+cmp -s "$doc/LICENSE" "$(printf '%s\n' "$@" | grep -E '(^|/)LICENSE$')" || fail "no licence"
+grep -q 'Protocol Buffers' "$doc/NOTICE" || fail "no notices"
+# Of what is compiled in, and of a library that is loaded.
+for text in nlohmann-json3-dev libeigen3-dev llvm-19-dev libgrpc++1.51 libprotobuf32 zlib1g; do
+  grep -qi 'license' "$doc/licenses/$text" || fail "no licence of $text: $(ls "$doc/licenses")"
+done
 
 "$there/prefix/bin/millrace" --version | grep -q '^millrace ' || fail "the command does not run"
 cp "$here/example.cc" "$there/example.cc"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine in one file, for programs that Bazel does not build: an archive, and a shared library."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")

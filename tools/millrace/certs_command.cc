@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/certs_command.h"
 
 #include <fcntl.h>
@@ -24,6 +25,7 @@
 #include "base/strings.h"
 #include "io/filesystem.h"
 #include "millrace/cluster.h"
+#include "tools/millrace/offline.h"
 #include "transport/security/certificate_name.h"
 #include "transport/security/certificates.h"
 
@@ -209,8 +211,7 @@ void AddCertsCommand(CLI::App* app, std::function<int()>* chosen) {
     *chosen = [flags] {
       const Status status = Maker(*flags).Run();
       if (status.ok()) return 0;
-      std::fprintf(stderr, "millrace certs: %s\n", std::string(Message(status)).c_str());
-      return 1;
+      return Complain("certs", status, 1);
     };
   });
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace certs`: an authority and certificates to try TLS with.
 #ifndef TOOLS_MILLRACE_CERTS_COMMAND_H_
 #define TOOLS_MILLRACE_CERTS_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself: certificates as people make them.
 #include <gtest/gtest.h>
 #include <signal.h>

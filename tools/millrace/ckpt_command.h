@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace ckpt`: checkpoints as files, without the programs that wrote them.
 #ifndef TOOLS_MILLRACE_CKPT_COMMAND_H_
 #define TOOLS_MILLRACE_CKPT_COMMAND_H_

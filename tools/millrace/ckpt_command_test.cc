@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself on checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class CkptTest : public ::testing::Test {
@@ -81,7 +83,10 @@ TEST_F(CkptTest, ShowsValues) {
   const std::string text = Run(StrCat("show --tensor=w ", Make("a", 1)), &code);
   EXPECT_EQ(code, 0) << text;
   EXPECT_THAT(text, HasSubstr("least 1, greatest 4, mean 2.5"));
+  EXPECT_THAT(text, HasSubstr("norm 5.4772"));
   EXPECT_THAT(text, HasSubstr("1 2 3 4"));
+  EXPECT_THAT(Run(StrCat("show --json --tensor=w ", Path("a")), &code),
+              HasSubstr("\"norm\": 5.4772255750516"));
   Run(StrCat("show --tensor=x ", Path("a")), &code);
   EXPECT_EQ(code, 2);
 }
@@ -115,6 +120,12 @@ TEST_F(CkptTest, ComparesTensorByTensor) {
   EXPECT_EQ(code, 0);
   EXPECT_THAT(Run(StrCat("diff --json ", a, " ", c), &code), HasSubstr("\"only_in_second\""));
   EXPECT_EQ(code, 3);
+  // 3 at one place; the first is 1, 2, 3, 4.
+  const std::string d = Make("d", 4);
+  EXPECT_THAT(Run(StrCat("diff ", a, " ", d), &code),
+              HasSubstr("norm of the difference 3, 0.54772"));
+  EXPECT_THAT(Run(StrCat("diff --json ", a, " ", d), &code),
+              AllOf(HasSubstr("\"norm\": 3.0"), HasSubstr("\"relative_norm\": 0.54772255750516")));
 }
 
 TEST_F(CkptTest, ConvertsNamesAndTypes) {

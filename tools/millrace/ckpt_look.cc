@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is in checkpoints: lists, values, checks and comparisons.
 #include <algorithm>
 #include <bit>

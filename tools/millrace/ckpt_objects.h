@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The object graph of checkpoints whose tensors had names only.
 #ifndef TOOLS_MILLRACE_CKPT_OBJECTS_H_
 #define TOOLS_MILLRACE_CKPT_OBJECTS_H_

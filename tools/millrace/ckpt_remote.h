@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that only a server sees: "grpc://host:port/dir/model.ckpt-200".
 #ifndef TOOLS_MILLRACE_CKPT_REMOTE_H_
 #define TOOLS_MILLRACE_CKPT_REMOTE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New checkpoints out of others.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tasks of a cluster count, asked for again and again.
 #ifndef TOOLS_MILLRACE_CLUSTER_SAMPLE_H_
 #define TOOLS_MILLRACE_CLUSTER_SAMPLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TOOLS_MILLRACE_CREDENTIAL_FLAGS_H_
 #define TOOLS_MILLRACE_CREDENTIAL_FLAGS_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace devices`: what this machine can compute on.
 #ifndef TOOLS_MILLRACE_DEVICES_COMMAND_H_
 #define TOOLS_MILLRACE_DEVICES_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace diff`: two plans compared by what they mean.
 #include <CLI/CLI.hpp>
 #include <memory>

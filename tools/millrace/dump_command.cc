@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace dump`: a placed graph as text, a picture, a page or JSON.
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands about graphs, which need no server. Each sets `*chosen` if it is the one that
 // the command line names.
 #ifndef TOOLS_MILLRACE_GRAPH_COMMANDS_H_

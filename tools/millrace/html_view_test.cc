@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page that `millrace dump --format html` writes, as a user sees it in a browser.
 //
 // Without a browser these tests are skipped, each by name; with MILLRACE_REQUIRE_BROWSER in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/ledger_command.h"
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 
 #include "base/errors.h"
 #include "millrace/ledger.h"
+#include "tools/millrace/offline.h"
 
 namespace millrace {
 namespace {
@@ -99,8 +101,7 @@ int PrintLedger(const Flags& flags) {
   const StatusOr<Ledger> ledger =
       ReadLedger(has_scheme ? flags.target : "grpc://" + flags.target, options);
   if (!ledger.ok()) {
-    std::fprintf(stderr, "millrace ledger: %s\n", std::string(Message(ledger.status())).c_str());
-    return 1;
+    return Complain("ledger", ledger.status(), 1);
   }
   std::fputs((flags.as_json ? JsonText(*ledger) : LedgerToText(*ledger)).c_str(), stdout);
   return ledger->Balances() ? 0 : kOutOfBalance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace ledger`: what became of the updates of a running cluster.
 #ifndef TOOLS_MILLRACE_LEDGER_COMMAND_H_
 #define TOOLS_MILLRACE_LEDGER_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `millrace` command: one subcommand per task that people have.
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -9,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/strings.h"
+#include "base/text/log_format.h"
 #include "millrace/version.h"
 #include "tools/millrace/certs_command.h"
 #include "tools/millrace/ckpt_command.h"
@@ -29,7 +32,9 @@ namespace {
 // closed.
 int AfterFlush(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush()) return code;
-  std::fprintf(stderr, "millrace: cannot write to standard output: %s\n", std::strerror(errno));
+  millrace::WriteBesideLog(
+      millrace::LogLevel::kError,
+      millrace::StrCat("millrace: cannot write to standard output: ", std::strerror(errno), "\n"));
   return code == 0 ? 1 : code;
 }
 

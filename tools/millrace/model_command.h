@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace model`: SavedModels looked into, asked and served.
 #ifndef TOOLS_MILLRACE_MODEL_COMMAND_H_
 #define TOOLS_MILLRACE_MODEL_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself on models that TensorFlow wrote.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

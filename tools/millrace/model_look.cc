@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is in a SavedModel, and what it answers.
 #include <nlohmann/json.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SavedModel behind an address, until a signal.
 #include <chrono>
 

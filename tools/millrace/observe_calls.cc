@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands that look at a running cluster ask of its tasks.
 #include <chrono>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands that look at a cluster while it runs.
 #ifndef TOOLS_MILLRACE_OBSERVE_COMMANDS_H_
 #define TOOLS_MILLRACE_OBSERVE_COMMANDS_H_

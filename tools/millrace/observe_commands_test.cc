@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace page`, `top`, `trace`, `profile` and `doctor` against a server of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +9,16 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <source_location>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -126,6 +132,102 @@ TEST_F(ObserveCommandsTest, ATraceOfAClusterThatRunsNothingSaysSo) {
   }
 }
 
+// What a queue, an accumulator, a staging area, a barrier and a staleness bound say of themselves
+// is text for people, of which the metrics are the numbers.
+class ResourceMetricsTest : public ObserveCommandsTest {
+ protected:
+  void SetUp() override {
+    ObserveCommandsTest::SetUp();
+    if (!HasFatalFailure()) AddNodes();
+  }
+
+  // One of a step's nodes around the staleness bound.
+  static Operation AddTurn(const Scope& scope, const char* op) {
+    return scope.WithOpName("turn").AddOp(
+        op, {},
+        {{"bound", int64_t{4}}, {"shared_name", std::string("gate")}, {"worker", std::string("w")}},
+        std::source_location::current());
+  }
+  static Output AddQueue(const Scope& scope, const char* name) {
+    ops::FIFOQueueV2Attrs attrs;
+    attrs.capacity = 32;
+    attrs.shared_name = name;
+    return ops::FIFOQueueV2(scope, {kFloat}, attrs);
+  }
+
+  void AddNodes() {
+    const Scope root = graph_.root();
+    const Output queue = AddQueue(root, "queue");
+    for (int i = 0; i < 3; ++i) fill_.push_back(ops::QueueEnqueueV2(root, queue, {1.0f}));
+    ops::ConditionalAccumulatorAttrs accumulator;
+    accumulator.shared_name = "sum";
+    fill_.push_back(ops::AccumulatorApplyGradient(
+        root, ops::ConditionalAccumulator(root, kFloat, PartialShape({}), accumulator), int64_t{0},
+        1.0f));
+    ops::StageAttrs stage;
+    stage.shared_name = "stage";
+    for (int i = 0; i < 2; ++i) fill_.push_back(ops::Stage(root, {1.0f}, stage));
+    ops::BarrierAttrs barrier;
+    barrier.shared_name = "barrier";
+    fill_.push_back(ops::BarrierInsertMany(root, ops::Barrier(root, {kFloat}, barrier),
+                                           Tensor::FromValues<std::string>({"a", "b", "c", "d"}),
+                                           {1.0f, 2.0f, 3.0f, 4.0f}, 0));
+    ASSERT_TRUE(root.status().ok()) << root.status();
+    // A step that has entered and tells so waits before it commits, and another one overtakes it.
+    const Output entered = AddQueue(root, "entered"), go = AddQueue(root, "go");
+    const Operation enter = AddTurn(root, "_StalenessEnter");
+    const Operation tell =
+        ops::QueueEnqueueV2(root.WithControlDependencies({enter}), entered, {1.0f});
+    const Operation wait =
+        ops::QueueDequeueV2(root.WithControlDependencies({tell}), go, {kFloat})[0].op();
+    const Operation commit = AddTurn(root.WithControlDependencies({wait}), "_StalenessCommit");
+    slow_ = AddTurn(root.WithControlDependencies({commit}), "_StalenessFinish");
+    has_entered_ = ops::QueueDequeueV2(root, entered, {kFloat})[0].op();
+    let_go_ = ops::QueueEnqueueV2(root, go, {1.0f});
+    const Operation enter_too = AddTurn(root, "_StalenessEnter");
+    const Operation commit_too =
+        AddTurn(root.WithControlDependencies({enter_too}), "_StalenessCommit");
+    quick_ = AddTurn(root.WithControlDependencies({commit_too}), "_StalenessFinish");
+    ASSERT_TRUE(root.status().ok()) << root.status();
+  }
+
+  Graph graph_;
+  std::vector<Operation> fill_;
+  Operation slow_, has_entered_, let_go_, quick_;
+};
+
+TEST_F(ResourceMetricsTest, NumbersAreThoseOfTheResources) {
+  SessionOptions options;
+  options.target = target_;
+  auto session = Session::Create(graph_, options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto run = [&](std::span<const Operation> targets) {
+    const auto ran = session->Run(std::span<const Feed>(), std::span<const Output>(), targets);
+    EXPECT_TRUE(ran.ok()) << ran.status();
+  };
+  run(fill_);
+  std::thread slow([&] { run({&slow_, 1}); });
+  run({&has_entered_, 1});
+  run({&quick_, 1});
+  run({&let_go_, 1});
+  slow.join();
+  const std::string metrics = Millrace(StrCat("page ", target_, " /metrics"));
+  const auto sample = [](const char* family, const char* name, int value) {
+    return HasSubstr(StrCat(
+        "\n", family, "{device=\"/job:worker/replica:0/task:0/device:CPU:0\",name=\"localhost/",
+        name, "\"} ", value, "\n"));
+  };
+  EXPECT_THAT(metrics, sample("millrace_queue_elements", "queue", 3));
+  EXPECT_THAT(metrics, sample("millrace_queue_elements", "go", 0));
+  EXPECT_THAT(metrics, sample("millrace_accumulator_gradients", "sum", 1));
+  EXPECT_THAT(metrics, sample("millrace_staging_tuples", "stage", 2));
+  EXPECT_THAT(metrics, sample("millrace_barrier_ready", "barrier", 4));
+  EXPECT_THAT(metrics, sample("millrace_staleness_steps", "gate", 1));
+  const std::string memory = Millrace(StrCat("page ", target_, " /memz"));
+  EXPECT_THAT(memory, ::testing::ContainsRegex("localhost/queue<.*FIFOQueue .*3 elements"));
+  EXPECT_THAT(memory, HasSubstr("2 updates, at most 1 old"));
+}
+
 // Two tasks, each the master of a session whose steps run on both.
 class BusyClusterTest : public ::testing::Test {
  protected:
@@ -151,7 +253,7 @@ class BusyClusterTest : public ::testing::Test {
       ASSERT_TRUE(master.server->WaitForOutput("listening on ", std::chrono::seconds(60)))
           << master.server->output();
       const Scope root = master.graph.root();
-      master.x = Placeholder(root, kFloat, PartialShape({}));
+      master.x = Placeholder(root, kFloat, PartialShape({4}));
       const Output far = ops::Neg(root.WithDevice("/job:worker/task:0"), master.x);
       master.sum = ops::Neg(root.WithDevice("/job:worker/task:1"), far);
       SessionOptions options;
@@ -168,7 +270,8 @@ class BusyClusterTest : public ::testing::Test {
   }
 
   static void RunOneStep(Master* master) {
-    const auto value = master->session->Run({{master->x, Tensor::Scalar(1.0f)}}, {master->sum});
+    const auto value = master->session->Run(
+        {{master->x, Tensor::FromValues({1.0f, 2.0f, 3.0f, 4.0f})}}, {master->sum});
     EXPECT_TRUE(value.ok()) << value.status();
   }
   // Until the end of the test.
@@ -211,8 +314,83 @@ TEST_F(BusyClusterTest, TheGraphOfASessionIsAPageWithReasons) {
   const std::string shown = page(path);
   EXPECT_THAT(shown, HasSubstr("/job:worker/replica:0/task:1/device:CPU:0"));
   EXPECT_THAT(shown, HasSubstr("Placeholder"));
+  // The placer's own words of the second Neg.
+  EXPECT_THAT(shown, HasSubstr("asks for /job:worker/task:1"));
+  EXPECT_THAT(shown, HasSubstr("rule 6: no other device would do"));
   Process wrong("tools/millrace", {"page", "grpc://" + masters_[0].address, link + "nobody"});
   EXPECT_EQ(wrong.WaitForEnd(std::chrono::seconds(60)), 1) << wrong.output();
+}
+
+TEST_F(BusyClusterTest, TheTraceOfBothTasksIsOnePicture) {
+  KeepBusy(0, std::chrono::milliseconds(1));
+  const std::string file = StrCat(::testing::TempDir(), "/cluster_trace.json");
+  Process asked("tools/millrace", {"trace", "grpc://" + masters_[0].address, "--steps=3",
+                                   "--seconds=60", "-o", file});
+  ASSERT_EQ(asked.WaitForEnd(std::chrono::seconds(90)), 0) << asked.output();
+  const auto picture = nlohmann::json::parse(std::ifstream(file));
+  std::map<int, std::string> processes;          // name by number
+  std::map<int, std::pair<int, int>> transfers;  // the processes that arrows lead from and to
+  int steps = 0, critical = 0;
+  for (const auto& event : picture["traceEvents"]) {
+    const std::string phase = event["ph"];
+    if (phase == "M" && event["name"] == "process_name") {
+      processes[event["pid"]] = event["args"]["name"];
+    }
+    if (phase == "s") transfers[event["id"]].first = event["pid"];
+    if (phase == "f") transfers[event["id"]].second = event["pid"];
+    if (phase == "X" && event["cat"] == "step") ++steps;
+    if (phase == "X" && event["cat"] == "critical path") ++critical;
+  }
+  EXPECT_EQ(steps, 3);
+  EXPECT_GE(critical, 3);
+  // One to the second task, and one back with the result.
+  const std::string first = "/job:worker/replica:0/task:0/device:CPU:0";
+  const std::string second = "/job:worker/replica:0/task:1/device:CPU:0";
+  std::map<std::pair<std::string, std::string>, int> ways;
+  for (const auto& [id, ends] : transfers) ++ways[{processes[ends.first], processes[ends.second]}];
+  EXPECT_THAT(ways, ::testing::UnorderedElementsAre(::testing::Pair(std::pair(first, second), 3),
+                                                    ::testing::Pair(std::pair(second, first), 3)));
+}
+
+TEST_F(BusyClusterTest, TopHasRatesAndWhoIsWaitedFor) {
+  // The first task waits for what a queue of the second one does not have yet.
+  Master& master = masters_[0];
+  const Scope root = master.graph.root();
+  const Scope other = root.WithDevice("/job:worker/task:1");
+  const Output queue = ops::FIFOQueueV2(other, {kFloat});
+  const Output late = ops::Neg(root.WithDevice("/job:worker/task:0"),
+                               ops::QueueDequeueV2(other, queue, {kFloat})[0]);
+  const Operation enqueue = ops::QueueEnqueueV2(other, queue, {1.0f});
+  ASSERT_TRUE(root.status().ok()) << root.status();
+  RunOneStep(&master);  // the nodes are there before several threads run steps
+  std::thread waiting([&] {
+    const auto value = master.session->Run({}, {late});
+    EXPECT_TRUE(value.ok()) << value.status();
+  });
+  KeepBusy(0, std::chrono::milliseconds(1));
+  Process top("tools/millrace",
+              {"top", "grpc://" + master.address, "--json", "--count=2", "--interval=1"});
+  EXPECT_EQ(top.WaitForEnd(std::chrono::seconds(90)), 0) << top.output();
+  const auto enqueued = master.session->Run({}, {}, {enqueue});
+  EXPECT_TRUE(enqueued.ok()) << enqueued.status();
+  waiting.join();
+  int looks = 0;
+  for (const std::string_view line : StrSplit(StripWhitespace(top.output()), '\n')) {
+    const auto look = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(look.is_object()) << line;
+    ASSERT_EQ(look["tasks"].size(), 2u) << line;
+    const auto& first = look["tasks"][0];
+    const auto& second = look["tasks"][1];
+    EXPECT_GT(first["steps_per_second"], 0) << line;
+    EXPECT_GT(first["examples_per_second"], 2 * first["steps_per_second"].get<double>())
+        << "four a step: " << line;
+    EXPECT_GE(first["waiting"], 1) << line;
+    EXPECT_EQ(first["waiting_for"], second["task"]) << line;
+    EXPECT_GT(second["received_bytes_per_second"], 0) << line;
+    EXPECT_EQ(second["steps_per_second"], 0) << line;
+    ++looks;
+  }
+  EXPECT_EQ(looks, 2);
 }
 
 TEST_F(BusyClusterTest, NobodyWaitsForAMasterThatIsIdle) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/offline.h"
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/text/log_format.h"
 #include "device/device_name.h"
 #include "graph/dot.h"
 #include "graph/graph_def_io.h"
@@ -19,6 +21,7 @@
 #include "planner/cluster_source.h"
 #include "planner/explanations.h"
 #include "planner/text_input.h"
+#include "runtime/fake_accelerator.h"
 #include "runtime/registries.h"
 
 namespace millrace {
@@ -177,6 +180,10 @@ void AddClusterFlags(CLI::App* command, ClusterFlags* flags) {
   command->add_option("--gpus", flags->gpus, "GPU devices of each task that is no ps")
       ->capture_default_str();
   command->add_flag("--soft", flags->soft, "allow soft placement");
+  command->add_flag_callback(
+      "--fake_accelerator", &UseFakeAccelerator,
+      "know the kernels of devices of type FAKE, a simulated accelerator, to "
+      "try a graph that names them where there is no GPU");
   command->add_option("--without", flags->without,
                       "leave out the placement rules of these numbers, to see what they do");
   command
@@ -273,8 +280,7 @@ StatusOr<PlacedGraph> LoadPlaced(GraphSource source, const ClusterFlags& flags, 
 }
 
 int Complain(std::string_view command, const Status& status, int code) {
-  std::fprintf(stderr, "millrace %s: %s\n", std::string(command).c_str(),
-               std::string(Message(status)).c_str());
+  WriteBesideLog(LogLevel::kError, StrCat("millrace ", command, ": ", Message(status), "\n"));
   return code;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands that need no server work on: a graph from a file, and a cluster that
 // exists only on paper.
 #ifndef TOOLS_MILLRACE_OFFLINE_H_

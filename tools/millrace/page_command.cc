@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace page`: a page of a task without a browser, over the connection that all calls use.
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace place` and `why`.
 #include <CLI/CLI.hpp>
 #include <memory>

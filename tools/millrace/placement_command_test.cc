@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself on files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -201,15 +202,20 @@ constexpr char kOnAccelerators[] = R"(
 
 TEST_F(PlacementCommandTest, PlanTellsWhichStepsOfAcceleratorsAreOneLaunch) {
   Write("fake.pbtxt", kOnAccelerators);
-  const std::string text = Run("plan %fake.pbtxt --feed x --fetch c --fetch d", 0);
+  EXPECT_THAT(Run("plan %fake.pbtxt --feed x --fetch c", 0),
+              HasSubstr("No OpKernel was registered"))
+      << "not without being asked for";
+  const std::string text =
+      Run("plan %fake.pbtxt --fake_accelerator --feed x --fetch c --fetch d", 0);
   EXPECT_THAT(text, HasSubstr("task:0/device:FAKE:0  5      one launch, once they have been"));
   EXPECT_THAT(text, HasSubstr("task:0/device:FAKE:1  3      node by node: {{node d}} "
                               "(VarIsInitializedOp): it has a state, or an effect, on the host"));
-  EXPECT_THAT(Run("plan %fake.pbtxt --feed x --fetch c --json", 0),
+  EXPECT_THAT(Run("plan %fake.pbtxt --fake_accelerator --feed x --fetch c --json", 0),
               HasSubstr("\"captures\": [\n  {\n   \"device\": "
                         "\"/job:localhost/replica:0/task:0/device:FAKE:0\",\n   \"nodes\": 5,\n"
                         "   \"obstacle\": \"\"\n  }\n ]"));
-  EXPECT_THAT(Run("plan %fake.pbtxt --fetch d", 0, "env -u TF_CONFIG MILLRACE_CAPTURE=off "),
+  EXPECT_THAT(Run("plan %fake.pbtxt --fake_accelerator --fetch d", 0,
+                  "env -u TF_CONFIG MILLRACE_CAPTURE=off "),
               HasSubstr("node by node: it is switched off"));
   EXPECT_THAT(Run("plan %graph.pbtxt --cluster ps:2,worker:1 --target set", 0),
               testing::Not(HasSubstr("steps of accelerators")));

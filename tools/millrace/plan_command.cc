@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace plan`: what a step costs before it has been run.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "base/errors.h"
+#include "base/options/engine_options.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "device/device_name.h"
@@ -31,8 +33,9 @@ StatusOr<PlanReport> Report(const Flags& flags, const PlacedGraph& placed) {
   MR_ASSIGN_OR_RETURN(const PlannedRun run, PrepareRun(*placed.graph, request));
   std::set<std::string> tasks;
   for (const PlacerDevice& device : placed.devices) tasks.insert(TaskPartOf(device.name));
+  MR_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptions::FromEnvironment());
   PlanReport report = MakePlanReport(*placed.graph, run, tasks);
-  report.captures = ForecastCaptures(run, AllOps(), AllKernels());
+  report.captures = ForecastCaptures(run, AllOps(), AllKernels(), engine);
   return report;
 }
 

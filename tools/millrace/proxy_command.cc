@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace proxy`: lets clients in that know no certificates, on this host alone.
 #include "tools/millrace/proxy_command.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TOOLS_MILLRACE_PROXY_COMMAND_H_
 #define TOOLS_MILLRACE_PROXY_COMMAND_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace run`: a job of several processes on this machine.
 #ifndef TOOLS_MILLRACE_RUN_COMMAND_H_
 #define TOOLS_MILLRACE_RUN_COMMAND_H_

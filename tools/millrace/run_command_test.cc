@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself with small shell programs as tasks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/server_command.h"
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@
 #include "millrace/pages.h"
 #include "millrace/server.h"
 #include "tools/millrace/credential_flags.h"
+#include "tools/millrace/offline.h"
 #include "tools/millrace/stop_signals.h"
 
 namespace millrace {
@@ -100,6 +102,9 @@ StatusOr<ServerOptions> ToOptions(const Flags& flags) {
   options.max_calls = flags.max_calls;
   options.quotas = flags.quotas;
   options.cluster_id = flags.cluster_id;
+  if (flags.step_memory_limit > 0) options.step_memory_limit = flags.step_memory_limit;
+  options.session_idle_limit =
+      std::chrono::milliseconds(static_cast<int64_t>(flags.session_idle_limit * 1e3));
   options.peer_timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
   return options;
 }
@@ -109,11 +114,6 @@ Status Serve(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const ServerOptions options, ToOptions(flags));
   StopSignals signals;
 
-  if (flags.step_memory_limit > 0) {
-    setenv("MILLRACE_STEP_MEMORY_LIMIT", StrCat(flags.step_memory_limit).c_str(), /*overwrite=*/1);
-  }
-  setenv("MILLRACE_SESSION_IDLE_LIMIT", StrCat(flags.session_idle_limit).c_str(),
-         /*overwrite=*/1);
   SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
   MR_RETURN_IF_ERROR(SetGpuOptions(flags.gpus));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
@@ -267,7 +267,7 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
       ->add_option("--session_idle_limit", flags->session_idle_limit,
                    "seconds after which a session that nobody calls is closed; 0: never")
       ->envname("MILLRACE_SESSION_IDLE_LIMIT")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   command
       ->add_option(
@@ -293,8 +293,7 @@ void AddServerCommand(CLI::App* app, std::function<int()>* chosen) {
     *chosen = [flags] {
       const Status status = Serve(*flags);
       if (status.ok()) return 0;
-      std::fprintf(stderr, "millrace server: %s\n", std::string(Message(status)).c_str());
-      return 1;
+      return Complain("server", status, 1);
     };
   });
 }

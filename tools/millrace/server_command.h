@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace server`: one task of a cluster, until a signal ends it.
 #ifndef TOOLS_MILLRACE_SERVER_COMMAND_H_
 #define TOOLS_MILLRACE_SERVER_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the program itself: what people and scripts see.
 #include <arpa/inet.h>
 #include <fcntl.h>

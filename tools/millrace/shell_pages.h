@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace completion` and `millrace man`: what shells and manual readers are told of the flags.
 #ifndef TOOLS_MILLRACE_SHELL_PAGES_H_
 #define TOOLS_MILLRACE_SHELL_PAGES_H_

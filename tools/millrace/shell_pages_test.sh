@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # shell_pages_test.sh MILLRACE: the scripts for shells complete what there is, and the manual page has
 # every subcommand.
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/stop_signals.h"
 
 #include <pthread.h>

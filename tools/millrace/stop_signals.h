@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TOOLS_MILLRACE_STOP_SIGNALS_H_
 #define TOOLS_MILLRACE_STOP_SIGNALS_H_
 

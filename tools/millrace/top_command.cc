@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace top`: what the tasks of a cluster do, live.
 #include <unistd.h>
 

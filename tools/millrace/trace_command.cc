@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace trace`, `profile` and `doctor`: the next steps of a cluster, looked at in three ways.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/text/log_format.h"
 #include "distributed_runtime/pages/cluster_trace.h"
 #include "distributed_runtime/pages/step_tracer.h"
 #include "distributed_runtime/service/observe_service.h"
@@ -106,8 +108,8 @@ StatusOr<std::vector<pb::TraceResponse>> Trace(const char* command, const Flags&
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].ok()) continue;
     const std::string why(Message(answers[i].status()));
-    std::fprintf(stderr, "millrace %s: without the steps of %s: %s\n", command, masters[i].c_str(),
-                 why.c_str());
+    WriteBesideLog(LogLevel::kWarning, StrCat("millrace ", command, ": without the steps of ",
+                                              masters[i], ": ", why, "\n"));
   }
   SetClocks(AlignClocks(traces), &traces);
   return traces;
@@ -168,8 +170,9 @@ int WriteTrace(const Flags& flags) {
   if (code != kDone) return code;
   int steps = 0;
   for (const pb::TraceResponse& trace : *traces) steps += trace.step_size();
-  std::fprintf(stderr, "%d steps of %zu masters in %s, for ui.perfetto.dev\n%s", steps,
-               traces->size(), flags.output.c_str(), StragglerLine(*traces).c_str());
+  WriteBesideLog(LogLevel::kInfo,
+                 StrCat(steps, " steps of ", traces->size(), " masters in ", flags.output,
+                        ", for ui.perfetto.dev\n", StragglerLine(*traces)));
   return kDone;
 }
 

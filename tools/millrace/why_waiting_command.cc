@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/why_waiting_command.h"
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 #include "distributed_runtime/service/control_service.h"
 #include "millrace/cluster.h"
 #include "session/wait_report.h"
+#include "tools/millrace/offline.h"
 
 namespace millrace {
 namespace {
@@ -83,16 +85,13 @@ int WhyWaiting(const Flags& flags) {
   if (address.starts_with(kScheme)) address.erase(0, kScheme.size());
   int port = 0;
   if (const Status status = SplitAddress(address, &host, &port); !status.ok()) {
-    std::fprintf(stderr, "millrace why-waiting: %s\n", std::string(Message(status)).c_str());
-    return 2;
+    return Complain("why-waiting", status, 2);
   }
   const auto limit = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(flags.timeout));
   const StatusOr<pb::WaitReport> report = GetWhyWaiting(address, DeadlineAfter(limit));
   if (!report.ok()) {
-    std::fprintf(stderr, "millrace why-waiting: %s\n",
-                 std::string(Message(report.status())).c_str());
-    return 1;
+    return Complain("why-waiting", report.status(), 1);
   }
   std::fputs((flags.as_json ? JsonText(*report) : Text(*report)).c_str(), stdout);
   return 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `millrace why-waiting`: what the steps of a running cluster wait for.
 #ifndef TOOLS_MILLRACE_WHY_WAITING_COMMAND_H_
 #define TOOLS_MILLRACE_WHY_WAITING_COMMAND_H_

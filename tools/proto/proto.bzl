@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C++ from .proto files with the system's protoc: one run of it for a target."""
 
 load("//tools:millrace.bzl", "PIC_COPTS")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process of a job: started with an environment of its own, its output read line by line.
 #ifndef TOOLS_RUN_CHILD_H_
 #define TOOLS_RUN_CHILD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job of several processes on this machine: each is told by its environment which task it is,
 // those that fail are started again as often as allowed, and the job ends with its first cause.
 #ifndef TOOLS_RUN_JOB_H_

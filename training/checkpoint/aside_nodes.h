@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves in two halves: one that takes the values, which steps wait for, and one that writes them,
 // which they do not. Values stay at the tasks where they live, as tensors of the session.
 #ifndef TRAINING_CHECKPOINT_ASIDE_NODES_H_

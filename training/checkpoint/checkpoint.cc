@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/checkpoint.h"
 
 #include <algorithm>
@@ -25,9 +26,19 @@ bool OnOneDevice(std::span<const SaveItem> items) {
 std::vector<SaveItem> ItemsOf(const ObjectTree& tree) {
   std::vector<SaveItem> items;
   for (const TreeObject& object : tree.objects) {
-    if (object.variable) items.push_back(ItemOf({KeyOf(object), *object.variable, ""}));
+    if (!object.value) continue;
+    for (const SavedVariable& part : object.value->parts) {
+      items.push_back(ItemOf({KeyOf(object), part.variable, part.slice}));
+    }
   }
   return items;
+}
+
+// The directory of one, whose variables are a checkpoint in it.
+bool IsSavedModel(const std::string& path) {
+  if (!PosixFileSystem()->IsDirectory(path)) return false;
+  return PosixFileSystem()->FileExists(path + "/saved_model.pb") ||
+         PosixFileSystem()->FileExists(path + "/saved_model.pbtxt");
 }
 
 Status UpdateState(const std::string& prefix) {
@@ -80,8 +91,16 @@ StatusOr<ObjectTree> Checkpoint::Impl::Tree() const {
                                    StrJoin(tree.homeless, ", "),
                                    "; add the variables, or what has them, to the checkpoint");
   }
+  if (!tree.partial.empty()) {
+    return errors::Unimplemented(
+        "what is kept for the parts of one variable is stored as one tensor, for which every part "
+        "must have a value of its own shape: ",
+        StrJoin(tree.partial, ", "));
+  }
   for (const TreeObject& object : tree.objects) {
-    if (object.variable && !object.variable->handle.valid()) {
+    if (!object.value) continue;
+    for (const SavedVariable& part : object.value->parts) {
+      if (part.variable.handle.valid()) continue;
       return errors::InvalidArgument(object.spoken, " is no variable of the graph");
     }
   }
@@ -169,7 +188,7 @@ Status Checkpoint::Impl::Restore(Session& session, const std::string& prefix,
   if (variables.empty()) return OkStatus();
   std::string signature;
   for (const SavedVariable& v : variables) {
-    StrAppend(&signature, v.key, "\n", v.variable.name(), "\n");
+    StrAppend(&signature, v.key, "\n", v.slice, "\n", v.variable.name(), "\n");
   }
   auto it = reading.find(signature);
   if (it == reading.end()) {
@@ -190,6 +209,7 @@ StatusOr<LoadStatus> Checkpoint::Impl::Read(Session& session, const std::string&
   auto load = std::make_shared<LoadStatus::Load>();
   load->checkpoint = shared_from_this();
   load->prefix = prefix;
+  load->number = ++loads;
   if (prefix.empty()) return LoadStatus(load);
   StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(PosixFileSystem(), prefix);
   if (errors::IsNotFound(reader.status())) {
@@ -251,7 +271,7 @@ Status Checkpoint::Write(Session& session, const std::string& prefix) {
 
 StatusOr<LoadStatus> Checkpoint::Restore(Session& session, const std::string& prefix) {
   if (!prefix.empty()) MR_RETURN_IF_ERROR(impl_->Counter().status());
-  return Read(session, prefix);
+  return Read(session, IsSavedModel(prefix) ? prefix + "/variables/variables" : prefix);
 }
 
 StatusOr<LoadStatus> Checkpoint::Read(Session& session, const std::string& prefix) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/checkpoint/checkpoint_files.h"
 
 #include <unistd.h>
@@ -62,9 +63,10 @@ bool IsNumber(std::string_view text) {
 }
 
 // "model.ckpt-20_temp_" and 32 hexadecimal digits (save_nodes.cc).
+constexpr std::size_t kDigits = 32;
+
 bool IsPartsFolder(const std::string& name, std::string_view base) {
   constexpr std::string_view kTemp = "_temp_";
-  constexpr std::size_t kDigits = 32;
   if (!name.starts_with(base) || name.size() < base.size() + kTemp.size() + kDigits) return false;
   const std::size_t digits = name.size() - kDigits;
   if (name.find_first_not_of("0123456789abcdef", digits) != std::string::npos) return false;
@@ -130,8 +132,13 @@ PartsFolder::PartsFolder(std::string path) : path_(std::move(path)) {
 }
 
 PartsFolder::~PartsFolder() {
+  // A task that heard of no failure yet still writes. Under another name its files are not there
+  // for it to put in place, and none appears while the others are being deleted.
+  const std::string other =
+      StrCat(path_.substr(0, path_.size() - kDigits), Hex16(RandomId()), Hex16(RandomId()));
   std::error_code error;
-  std::filesystem::remove_all(path_, error);
+  std::filesystem::rename(path_, other, error);
+  std::filesystem::remove_all(error ? path_ : other, error);
 }
 
 StatusOr<std::unique_ptr<WriterClaim>> WriterClaim::Make(const std::string& prefix) {

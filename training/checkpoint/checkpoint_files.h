@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of checkpoints in a directory, as savers and managers see them.
 #ifndef TRAINING_CHECKPOINT_CHECKPOINT_FILES_H_
 #define TRAINING_CHECKPOINT_CHECKPOINT_FILES_H_

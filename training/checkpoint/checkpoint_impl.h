@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of Checkpoint, which its manager and the status of a restore see as well.
 #ifndef TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
 #define TRAINING_CHECKPOINT_CHECKPOINT_IMPL_H_
@@ -48,6 +49,10 @@ struct Checkpoint::Impl : std::enable_shared_from_this<Checkpoint::Impl> {
 
   BackgroundWrite background;
 
+  int loads = 0;
+  // Which load a variable has its value from: one before it gives it no value any more.
+  std::map<const void*, int> given_by;
+
   StatusOr<Variable> Counter();
   // Adds 1 to the count of saves, giving it a value first if it has none.
   StatusOr<int64_t> CountSave(Session& session);
@@ -73,6 +78,7 @@ struct Checkpoint::Impl : std::enable_shared_from_this<Checkpoint::Impl> {
 struct LoadStatus::Load {
   std::shared_ptr<Checkpoint::Impl> checkpoint;
   std::string prefix;  // "": nothing was asked for
+  int number = 0;      // in the order of the calls
   std::unique_ptr<BundleReader> reader;
   bool by_name = false;  // a checkpoint of a Saver
   pb::TrackableObjectGraph graph;
@@ -90,7 +96,7 @@ struct LoadStatus::Load {
   bool Bind(const TreeObject& object, int number);
   // The key of a variable's value; "" if there is none.
   std::string KeyFor(const TreeObject& object) const;
-  Status CheckFits(const std::string& key, const Variable& variable) const;
+  Status CheckFits(const std::string& key, const TreeObject& object) const;
   // The way to an object of the file: "(root).a.b".
   std::string Spoken(int number) const;
   Status Consumed(const ObjectTree& tree) const;

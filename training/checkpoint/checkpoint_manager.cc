@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which checkpoints of a directory stay.
 #include <algorithm>
 

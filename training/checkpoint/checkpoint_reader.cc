@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints as lists of tensors, for programs that look into files.
 #include <algorithm>
 #include <set>

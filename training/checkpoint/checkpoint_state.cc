@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state file of a directory of checkpoints: which there are, and which is the newest.
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "io/filesystem.h"
+#include "io/uri.h"
 #include "proto/tensor_bundle.pb.h"
 #include "training/checkpoint/checkpoint_files.h"
 
@@ -29,7 +31,9 @@ std::string FloatText(double value) {
   return text;
 }
 
-bool IsAbsolute(const std::string& path) { return path.starts_with('/'); }
+bool IsAbsolute(const std::string& path) {
+  return path.starts_with('/') || !SchemeOf(path).empty();
+}
 
 std::string RelativeTo(const std::string& directory, const std::string& path) {
   const auto normal = [](const std::string& p) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/checkpoint/file_sizes.h"
 
 #include <algorithm>
@@ -63,6 +64,18 @@ void Cut(const Piece& piece, int64_t max_bytes, std::vector<Piece>* pieces) {
   }
 }
 
+// How savers name a slice of an item of this shape, which may be a slice itself.
+std::string SliceOf(const SaveItem& item, const Shape& shape, TensorSlice slice) {
+  Shape whole = shape;
+  TensorSlice outer;
+  if (!item.slice.empty() && ParseShapeAndSlice(item.slice, &whole, &outer).ok()) {
+    for (std::size_t axis = 0; axis < slice.extents.size(); ++axis) {
+      slice.extents[axis].start += outer.extents[axis].start;
+    }
+  }
+  return StrCat(StrJoin(whole.dims(), " "), " ", slice.DebugString());
+}
+
 SaveItem PartOf(const Scope& scope, const SaveItem& item, const Shape& shape,
                 const TensorSlice& slice) {
   std::vector<int64_t> begin, size;
@@ -73,7 +86,7 @@ SaveItem PartOf(const Scope& scope, const SaveItem& item, const Shape& shape,
   const Shape rank({static_cast<int64_t>(begin.size())});
   SaveItem part = item;
   part.shape = PartialShape(Shape(size));
-  part.slice = StrCat(StrJoin(shape.dims(), " "), " ", slice.DebugString());
+  part.slice = SliceOf(item, shape, slice);
   part.value =
       ops::Slice(scope.WithDevice(item.device), item.value,
                  Tensor::FromValues<int64_t>(begin, rank), Tensor::FromValues<int64_t>(size, rank));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors as files of a limited size take them.
 #ifndef TRAINING_CHECKPOINT_FILE_SIZES_H_
 #define TRAINING_CHECKPOINT_FILE_SIZES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of objects beside the tree of a program: what is what, and what is left over.
 #include <google/protobuf/text_format.h>
 
@@ -86,8 +87,8 @@ void LoadStatus::Load::MatchSlots(const ObjectTree& tree) {
 
 std::string LoadStatus::Load::KeyFor(const TreeObject& object) const {
   if (by_name) {
-    const std::string& name = object.variable->name();
-    return reader->Find(name) != nullptr ? name : "";
+    const std::string& name = object.value->name;
+    return !name.empty() && reader->Find(name) != nullptr ? name : "";
   }
   const auto it = number_of.find(object.identity);
   if (it == number_of.end()) return "";
@@ -97,7 +98,9 @@ std::string LoadStatus::Load::KeyFor(const TreeObject& object) const {
   return "";
 }
 
-Status LoadStatus::Load::CheckFits(const std::string& key, const Variable& variable) const {
+Status LoadStatus::Load::CheckFits(const std::string& key, const TreeObject& object) const {
+  const std::vector<SavedVariable>& parts = object.value->parts;
+  const Variable& variable = parts[0].variable;
   DataType dtype;
   Shape shape;
   MR_RETURN_IF_ERROR(reader->Lookup(key, &dtype, &shape));
@@ -107,30 +110,44 @@ Status LoadStatus::Load::CheckFits(const std::string& key, const Variable& varia
                                    " does not equal original dtype ", DataTypeName(dtype),
                                    " (variable ", variable.name(), ", checkpoint ", prefix, ")");
   }
-  const auto wanted = variable.shape().AsShape();
-  if (wanted && !(*wanted == shape)) {
-    return errors::InvalidArgument("Received incompatible tensor with shape ", TupleText(shape),
-                                   " when attempting to restore variable with shape ",
-                                   TupleText(*wanted), " and name ", variable.name(), ":0.");
+  const auto wanted = object.value->shape.AsShape();
+  if (!wanted || *wanted == shape) return OkStatus();
+  if (parts.size() > 1) {
+    return errors::InvalidArgument(
+        "tensor_name = ", key, "; shape in shape_and_slice spec ", wanted->DebugString(),
+        " does not match the shape stored in checkpoint: ", shape.DebugString(), " (",
+        object.spoken, " in ", parts.size(), " parts, the first of them ", variable.name(), ")");
   }
-  return OkStatus();
+  return errors::InvalidArgument("Received incompatible tensor with shape ", TupleText(shape),
+                                 " when attempting to restore variable with shape ",
+                                 TupleText(*wanted), " and name ", variable.name(), ":0.");
 }
 
 Status LoadStatus::Load::Restore(Session& session) {
   const ObjectTree tree = NumberObjects(checkpoint->root);
   if (!by_name) Match(tree);
   std::vector<SavedVariable> wanted;
+  std::map<const void*, std::string> found;
   for (const TreeObject& object : tree.objects) {
-    if (!object.variable || given.contains(object.identity)) continue;
+    if (!object.value || given.contains(object.identity)) continue;
     const std::string key = KeyFor(object);
     if (key.empty()) continue;
-    MR_RETURN_IF_ERROR(CheckFits(key, *object.variable));
-    wanted.push_back({key, *object.variable, ""});
+    if (checkpoint->given_by[object.identity] > number) {
+      given.insert(object.identity);
+      keys_given.insert(key);
+      continue;
+    }
+    MR_RETURN_IF_ERROR(CheckFits(key, object));
+    found.emplace(object.identity, key);
+    for (const SavedVariable& part : object.value->parts) {
+      wanted.push_back({key, part.variable, part.slice});
+    }
   }
   MR_RETURN_IF_ERROR(checkpoint->Restore(session, prefix, wanted));
-  for (const SavedVariable& v : wanted) {
-    given.insert(IdentityOf(v.variable));
-    keys_given.insert(v.key);
+  for (const auto& [identity, key] : found) {
+    given.insert(identity);
+    checkpoint->given_by[identity] = number;
+    keys_given.insert(key);
   }
   return OkStatus();
 }
@@ -183,14 +200,14 @@ Status LoadStatus::Load::ObjectsMatched(const ObjectTree& tree) const {
   std::vector<std::string> unmatched;
   const void* const counter = IdentityOf(checkpoint->counter);  // whoever writes need not count
   for (const TreeObject& object : tree.objects) {
-    if (object.variable) {
+    if (object.value) {
       if (given.contains(object.identity) || object.identity == counter) continue;
       if (number_of.contains(object.identity)) {
         return errors::FailedPrecondition("Object ", object.spoken,
                                           " not assigned a value from checkpoint.");
       }
-      unmatched.push_back(StrCat("<variable '", object.variable->name(), "' ", object.spoken,
-                                 " shape=", object.variable->shape().DebugString(), ">"));
+      unmatched.push_back(StrCat("<variable '", object.value->name, "' ", object.spoken,
+                                 " shape=", object.value->shape.DebugString(), ">"));
     } else if (!by_name && !object.children.empty() && !number_of.contains(object.identity)) {
       unmatched.push_back(object.spoken);
     }

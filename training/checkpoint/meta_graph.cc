@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/checkpoint/meta_graph.h"
 
 #include <map>
@@ -59,9 +60,12 @@ bool AreVariables(const std::vector<Output>& outputs) {
 }  // namespace
 
 StatusOr<std::string> MakeMetaGraph(const GraphState& state, const pb::SaverDef& saver,
-                                    std::span<const SavedVariable> saved) {
+                                    std::span<const SavedVariable> saved,
+                                    bool strip_default_attrs) {
   pb::MetaGraphDef meta;
-  MR_RETURN_IF_ERROR(ExportGraphDef(*state.graph, {}, meta.mutable_graph_def()));
+  MR_RETURN_IF_ERROR(ExportGraphDef(*state.graph, {.strip_default_attrs = strip_default_attrs},
+                                    meta.mutable_graph_def()));
+  if (strip_default_attrs) meta.mutable_meta_info_def()->set_stripped_default_attrs(true);
   *meta.mutable_saver_def() = saver;
   SlicesByName slices;
   for (const SavedVariable& v : saved) {
@@ -79,7 +83,10 @@ StatusOr<std::string> MakeMetaGraph(const GraphState& state, const pb::SaverDef&
             VariableBytes(state, handle, trainable.contains(handle.op().name()), slices));
       }
     } else {
-      for (const Output& output : outputs) def.mutable_node_list()->add_value(output.name());
+      for (const Output& output : outputs) {
+        const Operation& op = output.op();
+        def.mutable_node_list()->add_value(op.num_outputs() == 0 ? op.name() : output.name());
+      }
     }
   }
   constexpr std::size_t kMostBytes = 0x7fffffff;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph as a file that programs import: with its collections, and how it is saved.
 #ifndef TRAINING_CHECKPOINT_META_GRAPH_H_
 #define TRAINING_CHECKPOINT_META_GRAPH_H_
@@ -12,8 +13,10 @@
 namespace millrace {
 
 // A serialized MetaGraphDef. `saved` says which variables are parts of bigger ones.
+// `strip_default_attrs`: without attributes that have their default.
 StatusOr<std::string> MakeMetaGraph(const GraphState& state, const pb::SaverDef& saver,
-                                    std::span<const SavedVariable> saved);
+                                    std::span<const SavedVariable> saved,
+                                    bool strip_default_attrs = false);
 
 }  // namespace millrace
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of objects, read by the names that their variables had.
 #ifndef TRAINING_CHECKPOINT_OBJECT_NAMES_H_
 #define TRAINING_CHECKPOINT_OBJECT_NAMES_H_

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/checkpoint/object_tree.h"
 
 #include <algorithm>
 #include <map>
 
 #include "base/strings.h"
+#include "training/checkpoint/tree_parts.h"
 
 namespace millrace {
 namespace {
@@ -31,12 +33,12 @@ std::string JoinKeys(const std::string& path, const std::string& name) {
 
 class Numbering {
  public:
-  explicit Numbering(const Trackable& root) {
+  explicit Numbering(const Trackable& root) : parts_(root) {
     Number(root, "", "(root)");
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const std::shared_ptr<Trackable::Node> node = nodes_[i];
       const std::string path = tree_.objects[i].path, spoken = tree_.objects[i].spoken;
-      for (const auto& [name, child] : node->children) {
+      for (const auto& [name, child] : parts_.ChildrenOf(*node)) {
         const int id = Number(child, JoinKeys(path, name), StrCat(spoken, ".", name));
         tree_.objects[i].children.emplace_back(name, id);
       }
@@ -55,7 +57,7 @@ class Numbering {
     nodes_.push_back(object.node());
     tree_.held.push_back(object);
     tree_.objects.push_back({.identity = it->first,
-                             .variable = object.node()->variable,
+                             .value = object.node()->value,
                              .path = path,
                              .spoken = spoken,
                              .children = {},
@@ -64,14 +66,18 @@ class Numbering {
   }
 
   void NumberSlots(int owner) {
-    using Slot = Trackable::Node::Slot;
+    using Slot = TreeParts::Slot;
+    const std::vector<Slot> slots = parts_.SlotsOf(*nodes_[owner], &tree_.partial);
     std::vector<std::pair<std::pair<std::string, int>, const Slot*>> ordered;
-    for (const Slot& slot : nodes_[owner]->slots) {
-      const auto it = ids_.find(IdentityOf(slot.variable));
+    for (const Slot& slot : slots) {
+      const std::vector<SavedVariable>& parts = slot.value.parts;
+      const auto it = ids_.find(slot.variable);
       if (it == ids_.end()) {
-        tree_.homeless.push_back(slot.value.name());
-      } else if (ids_.contains(IdentityOf(slot.value))) {
-        tree_.twice.push_back(slot.value.name());
+        tree_.homeless.push_back(parts[0].variable.name());
+      } else if (std::any_of(parts.begin(), parts.end(), [&](const SavedVariable& part) {
+                   return ids_.contains(IdentityOf(part.variable));
+                 })) {
+        tree_.twice.push_back(parts[0].variable.name());
       } else {
         ordered.push_back({{slot.name, it->second}, &slot});
       }
@@ -85,7 +91,7 @@ class Numbering {
       tree_.objects[owner].slots.push_back({variable, id, slot->name});
       tree_.objects.push_back(
           {.identity = IdentityOf(slot->value),
-           .variable = slot->value,
+           .value = slot->value,
            .path = path,
            .spoken = StrCat(tree_.objects[owner].spoken, "'s state '", slot->name, "' for ",
                             tree_.objects[variable].spoken),
@@ -95,6 +101,7 @@ class Numbering {
     }
   }
 
+  const TreeParts parts_;
   ObjectTree tree_;
   std::vector<std::shared_ptr<Trackable::Node>> nodes_;
   std::map<const void*, int> ids_;
@@ -104,7 +111,7 @@ class Numbering {
 std::vector<bool> HaveValues(const ObjectTree& tree) {
   std::vector<bool> have(tree.objects.size());
   for (std::size_t i = 0; i < have.size(); ++i) {
-    have[i] = tree.objects[i].variable.has_value() || !tree.objects[i].slots.empty();
+    have[i] = tree.objects[i].value.has_value() || !tree.objects[i].slots.empty();
   }
   for (bool changed = true; changed;) {
     changed = false;
@@ -124,9 +131,17 @@ std::vector<bool> HaveValues(const ObjectTree& tree) {
 
 const void* IdentityOf(const Variable& variable) { return variable.handle.op().node(); }
 
+const void* IdentityOf(const TreeValue& value) {
+  const void* const first = IdentityOf(value.parts[0].variable);
+  if (first == nullptr || value.parts.size() == 1) return first;
+  // Within the first part's node, which is another object if it is in the tree by itself.
+  return static_cast<const char*>(first) + 1;
+}
+
 const void* IdentityOf(const Trackable& object) {
-  const std::optional<Variable>& variable = object.node()->variable;
-  return variable && variable->handle.valid() ? IdentityOf(*variable) : object.node().get();
+  const std::optional<TreeValue>& value = object.node()->value;
+  const void* const identity = value ? IdentityOf(*value) : nullptr;
+  return identity != nullptr ? identity : object.node().get();
 }
 
 ObjectTree NumberObjects(const Trackable& root) { return Numbering(root).Take(); }
@@ -144,10 +159,10 @@ pb::TrackableObjectGraph ToProto(const ObjectTree& tree) {
       child->set_node_id(id);
       child->set_local_name(name);
     }
-    if (object.variable) {
+    if (object.value) {
       auto* attribute = node->add_attributes();
       attribute->set_name(kValue);
-      attribute->set_full_name(object.variable->name());
+      attribute->set_full_name(object.value->name);
       attribute->set_checkpoint_key(KeyOf(object));
     }
     for (const TreeObject::Slot& slot : object.slots) {

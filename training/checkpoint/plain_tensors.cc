@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of tensors that are in no graph.
 #include "base/errors.h"
 #include "base/status_macros.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nodes that write checkpoints and read them, named and connected as TensorFlow's Saver does:
 // of every Saver and of every object-based Checkpoint.
 #ifndef TRAINING_CHECKPOINT_SAVE_NODES_H_

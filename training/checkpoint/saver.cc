@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/saver.h"
 
 #include <algorithm>
@@ -229,7 +230,7 @@ struct Saver::Impl {
   // "" if none is wanted.
   StatusOr<std::string> MetaGraph(const SaveOptions& save) const {
     if (!save.write_meta_graph) return std::string();
-    return MakeMetaGraph(*state, Def(), options.variables);
+    return MakeMetaGraph(*state, Def(), options.variables, save.strip_default_attrs);
   }
 
   // What follows when the tensors of `full`, which is `prefix` with a number, are on the disk.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects of checkpoints, and the structures that TensorFlow gives to optimizers.
 #include <algorithm>
 #include <array>
@@ -7,6 +8,7 @@
 #include "base/strings.h"
 #include "millrace/keras_optimizers.h"
 #include "training/checkpoint/object_tree.h"
+#include "training/checkpoint/tree_parts.h"
 
 namespace millrace {
 namespace {
@@ -90,38 +92,52 @@ std::string ListName(const std::string& slot) {
   return StrCat("_", slot, "s");
 }
 
-// The slot of "adam/dense_kernel_momentum", where the variable is "dense/kernel".
-std::string KerasSlot(const std::string& name, std::span<const Variable> trained) {
+// "adam/dense_kernel_momentum" is the slot "momentum" of the variable "dense/kernel".
+Trackable::Node::Item KerasSlot(const std::string& name, std::span<const Variable> trained) {
   const std::string leaf = name.substr(name.rfind('/') + 1);
+  Trackable::Node::Item slot;
   std::size_t longest = 0;
   for (const Variable& v : trained) {
     std::string start = v.name() + "_";
     std::replace(start.begin(), start.end(), '/', '_');
-    if (leaf.starts_with(start)) longest = std::max(longest, start.size());
+    if (!leaf.starts_with(start) || start.size() <= longest) continue;
+    longest = start.size();
+    slot = {v, leaf.substr(longest)};
   }
-  return longest == 0 ? "" : leaf.substr(longest);
+  return slot;
+}
+
+Trackable ListOf(std::span<const Variable> variables, std::vector<Trackable::Node::Item> items) {
+  Trackable list = Trackable::List(variables);
+  list.node()->items = std::move(items);
+  return list;
 }
 
 Trackable OfKeras(const optimizers::KerasOptimizer& optimizer, std::span<const Variable> trained) {
   Trackable object;
   const std::vector<Variable> own = optimizer.variables();
-  object.Add("_variables", Trackable::List(own));
-  object.Add("_trainable_variables", Trackable::List(trained));
+  std::vector<Trackable::Node::Item> kept, themselves;
+  for (const Variable& v : own) kept.push_back(KerasSlot(v.name(), trained));
+  for (const Variable& v : trained) themselves.push_back({v, ""});
+  object.Add("_variables", ListOf(own, kept));
+  object.Add("_trainable_variables", ListOf(trained, themselves));
   object.Add("_trainable_variables_indices", Trackable());
   if (optimizer.iterations().handle.valid()) object.Add("_iterations", optimizer.iterations());
   if (optimizer.learning_rate().handle.valid()) {
     object.Add("_learning_rate", optimizer.learning_rate());
   }
   std::vector<std::string> order;
-  std::map<std::string, std::vector<Variable>> lists;
-  for (const Variable& v : own) {
-    const std::string slot = KerasSlot(v.name(), trained);
-    if (slot.empty()) continue;
-    std::vector<Variable>& list = lists[slot];
-    if (list.empty()) order.push_back(slot);
-    list.push_back(v);
+  std::map<std::string, std::pair<std::vector<Variable>, std::vector<Trackable::Node::Item>>> lists;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (!kept[i].variable) continue;
+    auto& [list, items] = lists[kept[i].slot];
+    if (list.empty()) order.push_back(kept[i].slot);
+    list.push_back(own[i]);
+    items.push_back(kept[i]);
   }
-  for (const std::string& slot : order) object.Add(ListName(slot), Trackable::List(lists[slot]));
+  for (const std::string& slot : order) {
+    object.Add(ListName(slot), ListOf(lists[slot].first, lists[slot].second));
+  }
   return object;
 }
 
@@ -129,7 +145,7 @@ Trackable OfKeras(const optimizers::KerasOptimizer& optimizer, std::span<const V
 
 Trackable::Trackable() : node_(std::make_shared<Node>()) {}
 
-Trackable::Trackable(const Variable& variable) : Trackable() { node_->variable = variable; }
+Trackable::Trackable(const Variable& variable) : Trackable() { node_->value = ValueOf(variable); }
 
 Trackable Trackable::List(std::vector<Trackable> items) {
   Trackable list;

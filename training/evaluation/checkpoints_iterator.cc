@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "millrace/evaluator.h"
 #include "millrace/saver.h"
+#include "training/preemption_wait.h"
 
 namespace millrace {
 
@@ -59,7 +60,8 @@ std::string CheckpointsIterator::Take() {
 }
 
 std::string CheckpointsIterator::Next() {
-  std::this_thread::sleep_until(not_before_);
+  const auto pause = std::chrono::ceil<std::chrono::milliseconds>(not_before_ - Clock::now());
+  if (!SleepUnlessPreempted(pause).ok()) return "";
   auto since = Clock::now();
   while (true) {
     // Asked first: what was there by then is taken.
@@ -74,7 +76,7 @@ std::string CheckpointsIterator::Next() {
       if (!options_.timeout_fn || options_.timeout_fn()) return "";
       since = Clock::now();
     }
-    std::this_thread::sleep_for(options_.poll);
+    if (!SleepUnlessPreempted(options_.poll).ok()) return "";
   }
 }
 
@@ -86,7 +88,7 @@ std::string WaitForNewCheckpoint(const std::string& directory, const std::string
     std::string newest = LatestCheckpoint(directory);
     if (!newest.empty() && newest != last) return newest;
     if (timeout && std::chrono::steady_clock::now() - begin >= *timeout) return "";
-    std::this_thread::sleep_for(poll);
+    if (!SleepUnlessPreempted(poll).ok()) return "";
   }
 }
 

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/evaluator.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 
 namespace millrace {
@@ -51,7 +53,9 @@ StatusOr<SidecarCounts> RunSidecarEvaluator(const SidecarOptions& options,
       return counts;
     }
   }
-  if (!options.last_number || (options.stop && options.stop())) return counts;
+  if (!options.last_number || PreemptionSignal() != 0 || (options.stop && options.stop())) {
+    return counts;
+  }
   return errors::DeadlineExceeded(
       "no new checkpoint in ", options.directory, " for ",
       options.timeout ? options.timeout->count() : 0, " ms, while that of number ",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -38,11 +39,9 @@ class CheckpointSaver : public SessionRunHook {
   Status AfterCreateSession(Session& session, Coordinator&) override {
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
     if (options_.save_graph_def) {
-      MR_ASSIGN_OR_RETURN(const std::string text, graph_->ToText());
-      MR_RETURN_IF_ERROR(PosixFileSystem()->WriteFileAtomically(
-          StrCat(options_.checkpoint_dir, "/graph.pbtxt"), text));
+      MR_RETURN_IF_ERROR(hooks::WriteGraphText(options_.checkpoint_dir, *graph_));
     }
-    MR_RETURN_IF_ERROR(events_->WriteGraph(*graph_));
+    MR_RETURN_IF_ERROR(hooks::WriteGraphEvents(*events_, *graph_, UsedSaver()));
     MR_RETURN_IF_ERROR(Save(session, step).status());
     timer_->Update(step);
     return OkStatus();
@@ -102,6 +101,7 @@ class CheckpointSaver : public SessionRunHook {
     save.global_step = step;
     save.write_meta_graph = options_.save_graph_def;
     MR_RETURN_IF_ERROR(saver->Save(session, prefix_, save).status());
+    MR_RETURN_IF_ERROR(events_->WriteSessionCheckpoint(prefix_, step));
     hooks::Log(options_.io,
                StrCat("Calling checkpoint listeners after saving checkpoint ", step, "..."));
     bool stop = false;

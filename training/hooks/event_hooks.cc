@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks that write into the event files that TensorBoard reads.
 #include <cstdio>
 

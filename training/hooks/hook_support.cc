@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/hooks/hook_support.h"
 
 #include <algorithm>
@@ -10,7 +11,10 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "io/filesystem.h"
+#include "millrace/saver.h"
 #include "millrace/variables.h"
+#include "proto/meta_graph.pb.h"
 #include "proto/summary.pb.h"
 
 namespace millrace::hooks {
@@ -95,9 +99,28 @@ StatusOr<std::shared_ptr<EventWriter>> EventWriterFor(const std::string& directo
   MR_ASSIGN_OR_RETURN(std::unique_ptr<EventWriter> made,
                       EventWriter::Create(directory, {.filename_suffix = ""}));
   std::shared_ptr<EventWriter> writer = std::move(made);
-  MR_RETURN_IF_ERROR(writer->WriteGraph(graph));
+  MR_RETURN_IF_ERROR(WriteGraphEvents(*writer, graph, nullptr));
   (*writers)[directory] = writer;
   return writer;
+}
+
+Status WriteGraphEvents(EventWriter& events, const Graph& graph, const Saver* saver) {
+  MR_RETURN_IF_ERROR(events.WriteGraph(graph));
+  if (saver != nullptr) {
+    MR_ASSIGN_OR_RETURN(const std::string meta_graph, saver->ExportMetaGraph());
+    return events.WriteMetaGraph(meta_graph);
+  }
+  MR_ASSIGN_OR_RETURN(const std::string bytes, graph.ToGraphDef());
+  pb::MetaGraphDef meta;
+  if (!meta.mutable_graph_def()->ParseFromString(bytes)) {
+    return errors::Internal("the graph's own message cannot be read");
+  }
+  return events.WriteMetaGraph(meta.SerializeAsString());
+}
+
+Status WriteGraphText(const std::string& directory, const Graph& graph) {
+  MR_ASSIGN_OR_RETURN(const std::string text, graph.ToText());
+  return PosixFileSystem()->WriteFileAtomically(StrCat(directory, "/graph.pbtxt"), text);
 }
 
 Status WriteNumber(EventWriter& events, const std::string& tag, double value, int64_t step) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stock hooks have in common.
 #ifndef TRAINING_HOOKS_HOOK_SUPPORT_H_
 #define TRAINING_HOOKS_HOOK_SUPPORT_H_
@@ -9,6 +10,10 @@
 
 #include "millrace/hooks.h"
 #include "millrace/summary.h"
+
+namespace millrace {
+class Saver;
+}
 
 namespace millrace::hooks {
 
@@ -25,9 +30,15 @@ int64_t Now(const HookIo& io);
 std::string FormatValue(const Tensor& value);
 
 // The event writer of a directory: one for all hooks of the process, made when it is first asked
-// for, with the graph as its first event, and closed when the last of them is gone.
+// for, with the graph as its first events, and closed when the last of them is gone.
 StatusOr<std::shared_ptr<EventWriter>> EventWriterFor(const std::string& directory,
                                                       const Graph& graph);
+
+// The graph, then the meta graph with what is saved of it; without a saver, with nothing but the
+// graph.
+Status WriteGraphEvents(EventWriter& events, const Graph& graph, const Saver* saver);
+// The graph for people, "graph.pbtxt" in the directory.
+Status WriteGraphText(const std::string& directory, const Graph& graph);
 
 // As the summary ops of TensorFlow 1 write numbers.
 Status WriteNumber(EventWriter& events, const std::string& tag, double value, int64_t step);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/errors.h"
 #include "millrace/hooks.h"
 #include "training/hooks/hook_support.h"

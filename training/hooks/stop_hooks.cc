@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks that end a training or hold it back: at a step, for a loss that is no number, until the
 // others have come to a step, after so many evaluations.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "base/errors.h"
@@ -24,17 +25,17 @@ class SyncReplicasDriver : public SessionRunHook {
     not_ready_ = ReportUninitializedVariables(root);
     if (is_chief_) {
       MR_ASSIGN_OR_RETURN(init_tokens_, sync_->InitTokensOp(root, num_tokens_));
-      MR_ASSIGN_OR_RETURN(apply_, sync_->chief_queue_op());
-      MR_ASSIGN_OR_RETURN(const Output step, hooks::GlobalStepOf(graph, "SyncReplicasHook"));
-      // What the chief hands out after each update, once more.
-      const Output tokens = apply_.input(1);
-      const PartialShape given = tokens.shape();
-      const bool is_known = given.has_rank() && given.rank() == 1 && given.dim(0) > 0;
-      const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
-      const Scope beside = root.ColocateWith(apply_);
-      free_workers_ = ops::QueueEnqueueManyV2(beside.WithOpName("sync_replicas_end"),
-                                              apply_.input(0), {ops::Fill(beside, {count}, step)});
     }
+    MR_ASSIGN_OR_RETURN(apply_, sync_->chief_queue_op());
+    MR_ASSIGN_OR_RETURN(const Output step, hooks::GlobalStepOf(graph, "SyncReplicasHook"));
+    // What the chief hands out after each update, once more.
+    const Output tokens = apply_.input(1);
+    const PartialShape given = tokens.shape();
+    const bool is_known = given.has_rank() && given.rank() == 1 && given.dim(0) > 0;
+    const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
+    const Scope beside = root.ColocateWith(apply_);
+    free_workers_ = ops::QueueEnqueueManyV2(beside.WithOpName("sync_replicas_end"), apply_.input(0),
+                                            {ops::Fill(beside, {count}, step)});
     return graph.status();
   }
 
@@ -53,8 +54,12 @@ class SyncReplicasDriver : public SessionRunHook {
     return coordinator.StartThread("sync_replicas", [this, &session] { return Apply(session); });
   }
 
+  // Who goes first leaves tokens to the others. The chief needs one as well: where its gradient is
+  // too old to be counted, no update comes of what it alone has pushed.
   Status End(Session& session) override {
-    return is_chief_ ? session.RunTargets({free_workers_}) : OkStatus();
+    const RunOptions shortly{.timeout = std::chrono::seconds(10)};
+    const Status freed = session.Run({}, {}, std::span(&free_workers_, 1), shortly).status();
+    return is_chief_ ? freed : OkStatus();  // the others may be gone already, with the ps
   }
 
  private:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step over time with what belongs together in it.
 #ifndef TRAINING_HOOKS_TIMELINE_H_
 #define TRAINING_HOOKS_TIMELINE_H_

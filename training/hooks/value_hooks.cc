@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks that bring values into steps and out of them.
 #include <cstdio>
 

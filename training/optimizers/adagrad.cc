@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keras's optimizers that divide by what the squares of gradients were.
 #include "training/optimizers/keras_optimizer.h"
 
@@ -15,6 +16,7 @@ class AdagradRule : public Rule {
     const Expr sum = a.slots[0] + a.g.Square();
     return {a.rate * a.g / (sum + o_.epsilon).Sqrt(), true, {sum}};
   }
+  std::optional<std::vector<double>> IdleRows() const override { return std::vector<double>{1}; }
 
  private:
   const AdagradOptions o_;
@@ -32,6 +34,9 @@ class AdadeltaRule : public Rule {
     const Expr delta = (a.slots[1] + o_.epsilon).Sqrt() * a.g / (squares + o_.epsilon).Sqrt();
     const Expr deltas = o_.rho * a.slots[1] + (1 - o_.rho) * delta.Square();
     return {a.rate * delta, true, {squares, deltas}};
+  }
+  std::optional<std::vector<double>> IdleRows() const override {
+    return std::vector<double>{o_.rho, o_.rho};
   }
 
  private:
@@ -64,6 +69,10 @@ class RmsPropRule : public Rule {
     }
     if (mean) slots.push_back(*mean);
     return {change, true, slots};
+  }
+  std::optional<std::vector<double>> IdleRows() const override {
+    if (o_.momentum > 0) return std::nullopt;
+    return std::vector<double>(o_.centered ? 2 : 1, o_.rho);
   }
 
  private:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keras's optimizers with two moments: Adam and its kin.
 #include "training/optimizers/adam_rule.h"
 

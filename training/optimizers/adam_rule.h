@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam's update, for the optimizers that are Adam in part.
 #ifndef TRAINING_OPTIMIZERS_ADAM_RULE_H_
 #define TRAINING_OPTIMIZERS_ADAM_RULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "training/optimizers/keras_optimizer.h"
 
 #include <algorithm>
@@ -93,6 +94,7 @@ class KerasOptimizerImpl : public KerasOptimizer {
   void Issue(Shared& all, const Scope& beside, std::vector<Write> writes);
   bool Decays(const Variable& variable) const;
   bool KeepsRows(const GradientAndVariable& g) const;
+  bool Clips() const;
   Weight& WeightOf(const Variable& variable) { return weights_.find(variable.name())->second; }
 
   const std::unique_ptr<Rule> rule_;
@@ -213,8 +215,7 @@ bool KerasOptimizerImpl::Decays(const Variable& variable) const {
 }
 
 bool KerasOptimizerImpl::KeepsRows(const GradientAndVariable& g) const {
-  return g.is_sparse() && rule_->ActsOnRows() && !o_.use_ema &&
-         o_.gradient_accumulation_steps == 0 &&
+  return g.is_sparse() && rule_->IdleRows() && !o_.use_ema && o_.gradient_accumulation_steps == 0 &&
          !(rule_->WeightDecay(g.variable, o_.weight_decay) && Decays(g.variable));
 }
 
@@ -233,11 +234,24 @@ std::vector<GradientAndVariable> KerasOptimizerImpl::Prepare(
     if (!g.gradient.valid()) continue;
     const Scope beside = all.scope.ColocateWith(g.variable.handle);
     const bool rows = KeepsRows(g);
-    Expr gradient(beside, rows ? g.gradient : DenseGradient(beside, g));
-    if (o_.loss_scale_factor) gradient = gradient / *o_.loss_scale_factor;
-    result.push_back({gradient, g.variable, rows ? g.indices : Output()});
+    GradientAndVariable used = g;
+    if (!rows) {
+      used = {DenseGradient(beside, g), g.variable};
+    } else if (!rule_->IdleRows()->empty() && !Clips()) {
+      used =
+          SumDuplicates(beside, g);  // clipping does so itself, and a rule without slots is linear
+    }
+    if (o_.loss_scale_factor) {
+      used.gradient = Expr(beside, used.gradient) / *o_.loss_scale_factor;
+    }
+    result.push_back(used);
   }
   return result;
+}
+
+bool KerasOptimizerImpl::Clips() const {
+  return o_.clip_norm.value_or(0) > 0 || o_.global_clip_norm.value_or(0) > 0 ||
+         o_.clip_value.value_or(0) > 0;
 }
 
 std::vector<GradientAndVariable> KerasOptimizerImpl::Clip(
@@ -287,26 +301,53 @@ void KerasOptimizerImpl::UpdateGlobals(Shared& all) {
   }
 }
 
+// Rows that the gradient names are read, computed and written; of slots that decay the others are
+// multiplied in one pass.
 void KerasOptimizerImpl::UpdateRows(Shared& all, const GradientAndVariable& g) {
-  const Scope beside = all.scope.ColocateWith(g.variable.handle);
-  const Expr gradient(beside, g.gradient);
-  const DataType dtype = g.variable.dtype();
-  const RuleArgs args{beside,
-                      g.variable,
-                      gradient,
-                      gradient,
-                      Expr(beside, RateFor(all, beside, g.variable)).Cast(dtype),
-                      all.step.In(beside).Cast(dtype),
-                      {},
-                      {}};
-  Expr change = rule_->Apply(args).weight;
-  if (all.condition.valid()) {
-    change = Expr(beside, all.condition).Select(change, ops::ZerosLike(beside, change));
+  const Variable& v = g.variable;
+  const Weight& weight = WeightOf(v);
+  const Scope beside = all.scope.ColocateWith(v.handle);
+  const auto rows_of = [&](const Variable& x) {
+    return Expr(beside, x.is_resource()
+                            ? ops::ResourceGather(beside, x.handle, g.indices, x.dtype())
+                            : ops::GatherV2(beside, x.read, g.indices, 0));
+  };
+  const auto if_wanted = [&](const Expr& value, const Output& otherwise) {
+    return all.condition.valid() ? Expr(beside, all.condition).Select(value, otherwise) : value;
+  };
+  RuleArgs args{beside,
+                v,
+                Expr(beside, g.gradient),
+                rows_of(v),
+                Expr(beside, RateFor(all, beside, v)).Cast(v.dtype()),
+                all.step.In(beside).Cast(v.dtype()),
+                {},
+                {}};
+  for (const Variable& slot : weight.slots) args.slots.push_back(rows_of(slot));
+  const RuleResult result = rule_->Apply(args);
+  const std::vector<double> decays = *rule_->IdleRows();
+  const Expr change = if_wanted(result.weight, ops::ZerosLike(beside, result.weight));
+  std::vector<Operation> computed = {change.output().op()};
+  std::vector<Expr> rows, wholes;
+  for (std::size_t i = 0; i < weight.slots.size(); ++i) {
+    rows.push_back(if_wanted(result.slots[i], args.slots[i]));
+    const Expr before(beside, weight.slots[i].read);
+    wholes.push_back(decays[i] == 1 ? before : if_wanted(before * decays[i], before));
+    computed.push_back(rows[i].output().op());
+    if (decays[i] != 1) computed.push_back(wholes[i].output().op());
   }
-  const Output& handle = g.variable.handle;
-  all.updates.push_back(g.variable.is_resource()
-                            ? ops::ResourceScatterSub(beside, handle, g.indices, change)
-                            : ops::ScatterSub(beside, handle, g.indices, change).op());
+  const Scope after = beside.WithControlDependencies(computed);
+  for (std::size_t i = 0; i < weight.slots.size(); ++i) {
+    const Variable& slot = weight.slots[i];
+    const Scope write =
+        decays[i] == 1 ? after : beside.WithControlDependencies({Assign(after, slot, wholes[i])});
+    all.updates.push_back(slot.is_resource()
+                              ? ops::ResourceScatterUpdate(write, slot.handle, g.indices, rows[i])
+                              : ops::ScatterUpdate(write, slot.handle, g.indices, rows[i]).op());
+  }
+  all.updates.push_back(v.is_resource()
+                            ? ops::ResourceScatterSub(after, v.handle, g.indices, change)
+                            : ops::ScatterSub(after, v.handle, g.indices, change).op());
 }
 
 // `raw`: before accumulation and clipping; its gradient is not valid if there is none.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the optimizers of Keras share: one update as an expression of the values before it.
 #ifndef TRAINING_OPTIMIZERS_KERAS_OPTIMIZER_H_
 #define TRAINING_OPTIMIZERS_KERAS_OPTIMIZER_H_
@@ -53,8 +54,10 @@ class Rule {
   // Scalars that belong to no weight: what they start with, and what comes after a value.
   virtual std::vector<float> Globals() const { return {}; }
   virtual Expr NextGlobal(int, const Expr& value, const Expr& step) const { return value; }
-  // Applies to rows alone: the change of a weight whose gradient is zero is zero.
-  virtual bool ActsOnRows() const { return false; }
+  // Numbers, one for each slot, by which a row of it is multiplied where the gradient is zero, of a
+  // rule that leaves the weight's row as it is then, and takes rows apart from each other. Without
+  // a value: a gradient moves all rows.
+  virtual std::optional<std::vector<double>> IdleRows() const { return std::nullopt; }
   // Of this weight, instead of what all of them have.
   virtual std::optional<double> WeightDecay(const Variable&, std::optional<double> common) const {
     return common;

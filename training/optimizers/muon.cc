@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keras's Muon: matrices move along an orthogonal matrix near the gradient's momentum.
 #include <cmath>
 #include <regex>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all optimizers share: gradients, and the ways to make them smaller.
 #include <utility>
 

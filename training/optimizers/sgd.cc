@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keras's optimizers without a second moment: SGD, Lion.
 #include "training/optimizers/keras_optimizer.h"
 
@@ -18,7 +19,10 @@ class SgdRule : public Rule {
     if (o_.nesterov) return {a.rate * a.g - o_.momentum * m, true, {m}};
     return {-m, true, {m}};
   }
-  bool ActsOnRows() const override { return o_.momentum == 0; }
+  std::optional<std::vector<double>> IdleRows() const override {
+    if (o_.momentum == 0) return std::vector<double>();
+    return std::nullopt;
+  }
 
  private:
   const SgdOptions o_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the optimizers of tf.compat.v1.train share: slots beside variables, and the order of events.
 #ifndef TRAINING_OPTIMIZERS_SLOT_OPTIMIZER_H_
 #define TRAINING_OPTIMIZERS_SLOT_OPTIMIZER_H_

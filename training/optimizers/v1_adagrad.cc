@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers that divide by the root of a sum or mean of squares.
 #include "millrace/math.h"
 #include "training/optimizers/slot_optimizer.h"

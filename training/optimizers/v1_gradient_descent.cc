@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient descent, with momentum, and with proximal steps.
 #include "training/optimizers/slot_optimizer.h"
 

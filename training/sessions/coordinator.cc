@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/coordinator.h"
 
 #include <map>
@@ -8,6 +9,7 @@
 #include "base/exceptions.h"
 #include "base/mutex.h"
 #include "base/notification.h"
+#include "base/preemption/on_preemption.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 
@@ -94,6 +96,7 @@ Status Coordinator::status() const {
 }
 
 bool Coordinator::WaitForStop(std::chrono::milliseconds limit) const {
+  const OnPreemption stop([state = state_] { state->RequestStop(OkStatus()); });
   return state_->WaitForStop(DeadlineAfter(limit));
 }
 
@@ -135,7 +138,10 @@ Status Coordinator::StartLoop(std::string name, std::chrono::milliseconds interv
 }
 
 Status Coordinator::Join(std::chrono::milliseconds grace) {
-  state_->WaitForStop(kNoDeadline);
+  if (!ShouldStop()) {
+    const OnPreemption stop([state = state_] { state->RequestStop(OkStatus()); });
+    state_->WaitForStop(kNoDeadline);
+  }
   const Deadline deadline = DeadlineAfter(grace);
   bool all_ended = false;
   {

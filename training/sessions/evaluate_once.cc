@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An evaluation as a monitored session whose last hook fetches what is asked for.
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run with hooks around it.
 #ifndef TRAINING_SESSIONS_HOOKED_RUN_H_
 #define TRAINING_SESSIONS_HOOKED_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every kind of session that trains asks of its SessionManager.
 #ifndef TRAINING_SESSIONS_MANAGER_OPTIONS_H_
 #define TRAINING_SESSIONS_MANAGER_OPTIONS_H_

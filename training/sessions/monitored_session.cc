@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/monitored_session.h"
 
-#include <thread>
+#include <chrono>
 #include <utility>
 
 #include "base/errors.h"
@@ -8,12 +9,17 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "training/lost_session.h"
+#include "training/preemption_wait.h"
 #include "training/sessions/hooked_run.h"
 #include "training/sessions/manager_options.h"
 
 namespace millrace {
 namespace {
+
+// How long a session may take to say whether it is still there.
+constexpr std::chrono::seconds kLongestQuestion{10};
 
 bool IsCleanEnd(const Status& cause) { return cause.ok() || errors::IsOutOfRange(cause); }
 
@@ -38,7 +44,7 @@ struct MonitoredSession::Impl {
   Status EndSession();
   Status Recover(const Status& why);
   Status Check() const;
-  Status CauseOf(const Status& error) const;
+  Status CauseOf(const Status& error);
   StatusOr<std::vector<Tensor>> Repeat(const std::function<StatusOr<std::vector<Tensor>>()>& step);
   StatusOr<std::vector<Tensor>> RunWithHooks(const SessionRunArgs& args, RunMetadata* metadata);
 };
@@ -91,7 +97,7 @@ Status MonitoredSession::Impl::Open() {
     ++in_a_row;
     MR_LOG(kWarning, "the session was lost while hooks were told of it (", Message(status),
            "); it is made anew");
-    std::this_thread::sleep_for(RecoveryBackOff(in_a_row));
+    MR_RETURN_IF_ERROR(SleepUnlessPreempted(RecoveryBackOff(in_a_row)));
   }
 }
 
@@ -118,12 +124,13 @@ Status MonitoredSession::Impl::EndSession() {
 }
 
 Status MonitoredSession::Impl::Recover(const Status& why) {
+  MR_RETURN_IF_ERROR(CheckPreemption());
   ++recoveries;
   ++in_a_row;
   MR_LOG(kWarning, "the session was lost (", Message(why), "); recovery ", in_a_row, " of ",
          options.max_recoveries, " without a step in between");
   EndSession().IgnoreError();
-  if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
+  if (in_a_row > 1) MR_RETURN_IF_ERROR(SleepUnlessPreempted(RecoveryBackOff(in_a_row - 1)));
   return Open();
 }
 
@@ -137,11 +144,21 @@ Status MonitoredSession::Impl::Check() const {
   return OkStatus();
 }
 
-// A thread saw the root cause if it failed first.
-Status MonitoredSession::Impl::CauseOf(const Status& error) const {
-  if (!coordinator || SessionIsLost(error)) return error;
+// A thread saw the root cause if it failed first. A server that ends cancels its steps before it is
+// gone: what the session says next tells that from a step that somebody else has cancelled. One
+// that says nothing is as good as gone.
+Status MonitoredSession::Impl::CauseOf(const Status& error) {
+  if (!coordinator || !session || SessionIsLost(error)) return error;
   const Status of_thread = coordinator->status();
-  return SessionIsLost(of_thread) ? of_thread : error;
+  if (SessionIsLost(of_thread)) return of_thread;
+  if (!errors::IsCancelled(error) && !errors::IsCancelled(of_thread)) return error;
+  const RunOptions shortly{.timeout = kLongestQuestion};
+  const Status next =
+      session->Run({}, std::span(&options.scaffold->ready_op, 1), {}, shortly).status();
+  if (!SessionIsLost(next) && !errors::IsCancelled(next) && !errors::IsDeadlineExceeded(next)) {
+    return error;
+  }
+  return errors::Unavailable("a task that is ending has cancelled the step: ", Message(error));
 }
 
 StatusOr<std::vector<Tensor>> MonitoredSession::Impl::Repeat(
@@ -220,10 +237,10 @@ Status StepContext::RequestStop() const {
 
 bool MonitoredSession::ShouldStop() {
   Impl& s = *impl_;
-  if (s.closed || s.stop_requested || !s.failure.ok()) return true;
+  if (s.closed || s.stop_requested || !s.failure.ok() || PreemptionSignal() != 0) return true;
   if (!s.coordinator || !s.coordinator->ShouldStop()) return false;
-  const Status cause = s.coordinator->status();
-  if (cause.ok()) return true;
+  if (s.coordinator->status().ok()) return true;
+  const Status cause = s.CauseOf(s.coordinator->status());
   s.failure = cause;
   if (SessionIsLost(cause) && s.in_a_row < s.options.max_recoveries) s.failure = s.Recover(cause);
   return !s.failure.ok();

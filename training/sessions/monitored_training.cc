@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MonitoredTrainingSession: the usual hooks.
 #include "base/errors.h"
 #include "base/status_macros.h"

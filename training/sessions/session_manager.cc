@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/session_manager.h"
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -11,10 +11,12 @@
 #include "base/notification.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "millrace/variables.h"
 #include "training/initializers.h"
 #include "training/lost_session.h"
+#include "training/preemption_wait.h"
 #include "training/ready_signal.h"
 
 namespace millrace {
@@ -26,6 +28,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPause{20}, kLongestPause{500};
 // For an announcement that has been made already, if it ever will be.
 constexpr milliseconds kShortestWait{100};
+// How long this task is in a wait of a session before it looks whether it is to end.
+constexpr milliseconds kLongestRun{1'000};
 // How long the first attempt to open a session lasts before this task is told for whom it waits;
 // each further one lasts twice as long.
 constexpr milliseconds kFirstAttempt{5'000};
@@ -75,7 +79,7 @@ struct SessionManager::Impl {
       if (status.ok()) return session;
       if (!(no_answer || SessionIsLost(status)) || SteadyClock::now() >= deadline) return status;
       Tell(StrCat("waiting for the cluster: ", Message(status)));
-      std::this_thread::sleep_for(std::min(pause, Left(deadline)));
+      MR_RETURN_IF_ERROR(SleepUnlessPreempted(std::min(pause, Left(deadline))));
       pause = std::min(pause * 2, kLongestPause);
     }
   }
@@ -103,7 +107,7 @@ struct SessionManager::Impl {
       prefix = LatestCheckpoint(values.checkpoint_dir);
       if (!prefix.empty() || !values.wait_for_checkpoint || SteadyClock::now() >= deadline) break;
       Tell(StrCat("waiting for a checkpoint in ", values.checkpoint_dir));
-      std::this_thread::sleep_for(std::min(options.recovery_wait, Left(deadline)));
+      MR_RETURN_IF_ERROR(SleepUnlessPreempted(std::min(options.recovery_wait, Left(deadline))));
     }
     if (prefix.empty()) return false;
     Log(StrCat("Restoring parameters from ", prefix));
@@ -191,8 +195,12 @@ struct SessionManager::Impl {
   StatusOr<bool> AwaitChief(Session& session, milliseconds limit) {
     const Deadline end = DeadlineAfter(limit);
     for (const Operation& op : signal.await) {
-      const RunOptions run{.timeout = Left(end)};
-      const Status status = session.Run({}, {}, std::span(&op, 1), run).status();
+      Status status;
+      do {
+        MR_RETURN_IF_ERROR(CheckPreemption());
+        const RunOptions run{.timeout = std::min(Left(end), kLongestRun)};
+        status = session.Run({}, {}, std::span(&op, 1), run).status();
+      } while (errors::IsDeadlineExceeded(status) && SteadyClock::now() < end);
       if (errors::IsDeadlineExceeded(status)) return false;
       if (!status.ok() && !errors::IsOutOfRange(status)) return status;
     }
@@ -218,7 +226,7 @@ struct SessionManager::Impl {
       Tell(reason);
       const milliseconds wait = std::min(options.recovery_wait, Left(deadline));
       // An announcement from before the variables were lost says nothing.
-      if (announced || signal.await.empty()) std::this_thread::sleep_for(wait);
+      if (announced || signal.await.empty()) MR_RETURN_IF_ERROR(SleepUnlessPreempted(wait));
       MR_ASSIGN_OR_RETURN(announced, AwaitChief(session, wait));
     }
   }

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/supervisor.h"
 
 #include <cstdio>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -11,10 +11,12 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "io/filesystem.h"
+#include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "millrace/variables.h"
 #include "training/hooks/hook_support.h"
 #include "training/lost_session.h"
+#include "training/preemption_wait.h"
 #include "training/sessions/manager_options.h"
 
 namespace millrace {
@@ -41,7 +43,7 @@ struct Supervisor::Impl {
     if (HasServices()) {
       MR_RETURN_IF_ERROR(PosixFileSystem()->CreateDirectories(options.logdir));
       if (!events) {
-        MR_ASSIGN_OR_RETURN(events, hooks::EventWriterFor(options.logdir, graph));
+        MR_ASSIGN_OR_RETURN(events, EventWriter::Create(options.logdir, {.filename_suffix = ""}));
       }
     }
     MR_ASSIGN_OR_RETURN(
@@ -66,7 +68,23 @@ struct Supervisor::Impl {
       MR_ASSIGN_OR_RETURN(save.global_step, Step());
     }
     const std::string prefix = StrCat(options.logdir, "/", options.checkpoint_basename);
-    return options.scaffold->saver->Save(*session, prefix, save).status();
+    MR_RETURN_IF_ERROR(options.scaffold->saver->Save(*session, prefix, save).status());
+    if (!save.global_step) return OkStatus();
+    return events->WriteSessionCheckpoint(prefix, *save.global_step);
+  }
+
+  Status WriteGraph() {
+    if (HasServices()) MR_RETURN_IF_ERROR(hooks::WriteGraphText(options.logdir, graph));
+    return events ? hooks::WriteGraphEvents(*events, graph, options.scaffold->saver.get())
+                  : OkStatus();
+  }
+
+  // After the services: one may be writing the checkpoint of this very step.
+  Status SaveAtEnd() {
+    coordinator->RequestStop();
+    const Status services = coordinator->Join(options.stop_grace_period);
+    if (!services.ok()) MR_LOG(kWarning, "saving after a service has failed: ", Message(services));
+    return SaveModel();
   }
 
   Status SaveSummaries() {
@@ -121,8 +139,11 @@ struct Supervisor::Impl {
     const Status closed = session->Close();
     if (status.ok() && !SessionIsLost(closed)) status = closed;
     if (events) {
-      const Status flushed = events->Flush();
-      if (status.ok()) status = flushed;
+      Status told = events->WriteSessionStop();
+      // The caller's, who has closed it meanwhile.
+      if (errors::IsFailedPrecondition(told)) told = OkStatus();
+      told.Update(events->Flush());
+      if (status.ok()) status = told;
     }
     session.reset();
     return status;
@@ -151,6 +172,7 @@ StatusOr<Session*> Supervisor::PrepareOrWaitForSession(bool start_services) {
                                .init_fn = s.options.scaffold->init_fn,
                                .keep_values = s.options.keep_values};
     MR_ASSIGN_OR_RETURN(s.session, s.manager->PrepareSession(values));
+    MR_RETURN_IF_ERROR(s.WriteGraph());
     if (s.HasServices() && start_services) MR_RETURN_IF_ERROR(s.StartServices());
   } else {
     MR_ASSIGN_OR_RETURN(s.session, s.manager->WaitForSession());
@@ -194,6 +216,8 @@ Status Supervisor::RunUntilStop(const std::function<Status(Session&)>& step) {
     const bool is_lost = SessionIsLost(status) || (status.ok() && SessionIsLost(of_service)) ||
                          errors::IsCancelled(of_service);
     if (status.ok() && is_lost) status = of_service;
+    // Whoever wants the process back has taken away the time until the next checkpoint.
+    if (status.ok() && PreemptionSignal() != 0 && s.HasServices()) status = s.SaveAtEnd();
     if (status.ok()) return Stop();
     if (!is_lost || in_a_row >= s.options.max_recoveries) {
       s.End().IgnoreError();
@@ -203,12 +227,15 @@ Status Supervisor::RunUntilStop(const std::function<Status(Session&)>& step) {
     MR_LOG(kWarning, "the session was lost (", Message(status), "); recovery ", in_a_row, " of ",
            s.options.max_recoveries, " without a step in between");
     s.End().IgnoreError();
-    if (in_a_row > 1) std::this_thread::sleep_for(RecoveryBackOff(in_a_row - 1));
+    MR_RETURN_IF_ERROR(SleepUnlessPreempted(in_a_row > 1 ? RecoveryBackOff(in_a_row - 1)
+                                                         : std::chrono::milliseconds(0)));
   }
 }
 
 Coordinator& Supervisor::coordinator() { return *impl_->coordinator; }
-bool Supervisor::ShouldStop() const { return impl_->coordinator->ShouldStop(); }
+bool Supervisor::ShouldStop() const {
+  return PreemptionSignal() != 0 || impl_->coordinator->ShouldStop();
+}
 void Supervisor::RequestStop(const Status& cause) { impl_->coordinator->RequestStop(cause); }
 Status Supervisor::Stop() { return impl_->End(); }
 

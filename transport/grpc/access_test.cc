@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may call what: every caller that there can be × every method of every service.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -152,7 +153,7 @@ bool IsForClients(std::string_view method) {
   return method.starts_with("/tensorflow.MasterService/") ||
          method.starts_with("/tensorflow.eager.EagerService/") ||
          method == methods::kWorkerGetStatus || method == methods::kControlStatus ||
-         method == methods::kControlWhyWaiting || method == methods::kControlLedger;
+         method == methods::kControlLedger;
 }
 
 class AccessTest : public ::testing::Test {
@@ -221,9 +222,32 @@ class AccessTest : public ::testing::Test {
   }
   void CheckNothing(const Caller& caller) {
     Check(caller, [](const std::string&) { return false; });
+    CheckHealth(caller, true);
+  }
+  // TLS does not even take the connection.
+  void CheckNoConnection(const Caller& caller) {
+    Check(caller, [](const std::string&) { return false; });
+    CheckHealth(caller, false);
   }
   void CheckAll(const Caller& caller) {
-    EXPECT_GE(Check(caller, [](const std::string&) { return true; }), 20) << caller.name;
+    EXPECT_EQ(Check(caller, [](const std::string&) { return true; }),
+              static_cast<int>(AllMethods().size()))
+        << caller.name;
+    CheckHealth(caller, true);
+  }
+  // gRPC's own service, which is there for whoever has a connection.
+  void CheckHealth(const Caller& caller, bool may) {
+    const grpc::Status status =
+        Connection(server_->address(), caller).Call("/grpc.health.v1.Health/Check");
+    const std::string what =
+        StrCat(caller.name, ": ", int{status.error_code()}, " ", status.error_message());
+    if (may) {
+      EXPECT_TRUE(status.ok()) << what;
+    } else {
+      EXPECT_TRUE(status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                  status.error_code() == grpc::StatusCode::UNAUTHENTICATED)
+          << what;
+    }
   }
 
   CertificateFiles files_;
@@ -242,13 +266,13 @@ TEST_F(AccessTest, MethodsAreThoseOfTheServices) {
 TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
   Start(files_.Issue(files_.Task("ps", 0)));
   // Nobody, or not known to be anybody.
-  CheckNothing({"plaintext"});
-  CheckNothing({"no certificate", Showing({}, Believed())});
+  CheckNoConnection({"plaintext"});
+  CheckNoConnection({"no certificate", Showing({}, Believed())});
   const Validity over{-hours(48), -hours(24)}, later{hours(24), hours(48)};
-  CheckNothing(WithCertificate("expired", files_.Task("worker", 0), over));
-  CheckNothing(WithCertificate("not good yet", files_.Task("worker", 0), later));
+  CheckNoConnection(WithCertificate("expired", files_.Task("worker", 0), over));
+  CheckNoConnection(WithCertificate("not good yet", files_.Task("worker", 0), later));
   const KeyedCertificate foreign = testing::NewAuthority();
-  CheckNothing(WithCertificate("foreign", files_.Task("worker", 0), {}, &foreign));
+  CheckNoConnection(WithCertificate("foreign", files_.Task("worker", 0), {}, &foreign));
   // Known, and of somewhere else.
   CheckNothing(WithCertificate("other task", files_.Task("worker", 1)));
   CheckNothing(WithCertificate("other job", files_.Task("evaluator", 0)));
@@ -457,7 +481,8 @@ TEST_F(AccessTest, WithBothBothAreAskedFor) {
   caller.name = "certificate and wrong token";
   caller.metadata = {{kTokenMetadata, "correct-horse-battery-stable"}};
   CheckNothing(caller);
-  CheckNothing({"token alone", grpc::InsecureChannelCredentials(), {{kTokenMetadata, kToken}}});
+  CheckNoConnection(
+      {"token alone", grpc::InsecureChannelCredentials(), {{kTokenMetadata, kToken}}});
   Caller client = WithCertificate("client with the token", files_.Client());
   client.metadata = {{kTokenMetadata, kToken}};
   Check(client, [](const std::string& method) { return IsForClients(method); });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call that is waited for: of tools, which have nothing else to do.
 #ifndef TRANSPORT_GRPC_BLOCKING_CALL_H_
 #define TRANSPORT_GRPC_BLOCKING_CALL_H_

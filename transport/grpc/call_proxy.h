@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of those who know neither certificates nor tokens, passed on in the name of somebody who
 // does.
 #ifndef TRANSPORT_GRPC_CALL_PROXY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/call_proxy.h"
 
 #include <grpcpp/generic/generic_stub.h>

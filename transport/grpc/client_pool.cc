@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/client_pool.h"
 
 namespace millrace {

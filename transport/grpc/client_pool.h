@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads on which clients without a server get their answers.
 #ifndef TRANSPORT_GRPC_CLIENT_POOL_H_
 #define TRANSPORT_GRPC_CLIENT_POOL_H_

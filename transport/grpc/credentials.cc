@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/credentials.h"
 
 #include <grpc/grpc_security_constants.h>
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/options/engine_options.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "transport/grpc/grpc_util.h"
@@ -281,23 +282,19 @@ ProcessDefault& TheDefault() {
   return *process;
 }
 
-std::string FromEnvironment(const char* name) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? std::string() : std::string(text);
-}
-
 }  // namespace
 
 StatusOr<std::shared_ptr<const LoadedCredentials>> DefaultCredentials() {
   ProcessDefault& process = TheDefault();
   MutexLock lock(&process.mu);
   if (process.credentials.has_value()) return *process.credentials;
-  Credentials options;
-  options.tls_cert = FromEnvironment("MILLRACE_TLS_CERT");
-  options.tls_key = FromEnvironment("MILLRACE_TLS_KEY");
-  options.tls_ca = FromEnvironment("MILLRACE_TLS_CA");
-  options.token_file = FromEnvironment("MILLRACE_TOKEN_FILE");
-  MR_ASSIGN_OR_RETURN(process.credentials, LoadedCredentials::Load(options));
+  const ProcessOptions named = ProcessOptions::FromEnvironment();
+  Credentials files;
+  files.tls_cert = named.tls_cert;
+  files.tls_key = named.tls_key;
+  files.tls_ca = named.tls_ca;
+  files.token_file = named.token_file;
+  MR_ASSIGN_OR_RETURN(process.credentials, LoadedCredentials::Load(files));
   return *process.credentials;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this process shows to others, and asks of them, on gRPC's connections.
 #ifndef TRANSPORT_GRPC_CREDENTIALS_H_
 #define TRANSPORT_GRPC_CREDENTIALS_H_

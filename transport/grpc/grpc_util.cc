@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/grpc_util.h"
 
 #include <grpc/grpc.h>

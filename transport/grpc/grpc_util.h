@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What client and server sides share: bytes, statuses and the life of the library.
 #ifndef TRANSPORT_GRPC_GRPC_UTIL_H_
 #define TRANSPORT_GRPC_GRPC_UTIL_H_

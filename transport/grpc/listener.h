@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes connections over TCP, and keeps those who never say anything, or come in crowds, from
 // taking all the descriptors of the process.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer for callers without TLS where there is TLS only: they would not learn why they are
 // not served, and wait out their deadlines.
 #ifndef TRANSPORT_GRPC_PLAIN_REFUSAL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a caller without TLS sends to a server that asks for it: any bytes, in pieces of any size,
 // are answered alike and with no more than a frame each.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/rpc_channel.h"
 
 #include <grpcpp/generic/generic_stub.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unary calls by name over raw bytes: the half of gRPC that calls.
 #ifndef TRANSPORT_GRPC_RPC_CHANNEL_H_
 #define TRANSPORT_GRPC_RPC_CHANNEL_H_

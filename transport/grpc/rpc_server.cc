@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/rpc_server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -213,6 +214,15 @@ struct RpcServer::Impl {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<Listener> listener ABSL_GUARDED_BY(mu);
 
+  // Counted, if somebody counts.
+  const Method* Keep(std::string path, Handler handler, RpcLane lane, bool asks_nobody) {
+    RpcTable* const counted = serving.counted_methods;
+    MethodStats* const stats = counted == nullptr ? nullptr : counted->Add(path, "grpc");
+    methods.push_back(std::make_unique<Method>(
+        Method{std::move(path), std::move(handler), lane, asks_nobody, stats}));
+    return methods.back().get();
+  }
+
   // Of each service, once it is there; gRPC says NOT_SERVING from the shutdown on.
   void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
@@ -253,17 +263,13 @@ void RpcServer::Observe(RpcTable* methods, PeerTraffic* peers) {
 
 void RpcServer::AddMethod(std::string path, Handler handler, RpcLane lane) {
   const bool asks_nobody = path == methods::kWorkerGetStatus;
-  RpcTable* const counted = impl_->serving.counted_methods;
-  MethodStats* const stats = counted == nullptr ? nullptr : counted->Add(path, "grpc");
-  impl_->methods.push_back(std::make_unique<Method>(
-      Method{std::move(path), std::move(handler), lane, asks_nobody, stats}));
-  impl_->service.Add(impl_->methods.back().get(), &impl_->serving);
+  impl_->service.Add(impl_->Keep(std::move(path), std::move(handler), lane, asks_nobody),
+                     &impl_->serving);
 }
 
 void RpcServer::AddStream(std::string path, Handler handler, RpcLane lane) {
-  impl_->methods.push_back(
-      std::make_unique<Method>(Method{std::move(path), std::move(handler), lane, false}));
-  impl_->service.AddStream(impl_->methods.back().get(), &impl_->serving);
+  impl_->service.AddStream(impl_->Keep(std::move(path), std::move(handler), lane, false),
+                           &impl_->serving);
 }
 
 StatusOr<int> RpcServer::Start(const std::string& address) {

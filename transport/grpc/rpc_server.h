@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods by name over raw bytes, unary ones and streams: the half of gRPC that serves.
 #ifndef TRANSPORT_GRPC_RPC_SERVER_H_
 #define TRANSPORT_GRPC_RPC_SERVER_H_

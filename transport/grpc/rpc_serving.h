@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the calls of one server share: of rpc_server.cc and rpc_stream.cc alone.
 #ifndef TRANSPORT_GRPC_RPC_SERVING_H_
 #define TRANSPORT_GRPC_RPC_SERVING_H_

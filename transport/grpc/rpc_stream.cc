@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/rpc_stream.h"
 
 #include <grpcpp/grpcpp.h>
@@ -67,6 +68,9 @@ class RpcStream final : public ServerCall,
     if (allowed.ok()) {
       StartRead(&request_);
     } else {
+      // Counts as a unary call that is refused does.
+      if (method_->stats != nullptr) method_->stats->Begin(0);
+      Answered(false, 0);
       End(allowed);
     }
   }
@@ -78,11 +82,13 @@ class RpcStream final : public ServerCall,
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
-    if (!status.ok()) return End(status);
-    Finish(WireWriter());
+    if (status.ok()) return Finish(WireWriter());
+    Answered(false, 0);
+    End(status);
   }
   void Finish(WireWriter response) override {
     response_ = ToByteBuffer(response);
+    Answered(true, static_cast<int64_t>(response_.Length()));
     StartWrite(&response_);
   }
 
@@ -93,6 +99,11 @@ class RpcStream final : public ServerCall,
 
  private:
   enum State { kIdle, kBusy, kEnding };
+
+  // A message counts as a call.
+  void Answered(bool ok, int64_t bytes) {
+    if (method_->stats != nullptr) method_->stats->End(ok, bytes, NanosSince(arrival_));
+  }
 
   static Status Stopping() { return errors::Unavailable("the server is stopping"); }
 
@@ -107,6 +118,7 @@ class RpcStream final : public ServerCall,
     if (!state_.compare_exchange_strong(idle, kBusy)) return;  // whoever ends the streams did it
     received_.emplace(request_);
     arrival_ = SteadyClock::now();
+    if (method_->stats != nullptr) method_->stats->Begin(static_cast<int64_t>(request_.Length()));
     references_.fetch_add(1, std::memory_order_relaxed);
     serving_->handlers.Enter();
     serving_->PoolOf(*method_)->Schedule(

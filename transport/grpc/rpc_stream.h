@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream of calls, as a server sees it.
 #ifndef TRANSPORT_GRPC_RPC_STREAM_H_
 #define TRANSPORT_GRPC_RPC_STREAM_H_

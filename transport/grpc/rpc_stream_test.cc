@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of calls: each message is answered in order, and a stream ends when it should.
 #include "transport/grpc/rpc_stream.h"
 
@@ -16,6 +17,7 @@
 #include "base/notification.h"
 #include "base/strings.h"
 #include "base/thread_pool.h"
+#include "observe/rpc_table.h"
 #include "proto/named_tensor.pb.h"
 #include "transport/grpc/grpc_util.h"
 #include "transport/grpc/rpc_server.h"
@@ -123,6 +125,30 @@ TEST_F(RpcStreamTest, MessagesAreAnsweredInTheirOrder) {
   EXPECT_EQ(stream.Read(), "");
   const Status ended = stream.Finish();
   EXPECT_TRUE(ended.ok()) << ended;
+}
+
+TEST_F(RpcStreamTest, EachMessageCountsAsACall) {
+  RpcTable counted;
+  server_.Observe(&counted, nullptr);
+  StartEcho();
+  ASSERT_EQ(counted.methods().size(), 1u);
+  const MethodStats& stats = counted.methods().front();
+  EXPECT_EQ(stats.method, kMethod);
+  EXPECT_EQ(stats.carrier, "grpc");
+  Stream stream(address_);
+  ASSERT_TRUE(stream.Write("good"));
+  EXPECT_EQ(stream.Read(), "good 0");
+  EXPECT_EQ(stats.begun.value(), 1);
+  EXPECT_EQ(stats.ended.value(), 1);
+  EXPECT_EQ(stats.errors.value(), 0);
+  EXPECT_EQ(stats.request_bytes.value(), 6);   // with the field's two
+  EXPECT_EQ(stats.response_bytes.value(), 8);  // as well
+  ASSERT_TRUE(stream.Write("bad"));
+  EXPECT_EQ(stream.Read(), "");
+  EXPECT_FALSE(stream.Finish().ok());
+  EXPECT_EQ(stats.begun.value(), 2);
+  EXPECT_EQ(stats.ended.value(), 2);
+  EXPECT_EQ(stats.errors.value(), 1);
 }
 
 TEST_F(RpcStreamTest, AnErrorEndsTheStreamAndNotTheServer) {

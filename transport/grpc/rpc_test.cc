@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "transport/grpc/rpc_channel.h"
 #include "transport/grpc/rpc_server.h"
@@ -38,8 +41,8 @@ class RpcTest : public testing::Test {
  protected:
   void SetUp() override { Listen("127.0.0.1:0"); }
 
-  void Listen(const std::string& address) {
-    server_ = std::make_unique<RpcServer>(&server_pool_);
+  void Listen(const std::string& address, const RpcLimits& limits = {}) {
+    server_ = std::make_unique<RpcServer>(&server_pool_, nullptr, limits);
     server_->AddMethod(kEcho, [](ServerCall* call) {
       WireWriter answer;
       WireReader reader = call->reader();
@@ -255,6 +258,73 @@ TEST_F(RpcTest, ServesManyCallsAtOnce) {
   }
   ASSERT_TRUE(left.WaitUntil(DeadlineAfter(seconds(40))));
   EXPECT_EQ(good, kCalls);
+}
+
+TEST_F(RpcTest, CallsBeyondTheLimitOfAConnectionWait) {
+  Listen("127.0.0.1:0", {.max_calls = 1});
+  auto channel = Connect();
+  ASSERT_TRUE(Call(*channel, kEcho, "x").ok());
+  CancellationManager cancellation;
+  Notification parked_answered, waited;
+  channel->Call(kPark, {DeadlineAfter(seconds(30)), &cancellation}, Bytes(""), IfDown::kFail,
+                [&](const Status&, const grpc::ByteBuffer&) { parked_answered.Notify(); });
+  ASSERT_TRUE(parked_.WaitUntil(DeadlineAfter(seconds(20))));
+  Status result = errors::Unknown("no answer");
+  channel->Call(kEcho, {DeadlineAfter(seconds(30)), nullptr}, Bytes("x"), IfDown::kFail,
+                [&](Status status, const grpc::ByteBuffer&) {
+                  result = std::move(status);
+                  waited.Notify();
+                });
+  EXPECT_FALSE(waited.WaitUntil(DeadlineAfter(milliseconds(300))));
+  // Other connections have calls of their own.
+  auto other = Connect();
+  EXPECT_TRUE(Call(*other, kEcho, "x").ok());
+  EXPECT_FALSE(waited.HasBeenNotified());
+  cancellation.StartCancel(errors::Cancelled("enough"));
+  ASSERT_TRUE(waited.WaitUntil(DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(result.ok()) << result;
+  EXPECT_TRUE(parked_answered.WaitUntil(DeadlineAfter(seconds(20))));
+}
+
+// What gRPC does with those that do not fit is its own affair; the rest is served afterwards.
+TEST_F(RpcTest, RequestsOnTheirWayInShareTheMemoryQuota) {
+  constexpr int kCalls = 64;
+  const std::string big(std::size_t{1} << 20, 'x');
+  const auto begun = [&](int64_t quota) {
+    std::atomic<int> arrived{0};
+    Mutex mu;
+    bool over = false;
+    std::vector<ServerCall*> calls;
+    ThreadPool pool("server", 2);
+    auto server = std::make_unique<RpcServer>(&pool, nullptr, RpcLimits{.memory_quota = quota});
+    server->AddMethod(kPark, [&](ServerCall* call) {
+      ++arrived;
+      MutexLock lock(&mu);
+      if (over) return call->Finish(OkStatus());
+      calls.push_back(call);
+    });
+    const StatusOr<int> port = server->Start("127.0.0.1:0");
+    EXPECT_TRUE(port.ok()) << port.status();
+    port_ = *port;
+    BlockingCounter left(kCalls);
+    std::vector<std::unique_ptr<RpcChannel>> channels;
+    for (int i = 0; i < kCalls; ++i) {
+      channels.push_back(Connect());
+      channels.back()->Call(kPark, {DeadlineAfter(seconds(5)), nullptr}, Bytes(big), IfDown::kFail,
+                            [&](const Status&, const grpc::ByteBuffer&) { left.DecrementCount(); });
+    }
+    EXPECT_TRUE(left.WaitUntil(DeadlineAfter(seconds(40))));
+    {
+      MutexLock lock(&mu);
+      over = true;
+      for (ServerCall* call : calls) call->Finish(OkStatus());
+    }
+    channels.clear();
+    server = nullptr;
+    return arrived.load();
+  };
+  EXPECT_EQ(begun(int64_t{1} << 30), kCalls);
+  EXPECT_LT(begun(int64_t{8} << 20), kCalls / 2);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that no client sends, in the handshake of a server with certificates and after it: each
 // ends its own connection, and the server goes on.
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages of a link: what two tasks on one host tell each other over a local socket.
 #ifndef TRANSPORT_LINK_FRAME_H_
 #define TRANSPORT_LINK_FRAME_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task reads from a link: any bytes, arriving in stretches of any size, are frames or are
 // refused. The first byte says how long the stretches are.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A connection between two tasks on one host over which either calls the other.
 #ifndef TRANSPORT_LINK_LINK_H_
 #define TRANSPORT_LINK_LINK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All links of one task: who may open one, and the threads that read them.
 #ifndef TRANSPORT_LINK_LINK_HUB_H_
 #define TRANSPORT_LINK_LINK_HUB_H_

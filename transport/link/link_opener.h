@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens a link to one task when somebody is about to have steps there.
 #ifndef TRANSPORT_LINK_LINK_OPENER_H_
 #define TRANSPORT_LINK_LINK_OPENER_H_

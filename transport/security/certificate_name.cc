@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/security/certificate_name.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ constexpr Right kRights[] = {
     // A chief ends the parameter servers of its job.
     {"/millrace.ControlService/Shutdown", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/DescribeStep", {Role::kTask, Role::kAdmin}},
-    {"/millrace.ControlService/WhyWaiting", {Role::kTask, Role::kClient, Role::kAdmin}},
+    {"/millrace.ControlService/WhyWaiting", {Role::kTask, Role::kAdmin}},
     {"/millrace.ControlService/Ledger", {Role::kTask, Role::kClient, Role::kAdmin}},
     {"/millrace.ControlService/OfferLink", {Role::kTask}},
     {"/millrace.ControlService/Page", {Role::kTask, Role::kAdmin}},

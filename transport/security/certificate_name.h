@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whom a certificate stands for: a task, a client or an administrator of one cluster.
 #ifndef TRANSPORT_SECURITY_CERTIFICATE_NAME_H_
 #define TRANSPORT_SECURITY_CERTIFICATE_NAME_H_

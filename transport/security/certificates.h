@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Certificates as files and as text: checked before they are used, and made to try things out.
 #ifndef TRANSPORT_SECURITY_CERTIFICATES_H_
 #define TRANSPORT_SECURITY_CERTIFICATES_H_

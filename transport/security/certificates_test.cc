@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/security/certificates.h"
 
 #include <gtest/gtest.h>

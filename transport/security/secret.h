@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The token that all processes of a cluster share.
 #ifndef TRANSPORT_SECURITY_SECRET_H_
 #define TRANSPORT_SECURITY_SECRET_H_

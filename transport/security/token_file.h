@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file with the token of a cluster, which may be replaced while the process runs.
 #ifndef TRANSPORT_SECURITY_TOKEN_FILE_H_
 #define TRANSPORT_SECURITY_TOKEN_FILE_H_

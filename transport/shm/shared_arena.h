@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a task fills and lends to tasks on its host: the sending half of transport/shm.
 //
 // Memory files (memfd) and not files in /dev/shm: they have no name, so nothing is left behind

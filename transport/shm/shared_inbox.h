@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of tasks on this host, mapped and made tensors' buffers: the receiving half of
 // transport/shm.
 #ifndef TRANSPORT_SHM_SHARED_INBOX_H_

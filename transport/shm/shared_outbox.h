@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one peer has been told of this task's shared memory, and which blocks it reads.
 #ifndef TRANSPORT_SHM_SHARED_OUTBOX_H_
 #define TRANSPORT_SHM_SHARED_OUTBOX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's primary context and what lives in it: memory and events.
 #ifndef DEVICE_CUDA_DRIVER_CONTEXT_H_
 #define DEVICE_CUDA_DRIVER_CONTEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CUDA device needs of NVIDIA's driver. The driver's interface is stable, so it is declared
 // here once more and no toolkit is needed to build, or to test against a simulated one.
 #ifndef DEVICE_CUDA_DRIVER_CUDA_DRIVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's libraries as tables of functions, found at run time. Types are those of the toolkit's
 // headers; nothing is linked. Only builds with --config=cuda have these.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program says of NVIDIA's libraries that are there, and of those that are not.
 #include "device/cuda/driver/cuda_libraries.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels see of a CUDA device. No header of CUDA is included: pointers are opaque, and what
 // they are is said beside them.
 #ifndef DEVICE_CUDA_DRIVER_CUDA_MACHINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of libcuda.so.1 that the device calls, by the names that they have in the library.
 // Handles are pointers, enumerations are int, device addresses are 64-bit integers.
 #ifndef DEVICE_CUDA_DRIVER_DRIVER_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver's functions as they are declared here, beside those of the toolkit's header.
 #include "device/cuda/driver/driver_calls.h"
 

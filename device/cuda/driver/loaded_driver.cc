@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver of this machine, libcuda.so.1.
 #include <cstring>
 #include <memory>

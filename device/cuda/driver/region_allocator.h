@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks out of large regions: memory of a device is slow to get and to give back, and doing so
 // waits for the device.
 #ifndef DEVICE_CUDA_DRIVER_REGION_ALLOCATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that are looked for at run time: NVIDIA's, which a machine has or does not have.
 #ifndef DEVICE_CUDA_DRIVER_SHARED_LIBRARY_H_
 #define DEVICE_CUDA_DRIVER_SHARED_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices "/device:GPU:N".
 #ifndef DEVICE_CUDA_MACHINE_CUDA_DEVICE_H_
 #define DEVICE_CUDA_MACHINE_CUDA_DEVICE_H_

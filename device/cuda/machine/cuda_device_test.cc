@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices "GPU" over a simulated driver.
 #include "device/cuda/machine/cuda_device.h"
 

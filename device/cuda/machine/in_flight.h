@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was issued to a device's streams and has not been seen to end.
 #ifndef DEVICE_CUDA_MACHINE_IN_FLIGHT_H_
 #define DEVICE_CUDA_MACHINE_IN_FLIGHT_H_

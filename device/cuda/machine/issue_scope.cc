@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/machine/issue_scope.h"
 
 #include "base/errors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an operation may borrow while it is issued: handles of libraries and scratch memory.
 #ifndef DEVICE_CUDA_MACHINE_ISSUE_SCOPE_H_
 #define DEVICE_CUDA_MACHINE_ISSUE_SCOPE_H_

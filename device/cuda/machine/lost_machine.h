@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The error of a machine whose context is lost.
 #ifndef DEVICE_CUDA_MACHINE_LOST_MACHINE_H_
 #define DEVICE_CUDA_MACHINE_LOST_MACHINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine behind a device "GPU": streams, events, callbacks, memory, errors.
 #ifndef DEVICE_CUDA_MACHINE_MACHINE_H_
 #define DEVICE_CUDA_MACHINE_MACHINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a CUDA machine: of the device, and pinned memory of the host for copies.
 #ifndef DEVICE_CUDA_MACHINE_MACHINE_MEMORY_H_
 #define DEVICE_CUDA_MACHINE_MACHINE_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine of a CUDA device over a simulated driver.
 #include "device/cuda/machine/machine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recordings of a CUDA device: what is issued to a stream of its own becomes a graph.
 #ifndef DEVICE_CUDA_MACHINE_RECORDER_H_
 #define DEVICE_CUDA_MACHINE_RECORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recordings of the CUDA device over a simulated driver.
 #include <gtest/gtest.h>
 

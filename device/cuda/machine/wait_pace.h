@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often a thread asks a device whether it has finished.
 #ifndef DEVICE_CUDA_MACHINE_WAIT_PACE_H_
 #define DEVICE_CUDA_MACHINE_WAIT_PACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUPTI that records what tests say, and hands it out as the real one might: late, on another
 // thread, in another order, or not at all.
 #ifndef DEVICE_CUDA_SIMULATED_SIMULATED_CUPTI_H_

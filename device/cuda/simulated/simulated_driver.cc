@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/simulated/simulated_driver.h"
 
 #include <algorithm>
@@ -368,7 +369,7 @@ class Driver final : public SimulatedDriver {
     while (!stream->ops.empty() || stream->running) changed_.Wait(&mu_);
   }
   void WaitUntilIdle(Context* context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const auto busy = [&] {
+    const auto busy = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return std::any_of(streams_.begin(), streams_.end(), [&](const auto& stream) {
         return stream->context == context && (!stream->ops.empty() || stream->running);
       });

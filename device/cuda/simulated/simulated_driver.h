@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A driver whose devices are threads of this process, for tests of what is above it. Its device
 // memory is host memory; "kernels" are functions.
 #ifndef DEVICE_CUDA_SIMULATED_SIMULATED_DRIVER_H_

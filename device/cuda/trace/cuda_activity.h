@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What GPUs run for traced steps, as NVIDIA's CUPTI tells it.
 //
 // While a step is recorded anywhere in the process, CUPTI records the kernels, copies and fills of

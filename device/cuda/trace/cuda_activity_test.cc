@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is told of steps, over a CUPTI that hands its records out in all the ways it may.
 #include "device/cuda/trace/cuda_activity.h"
 

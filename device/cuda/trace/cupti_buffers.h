@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The buffers that CUPTI fills, and what stands in them.
 #ifndef DEVICE_CUDA_TRACE_CUPTI_BUFFERS_H_
 #define DEVICE_CUDA_TRACE_CUPTI_BUFFERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the device uses of libcupti.so.13: functions, by the names that they have in the library,
 // and the records that it fills buffers with. Enumerations are int, handles are pointers. Records
 // are declared up to the last field that is read here; cupti_calls_test.cc holds all of it against

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUPTI's functions and records as they are declared here, beside those of the toolkit's headers.
 #include "device/cuda/trace/cupti_calls.h"
 

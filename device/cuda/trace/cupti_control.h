@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUPTI on and off, its errors, and its clock.
 #ifndef DEVICE_CUDA_TRACE_CUPTI_CONTROL_H_
 #define DEVICE_CUDA_TRACE_CUPTI_CONTROL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose activities are whose among what CUPTI recorded.
 #ifndef DEVICE_CUDA_TRACE_CUPTI_MATCH_H_
 #define DEVICE_CUDA_TRACE_CUPTI_MATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUPTI of this machine, libcupti.so.13.
 #include <memory>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a machine tells of its activities, over a simulated driver and a simulated CUPTI.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs loops on the thread that asks for them: for tests on machines without a GPU.
 #ifndef KERNELS_GPU_HOST_HOST_LAUNCHER_H_
 #define KERNELS_GPU_HOST_HOST_LAUNCHER_H_

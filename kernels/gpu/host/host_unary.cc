@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/gpu/host/host_launcher.h"
 #include "kernels/gpu/loops/unary_loops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the goldens, which are small, do not reach: groups of elements and their rests, sums in
 // chunks, teams of several threads, scatters of many updates.
 #include "kernels/gpu/loops/loops.h"

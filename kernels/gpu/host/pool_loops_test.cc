@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools beside a plain one: every layout, padding and group of channels, and which element of
 // equal ones, and of NaNs, gets a gradient.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scans and positions of extremes in chunks, by teams of one member and of several, compared with
 // plain loops.
 #include "kernels/gpu/loops/scan_loops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Segments, sorted rows and distinct elements, larger than goldens are.
 #include "kernels/gpu/loops/segment_loops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs loops on several threads, for tests: teams have members, as on a GPU.
 #ifndef KERNELS_GPU_HOST_THREADS_LAUNCHER_H_
 #define KERNELS_GPU_HOST_THREADS_LAUNCHER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Positions of extremes along an axis.
 #ifndef KERNELS_GPU_LOOPS_ARG_LOOPS_H_
 #define KERNELS_GPU_LOOPS_ARG_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of channels for images with channels last: of chunks, then put together.
 #ifndef KERNELS_GPU_LOOPS_BATCH_NORM_CHUNKS_H_
 #define KERNELS_GPU_LOOPS_BATCH_NORM_CHUNKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization of images with channels last.
 //
 // Neighbouring threads take neighbouring channels. Each takes a chunk of its channel's elements;

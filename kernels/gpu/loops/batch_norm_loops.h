@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization, forwards and backwards: a team of threads for each channel; with channels
 // last as in batch_norm_last_loops.h.
 #ifndef KERNELS_GPU_LOOPS_BATCH_NORM_LOOPS_H_

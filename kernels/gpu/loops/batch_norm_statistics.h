@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What batch normalization makes of the sums over a channel, however they were found.
 #ifndef KERNELS_GPU_LOOPS_BATCH_NORM_STATISTICS_H_
 #define KERNELS_GPU_LOOPS_BATCH_NORM_STATISTICS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise functions of two operands: arithmetic, comparisons, and gradients that take what
 // the op made or read and the gradient that arrives.
 #ifndef KERNELS_GPU_LOOPS_BINARY_LOOPS_H_
@@ -115,8 +116,9 @@ MR_GPU_BINARY(SqrtGrad, return b == C(0) ? C(0) : b * C(0.5) / a;);
 MR_GPU_BINARY(RsqrtGrad, return b == C(0) ? C(0) : C(-0.5) * (b * a) * (a * a););
 MR_GPU_BINARY(ReciprocalGrad, return b == C(0) ? C(0) : -a * (b * a););
 // a is the gradient, b the op's input, or, for Elu and Selu, its output.
-MR_GPU_BINARY(ReluGrad, return b > C(0) ? a : C(0););
-MR_GPU_BINARY(Relu6Grad, return b > C(0) && b < C(6) ? a : C(0););
+// Products: a gradient that is no number stays none where the input is cut off.
+MR_GPU_BINARY(ReluGrad, return a * (b > C(0) ? C(1) : C(0)););
+MR_GPU_BINARY(Relu6Grad, return a * (b > C(0) && b < C(6) ? C(1) : C(0)););
 MR_GPU_BINARY(EluGrad, return b < C(0) ? a * (b + C(1)) : a;);
 MR_GPU_BINARY(SeluGrad, return b < C(0) ? a * (b + C(kSeluScaleAlpha)) : a * C(kSeluScale););
 MR_GPU_BINARY(LeakyReluGrad, return b > C(0) ? a : a * alpha;);

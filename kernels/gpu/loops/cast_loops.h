@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between element types.
 #ifndef KERNELS_GPU_LOOPS_CAST_LOOPS_H_
 #define KERNELS_GPU_LOOPS_CAST_LOOPS_H_

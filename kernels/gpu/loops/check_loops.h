@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is no number, or no finite one.
 #ifndef KERNELS_GPU_LOOPS_CHECK_LOOPS_H_
 #define KERNELS_GPU_LOOPS_CHECK_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise arithmetic. A functor takes a group of neighbours: loads and stores are 16 bytes
 // wide where addresses allow it.
 #ifndef KERNELS_GPU_LOOPS_ELEMENTWISE_LOOPS_H_

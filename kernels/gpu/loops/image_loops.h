@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What looks at neighbours: padding by reflection, and normalization over neighbouring channels.
 #ifndef KERNELS_GPU_LOOPS_IMAGE_LOOPS_H_
 #define KERNELS_GPU_LOOPS_IMAGE_LOOPS_H_

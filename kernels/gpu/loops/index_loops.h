@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows by index: gathered, and scattered in an order that does not depend on threads.
 #ifndef KERNELS_GPU_LOOPS_INDEX_LOOPS_H_
 #define KERNELS_GPU_LOOPS_INDEX_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the number of an element to places in tensors with strides.
 #ifndef KERNELS_GPU_LOOPS_INDEX_MAP_H_
 #define KERNELS_GPU_LOOPS_INDEX_MAP_H_

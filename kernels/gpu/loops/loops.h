@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The computations that a GPU's kernels are made of, as plain data: a table of functions takes
 // them, one for the host (tests) and one for CUDA. Addresses are of the launcher's memory;
 // sizes and strides are in elements. Functions return before anything has run.

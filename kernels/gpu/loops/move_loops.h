@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements in other places, chosen, filled in, and a few sums and sequences.
 #ifndef KERNELS_GPU_LOOPS_MOVE_LOOPS_H_
 #define KERNELS_GPU_LOOPS_MOVE_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops that move elements, or choose or add them by indices, are asked for: see loops.h.
 #ifndef KERNELS_GPU_LOOPS_MOVE_PARAMS_H_
 #define KERNELS_GPU_LOOPS_MOVE_PARAMS_H_

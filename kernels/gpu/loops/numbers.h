@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops over elements are made of, for the host's compiler and for nvcc: which functions
 // run where, element types and what they are computed in.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools. What they do is bound by memory, so threads follow it: with channels last one takes 16
 // bytes of neighbouring channels, with channels first neighbours take neighbouring columns.
 #ifndef KERNELS_GPU_LOOPS_POOL_LOOPS_H_

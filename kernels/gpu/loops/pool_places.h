@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the windows of pools lie.
 #ifndef KERNELS_GPU_LOOPS_POOL_PLACES_H_
 #define KERNELS_GPU_LOOPS_POOL_PLACES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers with the CPU's bits: Philox 4x32-10, and TensorFlow's distributions over it.
 // Normal values differ from the CPU's by what the two libraries' sines and logarithms do.
 #ifndef KERNELS_GPU_LOOPS_RANDOM_LOOPS_H_

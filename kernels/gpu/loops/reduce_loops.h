@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over any axes. A reduction takes its elements in an order that depends on shapes
 // alone: results repeat.
 #ifndef KERNELS_GPU_LOOPS_REDUCE_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that a team of threads works on together: softmax and what is made of it.
 #ifndef KERNELS_GPU_LOOPS_ROW_LOOPS_H_
 #define KERNELS_GPU_LOOPS_ROW_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops along axes and rows are asked for: see loops.h.
 #ifndef KERNELS_GPU_LOOPS_ROW_PARAMS_H_
 #define KERNELS_GPU_LOOPS_ROW_PARAMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scans along an axis. Where lines are few and long, they are cut into
 // chunks that are scanned at once: first their totals, then what comes before each, then the
 // elements (Blelloch, "Prefix Sums and Their Applications", 1990). The order of additions depends

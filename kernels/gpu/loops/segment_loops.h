@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that belong together: sums of segments and their gradients, rows sorted by a number.
 #ifndef KERNELS_GPU_LOOPS_SEGMENT_LOOPS_H_
 #define KERNELS_GPU_LOOPS_SEGMENT_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops that regroup rows (segments, partitions, distinct elements) are asked for: see
 // loops.h.
 #ifndef KERNELS_GPU_LOOPS_SEGMENT_PARAMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k largest of each row, and whether a class is among them.
 #ifndef KERNELS_GPU_LOOPS_TOP_K_LOOPS_H_
 #define KERNELS_GPU_LOOPS_TOP_K_LOOPS_H_

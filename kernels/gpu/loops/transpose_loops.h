@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that become columns, by tiles that the threads of a team share: elements are read, and then
 // written, in the order in which they lie.
 #ifndef KERNELS_GPU_LOOPS_TRANSPOSE_LOOPS_H_

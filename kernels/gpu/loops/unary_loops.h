@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise functions of one operand.
 #ifndef KERNELS_GPU_LOOPS_UNARY_LOOPS_H_
 #define KERNELS_GPU_LOOPS_UNARY_LOOPS_H_

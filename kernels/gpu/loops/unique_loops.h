@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Distinct elements in the order in which they come first, and rows from several tensors.
 #ifndef KERNELS_GPU_LOOPS_UNIQUE_LOOPS_H_
 #define KERNELS_GPU_LOOPS_UNIQUE_LOOPS_H_

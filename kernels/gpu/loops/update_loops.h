@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers: a variable and its slots in one pass. Hyperparameters lie where the variable does.
 #ifndef KERNELS_GPU_LOOPS_UPDATE_LOOPS_H_
 #define KERNELS_GPU_LOOPS_UPDATE_LOOPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops that draw random numbers or take steps of optimizers are asked for: see loops.h.
 #ifndef KERNELS_GPU_LOOPS_UPDATE_PARAMS_H_
 #define KERNELS_GPU_LOOPS_UPDATE_PARAMS_H_

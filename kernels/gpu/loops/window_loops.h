@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and products element by element.
 #ifndef KERNELS_GPU_LOOPS_WINDOW_LOOPS_H_
 #define KERNELS_GPU_LOOPS_WINDOW_LOOPS_H_

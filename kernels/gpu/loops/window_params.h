@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops over images, and products, are asked for: see loops.h.
 #ifndef KERNELS_GPU_LOOPS_WINDOW_PARAMS_H_
 #define KERNELS_GPU_LOOPS_WINDOW_PARAMS_H_

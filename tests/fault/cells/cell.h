@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cells of the table of failures: which task fails, how, and in what kind of job.
 #ifndef TESTS_FAULT_CELLS_CELL_H_
 #define TESTS_FAULT_CELLS_CELL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fault/cells/cell_job.h"
 
 #include <signal.h>

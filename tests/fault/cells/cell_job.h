@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job of real processes, each on a host of its own, in which one fails.
 #ifndef TESTS_FAULT_CELLS_CELL_JOB_H_
 #define TESTS_FAULT_CELLS_CELL_JOB_H_

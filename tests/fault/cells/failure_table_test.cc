@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of failures, cell by cell, with real processes on hosts of their own: a sample by
 // default, all of it with MILLRACE_CELLS=all. Each cell prints its row of the table in
 // docs/failures.md, which tools/ci_long cells puts there.

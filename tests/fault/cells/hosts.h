@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hosts that the jobs of all cells run on.
 #ifndef TESTS_FAULT_CELLS_HOSTS_H_
 #define TESTS_FAULT_CELLS_HOSTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network of the test's own, in which hosts can be cut off: what they send, and what is sent to
 // them, is swallowed without a word.
 #ifndef TESTS_FAULT_CELLS_NETWORK_H_

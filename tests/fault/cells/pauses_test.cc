@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that stand still for a while, and whose peers would wait longer than that: the job loses
 // the time, and nothing else. MILLRACE_PAUSE says how many seconds (5).
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Members of a group that train by all-reduce, each with a session at its own task.
 #include <array>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task of a failure cell is told, and what it tells: one line per event.
 #ifndef TESTS_FAULT_CELLS_TASK_FLAGS_H_
 #define TESTS_FAULT_CELLS_TASK_FLAGS_H_

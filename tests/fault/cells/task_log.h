@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task of a cell has told.
 #ifndef TESTS_FAULT_CELLS_TASK_LOG_H_
 #define TESTS_FAULT_CELLS_TASK_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One task of the jobs that the failure cells are tried on: docs/failures.md, "The table".
 #include <cstdio>
 #include <cstdlib>

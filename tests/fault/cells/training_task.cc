@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers that train with a ps, asynchronously or with SyncReplicas, and clients that read what
 // has been learned.
 #include <chrono>

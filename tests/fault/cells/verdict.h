@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the survivors of a failure saw, held against what they were promised.
 #ifndef TESTS_FAULT_CELLS_VERDICT_H_
 #define TESTS_FAULT_CELLS_VERDICT_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes sequences.json and the files beside it: what tf.data (TensorFlow 2.21) gives.
 
 A case has, for each walk through its data set, the elements as texts: components separated by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a session promises beyond values: long errors, metadata, connections, graphs as they come."""
 import grpc
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of rules_cc that the built-in repositories load, over native rules."""
 
 cc_binary = native.cc_binary

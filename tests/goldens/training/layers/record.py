@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what layers of Keras compute, as cases for tests/layers.
 
     KERAS_BACKEND=tensorflow python record.py
@@ -207,6 +208,28 @@ def record_convolutions():
            mask=np.array([[True, False, True], [True, True, True]]))
 
 
+def record_volumes():
+    volume = normal(2, 4, 5, 3, 2)
+    unknown = [[None, None, None, None, 2]]
+    for padding in ("valid", "same"):
+        record("conv3d_" + padding, "Conv3D",
+               {"filters": 3, "kernel_size": [2, 3, 2], "padding": padding, "strides": [1, 2, 1],
+                "activation": "relu"}, [volume])
+        record("conv3d_transpose_" + padding, "Conv3DTranspose",
+               {"filters": 2, "kernel_size": [3, 2, 1], "strides": 2, "padding": padding}, [volume])
+        record("max_pooling_3d_" + padding, "MaxPooling3D",
+               {"pool_size": [2, 3, 2], "padding": padding}, [volume])
+        record("average_pooling_3d_" + padding, "AveragePooling3D",
+               {"pool_size": 2, "strides": 1, "padding": padding}, [volume])
+    record("conv3d_groups", "Conv3D", {"filters": 4, "kernel_size": 2, "groups": 2}, [volume])
+    record("conv3d_unknown", "Conv3D", {"filters": 2, "kernel_size": 3, "padding": "same"}, [volume],
+           dims=unknown)
+    record("conv3d_transpose_unknown", "Conv3DTranspose",
+           {"filters": 2, "kernel_size": 2, "strides": 1}, [volume], dims=unknown)
+    record("global_max_pooling_3D", "GlobalMaxPooling3D", {}, [volume])
+    record("global_average_pooling_3D", "GlobalAveragePooling3D", {"keepdims": True}, [volume])
+
+
 def record_normalizations():
     rows, sequence, image = normal(6, 3), normal(3, 4, 3), normal(2, 4, 5, 4)
     mask = np.array([[1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1]], bool)
@@ -293,6 +316,7 @@ record_convolutions()
 record_normalizations()
 record_recurrent()
 record_attention()
+record_volumes()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.json")
 with open(path, "w") as file:
     file.write('{"cases": [\n' + ",\n".join(json.dumps(case) for case in cases) + "\n]}\n")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "millrace/preemption.h"
 
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/preemption/preemption_bell.h"
 
 namespace millrace {
 namespace {
@@ -37,9 +39,16 @@ Status WatchForPreemption(const std::vector<int>& signals) {
 void NoticePreemption(int signal) {
   int none = 0;
   notice.compare_exchange_strong(none, signal);
+  RingPreemptionBell();
 }
 
 int PreemptionSignal() { return notice.load(); }
+
+Status CheckPreemption() {
+  const int signal = PreemptionSignal();
+  if (signal == 0) return OkStatus();
+  return errors::Cancelled("this process is to end (signal ", signal, ")");
+}
 
 int PreemptionExitCode() {
   constexpr int kEndedBySignal = 128;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of steps that failed, for whoever looks for the step that a client speaks of.
+#ifndef DISTRIBUTED_RUNTIME_SERVICE_FAILED_STEPS_H_
+#define DISTRIBUTED_RUNTIME_SERVICE_FAILED_STEPS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "base/mutex.h"
+#include "millrace/status.h"
+
+namespace millrace {
+
+// Thread-safe.
+class FailedSteps {
+ public:
+  // Lines a second, so that clients cannot fill a disk.
+  static constexpr int kMostLines = 20;
+
+  // A line with the request's id, as clients of ours have it in their error; none for the end of
+  // data and for what a client has cancelled. Beyond kMostLines steps are only counted, and the
+  // next line says how many.
+  void Log(std::string_view method, std::string_view session_handle, int64_t request_id,
+           const Status& why);
+
+ private:
+  Mutex mu_;
+  std::chrono::steady_clock::time_point second_ ABSL_GUARDED_BY(mu_);  // its begin
+  int lines_ ABSL_GUARDED_BY(mu_) = 0;                                 // of that second
+  int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;                          // since the last line
+};
+
+}  // namespace millrace
+
+#endif  // DISTRIBUTED_RUNTIME_SERVICE_FAILED_STEPS_H_
