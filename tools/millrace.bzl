@@ -33,12 +33,37 @@ PIC_COPTS = select({
     ],
 })
 
+# Flags and dependencies of sources that take the parsed form of system headers.
+def precompiled(name, wanted = True):
+    if not wanted:
+        return [], []
+    return (
+        select({
+            "//tools/precompiled:off": [],
+            "//conditions:default": ["-include", "tools/precompiled/%s.h" % name, "-Winvalid-pch"],
+        }),
+        select({
+            "//tools/precompiled:off": [],
+            "//conditions:default": ["//tools/precompiled:" + name],
+        }),
+    )
+
 _PUBLIC = ["//visibility:public"]
 
-def mr_cc_library(name, copts = [], visibility = _PUBLIC, **kwargs):
+def mr_cc_library(
+        name,
+        copts = [],
+        deps = [],
+        visibility = _PUBLIC,
+        testonly = False,
+        use_precompiled = True,
+        **kwargs):
+    flags, headers = precompiled("for_libraries", use_precompiled)
     native.cc_library(
         name = name,
-        copts = MR_COPTS + PIC_COPTS + copts,
+        copts = MR_COPTS + PIC_COPTS + flags + copts,
+        deps = deps + headers,
+        testonly = testonly,
         visibility = visibility,
         **kwargs
     )
@@ -51,15 +76,26 @@ def mr_cc_binary(name, copts = [], visibility = _PUBLIC, **kwargs):
         **kwargs
     )
 
-def mr_cc_test(name, copts = [], deps = [], data = [], size = "small", **kwargs):
-    """A GoogleTest program. Tests of concurrent code carry tags = ["tsan"]."""
+def mr_cc_test(
+        name,
+        copts = [],
+        deps = [],
+        data = [],
+        size = "small",
+        use_precompiled = True,
+        **kwargs):
+    """A GoogleTest program. Tests of concurrent code carry tags = ["tsan"].
+
+    use_precompiled = False where the test is that something compiles by itself.
+    """
+    flags, headers = precompiled("for_tests", use_precompiled)
     native.cc_test(
         name = name,
         size = size,
-        copts = MR_COPTS + copts,
+        copts = MR_COPTS + flags + copts,
         data = data + ["//third_party:sanitizers/tsan.supp"],
         linkstatic = True,
-        deps = deps + ["//third_party:gtest_main"],
+        deps = deps + ["//third_party:gtest_main"] + headers,
         **kwargs
     )
 

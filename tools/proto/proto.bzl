@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """C++ from .proto files with the system's protoc: one run of it for a target."""
 
-load("//tools:millrace.bzl", "PIC_COPTS")
+load("//tools:millrace.bzl", "PIC_COPTS", "precompiled")
 
 def cc_protos(name, srcs, deps = [], visibility = None):
     """A cc_library of the generated messages; headers are included by workspace path."""
     hdrs, ccs = [], []
+    flags, headers = precompiled("for_libraries")
     for src in srcs:
         base = src[:-len(".proto")]
         hdrs.append(base + ".pb.h")
@@ -26,7 +27,7 @@ def cc_protos(name, srcs, deps = [], visibility = None):
         name = name,
         srcs = ccs,
         hdrs = hdrs,
-        copts = ["-Wno-unused-parameter"] + PIC_COPTS,
+        copts = ["-Wno-unused-parameter"] + PIC_COPTS + flags,
         visibility = visibility,
-        deps = deps + ["//third_party:protobuf"],
+        deps = deps + ["//third_party:protobuf"] + headers,
     )
