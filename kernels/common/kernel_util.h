@@ -13,8 +13,8 @@
 
 namespace millrace {
 
-// The single element of an integer tensor of any width. InvalidArgument, naming `what`, if it
-// has another number of elements or type.
+// The value of an integer scalar (rank 0) of any width. InvalidArgument, naming `what`, if it has
+// another rank or type.
 StatusOr<int64_t> IntScalar(const Tensor& t, std::string_view what);
 // The elements of an integer tensor of rank 0 or 1 (rank 1 only if `vector_only`).
 StatusOr<Dims> IntVector(const Tensor& t, std::string_view what, bool vector_only = false);
