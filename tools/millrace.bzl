@@ -33,6 +33,15 @@ PIC_COPTS = select({
     ],
 })
 
+# For loops over numbers. errno and traps would forbid vectors; a product joined with a sum only
+# where the processor can would make results depend on the processor.
+LOOP_COPTS = [
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+]
+
 # Flags and dependencies of sources that take the parsed form of system headers.
 def precompiled(name, wanted = True):
     if not wanted:
@@ -56,12 +65,14 @@ def mr_cc_library(
         deps = [],
         visibility = _PUBLIC,
         testonly = False,
+        loops = False,
         use_precompiled = True,
         **kwargs):
-    flags, headers = precompiled("for_libraries", use_precompiled)
+    """A library; `loops` if it computes (LOOP_COPTS)."""
+    flags, headers = precompiled("for_loops" if loops else "for_libraries", use_precompiled)
     native.cc_library(
         name = name,
-        copts = MR_COPTS + PIC_COPTS + flags + copts,
+        copts = MR_COPTS + PIC_COPTS + (LOOP_COPTS if loops else []) + flags + copts,
         deps = deps + headers,
         testonly = testonly,
         visibility = visibility,

@@ -88,6 +88,15 @@ struct CheckpointOptions {
   // Where the count of saves lives. In a cluster: on a task that outlives the others.
   std::string counter_device = "/device:CPU:0";
   RunOptions run{};
+  // Called in this order with the prefix of each checkpoint that is whole on the disk, for Save and
+  // managers after the state file names it: to copy it away, say. Asynchronous saves call them from
+  // the thread that writes. The first error is that of the save (of Sync, or the next save, where
+  // it was asynchronous), and the rest is not called; the checkpoint stays. None may use the
+  // Checkpoint or its manager.
+  std::vector<std::function<Status(const std::string& prefix)>> write_callbacks{};
+  // Whether restores leave out what optimizers keep for each variable (slots), as a program does
+  // that only predicts; assertions do not ask for it either.
+  bool skip_slot_variables = false;
 };
 
 // Writes and reads the objects of a tree; each task of the cluster writes and reads what lives on
@@ -152,6 +161,9 @@ struct CheckpointManagerOptions {
   // passed since the last.
   std::optional<Variable> step_counter{};
   std::optional<int64_t> checkpoint_interval{};
+  // The step of the last checkpoint where another program has made it: counts as if this manager
+  // had saved then. Without a `step_counter` InvalidArgument.
+  std::optional<int64_t> last_checkpoint_step{};
   // Save returns as soon as it has the values, as Checkpoint::SaveAsync does; what follows a write
   // is done when that has ended.
   bool asynchronous = false;

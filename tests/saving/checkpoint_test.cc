@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of objects: optimizers, counts of saves, clusters, writing aside.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -242,6 +243,95 @@ TEST(CheckpointTest, ValuesThatNobodyHasAskedForAreToldUnlessTheyAreExpected) {
   EXPECT_EQ(log_of([](LoadStatus& s) { s.ExpectPartial(); }).find(line), std::string::npos);
   EXPECT_EQ(log_of([](LoadStatus& s) { s.AssertConsumed().IgnoreError(); }).find(line),
             std::string::npos);
+}
+
+TEST(CheckpointTest, SlotsAreLeftOutWhereTheyAreSkipped) {
+  const std::string prefix = EmptyFolder("it") + "/c";
+  Training whole(Adam({}));
+  whole.Train(3);
+  ASSERT_TRUE(whole.checkpoint->Write(*whole.session, prefix).ok());
+  const auto slot = [](Training& t) {
+    for (const Variable& v : Variables(t.graph)) {
+      if (v.name() == "kernel/Adam") return FloatsOf(*t.session, v);
+    }
+    return Floats();
+  };
+  const auto read = [&](bool skip) {
+    auto second = std::make_unique<Training>(Adam({}));
+    Trackable layer;
+    layer.Add("kernel", second->kernel).Add("bias", second->bias);
+    const std::vector<Variable> trained = {second->kernel, second->bias};
+    const auto checkpoint = *Checkpoint::Create(
+        second->graph,
+        {{"layer", layer}, {"optimizer", Trackable::Of(*second->optimizer, trained)}},
+        {.skip_slot_variables = skip});
+    auto status = checkpoint->Read(*second->session, prefix);
+    EXPECT_TRUE(status.ok()) << status.status();
+    EXPECT_TRUE(status->AssertConsumed().ok()) << status->AssertConsumed();
+    EXPECT_EQ(second->Values(), whole.Values());
+    return slot(*second);
+  };
+  EXPECT_EQ(read(false), slot(whole));
+  EXPECT_EQ(read(true), Floats({0, 0, 0}));
+}
+
+TEST(CheckpointTest, CallbacksHearOfEachCheckpointThatIsWhole) {
+  const std::string folder = EmptyFolder("it");
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  std::vector<std::string> heard;
+  Status answer;
+  const auto listen = [&](const std::string& prefix) {
+    heard.push_back(prefix);
+    EXPECT_TRUE(CheckpointReader::Open(prefix).ok()) << prefix;
+    return answer;
+  };
+  const auto late = [&](const std::string& prefix) {
+    heard.push_back("late " + prefix);
+    EXPECT_EQ(LatestCheckpoint(folder), prefix);
+    return OkStatus();
+  };
+  const auto checkpoint =
+      *Checkpoint::Create(graph, {{"v", v}}, {.write_callbacks = {listen, late}});
+  const std::string prefix = folder + "/c";
+  ASSERT_TRUE(checkpoint->Save(session, prefix).ok());
+  ASSERT_TRUE(checkpoint->SaveAsync(session, prefix).ok());
+  ASSERT_TRUE(checkpoint->Sync().ok());
+  const auto manager = *CheckpointManager::Create(
+      checkpoint.get(), {.directory = folder, .max_to_keep = 2, .checkpoint_name = "c"});
+  ASSERT_TRUE(manager->Save(session).ok());
+  EXPECT_THAT(heard, ::testing::ElementsAre(prefix + "-1", "late " + prefix + "-1", prefix + "-2",
+                                            "late " + prefix + "-2", prefix + "-3",
+                                            "late " + prefix + "-3"));
+  // An error is the save's, ends the row, and leaves what was written.
+  answer = errors::Unavailable("the store is full");
+  EXPECT_EQ(checkpoint->Write(session, folder + "/w"), answer);
+  ASSERT_TRUE(checkpoint->WriteAsync(session, folder + "/a").ok());
+  EXPECT_EQ(checkpoint->Sync(), answer);
+  EXPECT_EQ(heard.back(), folder + "/a");
+  EXPECT_TRUE(CheckpointReader::Open(folder + "/a").ok());
+}
+
+TEST(CheckpointTest, AManagerCanBeToldOfTheLastStepThatWasSaved) {
+  const std::string folder = EmptyFolder("it");
+  Graph graph;
+  const Variable v = FloatVariable(graph.root(), "v", {1});
+  const Variable step = GlobalStep(graph.root());
+  const Operation init = InitializeVariables(graph.root());
+  Session session = *Session::Create(graph);
+  ASSERT_TRUE(session.RunTargets({init}).ok());
+  const auto checkpoint = *Checkpoint::Create(graph, {{"v", v}});
+  CheckpointManagerOptions options{.directory = folder, .max_to_keep = 2};
+  options.last_checkpoint_step = 0;
+  EXPECT_EQ(CheckpointManager::Create(checkpoint.get(), options).status().code(),
+            StatusCode::kInvalidArgument);
+  options.step_counter = step;
+  EXPECT_EQ(*(*CheckpointManager::Create(checkpoint.get(), options))->Save(session), "");
+  options.last_checkpoint_step.reset();
+  EXPECT_NE(*(*CheckpointManager::Create(checkpoint.get(), options))->Save(session), "");
 }
 
 TEST(CheckpointTest, OneObjectOfTheFileThatIsTwoInTheProgramIsToldOf) {

@@ -164,6 +164,11 @@ Status Checkpoint::Impl::Write(Session& session, const std::string& prefix) {
       .status();
 }
 
+Status Checkpoint::Impl::TellWritten(const std::string& prefix) const {
+  for (const auto& tell : options.write_callbacks) MR_RETURN_IF_ERROR(tell(prefix));
+  return OkStatus();
+}
+
 Status Checkpoint::Impl::WriteAside(Session& session, const std::string& prefix,
                                     std::function<Status()> then) {
   MR_ASSIGN_OR_RETURN(const ObjectTree tree, Tree());
@@ -228,6 +233,13 @@ StatusOr<LoadStatus> Checkpoint::Impl::Read(Session& session, const std::string&
   if (!load->by_name) {
     MR_ASSIGN_OR_RETURN(load->graph, ReadObjectGraph(*load->reader));
     load->object_of.resize(static_cast<std::size_t>(load->graph.nodes_size()));
+    if (options.skip_slot_variables) {
+      for (const auto& node : load->graph.nodes()) {
+        for (const auto& slot : node.slot_variables()) {
+          load->skipped.insert(slot.slot_variable_node_id());
+        }
+      }
+    }
   }
   MR_RETURN_IF_ERROR(load->Restore(session));
   return LoadStatus(load);
@@ -258,15 +270,17 @@ StatusOr<std::string> Checkpoint::Save(Session& session, const std::string& pref
   MR_RETURN_IF_ERROR(impl_->background.Sync());
   MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
   const std::string numbered = StrCat(prefix, "-", count);
-  MR_RETURN_IF_ERROR(Write(session, numbered));
+  MR_RETURN_IF_ERROR(impl_->Write(session, numbered));
   MR_RETURN_IF_ERROR(UpdateState(numbered));
   DeleteAbandonedParts(prefix);
+  MR_RETURN_IF_ERROR(impl_->TellWritten(numbered));
   return numbered;
 }
 
 Status Checkpoint::Write(Session& session, const std::string& prefix) {
   MR_RETURN_IF_ERROR(impl_->background.Sync());
-  return impl_->Write(session, prefix);
+  MR_RETURN_IF_ERROR(impl_->Write(session, prefix));
+  return impl_->TellWritten(prefix);
 }
 
 StatusOr<LoadStatus> Checkpoint::Restore(Session& session, const std::string& prefix) {
@@ -283,17 +297,19 @@ StatusOr<std::string> Checkpoint::SaveAsync(Session& session, const std::string&
   MR_RETURN_IF_ERROR(impl_->background.Sync());
   MR_ASSIGN_OR_RETURN(const int64_t count, impl_->CountSave(session));
   const std::string numbered = StrCat(prefix, "-", count);
-  MR_RETURN_IF_ERROR(impl_->WriteAside(session, numbered, [prefix, numbered]() -> Status {
+  const auto finish = [impl = impl_.get(), prefix, numbered]() -> Status {
     MR_RETURN_IF_ERROR(UpdateState(numbered));
     DeleteAbandonedParts(prefix);
-    return OkStatus();
-  }));
+    return impl->TellWritten(numbered);
+  };
+  MR_RETURN_IF_ERROR(impl_->WriteAside(session, numbered, finish));
   return numbered;
 }
 
 Status Checkpoint::WriteAsync(Session& session, const std::string& prefix) {
   MR_RETURN_IF_ERROR(impl_->background.Sync());
-  return impl_->WriteAside(session, prefix, [] { return OkStatus(); });
+  return impl_->WriteAside(session, prefix,
+                           [impl = impl_.get(), prefix] { return impl->TellWritten(prefix); });
 }
 
 Status Checkpoint::Sync() { return impl_->background.Sync(); }

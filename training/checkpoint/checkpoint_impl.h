@@ -67,6 +67,8 @@ struct Checkpoint::Impl : std::enable_shared_from_this<Checkpoint::Impl> {
   StatusOr<Writing> MakeWriting(const ObjectTree& tree, const std::string& graph);
   StatusOr<AsideNodes> MakeWritingAside(const ObjectTree& tree, const std::string& graph);
   Status Write(Session& session, const std::string& prefix);
+  // Tells the callbacks of a checkpoint that is whole.
+  Status TellWritten(const std::string& prefix) const;
   // Takes the values and returns; a thread writes them and calls `then`.
   Status WriteAside(Session& session, const std::string& prefix, std::function<Status()> then);
   Status Restore(Session& session, const std::string& prefix,
@@ -87,8 +89,11 @@ struct LoadStatus::Load {
   std::set<const void*> given;  // variables that have their values
   std::set<std::string> keys_given;
   std::vector<Trackable> held;  // so that no identity is given to another object
+  std::set<int> skipped;        // numbers in the file
   bool expect_partial = false;
 
+  // Whether the object of this number in the file is kept by an optimizer and not to be restored.
+  bool IsSkipped(int number) const { return skipped.contains(number); }
   // Finds objects that have not been found yet, and gives those that are variables their values.
   Status Restore(Session& session);
   void Match(const ObjectTree& tree);

@@ -105,7 +105,8 @@ struct CheckpointManager::Impl {
     MR_RETURN_IF_ERROR(Record());
     Sweep();
     DeleteAbandonedParts(JoinPath(options.directory, options.checkpoint_name));
-    return Record();
+    MR_RETURN_IF_ERROR(Record());
+    return inside->TellWritten(prefix);
   }
 };
 
@@ -121,6 +122,9 @@ StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Create(
   if (options.checkpoint_interval && !options.step_counter) {
     return errors::InvalidArgument("checkpoint_interval needs a step_counter, which is not given");
   }
+  if (options.last_checkpoint_step && !options.step_counter) {
+    return errors::InvalidArgument("last_checkpoint_step needs a step_counter, which is not given");
+  }
   if (options.directory.empty()) {
     return errors::InvalidArgument("a checkpoint manager needs a directory, which is not given");
   }
@@ -132,6 +136,7 @@ StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Create(
   impl->checkpoint = checkpoint;
   impl->inside = checkpoint->impl().shared_from_this();
   impl->options = std::move(options);
+  impl->last_step = impl->options.last_checkpoint_step;
   MR_RETURN_IF_ERROR(impl->Recover());
   return std::unique_ptr<CheckpointManager>(new CheckpointManager(std::move(impl)));
 }
@@ -153,7 +158,7 @@ StatusOr<std::string> CheckpointManager::Save(Session& session,
     impl_->last_step = step;
     return prefix;
   }
-  MR_RETURN_IF_ERROR(impl_->checkpoint->Write(session, prefix));
+  MR_RETURN_IF_ERROR(impl_->inside->Write(session, prefix));
   impl_->last_step = step;
   MR_RETURN_IF_ERROR(impl_->Finish(prefix));
   return prefix;

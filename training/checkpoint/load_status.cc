@@ -75,6 +75,7 @@ void LoadStatus::Load::MatchSlots(const ObjectTree& tree) {
     const auto it = number_of.find(object.identity);
     if (it == number_of.end() || object.slots.empty()) continue;
     for (const auto& stored : graph.nodes(it->second).slot_variables()) {
+      if (IsSkipped(stored.slot_variable_node_id())) continue;
       const void* const variable = object_of[stored.original_variable_node_id()];
       for (const TreeObject::Slot& slot : object.slots) {
         if (slot.name == stored.slot_name() && tree.objects[slot.variable].identity == variable) {
@@ -86,6 +87,7 @@ void LoadStatus::Load::MatchSlots(const ObjectTree& tree) {
 }
 
 std::string LoadStatus::Load::KeyFor(const TreeObject& object) const {
+  if (object.is_slot && checkpoint->options.skip_slot_variables) return "";
   if (by_name) {
     const std::string& name = object.value->name;
     return !name.empty() && reader->Find(name) != nullptr ? name : "";
@@ -180,7 +182,7 @@ Status LoadStatus::Load::Consumed(const ObjectTree& tree) const {
   if (by_name) return ObjectsMatched(tree);
   for (int i = 0; i < graph.nodes_size(); ++i) {
     const auto& node = graph.nodes(i);
-    if (node.attributes().empty()) continue;
+    if (node.attributes().empty() || IsSkipped(i)) continue;
     if (object_of[i] == nullptr) {
       return errors::FailedPrecondition("Unresolved object in checkpoint ", Spoken(i), ": ",
                                         TextOf(node));
@@ -200,6 +202,7 @@ Status LoadStatus::Load::ObjectsMatched(const ObjectTree& tree) const {
   std::vector<std::string> unmatched;
   const void* const counter = IdentityOf(checkpoint->counter);  // whoever writes need not count
   for (const TreeObject& object : tree.objects) {
+    if (object.is_slot && checkpoint->options.skip_slot_variables) continue;
     if (object.value) {
       if (given.contains(object.identity) || object.identity == counter) continue;
       if (number_of.contains(object.identity)) {
@@ -223,6 +226,7 @@ Status LoadStatus::Load::ObjectsMatched(const ObjectTree& tree) const {
 void LoadStatus::Load::Tell() const {
   if (expect_partial || reader == nullptr || by_name) return;
   for (int i = 0; i < graph.nodes_size(); ++i) {
+    if (IsSkipped(i)) continue;
     for (const auto& attribute : graph.nodes(i).attributes()) {
       if (keys_given.contains(attribute.checkpoint_key())) continue;
       MR_LOG(kWarning,
