@@ -122,7 +122,8 @@ class GraphSharder {
     made->add_input(shards);
     made->add_input(index);
     auto& attrs = *made->mutable_attr();
-    attrs["require_non_empty"].set_b(true);
+    const std::string required = "require_non_empty";
+    attrs[required].set_b(true);
     for (const char* types : {"output_types", "Toutput_types"}) {
       const auto found = source.attr().find(types);
       if (found != source.attr().end()) attrs["output_types"] = found->second;
