@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "millrace/evaluator.h"
 
 namespace millrace::mnist {
 namespace {
@@ -64,15 +65,28 @@ Status Keeper::TryRestore(const SupervisedSessionOptions& waiting, const Output&
   MR_ASSIGN_OR_RETURN(const auto session, SupervisedSession::Create(graph_, waiting));
   MR_ASSIGN_OR_RETURN(const Tensor missing, session->session().Eval(not_ready));
   if (missing.num_elements() == 0) return session->Stop();
+  MR_RETURN_IF_ERROR(Restore(session->session()).status());
+  return session->Stop();
+}
+
+int64_t Keeper::NewestStep() const {
+  return CheckpointNumber(LatestCheckpoint(flags_.checkpoint_dir)).value_or(0);
+}
+
+StatusOr<bool> Keeper::Restore(Session& session) {
+  next_try_ = {};  // what the last save failed for may have gone with what was lost
   const std::string newest = LatestCheckpoint(flags_.checkpoint_dir);
-  if (newest.empty()) return session->Stop();
-  MR_RETURN_IF_ERROR(saver_->Restore(session->session(), newest));
-  MR_ASSIGN_OR_RETURN(const Tensor step, session->session().Eval(global_step_.read));
+  if (newest.empty()) {
+    last_saved_ = 0;
+    return false;
+  }
+  MR_RETURN_IF_ERROR(saver_->Restore(session, newest));
+  MR_ASSIGN_OR_RETURN(const Tensor step, session.Eval(global_step_.read));
   last_saved_ = step.scalar<int64_t>();
   std::printf("Worker %d: restored %s (global step: %lld)\n", flags_.task_index, newest.c_str(),
               static_cast<long long>(last_saved_));
   std::fflush(stdout);
-  return session->Stop();
+  return true;
 }
 
 void Keeper::SaveIfTime(Session& session, int64_t global_step) {

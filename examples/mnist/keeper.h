@@ -28,6 +28,10 @@ class Keeper {
   // Before a session initialises anything: if some variable has no value and there is a checkpoint,
   // all get the values of the newest. `options` are those of the session to come.
   Status RestoreIfNeeded(const SupervisedSessionOptions& options);
+  // All variables get the values of the newest checkpoint. False: there is none.
+  StatusOr<bool> Restore(Session& session);
+  // The global step of the newest checkpoint, 0 without one.
+  int64_t NewestStep() const;
   // Whether variables that were lost are to be restored, not initialised.
   bool HasCheckpoint() const;
 
