@@ -30,7 +30,8 @@ Keeper::Keeper(const Flags& flags, Graph& graph, Variable global_step, std::uniq
     : flags_(flags),
       graph_(graph),
       global_step_(std::move(global_step)),
-      saver_(std::move(saver)) {}
+      saver_(std::move(saver)),
+      period_(flags.save_steps) {}
 
 StatusOr<std::unique_ptr<Keeper>> Keeper::Create(const Flags& flags, Graph& graph,
                                                  const Variable& global_step) {
@@ -89,12 +90,13 @@ StatusOr<bool> Keeper::Restore(Session& session) {
   return true;
 }
 
-void Keeper::SaveIfTime(Session& session, int64_t global_step) {
-  if (global_step < last_saved_ + flags_.save_steps || Clock::now() < next_try_) return;
-  if (const Status status = Save(session); !status.ok()) {
-    next_try_ = Clock::now() + kPauseAfterFailure;
-    MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
-  }
+bool Keeper::SaveIfTime(Session& session, int64_t global_step) {
+  if (global_step < last_saved_ + period_ || Clock::now() < next_try_) return false;
+  const Status status = Save(session);
+  if (status.ok()) return true;
+  next_try_ = Clock::now() + kPauseAfterFailure;
+  MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
+  return false;
 }
 
 Status Keeper::Save(Session& session) {

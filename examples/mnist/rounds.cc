@@ -74,7 +74,7 @@ void Rounds::Build() {
   for (const Operation& op : graph_.operations()) {
     const bool is_queue = op.type() == "FIFOQueueV2";
     if (!is_queue && op.type() != "ResourceConditionalAccumulator") continue;
-    const Scope beside = s.ColocateWith(op);
+    const Scope beside = graph_.root().ColocateWith(op);
     destroy.push_back(ops::DestroyResourceOp(beside, op.output(0)));
     const bool has_waiters =
         op.name().ends_with("sync_token_q") || op.name().ends_with("workers_may_evaluate");

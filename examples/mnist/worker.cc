@@ -21,6 +21,7 @@
 #include "examples/mnist/keeper.h"
 #include "examples/mnist/model.h"
 #include "examples/mnist/rounds.h"
+#include "examples/mnist/save_bound.h"
 #include "examples/mnist/serving.h"
 #include "examples/mnist/step_batches.h"
 #include "examples/mnist/task.h"
@@ -169,6 +170,11 @@ class Worker {
     if (flags_.is_chief() && !flags_.checkpoint_dir.empty()) {
       MR_ASSIGN_OR_RETURN(keeper_, Keeper::Create(flags_, p.graph, p.global_step));
     }
+    if (SaveBound::IsNeeded(flags_)) {
+      MR_ASSIGN_OR_RETURN(bound_,
+                          SaveBound::Create(flags_, p.graph, p.global_step.read, num_workers_));
+      if (keeper_ != nullptr) keeper_->set_period(bound_->period());
+    }
     if (Rounds::AreNeeded(flags_, num_workers_)) {
       MR_ASSIGN_OR_RETURN(rounds_,
                           Rounds::Create(flags_, p.graph, p.global_step.read, num_workers_));
@@ -297,7 +303,16 @@ class Worker {
     }
     MR_ASSIGN_OR_RETURN(session_, SupervisedSession::Create(program_.graph, options));
     std::printf("Worker %d: Session initialization complete.\n", flags_.task_index);
+    TellSaved(keeper_ != nullptr ? keeper_->NewestStep() : 0);
     return OkStatus();
+  }
+
+  // What fails is told again with the next checkpoint; the others wait until then.
+  void TellSaved(int64_t step) {
+    if (keeper_ == nullptr || bound_ == nullptr) return;
+    const Status told = bound_->SetSaved(session_->session(), step);
+    if (!told.ok())
+      MR_LOG(kWarning, "the other workers do not know what is saved: ", Message(told));
   }
 
   // A session that neither initialises nor is made anew: all would have to begin again.
@@ -352,6 +367,10 @@ class Worker {
     const Output fetches[] = {program_.model.cross_entropy, step};
     int64_t global_step = begin_step_;
     while (global_step < flags_.train_steps && StopSignal() == 0) {
+      if (bound_ != nullptr && keeper_ == nullptr) {
+        MR_RETURN_IF_ERROR(bound_->AwaitRoom(*session_, global_step));
+        if (StopSignal() != 0) break;
+      }
       BatchSource::Batch batch =
           batches.At(rounds_ != nullptr ? global_step : first_batch + local_steps_);
       const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
@@ -377,8 +396,11 @@ class Worker {
       rounds_in_a_row_ = 0;
       global_step = out[1].scalar<int64_t>();
       Report(global_step, out[0].scalar<float>() / static_cast<float>(flags_.batch_size));
-      if (keeper_ != nullptr) keeper_->SaveIfTime(session_->session(), global_step);
+      if (keeper_ != nullptr && keeper_->SaveIfTime(session_->session(), global_step)) {
+        TellSaved(keeper_->last_saved());
+      }
     }
+    if (StopSignal() == 0) TellSaved(SaveBound::kNoFurther);
     const double end = WallSeconds();
     seconds_ = end - begin;
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
@@ -555,11 +577,12 @@ class Worker {
   std::unique_ptr<Pages> pages_;  // of the server
   Digits digits_;
   Program program_;
-  std::unique_ptr<Keeper> keeper_;  // the chief's, with --checkpoint_dir
-  bool must_restore_ = false;       // variables were lost, and there is a checkpoint
-  std::unique_ptr<Rounds> rounds_;  // of a synchronous job with --checkpoint_dir
-  int64_t begin_step_ = 0;          // the global step with which the round begins
-  int rounds_in_a_row_ = 0;         // without a step
+  std::unique_ptr<Keeper> keeper_;    // the chief's, with --checkpoint_dir
+  bool must_restore_ = false;         // variables were lost, and there is a checkpoint
+  std::unique_ptr<SaveBound> bound_;  // of an asynchronous job with --checkpoint_dir
+  std::unique_ptr<Rounds> rounds_;    // of a synchronous job with --checkpoint_dir
+  int64_t begin_step_ = 0;            // the global step with which the round begins
+  int rounds_in_a_row_ = 0;           // without a step
   std::unique_ptr<SupervisedSession> session_;
   int64_t local_steps_ = 0;
   double seconds_ = 0;
@@ -567,10 +590,6 @@ class Worker {
 };
 
 }  // namespace
-
-StatusOr<Digits> DigitsOf(const Flags& flags) {
-  return flags.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits()) : LoadDigits(flags.data_dir);
-}
 
 Status RunWorker(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(ClusterSpec cluster, ClusterFromFlags(flags));
