@@ -22,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{10};        // how often
 constexpr std::chrono::milliseconds kPause{200};      // after what may pass
+constexpr std::chrono::milliseconds kSignals{100};    // between those of a job's tasks
 constexpr std::chrono::milliseconds kSilence{1'000};  // before it is told for whom a chief waits
 
 Status CheckSignal() {
@@ -42,6 +43,14 @@ bool Rounds::IsOver(const Status& status) {
          // A queue that is closed or gone, a variable without a value.
          errors::IsOutOfRange(status) || errors::IsNotFound(status) ||
          errors::IsFailedPrecondition(status);
+}
+
+bool Rounds::IsStop(const Status& status) {
+  const auto deadline = Clock::now() + kSignals;
+  while (StopSignal() == 0 && errors::IsOutOfRange(status) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kLook);
+  }
+  return StopSignal() != 0;
 }
 
 StatusOr<std::unique_ptr<Rounds>> Rounds::Create(const Flags& flags, Graph& graph,

@@ -49,6 +49,9 @@ class Rounds {
 
   // Whether a step that ended so may have ended with its round, or with a task.
   static bool IsOver(const Status& status);
+  // Whether this task is told to stop: so was, then, the one that ended the round. Where a round was
+  // ended by somebody, the signal may be a moment behind.
+  static bool IsStop(const Status& status);
 
  private:
   Rounds(const Flags& flags, Graph& graph, Output global_step, int num_workers);

@@ -385,7 +385,7 @@ class Worker {
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
         if (rounds_ != nullptr && !ran.ok() && Rounds::IsOver(ran.status())) {
-          if (StopSignal() != 0) break;  // another one has stopped first
+          if (Rounds::IsStop(ran.status())) break;
           MR_RETURN_IF_ERROR(BeginRound(ran.status()));
           global_step = begin_step_;
           continue;
