@@ -8,6 +8,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
 #include "kernels/math/elementwise_special.h"
+#include "kernels/math/quantize.h"
 #include "kernels/nn/volume.h"
 #include "kernels/training/staleness.h"
 
@@ -20,6 +21,7 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterElementwiseDivisionKernels(registry);
   RegisterElementwiseCompareKernels(registry);
   RegisterElementwiseSpecialKernels(registry);
+  RegisterQuantizeKernels(registry);
   RegisterCastKernels(registry);
   RegisterAddNKernels(registry);
   RegisterSelectKernels(registry);

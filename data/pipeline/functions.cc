@@ -68,6 +68,41 @@ Dataset WithPredicate(const Dataset& input, const char* op, const char* text,
   return NewDataset(std::move(stage));
 }
 
+// Map; with `advice` as MapFiles says.
+Dataset MapElements(const Dataset& input, const ElementFunction& f, const MapOptions& options,
+                    const std::string& advice, Where where) {
+  if (!input.status().ok()) return input;
+  if (const Status ok = CheckParallel(options.num_parallel); !ok.ok()) {
+    return FailedDataset(input, ok, where);
+  }
+  const StatusOr<FunctionResults> results = TryFunction("Map", ArgsOf(input), f, where);
+  if (!results.ok()) return FailedDataset(input, results.status(), where);
+  if (results->dtypes.empty()) {
+    return FailedDataset(input, errors::InvalidArgument("the function of Map gives no components"),
+                         where);
+  }
+  const bool parallel = options.num_parallel != 1;
+  DatasetStage stage =
+      FunctionStage(input, parallel ? "ParallelMapDatasetV2" : "MapDataset", "Map", where);
+  stage.dtypes = results->dtypes;
+  stage.shapes = results->shapes;
+  stage.cardinality = input.cardinality();
+  stage.add = [f, options, advice, parallel](StagePlace& place) {
+    std::vector<std::vector<Input>> behind;
+    NamedAttrs attrs = {{"preserve_cardinality", true}};
+    if (parallel) {
+      behind.push_back({options.num_parallel});
+      attrs.emplace_back("deterministic", options.deterministic ? "true" : "false");
+    }
+    if (!advice.empty()) attrs.emplace_back("_element_advice", advice);
+    return AddFunctionOp(place, place.stage.op, "f", f, std::move(behind), std::move(attrs));
+  };
+  stage.remake = [f, options, advice, where](const std::vector<Dataset>& inputs) {
+    return MapElements(inputs[0], f, options, advice, where);
+  };
+  return NewDataset(std::move(stage));
+}
+
 // FlatMap and Interleave: `stage` without the types, `behind` what follows the captures.
 Dataset WithDatasets(DatasetStage stage, const ElementDataset& f,
                      std::vector<std::vector<Input>> behind, NamedAttrs attrs) {
@@ -100,35 +135,12 @@ Dataset WithDatasets(DatasetStage stage, const ElementDataset& f,
 }  // namespace
 
 Dataset Dataset::Map(const ElementFunction& f, const MapOptions& options, Here where) const {
-  if (!status().ok()) return *this;
-  if (const Status ok = CheckParallel(options.num_parallel); !ok.ok()) {
-    return FailedDataset(*this, ok, where);
-  }
-  const StatusOr<FunctionResults> results = TryFunction("Map", ArgsOf(*this), f, where);
-  if (!results.ok()) return FailedDataset(*this, results.status(), where);
-  if (results->dtypes.empty()) {
-    return FailedDataset(*this, errors::InvalidArgument("the function of Map gives no components"),
-                         where);
-  }
-  const bool parallel = options.num_parallel != 1;
-  DatasetStage stage =
-      FunctionStage(*this, parallel ? "ParallelMapDatasetV2" : "MapDataset", "Map", where);
-  stage.dtypes = results->dtypes;
-  stage.shapes = results->shapes;
-  stage.cardinality = cardinality();
-  stage.add = [f, options, parallel](StagePlace& place) {
-    std::vector<std::vector<Input>> behind;
-    NamedAttrs attrs = {{"preserve_cardinality", true}};
-    if (parallel) {
-      behind.push_back({options.num_parallel});
-      attrs.emplace_back("deterministic", options.deterministic ? "true" : "false");
-    }
-    return AddFunctionOp(place, place.stage.op, "f", f, std::move(behind), std::move(attrs));
-  };
-  stage.remake = [f, options, where](const std::vector<Dataset>& inputs) {
-    return inputs[0].Map(f, options, where);
-  };
-  return NewDataset(std::move(stage));
+  return MapElements(*this, f, options, "", where);
+}
+
+Dataset MapFiles(const Dataset& names, const ElementFunction& f, const MapOptions& options,
+                 const std::string& advice, std::source_location where) {
+  return MapElements(names, f, options, advice, where);
 }
 
 Dataset Dataset::Filter(const ElementPredicate& f, Here where) const {

@@ -83,6 +83,11 @@ bool AddFunction(StagePlace& place, std::string_view name, const std::vector<Fun
                  const FunctionBuilder& f, const char* attr, const char* types_attr,
                  std::vector<std::vector<Input>>* captures, NamedAttrs* attrs);
 
+// Map of elements whose first component is the name of a file: an error of the function begins with
+// the name and ends with `advice`, which says what can be done.
+Dataset MapFiles(const Dataset& names, const ElementFunction& f, const MapOptions& options,
+                 const std::string& advice, std::source_location where);
+
 // By component: dimensions and ranks that differ are unknown.
 std::vector<PartialShape> CommonShapes(const std::vector<PartialShape>& a,
                                        const std::vector<PartialShape>& b);

@@ -1,19 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that make numbers of raw data. As millrace/layers.h says. None is trained; what they know
-// of the data is given to them, and the functions here find it out.
+// What makes numbers of raw data: layers, as millrace/layers.h says, and data sets of folders of
+// images. No layer is trained; what they know of the data is given to them, and the functions here
+// find it out.
 #ifndef MILLRACE_PREPROCESSING_LAYERS_H_
 #define MILLRACE_PREPROCESSING_LAYERS_H_
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "millrace/core_layers.h"
+#include "millrace/data.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 
 namespace millrace {
+
+// --- Folders of images -------------------------------------------------------------------------
+
+enum class ImageLabels {
+  kInt,     // int32 scalar: the class' number
+  kOneHot,  // float [classes]
+  kBinary,  // float [1], 0 or 1: of two classes
+  kNone,    // no labels, hence no classes: the files of the folder and of all folders below it
+};
+enum class ImageColors { kGrayscale = 1, kRgb = 3, kRgba = 4 };  // channels
+enum class ImageFit {
+  kStretch,  // to the size, whatever becomes of the proportions
+  kCrop,     // the largest part in the middle that has the size's proportions
+  kPad,      // the whole image, in the middle of zeros
+};
+struct ImageFolderOptions {
+  int64_t height = 256, width = 256;
+  ImageColors colors = ImageColors::kRgb;
+  ImageFit fit = ImageFit::kStretch;
+  std::string interpolation = "bilinear";  // or "nearest"
+  ImageLabels labels = ImageLabels::kInt;
+  std::vector<std::string> class_names{};  // these folders, in this order; empty: all, sorted
+  int64_t batch_size = 32;                 // 0: single images
+  bool shuffle = true;                     // of training: another order each epoch
+  // From 1 to 2^32 - 1: the order of files, the split and the orders of epochs are Keras' for it.
+  // 0: orders as Dataset::Shuffle draws them, and no split.
+  int64_t seed = 0;
+  double validation_split = 0;  // the part of the files, the last ones, kept for validation
+  bool skip_damaged = false;    // else a damaged file is an error of the step that reads it
+};
+
+struct ImageFolder {
+  // Of {images, labels}, images alone with kNone. Images are float [batch, height, width, channels]
+  // from 0 to 255: layers::Rescaling(1.0 / 255) makes these 0 to 1. Files are read and decoded on
+  // all threads, some batches ahead; under a strategy each worker reads its own.
+  Dataset training;
+  Dataset validation;                    // never shuffled; FailedPrecondition without a split
+  std::vector<std::string> class_names;  // by label
+  std::vector<std::string> training_files, validation_files;  // before epochs are shuffled
+  std::vector<std::string> damaged;  // what was skipped: "PATH: what is wrong", sorted
+};
+
+// The images below `folder`, which has a folder for each class: with its files, those of folders
+// in it (links to folders are not followed) and a name that does not begin with a dot. Images are
+// files named .bmp, .gif (the first frame), .jpeg, .jpg and .png, in any case; each may have 2^30
+// bytes of pixels. Order of files, split and values are those of Keras'
+// image_dataset_from_directory with subset="both".
+//
+// Files are listed now, by this program, and read when the step runs, by the task that the
+// iterator is on: both need the folder under this path, within --file_root of a server. An error
+// of a step begins with the file and says what can be done. With `skip_damaged` all files are
+// decoded once now, and those that cannot be are left out before the split.
+//
+// NotFound: there is no such folder, it has no folder of a class or none of `class_names`, or no
+// images; DataLoss: all images are damaged; InvalidArgument: options that cannot be, a split that
+// leaves no files on one side, or kBinary of other than two classes. Each names the folder.
+StatusOr<ImageFolder> OpenImageFolder(const std::string& folder,
+                                      const ImageFolderOptions& options = {},
+                                      std::source_location where = std::source_location::current());
+
 namespace layers {
 
 LayerPtr Rescaling(double scale, double offset = 0, std::string name = "",

@@ -14,9 +14,14 @@ namespace millrace {
 
 Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
                               DatasetElement* results) const {
+  std::string name;
+  if (!advice_.empty() && !args.empty() && args[0].dtype() == kString && args[0].rank() == 0) {
+    name = args[0].scalar<std::string>();
+  }
   Status status = CallToEnd(call, std::move(args), results);
-  if (errors::IsOutOfRange(status)) return errors::InvalidArgument(Message(status));
-  return status;
+  if (errors::IsOutOfRange(status)) status = errors::InvalidArgument(Message(status));
+  if (status.ok() || name.empty() || errors::IsCancelled(status)) return status;
+  return WithMessage(status, StrCat(name, ": ", Message(status), " (", advice_, ")"));
 }
 
 Status CapturedFunction::CallToEnd(const DatasetCall& call, DatasetElement args,
@@ -40,12 +45,13 @@ Status CapturedFunction::CallToEnd(const DatasetCall& call, DatasetElement args,
 }
 
 StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, int first,
-                              int count) {
+                              int count, const std::string& advice) {
   MR_ASSIGN_OR_RETURN(const RunnableFunction* const runnable, function.Get(ctx));
   std::vector<Tensor> captured;
   for (int i = 0; i < count; ++i) captured.push_back(ctx.locked_input(first + i));
   return FunctionPtr(MakeRef<CapturedFunction>(RefPtr<FunctionRunner>::Share(ctx.env().functions),
-                                               runnable, ctx.device(), std::move(captured)));
+                                               runnable, ctx.device(), std::move(captured),
+                                               advice));
 }
 
 StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results) {

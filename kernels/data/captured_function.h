@@ -3,6 +3,7 @@
 #ifndef KERNELS_DATA_CAPTURED_FUNCTION_H_
 #define KERNELS_DATA_CAPTURED_FUNCTION_H_
 
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,14 +18,16 @@ namespace millrace {
 class CapturedFunction : public RefCounted {
  public:
   CapturedFunction(RefPtr<FunctionRunner> runner, const RunnableFunction* function, Device* device,
-                   std::vector<Tensor> captured)
+                   std::vector<Tensor> captured, std::string advice = "")
       : runner_(std::move(runner)),
         function_(function),
         device_(device),
-        captured_(std::move(captured)) {}
+        captured_(std::move(captured)),
+        advice_(std::move(advice)) {}
 
   // Blocks until the results are there, or call.cancellation says so. The end of something that
-  // the function reads is InvalidArgument here: it is not the end of the data.
+  // the function reads is InvalidArgument here: it is not the end of the data. Of elements that
+  // are names, errors begin with the name and end with the advice.
   Status Call(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
   // The same, but OutOfRange stays what it is: the function says that the data ends.
   Status CallToEnd(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
@@ -36,12 +39,14 @@ class CapturedFunction : public RefCounted {
   const RunnableFunction* const function_;
   Device* const device_;
   const std::vector<Tensor> captured_;
+  const std::string advice_;  // "": errors are left as they are
 };
 using FunctionPtr = RefPtr<const CapturedFunction>;
 
-// With `count` inputs of the kernel, from `first` on, as the captured values.
+// With `count` inputs of the kernel, from `first` on, as the captured values. With `advice`, an
+// element's first component, a string scalar, is what its errors are about.
 StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, int first,
-                              int count);
+                              int count, const std::string& advice = "");
 
 // The data set that a function gave; InvalidArgument if it gave none.
 StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results);

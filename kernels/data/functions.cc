@@ -194,12 +194,13 @@ class FunctionDatasetKernel : public DatasetKernel {
         captured_(static_cast<int>(c.attr<std::vector<DataType>>("Targuments").size())),
         types_(c.attr<std::vector<DataType>>("output_types")),
         function_(c.attr<FunctionName>(c.attrs().Has("predicate") ? "predicate" : "f"),
-                  /*on_one_device=*/true) {}
+                  /*on_one_device=*/true),
+        advice_(c.attrs().GetOr<std::string>("_element_advice", "")) {}
 
  protected:
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) final {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1, captured_));
+    MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1, captured_, advice_));
     return MakeFrom(ctx, std::move(input), std::move(function));
   }
   // `captured_ + 1` is the first input behind the captured values.
@@ -211,6 +212,7 @@ class FunctionDatasetKernel : public DatasetKernel {
 
  private:
   const LazyFunction function_;
+  const std::string advice_;  // of data sets of names of files (data/pipeline/image_folder.cc)
 };
 
 // MapDataset and FilterDataset.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole files: reading, writing, finding by pattern.
-#include <fnmatch.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -22,9 +21,9 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "io/filesystem.h"
-#include "io/uri.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/host_kernels.h"
+#include "kernels/io/match_files.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -219,53 +218,13 @@ class MatchingFilesKernel : public FileKernel {
     return BlockingWork([patterns](std::vector<Tensor>* outputs) {
       std::vector<std::string> found;
       for (const std::string& pattern : patterns.flat<std::string>()) {
-        MR_RETURN_IF_ERROR(Match(pattern, &found));
+        MR_RETURN_IF_ERROR(MatchFiles(pattern, &found));
       }
       std::sort(found.begin(), found.end());
       outputs->push_back(
           Tensor::FromValues<std::string>(found, Shape({static_cast<int64_t>(found.size())})));
       return OkStatus();
     });
-  }
-
- private:
-  // One component of the path after the other. What cannot be listed has no matches. Folders on the
-  // way are only looked at where names are matched in them: those above --file_root may not be.
-  static Status Match(const std::string& given, std::vector<std::string>* found) {
-    MR_ASSIGN_OR_RETURN(const std::string pattern, LocalPath(given));
-    // What was found is named as it was asked for: "file://" and a host stay.
-    const std::string prefix =
-        given.substr(0, given.size() - std::min(given.size(), pattern.size()));
-    std::vector<std::string> at = {pattern.starts_with('/') ? "/" : ""};
-    for (const std::string_view part : StrSplit(pattern, '/')) {
-      if (part.empty()) continue;
-      std::vector<std::string> next;
-      for (const std::string& folder : at) MatchIn(folder, std::string(part), &next);
-      at = std::move(next);
-    }
-    for (const std::string& path : at) {
-      if (path.empty() || !PosixFileSystem()->FileExists(path)) continue;
-      found->push_back(prefix.empty() ? path : StrCat(prefix, path));
-    }
-    return OkStatus();
-  }
-
-  // Adds the paths in `folder` that may match: a name without wildcards is not looked for.
-  static void MatchIn(const std::string& folder, const std::string& part,
-                      std::vector<std::string>* next) {
-    const auto join = [&](std::string_view name) {
-      return folder.empty() || folder == "/" ? StrCat(folder, name) : JoinPath(folder, name);
-    };
-    if (part.find_first_of("*?[\\") == std::string::npos) {
-      next->push_back(join(part));
-      return;
-    }
-    const StatusOr<std::vector<std::string>> names =
-        PosixFileSystem()->List(folder.empty() ? "." : folder);
-    if (!names.ok()) return;
-    for (const std::string& name : *names) {
-      if (fnmatch(part.c_str(), name.c_str(), 0) == 0) next->push_back(join(name));
-    }
   }
 };
 

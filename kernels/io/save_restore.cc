@@ -11,6 +11,7 @@
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
 #include "kernels/background.h"
+#include "kernels/io/slice_table.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -82,8 +83,13 @@ class RestoreKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckScalar(prefix, "prefix"));
     const int count = ctx.num_outputs();
     MR_RETURN_IF_ERROR(CheckNames(names, slices, count));
+    const std::string& path = prefix.scalar<std::string>();
+    if (!PosixFileSystem()->FileExists(BundleIndexName(path))) {
+      MR_ASSIGN_OR_RETURN(const bool restored, RestoreFirstFormat(ctx, path));
+      if (restored) return OkStatus();
+    }
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader,
-                        BundleReader::Open(PosixFileSystem(), prefix.scalar<std::string>()));
+                        BundleReader::Open(PosixFileSystem(), path));
     // Reading and checking of one tensor is independent of the others.
     std::vector<Status> statuses(count);
     constexpr double kNanosPerTensor = 50'000;
@@ -100,7 +106,79 @@ class RestoreKernel : public Kernel {
   }
 
  private:
+  // A checkpoint of the first format may be given too, by name or as a pattern of names. False if
+  // there is no such file either.
+  StatusOr<bool> RestoreFirstFormat(KernelContext& ctx, const std::string& path) const {
+    const auto reader = SliceTableReader::Open(PosixFileSystem(), path);
+    if (errors::IsNotFound(reader.status())) return false;
+    MR_RETURN_IF_ERROR(reader.status());
+    for (int i = 0; i < ctx.num_outputs(); ++i) {
+      MR_ASSIGN_OR_RETURN(Tensor tensor,
+                          (*reader)->Restore(ctx.input(1).data<std::string>()[i],
+                                             ctx.input(2).data<std::string>()[i], dtypes_[i]));
+      ctx.SetOutput(i, std::move(tensor));
+    }
+    return true;
+  }
+
   const std::vector<DataType> dtypes_;
+};
+
+// Save and SaveSlices: one file of the first format. Inputs: its name, the tensors' names, their
+// slices (SaveSlices only), the tensors.
+class SaveFirstFormatKernel : public WritingKernel {
+ public:
+  explicit SaveFirstFormatKernel(KernelConstruction& c)
+      : WritingKernel(c), has_slices_(c.def().name() == "SaveSlices") {}
+
+  Status Compute(KernelContext& ctx) override {
+    const int first = has_slices_ ? 3 : 2;
+    const int count = ctx.num_inputs() - first;
+    MR_RETURN_IF_ERROR(CheckScalar(ctx.input(0), "filename"));
+    const Tensor& names = ctx.input(1);
+    MR_RETURN_IF_ERROR(CheckNames(names, ctx.input(first - 1), count));
+    if (ctx.cancellation() != nullptr && ctx.cancellation()->IsCancelled()) {
+      return errors::Cancelled("the step ended before anything was written");
+    }
+    SliceTableWriter writer;
+    for (int i = 0; i < count; ++i) {
+      MR_RETURN_IF_ERROR(writer.Add(
+          names.data<std::string>()[i],
+          has_slices_ ? std::string_view(ctx.input(2).data<std::string>()[i]) : std::string_view(),
+          ctx.locked_input(first + i)));
+    }
+    return writer.Write(PosixFileSystem(), ctx.input(0).scalar<std::string>());
+  }
+
+ private:
+  const bool has_slices_;
+};
+
+// Restore and RestoreSlice: one tensor of files of the first format.
+class RestoreFirstFormatKernel : public Kernel {
+ public:
+  explicit RestoreFirstFormatKernel(KernelConstruction& c)
+      : Kernel(c), dtype_(c.attr<DataType>("dt")) {}
+
+  Status Compute(KernelContext& ctx) override {
+    MR_RETURN_IF_ERROR(CheckScalar(ctx.input(0), "file_pattern"));
+    MR_RETURN_IF_ERROR(CheckScalar(ctx.input(1), "tensor_name"));
+    std::string_view slice;
+    if (ctx.num_inputs() > 2) {
+      MR_RETURN_IF_ERROR(CheckScalar(ctx.input(2), "shape_and_slice"));
+      slice = ctx.input(2).scalar<std::string>();
+    }
+    MR_ASSIGN_OR_RETURN(
+        const std::unique_ptr<SliceTableReader> reader,
+        SliceTableReader::Open(PosixFileSystem(), ctx.input(0).scalar<std::string>()));
+    MR_ASSIGN_OR_RETURN(Tensor tensor,
+                        reader->Restore(ctx.input(1).scalar<std::string>(), slice, dtype_));
+    ctx.SetOutput(0, std::move(tensor));
+    return OkStatus();
+  }
+
+ private:
+  const DataType dtype_;
 };
 
 class MergeCheckpointsKernel : public WritingKernel {
@@ -172,6 +250,10 @@ class ShardedFilespecKernel : public Kernel {
 void RegisterSaveRestoreKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("SaveV2"), MakeKernel<SaveKernel>);
   registry.Register(KernelDef("RestoreV2"), MakeKernel<RestoreKernel>);
+  registry.Register(KernelDef("Save"), MakeKernel<SaveFirstFormatKernel>);
+  registry.Register(KernelDef("SaveSlices"), MakeKernel<SaveFirstFormatKernel>);
+  registry.Register(KernelDef("Restore"), MakeKernel<RestoreFirstFormatKernel>);
+  registry.Register(KernelDef("RestoreSlice"), MakeKernel<RestoreFirstFormatKernel>);
   registry.Register(KernelDef("MergeV2Checkpoints"), MakeKernel<MergeCheckpointsKernel>);
   registry.Register(KernelDef("ShardedFilename"), MakeKernel<ShardedFilenameKernel>);
   registry.Register(KernelDef("ShardedFilespec"), MakeKernel<ShardedFilespecKernel>);

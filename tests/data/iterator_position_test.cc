@@ -11,6 +11,7 @@
 #include "millrace/iterator_position.h"
 #include "millrace/math.h"
 #include "millrace/ops.h"
+#include "millrace/preprocessing_layers.h"
 #include "millrace/variables.h"
 #include "tests/data/element_text.h"
 
@@ -124,6 +125,12 @@ const Pipeline kPipelines[] = {
     {"CacheShuffle", [] { return Dataset::Range(5).Cache().Shuffle(5); }},
     {"ShuffleCacheShuffleRepeat",
      [] { return Dataset::Range(5).Shuffle(5).Cache().Shuffle(3).Repeat(2); }},
+    {"ImageFolder",
+     [] {
+       return OpenImageFolder("tests/goldens/data/image_folder",
+                              {.height = 1, .width = 1, .batch_size = 2, .seed = 3})
+           ->training;
+     }},
     {"Prefetch", [] { return Dataset::Range(9).Shuffle(9).Batch(2).Prefetch(2); }},
     {"IgnoreErrors", [] { return Dataset::Range(5).Shuffle(5).IgnoreErrors(); }},
 };
