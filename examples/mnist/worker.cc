@@ -311,8 +311,7 @@ class Worker {
   void TellSaved(int64_t step) {
     if (keeper_ == nullptr || bound_ == nullptr) return;
     const Status told = bound_->SetSaved(session_->session(), step);
-    if (!told.ok())
-      MR_LOG(kWarning, "the other workers do not know what is saved: ", Message(told));
+    if (!told.ok()) MR_LOG(kWarning, "the others do not know what is saved: ", Message(told));
   }
 
   // A session that neither initialises nor is made anew: all would have to begin again.
