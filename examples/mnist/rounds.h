@@ -49,8 +49,8 @@ class Rounds {
 
   // Whether a step that ended so may have ended with its round, or with a task.
   static bool IsOver(const Status& status);
-  // Whether this task is told to stop: so was, then, the one that ended the round. Where a round was
-  // ended by somebody, the signal may be a moment behind.
+  // Whether this task is told to stop: so was, then, the one that ended the round. Where a round
+  // was ended by somebody, the signal may be a moment behind.
   static bool IsStop(const Status& status);
 
  private:
