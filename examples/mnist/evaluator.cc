@@ -12,6 +12,7 @@
 #include "examples/mnist/model.h"
 #include "examples/mnist/task.h"
 #include "millrace/core.h"
+#include "millrace/digits.h"
 #include "millrace/evaluator.h"
 #include "millrace/saver.h"
 
@@ -65,6 +66,10 @@ class Evaluation {
 };
 
 }  // namespace
+
+StatusOr<Digits> DigitsOf(const Flags& flags) {
+  return flags.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits()) : LoadDigits(flags.data_dir);
+}
 
 Status RunEvaluator(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const TakeCheckpoints take, ParseTakeCheckpoints(flags.evaluate));

@@ -69,9 +69,11 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
       "Folder for a trace of one step of each worker, for chrome://tracing and Perfetto");
   app.add_option(
       "--checkpoint_dir", f.checkpoint_dir,
-      "Folder of checkpoints that all tasks see: the chief saves there, and goes on from "
-      "the newest where variables have no value");
-  app.add_option("--save_steps", f.save_steps, "Global steps from one checkpoint to the next")
+      "Folder of checkpoints that all tasks see, and have as a flag: the chief saves there, and "
+      "goes on from the newest where variables have no value; with --sync_replicas all do when one "
+      "task is lost");
+  app.add_option("--save_steps", f.save_steps,
+                 "Global steps from one checkpoint to the next: the most that a lost task costs")
       ->capture_default_str();
   app.add_option("--evaluate", f.evaluate,
                  "Which checkpoints of --checkpoint_dir an evaluator takes: the latest, or every "

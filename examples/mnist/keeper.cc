@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "millrace/evaluator.h"
 
 namespace millrace::mnist {
 namespace {
@@ -29,7 +30,8 @@ Keeper::Keeper(const Flags& flags, Graph& graph, Variable global_step, std::uniq
     : flags_(flags),
       graph_(graph),
       global_step_(std::move(global_step)),
-      saver_(std::move(saver)) {}
+      saver_(std::move(saver)),
+      period_(flags.save_steps) {}
 
 StatusOr<std::unique_ptr<Keeper>> Keeper::Create(const Flags& flags, Graph& graph,
                                                  const Variable& global_step) {
@@ -64,23 +66,37 @@ Status Keeper::TryRestore(const SupervisedSessionOptions& waiting, const Output&
   MR_ASSIGN_OR_RETURN(const auto session, SupervisedSession::Create(graph_, waiting));
   MR_ASSIGN_OR_RETURN(const Tensor missing, session->session().Eval(not_ready));
   if (missing.num_elements() == 0) return session->Stop();
+  MR_RETURN_IF_ERROR(Restore(session->session()).status());
+  return session->Stop();
+}
+
+int64_t Keeper::NewestStep() const {
+  return CheckpointNumber(LatestCheckpoint(flags_.checkpoint_dir)).value_or(0);
+}
+
+StatusOr<bool> Keeper::Restore(Session& session) {
+  next_try_ = {};  // what the last save failed for may have gone with what was lost
   const std::string newest = LatestCheckpoint(flags_.checkpoint_dir);
-  if (newest.empty()) return session->Stop();
-  MR_RETURN_IF_ERROR(saver_->Restore(session->session(), newest));
-  MR_ASSIGN_OR_RETURN(const Tensor step, session->session().Eval(global_step_.read));
+  if (newest.empty()) {
+    last_saved_ = 0;
+    return false;
+  }
+  MR_RETURN_IF_ERROR(saver_->Restore(session, newest));
+  MR_ASSIGN_OR_RETURN(const Tensor step, session.Eval(global_step_.read));
   last_saved_ = step.scalar<int64_t>();
   std::printf("Worker %d: restored %s (global step: %lld)\n", flags_.task_index, newest.c_str(),
               static_cast<long long>(last_saved_));
   std::fflush(stdout);
-  return session->Stop();
+  return true;
 }
 
-void Keeper::SaveIfTime(Session& session, int64_t global_step) {
-  if (global_step < last_saved_ + flags_.save_steps || Clock::now() < next_try_) return;
-  if (const Status status = Save(session); !status.ok()) {
-    next_try_ = Clock::now() + kPauseAfterFailure;
-    MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
-  }
+bool Keeper::SaveIfTime(Session& session, int64_t global_step) {
+  if (global_step < last_saved_ + period_ || Clock::now() < next_try_) return false;
+  const Status status = Save(session);
+  if (status.ok()) return true;
+  next_try_ = Clock::now() + kPauseAfterFailure;
+  MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
+  return false;
 }
 
 Status Keeper::Save(Session& session) {

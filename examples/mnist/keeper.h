@@ -28,13 +28,20 @@ class Keeper {
   // Before a session initialises anything: if some variable has no value and there is a checkpoint,
   // all get the values of the newest. `options` are those of the session to come.
   Status RestoreIfNeeded(const SupervisedSessionOptions& options);
+  // All variables get the values of the newest checkpoint. False: there is none.
+  StatusOr<bool> Restore(Session& session);
+  // The global step of the newest checkpoint, 0 without one.
+  int64_t NewestStep() const;
   // Whether variables that were lost are to be restored, not initialised.
   bool HasCheckpoint() const;
 
-  // Saves if that many steps have gone by. What fails is told, and tried again two
-  // seconds later.
-  void SaveIfTime(Session& session, int64_t global_step);
+  // Saves if `period` steps (--save_steps, unless set) have gone by; true if it has. What fails is
+  // told, and tried again two seconds later.
+  bool SaveIfTime(Session& session, int64_t global_step);
   Status Save(Session& session);
+  void set_period(int64_t period) { period_ = period; }
+  // The number of the last checkpoint of this process, or that was restored; 0: none yet.
+  int64_t last_saved() const { return last_saved_; }
 
  private:
   Keeper(const Flags& flags, Graph& graph, Variable global_step, std::unique_ptr<Saver> saver);
@@ -44,6 +51,7 @@ class Keeper {
   Graph& graph_;
   const Variable global_step_;
   const std::unique_ptr<Saver> saver_;
+  int64_t period_;
   int64_t last_saved_ = 0;  // global step
   std::chrono::steady_clock::time_point next_try_{};
 };

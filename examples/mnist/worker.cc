@@ -20,6 +20,10 @@
 #include "base/strings.h"
 #include "examples/mnist/keeper.h"
 #include "examples/mnist/model.h"
+#include "examples/mnist/rounds.h"
+#include "examples/mnist/save_bound.h"
+#include "examples/mnist/serving.h"
+#include "examples/mnist/step_batches.h"
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
@@ -36,27 +40,11 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kJobEndTimeout{60'000};
-constexpr int kMostLateSteps = 3;          // in a row
-constexpr milliseconds kSaveGrace{2'000};  // less than launchers wait before they kill
-constexpr int64_t kTracedStep = 30;        // of each worker, sooner in a short run
+constexpr int kMostLateSteps = 3;    // in a row
+constexpr int kMostRounds = 20;      // in a row, without a step
+constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
-
-// Of whose cluster the task is, whom it serves, and when it takes another one for lost.
-void AddServerFlags(const Flags& flags, ServerOptions* options) {
-  options->insecure = flags.insecure;
-  if (!flags.checkpoint_dir.empty()) options->allow = {"all"};  // saving is an op
-  options->cluster_id = flags.cluster_id;
-  options->peer_timeout = milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
-}
-
-// Null without --http.
-StatusOr<std::unique_ptr<Pages>> ServePages(const Flags& flags, const Server& server) {
-  if (flags.http.empty()) return std::unique_ptr<Pages>();
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Pages> pages, Pages::Serve(server, flags.http));
-  MR_LOG(kInfo, "pages at ", pages->url());
-  return pages;
-}
 
 // The training graph of one worker.
 struct Program {
@@ -89,9 +77,14 @@ class Worker {
     MR_ASSIGN_OR_RETURN(digits_, DigitsOf(flags_));
     MR_RETURN_IF_ERROR(Build());
     MR_RETURN_IF_ERROR(OpenSession());
-    MR_RETURN_IF_ERROR(Train());
-    if (StopSignal() != 0) return SaveAndStop();
-    MR_RETURN_IF_ERROR(AwaitUpdates());
+    while (true) {
+      MR_RETURN_IF_ERROR(Train());
+      if (StopSignal() != 0) return SaveAndStop();
+      const Status awaited = AwaitUpdates();
+      if (awaited.ok()) break;
+      if (rounds_ == nullptr || !Rounds::IsOver(awaited)) return awaited;
+      MR_RETURN_IF_ERROR(BeginRound(awaited));
+    }
     MR_RETURN_IF_ERROR(Evaluate());
     MR_RETURN_IF_ERROR(AwaitOthers());
     MR_RETURN_IF_ERROR(session_->Stop());  // before the tasks that it talks to end
@@ -177,6 +170,15 @@ class Worker {
     if (flags_.is_chief() && !flags_.checkpoint_dir.empty()) {
       MR_ASSIGN_OR_RETURN(keeper_, Keeper::Create(flags_, p.graph, p.global_step));
     }
+    if (SaveBound::IsNeeded(flags_)) {
+      MR_ASSIGN_OR_RETURN(bound_,
+                          SaveBound::Create(flags_, p.graph, p.global_step.read, num_workers_));
+      if (keeper_ != nullptr) keeper_->set_period(bound_->period());
+    }
+    if (Rounds::AreNeeded(flags_, num_workers_)) {
+      MR_ASSIGN_OR_RETURN(rounds_,
+                          Rounds::Create(flags_, p.graph, p.global_step.read, num_workers_));
+    }
     return p.graph.status();
   }
 
@@ -190,7 +192,10 @@ class Worker {
     MR_ASSIGN_OR_RETURN(p.train, sync.Minimize(scope, p.model.cross_entropy, &p.global_step));
     MR_ASSIGN_OR_RETURN(p.local_init,
                         flags_.is_chief() ? sync.chief_init_op() : sync.local_step_init_op());
-    MR_ASSIGN_OR_RETURN(p.init_tokens, sync.InitTokensOp(scope));
+    // No more than the first step needs: with one for every worker all are a step ahead of what
+    // has been applied, and which gradients are too old depends on who is faster.
+    MR_ASSIGN_OR_RETURN(p.init_tokens,
+                        sync.InitTokensOp(scope, std::max(0, aggregate - num_workers_)));
     MR_ASSIGN_OR_RETURN(p.sync_op, sync.chief_queue_op());
     return OkStatus();
   }
@@ -286,6 +291,7 @@ class Worker {
       std::printf("Worker %d: %s\n", flags_.task_index, reason.c_str());
       std::fflush(stdout);
     };
+    if (rounds_ != nullptr) return OpenRound(options);
     if (keeper_ != nullptr) {
       must_restore_ = false;
       options.on_variables_lost = [this](const std::vector<std::string>&) {
@@ -297,14 +303,59 @@ class Worker {
     }
     MR_ASSIGN_OR_RETURN(session_, SupervisedSession::Create(program_.graph, options));
     std::printf("Worker %d: Session initialization complete.\n", flags_.task_index);
+    TellSaved(keeper_ != nullptr ? keeper_->NewestStep() : 0);
     return OkStatus();
+  }
+
+  // What fails is told again with the next checkpoint; the others wait until then.
+  void TellSaved(int64_t step) {
+    if (keeper_ == nullptr || bound_ == nullptr) return;
+    const Status told = bound_->SetSaved(session_->session(), step);
+    if (!told.ok()) MR_LOG(kWarning, "the others do not know what is saved: ", Message(told));
+  }
+
+  // A session that neither initialises nor is made anew: all would have to begin again.
+  Status OpenRound(SupervisedSessionOptions options) {
+    while (true) {
+      MR_ASSIGN_OR_RETURN(begin_step_, rounds_->Begin(options, keeper_.get()));
+      SupervisedSessionOptions training = options;
+      training.init_op = {};
+      training.not_ready = {};
+      training.max_recoveries = 0;
+      auto session = SupervisedSession::Create(program_.graph, training);
+      if (session.ok()) {
+        session_ = *std::move(session);
+        std::printf("Worker %d: Session initialization complete.\n", flags_.task_index);
+        return OkStatus();
+      }
+      if (!Rounds::IsOver(session.status()) || ++rounds_in_a_row_ > kMostRounds) {
+        return session.status();
+      }
+    }
+  }
+
+  Status BeginRound(const Status& why) {
+    MR_LOG(kWarning, "all workers begin again from the newest checkpoint: ", Message(why));
+    if (++rounds_in_a_row_ > kMostRounds) return why;
+    session_->Stop().IgnoreError();
+    return OpenSession();
+  }
+
+  // Of the batches. A synchronous round has one for every global step. An asynchronous worker goes
+  // on where it is if all have been equally fast.
+  StatusOr<int64_t> FirstBatch() {
+    if (rounds_ != nullptr || flags_.sync_replicas || flags_.checkpoint_dir.empty()) return 0;
+    MR_ASSIGN_OR_RETURN(const std::vector<Tensor> now,
+                        session_->Run({}, std::span(&program_.global_step.read, 1)));
+    return now[0].scalar<int64_t>() / num_workers_;
   }
 
   Status Train() {
     const uint64_t seed = flags_.seed != 0 ? static_cast<uint64_t>(flags_.seed) * 1000 +
                                                  static_cast<uint64_t>(flags_.task_index)
                                            : RandomId();
-    BatchSource batches(digits_.train, flags_.batch_size, seed);
+    StepBatches batches(digits_.train, flags_.batch_size, seed);
+    MR_ASSIGN_OR_RETURN(const int64_t first_batch, FirstBatch());
     const double begin = WallSeconds();
     std::printf("Training begins @ %f\n", begin);
     std::fflush(stdout);
@@ -313,9 +364,14 @@ class Worker {
     // step when they have left.
     const Output step = flags_.sync_replicas ? program_.train.output(0) : program_.global_step.read;
     const Output fetches[] = {program_.model.cross_entropy, step};
-    int64_t global_step = 0;
+    int64_t global_step = begin_step_;
     while (global_step < flags_.train_steps && StopSignal() == 0) {
-      BatchSource::Batch batch = batches.Next();
+      if (bound_ != nullptr && keeper_ == nullptr) {
+        MR_RETURN_IF_ERROR(bound_->AwaitRoom(*session_, global_step));
+        if (StopSignal() != 0) break;
+      }
+      BatchSource::Batch batch =
+          batches.At(rounds_ != nullptr ? global_step : first_batch + local_steps_);
       const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
                             {program_.model.labels, std::move(batch.one_hot)}};
       std::vector<Tensor> out;
@@ -327,13 +383,23 @@ class Worker {
         StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches);
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
+        if (rounds_ != nullptr && !ran.ok() && Rounds::IsOver(ran.status())) {
+          if (Rounds::IsStop(ran.status())) break;
+          MR_RETURN_IF_ERROR(BeginRound(ran.status()));
+          global_step = begin_step_;
+          continue;
+        }
         MR_ASSIGN_OR_RETURN(out, std::move(ran));
       }
       ++local_steps_;
+      rounds_in_a_row_ = 0;
       global_step = out[1].scalar<int64_t>();
       Report(global_step, out[0].scalar<float>() / static_cast<float>(flags_.batch_size));
-      if (keeper_ != nullptr) keeper_->SaveIfTime(session_->session(), global_step);
+      if (keeper_ != nullptr && keeper_->SaveIfTime(session_->session(), global_step)) {
+        TellSaved(keeper_->last_saved());
+      }
     }
+    if (StopSignal() == 0) TellSaved(SaveBound::kNoFurther);
     const double end = WallSeconds();
     seconds_ = end - begin;
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
@@ -348,6 +414,9 @@ class Worker {
                                         std::span<const Output> fetches) {
     RunOptions run;
     if (flags_.sync_replicas) run.timeout = std::chrono::seconds(flags_.ready_timeout);
+    if (rounds_ != nullptr) {
+      return session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
+    }
     for (int late = 0;;) {
       StatusOr<std::vector<Tensor>> ran =
           session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
@@ -409,6 +478,8 @@ class Worker {
       const Status saved = keeper_->Save(session_->session());
       if (!saved.ok()) MR_LOG(kWarning, "no checkpoint before the end: ", Message(saved));
     }
+    // Those that wait for this worker's gradient.
+    if (rounds_ != nullptr) rounds_->End(session_->session()).IgnoreError();
     return errors::Cancelled("stopped by signal ", StopSignal());
   }
 
@@ -505,8 +576,12 @@ class Worker {
   std::unique_ptr<Pages> pages_;  // of the server
   Digits digits_;
   Program program_;
-  std::unique_ptr<Keeper> keeper_;  // the chief's, with --checkpoint_dir
-  bool must_restore_ = false;       // variables were lost, and there is a checkpoint
+  std::unique_ptr<Keeper> keeper_;    // the chief's, with --checkpoint_dir
+  bool must_restore_ = false;         // variables were lost, and there is a checkpoint
+  std::unique_ptr<SaveBound> bound_;  // of an asynchronous job with --checkpoint_dir
+  std::unique_ptr<Rounds> rounds_;    // of a synchronous job with --checkpoint_dir
+  int64_t begin_step_ = 0;            // the global step with which the round begins
+  int rounds_in_a_row_ = 0;           // without a step
   std::unique_ptr<SupervisedSession> session_;
   int64_t local_steps_ = 0;
   double seconds_ = 0;
@@ -515,36 +590,9 @@ class Worker {
 
 }  // namespace
 
-StatusOr<Digits> DigitsOf(const Flags& flags) {
-  return flags.data_dir.empty() ? StatusOr<Digits>(SyntheticDigits()) : LoadDigits(flags.data_dir);
-}
-
 Status RunWorker(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(ClusterSpec cluster, ClusterFromFlags(flags));
   return Worker(flags, std::move(cluster)).Run();
-}
-
-Status RunParameterServer(const Flags& flags) {
-  ServerOptions options;
-  MR_ASSIGN_OR_RETURN(options.cluster, ClusterFromFlags(flags));
-  options.job_name = flags.job_name;
-  options.task_index = flags.task_index;
-  options.accept_shutdown = true;
-  AddServerFlags(flags, &options);
-  std::printf("job name = %s\ntask index = %d\n", flags.job_name.c_str(), flags.task_index);
-  std::fflush(stdout);
-  MR_RETURN_IF_ERROR(SetDefaultCredentials(TaskCredentials(flags)));
-  GpuOptions none;
-  none.count = 0;
-  MR_RETURN_IF_ERROR(SetGpuOptions(none));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
-  MR_RETURN_IF_ERROR(server->Start());
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Pages> pages, ServePages(flags, *server));
-  bool ended = false;
-  while (StopSignal() == 0 && !ended) ended = server->WaitForShutdown(milliseconds(200));
-  // The chief has been told as well, and saves what is here.
-  if (!ended && !flags.checkpoint_dir.empty()) server->WaitForShutdown(kSaveGrace);
-  return server->Stop();
 }
 
 }  // namespace millrace::mnist
