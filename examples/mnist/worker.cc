@@ -307,7 +307,6 @@ class Worker {
     return OkStatus();
   }
 
-  // What fails is told again with the next checkpoint; the others wait until then.
   void TellSaved(int64_t step) {
     if (keeper_ == nullptr || bound_ == nullptr) return;
     const Status told = bound_->SetSaved(session_->session(), step);
@@ -341,10 +340,9 @@ class Worker {
     return OpenSession();
   }
 
-  // Of the batches. A synchronous round has one for every global step. An asynchronous worker goes
-  // on where it is if all have been equally fast.
+  // An asynchronous worker goes on with the batch at which it is if all have been equally fast.
   StatusOr<int64_t> FirstBatch() {
-    if (rounds_ != nullptr || flags_.sync_replicas || flags_.checkpoint_dir.empty()) return 0;
+    if (flags_.sync_replicas || flags_.checkpoint_dir.empty()) return 0;
     MR_ASSIGN_OR_RETURN(const std::vector<Tensor> now,
                         session_->Run({}, std::span(&program_.global_step.read, 1)));
     return now[0].scalar<int64_t>() / num_workers_;
@@ -379,7 +377,7 @@ class Worker {
           !flags_.trace_dir.empty() &&
           local_steps_ + 1 ==
               std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
-      if (!traced || !RunTraced(feeds, fetches, &out)) {
+      if (!traced || !RunTraced(feeds, fetches, global_step, &out)) {
         StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches, global_step);
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
@@ -437,7 +435,7 @@ class Worker {
   }
 
   // False if the step has to be run again, without a trace.
-  bool RunTraced(std::span<const Feed> feeds, std::span<const Output> fetches,
+  bool RunTraced(std::span<const Feed> feeds, std::span<const Output> fetches, int64_t global_step,
                  std::vector<Tensor>* out) {
     RunMetadata metadata;
     RunOptions options;
@@ -446,6 +444,9 @@ class Worker {
         session_->session().Run(feeds, fetches, std::span(&program_.train, 1), options, &metadata);
     if (!result.ok()) return false;  // the supervised session knows what to do about it
     *out = *std::move(result);
+    if (rounds_ != nullptr && !rounds_->OwnToken(*session_, global_step, &(*out)[1], {}).ok()) {
+      return false;
+    }
     std::error_code ignored;
     std::filesystem::create_directories(flags_.trace_dir, ignored);
     const std::string file = StrCat(flags_.trace_dir, "/worker_", flags_.task_index, ".json");
