@@ -444,9 +444,7 @@ class Worker {
         session_->session().Run(feeds, fetches, std::span(&program_.train, 1), options, &metadata);
     if (!result.ok()) return false;  // the supervised session knows what to do about it
     *out = *std::move(result);
-    if (rounds_ != nullptr && !rounds_->OwnToken(*session_, global_step, &(*out)[1], {}).ok()) {
-      return false;
-    }
+    if (rounds_ && !rounds_->OwnToken(*session_, global_step, &(*out)[1], {}).ok()) return false;
     std::error_code ignored;
     std::filesystem::create_directories(flags_.trace_dir, ignored);
     const std::string file = StrCat(flags_.trace_dir, "/worker_", flags_.task_index, ".json");
