@@ -145,8 +145,10 @@ TEST(SyncResume, AJobThatLosesNothingIsTheSameTwice) {
 
 TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
   const std::string folder = EmptyFolder("whole");
+  int num_ps = 1;
   for (const int64_t step : {kSaveSteps, 5 * kSaveSteps, 9 * kSaveSteps}) {
-    Process job("tools/millrace", Command(folder, 2));
+    Process job("tools/millrace", Command(folder, num_ps));
+    num_ps = 3 - num_ps;
     AwaitSaved(folder, step);
     ASSERT_FALSE(HasFailure()) << job.output();
     std::this_thread::sleep_for(milliseconds(step / 25));
