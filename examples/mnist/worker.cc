@@ -176,8 +176,8 @@ class Worker {
       if (keeper_ != nullptr) keeper_->set_period(bound_->period());
     }
     if (Rounds::AreNeeded(flags_, num_workers_)) {
-      MR_ASSIGN_OR_RETURN(rounds_,
-                          Rounds::Create(flags_, p.graph, p.global_step.read, num_workers_));
+      MR_ASSIGN_OR_RETURN(
+          rounds_, Rounds::Create(flags_, p.graph, p.global_step.read, p.train, num_workers_));
     }
     return p.graph.status();
   }
@@ -381,7 +381,7 @@ class Worker {
           local_steps_ + 1 ==
               std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
       if (!traced || !RunTraced(feeds, fetches, &out)) {
-        StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches);
+        StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches, global_step);
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
         if (rounds_ != nullptr && !ran.ok() && Rounds::IsOver(ran.status())) {
@@ -412,11 +412,17 @@ class Worker {
   // wait for what was lost with a task that is back already, a token or another worker's gradient:
   // it is given up, and what it is for is computed again.
   StatusOr<std::vector<Tensor>> RunStep(std::span<const Feed> feeds,
-                                        std::span<const Output> fetches) {
+                                        std::span<const Output> fetches, int64_t global_step) {
     RunOptions run;
     if (flags_.sync_replicas) run.timeout = std::chrono::seconds(flags_.ready_timeout);
     if (rounds_ != nullptr) {
-      return session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
+      auto out = session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
+      if (!out.ok()) return out;
+      const auto token =
+          rounds_->OwnToken(*session_, global_step, (*out)[1].scalar<int64_t>(), run);
+      if (!token.ok()) return token.status();
+      (*out)[1] = Tensor::Scalar<int64_t>(*token);
+      return out;
     }
     for (int late = 0;;) {
       StatusOr<std::vector<Tensor>> ran =
