@@ -127,17 +127,17 @@ Status Rounds::Set(Session& session, const Number& number, int64_t value) {
   return session.Run({{value_, Tensor::Scalar<int64_t>(value)}}, {}, {number.set}).status();
 }
 
-StatusOr<int64_t> Rounds::OwnToken(SupervisedSession& session, int64_t begun_at, int64_t token,
-                                   const RunOptions& run) {
-  while (token <= begun_at) {
-    const Feed feed[] = {{value_, Tensor::Scalar<int64_t>(token)}};
+Status Rounds::OwnToken(SupervisedSession& session, int64_t begun_at, Tensor* token,
+                        const RunOptions& run) {
+  while (token->scalar<int64_t>() <= begun_at) {
+    const Feed feed[] = {{value_, *token}};
     MR_RETURN_IF_ERROR(session.Run(feed, {}, std::span(&put_back_, 1), run).status());
     std::this_thread::sleep_for(kTurn);
     MR_ASSIGN_OR_RETURN(const std::vector<Tensor> taken,
                         session.Run({}, std::span(&take_, 1), {}, run));
-    token = taken[0].scalar<int64_t>();
+    *token = taken[0];
   }
-  return token;
+  return OkStatus();
 }
 
 Status Rounds::End(Session& session) { return session.RunTargets({end_}); }

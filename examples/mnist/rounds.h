@@ -46,11 +46,11 @@ class Rounds {
   // `options`: of the session in which training will be: target, init op and what is not ready.
   StatusOr<int64_t> Begin(const SupervisedSessionOptions& options, Keeper* keeper);
 
-  // A step that began at global step `begun_at` has ended with `token`. Tokens have no names: a
+  // A step that began at global step `begun_at` has ended with `*token`. Tokens have no names: a
   // worker that is fast may have taken that of one which has not come for it yet, and would make
-  // two gradients of one step. Such a token goes back. Returns that of the next step.
-  StatusOr<int64_t> OwnToken(SupervisedSession& session, int64_t begun_at, int64_t token,
-                             const RunOptions& run);
+  // two gradients of one step. Such a token goes back; it becomes that of the next step.
+  Status OwnToken(SupervisedSession& session, int64_t begun_at, Tensor* token,
+                  const RunOptions& run);
 
   // Ends the round: whoever waits in a step of it is told.
   Status End(Session& session);

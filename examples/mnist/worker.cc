@@ -416,12 +416,9 @@ class Worker {
     RunOptions run;
     if (flags_.sync_replicas) run.timeout = std::chrono::seconds(flags_.ready_timeout);
     if (rounds_ != nullptr) {
-      auto out = session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
-      if (!out.ok()) return out;
-      const auto token =
-          rounds_->OwnToken(*session_, global_step, (*out)[1].scalar<int64_t>(), run);
-      if (!token.ok()) return token.status();
-      (*out)[1] = Tensor::Scalar<int64_t>(*token);
+      MR_ASSIGN_OR_RETURN(std::vector<Tensor> out,
+                          session_->Run(feeds, fetches, std::span(&program_.train, 1), run));
+      MR_RETURN_IF_ERROR(rounds_->OwnToken(*session_, global_step, &out[1], run));
       return out;
     }
     for (int late = 0;;) {
