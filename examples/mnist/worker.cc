@@ -194,9 +194,8 @@ class Worker {
                         flags_.is_chief() ? sync.chief_init_op() : sync.local_step_init_op());
     // Rounds begin with no more than the first step needs: with the usual one for every worker all
     // are a step ahead of what has been applied, and who is faster decides whose gradient is old.
-    const bool exact = Rounds::AreNeeded(flags_, num_workers_);
-    MR_ASSIGN_OR_RETURN(p.init_tokens,
-                        exact ? sync.InitTokensOp(scope, 0) : sync.InitTokensOp(scope));
+    const int tokens = Rounds::AreNeeded(flags_, num_workers_) ? 0 : -1;
+    MR_ASSIGN_OR_RETURN(p.init_tokens, sync.InitTokensOp(scope, tokens));
     MR_ASSIGN_OR_RETURN(p.sync_op, sync.chief_queue_op());
     return OkStatus();
   }
