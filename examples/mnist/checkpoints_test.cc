@@ -77,7 +77,8 @@ TEST(MnistCheckpoints, AJobWhoseProcessesWereAllKilledGoesOnFromItsLastCheckpoin
   const std::string newest = LatestCheckpoint(folder);
   ASSERT_NE(newest, "");
   const int64_t saved = StepOf(newest);
-  ASSERT_GE(saved, 20);
+  ASSERT_GT(saved, 0);
+  ASSERT_LE(saved, 20) << "a lost task costs no more steps than --save_steps";
   arguments = Arguments(folder, saved + 60);
   arguments.insert(arguments.end(), {"--num_ps=1", "--num_workers=2"});  // one ps fewer
   Process again(kProgram, arguments);
