@@ -6,6 +6,7 @@
 // by chance, otherwise in every epoch and the same way in every run.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,7 @@
 #include "millrace/layers.h"
 #include "millrace/model.h"
 #include "millrace/preprocessing_layers.h"
+#include "millrace/schedules.h"
 #include "millrace/status_macros.h"
 #include "millrace/strategy.h"
 
@@ -192,10 +194,14 @@ mr::Status TrainOn(const std::string& data_dir, const Flags& flags,
                                    .Batch(flags.batch_size)
                                    .Prefetch();
 
+  // Small at the end, where large steps would undo from epoch to epoch what was learnt.
+  const auto rate = mr::schedules::CosineDecay(
+      {.initial_learning_rate = 0.004,
+       .decay_steps = std::max<int64_t>(training.cardinality() * flags.epochs, 1)});
   mr::Model model(SmallResNet(static_cast<int64_t>(folder.class_names.size())),
                   {.seed = 1, .strategy = strategy});
   MR_RETURN_IF_ERROR(
-      model.Compile({.optimizer = mr::optimizers::Adam({.learning_rate = 0.003}),
+      model.Compile({.optimizer = mr::optimizers::Adam({.learning_rate = rate}),
                      .loss = mr::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                      .metrics = {"accuracy"}}));
   MR_ASSIGN_OR_RETURN(
@@ -221,7 +227,7 @@ mr::Status Train(const Flags& flags) {
 
 int main(int argc, char** argv) {
   Flags flags;
-  flags.epochs = 8;
+  flags.epochs = 12;
   flags.batch_size = 32;
   CLI::App app("Trains a small residual network on folders of images", "image_folder");
   mr::examples::AddTrainingFlags(app, flags);

@@ -109,11 +109,11 @@ StatusOr<History> Model::Fit(const Samples& x, const Samples& y, const FitOption
   model::Batch all{
       {x.tensors().begin(), x.tensors().end()}, model::LabelsOf(y), options.sample_weight};
   MR_RETURN_IF_ERROR(model::CheckSamples(x, all.y, options.sample_weight));
+  MR_ASSIGN_OR_RETURN(std::optional<model::Batch> held_out, HeldOut(options, &all));
   int64_t batch_size = options.batch_size.value_or(32);
   if (!options.batch_size && options.steps_per_epoch) {
-    batch_size = (all.x[0].dim(0) + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
+    batch_size = 1 + (all.x[0].dim(0) - 1) / *options.steps_per_epoch;
   }
-  MR_ASSIGN_OR_RETURN(std::optional<model::Batch> held_out, HeldOut(options, &all));
   if (!options.class_weight.empty()) {
     MR_ASSIGN_OR_RETURN(all.sample_weight, model::WeightsOfClasses(options.class_weight, all.y));
   }

@@ -249,6 +249,13 @@ Dataset NamesOf(const std::vector<Labelled>& files, bool labelled, Where where) 
   return NewDataset(std::move(stage));
 }
 
+// What Keras' seed is for TensorFlow's shuffle of epochs, which takes seeds modulo 2^31 - 1. (Of
+// the two whose remainder is 0, which means no seed here, only the orders of epochs are our own.)
+int64_t EpochSeed(int64_t seed) {
+  constexpr int64_t kModulus = std::numeric_limits<int32_t>::max();
+  return seed == 0 || seed % kModulus != 0 ? seed % kModulus : kModulus;
+}
+
 constexpr char kAdvice[] =
     "the file cannot be read as an image: mend it, take it away, or set "
     "ImageFolderOptions::skip_damaged";
@@ -259,7 +266,7 @@ Dataset ImagesOf(const std::vector<Labelled>& files, const ImageFolderOptions& o
   Dataset names = NamesOf(files, labelled, where);
   if (shuffle) {
     const int64_t buffer = o.seed == 0 ? -1 : o.batch_size > 0 ? 8 * o.batch_size : 1024;
-    names = names.Shuffle(buffer, {.seed = o.seed}, where);
+    names = names.Shuffle(buffer, {.seed = EpochSeed(o.seed)}, where);
   }
   const auto read = [o, labelled, classes](const Scope& s, std::span<const Output> file) {
     std::vector<Output> element = {ImageOf(s, file[0], o)};

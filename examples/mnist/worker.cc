@@ -192,10 +192,10 @@ class Worker {
     MR_ASSIGN_OR_RETURN(p.train, sync.Minimize(scope, p.model.cross_entropy, &p.global_step));
     MR_ASSIGN_OR_RETURN(p.local_init,
                         flags_.is_chief() ? sync.chief_init_op() : sync.local_step_init_op());
-    // No more than the first step needs: with one for every worker all are a step ahead of what
-    // has been applied, and which gradients are too old depends on who is faster.
-    MR_ASSIGN_OR_RETURN(p.init_tokens,
-                        sync.InitTokensOp(scope, std::max(0, aggregate - num_workers_)));
+    // Rounds begin with no more than the first step needs: with the usual one for every worker all
+    // are a step ahead of what has been applied, and who is faster decides whose gradient is old.
+    const int tokens = Rounds::AreNeeded(flags_, num_workers_) ? 0 : -1;
+    MR_ASSIGN_OR_RETURN(p.init_tokens, sync.InitTokensOp(scope, tokens));
     MR_ASSIGN_OR_RETURN(p.sync_op, sync.chief_queue_op());
     return OkStatus();
   }

@@ -112,8 +112,12 @@ Status SliceTableWriter::Add(const std::string& name, std::string_view shape_and
 }
 
 Status SliceTableWriter::Write(FileSystem* fs, const std::string& path) {
-  meta_.mutable_meta()->mutable_versions()->set_producer(1);
-  values_[""] = meta_.SerializeAsString();
+  pb::SavedTensorSliceMeta all;  // in the order of names, as TensorFlow's
+  for (const auto& [name, at] : place_) *all.add_tensor() = meta_.meta().tensor(at);
+  all.mutable_versions()->set_producer(1);
+  pb::SavedTensorSlices meta;
+  *meta.mutable_meta() = std::move(all);
+  values_[""] = meta.SerializeAsString();
   return WriteTable(fs, path, values_);
 }
 

@@ -138,7 +138,7 @@ class QuantizeAndDequantizeKernel : public Kernel {
           range = ranges.Of(i);
           grid = Grid<T>(low.data<T>()[range], high.data<T>()[range], least, most);
         }
-        dst[i] = ToGrid(src[i], grid, most);
+        dst[i] = ToGrid(src[i], grid);
       }
     });
     return OkStatus();
@@ -172,13 +172,13 @@ class QuantizeAndDequantizeKernel : public Kernel {
     }
   }
 
-  T ToGrid(T x, const Grid<T>& grid, T most) const {
+  T ToGrid(T x, const Grid<T>& grid) const {
     if (attrs_.range_given) {
       if (x > grid.high) x = grid.high;
       if (x < grid.low) x = grid.low;
     }
-    T whole = attrs_.half_up ? std::floor(x * grid.scale + T(0.5)) : std::nearbyint(x * grid.scale);
-    if (!attrs_.range_given && whole > most) whole = most;
+    const T whole =
+        attrs_.half_up ? std::floor(x * grid.scale + T(0.5)) : std::nearbyint(x * grid.scale);
     return whole * grid.step;
   }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "base/errors.h"
@@ -187,6 +188,25 @@ TEST(ModelTest, EarlyStoppingGoesOnFromItsState) {
   EXPECT_EQ(run(after, 2, 4), 2);
   EXPECT_EQ(after.best_epoch(), 0);
   EXPECT_EQ(after.stopped_epoch(), 3);
+}
+
+// Keras keeps the rows for validation back first.
+TEST(ModelTest, StepsOfAnEpochShareTheRowsThatAreTrainedOn) {
+  const auto steps_of = [](const FitOptions& given) {
+    int64_t steps = 0;
+    LambdaCallback count({.on_train_batch_end = [&](int64_t, const Logs&) {
+      ++steps;
+      return OkStatus();
+    }});
+    FitOptions options = Quietly(given);
+    options.callbacks = {&count};
+    const auto history = Classifier(2)->Fit(Numbers(100, 3), Labels(100, 2), options);
+    EXPECT_TRUE(history.ok()) << history.status();
+    return steps;
+  };
+  EXPECT_EQ(steps_of({.steps_per_epoch = 10, .validation_split = 0.2}), 10);
+  // More than there are rows: each is a batch, and the epoch ends with them.
+  EXPECT_EQ(steps_of({.steps_per_epoch = std::numeric_limits<int64_t>::max()}), 100);
 }
 
 }  // namespace

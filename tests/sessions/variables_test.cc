@@ -261,6 +261,30 @@ TEST_F(CheckpointTest, GivesASliceOfATensor) {
   EXPECT_TRUE(TensorsEqual(Read(*session, rows), Tensor::FromValues<float>({3, 4, 5, 6}, {2, 2})));
 }
 
+TEST_F(CheckpointTest, TakesAndGivesFilesOfTheFirstFormat) {
+  Graph graph;
+  const Scope root = graph.root();
+  const Tensor matrix = Tensor::FromValues<float>({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Operation whole = ops::Save(root, Path("v1-0"), Strings({"m"}), {Constant(root, matrix)});
+  const Operation part = ops::SaveSlices(root, Path("v1-1"), Strings({"p"}), Strings({"4 1,2"}),
+                                         {Constant(root, Filled(7, 2))});
+  const std::vector<Output> both = ops::RestoreV2(root, Path("v1-?"), Strings({"m", "p"}),
+                                                  Strings({"", "4 1,1"}), {kFloat, kFloat});
+  const Output rows = ops::RestoreSlice(root, Path("v1-0"), Tensor::Scalar<std::string>("m"),
+                                        Tensor::Scalar<std::string>("3 2 1,2:-"), kFloat);
+  const Output absent = ops::Restore(root, Path("v1-*"), Tensor::Scalar<std::string>("n"), kFloat);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  auto session = Session::Create(graph);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ExpectOk(session->RunTargets({whole, part}));
+  EXPECT_TRUE(TensorsEqual(Read(*session, both[0]), matrix));
+  EXPECT_TRUE(TensorsEqual(Read(*session, both[1]), Filled(7, 1)));
+  EXPECT_TRUE(TensorsEqual(Read(*session, rows), Tensor::FromValues<float>({3, 4, 5, 6}, {2, 2})));
+  const Status missing = session->Eval(absent).status();
+  EXPECT_TRUE(errors::IsNotFound(missing)) << missing;
+  EXPECT_THAT(std::string(Message(missing)), HasSubstr("Tensor name \"n\" not found"));
+}
+
 TEST_F(CheckpointTest, SaysWhatIsMissingOrOfAnotherType) {
   Graph graph;
   const Scope root = graph.root();
