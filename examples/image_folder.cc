@@ -197,7 +197,7 @@ mr::Status TrainOn(const std::string& data_dir, const Flags& flags,
   // Small at the end, where large steps would undo from epoch to epoch what was learnt.
   const auto rate = mr::schedules::CosineDecay(
       {.initial_learning_rate = 0.004,
-       .decay_steps = std::max<int64_t>(training.cardinality() * flags.epochs, 1)});
+       .decay_steps = std::max(1.0, static_cast<double>(training.cardinality() * flags.epochs))});
   mr::Model model(SmallResNet(static_cast<int64_t>(folder.class_names.size())),
                   {.seed = 1, .strategy = strategy});
   MR_RETURN_IF_ERROR(
