@@ -9,6 +9,11 @@
 
 namespace millrace {
 
+void StopsGently::operator()(Server* server) const {
+  server->Stop().IgnoreError();
+  delete server;
+}
+
 StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask& task,
                                   int cpu_devices, ServerOptions server) {
   SessionTarget made;
@@ -22,7 +27,8 @@ StatusOr<SessionTarget> TargetFor(const std::string& target, const ResolvedTask&
   if (server.cluster_id.empty()) {
     server.cluster_id = ProcessOptions::FromEnvironment().cluster_id;
   }
-  MR_ASSIGN_OR_RETURN(made.server, Server::Create(server));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> own, Server::Create(server));
+  made.server.reset(own.release());
   MR_RETURN_IF_ERROR(made.server->Start());
   made.target = made.server->target();
   return made;

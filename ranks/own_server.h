@@ -11,10 +11,16 @@
 
 namespace millrace {
 
+// Ends a server after what others still ask it for: a rank that has left the last exchange may hold
+// what the next one has not got yet. Waits for a second at most.
+struct StopsGently {
+  void operator()(Server* server) const;
+};
+
 // Where sessions are opened, and what has to live as long as they do.
 struct SessionTarget {
   std::string target;
-  std::unique_ptr<Server> server;  // null if it is somebody else's
+  std::unique_ptr<Server, StopsGently> server;  // null if it is somebody else's
 };
 
 // The given target, or where it is "" a server for `task` with so many CPU devices, which is
