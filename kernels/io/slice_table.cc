@@ -5,6 +5,7 @@
 #include <climits>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -144,6 +145,8 @@ Status SliceTableReader::AddFile(FileSystem* fs, const std::string& path) {
   if (meta == file.end() || !slices.ParseFromString(meta->second)) {
     return Damaged(path, "it does not say what it holds");
   }
+  // A slice that is named again and again would be read as often, however small the file is.
+  std::set<std::string> named;
   for (const pb::SavedSliceMeta& tensor : slices.meta().tensor()) {
     const PartialShape stated = ShapeFromProto(tensor.shape());
     if (!stated.has_rank()) return Damaged(path, StrCat(tensor.name(), " has no shape"));
@@ -161,8 +164,13 @@ Status SliceTableReader::AddFile(FileSystem* fs, const std::string& path) {
                               paths_[stored.parts.empty() ? 0 : stored.parts[0].second], " and ",
                               DataTypeName(dtype), shape->DebugString(), " in ", path);
     }
-    for (const pb::TensorSliceProto& slice : tensor.slice()) {
-      stored.parts.emplace_back(TensorSlice::FromProto(slice), files_.size() - 1);
+    for (const pb::TensorSliceProto& proto : tensor.slice()) {
+      TensorSlice slice = TensorSlice::FromProto(proto);
+      if (!named.insert(EncodeSliceKey(tensor.name(), slice)).second) {
+        return Damaged(
+            path, StrCat("slice ", slice.DebugString(), " of ", tensor.name(), " is named twice"));
+      }
+      stored.parts.emplace_back(std::move(slice), files_.size() - 1);
     }
   }
   return OkStatus();

@@ -172,6 +172,14 @@ TEST(SliceTableTest, PartsThatOverlapOrHaveTooFewElementsAreRefused) {
   ASSERT_NE(damaged, nullptr);
   ExpectError(damaged->Restore("u", "", kFloat).status(), StatusCode::kDataLoss,
               "slice - of u has 1 elements; expected 1099511627776");
+
+  tensor->add_slice()->add_extent();
+  ASSERT_TRUE(WriteTable(PosixFileSystem(), path,
+                         {{"", meta.SerializeAsString()},
+                          {EncodeSliceKey("u", TensorSlice::Whole(1)), data.SerializeAsString()}})
+                  .ok());
+  ExpectError(SliceTableReader::Open(PosixFileSystem(), path).status(), StatusCode::kDataLoss,
+              "slice - of u is named twice");
   ASSERT_TRUE(PosixFileSystem()->DeleteFile(path).ok());
 }
 
