@@ -21,7 +21,18 @@ namespace {
 // How the elements of a tensor share ranges: element i has range i / inner % ranges.
 struct Ranges {
   int64_t count = 1, inner = 1;
-  int64_t Of(int64_t i) const { return i / inner % count; }
+
+  // Calls run(range, from, to) for each stretch of elements from `begin` to `end` with one range.
+  template <typename Run>
+  void ForRuns(int64_t begin, int64_t end, const Run& run) const {
+    if (count == 1) return run(0, begin, end);
+    while (begin < end) {
+      const int64_t stretch = begin / inner;
+      const int64_t stop = std::min(end, (stretch + 1) * inner);
+      run(stretch % count, begin, stop);
+      begin = stop;
+    }
+  }
 };
 
 StatusOr<Ranges> RangesAlong(int64_t axis, const Shape& shape) {
@@ -131,15 +142,10 @@ class QuantizeAndDequantizeKernel : public Kernel {
     T* dst = out->data<T>();
     constexpr double kNanosPerElement = 3;
     ctx.ParallelFor(in.num_elements(), kNanosPerElement, [&](int64_t begin, int64_t end) {
-      int64_t range = -1;
-      Grid<T> grid(T(), T(), least, most);
-      for (int64_t i = begin; i < end; ++i) {
-        if (ranges.Of(i) != range) {
-          range = ranges.Of(i);
-          grid = Grid<T>(low.data<T>()[range], high.data<T>()[range], least, most);
-        }
-        dst[i] = ToGrid(src[i], grid);
-      }
+      ranges.ForRuns(begin, end, [&](int64_t range, int64_t from, int64_t to) {
+        const Grid<T> grid(low.data<T>()[range], high.data<T>()[range], least, most);
+        for (int64_t i = from; i < to; ++i) dst[i] = ToGrid(src[i], grid);
+      });
     });
     return OkStatus();
   }
@@ -164,12 +170,16 @@ class QuantizeAndDequantizeKernel : public Kernel {
     const T* src = ctx.input(0).data<T>();
     const int64_t n = ctx.input(0).num_elements();
     for (int64_t r = 0; r < ranges.count; ++r) low[r] = high[r] = src[r * ranges.inner];
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t r = ranges.Of(i);
-      // Numbers that are none do not count.
-      if (src[i] < low[r] || low[r] != low[r]) low[r] = src[i];
-      if (src[i] > high[r] || high[r] != high[r]) high[r] = src[i];
-    }
+    ranges.ForRuns(0, n, [&](int64_t r, int64_t from, int64_t to) {
+      T least = low[r], most = high[r];
+      for (int64_t i = from; i < to; ++i) {
+        // Numbers that are none do not count.
+        if (src[i] < least || least != least) least = src[i];
+        if (src[i] > most || most != most) most = src[i];
+      }
+      low[r] = least;
+      high[r] = most;
+    });
   }
 
   T ToGrid(T x, const Grid<T>& grid) const {
@@ -214,11 +224,12 @@ class QuantizeAndDequantizeGradKernel : public Kernel {
     const T *low = ctx.input(2).data<T>(), *high = ctx.input(3).data<T>();
     T* dst = out->data<T>();
     ctx.ParallelFor(in.num_elements(), 1.0, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t r = ranges.Of(i);
-        const bool within = x[i] >= low[r] && x[i] <= high[r];
-        dst[i] = within ? g[i] : T();
-      }
+      ranges.ForRuns(begin, end, [&](int64_t r, int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i) {
+          const bool within = x[i] >= low[r] && x[i] <= high[r];
+          dst[i] = within ? g[i] : T();
+        }
+      });
     });
     return OkStatus();
   }
