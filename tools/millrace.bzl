@@ -11,8 +11,12 @@ MR_COPTS = [
     "//conditions:default": ["-Werror"],
 }) + [
     "-Wno-unused-parameter",
-    # g++ 12 raises it falsely on "text" + std::to_string(i).
+    # g++ 12 raises these falsely on "text" + std::to_string(i) and on copies of short strings: in
+    # branches that only long ones take.
     "-Wno-restrict",
+    "-Wno-array-bounds",
+    "-Wno-stringop-overread",
+    "-Wno-stringop-overflow",
     # Nor does it see that a moved absl::InlinedVector copies unused room on purpose.
     "-Wno-maybe-uninitialized",
     # For "millrace/x.h". Not the library's `includes`, which would make the public

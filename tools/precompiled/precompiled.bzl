@@ -37,18 +37,18 @@ def _impl(ctx):
             feature_configuration = features,
             action_name = CPP_COMPILE_ACTION_NAME,
             variables = variables,
-        ) + ["-x", "c++-header", header.path, "-o", parsed.path],
+        ) + ["-iquote", ".", "-x", "c++-header", header.path, "-o", parsed.path],
         env = cc_common.get_environment_variables(
             feature_configuration = features,
             action_name = CPP_COMPILE_ACTION_NAME,
             variables = variables,
         ),
-        inputs = depset([header], transitive = [toolchain.all_files]),
+        inputs = depset([header] + ctx.files.hdrs, transitive = [toolchain.all_files]),
         outputs = [parsed],
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling %s" % header.short_path,
     )
-    files = depset([header, parsed])
+    files = depset([header, parsed] + ctx.files.hdrs)
     return [
         DefaultInfo(files = files),
         CcInfo(compilation_context = cc_common.create_compilation_context(headers = files)),
@@ -58,6 +58,7 @@ precompiled_header = rule(
     implementation = _impl,
     attrs = {
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
+        "hdrs": attr.label_list(allow_files = [".h"], doc = "what it includes of this folder"),
         "copts": attr.string_list(doc = "those of the sources that decide whether the form fits"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
