@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,24 +152,32 @@ Status CheckDigits(std::string_view dir) { return LoadDigits(dir).status(); }
 BatchSource::BatchSource(const Examples& examples, int batch_size, uint64_t seed)
     : examples_(examples),
       batch_size_(batch_size),
-      random_(seed),
-      order_(static_cast<std::size_t>(examples.size())),
-      next_(order_.size()) {
+      seed_(seed),
+      order_(static_cast<std::size_t>(examples.size())) {}
+
+void BatchSource::Permute(int64_t pass) {
+  if (pass == pass_) return;
+  pass_ = pass;
+  const auto low = [](uint64_t value) { return static_cast<uint32_t>(value); };
+  std::seed_seq seeds{low(seed_), low(seed_ >> 32), low(static_cast<uint64_t>(pass)),
+                      low(static_cast<uint64_t>(pass) >> 32)};
+  std::mt19937_64 random(seeds);
   std::iota(order_.begin(), order_.end(), 0);
+  std::shuffle(order_.begin(), order_.end(), random);
 }
 
-BatchSource::Batch BatchSource::Next() {
+BatchSource::Batch BatchSource::At(int64_t number) {
+  next_ = number + 1;
   Batch batch{Tensor(kFloat, {batch_size_, kDigitPixels}), Tensor(kInt64, {batch_size_}),
               Tensor(kFloat, {batch_size_, kDigitClasses})};
   float* images = batch.images.data<float>();
   int64_t* labels = batch.labels.data<int64_t>();
   float* one_hot = batch.one_hot.data<float>();
-  for (int i = 0; i < batch_size_; ++i) {
-    if (next_ == order_.size()) {
-      std::shuffle(order_.begin(), order_.end(), random_);
-      next_ = 0;
-    }
-    const int64_t row = order_[next_++];
+  const int64_t size = examples_.size();
+  for (int64_t i = 0; i < batch_size_; ++i) {
+    const int64_t place = number * batch_size_ + i;
+    Permute(place / size);
+    const int64_t row = order_[static_cast<std::size_t>(place % size)];
     std::memcpy(images + i * kDigitPixels, examples_.images.data<float>() + row * kDigitPixels,
                 kDigitPixels * sizeof(float));
     labels[i] = examples_.labels.data<int64_t>()[row];

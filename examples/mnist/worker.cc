@@ -23,7 +23,6 @@
 #include "examples/mnist/rounds.h"
 #include "examples/mnist/save_bound.h"
 #include "examples/mnist/serving.h"
-#include "examples/mnist/step_batches.h"
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
 #include "millrace/gpu.h"
@@ -352,7 +351,7 @@ class Worker {
     const uint64_t seed = flags_.seed != 0 ? static_cast<uint64_t>(flags_.seed) * 1000 +
                                                  static_cast<uint64_t>(flags_.task_index)
                                            : RandomId();
-    StepBatches batches(digits_.train, flags_.batch_size, seed);
+    BatchSource batches(digits_.train, flags_.batch_size, seed);
     MR_ASSIGN_OR_RETURN(const int64_t first_batch, FirstBatch());
     const double begin = WallSeconds();
     std::printf("Training begins @ %f\n", begin);

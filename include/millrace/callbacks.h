@@ -23,30 +23,32 @@ namespace millrace {
 // Stops when a value has not improved for `patience` epochs. Without the value in the logs it warns
 // and waits.
 struct EarlyStoppingOptions {
-  std::string monitor = "val_loss";
-  double min_delta = 0;
-  int64_t patience = 0;
-  Direction direction = Direction::kAuto;
-  std::optional<double> baseline{};  // patience counts until a value is better than this
+  std::string monitor = "val_loss";        // value in the epoch's logs that is watched
+  double min_delta = 0;                    // least change that counts as an improvement
+  int64_t patience = 0;                    // epochs without an improvement before it acts
+  Direction direction = Direction::kAuto;  // which way is better; kAuto: the metric's own
+  std::optional<double> baseline{};        // patience counts until a value is better than this
   // The model ends with the weights of the best epoch, whether training was stopped or not.
   bool restore_best_weights = false;
-  int64_t start_from_epoch = 0;
+  int64_t start_from_epoch = 0;  // epochs before this one, from 0, are not looked at
 };
+// Callback by EarlyStoppingOptions, as Keras 3's.
 class EarlyStopping : public Callback {
  public:
+  // Options are kept; nothing is checked before training.
   explicit EarlyStopping(EarlyStoppingOptions options = {}) : options_(std::move(options)) {}
   std::string kind() const override { return "EarlyStopping"; }
-  Status OnTrainBegin() override;
+  Status OnTrainBegin() override;  // InvalidArgument: no known direction
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
   Status OnTrainEnd(const Logs& logs) override;
   bool reads_batch_logs() const override { return false; }
   CallbackState State() const override;
   Status SetState(const CallbackState& state) override;
 
-  int64_t wait() const { return wait_; }
+  int64_t wait() const { return wait_; }                       // epochs since the last improvement
   const std::optional<double>& best() const { return best_; }  // empty: none yet
-  int64_t best_epoch() const { return best_epoch_; }
-  int64_t stopped_epoch() const { return stopped_epoch_; }  // 0: it was not stopped
+  int64_t best_epoch() const { return best_epoch_; }           // from 0
+  int64_t stopped_epoch() const { return stopped_epoch_; }     // 0: it was not stopped
 
  private:
   const EarlyStoppingOptions options_;
@@ -59,28 +61,30 @@ class EarlyStopping : public Callback {
 // Multiplies the learning rate when a value has not improved for `patience` epochs. Logs the rate
 // that an epoch was trained with as "learning_rate".
 struct ReduceLrOnPlateauOptions {
-  std::string monitor = "val_loss";
-  double factor = 0.1;  // below 1
-  int64_t patience = 10;
-  double min_delta = 1e-4;
-  int64_t cooldown = 0;  // epochs after a reduction that do not count
-  double min_learning_rate = 0;
-  Direction direction = Direction::kAuto;
+  std::string monitor = "val_loss";        // value in the epoch's logs that is watched
+  double factor = 0.1;                     // below 1
+  int64_t patience = 10;                   // epochs without an improvement before it acts
+  double min_delta = 1e-4;                 // least change that counts as an improvement
+  int64_t cooldown = 0;                    // epochs after a reduction that do not count
+  double min_learning_rate = 0;            // never reduced below this
+  Direction direction = Direction::kAuto;  // which way is better; kAuto: the metric's own
 };
+// Callback by ReduceLrOnPlateauOptions, as Keras 3's ReduceLROnPlateau.
 class ReduceLrOnPlateau : public Callback {
  public:
+  // Options are kept; nothing is checked before training.
   explicit ReduceLrOnPlateau(ReduceLrOnPlateauOptions options = {})
       : options_(std::move(options)) {}
   std::string kind() const override { return "ReduceLrOnPlateau"; }
-  Status OnTrainBegin() override;
+  Status OnTrainBegin() override;  // InvalidArgument: no direction, or a factor of 1 or more
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
   bool reads_batch_logs() const override { return false; }
   CallbackState State() const override;
   Status SetState(const CallbackState& state) override;
 
-  int64_t wait() const { return wait_; }
-  int64_t cooldown_counter() const { return cooldown_counter_; }
-  const std::optional<double>& best() const { return best_; }
+  int64_t wait() const { return wait_; }  // epochs since the last improvement
+  int64_t cooldown_counter() const { return cooldown_counter_; }  // epochs of it that are left
+  const std::optional<double>& best() const { return best_; }     // empty: none yet
 
  private:
   const ReduceLrOnPlateauOptions options_;
@@ -93,7 +97,9 @@ class ReduceLrOnPlateau : public Callback {
 // "learning_rate".
 class LearningRateScheduler : public Callback {
  public:
-  using Schedule = std::function<double(int64_t epoch, double learning_rate)>;
+  using Schedule = std::function<double(int64_t epoch, double learning_rate)>;  // rate to use
+
+  // Epochs are counted from 0.
   explicit LearningRateScheduler(Schedule schedule) : schedule_(std::move(schedule)) {}
   std::string kind() const override { return "LearningRateScheduler"; }
   Status OnEpochBegin(int64_t epoch) override;
@@ -108,11 +114,13 @@ class LearningRateScheduler : public Callback {
 // that is missing; lines end in "\r\n". The columns are those of the first epoch, with "val_" ones
 // for all of them if the first epoch was not validated.
 struct CsvLoggerOptions {
-  std::string separator = ",";
-  bool append = false;  // to what the file has; else it is begun anew by every training
+  std::string separator = ",";  // between two fields
+  bool append = false;          // to what the file has; else it is begun anew by every training
 };
+// Callback by CsvLoggerOptions, as Keras 3's CSVLogger.
 class CsvLogger : public Callback {
  public:
+  // `path` is the file, opened when training begins.
   explicit CsvLogger(std::string path, CsvLoggerOptions options = {});
   ~CsvLogger() override;
   std::string kind() const override { return "CsvLogger"; }
@@ -137,11 +145,13 @@ class CsvLogger : public Callback {
 struct TerminateOnNanOptions {
   bool return_error = false;  // Fit ends with InvalidArgument instead of a line on the console
 };
+// Callback by TerminateOnNanOptions, as Keras 3's TerminateOnNaN.
 class TerminateOnNan : public Callback {
  public:
+  // Options are kept.
   explicit TerminateOnNan(TerminateOnNanOptions options = {}) : options_(options) {}
   std::string kind() const override { return "TerminateOnNan"; }
-  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;  // looks at "loss"
 
  private:
   const TerminateOnNanOptions options_;
@@ -149,25 +159,27 @@ class TerminateOnNan : public Callback {
 
 // The lines on the console. Fit, Evaluate and Predict add one of their own unless the list has one.
 struct ProgressBarOptions {
-  Verbose verbose = Verbose::kAuto;
-  std::ostream* out = nullptr;  // null: the standard output
+  Verbose verbose = Verbose::kAuto;  // kAuto: a bar on a terminal, else lines
+  std::ostream* out = nullptr;       // null: the standard output
 };
+// Callback by ProgressBarOptions: a bar or lines with steps, times and logs.
 class ProgressBar : public Callback {
  public:
+  // Writes to options.out, which must outlive this.
   explicit ProgressBar(ProgressBarOptions options = {});
   ~ProgressBar() override;
   std::string kind() const override { return "ProgressBar"; }
-  Status OnTrainBegin() override;
+  Status OnTrainBegin() override;  // evaluations within have no line of their own
   Status OnTrainEnd(const Logs& logs) override;
   Status OnEpochBegin(int64_t epoch) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
-  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;  // draws the bar
   Status OnTestBegin() override;
-  Status OnTestBatchEnd(int64_t batch, const Logs& logs) override;
-  Status OnTestEnd(const Logs& logs) override;
-  Status OnPredictBegin() override;
-  Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) override;
-  Status OnPredictEnd() override;
+  Status OnTestBatchEnd(int64_t batch, const Logs& logs) override;          // draws the bar
+  Status OnTestEnd(const Logs& logs) override;                              // not within Fit
+  Status OnPredictBegin() override;                                         // begins to count steps
+  Status OnPredictBatchEnd(int64_t batch, const Tensor& outputs) override;  // draws the bar
+  Status OnPredictEnd() override;                                           // the last line
   bool reads_batch_logs() const override;
 
  private:
@@ -177,23 +189,25 @@ class ProgressBar : public Callback {
 
 // Functions as hooks.
 struct LambdaCallbackOptions {
-  std::function<Status()> on_train_begin{};
-  std::function<Status(const Logs&)> on_train_end{};
-  std::function<Status(int64_t epoch)> on_epoch_begin{};
-  std::function<Status(int64_t epoch, Logs&)> on_epoch_end{};
-  std::function<Status(int64_t batch)> on_train_batch_begin{};
-  std::function<Status(int64_t batch, const Logs&)> on_train_batch_end{};
+  std::function<Status()> on_train_begin{};               // once per Fit, before the first epoch
+  std::function<Status(const Logs&)> on_train_end{};      // with the logs of the last epoch
+  std::function<Status(int64_t epoch)> on_epoch_begin{};  // epochs from 0
+  std::function<Status(int64_t epoch, Logs&)> on_epoch_end{};   // may add to the logs
+  std::function<Status(int64_t batch)> on_train_batch_begin{};  // batches of the epoch, from 0
+  std::function<Status(int64_t batch, const Logs&)> on_train_batch_end{};  // the epoch so far
 };
+// Callback by LambdaCallbackOptions; a function that is empty is not called.
 class LambdaCallback : public Callback {
  public:
+  // Functions that are called in place of the callback's own.
   explicit LambdaCallback(LambdaCallbackOptions hooks) : hooks_(std::move(hooks)) {}
   std::string kind() const override { return "LambdaCallback"; }
-  Status OnTrainBegin() override;
+  Status OnTrainBegin() override;  // LambdaCallbackOptions::on_train_begin
   Status OnTrainEnd(const Logs& logs) override;
   Status OnEpochBegin(int64_t epoch) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
-  Status OnTrainBatchBegin(int64_t batch) override;
-  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  Status OnTrainBatchBegin(int64_t batch) override;                  // on_train_batch_begin
+  Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;  // on_train_batch_end
   bool reads_batch_logs() const override { return hooks_.on_train_batch_end != nullptr; }
 
  private:

@@ -38,6 +38,7 @@ class Trackable {
   Trackable(const Variable& variable);  // NOLINT: a variable is an object
   // Children "0", "1", ...
   static Trackable List(std::vector<Trackable> items);
+  // Leaves "0", "1", ... of these variables.
   static Trackable List(std::span<const Variable> items);
   // An optimizer after it has made its variables (ApplyGradients), by the structure that TensorFlow
   // gives it: those of tf.compat.v1.train with slots of the variables that they train ("m", "v",
@@ -49,8 +50,10 @@ class Trackable {
   Trackable& Add(const std::string& name, const Trackable& child);
   // What an optimizer keeps for a variable, which must be in the tree itself to be saved.
   Trackable& AddSlot(const std::string& slot, const Variable& variable, const Variable& value);
+  // Child of this name, if there is one.
   std::optional<Trackable> child(const std::string& name) const;
 
+  // Object itself, which copies of a Trackable share.
   const std::shared_ptr<Node>& node() const { return node_; }
 
  private:
@@ -63,8 +66,8 @@ class Trackable {
 class LoadStatus {
  public:
   struct Load;
-  explicit LoadStatus(std::shared_ptr<Load> load);
-  LoadStatus(LoadStatus&&) noexcept;
+  explicit LoadStatus(std::shared_ptr<Load> load);  // made by Restore and Read
+  LoadStatus(LoadStatus&&) noexcept;                // leaves one that says nothing
   LoadStatus& operator=(LoadStatus&&) noexcept;
   ~LoadStatus();
 
@@ -75,7 +78,7 @@ class LoadStatus {
   Status AssertExistingObjectsMatched() const;
   // Something besides the root has.
   Status AssertNontrivialMatch() const;
-  LoadStatus& ExpectPartial();
+  LoadStatus& ExpectPartial();  // values that were not used are not told of; *this
 
   // Gives their values to variables that have been added to the tree since.
   Status RestoreAdded(Session& session);
@@ -84,10 +87,11 @@ class LoadStatus {
   std::shared_ptr<Load> load_;
 };
 
+// How a Checkpoint counts, writes and restores.
 struct CheckpointOptions {
   // Where the count of saves lives. In a cluster: on a task that outlives the others.
   std::string counter_device = "/device:CPU:0";
-  RunOptions run{};
+  RunOptions run{};  // of the steps that write and read
   // Called in this order with the prefix of each checkpoint that is whole on the disk, for Save and
   // managers after the state file names it: to copy it away, say. Asynchronous saves call them from
   // the thread that writes. The first error is that of the save (of Sync, or the next save, where
@@ -112,7 +116,7 @@ class Checkpoint {
       const CheckpointOptions& options = {});
   ~Checkpoint();
 
-  Trackable& root();
+  Trackable& root();  // of the tree, to add children to
   // The int64 count of saves. Made by the first Save, Restore or call of this.
   StatusOr<Variable> save_counter();
 
@@ -130,6 +134,7 @@ class Checkpoint {
   // nothing has changed. Restore makes and restores the count of saves, Read does not. Restore
   // takes the directory of a SavedModel as well, for its variables.
   StatusOr<LoadStatus> Restore(Session& session, const std::string& prefix);
+  // As Restore, without the count of saves.
   StatusOr<LoadStatus> Read(Session& session, const std::string& prefix);
 
   // As Save, but returns as soon as it has the values; a thread writes. They stay at the tasks
@@ -143,24 +148,25 @@ class Checkpoint {
   // session that is closed meanwhile ends it with FailedPrecondition or Cancelled.
   Status Sync();
 
-  Impl& impl() { return *impl_; }
+  Impl& impl() { return *impl_; }  // for the library's own
 
  private:
   explicit Checkpoint(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
 
+// Where a CheckpointManager keeps checkpoints, how many and how often.
 struct CheckpointManagerOptions {
-  std::string directory;
+  std::string directory;  // of checkpoints and state file; must not be empty
   // So many are kept, nothing: all. InvalidArgument unless positive.
   std::optional<int> max_to_keep;
   // Of those to be deleted, one is kept for good after each such time.
   std::optional<double> keep_checkpoint_every_n_hours{};
-  std::string checkpoint_name = "ckpt";
+  std::string checkpoint_name = "ckpt";  // file name in front of "-<number>"
   // Counts steps: Save does nothing twice at one step, nor before `checkpoint_interval` steps have
   // passed since the last.
   std::optional<Variable> step_counter{};
-  std::optional<int64_t> checkpoint_interval{};
+  std::optional<int64_t> checkpoint_interval{};  // steps; needs a step_counter
   // The step of the last checkpoint where another program has made it: counts as if this manager
   // had saved then. Without a `step_counter` InvalidArgument.
   std::optional<int64_t> last_checkpoint_step{};
@@ -176,6 +182,8 @@ struct CheckpointManagerOptions {
 // that a manager before it has stopped. One manager for a directory; one thread at a time.
 class CheckpointManager {
  public:
+  // InvalidArgument without a directory or where a step_counter is missing; `checkpoint` must
+  // outlive the manager.
   static StatusOr<std::unique_ptr<CheckpointManager>> Create(Checkpoint* checkpoint,
                                                              CheckpointManagerOptions options);
   ~CheckpointManager();
@@ -193,8 +201,8 @@ class CheckpointManager {
   // These wait for a write that is under way. "" for none. Those that may be deleted one day,
   // oldest first.
   const std::string& latest_checkpoint() const;
-  std::vector<std::string> checkpoints() const;
-  const std::string& directory() const;
+  std::vector<std::string> checkpoints() const;  // their prefixes
+  const std::string& directory() const;          // CheckpointManagerOptions::directory
 
  private:
   struct Impl;
@@ -212,13 +220,14 @@ StatusOr<std::map<std::string, Tensor>> ReadTensors(const std::string& prefix);
 // What is in a checkpoint of either kind. Thread-safe.
 class CheckpointReader {
  public:
+  // One tensor as the index describes it.
   struct Entry {
-    std::string name;
-    DataType dtype = DataType::kInvalid;
-    Shape shape;
-    int64_t bytes = 0;       // in the files
-    std::vector<int> files;  // numbers of the data files that have its parts
-    int parts = 1;           // more if it was stored in slices
+    std::string name;                     // key of the tensor
+    DataType dtype = DataType::kInvalid;  // as it is stored
+    Shape shape;                          // of the whole tensor
+    int64_t bytes = 0;                    // in the files
+    std::vector<int> files;               // numbers of the data files that have its parts
+    int parts = 1;                        // more if it was stored in slices
   };
   // NotFound if there is no such checkpoint, DataLoss if its index is damaged.
   static StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& prefix);
@@ -227,7 +236,7 @@ class CheckpointReader {
   // In the order of their names.
   const std::vector<Entry>& entries() const;
   const Entry* Find(const std::string& name) const;  // null: no such tensor
-  int num_files() const;
+  int num_files() const;                             // data files of the checkpoint
   // The whole tensor, or the part that a slice names ("6 4 0,3:-", see SavedVariable). NotFound,
   // DataLoss for a wrong checksum, OutOfRange for a file that is too short.
   StatusOr<Tensor> Read(const std::string& name, const std::string& slice = "") const;

@@ -61,95 +61,116 @@ struct GeneratorCall {
 // be changed afterwards.
 using GeneratorNext =
     std::function<StatusOr<bool>(const GeneratorCall& call, std::vector<Tensor>* element)>;
-using Generator = std::function<StatusOr<GeneratorNext>()>;
+using Generator = std::function<StatusOr<GeneratorNext>()>;  // begins an epoch
+// Declared type and shape of one component of a generator's elements.
 struct GeneratorComponent {
-  DataType dtype = DataType::kInvalid;
-  PartialShape shape{};  // what is known of all elements
+  DataType dtype = DataType::kInvalid;  // of the component in every element
+  PartialShape shape{};                 // what is known of all elements
 };
 
+// How files of lines and records are read.
 struct FileOptions {
-  std::string compression{};  // "", "ZLIB" or "GZIP"
-  int64_t buffer_bytes = 256 << 10;
+  std::string compression{};         // "", "ZLIB" or "GZIP"
+  int64_t buffer_bytes = 256 << 10;  // read at a time
 };
+// Layout of files of records that all have one length.
 struct FixedLengthOptions {
-  int64_t header_bytes = 0, footer_bytes = 0;
-  FileOptions file{};
+  int64_t header_bytes = 0,  // skipped at the beginning of each file
+      footer_bytes = 0;      // skipped at the end of each file
+  FileOptions file{};        // compression and buffer
 };
+// Form of the lines that Dataset::Csv reads.
 struct CsvOptions {
-  bool header = false;  // the first line of each file is left out
-  char delimiter = ',';
+  bool header = false;         // the first line of each file is left out
+  char delimiter = ',';        // between two fields
   bool quotes = true;          // "a, b" is one field
   std::string na_value{};      // read as a missing field
   std::vector<int> columns{};  // ascending; empty: all
-  FileOptions file{};
+  FileOptions file{};          // compression and buffer
 };
+// Order in which Dataset::ListFiles names files.
 struct ListFilesOptions {
   bool shuffle = true;  // another order each time, as tf.data; false: sorted
-  int64_t seed = 0;
+  int64_t seed = 0;     // of the shuffle; as ShuffleOptions::seed
 };
+// Parallelism of Dataset::Map.
 struct MapOptions {
   int64_t num_parallel = 1;  // calls at a time; kAutotune
   // Passed to the op as its attribute; this engine keeps the order of the elements either way.
   bool deterministic = true;
 };
+// How Dataset::Interleave takes turns among data sets, as tf.data's interleave.
 struct InterleaveOptions {
   int64_t cycle_length = kAutotune;  // data sets that are open at a time
   int64_t block_length = 1;          // elements of one before it is the next one's turn
-  int64_t num_parallel = 1;
+  int64_t num_parallel = 1;          // data sets that are read at the same time; kAutotune
 };
+// Randomness of Dataset::Shuffle.
 struct ShuffleOptions {
   int64_t seed = 0;  // 0: from the graph's seed, or another order in every process
   bool reshuffle_each_iteration = true;  // another order for every epoch, initialization and reader
 };
+// What Dataset::Batch does at the end.
 struct BatchOptions {
-  bool drop_remainder = false;
+  bool drop_remainder = false;  // leaves out a last one that is not full
 };
+// Shapes and values that elements are padded to.
 struct PaddedBatchOptions {
   std::vector<PartialShape> shapes{};  // by component; unknown sizes: the largest of the batch.
                                        // Empty: the shapes of the elements
   std::vector<Tensor> values{};        // scalars; empty: 0 or ""
-  bool drop_remainder = false;
+  bool drop_remainder = false;         // leaves out a last one that is not full
 };
+// When Dataset::ChooseFrom ends.
 struct ChooseOptions {
   // The end of the first data set that is chosen and has no more elements; false: choices of data
   // sets that have none are passed over.
   bool stop_on_empty = true;
 };
+// Draws of Dataset::SampleFrom.
 struct SampleOptions {
   std::vector<double> weights{};  // by data set, of any sum; empty: all alike
   int64_t seed = 0;               // 0: from the graph's seed, or other draws in every process
   bool stop_on_empty = false;     // as ChooseOptions
 };
+// Distances within and between the windows of Dataset::Window.
 struct WindowOptions {
-  int64_t shift = 0;  // from one window to the next; 0: its size
-  int64_t stride = 1;
-  bool drop_remainder = false;
+  int64_t shift = 0;            // from one window to the next; 0: its size
+  int64_t stride = 1;           // from one element of a window to its next
+  bool drop_remainder = false;  // leaves out a last one that is not full
 };
 // Which part of the data each of several workers reads; the numbers are TensorFlow's.
 enum class AutoShard { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint = 3 };
 // Shard(kShardHint, kShardHint) stands where kHint puts the worker's shard; unreadable else.
 inline constexpr int64_t kShardHint = -1;
+// Properties of a whole data set, for whoever distributes it.
 struct DatasetOptions {
-  AutoShard auto_shard = AutoShard::kAuto;
+  AutoShard auto_shard = AutoShard::kAuto;  // how workers divide the elements
 };
 
+// Immutable description of a sequence of elements; the file's comment says how to use it.
 class Dataset {
   using Here = std::source_location;
 
  public:
-  static constexpr int64_t kInfinite = -1, kUnknown = -2;  // cardinalities
+  static constexpr int64_t kInfinite = -1,  // cardinality of a data set without an end
+      kUnknown = -2;                        // cardinality that only reading can show
 
   Dataset();  // no data set: FailedPrecondition
 
   // --- Where elements come from ---------------------------------------------------------------
   // One element with these components; or their rows, which there must be as many of in each.
   static Dataset FromTensors(std::vector<Tensor> components, Here where = Here::current());
+  // Rows of the components along their first axis, one element each; as many in each
+  // component.
   static Dataset FromTensorSlices(std::vector<Tensor> components, Here where = Here::current());
   // The same of outputs of the graph that the data set is for.
   static Dataset FromOutputs(std::vector<Output> components, Here where = Here::current());
+  // Rows of outputs of the graph along their first axis.
   static Dataset FromOutputSlices(std::vector<Output> components, Here where = Here::current());
   // int64 scalars from `start` up (or down) to before `stop`.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, Here where = Here::current());
+  // int64 scalars from 0 to before `stop`.
   static Dataset Range(int64_t stop, Here where = Here::current()) {
     return Range(0, stop, 1, where);
   }
@@ -157,14 +178,19 @@ class Dataset {
   // files, or of one whose name is an output: what Interleave and FlatMap make of names.
   static Dataset TextLines(std::vector<std::string> files, const FileOptions& options = {},
                            Here where = Here::current());
+  // Lines of one file, named by a string scalar.
   static Dataset TextLines(const Output& file, const FileOptions& options = {},
                            Here where = Here::current());
+  // Records of TFRecord files, one file after the other.
   static Dataset TfRecords(std::vector<std::string> files, const FileOptions& options = {},
                            Here where = Here::current());
+  // Records of one file, named by a string scalar.
   static Dataset TfRecords(const Output& file, const FileOptions& options = {},
                            Here where = Here::current());
+  // Blocks of `record_bytes` bytes between header and footer of each file.
   static Dataset FixedLength(std::vector<std::string> files, int64_t record_bytes,
                              const FixedLengthOptions& options = {}, Here where = Here::current());
+  // Blocks of one file, named by a string scalar.
   static Dataset FixedLength(const Output& file, int64_t record_bytes,
                              const FixedLengthOptions& options = {}, Here where = Here::current());
   // One scalar component per column. `defaults` has a tensor per column: its type is the column's,
@@ -183,20 +209,24 @@ class Dataset {
                                Here where = Here::current());
   // The rows of arrays in a file: idx (MNIST's format, .gz too), npy, and of npz the named arrays.
   static Dataset Idx(const std::string& path, Here where = Here::current());
+  // Rows of the array of an .npy file.
   static Dataset Npy(const std::string& path, Here where = Here::current());
+  // Rows of the named arrays of an .npz file, one component for each name.
   static Dataset Npz(const std::string& path, const std::vector<std::string>& arrays,
                      Here where = Here::current());
 
   // --- What becomes of them -------------------------------------------------------------------
   Dataset Map(const ElementFunction& f, const MapOptions& options = {},
               Here where = Here::current()) const;
-  Dataset Filter(const ElementPredicate& f, Here where = Here::current()) const;
-  Dataset TakeWhile(const ElementPredicate& f, Here where = Here::current()) const;
-  Dataset FlatMap(const ElementDataset& f, Here where = Here::current()) const;
+  Dataset Filter(const ElementPredicate& f, Here where = Here::current()) const;     // f is true
+  Dataset TakeWhile(const ElementPredicate& f, Here where = Here::current()) const;  // till f fails
+  Dataset FlatMap(const ElementDataset& f, Here where = Here::current()) const;      // one by one
+  // Elements of the data sets that `f` makes, several data sets in turn.
   Dataset Interleave(const ElementDataset& f, const InterleaveOptions& options = {},
                      Here where = Here::current()) const;
   // `size` elements stacked; the last ones too, unless drop_remainder.
   Dataset Batch(int64_t size, const BatchOptions& options = {}, Here where = Here::current()) const;
+  // `size` elements stacked, each component padded at its end to a common shape.
   Dataset PaddedBatch(int64_t size, const PaddedBatchOptions& options = {},
                       Here where = Here::current()) const;
   // Batches of elements of similar length, padded to the longest of each batch: bucket i has
@@ -207,7 +237,7 @@ class Dataset {
                          const std::vector<int64_t>& batch_sizes,
                          const PaddedBatchOptions& options = {},
                          Here where = Here::current()) const;
-  Dataset Unbatch(Here where = Here::current()) const;
+  Dataset Unbatch(Here where = Here::current()) const;  // rows of each element, one element each
   // Windows of `size` elements, each given as one batch: Batch() that may overlap or leave gaps.
   Dataset Window(int64_t size, const WindowOptions& options = {},
                  Here where = Here::current()) const;
@@ -216,12 +246,13 @@ class Dataset {
                   Here where = Here::current()) const;
   // Negative: for ever; all; none.
   Dataset Repeat(int64_t count = -1, Here where = Here::current()) const;
-  Dataset Take(int64_t count, Here where = Here::current()) const;
-  Dataset Skip(int64_t count, Here where = Here::current()) const;
+  Dataset Take(int64_t count, Here where = Here::current()) const;  // negative: all
+  Dataset Skip(int64_t count, Here where = Here::current()) const;  // negative: nothing is left
+  // Each element whose number modulo `num_shards` is `index`, from 0.
   Dataset Shard(int64_t num_shards, int64_t index, Here where = Here::current()) const;
   // Components of all, as long as all have elements. Of equal types: one after the other.
   static Dataset Zip(std::vector<Dataset> inputs, Here where = Here::current());
-  Dataset Concatenate(const Dataset& next, Here where = Here::current()) const;
+  Dataset Concatenate(const Dataset& next, Here where = Here::current()) const;  // these come first
   // The next element of the data set whose number the next choice is: an int64 scalar, from 0. An
   // error of the step if there is no such data set. Ends with the choices. All data sets have
   // components of the same types.
@@ -234,27 +265,28 @@ class Dataset {
   Dataset Enumerate(int64_t start = 0, Here where = Here::current()) const;
   // Kept in memory from the first whole walk on.
   Dataset Cache(Here where = Here::current()) const;
+  // Up to `buffer_size` elements are read ahead of use; 0 or more, or kAutotune.
   Dataset Prefetch(int64_t buffer_size = kAutotune, Here where = Here::current()) const;
   // Elements that cannot be made are left out.
   Dataset IgnoreErrors(Here where = Here::current()) const;
   // Promises a cardinality; the walk fails where it is broken.
   Dataset AssertCardinality(int64_t count, Here where = Here::current()) const;
-  Dataset WithOptions(const DatasetOptions& options) const;
+  Dataset WithOptions(const DatasetOptions& options) const;  // in place of options()
 
   // --- What is known of them ------------------------------------------------------------------
   const Status& status() const;
   const std::vector<DataType>& dtypes() const;      // of the components
   const std::vector<PartialShape>& shapes() const;  // unknown sizes where elements differ
   int64_t cardinality() const;                      // elements, kInfinite or kUnknown
-  DatasetOptions options() const;
+  DatasetOptions options() const;                   // of WithOptions
   // "TensorSlice > Shuffle(100) > Batch(32)"
   std::string DebugString() const;
 
   // The variant tensor of the data set; not valid on an error, which the graph then has.
   Output AddTo(const Scope& scope, Here where = Here::current()) const;
 
-  explicit Dataset(std::shared_ptr<const DatasetStage> stage);
-  const std::shared_ptr<const DatasetStage>& stage() const { return stage_; }
+  explicit Dataset(std::shared_ptr<const DatasetStage> stage);  // of the library's own
+  const std::shared_ptr<const DatasetStage>& stage() const { return stage_; }  // its last step
 
  private:
   std::shared_ptr<const DatasetStage> stage_;
@@ -269,6 +301,7 @@ struct DatasetIterator {
   // before the initializer ran.
   std::vector<Output> next;
 };
+// Nodes of an iterator, with this name, that walks over the data set in steps of the graph.
 DatasetIterator MakeIterator(const Scope& scope, const Dataset& dataset,
                              std::string_view name = "iterator",
                              std::source_location where = std::source_location::current());
@@ -278,7 +311,7 @@ class DatasetReader {
  public:
   // The data set's first mistake, or what a session says.
   static StatusOr<DatasetReader> Create(const Dataset& dataset, const SessionOptions& options = {});
-  DatasetReader(DatasetReader&&) noexcept;
+  DatasetReader(DatasetReader&&) noexcept;  // leaves what may be assigned to or destroyed
   DatasetReader& operator=(DatasetReader&&) noexcept;
   ~DatasetReader();
 
@@ -299,8 +332,8 @@ class DatasetReader {
 // Arrays of files as whole tensors: NotFound, DataLoss for a damaged file, Unimplemented for types
 // that there are no tensors of, each with the path. Big-endian and Fortran order are read, too.
 StatusOr<Tensor> ReadNpy(const std::string& path);
-StatusOr<std::map<std::string, Tensor>> ReadNpz(const std::string& path);
-StatusOr<Tensor> ReadIdx(const std::string& path);
+StatusOr<std::map<std::string, Tensor>> ReadNpz(const std::string& path);  // arrays by name
+StatusOr<Tensor> ReadIdx(const std::string& path);  // MNIST's format, .gz too
 
 }  // namespace millrace
 

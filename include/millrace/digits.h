@@ -4,7 +4,6 @@
 #define MILLRACE_DIGITS_H_
 
 #include <cstdint>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,22 +43,35 @@ struct SyntheticDigitsOptions {
 // seeds give equal bits.
 Digits SyntheticDigits(const SyntheticDigitsOptions& options = {});
 
-// Endless batches: every epoch is a new permutation of the examples. Not thread-safe. The
-// examples must outlive it.
+// Endless batches, by their number: every pass over the examples is a permutation of its own, which
+// follows from the seed and the number of the pass alone. A program that goes on from a checkpoint
+// asks for the batch of its step, whatever the process before it has asked for. Not thread-safe.
+// The examples must outlive it.
 class BatchSource {
  public:
+  // Rows of one step.
   struct Batch {
-    Tensor images, labels, one_hot;
+    Tensor images;   // float of [batch_size, kDigitPixels], 0 to 1
+    Tensor labels;   // int64 of [batch_size]
+    Tensor one_hot;  // float of [batch_size, kDigitClasses]: the labels
   };
+  // `batch_size` is positive, and there is an example at least.
   BatchSource(const Examples& examples, int batch_size, uint64_t seed);
-  Batch Next();
+  // The batch of the step `number`, from 0. Takes the time of a permutation where it lies in
+  // another pass than the one before.
+  Batch At(int64_t number);
+  // The first batch, or the one after that which was asked for last.
+  Batch Next() { return At(next_); }
 
  private:
+  void Permute(int64_t pass);
+
   const Examples& examples_;
   const int batch_size_;
-  std::mt19937_64 random_;
-  std::vector<int32_t> order_;
-  std::size_t next_;
+  const uint64_t seed_;
+  int64_t pass_ = -1;           // whose order that is
+  std::vector<int32_t> order_;  // of the examples
+  int64_t next_ = 0;
 };
 
 }  // namespace millrace

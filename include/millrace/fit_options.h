@@ -33,8 +33,8 @@ class OptimizerSpec {
   template <typename T>
     requires(std::derived_from<T, Optimizer>)
   OptimizerSpec(std::unique_ptr<T> optimizer) : optimizer_(std::move(optimizer)) {}  // NOLINT
-  const std::string& name() const { return name_; }
-  const std::shared_ptr<Optimizer>& optimizer() const { return optimizer_; }
+  const std::string& name() const { return name_; }  // "" if it was not given by name
+  const std::shared_ptr<Optimizer>& optimizer() const { return optimizer_; }  // null: by name
 
  private:
   std::string name_;
@@ -48,9 +48,9 @@ class LossSpec {
   LossSpec(const char* name) : name_(name) {}              // NOLINT
   LossSpec(std::string name) : name_(std::move(name)) {}   // NOLINT
   LossSpec(losses::Loss loss) : loss_(std::move(loss)) {}  // NOLINT
-  const std::string& name() const { return name_; }
-  const std::optional<losses::Loss>& loss() const { return loss_; }
-  bool is_given() const { return loss_.has_value() || !name_.empty(); }
+  const std::string& name() const { return name_; }        // "" if it was not given by name
+  const std::optional<losses::Loss>& loss() const { return loss_; }      // empty: by name or none
+  bool is_given() const { return loss_.has_value() || !name_.empty(); }  // false: none
 
  private:
   std::string name_;
@@ -64,12 +64,15 @@ class MetricSpec {
  public:
   MetricSpec(const char* name) : name_(name) {}             // NOLINT
   MetricSpec(std::string name) : name_(std::move(name)) {}  // NOLINT
-  MetricSpec(metrics::Metric metric)                        // NOLINT
+
+  // Metric that is logged by its own name.
+  MetricSpec(metrics::Metric metric)  // NOLINT
       : name_(metric.name()), metric_(std::move(metric)) {}
+  // Metric that is logged as `name`; `direction` says which way it is better.
   MetricSpec(std::string name, metrics::Metric metric, Direction direction = Direction::kAuto)
       : name_(std::move(name)), metric_(std::move(metric)), direction_(direction) {}
-  const std::string& name() const { return name_; }
-  const std::optional<metrics::Metric>& metric() const { return metric_; }
+  const std::string& name() const { return name_; }                         // that it is logged by
+  const std::optional<metrics::Metric>& metric() const { return metric_; }  // empty: by name
   Direction direction() const { return direction_; }  // kAuto: as metrics of its name do
 
  private:
@@ -90,8 +93,9 @@ enum class ReplicaLoss {
 template <typename T>
 using ByOutput = std::map<std::string, T, std::less<>>;
 
+// How Model::Compile sets training up, as keras.Model.compile.
 struct CompileOptions {
-  OptimizerSpec optimizer = "rmsprop";
+  OptimizerSpec optimizer = "rmsprop";  // with Keras' default rate if by name
   // Of every output. What is minimised is the sum over the outputs.
   LossSpec loss{};
   std::vector<MetricSpec> metrics{};           // each sample counts once
@@ -100,13 +104,14 @@ struct CompileOptions {
   // those of single steps. With replicas or on other tasks steps are called one by one, and only
   // the hooks are fewer.
   int64_t steps_per_execution = 1;
-  ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;
+  ReplicaLoss replica_loss = ReplicaLoss::kGlobalBatch;  // under a strategy only
   // Of single outputs, in addition to the above; InvalidArgument lists the outputs that there are.
   // An output that has no loss is not trained. A loss is multiplied by its weight, by default 1;
   // the "<output>_loss" that is logged is the loss before that.
-  ByOutput<LossSpec> losses{};  // in place of `loss`
-  ByOutput<double> loss_weights{};
-  ByOutput<std::vector<MetricSpec>> output_metrics{}, output_weighted_metrics{};
+  ByOutput<LossSpec> losses{};                         // in place of `loss`
+  ByOutput<double> loss_weights{};                     // factors of the losses in the sum
+  ByOutput<std::vector<MetricSpec>> output_metrics{},  // each sample counts once
+      output_weighted_metrics{};                       // samples count by their weights
   // Steps look at every float that they compute. Where the loss or a gradient is not finite, the
   // weights stay as they are and the call ends with InvalidArgument, which names the node whose
   // value was the first that was not finite, and the line that made it. For finding such a node:
@@ -119,33 +124,35 @@ class Samples {
  public:
   Samples(Tensor x) : tensors_{std::move(x)} {}                 // NOLINT
   Samples(std::vector<Tensor> xs) : tensors_(std::move(xs)) {}  // NOLINT
-  Samples(std::initializer_list<Tensor> xs) : tensors_(xs) {}
-  std::span<const Tensor> tensors() const { return tensors_; }
+  Samples(std::initializer_list<Tensor> xs) : tensors_(xs) {}   // several inputs or outputs
+  std::span<const Tensor> tensors() const { return tensors_; }  // in the model's order
 
  private:
   std::vector<Tensor> tensors_;
 };
 
+// Samples that FitOptions::validation evaluates the model on.
 struct ValidationData {
-  Samples x;
-  Samples y;
+  Samples x;               // inputs
+  Samples y;               // targets, one for each output
   Tensor sample_weight{};  // a number for each sample; not initialised: 1
 };
 
+// How Model::Fit trains, as keras.Model.fit.
 struct FitOptions {
   // Default: 32, or what makes steps_per_epoch batches of the samples.
   std::optional<int64_t> batch_size{};
   // The number of the last epoch: epochs - initial_epoch are run.
   int64_t epochs = 1;
-  int64_t initial_epoch = 0;
+  int64_t initial_epoch = 0;  // number of the first epoch, from 0
   // Batches of an epoch. Given, the next epoch goes on in the data where the last one ended;
   // data that end within an epoch end it, with a warning that says what to change.
   std::optional<int64_t> steps_per_epoch{};
   // At most one of the three. The split is the last part of the samples, which are not trained on;
   // a data set has none.
   std::optional<ValidationData> validation{};
-  std::optional<Dataset> validation_dataset{};
-  double validation_split = 0;
+  std::optional<Dataset> validation_dataset{};     // batches, as those of Fit
+  double validation_split = 0;                     // share of the samples, below 1; 0: none
   std::optional<int64_t> validation_steps{};       // default: all batches
   std::optional<int64_t> validation_batch_size{};  // default: batch_size
   int64_t validation_freq = 1;                     // epochs between two validations
@@ -161,22 +168,24 @@ struct FitOptions {
   // BackupAndRestore would.
   std::string resume_from{};
   std::vector<Callback*> callbacks{};  // must outlive the call
-  Verbose verbose = Verbose::kAuto;
+  Verbose verbose = Verbose::kAuto;    // form of what is printed
 };
 
+// How Model::Evaluate goes through its samples.
 struct EvaluateOptions {
-  int64_t batch_size = 32;
-  std::optional<int64_t> steps{};  // default: all batches
-  Tensor sample_weight{};
-  std::vector<Callback*> callbacks{};
-  Verbose verbose = Verbose::kAuto;
+  int64_t batch_size = 32;             // samples of a step; not looked at with a data set
+  std::optional<int64_t> steps{};      // default: all batches
+  Tensor sample_weight{};              // a number for each sample; not initialised: 1
+  std::vector<Callback*> callbacks{};  // must outlive the call
+  Verbose verbose = Verbose::kAuto;    // form of what is printed
 };
 
+// How Model::Predict goes through its samples.
 struct PredictOptions {
-  int64_t batch_size = 32;
-  std::optional<int64_t> steps{};
-  std::vector<Callback*> callbacks{};
-  Verbose verbose = Verbose::kSilent;
+  int64_t batch_size = 32;             // samples of a step; not looked at with a data set
+  std::optional<int64_t> steps{};      // default: all batches
+  std::vector<Callback*> callbacks{};  // must outlive the call
+  Verbose verbose = Verbose::kSilent;  // form of what is printed
 };
 
 }  // namespace millrace

@@ -18,20 +18,24 @@ namespace millrace {
 // comes last. A metric with several results has them as "<name>_0", "<name>_1", ...
 class Logs {
  public:
-  using Entry = std::pair<std::string, double>;
+  using Entry = std::pair<std::string, double>;  // name and value
   Logs() = default;
-  Logs(std::initializer_list<Entry> entries) : entries_(entries) {}
-  explicit Logs(std::vector<Entry> entries) : entries_(std::move(entries)) {}
+  Logs(std::initializer_list<Entry> entries) : entries_(entries) {}            // in this order
+  explicit Logs(std::vector<Entry> entries) : entries_(std::move(entries)) {}  // in this order
 
   // Changes a value where it stands, or adds it at the end.
   void Set(std::string_view name, double value);
-  std::optional<double> Find(std::string_view name) const;
+  std::optional<double> Find(std::string_view name) const;  // empty if there is none
   // NaN if there is none of the name.
   double operator[](std::string_view name) const;
+  // Whether there is a value of this name.
   bool contains(std::string_view name) const { return Find(name).has_value(); }
-  bool empty() const { return entries_.empty(); }
-  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }       // nothing was logged
+  std::size_t size() const { return entries_.size(); }  // number of values
+
+  // Entries in order.
   std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
+  // End of the entries.
   std::vector<Entry>::const_iterator end() const { return entries_.end(); }
   // "loss, accuracy".
   std::string Names() const;
@@ -45,20 +49,21 @@ enum class Verbose { kAuto = -1, kSilent = 0, kBar = 1, kLines = 2 };
 
 // What a loop is about to do.
 struct LoopParams {
-  Verbose verbose = Verbose::kSilent;
-  int64_t epochs = 1;  // the number of the last one; 1 for Evaluate and Predict
-  int64_t steps = -1;  // of an epoch; -1: until the data end
+  Verbose verbose = Verbose::kSilent;  // form of what is printed
+  int64_t epochs = 1;                  // the number of the last one; 1 for Evaluate and Predict
+  int64_t steps = -1;                  // of an epoch; -1: until the data end
 };
 
 // What a training run has logged, epoch by epoch.
 class History {
  public:
+  // What one epoch has logged.
   struct Epoch {
     int64_t epoch;  // counts from 0
-    Logs logs;
+    Logs logs;      // with "val_" values where it was validated
   };
-  const LoopParams& params() const { return params_; }
-  const std::vector<Epoch>& epochs() const { return epochs_; }
+  const LoopParams& params() const { return params_; }          // of the call of Fit
+  const std::vector<Epoch>& epochs() const { return epochs_; }  // in order, as far as they ended
   // In the order in which they were first logged.
   std::vector<std::string> names() const;
   // Of those epochs that logged it; empty for an unknown name.
@@ -67,10 +72,12 @@ class History {
   // One row per epoch. A value that an epoch has not is left blank, or is null in JSON, as NaN and
   // infinities are.
   std::string ToTable() const;
-  std::string ToCsv() const;
+  std::string ToCsv() const;   // a header, then rows
   std::string ToJson() const;  // {"epoch": [0, 1], "loss": [0.5, 0.4]}
 
-  void set_params(const LoopParams& params) { params_ = params; }
+  void set_params(const LoopParams& params) { params_ = params; }  // called by Fit
+
+  // Appends an epoch, called by Fit.
   void Add(int64_t epoch, Logs logs) { epochs_.push_back({epoch, std::move(logs)}); }
 
  private:

@@ -38,44 +38,46 @@ class Pass {
   // Nodes are made through `scope`, variables through `variables` (by default through `scope`):
   // passes that are to share names of variables are given the same.
   Pass(const Scope& scope, bool training);
+  // Pass with another scope for variables.
   Pass(const Scope& scope, const Scope& variables, bool training);
 
-  const Scope& scope() const { return scope_; }
-  const Scope& variable_scope() const { return variable_scope_; }
+  const Scope& scope() const { return scope_; }                    // for nodes
+  const Scope& variable_scope() const { return variable_scope_; }  // for variables
   // Whether dropout drops, batch normalization looks at the batch and moving averages move.
   bool training() const { return training_; }
 
   // What a step of this pass runs besides what is fetched: updates of moving averages, of states.
   void AddUpdate(const Operation& update);
-  std::span<const Operation> updates() const;
+  std::span<const Operation> updates() const;  // in the order of AddUpdate
   // A scalar that is added to the model's loss: regularizers of weights and of activity.
   void AddLoss(const Output& loss);
-  std::span<const Output> losses() const;
+  std::span<const Output> losses() const;  // scalars, in the order of AddLoss
   // Which steps of sequences count, bools [batch, steps]; not valid: all. Within a layer that of
   // its (first) input, and after its call that of what it made: a layer that makes or ends masks
   // says so here, those between leave it as it is. Outside, that of the last layer called.
   const Output& mask() const { return mask_; }
-  void set_mask(const Output& mask) { mask_ = mask; }
+  void set_mask(const Output& mask) { mask_ = mask; }  // not valid: all steps count
   // Makes this the pass of one of several replicas, before a layer is called: `local` says what the
   // replica reads and changes in place of a weight or state, and whether training changes it by
   // gradients. Keys of random ops are those of `first`, which goes through the same layers before
   // (null: this one draws them), moved on by the replica's number.
   using LocalVariable = std::function<Variable(const Variable& variable, bool trained)>;
+  // Sets this pass up for replica `number`, as LocalVariable says.
   void SetReplica(int number, LocalVariable local, const Pass* first);
 
   // What SumOverReplicas does in the pass of one of several replicas, before a layer is called.
   using SumFunction = std::function<Output(const Output& value)>;
-  void SetSumOverReplicas(SumFunction sum);
+  void SetSumOverReplicas(SumFunction sum);  // used by SumOverReplicas from then on
   // The sum of what all replicas of all workers bring, in their order, and its derivative that of
   // all their losses; in a pass by itself the value. All replicas must make the same calls.
   Output SumOverReplicas(const Output& value) const;
 
   // The mask of what a layer made in this pass, or of what it was set for.
   Output MaskOf(const Output& x) const;
-  void SetMaskOf(const Output& x, const Output& mask);
+  void SetMaskOf(const Output& x, const Output& mask);  // what MaskOf(x) then gives
   // What a model of several outputs has made, in the order of their names.
   void SetOutputs(std::vector<Output> outputs);
-  std::span<const Output> outputs() const;
+  std::span<const Output> outputs() const;  // of SetOutputs; empty: none were set
 
  private:
   friend class Layer;
@@ -101,7 +103,7 @@ class Layer {
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // prefix of its variables and nodes
   // Before the first call.
   void set_name(std::string name) { name_ = std::move(name); }
   // As Keras calls it: "Dense", "BatchNormalization".
@@ -122,8 +124,8 @@ class Layer {
   // All variables in the order in which Keras lists them, and of those what is trained and what is
   // not. Empty before the first call.
   std::vector<Variable> weights() const;
-  std::vector<Variable> trainable_weights() const;
-  std::vector<Variable> non_trainable_weights() const;
+  std::vector<Variable> trainable_weights() const;      // empty if not trainable()
+  std::vector<Variable> non_trainable_weights() const;  // all others of weights()
   // The weights and what else is kept between steps: seeds of dropout, states of stateful layers.
   std::vector<Variable> variables() const;
   // Elements of all weights.
@@ -131,7 +133,7 @@ class Layer {
   // false: weights keep their values whatever is trained, and batch normalization predicts. Said
   // before the first call.
   bool trainable() const { return trainable_; }
-  void set_trainable(bool trainable) { trainable_ = trainable; }
+  void set_trainable(bool trainable) { trainable_ = trainable; }  // of the layers within too
   // The layers that this one is made of, empty for most.
   virtual std::vector<Layer*> layers() const { return {}; }
   // Of a model with several outputs, whose calls say them to Pass::SetOutputs; else none.
@@ -139,7 +141,7 @@ class Layer {
 
   // What the last call made; unknown before.
   const PartialShape& output_shape() const { return output_shape_; }
-  bool is_called() const { return variable_scope_.has_value(); }
+  bool is_called() const { return variable_scope_.has_value(); }  // at least once
   // Brings the weights within their constraints: to be run after each update. Not valid if no
   // weight has one.
   Operation ApplyConstraints(const Scope& scope,
@@ -154,11 +156,12 @@ class Layer {
   // none.
   virtual bool supports_masking() const { return true; }
 
+  // Properties of a variable made by Weight.
   struct WeightOptions {
-    initializers::Initializer initializer;
-    Regularizer regularizer{};
-    Constraint constraint{};
-    bool trainable = true;
+    initializers::Initializer initializer;  // first value
+    Regularizer regularizer{};              // loss of the weight
+    Constraint constraint{};                // applied after each update
+    bool trainable = true;                  // false: no gradients, such as moving averages
   };
   // The variable of this name ("kernel"): made by the first call; the same one in every later call,
   // whose shape must be that of the first. Without a handle on an error.

@@ -36,11 +36,11 @@ namespace millrace {
 class Strategy;  // millrace/strategy.h
 
 struct ModelOptions {
-  std::string name = "model";
+  std::string name = "model";  // in messages about it
   // Of initial weights, random ops and the order of samples; 0: weights and random ops are
   // unseeded.
   int64_t seed = 0;
-  SessionOptions session{};
+  SessionOptions session{};  // of the session that the model makes
   // Where replicas of the model run (docs/strategies.md); null: one replica. Every batch is then
   // the global one, of which each replica gets its part. With several workers all must make the
   // same calls; Predict alone concerns each by itself.
@@ -60,6 +60,7 @@ enum class WeightsFormat { kObjects, kNames };
 // Not thread-safe. Neither copied nor moved: callbacks keep its address.
 class Model {
  public:
+  // Model of these layers; makes no nodes yet. `where` is what errors of building name.
   explicit Model(std::shared_ptr<Layer> root, const ModelOptions& options = {},
                  std::source_location where = std::source_location::current());
   ~Model();
@@ -87,24 +88,29 @@ class Model {
   // epoch goes through it once. Options of batch sizes, order and sample weights are not looked at:
   // the data set says those. InvalidArgument for one without an end and without a number of steps.
   StatusOr<History> Fit(const Dataset& batches, const FitOptions& options = {});
+  // Loss and metrics over the batches.
   StatusOr<Logs> Evaluate(const Dataset& batches, const EvaluateOptions& options = {});
+  // Results of all batches, one behind the other.
   StatusOr<Tensor> Predict(const Dataset& batches, const PredictOptions& options = {});
+  // The same for each output, in their order.
   StatusOr<std::vector<Tensor>> PredictOutputs(const Dataset& batches,
                                                const PredictOptions& options = {});
 
   // One step on all samples given, and what loss and metrics are of these alone.
   StatusOr<Logs> TrainOnBatch(const Samples& x, const Samples& y, const Tensor& sample_weight = {});
+  // Loss and metrics of these samples; weights stay as they are.
   StatusOr<Logs> TestOnBatch(const Samples& x, const Samples& y, const Tensor& sample_weight = {});
+  // Results for these samples, row i for row i of x.
   StatusOr<Tensor> PredictOnBatch(const Samples& x);
   // As Fit does before every epoch, and Evaluate before its samples.
   Status ResetMetrics();
 
   // Makes weights without data: a type and shape, first axis -1, for each input.
   struct InputSpec {
-    PartialShape shape;
-    DataType dtype = kFloat;
+    PartialShape shape;       // with the batch as first axis, -1
+    DataType dtype = kFloat;  // of what is fed
   };
-  Status Build(const std::vector<InputSpec>& inputs);
+  Status Build(const std::vector<InputSpec>& inputs);  // one for each input, in their order
   // Layers, their shapes and how many numbers their weights have, as layers::Summary.
   std::string Summary() const;
 
@@ -112,7 +118,7 @@ class Model {
   std::vector<Variable> weights() const;
   // Values in the order of weights(). InvalidArgument names a weight whose shape differs.
   StatusOr<std::vector<Tensor>> GetWeights();
-  Status SetWeights(std::span<const Tensor> values);
+  Status SetWeights(std::span<const Tensor> values);  // in the order of weights()
   // Writes the weights to a checkpoint of this prefix: by the objects that have them, as stock
   // TensorFlow's Checkpoint reads them (docs/saving.md), or by their names. FailedPrecondition if
   // there are none yet. Of several workers all may save, or the chief alone (WorkerPrefix of
@@ -122,7 +128,7 @@ class Model {
   // before, whose error it returns without saving anything. Workers that are not the chief do
   // nothing. SyncWeights waits; the error of the write, once.
   Status SaveWeightsAsync(const std::string& prefix);
-  Status SyncWeights();
+  Status SyncWeights();  // OK if there is nothing to wait for
   // Of either format, or of another checkpoint that has the weights by their names. NotFound if
   // there is no such checkpoint, InvalidArgument for another type or shape, DataLoss for damaged
   // files: nothing has changed then. FailedPrecondition names a weight that is not in it; the
@@ -131,24 +137,24 @@ class Model {
 
   // FailedPrecondition before training was prepared (within Fit it is), and for a schedule.
   StatusOr<double> GetLearningRate();
-  Status SetLearningRate(double rate);
+  Status SetLearningRate(double rate);  // from the next step on; same errors
   // Of a value in the logs; kAuto if no metric of the model is called so.
   Direction DirectionOf(std::string_view name) const;
 
   // Set by callbacks: training ends after this batch. Reset by Fit.
   bool stop_training() const { return stop_training_; }
-  void set_stop_training(bool stop) { stop_training_ = stop; }
+  void set_stop_training(bool stop) { stop_training_ = stop; }  // true: ends Fit after this batch
 
   // The call of Fit that is under way, for its callbacks; null if there is none.
   TrainingRun* training_run() const;
 
-  const std::string& name() const;
-  Layer* root() const;
-  Optimizer* optimizer() const;
+  const std::string& name() const;  // ModelOptions::name
+  Layer* root() const;              // the layer that the model was made with
+  Optimizer* optimizer() const;     // null before Compile
   // Nodes may be added, but for variables that training is to change.
   Graph& graph();
-  Session* session();  // null before the model has seen data or Build was called
-  Strategy& strategy() const;
+  Session* session();          // null before the model has seen data or Build was called
+  Strategy& strategy() const;  // ModelOptions::strategy, or the default one
 
  private:
   struct Impl;

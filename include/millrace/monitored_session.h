@@ -45,43 +45,45 @@ inline constexpr char kTableInitializers[] = "table_initializer";          // op
 // brings with it, or else made of its other collections when the session is created, after the
 // hooks' Begin.
 struct Scaffold {
-  Operation init_op{};  // initialises kVariables
-  std::vector<Feed> init_feeds{};
+  Operation init_op{};             // initialises kVariables
+  std::vector<Feed> init_feeds{};  // of the run of init_op
   // After the init op, and only where that was run.
   std::function<Status(Session&)> init_fn{};
-  Output ready_op{};                 // names of variables, local ones too, that have no value
-  Output ready_for_local_init_op{};  // the same without local ones
-  Operation local_init_op{};         // initialises kLocalVariables, and runs kTableInitializers
-  std::vector<Feed> local_init_feeds{};
-  RunOptions local_init_run{};
-  Output summary_op{};  // all of kSummaries; stays as it is if there is none
+  Output ready_op{};                     // names of variables, local ones too, that have no value
+  Output ready_for_local_init_op{};      // the same without local ones
+  Operation local_init_op{};             // initialises kLocalVariables, and runs kTableInitializers
+  std::vector<Feed> local_init_feeds{};  // of the run of local_init_op
+  RunOptions local_init_run{};           // of the run of local_init_op
+  Output summary_op{};                   // all of kSummaries; stays as it is if there is none
   // Sharded, of kVariables. Made only if something needs it: a checkpoint directory, or a hook that
   // sets needs_saver.
   std::shared_ptr<Saver> saver{};
-  bool needs_saver = false;
+  bool needs_saver = false;  // set by hooks before the session is made
 
   // The error of the graph or of the saver.
   Status Finalize(Graph& graph);
 };
 
+// How MonitoredSession::Create brings sessions up and how long it waits.
 struct MonitoredSessionOptions {
-  SessionOptions session{};  // with the target
-  bool is_chief = true;      // the others wait for the chief
-  std::shared_ptr<Scaffold> scaffold{};
-  std::vector<HookPtr> hooks{};
+  SessionOptions session{};              // with the target
+  bool is_chief = true;                  // the others wait for the chief
+  std::shared_ptr<Scaffold> scaffold{};  // null: all is made of the graph
+  std::vector<HookPtr> hooks{};          // called in this order
   // Chief: what is restored, the newest of a directory or this one.
   std::string checkpoint_dir{};
-  std::string checkpoint_path{};
-  bool keep_values = true;  // InitialValues
+  std::string checkpoint_path{};  // this checkpoint; wins over checkpoint_dir
+  bool keep_values = true;        // InitialValues
   // How long threads may take to end when the session is closed.
   std::chrono::milliseconds stop_grace_period{120'000};
   // For the chief, and for tasks that are not there (SessionManagerOptions).
   std::chrono::milliseconds max_wait{1'800'000};
-  std::chrono::milliseconds recovery_wait{1'000};
+  std::chrono::milliseconds recovery_wait{1'000};  // between two attempts
+
   // How often in a row, without a step in between, the session is made anew; 0: never.
   int max_recoveries = 5;
-  std::function<void(const std::string& reason)> on_wait{};
-  std::function<void(const std::string& line)> log{};  // where lines go: the log, if empty
+  std::function<void(const std::string& reason)> on_wait{};  // when there is a new reason
+  std::function<void(const std::string& line)> log{};        // where lines go: the log, if empty
 };
 
 class MonitoredSession;
@@ -120,13 +122,14 @@ class MonitoredSession {
                                     std::span<const Operation> targets = {},
                                     const RunOptions& options = {},
                                     RunMetadata* metadata = nullptr);
+  // The same with lists, and default options.
   StatusOr<std::vector<Tensor>> Run(std::initializer_list<Feed> feeds,
                                     std::initializer_list<Output> fetches,
                                     std::initializer_list<Operation> targets = {}) {
     return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
                std::span(targets.begin(), targets.size()));
   }
-  Status RunTargets(std::initializer_list<Operation> targets);
+  Status RunTargets(std::initializer_list<Operation> targets);  // a step that fetches nothing
   // Several runs as one step: all of it is done again if the session is lost.
   StatusOr<std::vector<Tensor>> RunStepFn(
       const std::function<StatusOr<std::vector<Tensor>>(StepContext&)>& fn);
@@ -154,28 +157,29 @@ class MonitoredSession {
 
 // What most programs want: besides the caller's hooks, those that save and report.
 struct MonitoredTrainingOptions {
-  SessionOptions session{};
-  bool is_chief = true;
-  std::string checkpoint_dir{};  // "": nothing is restored or saved
-  std::shared_ptr<Scaffold> scaffold{};
-  std::vector<HookPtr> hooks{};
+  SessionOptions session{};                 // with the target
+  bool is_chief = true;                     // initialises, restores and saves
+  std::string checkpoint_dir{};             // "": nothing is restored or saved
+  std::shared_ptr<Scaffold> scaffold{};     // null: all is made of the graph
+  std::vector<HookPtr> hooks{};             // called in this order
   std::vector<HookPtr> chief_only_hooks{};  // before all others
   // At most one of the two; none: every 600 s. Zero: never.
   std::optional<std::chrono::milliseconds> save_checkpoint_time{};
-  std::optional<int64_t> save_checkpoint_steps{};
+  std::optional<int64_t> save_checkpoint_steps{};  // global steps
   // At most one of the two; none: every 100 steps. Zero: never.
   std::optional<std::chrono::milliseconds> save_summaries_time{};
-  std::optional<int64_t> save_summaries_steps{};
-  std::string summary_dir{};  // "": the checkpoint_dir
-  bool save_graph_def = true;
-  int64_t log_step_count_steps = 100;  // 0: never
-  bool keep_values = true;
-  std::chrono::milliseconds stop_grace_period{120'000};
-  std::chrono::milliseconds max_wait{7'200'000};
-  std::chrono::milliseconds recovery_wait{1'000};
-  int max_recoveries = 5;  // MonitoredSessionOptions
-  std::function<void(const std::string& reason)> on_wait{};
-  HookIo io{};
+  std::optional<int64_t> save_summaries_steps{};         // global steps
+  std::string summary_dir{};                             // "": the checkpoint_dir
+  bool save_graph_def = true;                            // CheckpointSaverOptions
+  int64_t log_step_count_steps = 100;                    // 0: never
+  bool keep_values = true;                               // InitialValues
+  std::chrono::milliseconds stop_grace_period{120'000};  // MonitoredSessionOptions
+  std::chrono::milliseconds max_wait{7'200'000};         // for the chief and lost tasks
+  std::chrono::milliseconds recovery_wait{1'000};        // between two attempts
+  int max_recoveries = 5;                                // MonitoredSessionOptions
+  std::function<void(const std::string& reason)>
+      on_wait{};  // called when there is a new reason to wait
+  HookIo io{};    // clock and log
 };
 // The chief's hooks are, in this order: chief_only_hooks, StepCounterHook, SummarySaverHook,
 // CheckpointSaverHook, hooks. The others have `hooks` only. InvalidArgument if both of two options
@@ -185,14 +189,14 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(
 
 // One evaluation of a checkpoint, in a session of its own.
 struct EvaluateOnceOptions {
-  SessionOptions session{};
-  std::string checkpoint_path{};  // "": what the scaffold initialises
-  std::shared_ptr<Scaffold> scaffold{};
-  std::vector<Operation> eval_ops{};  // run by each step
-  std::vector<Feed> feeds{};
-  std::vector<Output> final_ops{};  // fetched at the end, from the same session
-  std::vector<HookPtr> hooks{};     // one of them stops, or the input ends
-  HookIo io{};
+  SessionOptions session{};              // with the target
+  std::string checkpoint_path{};         // "": what the scaffold initialises
+  std::shared_ptr<Scaffold> scaffold{};  // null: all is made of the graph
+  std::vector<Operation> eval_ops{};     // run by each step
+  std::vector<Feed> feeds{};             // of each step
+  std::vector<Output> final_ops{};       // fetched at the end, from the same session
+  std::vector<HookPtr> hooks{};          // one of them stops, or the input ends
+  HookIo io{};                           // clock and log
 };
 // The values of `final_ops`. Without eval_ops no step is run before.
 StatusOr<std::vector<Tensor>> EvaluateOnce(Graph& graph, const EvaluateOnceOptions& options);

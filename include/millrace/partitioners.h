@@ -27,19 +27,21 @@ using Partitioner =
 // So many parts, but no more than there are rows.
 Partitioner FixedShards(int64_t num_shards);
 
+// Of MinSize; all must be positive.
 struct MinSizeOptions {
-  int64_t min_shard_bytes = 256 << 10;
-  int64_t max_shards = 1;
-  int64_t bytes_per_string = 16;
+  int64_t min_shard_bytes = 256 << 10;  // size that is worth a part
+  int64_t max_shards = 1;               // most parts: usually the number of parameter servers
+  int64_t bytes_per_string = 16;        // what an element of a string variable counts
 };
 // As many parts, up to max_shards, as min_shard_bytes goes into the variable, a rest counted as
 // one: a part may be smaller than that.
 Partitioner MinSize(const MinSizeOptions& options);
 
+// Of MaxSize.
 struct MaxSizeOptions {
-  int64_t max_shard_bytes = 0;
-  int64_t max_shards = 0;  // 0: any number
-  int64_t bytes_per_string = 16;
+  int64_t max_shard_bytes = 0;    // most bytes of a part; must be set to a positive number
+  int64_t max_shards = 0;         // 0: any number
+  int64_t bytes_per_string = 16;  // what an element of a string variable counts
 };
 // As few parts as have at most max_shard_bytes each, but at least a row. InvalidArgument for a
 // variable without elements.
@@ -48,16 +50,16 @@ Partitioner MaxSize(const MaxSizeOptions& options);
 // One part of a variable: rows [begin, begin + rows).
 struct VariablePart {
   Variable variable;  // "<name>/part_<i>"
-  int64_t begin = 0;
-  int64_t rows = 0;
+  int64_t begin = 0;  // first row, counted in the whole variable
+  int64_t rows = 0;   // how many rows
 };
 
 // A variable in parts along axis 0. The first rows % parts of them have one row more than the rest.
 // A value; valid as long as its graph.
 struct ShardedVariable {
-  std::string name;
-  Shape shape;
-  std::vector<VariablePart> parts;
+  std::string name;                 // as given to MakeShardedVariable
+  Shape shape;                      // of all rows
+  std::vector<VariablePart> parts;  // in order of rows
 };
 
 // Makes the parts, each with its rows of `initial_value`; a scope with ReplicaDeviceSetter puts

@@ -29,18 +29,19 @@ struct PlotSeries {
 
 // Curves over one pair of axes.
 struct PlotPanel {
-  std::string title;
-  std::vector<PlotSeries> series{};
-  std::string x_label{};
-  bool log_y = false;  // values that are not positive are gaps
+  std::string title;                 // above the axes
+  std::vector<PlotSeries> series{};  // one for each curve
+  std::string x_label{};             // below the x axis
+  bool log_y = false;                // values that are not positive are gaps
 };
 
+// How a picture of panels looks.
 struct PlotOptions {
   std::string title{};  // above all panels
   int columns = 2;      // panels side by side
   // Of a panel, in points. At least 160 x 120.
   int panel_width = 460;
-  int panel_height = 290;
+  int panel_height = 290;  // in points, without the title above all panels
   // Light on dark. A picture has a background of its own and looks the same on every page.
   bool dark = false;
   // Pixels of a PNG for each point, from 0.5 to 8.
@@ -50,6 +51,7 @@ struct PlotOptions {
 // InvalidArgument, naming panel and series, without panels, for options beyond their limits, for x
 // and y of different lengths, and for a picture of more than 100 million pixels.
 StatusOr<std::string> PlotSvg(std::span<const PlotPanel> panels, const PlotOptions& options = {});
+// The bytes of a PNG; errors as PlotSvg's.
 StatusOr<std::string> PlotPng(std::span<const PlotPanel> panels, const PlotOptions& options = {});
 
 // Into a file, which is replaced; its name ends with .svg or .png. Errors of the above and of the

@@ -27,17 +27,21 @@ enum class ImageLabels {
   kNone,    // no labels, hence no classes: the files of the folder and of all folders below it
 };
 enum class ImageColors { kGrayscale = 1, kRgb = 3, kRgba = 4 };  // channels
+
+// How an image of other proportions becomes one of the size that is asked for.
 enum class ImageFit {
   kStretch,  // to the size, whatever becomes of the proportions
   kCrop,     // the largest part in the middle that has the size's proportions
   kPad,      // the whole image, in the middle of zeros
 };
+// Options of OpenImageFolder; most are those of Keras' image_dataset_from_directory.
 struct ImageFolderOptions {
-  int64_t height = 256, width = 256;
-  ImageColors colors = ImageColors::kRgb;
-  ImageFit fit = ImageFit::kStretch;
+  int64_t height = 256,                    // pixels of each image that comes out
+      width = 256;                         // pixels of each image that comes out
+  ImageColors colors = ImageColors::kRgb;  // channels, whatever the files have
+  ImageFit fit = ImageFit::kStretch;       // to height and width
   std::string interpolation = "bilinear";  // or "nearest"
-  ImageLabels labels = ImageLabels::kInt;
+  ImageLabels labels = ImageLabels::kInt;  // second component of the elements
   std::vector<std::string> class_names{};  // these folders, in this order; empty: all, sorted
   int64_t batch_size = 32;                 // 0: single images
   bool shuffle = true;                     // of training: another order each epoch
@@ -48,6 +52,7 @@ struct ImageFolderOptions {
   bool skip_damaged = false;    // else a damaged file is an error of the step that reads it
 };
 
+// Data sets of OpenImageFolder, with what they were made of.
 struct ImageFolder {
   // Of {images, labels}, images alone with kNone. Images are float [batch, height, width, channels]
   // from 0 to 255: layers::Rescaling(1.0 / 255) makes these 0 to 1. Files are read and decoded on
@@ -79,12 +84,14 @@ StatusOr<ImageFolder> OpenImageFolder(const std::string& folder,
 
 namespace layers {
 
+// Values times `scale`, plus `offset`.
 LayerPtr Rescaling(double scale, double offset = 0, std::string name = "",
                    Where where = Where::current());
 
 // Mean and variance of each feature, the last axis.
 struct FeatureStatistics {
-  std::vector<float> mean, variance;
+  std::vector<float> mean,  // by feature, or one for all
+      variance;             // by feature, or one for all; biased
 };
 // Over all axes but the last of a float tensor; InvalidArgument for another type or a scalar.
 StatusOr<FeatureStatistics> StatisticsOf(const Tensor& data);
@@ -100,30 +107,35 @@ enum class EncodingMode {
   kMultiHot,  // of the last axis together: 1 for each that is there
   kCount,     // how often each is there
 };
+// Options of StringLookup, as Keras 3's.
 struct LookupOptions {
   int64_t num_oov_indices = 1;  // numbers for what is not in the vocabulary, shared out by a hash
-  std::optional<std::string> mask_token{};  // is number 0
-  EncodingMode output_mode = EncodingMode::kInt;
-  std::string name{};
+  std::optional<std::string> mask_token{};        // is number 0
+  EncodingMode output_mode = EncodingMode::kInt;  // form of the result
+  std::string name{};  // prefix of variables and nodes; "": the kind's in snake_case
 };
 // The place of each string in the vocabulary, after those for the mask and for what is not in it.
 // Without num_oov_indices, -1 stands for the latter.
 LayerPtr StringLookup(std::vector<std::string> vocabulary, const LookupOptions& options = {},
                       Where where = Where::current());
+// Options of IntegerLookup, as Keras 3's.
 struct IntegerLookupOptions {
-  int64_t num_oov_indices = 1;
-  std::optional<int64_t> mask_token{};
-  EncodingMode output_mode = EncodingMode::kInt;
-  std::string name{};
+  int64_t num_oov_indices = 1;                    // as LookupOptions
+  std::optional<int64_t> mask_token{};            // is number 0
+  EncodingMode output_mode = EncodingMode::kInt;  // form of the result
+  std::string name{};  // prefix of variables and nodes; "": the kind's in snake_case
 };
+// The place of each number in the vocabulary; otherwise as StringLookup.
 LayerPtr IntegerLookup(std::vector<int64_t> vocabulary, const IntegerLookupOptions& options = {},
                        Where where = Where::current());
 
+// Options of TextVectorization, as Keras 3's.
 struct TextVectorizationOptions {
-  bool lower = true, strip_punctuation = true;
+  bool lower = true,                              // words in lower case
+      strip_punctuation = true;                   // words without punctuation, before texts are cut
   EncodingMode output_mode = EncodingMode::kInt;  // kOneHot is not one of them
   int64_t output_sequence_length = 0;             // 0: as long as the longest text of a batch
-  std::string name{};
+  std::string name{};  // prefix of variables and nodes; "": the kind's in snake_case
 };
 // Texts [batch] or [batch, 1], cut at white space, to numbers of words: 0 fills up short ones, 1 is
 // what is not in the vocabulary, whose words count from 2. As counts: 0 is what is not in it.

@@ -29,13 +29,13 @@ class Model;  // millrace/model.h
 
 inline constexpr char kServingDefault[] = "serving_default";  // the signature of most models
 inline constexpr char kServeTag[] = "serve";                  // of graphs that are made to predict
-inline constexpr char kPredictMethod[] = "tensorflow/serving/predict";
+inline constexpr char kPredictMethod[] = "tensorflow/serving/predict";  // as in TensorFlow
 
 // A tensor of the graph that a signature has a name for.
 struct SignatureTensor {
-  std::string tensor;  // "serving_default_x:0"
-  DataType dtype = DataType::kInvalid;
-  PartialShape shape{};  // -1 and unknown ranks: anything
+  std::string tensor;                   // "serving_default_x:0"
+  DataType dtype = DataType::kInvalid;  // of what is fed or comes back
+  PartialShape shape{};                 // -1 and unknown ranks: anything
 
   friend bool operator==(const SignatureTensor&, const SignatureTensor&) = default;
 };
@@ -43,10 +43,10 @@ struct SignatureTensor {
 // What can be asked of a model. A sparse tensor x is three, "x/indices", "x/values" and
 // "x/dense_shape"; other composite ones are "x/0", "x/1", ...
 struct ModelSignature {
-  std::map<std::string, SignatureTensor> inputs;
-  std::map<std::string, SignatureTensor> outputs;
-  std::string method_name = kPredictMethod;
-  std::map<std::string, Tensor> defaults{};  // of inputs that may be left out
+  std::map<std::string, SignatureTensor> inputs;   // by the names that callers use
+  std::map<std::string, SignatureTensor> outputs;  // by the names that results have
+  std::string method_name = kPredictMethod;        // kind of signature, for servers
+  std::map<std::string, Tensor> defaults{};        // of inputs that may be left out
 };
 
 // A signature that was prepared: the way for programs that ask often. As thread-safe as a Callable.
@@ -54,8 +54,8 @@ class SignatureCall {
  public:
   // Of Run's arguments and results, in order: those of the names.
   const std::vector<std::string>& inputs() const { return inputs_; }
-  const std::vector<std::string>& outputs() const { return outputs_; }
-  const ModelSignature& signature() const { return *signature_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }  // names of results
+  const ModelSignature& signature() const { return *signature_; }       // the one that was prepared
 
   // Named inputs in Run's order, with the signature's defaults for what is left out.
   // InvalidArgument names an input that is missing, not in the signature, or of another type or
@@ -73,9 +73,10 @@ class SignatureCall {
   Callable callable_;
 };
 
+// Choice of the graph to load, and the session that it gets.
 struct LoadSavedModelOptions {
   // A directory may have several graphs; this is the one with exactly these tags.
-  std::set<std::string> tags{kServeTag};
+  std::set<std::string> tags{kServeTag};  // under which the graph can be loaded
   // Graphs that ask for devices that there are not here run on those that there are.
   SessionOptions session{.allow_soft_placement = true};
 };
@@ -84,15 +85,15 @@ struct LoadSavedModelOptions {
 // Thread-safe, but for moves, destruction, and what Graph and Session say of themselves.
 class SavedModel {
  public:
-  SavedModel(SavedModel&&) noexcept;
+  SavedModel(SavedModel&&) noexcept;  // leaves what may be assigned to or destroyed
   SavedModel& operator=(SavedModel&&) noexcept;
   ~SavedModel();
 
-  const std::map<std::string, ModelSignature>& signatures() const;
+  const std::map<std::string, ModelSignature>& signatures() const;  // by name
   // NotFound lists the names that there are. Valid as long as the model.
   StatusOr<const ModelSignature*> FindSignature(std::string_view name) const;
-  const std::set<std::string>& tags() const;
-  const std::string& directory() const;
+  const std::set<std::string>& tags() const;  // of the graph that was loaded
+  const std::string& directory() const;       // that it was loaded from
 
   // Computes a signature's outputs. Errors as SignatureCall::InOrder and FindSignature.
   StatusOr<std::map<std::string, Tensor>> Run(std::string_view signature,
@@ -105,7 +106,7 @@ class SavedModel {
   // For what goes on from here: the collections "variables" and "trainable_variables" are there
   // if the file has them (a graph saved by functions has none).
   Graph& graph();
-  Session& session();
+  Session& session();  // where the variables have their values
   // Writes the same graph and signatures with the values that the variables have now; assets are
   // copied. As ExportSavedModel. FailedPrecondition if the file did not say how it is saved.
   Status Save(const std::string& directory) const;
@@ -129,33 +130,35 @@ StatusOr<SavedModel> LoadSavedModel(const std::string& directory,
 
 // A graph of a SavedModel as it is in the file, without loading it.
 struct SavedModelInfo {
-  std::set<std::string> tags;
-  std::map<std::string, ModelSignature> signatures;
+  std::set<std::string> tags;  // that LoadSavedModelOptions::tags choose the graph by
+  std::map<std::string, ModelSignature> signatures;  // by name
   std::vector<std::string> missing_ops;  // that some node or function wants and this build has not
-  int num_nodes = 0, num_functions = 0;
-  std::string written_by;  // a version, "" if it does not say
+  int num_nodes = 0,                     // of the graph, without those of functions
+      num_functions = 0;                 // in the graph's library
+  std::string written_by;                // a version, "" if it does not say
 };
 // All graphs of a directory. Errors as LoadSavedModel.
 StatusOr<std::vector<SavedModelInfo>> ReadSavedModelInfo(const std::string& directory);
 
 // A signature over outputs of a graph.
 struct GraphSignature {
-  std::map<std::string, Output> inputs;
-  std::map<std::string, Output> outputs;
-  std::string method_name = kPredictMethod;
-  std::map<std::string, Tensor> defaults{};
+  std::map<std::string, Output> inputs;      // fed, by the names that callers use
+  std::map<std::string, Output> outputs;     // fetched, by the names that results have
+  std::string method_name = kPredictMethod;  // kind of signature, for servers
+  std::map<std::string, Tensor> defaults{};  // of inputs that may be left out
 };
 
 // A file that the graph reads, such as a vocabulary: it is copied into the SavedModel, and
 // `filename`, a string tensor, is its path there when the model is loaded.
 struct SavedModelAsset {
-  Output filename;
-  std::string path;
+  Output filename;   // string tensor of the path
+  std::string path;  // file to copy
 };
 
+// What ExportSavedModel writes besides graph, values and signatures.
 struct SavedModelExportOptions {
-  std::set<std::string> tags{kServeTag};
-  std::vector<SavedModelAsset> assets{};
+  std::set<std::string> tags{kServeTag};  // under which the graph can be loaded
+  std::vector<SavedModelAsset> assets{};  // copied into the directory
   // Is run once when the model is loaded, after the variables have their values.
   Operation init{};
   // Nodes ask for no devices: the model is loaded on other machines than it was made on.
@@ -170,12 +173,13 @@ Status ExportSavedModel(const Graph& graph, Session& session,
                         const std::map<std::string, GraphSignature>& signatures,
                         const std::string& directory, const SavedModelExportOptions& options = {});
 
+// Names and further options of a Model's export.
 struct ModelExportOptions {
   // Empty: Keras' names, "keras_tensor", "keras_tensor_1", ..., and "output_0".
   std::vector<std::string> input_names{};
-  std::string output_name{};
-  std::string signature = kServingDefault;
-  SavedModelExportOptions options{};
+  std::string output_name{};                // of the model's one output
+  std::string signature = kServingDefault;  // name of the only signature
+  SavedModelExportOptions options{};        // tags, assets and devices
 };
 
 // Writes how a model predicts, as keras.Model.export does. Adds that pass to the model's graph the

@@ -25,6 +25,7 @@
 
 namespace millrace {
 
+// How a TensorArray is made.
 struct TensorArrayOptions {
   PartialShape element_shape{};  // what every element is known to be; unknown: anything
   bool dynamic_size = false;     // grows as it is written to
@@ -50,7 +51,9 @@ class TensorArray {
   static TensorArray OfRows(const Scope& scope, const Output& rows, TensorArrayOptions options = {},
                             Here where = Here::current());
 
+  // False for one that was made without arguments, or whose construction failed.
   bool valid() const { return flow_.valid(); }
+  // The type of the elements.
   DataType dtype() const { return dtype_; }
   const Output& handle() const { return handle_; }  // a resource
   const Output& flow() const { return flow_; }      // a float scalar
@@ -62,10 +65,12 @@ class TensorArray {
   // never written and whose shape is not known (else it is zeros).
   TensorArray Write(const Scope& scope, const Input& index, const Input& value,
                     Here where = Here::current()) const;
+  // The element at `index`, an int32 scalar.
   Output Read(const Scope& scope, const Input& index, Here where = Here::current()) const;
   // Rows to the places of `indices`, a vector of int32; and back.
   TensorArray Scatter(const Scope& scope, const Input& indices, const Input& rows,
                       Here where = Here::current()) const;
+  // The elements at `indices`, a vector of int32, along a new first axis.
   Output Gather(const Scope& scope, const Input& indices, Here where = Here::current()) const;
   // All elements, which must have one shape, along a new first axis. Of an array without elements
   // the shape of elements must be known (Unimplemented of a step).
@@ -88,12 +93,15 @@ struct ScanStep {
   std::vector<Output> state;      // as many as before, of the same types and shapes
   std::vector<Output> results{};  // kept of every iteration
 };
+// Builds an iteration: the state before it and one row of each of the elements.
 using ScanFunction = std::function<ScanStep(const Scope& scope, std::span<const Output> state,
                                             std::span<const Output> row)>;
+// How the iterations of a Scan are run.
 struct ScanOptions {
   bool reverse = false;  // from the last row to the first; results stand where their rows did
   int64_t parallel_iterations = 10;  // that may run at once, as far as states allow
 };
+// What a Scan gives.
 struct ScanResult {
   std::vector<Output> last{};  // the state behind the last iteration; `initial` without rows
   std::vector<Output> all{};   // of each result one for each row, along a new first axis
@@ -112,9 +120,11 @@ ScanResult Scan(const Scope& scope, const std::vector<Output>& initial,
 // other. Otherwise as Scan.
 using RowFunction =
     std::function<std::vector<Output>(const Scope& scope, std::span<const Output> row)>;
+// How the iterations of MapFn are run.
 struct MapFnOptions {
-  int64_t parallel_iterations = 10;
+  int64_t parallel_iterations = 10;  // that may run at once
 };
+// The results of all rows, each along a new first axis.
 std::vector<Output> MapFn(const Scope& scope, const std::vector<Output>& elements,
                           const RowFunction& f, const MapFnOptions& options = {},
                           std::source_location where = std::source_location::current());

@@ -34,6 +34,7 @@
 
 namespace millrace {
 
+// Options of MakeStrategy and the functions it calls; each strategy looks at its own.
 struct StrategyOptions {
   // Replicas of this process; 0: one for each of `devices`, or one. Without devices they are CPU
   // devices of their own, of which a session in this process gets as many.
@@ -50,7 +51,7 @@ struct StrategyOptions {
   // What that own server is made with: credentials, `insecure`, cluster_id ("": that of
   // MILLRACE_CLUSTER_ID), peer_timeout. Its cluster, task and devices are not looked at.
   ServerOptions server{};
-  CommunicationOptions communication{};
+  CommunicationOptions communication{};  // of the collectives between workers
   // How long multi_worker_mirrored waits, when it is made, for all workers to make theirs.
   std::chrono::milliseconds start_timeout{600'000};
   // parameter_server: which ps a variable is put on; empty: in turn.
@@ -60,7 +61,7 @@ struct StrategyOptions {
   // each device takes as many, and what they make is added in the order of the pieces. So much
   // slower as small pieces are. InvalidArgument unless the pieces can be dealt out equally.
   bool deterministic = false;
-  int micro_batches = 4;
+  int micro_batches = 4;  // pieces of a global batch; looked at if `deterministic`
 };
 
 // Not thread-safe; one graph is built with it at a time. Where several workers train together, all
@@ -72,12 +73,14 @@ class Strategy {
   Strategy& operator=(const Strategy&) = delete;
 
   const std::string& name() const { return layout_.name; }  // "mirrored"
+
   // The name, the devices and, with several workers, which of them this is.
   std::string Description() const;
   // Replicas of all workers.
   int num_replicas_in_sync() const { return layout_.replicas_in_sync; }
   // Those of this process, and the number of the first of them among all.
   int num_local_replicas() const { return static_cast<int>(layout_.devices.size()); }
+  // Number of this process' first replica among all.
   int first_replica() const { return layout_.first_replica; }
   // Processes that each build and run a graph of their own.
   int num_workers() const {
@@ -101,6 +104,8 @@ class Strategy {
   // ---- Where nodes are put -----------------------------------------------------------
   // What belongs to no replica.
   Scope RootScope(const Scope& scope) const;
+  // Where variables are put that are not mirrored: the root device unless the strategy chooses
+  // others.
   Scope VariableScope(const Scope& scope) const;
   // Replica first_replica() + `local`.
   Scope ReplicaScope(const Scope& scope, int local) const;
@@ -130,6 +135,7 @@ class Strategy {
   // InvalidArgument if replicas make different numbers of values, or one ends where others wait in
   // MergeCall.
   using ReplicaFunction = std::function<std::vector<Output>(ReplicaContext& context)>;
+  // Results of `function` for the replicas of this process, by result.
   StatusOr<std::vector<PerReplica>> Run(
       const Scope& scope, const ReplicaFunction& function,
       std::source_location where = std::source_location::current());
@@ -170,24 +176,25 @@ class Strategy {
                                    std::source_location where = std::source_location::current());
 
  protected:
+  // Placement that a derived strategy gives its base.
   struct Layout {
-    std::string name;
-    std::vector<std::string> devices;  // of this process' replicas
-    int replicas_in_sync = 1;
-    int first_replica = 0;
+    std::string name;                        // "mirrored"
+    std::vector<std::string> devices;        // of this process' replicas
+    int replicas_in_sync = 1;                // of all workers
+    int first_replica = 0;                   // number of this process' first one among all
     std::vector<int> replicas_of_workers{};  // empty: one worker, which has all
     int worker = 0;                          // this process
-    bool is_chief = true;
-    std::string root_device{};
-    DeviceFunction variable_device{};  // empty: variables are on root_device
-    std::string target{};              // of sessions; "": in this process
-    std::string device_filter{};       // of sessions; "": none
-    int cpu_devices = 0;               // that a session in this process needs; 0: as it says
-    bool mirrors_variables = false;
-    bool is_deterministic = false;
+    bool is_chief = true;                    // this process writes for all
+    std::string root_device{};               // of what belongs to no replica
+    DeviceFunction variable_device{};        // empty: variables are on root_device
+    std::string target{};                    // of sessions; "": in this process
+    std::string device_filter{};             // of sessions; "": none
+    int cpu_devices = 0;                     // that a session in this process needs; 0: as it says
+    bool mirrors_variables = false;          // weights lie on every replica's device
+    bool is_deterministic = false;           // sums are in a fixed order
   };
-  explicit Strategy(Layout layout) : layout_(std::move(layout)) {}
-  const Layout& layout() const { return layout_; }
+  explicit Strategy(Layout layout) : layout_(std::move(layout)) {}  // for derived classes
+  const Layout& layout() const { return layout_; }                  // as it was given
 
  private:
   PerReplica Split(const Scope& scope, const Output& batch, int first, int replicas,
