@@ -8,6 +8,7 @@
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
 #include "kernels/array/gather_plan.h"
+#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
@@ -127,25 +128,11 @@ class GatherNdKernel : public Kernel {
       return errors::Unimplemented("GatherNd by indices of type ", DataTypeName(indices.dtype()));
     }
     const int64_t at = bad.load();
-    return at < 0 ? OkStatus() : BadIndex(indices, at, params.shape());
+    return at < 0 ? OkStatus() : BadSlice(indices, at, "param shape", params.shape());
   }
 
  private:
   using FullIndexTypes = TypeList<int16_t, int32_t, int64_t>;
-
-  static Status BadIndex(const Tensor& indices, int64_t at, const Shape& params) {
-    const int64_t depth = indices.dim(indices.rank() - 1);
-    std::string text;
-    DispatchType(FullIndexTypes(), indices.dtype(), [&]<typename I>() {
-      for (int64_t k = 0; k < depth; ++k) {
-        text = StrCat(text, k == 0 ? "" : ", ", int64_t{indices.data<I>()[at * depth + k]});
-      }
-    });
-    Shape places = indices.shape();
-    places.RemoveDim(places.rank() - 1);
-    return errors::InvalidArgument("indices[", IndexText(places, at), "] = [", text,
-                                   "] does not index into param shape ", params.DebugString());
-  }
 
   const bool ignore_bad_;
 };

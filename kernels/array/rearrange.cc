@@ -14,6 +14,7 @@
 #include "kernels/array/gather_plan.h"
 #include "kernels/array/layout_plan.h"
 #include "kernels/array/scatter_plan.h"
+#include "kernels/common/bad_slice.h"
 #include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
@@ -244,16 +245,6 @@ class BroadcastArgsKernel : public Kernel {
 
 // --- By full index ----------------------------------------------------------------------------
 
-Status BadIndex(const Tensor& indices, int64_t row, const Shape& shape) {
-  const int64_t depth = indices.dim(indices.rank() - 1);
-  std::string text;
-  for (int64_t k = 0; k < depth; ++k) {
-    text = StrCat(text, k == 0 ? "" : ", ", IndexAt(indices, row * depth + k));
-  }
-  return errors::InvalidArgument("indices[", row, "] = [", text, "] does not index into shape ",
-                                 shape.DebugString());
-}
-
 // Where the `count` slices of `slice` elements lie that the rows of `indices` name, `depth` indices
 // each, in a tensor of `shape`. A row that names none is an error, or, to be left out, -1.
 Status SliceOffsets(const Tensor& indices, const Shape& shape, int depth, int64_t count,
@@ -270,7 +261,7 @@ Status SliceOffsets(const Tensor& indices, const Shape& shape, int depth, int64_
       const int64_t index = IndexAt(indices, i * depth + k);
       if (index < 0 || index >= shape.dim(k)) {
         if (!ignore_bad) {
-          return BadIndex(indices, i, shape);
+          return BadSlice(indices, i, "shape", shape);
         }
         at = -1;
         break;

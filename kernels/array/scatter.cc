@@ -7,6 +7,7 @@
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
 #include "kernels/array/scatter_plan.h"
+#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
@@ -140,10 +141,7 @@ class ScatterNdKernel : public Kernel {
     if (!known_index) {
       return errors::Unimplemented("ScatterNd by indices of type ", DataTypeName(indices.dtype()));
     }
-    if (bad >= 0) {
-      return errors::InvalidArgument("indices[", bad, "] does not index into shape ",
-                                     shape.DebugString());
-    }
+    if (bad >= 0) return BadSlice(indices, bad, "shape", shape);
     return OkStatus();
   }
 

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
@@ -204,9 +205,7 @@ class ScatterNdKernel : public ScatterBase {
     for (int64_t i = 0; i < indices.num_elements(); ++i) {
       const int64_t at = IndexAt(indices, i), limit = value.dim(static_cast<int>(i % depth));
       if (at < 0 || at >= limit) {
-        return errors::InvalidArgument("indices[", i / depth, "] = ", at,
-                                       " does not index into param shape ",
-                                       value.shape().DebugString());
+        return BadSlice(indices, i / depth, "shape", value.shape());
       }
     }
     return OkStatus();

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/common/bad_slice.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace millrace {
+namespace {
+
+TEST(BadSlice, NamesTheRowAndAllOfItsIndices) {
+  const Tensor vector = Tensor::FromValues<int64_t>({-1, 0, 5}, {3, 1});
+  EXPECT_EQ(BadSlice(vector, 0, "shape", Shape({6})).message(),
+            "indices[0] = [-1] does not index into shape [6]");
+  const Tensor pairs = Tensor::FromValues<int32_t>({0, 1, 7, 2}, {2, 2});
+  EXPECT_EQ(BadSlice(pairs, 1, "param shape", Shape({3, 4})).message(),
+            "indices[1] = [7, 2] does not index into param shape [3,4]");
+}
+
+TEST(BadSlice, CountsInEachOfTheLeadingAxes) {
+  Tensor indices(kInt16, {2, 3, 1});
+  for (int16_t i = 0; i < 6; ++i) indices.data<int16_t>()[i] = static_cast<int16_t>(10 * i);
+  EXPECT_EQ(BadSlice(indices, 4, "shape", Shape({5})).message(),
+            "indices[1,1] = [40] does not index into shape [5]");
+}
+
+TEST(BadSlice, OfOneIndexAloneHasNoPlace) {
+  const Tensor index = Tensor::FromValues<int32_t>({9}, {1});
+  EXPECT_EQ(BadSlice(index, 0, "shape", Shape({5})).message(),
+            "indices[] = [9] does not index into shape [5]");
+}
+
+}  // namespace
+}  // namespace millrace
