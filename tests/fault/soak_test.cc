@@ -32,13 +32,13 @@ ProcessStats Stats() {
 }
 
 // Runs `work` `count` times after a tenth of that as a warm-up, and compares the process before and
-// after. Threads and descriptors that are on their way out get ten seconds.
+// after. Threads and descriptors that are on their way out get a minute.
 void ExpectNothingLeft(int64_t count, const std::function<void()>& work) {
   for (int64_t i = 0; i < count / 10 + 1 && !::testing::Test::HasFailure(); ++i) work();
   const ProcessStats before = Stats();
   for (int64_t i = 0; i < count && !::testing::Test::HasFailure(); ++i) work();
   ProcessStats after = Stats();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while ((after.threads > before.threads || after.open_files > before.open_files) &&
          std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
