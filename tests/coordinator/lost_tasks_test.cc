@@ -124,7 +124,13 @@ TEST(LostWorkers, ThatAreAllGoneAreWaitedForAndNamed) {
   cluster.Kill("worker", 0);
   cluster.Kill("worker", 1);
   const RemoteValue value = program.Schedule(program.add, 1);
-  const Status late = program.coordinator->Join(seconds(1));
+  // Until both are known to be gone.
+  Status late;
+  EXPECT_TRUE(Eventually([&] {
+    late = program.coordinator->Join(seconds(1));
+    return !errors::IsDeadlineExceeded(late) || program.coordinator->stats().workers_ready == 0;
+  }));
+  late = program.coordinator->Join(seconds(1));
   EXPECT_TRUE(errors::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(
       Text(late),
@@ -175,16 +181,22 @@ TEST(LostWorkers, ThatStandStillAreGivenUpAndComeBack) {
   program.options.worker_timeout = seconds(1);
   program.Open();
   ASSERT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
-  cluster.Stop("worker", 0);
-  std::vector<RemoteValue> values;
-  for (int i = 0; i < 50; ++i) values.push_back(program.Schedule(program.add, 1));
-  const Status joined = program.coordinator->Join(seconds(30));
-  ASSERT_TRUE(joined.ok()) << joined;
-  for (const RemoteValue& value : values) EXPECT_EQ(value.worker(), 1);
+  // Until the one that was stopped had been given a function.
+  int rounds = 0;
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  do {
+    cluster.Stop("worker", 0);
+    std::vector<RemoteValue> values;
+    for (int i = 0; i < 50; ++i) values.push_back(program.Schedule(program.add, 1));
+    const Status joined = program.coordinator->Join();
+    ASSERT_TRUE(joined.ok()) << joined;
+    for (const RemoteValue& value : values) EXPECT_EQ(value.worker(), 1);
+    cluster.Continue("worker", 0);
+    EXPECT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
+    ++rounds;
+  } while (program.coordinator->stats().retried < 1 && std::chrono::steady_clock::now() < limit);
   EXPECT_GE(program.coordinator->stats().retried, 1);
-  cluster.Continue("worker", 0);
-  EXPECT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
-  EXPECT_EQ(program.coordinator->stats().finished, 50);
+  EXPECT_EQ(program.coordinator->stats().finished, 50 * rounds);
 }
 
 TEST(LostWorkers, ThatStandStillDoNotKeepTheCoordinatorFromItsEnd) {
@@ -195,7 +207,7 @@ TEST(LostWorkers, ThatStandStillDoNotKeepTheCoordinatorFromItsEnd) {
   const RemoteValue value = program.Schedule(program.add, 1);
   const auto begin = std::chrono::steady_clock::now();
   program.coordinator = nullptr;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(40));
   EXPECT_TRUE(errors::IsCancelled(value.Fetch().status()));
 }
 
@@ -300,7 +312,7 @@ TEST(LostParameterServer, WithoutARestoreFunctionIsToBeRecoveredByTheCaller) {
 TEST(LostParameterServer, ThatStoodStillKeepsItsVariables) {
   ProcessCluster cluster(1, 1);
   CoordinatedProgram program(cluster.spec());
-  program.options.ps_timeout = seconds(1);
+  program.options.ps_timeout = seconds(4);  // a live one on a loaded machine is not lost
   std::atomic<int> restores{0};
   program.options.restore = [&](Session&, const std::vector<std::string>&) {
     ++restores;
