@@ -205,7 +205,7 @@ TEST_P(AcrossTasks, APeerThatWentAwayIsUnavailableByName) {
 TEST(TaskServer, AnAbsentPeerEndsTheSessionsCreationAtItsDeadline) {
   auto server = StartServer(*ClusterSpec::Parse("worker|127.0.0.1:0,ps|127.0.0.1:1"), "worker");
   ClientSession::Options options;
-  options.start_timeout = milliseconds(300);
+  options.start_timeout = milliseconds(1'000);
   const Status status =
       ClientSession::Create(*ConnectToMaster(server->target()), TestGraph().def(), options)
           .status();

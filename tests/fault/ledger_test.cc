@@ -158,8 +158,11 @@ TEST(LedgerOfKilledWorkers, AddsUpToWhatTheVariablesHold) {
   constexpr int kKills = 4;
   const int64_t wanted = WantedUpdates();
   for (int kill = 0; kill <= kKills; ++kill) {
+    // Every worker has done a step since the last kill: none is killed before it has pushed any.
     const int64_t until = wanted * (kill + 1) / (kKills + 1);
-    while (done() < until && std::chrono::steady_clock::now() < limit) {
+    const int64_t steps[kWorkers] = {clients[0]->steps(), clients[1]->steps()};
+    while ((done() < until || clients[0]->steps() == steps[0] || clients[1]->steps() == steps[1]) &&
+           std::chrono::steady_clock::now() < limit) {
       std::this_thread::sleep_for(milliseconds(5));
     }
     if (kill < kKills) cluster.KillAndStart(kill % kWorkers);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/notification.h"
 #include "base/strings.h"
 #include "millrace/core.h"
 #include "tests/cluster/in_process_cluster.h"
@@ -25,26 +27,31 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr seconds kPatience{60};
+// After which a task is lost: more than a loaded machine makes one wait that lives.
+constexpr seconds kSilence{4};
+// The deadline of a step that does not meet it: enough to come as far as it can.
+constexpr milliseconds kLate{2'000};
 
 std::string Text(const Status& status) { return std::string(Message(status)); }
 
 // A ps as a process, and the worker in this one.
 class StoppedPs : public ::testing::Test {
  protected:
-  void SetUp() override {
+  // Where it is not lost, it would have to be silent for longer than any test lasts.
+  void Start(seconds peer_timeout) {
     const std::vector<int> ports = FreePorts(2);
     const std::string spec = StrCat("ps|127.0.0.1:", ports[0], ",worker|127.0.0.1:", ports[1]);
     ps_ = std::make_unique<Process>(
         "tools/millrace",
         std::vector<std::string>{"server", StrCat("--cluster_spec=", spec), "--job_name=ps",
-                                 "--task_id=0", "--peer_timeout=2"});
+                                 "--task_id=0", StrCat("--peer_timeout=", peer_timeout.count())});
     ASSERT_TRUE(ps_->WaitForOutput("listening on", kPatience)) << ps_->output();
     ServerOptions options;
     options.cluster = *ClusterSpec::Parse(spec);
     options.job_name = "worker";
     options.inter_op_threads = 2;
     options.intra_op_threads = 1;
-    options.peer_timeout = seconds(2);
+    options.peer_timeout = peer_timeout;
     StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -54,6 +61,7 @@ class StoppedPs : public ::testing::Test {
     add_ = AssignAdd(root, w_, Tensor::Scalar(1.0f));
     init_ = InitializeVariables(root);
     queue_ = ops::FIFOQueueV2(root.WithOpName("tokens"), {kFloat}, {.shared_name = "tokens"});
+    put_ = ops::QueueEnqueueV2(root, queue_, {Tensor::Scalar(1.0f)});
     take_ = ops::QueueDequeueV2(root, queue_, {kFloat})[0].op();
   }
   void TearDown() override {
@@ -66,13 +74,14 @@ class StoppedPs : public ::testing::Test {
 
   Graph graph_;
   Variable w_;
-  Operation add_, init_, take_;
+  Operation add_, init_, put_, take_;
   Output queue_;
   std::unique_ptr<Process> ps_;
   std::unique_ptr<Server> server_;
 };
 
 TEST_F(StoppedPs, IsLostAfterItsTimeoutAndNamed) {
+  ASSERT_NO_FATAL_FAILURE(Start(kSilence));
   auto session = Session::Create(graph_, {.target = server_->target()});
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE(session->RunTargets({init_}).ok());
@@ -86,6 +95,7 @@ TEST_F(StoppedPs, IsLostAfterItsTimeoutAndNamed) {
 
 // The step's own deadline comes first.
 TEST_F(StoppedPs, IsNamedByADeadlineAsTheOneThatDoesNotAnswer) {
+  ASSERT_NO_FATAL_FAILURE(Start(10 * kPatience));
   auto session = Session::Create(graph_, {.target = server_->target()});
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE(session->RunTargets({init_}).ok());
@@ -93,25 +103,32 @@ TEST_F(StoppedPs, IsNamedByADeadlineAsTheOneThatDoesNotAnswer) {
   StopPs();
   const auto begin = std::chrono::steady_clock::now();
   const Status status =
-      session->Run({}, {}, std::vector<Operation>{add_}, {.timeout = milliseconds(500)}).status();
+      session->Run({}, {}, std::vector<Operation>{add_}, {.timeout = kLate}).status();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
   EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(Text(status), AllOf(HasSubstr("/job:ps/replica:0/task:0: it does not answer")));
 }
 
 TEST_F(StoppedPs, CostsASupervisedSessionThePauseOnly) {
+  ASSERT_NO_FATAL_FAILURE(Start(kSilence));
+  std::atomic<bool> stopped{false};
+  Notification waits;
   SupervisedSessionOptions options;
   options.session.target = server_->target();
   options.init_op = init_;
   options.not_ready = ReportUninitializedVariables(graph_.root());
   options.ready_timeout = kPatience;
+  options.on_wait = [&](const std::string&) {
+    if (stopped) waits.Notify();
+  };
   auto session = SupervisedSession::Create(graph_, options);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->Run({}, {}, std::span(&add_, 1)).ok());
   StopPs();
-  // Twice the time after which it is lost.
-  std::thread waker([this] {
-    std::this_thread::sleep_for(seconds(5));
+  stopped = true;
+  // Stands still until it has been lost, and waited for.
+  std::thread waker([&] {
+    EXPECT_TRUE(waits.WaitUntil(DeadlineAfter(kPatience)));
     ps_->Signal(SIGCONT);
   });
   const Status status = (*session)->Run({}, {}, std::span(&add_, 1)).status();
@@ -126,13 +143,18 @@ TEST_F(StoppedPs, CostsASupervisedSessionThePauseOnly) {
 
 // What a late step lacks is told, though another task has it.
 TEST_F(StoppedPs, BeforeItIsALateStepSaysForWhichQueueItWaits) {
+  ASSERT_NO_FATAL_FAILURE(Start(10 * kPatience));
   auto session = Session::Create(graph_, {.target = server_->target()});
   ASSERT_TRUE(session.ok()) << session.status();
+  // The plan is there: the step is at the queue long before its deadline.
+  ASSERT_TRUE(session->RunTargets({put_}).ok());
+  ASSERT_TRUE(session->RunTargets({take_}).ok());
   const Status status =
-      session->Run({}, {}, std::vector<Operation>{take_}, {.timeout = milliseconds(500)}).status();
+      session->Run({}, {}, std::vector<Operation>{take_}, {.timeout = kLate}).status();
   EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(Text(status), AllOf(HasSubstr("within 500 ms"), HasSubstr("/job:ps/replica:0/task:0"),
-                                  HasSubstr("FIFOQueue 'tokens' has 0 of 1 element")));
+  EXPECT_THAT(Text(status),
+              AllOf(HasSubstr("within 2000 ms"), HasSubstr("/job:ps/replica:0/task:0"),
+                    HasSubstr("FIFOQueue 'tokens' has 0 of 1 element")));
 }
 
 }  // namespace

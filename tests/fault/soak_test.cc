@@ -53,7 +53,7 @@ Growth GrowthOf(int64_t count, const std::function<void()>& work) {
   for (int64_t i = 0; i < count && !::testing::Test::HasFailure(); ++i) work();
   growth.after = Stats();
   // Threads and descriptors that are on their way out.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!growth.IsNothing() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     growth.after = Stats();

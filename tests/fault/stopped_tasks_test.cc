@@ -88,7 +88,8 @@ TEST_F(StoppedTasks, WhatWasReportedAsLateIsNotAppliedLater) {
   ASSERT_TRUE(RunNow(*master_, handle_, {}, {"add"}).ok());
   servers_.Freeze(0);
   for (int i = 0; i < 5; ++i) {
-    const Status late = RunNow(*master_, handle_, {}, {"add"}, 100).status();
+    // Time enough to be sent: one that was not is known not to be applied.
+    const Status late = RunNow(*master_, handle_, {}, {"add"}, 1'000).status();
     EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded) << late;
     // Nobody can know: the ps has not answered.
     EXPECT_TRUE(IsMaybeApplied(late));
@@ -144,7 +145,7 @@ TEST_F(StoppedTasks, AServerEndsSoonWhateverItsPeersDo) {
   kill(worker(), SIGTERM);
   EXPECT_EQ(servers_.WaitForEnd(1, seconds(60)), 0);
   // Ten seconds for each of six sessions would be a minute.
-  EXPECT_LT(SteadyClock::now() - begun, seconds(25));
+  EXPECT_LT(SteadyClock::now() - begun, seconds(45));
   kill(ps(), SIGCONT);
 }
 

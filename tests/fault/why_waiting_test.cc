@@ -43,23 +43,23 @@ constexpr char kWorker1[] = "/job:worker/replica:0/task:1";
 
 std::string Text(const Status& status) { return std::string(Message(status)); }
 
-pb::WaitReport Ask(const std::string& target) {
+StatusOr<pb::WaitReport> Ask(const std::string& target, seconds limit = kPatience) {
   const std::string address = target.substr(std::string("grpc://").size());
-  StatusOr<pb::WaitReport> report = GetWhyWaiting(address, DeadlineAfter(seconds(4)));
-  EXPECT_TRUE(report.ok()) << report.status();
-  return report.ok() ? *std::move(report) : pb::WaitReport();
+  return GetWhyWaiting(address, DeadlineAfter(limit));
 }
 
-// Asks until the first wait is as `fits` says: a hang begins when it begins.
+// Asks until the first wait is as `fits` says: a hang begins when it begins. A task that stands
+// still is waited for until the answer is due, which is why that is soon.
 pb::Wait Culprit(const std::string& target, const std::function<bool(const pb::Wait&)>& fits) {
   const Deadline limit = DeadlineAfter(kPatience);
-  pb::WaitReport report;
+  StatusOr<pb::WaitReport> report = pb::WaitReport();
   while (SteadyClock::now() < limit) {
-    report = Ask(target);
-    if (report.wait_size() > 0 && fits(report.wait(0))) return report.wait(0);
+    report = Ask(target, seconds(4));
+    if (report.ok() && report->wait_size() > 0 && fits(report->wait(0))) return report->wait(0);
     std::this_thread::sleep_for(milliseconds(20));
   }
-  ADD_FAILURE() << "the last report:" << WaitLines(report, 100);
+  ADD_FAILURE() << "the last report:"
+                << (report.ok() ? WaitLines(*report, 100) : Text(report.status()));
   return {};
 }
 pb::Wait Culprit(const std::string& target, pb::Wait::Kind kind) {
@@ -101,9 +101,10 @@ class WhyWaiting : public ::testing::Test {
 };
 
 TEST_F(WhyWaiting, NothingWaitsInAClusterThatDoesNothing) {
-  const pb::WaitReport report = Ask(AnyTarget());
-  EXPECT_EQ(report.wait_size(), 0) << WaitLines(report, 100);
-  EXPECT_EQ(report.asked_size(), 3);
+  const StatusOr<pb::WaitReport> report = Ask(AnyTarget());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->wait_size(), 0) << WaitLines(*report, 100);
+  EXPECT_EQ(report->asked_size(), 3);
 }
 
 TEST_F(WhyWaiting, AnEmptyQueueIsNamedWithTheNodeThatWaitsAndWhoCameLast) {
@@ -182,8 +183,9 @@ TEST_F(WhyWaiting, ACollectiveNamesWhoHasCome) {
   EXPECT_EQ(wait.task(), "/job:worker/replica:0/task:0");
   // The leader's table says who is there, the node who waits: both are told, in either order.
   std::string all;
-  const pb::WaitReport report = Ask(AnyTarget());
-  for (const pb::Wait& other : report.wait()) StrAppend(&all, WaitText(other), "\n");
+  const StatusOr<pb::WaitReport> report = Ask(AnyTarget());
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const pb::Wait& other : report->wait()) StrAppend(&all, WaitText(other), "\n");
   EXPECT_THAT(all,
               AllOf(HasSubstr("the collective group 1 of 2 members is not complete here, at its "
                               "leader; there are: /job:worker/replica:0/task:0/"),
@@ -268,10 +270,11 @@ TEST_F(WhyWaiting, ATurnThatSomebodyElseHasIsNamedWithWhoHasIt) {
   const Deadline limit = DeadlineAfter(kPatience);
   std::string turn;
   while (turn.empty() && SteadyClock::now() < limit) {
-    const pb::WaitReport report = Ask(AnyTarget());
+    const StatusOr<pb::WaitReport> report = Ask(AnyTarget());
+    ASSERT_TRUE(report.ok()) << report.status();
     // Who does not end is the culprit, not who waits for the turn.
-    if (report.wait_size() == 0 || report.wait(0).kind() != pb::Wait::LOOP) continue;
-    for (const pb::Wait& wait : report.wait()) {
+    if (report->wait_size() == 0 || report->wait(0).kind() != pb::Wait::LOOP) continue;
+    for (const pb::Wait& wait : report->wait()) {
       if (wait.kind() == pb::Wait::LOCK) turn = WaitText(wait);
     }
   }
@@ -354,11 +357,15 @@ TEST_F(WhyWaiting, AValueThatNobodySendsIsNamedWithWhoShouldHaveSentIt) {
 }
 
 TEST_F(WhyWaiting, ALateStepSaysTheSameAndCarriesItAsAMessage) {
-  const Operation take =
-      ops::QueueDequeueV2(on_ps_.WithOpName("take"), QueueOnPs(-1), {kFloat})[0].op();
+  const Output queue = QueueOnPs(-1);
+  const Operation put = ops::QueueEnqueueV2(on_ps_, queue, {Tensor::Scalar(1.0f)});
+  const Operation take = ops::QueueDequeueV2(on_ps_.WithOpName("take"), queue, {kFloat})[0].op();
   const auto session = Open();
+  // The plan is there: the step is at the queue long before its deadline.
+  ASSERT_TRUE(session->RunTargets({put}).ok());
+  ASSERT_TRUE(session->RunTargets({take}).ok());
   const Status status =
-      session->Run({}, {}, std::vector<Operation>{take}, {.timeout = milliseconds(500)}).status();
+      session->Run({}, {}, std::vector<Operation>{take}, {.timeout = seconds(2)}).status();
   EXPECT_TRUE(errors::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(Text(status), AllOf(HasSubstr("it was waiting for:"), HasSubstr("{{node take}}"),
                                   HasSubstr("made at "), HasSubstr("why_waiting_test.cc:")));

@@ -27,7 +27,7 @@ class GroupMistakes : public ::testing::Test {
     for (const Status& status : ranks_.statuses()) ASSERT_TRUE(status.ok()) << status;
   }
 
-  RanksInProcess ranks_{kRanks, {.timeout_seconds = 4}};
+  RanksInProcess ranks_{kRanks, {.timeout_seconds = 8}};
 };
 
 TEST_F(GroupMistakes, AreNamedAtAllRanksWhichGoOn) {
@@ -95,7 +95,7 @@ TEST_F(GroupMistakes, OfARankThatDoesNotComeAreToldWithItsLastCall) {
     if (rank == 3) return OkStatus();
     return ranks_.group(rank)->Barrier("end");
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));
   for (int rank = 0; rank < 3; ++rank) {
     const Status& status = statuses[static_cast<std::size_t>(rank)];
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
@@ -126,7 +126,7 @@ TEST(GroupStart, NamesThoseThatAreAbsent) {
   ProcessGroupOptions options;
   options.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = 0};
   options.target = cluster->target("worker", 0);
-  options.start_timeout = std::chrono::milliseconds(2000);
+  options.start_timeout = std::chrono::milliseconds(5000);
   const Status status = ProcessGroup::Create(options).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.ToString(),
@@ -165,7 +165,7 @@ TEST(GroupStart, KeepsJobsApartByTheirIds) {
     ProcessGroupOptions options;
     options.task = {.cluster = cluster, .job_name = "worker", .task_index = rank};
     options.server.cluster_id = id;
-    options.start_timeout = std::chrono::milliseconds(3000);
+    options.start_timeout = std::chrono::milliseconds(8000);
     return ProcessGroup::Create(options).status();
   };
   ASSERT_EQ(setenv("MILLRACE_CLUSTER_ID", "job-a", 1), 0);
