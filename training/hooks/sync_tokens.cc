@@ -70,32 +70,40 @@ Status SyncTokens::Build(Graph& graph, const SyncReplicas& sync) {
   const Scope root = graph.root();
   const Scope s = root.ColocateWith(queue_).Named("sync_tokens");
   value_ = Placeholder(s.WithOpName("value"), kInt64, {});
-  const auto number = [&](const std::string& name) {
-    const Output handle = ops::VarHandleOp(s.WithOpName(name), kInt64, PartialShape({}),
-                                           {.shared_name = StrCat("sync_token_q/", name)});
-    return Number{ops::VarIsInitializedOp(s, handle), ops::ReadVariableOp(s, handle, kInt64),
-                  ops::AssignVariableOp(s, handle, value_)};
-  };
-  first_at_ = number("first_at");
-  is_open_ = number("is_open");
-  const Output leaves = Counter(s, "leaves"), restarts = Counter(s, "restarts");
-  leaves_ = ops::QueueSizeV2(s, leaves);
-  restarts_ = ops::QueueSizeV2(s, restarts);
-  num_tokens_ = ops::QueueSizeV2(s, queue_);
-  leave_ = ops::QueueEnqueueV2(s, leaves, {Input(true)});
-  restart_ = ops::QueueEnqueueV2(s, restarts, {Input(true)});
-  give_ =
-      ops::QueueEnqueueManyV2(s.WithOpName("give"), queue_, {ops::Fill(s, {count}, global_step_)});
+  BuildView(s, count);
   put_back_ = ops::QueueEnqueueV2(s, queue_, {value_});
-  const std::vector<Output> all = ops::QueueDequeueManyV2(s, queue_, num_tokens_, {kInt64});
+  const std::vector<Output> all = ops::QueueDequeueManyV2(s, queue_, view_[3], {kInt64});
   const std::vector<Output> token = ops::QueueDequeueV2(s, queue_, {kInt64});
   MR_RETURN_IF_ERROR(graph.status());
   drop_tokens_ = all[0];
   const Scope here = root.ColocateWith(local_init_);
   retake_ = ops::Assign(here.WithOpName("sync_tokens/retake"), local_init_.input(0), token[0]);
   BuildDrain(root, chief_init);
-  if (are_owned_ && !fetches_.empty()) fetches_.push_back(restarts_);
+  if (are_owned_ && !fetches_.empty()) fetches_.push_back(view_[2]);
   return graph.status();
+}
+
+void SyncTokens::BuildView(const Scope& s, int32_t count) {
+  const auto number = [&s](const std::string& name) {
+    return ops::VarHandleOp(s.WithOpName(name), kInt64, PartialShape({}),
+                            {.shared_name = StrCat("sync_token_q/", name)});
+  };
+  const Output first_at = number("first_at"), is_open = number("is_open");
+  const Output leaves = Counter(s, "leaves"), restarts = Counter(s, "restarts");
+  view_ = {global_step_, ops::QueueSizeV2(s, leaves), ops::QueueSizeV2(s, restarts),
+           ops::QueueSizeV2(s, queue_), ops::VarIsInitializedOp(s, is_open)};
+  led_ = {ops::ReadVariableOp(s, first_at, kInt64), ops::ReadVariableOp(s, is_open, kInt64)};
+  first_at_value_ = Placeholder(s.WithOpName("first_at_value"), kInt64, {});
+  const Operation set = ops::AssignVariableOp(s, first_at, first_at_value_);
+  open_ = ops::AssignVariableOp(s.WithControlDependencies({set}), is_open, Input(int64_t{1}));
+  close_ = ops::AssignVariableOp(s, is_open, Input(int64_t{0}));
+  const auto give_after = [&](const Operation& counted) {
+    const Scope after = s.WithControlDependencies({counted});
+    return ops::QueueEnqueueManyV2(after.WithOpName("give"), queue_,
+                                   {ops::Fill(s, {count}, global_step_)});
+  };
+  leave_ = give_after(ops::QueueEnqueueV2(s, leaves, {Input(true)}));
+  restart_ = give_after(ops::QueueEnqueueV2(s, restarts, {Input(true)}));
 }
 
 // The node by which a step takes its token; it waits for the gradients, which name the step that
@@ -150,34 +158,26 @@ bool SyncTokens::AreTakenBy(std::span<const Output> fetches,
          std::any_of(targets.begin(), targets.end(), asks);
 }
 
-StatusOr<std::optional<int64_t>> SyncTokens::Read(Session& session, const Number& number) const {
-  MR_ASSIGN_OR_RETURN(const Tensor is_there, session.Eval(number.is_there));
-  if (!is_there.scalar<bool>()) return std::optional<int64_t>();
-  MR_ASSIGN_OR_RETURN(const Tensor value, session.Eval(number.read));
-  return std::optional<int64_t>(value.scalar<int64_t>());
-}
-
-Status SyncTokens::Set(Session& session, const Number& number, int64_t value) const {
-  return session.Run({{value_, Tensor::Scalar<int64_t>(value)}}, {}, {number.set}).status();
-}
-
 StatusOr<SyncTokens::View> SyncTokens::Look(Session& session) const {
-  MR_ASSIGN_OR_RETURN(const std::vector<Tensor> seen,
-                      session.Run({}, {global_step_, leaves_, restarts_, num_tokens_}));
-  return View{seen[0].scalar<int64_t>(), seen[1].scalar<int32_t>(), seen[2].scalar<int32_t>(),
-              seen[3].scalar<int32_t>()};
+  MR_ASSIGN_OR_RETURN(const std::vector<Tensor> seen, session.Run({}, std::span(view_)));
+  View view{.step = seen[0].scalar<int64_t>(),
+            .leaves = seen[1].scalar<int32_t>(),
+            .restarts = seen[2].scalar<int32_t>(),
+            .tokens = seen[3].scalar<int32_t>(),
+            .is_led = seen[4].scalar<bool>()};
+  if (!view.is_led) return view;
+  MR_ASSIGN_OR_RETURN(const std::vector<Tensor> led, session.Run({}, std::span(led_)));
+  view.first_at = led[0].scalar<int64_t>();
+  view.is_open = led[1].scalar<int64_t>() != 0;
+  return view;
 }
-
-Status SyncTokens::Resume(Session& session) const { return session.RunTargets({local_init_}); }
 
 // The tokens of the beginning are of the step that all begin with: each worker takes one of them,
-// and none later.
-StatusOr<bool> SyncTokens::IsFirst(Session& session, int64_t token, int64_t begun_at) {
-  if (!may_take_first_ || token != begun_at) return false;
-  MR_ASSIGN_OR_RETURN(const std::optional<int64_t> first, Read(session, first_at_));
-  if (!first) return false;  // the chief is about to say
+// and none later. Before the chief has been there, it is about to say.
+bool SyncTokens::IsFirst(const View& seen, int64_t token, int64_t begun_at) {
+  if (!may_take_first_ || token != begun_at || !seen.is_led) return false;
   may_take_first_ = false;
-  return *first == begun_at;
+  return seen.first_at == begun_at;
 }
 
 Status SyncTokens::Own(Session& session, std::span<const Tensor> values, milliseconds limit) {
@@ -192,11 +192,10 @@ Status SyncTokens::Own(Session& session, std::span<const Tensor> values, millise
       may_take_first_ = false;
       return OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(const bool is_first, IsFirst(session, token, begun_at));
-    if (is_first) return OkStatus();
     MR_ASSIGN_OR_RETURN(const View seen, Look(session));
+    if (IsFirst(seen, token, begun_at)) return OkStatus();
     if (is_without_chief_ || seen.leaves > leaves_at_begin_ || seen.restarts != restarts) {
-      return Resume(session);
+      return session.RunTargets({local_init_});
     }
     // Every worker that is behind finds one of the newest step.
     if (token >= seen.step) {
@@ -224,56 +223,54 @@ Status SyncTokens::Follow(Session& session, milliseconds limit) {
   const Deadline deadline = DeadlineAfter(limit);
   is_without_chief_ = false;
   while (true) {
-    MR_ASSIGN_OR_RETURN(const std::optional<int64_t> is_open, Read(session, is_open_));
-    if (is_open.value_or(1) != 0) break;
+    MR_ASSIGN_OR_RETURN(const View seen, Look(session));
+    leaves_at_begin_ = seen.leaves;
+    if (!seen.is_led || seen.is_open) return OkStatus();
     if (SteadyClock::now() >= deadline) {
       MR_LOG(kWarning,
-             "the chief of the synchronous training has ended, and no other has come "
-             "within ",
+             "the chief of the synchronous training has ended, and no other has come within ",
              limit.count(), " ms");
       is_without_chief_ = true;
-      break;
+      return OkStatus();
     }
     MR_RETURN_IF_ERROR(SleepUnlessPreempted(kLook));
   }
-  MR_ASSIGN_OR_RETURN(const View seen, Look(session));
-  leaves_at_begin_ = seen.leaves;
-  return OkStatus();
 }
 
 Status SyncTokens::Lead(Session& session, const Operation& chief_init,
                         const Operation& first_tokens, bool are_any) {
   MR_ASSIGN_OR_RETURN(const View seen, Look(session));
   leaves_at_begin_ = seen.leaves;
-  MR_ASSIGN_OR_RETURN(const std::optional<int64_t> first, Read(session, first_at_));
-  MR_ASSIGN_OR_RETURN(const std::optional<int64_t> is_open, Read(session, is_open_));
+  const bool drops_tokens = !are_owned_ && seen.is_led && !seen.is_open && seen.tokens > 0;
   const RunOptions shortly{.timeout = kShortly};
-  if (first && are_owned_) {
+  if (seen.is_led && are_owned_) {
     const Status drained = session.Run({}, {}, drain_, shortly).status();
     if (errors::IsDeadlineExceeded(drained)) {
       MR_LOG(kWarning, "a chief before this one still takes gradients: ", Message(drained));
     } else {
       MR_RETURN_IF_ERROR(drained);
     }
-  } else if (first && is_open.value_or(1) == 0 && seen.tokens > 0) {
+  } else if (drops_tokens) {
     MR_RETURN_IF_ERROR(session.Run({}, std::span(&drop_tokens_, 1), {}, shortly).status());
   }
   MR_RETURN_IF_ERROR(session.RunTargets({chief_init}));
-  if (!first) {
+  int64_t first_at = seen.first_at;
+  if (!seen.is_led) {
     MR_RETURN_IF_ERROR(session.RunTargets({first_tokens}));
-    MR_RETURN_IF_ERROR(Set(session, first_at_, are_any ? seen.step : -1));
-  } else if (are_owned_) {
+    first_at = are_any ? seen.step : -1;
+  } else if (are_owned_ || drops_tokens) {
     MR_RETURN_IF_ERROR(session.RunTargets({restart_}));
-    MR_RETURN_IF_ERROR(session.RunTargets({give_}));
   }
-  return Set(session, is_open_, 1);
+  const Feed feed[] = {{first_at_value_, Tensor::Scalar<int64_t>(first_at)}};
+  return session.Run(feed, {}, std::span(&open_, 1)).status();
 }
 
 Status SyncTokens::Leave(Session& session, bool is_chief) {
   const RunOptions shortly{.timeout = kShortly};
-  if (is_chief) MR_RETURN_IF_ERROR(Set(session, is_open_, 0));
-  MR_RETURN_IF_ERROR(session.Run({}, {}, std::span(&leave_, 1), shortly).status());
-  return session.Run({}, {}, std::span(&give_, 1), shortly).status();
+  if (is_chief) {
+    MR_RETURN_IF_ERROR(session.Run({}, {}, std::span(&close_, 1), shortly).status());
+  }
+  return session.Run({}, {}, std::span(&leave_, 1), shortly).status();
 }
 
 }  // namespace millrace::hooks

@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -54,38 +53,35 @@ class SyncTokens {
   Status Leave(Session& session, bool is_chief);
 
  private:
-  // A number beside the queue, which goes with it.
-  struct Number {
-    Output is_there, read;
-    Operation set;  // to value_
-  };
+  // What is beside the queue, and goes with it. Asked for in few ways: each is planned once.
   struct View {
     int64_t step = 0;      // the global one
     int32_t leaves = 0;    // how many workers have left
     int32_t restarts = 0;  // how often a chief has begun again
     int32_t tokens = 0;    // in the queue
+    bool is_led = false;   // a chief has been there: then these two are known
+    int64_t first_at = 0;  // the global step of the first tokens; -1: there were none
+    bool is_open = false;  // a chief leads a training
   };
 
+  void BuildView(const Scope& scope, int32_t num_workers);
   void FindTake(const Graph& graph);
   void BuildDrain(const Scope& root, const Operation& chief_init);
-  StatusOr<std::optional<int64_t>> Read(Session& session, const Number& number) const;
-  Status Set(Session& session, const Number& number, int64_t value) const;
   StatusOr<View> Look(Session& session) const;
-  Status Resume(Session& session) const;
-  StatusOr<bool> IsFirst(Session& session, int64_t token, int64_t begun_at);
+  bool IsFirst(const View& seen, int64_t token, int64_t begun_at);
 
   bool are_owned_ = false;  // at least as many workers as gradients
   Output queue_;
   Operation take_;               // what takes the token of a step
   std::vector<Output> fetches_;  // the token, the step before it, restarts
-  Output value_;
-  Number first_at_;  // the global step of the first tokens; -1: there were none
-  Number is_open_;   // whether a chief leads a training
-  Output global_step_, leaves_, restarts_, num_tokens_;
+  Output value_, global_step_;
+  Output first_at_value_;
+  std::vector<Output> view_, led_;    // the parts of a View
+  Operation open_, close_;            // set what is_led, first_at_value_ and is_open say
   Output retake_;                     // takes another token, which is then the local step
   Operation local_init_;              // takes the newest step
   Operation put_back_;                // value_, as a token
-  Operation leave_, restart_, give_;  // count one more; one token for each worker
+  Operation leave_, restart_;         // count one more, then give a token to each worker
   std::vector<Operation> drain_;      // of what was pushed
   Output drop_tokens_;                // all that there are
   std::set<const Node*> after_take_;  // what a step that takes a token may ask for
