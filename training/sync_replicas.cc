@@ -101,14 +101,13 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   parts->token_queue = ops::FIFOQueueV2(
       beside_step.WithOpName("sync_token_q"), {kInt64},
       {.shapes = {PartialShape({})}, .capacity = -1, .shared_name = "sync_token_q"});
-  MR_RETURN_IF_ERROR(s.status());
-  // For who wants to know whether a worker has one gradient in each step or more.
-  parts->token_queue.op().node()->mutable_attrs().Set("_total_num_replicas",
-                                                      int64_t{options_.total_num_replicas});
   // Worker: the step is over when there is a token; it carries the step to compute from next.
   const std::vector<Output> token = ops::QueueDequeueV2(beside_step.WithControlDependencies(pushed),
                                                         parts->token_queue, {kInt64});
   MR_RETURN_IF_ERROR(s.status());
+  // For who wants to know whether a worker has one gradient in each step or more.
+  parts->token_queue.op().node()->mutable_attrs().Set("_total_num_replicas",
+                                                      int64_t{options_.total_num_replicas});
   const Operation train = Assign(s.WithOpName("train"), parts->local_step, token[0]);
 
   // Chief: one token for every worker after the update, which is only then read.
