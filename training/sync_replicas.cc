@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "graph/dataflow_graph.h"
 #include "millrace/training.h"
 
 namespace millrace {
@@ -104,6 +105,9 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   const std::vector<Output> token = ops::QueueDequeueV2(beside_step.WithControlDependencies(pushed),
                                                         parts->token_queue, {kInt64});
   MR_RETURN_IF_ERROR(s.status());
+  // For who wants to know whether a worker has one gradient in each step or more.
+  parts->token_queue.op().node()->mutable_attrs().Set("_total_num_replicas",
+                                                      int64_t{options_.total_num_replicas});
   const Operation train = Assign(s.WithOpName("train"), parts->local_step, token[0]);
 
   // Chief: one token for every worker after the update, which is only then read.

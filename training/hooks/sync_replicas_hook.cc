@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <chrono>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "millrace/hooks.h"
 #include "millrace/variables.h"
 #include "training/hooks/hook_support.h"
+#include "training/hooks/sync_tokens.h"
 
 namespace millrace {
 namespace {
 
-// Tokens that free the others at the end, where the graph does not tell how many workers there are.
-constexpr int32_t kManyWorkers = 64;
+// For the chief of a training that follows another one on the same parameter servers.
+constexpr std::chrono::seconds kChiefWait{30};
 
 class SyncReplicasDriver : public SessionRunHook {
  public:
@@ -27,16 +28,8 @@ class SyncReplicasDriver : public SessionRunHook {
       MR_ASSIGN_OR_RETURN(init_tokens_, sync_->InitTokensOp(root, num_tokens_));
     }
     MR_ASSIGN_OR_RETURN(apply_, sync_->chief_queue_op());
-    MR_ASSIGN_OR_RETURN(const Output step, hooks::GlobalStepOf(graph, "SyncReplicasHook"));
-    // What the chief hands out after each update, once more.
-    const Output tokens = apply_.input(1);
-    const PartialShape given = tokens.shape();
-    const bool is_known = given.has_rank() && given.rank() == 1 && given.dim(0) > 0;
-    const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
-    const Scope beside = root.ColocateWith(apply_);
-    free_workers_ = ops::QueueEnqueueManyV2(beside.WithOpName("sync_replicas_end"), apply_.input(0),
-                                            {ops::Fill(beside, {count}, step)});
-    return graph.status();
+    MR_RETURN_IF_ERROR(hooks::GlobalStepOf(graph, "SyncReplicasHook").status());
+    return tokens_.Build(graph, *sync_);
   }
 
   Status AfterCreateSession(Session& session, Coordinator& coordinator) override {
@@ -48,17 +41,29 @@ class SyncReplicasDriver : public SessionRunHook {
           "the global step, and these have no value: ",
           StrJoin(names, ", "));
     }
-    MR_RETURN_IF_ERROR(session.RunTargets({local_init_}));
-    if (!is_chief_) return OkStatus();
-    MR_RETURN_IF_ERROR(session.RunTargets({init_tokens_}));
+    if (!is_chief_) {
+      MR_RETURN_IF_ERROR(tokens_.Follow(session, kChiefWait));
+      return session.RunTargets({local_init_});
+    }
+    MR_RETURN_IF_ERROR(tokens_.Lead(session, local_init_, init_tokens_, num_tokens_ != 0));
     return coordinator.StartThread("sync_replicas", [this, &session] { return Apply(session); });
+  }
+
+  StatusOr<SessionRunArgs> BeforeRun(SessionRunContext& context) override {
+    const SessionRunArgs& asked = context.original_args();
+    takes_token_ = tokens_.AreTakenBy(asked.fetches, asked.targets);
+    return takes_token_ ? SessionRunArgs{.fetches = tokens_.fetches()} : SessionRunArgs();
+  }
+
+  Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
+    if (!takes_token_) return OkStatus();
+    return tokens_.Own(context.session(), values.results, values.options.timeout);
   }
 
   // Who goes first leaves tokens to the others. The chief needs one as well: where its gradient is
   // too old to be counted, no update comes of what it alone has pushed.
   Status End(Session& session) override {
-    const RunOptions shortly{.timeout = std::chrono::seconds(10)};
-    const Status freed = session.Run({}, {}, std::span(&free_workers_, 1), shortly).status();
+    const Status freed = tokens_.Leave(session, is_chief_);
     return is_chief_ ? freed : OkStatus();  // the others may be gone already, with the ps
   }
 
@@ -76,7 +81,9 @@ class SyncReplicasDriver : public SessionRunHook {
   const bool is_chief_;
   const int num_tokens_;
   Output not_ready_;
-  Operation local_init_, init_tokens_, apply_, free_workers_;
+  Operation local_init_, init_tokens_, apply_;
+  hooks::SyncTokens tokens_;
+  bool takes_token_ = false;  // the step under way
 };
 
 }  // namespace

@@ -65,10 +65,12 @@ StatusOr<Combined> Combine(std::span<const HookPtr> hooks, SessionRunContext& co
 }  // namespace
 
 StatusOr<std::vector<Tensor>> RunHooked(Session& session, std::span<const HookPtr> hooks,
-                                        const SessionRunArgs& args, RunMetadata* metadata,
+                                        const SessionRunArgs& args,
+                                        std::chrono::milliseconds timeout, RunMetadata* metadata,
                                         bool* stop) {
   SessionRunContext context(args, session);
-  MR_ASSIGN_OR_RETURN(const Combined all, Combine(hooks, context));
+  MR_ASSIGN_OR_RETURN(Combined all, Combine(hooks, context));
+  if (all.args.options.timeout.count() == 0) all.args.options.timeout = timeout;
   RunMetadata own;
   if (metadata == nullptr) metadata = &own;
   MR_ASSIGN_OR_RETURN(

@@ -185,7 +185,8 @@ StatusOr<std::vector<Tensor>> MonitoredSession::Impl::Repeat(
 StatusOr<std::vector<Tensor>> MonitoredSession::Impl::RunWithHooks(const SessionRunArgs& args,
                                                                    RunMetadata* metadata) {
   bool stop = false;
-  StatusOr<std::vector<Tensor>> result = RunHooked(*session, options.hooks, args, metadata, &stop);
+  StatusOr<std::vector<Tensor>> result =
+      RunHooked(*session, options.hooks, args, options.session.step_timeout, metadata, &stop);
   if (stop) stop_requested = true;
   return result;
 }

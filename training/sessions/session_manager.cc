@@ -84,17 +84,31 @@ struct SessionManager::Impl {
     }
   }
 
-  // What an op of names reports. What cannot be asked is not ready.
-  StatusOr<std::vector<std::string>> Missing(Session& session, const Output& ready_op) const {
+  // What an op of names reports. What cannot be asked is not ready; what does not answer is waited
+  // for as long as any step of the session, and no longer than all may take.
+  StatusOr<std::vector<std::string>> Missing(Session& session, const Output& ready_op,
+                                             Deadline deadline) const {
     std::vector<std::string> names;
     if (!ready_op.valid()) return names;
-    const StatusOr<Tensor> report = session.Eval(ready_op);
+    RunOptions run{.timeout = Left(deadline)};
+    const milliseconds limit = options.session.step_timeout;
+    const bool is_last = limit.count() == 0 || run.timeout <= limit;
+    if (!is_last) run.timeout = limit;
+    const StatusOr<std::vector<Tensor>> report = session.Run({}, std::span(&ready_op, 1), {}, run);
     if (errors::IsFailedPrecondition(report.status())) {
       names.emplace_back(Message(report.status()));
       return names;
     }
+    if (errors::IsDeadlineExceeded(report.status()) && is_last) {
+      return errors::DeadlineExceeded("Session was not ready after waiting ",
+                                      options.max_wait.count(), " ms: {{node ",
+                                      ready_op.op().name(),
+                                      "}}, which says what has no value, has "
+                                      "not ended: ",
+                                      Message(report.status()));
+    }
     MR_RETURN_IF_ERROR(report.status());
-    MR_ASSIGN_OR_RETURN(const auto texts, report->TryFlat<std::string>());
+    MR_ASSIGN_OR_RETURN(const auto texts, (*report)[0].TryFlat<std::string>());
     names.assign(texts.begin(), texts.end());
     return names;
   }
@@ -147,23 +161,23 @@ struct SessionManager::Impl {
 
   Status PrepareChief(Session& session, const InitialValues& values, Deadline deadline) {
     MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
-                        Missing(session, options.ready_for_local_init_op));
+                        Missing(session, options.ready_for_local_init_op, deadline));
     const bool has_values =
         options.ready_for_local_init_op.valid() && missing.empty() && !Variables(graph).empty();
     if (!values.keep_values || !has_values) {
       MR_ASSIGN_OR_RETURN(const bool restored, Restore(session, values, deadline));
       if (!restored) MR_RETURN_IF_ERROR(Initialise(session, values, missing));
     }
-    MR_RETURN_IF_ERROR(PrepareLocally(session));
+    MR_RETURN_IF_ERROR(PrepareLocally(session, deadline));
     was_ready = true;
     return Announce(session);
   }
 
   // The part that every task has: what is local, and the check that nothing is missing.
-  Status PrepareLocally(Session& session) {
+  Status PrepareLocally(Session& session, Deadline deadline) {
     if (options.local_init_op.valid()) {
       MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
-                          Missing(session, options.ready_for_local_init_op));
+                          Missing(session, options.ready_for_local_init_op, deadline));
       if (!missing.empty()) {
         return errors::FailedPrecondition(
             "Init operations did not make model ready for local_init: these have no value: ",
@@ -176,7 +190,8 @@ struct SessionManager::Impl {
                              .status());
       Log("Done running local_init_op.");
     }
-    MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing, Missing(session, options.ready_op));
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
+                        Missing(session, options.ready_op, deadline));
     if (missing.empty()) return OkStatus();
     return errors::FailedPrecondition(
         "Init operations did not make model ready: these have no value: ", StrJoin(missing, ", "));
@@ -211,11 +226,12 @@ struct SessionManager::Impl {
     const Output& ready = options.ready_for_local_init_op.valid() ? options.ready_for_local_init_op
                                                                   : options.ready_op;
     for (bool announced = false;;) {
-      MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing, Missing(session, ready));
+      MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
+                          Missing(session, ready, deadline));
       if (missing.empty()) {
         // What a session runs, and dumps, shall not depend on who came first.
         MR_RETURN_IF_ERROR(AwaitChief(session, kShortestWait).status());
-        return PrepareLocally(session);
+        return PrepareLocally(session, deadline);
       }
       const std::string reason = StrCat("waiting for the chief to initialise ", missing.size(),
                                         " variable(s): ", StrJoin(missing, ", "));
@@ -260,7 +276,7 @@ StatusOr<Session> SessionManager::RecoverSession(const InitialValues& values, bo
   return impl_->Open([&](Session& session, Deadline deadline) -> Status {
     MR_ASSIGN_OR_RETURN(const bool restored, impl_->Restore(session, values, deadline));
     if (!restored) return OkStatus();
-    const Status status = impl_->PrepareLocally(session);
+    const Status status = impl_->PrepareLocally(session, deadline);
     *recovered = status.ok();
     return errors::IsFailedPrecondition(status) ? OkStatus() : status;
   });

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose the tokens of a synchronous job are.
+//
+// Tokens have no names: a worker that is fast finds that of one which has not come for it yet, one
+// that was restarted that of the process before it, and the next training on the same parameter
+// servers what this one has left. Whoever goes on with such a token computes a second gradient of
+// one step, and another worker's is missing. So a worker takes one token of each step: one that is
+// no newer than what it has trained with goes back, or is dropped once it is of no use to anybody.
+//
+// That asks for as many workers as gradients, or more. Where workers compute several gradients of a
+// step (replicas_to_aggregate > total_num_replicas), tokens belong to nobody, as in TensorFlow.
+#ifndef TRAINING_HOOKS_SYNC_TOKENS_H_
+#define TRAINING_HOOKS_SYNC_TOKENS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "millrace/graph.h"
+#include "millrace/session.h"
+#include "millrace/status.h"
+#include "millrace/sync_replicas.h"
+
+namespace millrace::hooks {
+
+// Of one worker. One thread at a time.
+class SyncTokens {
+ public:
+  // Adds nodes to the graph in which `sync` has applied gradients.
+  Status Build(Graph& graph, const SyncReplicas& sync);
+
+  // Whether a step takes a token that is to be looked at: it then fetches fetches() besides.
+  bool AreTakenBy(std::span<const Output> fetches, std::span<const Operation> targets) const;
+  const std::vector<Output>& fetches() const { return fetches_; }
+
+  // A step has ended with these values of fetches(). Returns once there is a token for this worker,
+  // or DeadlineExceeded after `limit` (0: none). At once, with the newest step to compute from, if
+  // a worker has left or the chief has begun again meanwhile: what was pushed may be lost.
+  Status Own(Session& session, std::span<const Tensor> values, std::chrono::milliseconds limit);
+
+  // A session of a worker begins, before its local init op is run. Where the training before this
+  // one has ended, waits for the chief of this one, at most for `limit`.
+  Status Follow(Session& session, std::chrono::milliseconds limit);
+  // A session of the chief begins; runs its init op. The first one in the life of the queue gives
+  // tokens (InitTokensOp). A later one throws away what was pushed for a chief that is gone and
+  // lets all that wait compute it again: nobody misses what was lost with that one, and nobody goes
+  // on with tokens of a training that has ended.
+  Status Lead(Session& session, const Operation& chief_init, const Operation& first_tokens,
+              bool are_any);
+  // This worker makes no further step: frees those that wait, who take any token from now on.
+  Status Leave(Session& session, bool is_chief);
+
+ private:
+  // What is beside the queue, and goes with it. Asked for in few ways: each is planned once.
+  struct View {
+    int64_t step = 0;      // the global one
+    int32_t leaves = 0;    // how many workers have left
+    int32_t restarts = 0;  // how often a chief has begun again
+    int32_t tokens = 0;    // in the queue
+    bool is_led = false;   // a chief has been there: then these two are known
+    int64_t first_at = 0;  // the global step of the first tokens; -1: there were none
+    bool is_open = false;  // a chief leads a training
+  };
+
+  void BuildView(const Scope& scope, int32_t num_workers);
+  void FindTake(const Graph& graph);
+  void BuildDrain(const Scope& root, const Operation& chief_init);
+  StatusOr<View> Look(Session& session) const;
+  bool IsFirst(const View& seen, int64_t token, int64_t begun_at);
+
+  bool are_owned_ = false;  // at least as many workers as gradients
+  Output queue_;
+  Operation take_;               // what takes the token of a step
+  std::vector<Output> fetches_;  // the token, the step before it, restarts
+  Output value_, global_step_;
+  Output first_at_value_;
+  std::vector<Output> view_, led_;    // the parts of a View
+  Operation open_, close_;            // set what is_led, first_at_value_ and is_open say
+  Output retake_;                     // takes another token, which is then the local step
+  Operation local_init_;              // takes the newest step
+  Operation put_back_;                // value_, as a token
+  Operation leave_, restart_;         // count one more, then give a token to each worker
+  std::vector<Operation> drain_;      // of what was pushed
+  Output drop_tokens_;                // all that there are
+  std::set<const Node*> after_take_;  // what a step that takes a token may ask for
+  int32_t leaves_at_begin_ = 0;
+  bool is_without_chief_ = false;  // it has not come
+  bool may_take_first_ = true;     // no token was taken yet
+};
+
+}  // namespace millrace::hooks
+
+#endif  // TRAINING_HOOKS_SYNC_TOKENS_H_
