@@ -189,13 +189,14 @@ class RankOrderReduce : public Work {
 
   void Start() {
     const Tensor& output = run().output;
+    CopyBytes(run().input, output);
     const int64_t total = output.num_elements();
     const auto element_bytes = static_cast<int64_t>(DataTypeSize(output.dtype()));
     const int64_t rounds = 1 + total * element_bytes / (kLargestPiece * size());
     const int64_t elements = ChunkElements(element_bytes, total, rounds * size());
     for (int64_t begin = 0; begin < total; begin += elements) {
       const int64_t count = std::min(elements, total - begin);
-      pieces_.emplace_back(Piece(run().input, begin, count), Piece(output, begin, count), size());
+      pieces_.emplace_back(Piece(output, begin, count), size());
     }
     for (int i = 0; i < static_cast<int>(pieces_.size()); ++i) {
       if (OwnerOf(i) == rank()) {
@@ -209,9 +210,8 @@ class RankOrderReduce : public Work {
 
  private:
   struct Contributions {
-    Contributions(Tensor own, Tensor result, int size)
-        : own(std::move(own)), result(std::move(result)), missing(size - 1) {}
-    Tensor own, result;
+    Contributions(Tensor own, int size) : own(std::move(own)), missing(size - 1) {}
+    Tensor own;                   // which the result takes the place of
     std::vector<Tensor> parts{};  // by rank; of those that are added up here
     std::atomic<int> missing;
   };
@@ -232,10 +232,10 @@ class RankOrderReduce : public Work {
     const auto bytes = static_cast<int64_t>(piece.own.num_bytes());
     Send(Key(0, i, rank()), piece.own);
     Begin();
-    // Where input and output are the same memory, the owner has read what is overwritten here.
+    // Whoever has the result has read what is overwritten here.
     Receive(Key(1, i, rank()), bytes, OwnerOf(i),
             [self = Self<RankOrderReduce>(), &piece](const Tensor& received) {
-              CopyBytes(received, piece.result);
+              CopyBytes(received, piece.own);
               self->End(OkStatus());
             });
   }
@@ -264,10 +264,10 @@ class RankOrderReduce : public Work {
     std::vector<const void*> parts;
     for (const Tensor& part : piece.parts) parts.push_back(part.raw_data());
     MergeAll(params.dtype, params.merge, parts, params.final == FinalOp::kDiv ? size() : 1,
-             piece.result.raw_data(), piece.result.num_elements());
+             piece.own.raw_data(), piece.own.num_elements());
     piece.parts.clear();
     for (int step = 1; step < size(); ++step) {
-      Send(Key(1, i, (rank() + step) % size()), piece.result);
+      Send(Key(1, i, (rank() + step) % size()), piece.own);
     }
   }
 
