@@ -164,6 +164,7 @@ inline void Start(const RefPtr<CollectiveExecutor>& step, const Device& device,
           return outcome->ended.Notify();
         }
         const CollectiveParams& params = (*resolved)->params;
+        // Bounded: of a test.
         outcome->output = Tensor(params.dtype, params.shape);
         step->RunAsync(*resolved, StrCat(params.group_key, ":", params.instance_key, ":0:0"), input,
                        outcome->output, [outcome](const Status& status) {
@@ -218,6 +219,7 @@ inline const std::vector<std::vector<int>>& Layouts() {
 
 inline Tensor Floats(int64_t count, int seed) {
   std::mt19937 random(seed);
+  // Bounded: of a test.
   Tensor t(kFloat, Shape({count}));
   for (float& v : t.flat<float>()) v = std::uniform_real_distribution<float>(-2, 2)(random);
   return t;

@@ -14,7 +14,7 @@ namespace {
 
 // A pack of gradients, unless options say another: bench/collectives measures steps by it. Far
 // above what an exchange costs whatever its size, far below the gradients of models that take long.
-constexpr int64_t kUsualPackBytes = int64_t{4} << 20;
+constexpr int64_t kUsualPackBytes = int64_t{1} << 20;
 
 Tensor Vector(std::span<const int64_t> values) {
   Tensor vector(kInt64, Shape({static_cast<int64_t>(values.size())}));

@@ -119,8 +119,8 @@ int Run(const Flags& flags) {
   const std::vector<std::pair<std::string, int64_t>> sizes = {
       {"everything", std::numeric_limits<int64_t>::max()},
       {"default", 0},
-      {"1 MiB", kMiB},
-      {"8 MiB", 8 * kMiB},
+      {"256 KiB", kMiB / 4},
+      {"4 MiB", 4 * kMiB},
       {"16 MiB", 16 * kMiB}};
   std::vector<std::vector<double>> times(sizes.size());
   for (int round = 0; round < flags.rounds; ++round) {

@@ -53,7 +53,7 @@ int CountReductions(const Graph& graph) {
   return count;
 }
 
-TEST(Packs, AreOfSomeMebibytesWhereNothingElseIsSaid) {
+TEST(Packs, AreOfAMebibyteWhereNothingElseIsSaid) {
   for (const auto& [bytes, wanted] :
        {std::pair<int64_t, int>{0, 2}, {kOfEverything, 1}, {1, 3}, {8 * kMiB, 1}}) {
     const RanksInProcess two(2, {.bytes_per_pack = bytes, .timeout_seconds = 60});
@@ -61,7 +61,7 @@ TEST(Packs, AreOfSomeMebibytesWhereNothingElseIsSaid) {
     ExpectAllOk(two.All([&](int rank) -> Status {
       Graph graph;
       // The last two are more than a pack has, and leave together.
-      const std::vector<Output> values(3, Zeros(graph.root(), Shape({3 * kMiB / 4}), kFloat));
+      const std::vector<Output> values(3, Zeros(graph.root(), Shape({3 * kMiB / 16}), kFloat));
       two.group(rank)->AllReduce(graph.root(), ReduceOp::kSum, values);
       EXPECT_EQ(CountReductions(graph), wanted) << bytes << " bytes";
       return graph.status();
@@ -73,13 +73,12 @@ TEST(Packs, AreOfSomeMebibytesWhereNothingElseIsSaid) {
 // of the last has come back, for which a pack of both would wait without end.
 TEST(Packs, LeaveWhileTheValuesOfTheNextAreComputed) {
   const RanksInProcess two(2, {.timeout_seconds = 60});
-  const int64_t many = 4 * kMiB / 4 + 1;
+  const int64_t many = kMiB / 4 + 1;
   const auto results = RunStep(two, [&](int rank, const Scope& scope, ProcessGroup& group) {
     const Output queue = ops::FIFOQueueV2(scope, {kFloat});
     const Output first =
         ops::EnsureShape(scope, ops::QueueDequeueV2(scope, queue, {kFloat})[0], Shape({2}));
-    const Output last =
-        ops::Fill(scope, {many}, Tensor::Scalar(static_cast<float>(1 + rank)));
+    const Output last = ops::Fill(scope, {many}, Tensor::Scalar(static_cast<float>(1 + rank)));
     const std::vector<Output> sums =
         group.AllReduce(scope, ReduceOp::kSum, std::vector<Output>{first, last});
     const Output come = ops::StridedSlice(scope, sums[1], {many - 2}, {many}, {1});
