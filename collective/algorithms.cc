@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace {
 
 // From here on another thread does the arithmetic, so that the sender can go on.
 constexpr std::size_t kLargePiece = 64 << 10;
+// What is added up in one go: some pieces travel while others are computed.
+constexpr int64_t kLargestPiece = 4 << 20;
 
 // `count` elements of `whole` from `begin` on, sharing its buffer.
 Tensor Piece(const Tensor& whole, int64_t begin, int64_t count) {
@@ -180,6 +183,99 @@ class RingReduce : public Work {
   std::vector<Tensor> pieces_;  // number c * rings + ring, as on the wire
 };
 
+class RankOrderReduce : public Work {
+ public:
+  using Work::Work;
+
+  void Start() {
+    const Tensor& output = run().output;
+    CopyBytes(run().input, output);
+    const int64_t total = output.num_elements();
+    const auto element_bytes = static_cast<int64_t>(DataTypeSize(output.dtype()));
+    const int64_t rounds = 1 + total * element_bytes / (kLargestPiece * size());
+    const int64_t elements = ChunkElements(element_bytes, total, rounds * size());
+    for (int64_t begin = 0; begin < total; begin += elements) {
+      const int64_t count = std::min(elements, total - begin);
+      pieces_.emplace_back(Piece(output, begin, count), size());
+    }
+    for (int i = 0; i < static_cast<int>(pieces_.size()); ++i) {
+      if (OwnerOf(i) == rank()) {
+        Collect(i);
+      } else {
+        HandOver(i);
+      }
+    }
+    End(OkStatus());
+  }
+
+ private:
+  struct Contributions {
+    Contributions(Tensor own, int size) : own(std::move(own)), missing(size - 1) {}
+    Tensor own;                   // which the result takes the place of
+    std::vector<Tensor> parts{};  // by rank; of those that are added up here
+    std::atomic<int> missing;
+  };
+
+  int size() const { return collective().group->size(); }
+  int rank() const { return collective().rank; }
+  // Small tensors have one piece: not everybody's is added up by the same member.
+  int OwnerOf(int piece) const {
+    const auto first = static_cast<uint32_t>(collective().params.instance_key);
+    return static_cast<int>((first + static_cast<uint32_t>(piece)) % static_cast<uint32_t>(size()));
+  }
+  std::string Key(int pass, int piece, int other) const {
+    return StrCat(run().key, ":", pass, ":", piece, ":", other);
+  }
+
+  void HandOver(int i) {
+    Contributions& piece = pieces_[static_cast<std::size_t>(i)];
+    const auto bytes = static_cast<int64_t>(piece.own.num_bytes());
+    Send(Key(0, i, rank()), piece.own);
+    Begin();
+    // Whoever has the result has read what is overwritten here.
+    Receive(Key(1, i, rank()), bytes, OwnerOf(i),
+            [self = Self<RankOrderReduce>(), &piece](const Tensor& received) {
+              CopyBytes(received, piece.own);
+              self->End(OkStatus());
+            });
+  }
+
+  void Collect(int i) {
+    Contributions& piece = pieces_[static_cast<std::size_t>(i)];
+    const auto bytes = static_cast<int64_t>(piece.own.num_bytes());
+    piece.parts.resize(static_cast<std::size_t>(size()));
+    piece.parts[static_cast<std::size_t>(rank())] = piece.own;
+    if (size() == 1) return Merge(i);
+    for (int step = 1; step < size(); ++step) {
+      const int from = (rank() + step) % size();
+      Begin();
+      Receive(Key(0, i, from), bytes, from,
+              [self = Self<RankOrderReduce>(), &piece, i, from](const Tensor& received) {
+                piece.parts[static_cast<std::size_t>(from)] = received;
+                if (piece.missing.fetch_sub(1, std::memory_order_acq_rel) == 1) self->Merge(i);
+                self->End(OkStatus());
+              });
+    }
+  }
+
+  void Merge(int i) {
+    Contributions& piece = pieces_[static_cast<std::size_t>(i)];
+    const CollectiveParams& params = collective().params;
+    std::vector<const void*> parts;
+    for (const Tensor& part : piece.parts) parts.push_back(part.raw_data());
+    MergeAll(params.dtype, params.merge, parts, params.final == FinalOp::kDiv ? size() : 1,
+             piece.own.raw_data(), piece.own.num_elements());
+    piece.parts.clear();
+    for (int step = 1; step < size(); ++step) {
+      Send(Key(1, i, (rank() + step) % size()), piece.own);
+    }
+  }
+
+  void Release() override { pieces_.clear(); }
+
+  std::deque<Contributions> pieces_;  // which stay where they are
+};
+
 class RingGather : public Work {
  public:
   using Work::Work;
@@ -308,6 +404,7 @@ class Agreement : public Work {
 }  // namespace
 
 void RunRingReduce(CollectiveRun run) { MakeRef<RingReduce>(std::move(run))->Start(); }
+void RunRankOrderReduce(CollectiveRun run) { MakeRef<RankOrderReduce>(std::move(run))->Start(); }
 void RunRingGather(CollectiveRun run) { MakeRef<RingGather>(std::move(run))->Start(); }
 void RunTreeBroadcast(CollectiveRun run) { MakeRef<TreeBroadcast>(std::move(run))->Start(); }
 void RunAgreement(CollectiveRun run, DecideBytes decide) {

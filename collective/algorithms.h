@@ -41,6 +41,10 @@ struct CollectiveRun {
 // at the member before c it is complete. Then it goes around once more. So the order of the
 // operations depends on the piece alone, and all members get the same bits.
 void RunRingReduce(CollectiveRun run);
+// Every member adds up some pieces, which all others send it as they have them, in the order of the
+// ranks, and sends them the results: as many bytes as around the ring, in two steps. The order of
+// the operations is the same for all elements, and 16-bit floats are rounded once.
+void RunRankOrderReduce(CollectiveRun run);
 // Every member's part goes around once.
 void RunRingGather(CollectiveRun run);
 void RunTreeBroadcast(CollectiveRun run);

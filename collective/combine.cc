@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/combine.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "millrace/float16.h"
@@ -57,6 +58,33 @@ void Divide(T* data, int64_t count, int64_t divisor) {
   }
 }
 
+// Elements of a block, which stay in the nearest cache while all parts are added to them.
+constexpr int64_t kBlock = 1024;
+
+// What several parts are added up in.
+template <typename T>
+using SumOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+template <typename T>
+void MergeBlock(MergeOp op, std::span<const void* const> parts, int64_t divisor, T* out,
+                int64_t begin, int64_t count) {
+  using Sum = SumOf<T>;
+  Sum sum[kBlock], wide[kBlock];
+  const auto part = [&](std::size_t k) { return static_cast<const T*>(parts[k]) + begin; };
+  const auto widen = [](T v) { return static_cast<Sum>(v); };
+  std::transform(part(0), part(0) + count, sum, widen);
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    if constexpr (std::is_same_v<T, Sum>) {
+      Merge(op, sum, part(k), count);
+    } else {
+      std::transform(part(k), part(k) + count, wide, widen);
+      Merge(op, sum, wide, count);
+    }
+  }
+  if (divisor != 1) Divide(sum, count, divisor);
+  std::transform(sum, sum + count, out + begin, [](Sum v) { return static_cast<T>(v); });
+}
+
 // Calls f with a null pointer to the C++ type; false for types that are not reduced.
 template <typename F>
 bool Dispatch(DataType dtype, F&& f) {
@@ -95,6 +123,16 @@ void DivideBy(DataType dtype, void* data, int64_t count, int64_t divisor) {
   Dispatch(dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     Divide(static_cast<T*>(data), count, divisor);
+  });
+}
+
+void MergeAll(DataType dtype, MergeOp op, std::span<const void* const> parts, int64_t divisor,
+              void* out, int64_t count) {
+  Dispatch(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    for (int64_t begin = 0; begin < count; begin += kBlock) {
+      MergeBlock(op, parts, divisor, static_cast<T*>(out), begin, std::min(kBlock, count - begin));
+    }
   });
 }
 

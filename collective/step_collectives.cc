@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "collective/collective_errors.h"
+#include "collective/rank_order.h"
 
 namespace millrace {
 namespace {
@@ -158,6 +159,7 @@ void StepCollectives::ResolveInstance(const std::shared_ptr<Resolution>& r,
   request.is_source = params.is_source;
   if (params.kind == CollectiveKind::kReduce) {
     request.reduction = ReductionName(params.merge, params.final);
+    if (IsInRankOrder(params)) StrAppend(&request.reduction, " in rank order");
   }
   r->leader->CompleteInstance(
       request, transport_->cancellation(),
@@ -221,6 +223,10 @@ void StepCollectives::RunAsync(std::shared_ptr<const ResolvedCollective> resolve
   CollectiveRun run = NewRun(std::move(resolved), key, input, output, std::move(done));
   switch (kind) {
     case CollectiveKind::kReduce:
+      // A member that is TensorFlow's knows rings only.
+      if (IsInRankOrder(run.collective->params) && run.collective->group->tells_steps) {
+        return RunRankOrderReduce(std::move(run));
+      }
       return RunRingReduce(std::move(run));
     case CollectiveKind::kGather:
       return RunRingGather(std::move(run));

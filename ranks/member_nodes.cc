@@ -12,6 +12,10 @@
 namespace millrace {
 namespace {
 
+// A pack of gradients, unless options say another: bench/collectives measures steps by it. Far
+// above what an exchange costs whatever its size, far below the gradients of models that take long.
+constexpr int64_t kUsualPackBytes = int64_t{1} << 20;
+
 Tensor Vector(std::span<const int64_t> values) {
   Tensor vector(kInt64, Shape({static_cast<int64_t>(values.size())}));
   std::copy(values.begin(), values.end(), vector.data<int64_t>());
@@ -115,6 +119,8 @@ Output MemberNodes::ReduceOne(const Scope& scope, ReduceOp op, const Output& val
   attrs.emplace_back("merge_op", MergeOpOf(op));
   attrs.emplace_back("final_op", std::string("Id"));
   attrs.emplace_back("subdiv_offsets", std::vector<int64_t>{0});
+  // The order of a ring depends on where in its pack a value lies.
+  attrs.emplace_back("_in_rank_order", true);
   const std::vector<Input> inputs = {value};
   const Output reduced(scope.AddOp("CollectiveReduce", inputs, std::move(attrs), where), 0);
   if (op != ReduceOp::kMean || !reduced.valid()) return reduced;
@@ -159,7 +165,10 @@ std::vector<Output> MemberNodes::Reduce(const Scope& scope, ReduceOp op,
         where);
     return sums;
   }
-  // The last first, as gradients are made, and each type by itself.
+  // The last first, as gradients are made, and each type by itself: a pack is reduced once its
+  // members are there, while those of the next are still computed.
+  const int64_t most =
+      communication_.bytes_per_pack > 0 ? communication_.bytes_per_pack : kUsualPackBytes;
   std::vector<bool> packed(values.size(), false);
   int made = 0;
   for (std::size_t first = values.size(); first-- > 0;) {
@@ -173,7 +182,7 @@ std::vector<Output> MemberNodes::Reduce(const Scope& scope, ReduceOp op,
       packed[i] = true;
       elements += values[i].shape().AsShape()->num_elements();
       bytes += BytesOf(values[i]);
-      if (communication_.bytes_per_pack > 0 && bytes > communication_.bytes_per_pack) break;
+      if (bytes > most) break;
     }
     Pack(scope, op, values, pack, &sums, where);
     if (pack.size() > 1) what.shape = Shape({elements});

@@ -24,6 +24,8 @@ Status SumGradient(GradContext& c) {
                            "communication_hint", "timeout_seconds"}) {
     attrs.emplace_back(name, op.attr(name));
   }
+  // The derivative is added up in the order of the sum.
+  if (given.GetOr<bool>("_in_rank_order", false)) attrs.emplace_back("_in_rank_order", true);
   const int64_t key = given.GetOr<int64_t>("instance_key", 0);
   attrs.emplace_back("instance_key", key + kKeysOfDerivatives);
   // Members are devices: this one is that of the sum.

@@ -3,6 +3,7 @@
 // between the members is in collective/.
 #include "kernels/collective/collective.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "collective/rank_order.h"
 #include "kernels/collective/collective_kernel.h"
 #include "kernels/common/kernel_errors.h"
 #include "kernels/common/kernel_util.h"
@@ -97,9 +99,12 @@ void CollectiveKernel::ReadReduction(KernelConstruction& c) {
                                      : MergeOp::kMax;
   constant_.final = c.attr<std::string>("final_op") == "Div" ? FinalOp::kDiv : FinalOp::kId;
   if (keys_are_inputs_) {
-    constant_.max_subdivs_per_device = static_cast<int>(c.attr<int64_t>("max_subdivs_per_device"));
+    // All that are negative mean the same.
+    constant_.max_subdivs_per_device =
+        static_cast<int>(std::max<int64_t>(-1, c.attr<int64_t>("max_subdivs_per_device")));
     return;
   }
+  if (c.attrs().GetOr<bool>("_in_rank_order", false)) constant_.max_subdivs_per_device = kNoRings;
   for (const int64_t offset : c.attr<std::vector<int64_t>>("subdiv_offsets")) {
     constant_.subdiv_offsets.push_back(static_cast<int32_t>(offset));
   }
