@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/hash.h"
+#include "base/option_checks.h"
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "millrace/math.h"
@@ -93,6 +94,15 @@ Draw Stateful(Seed given) {
   };
 }
 
+// What makes values where the options are what they must be; else an error.
+Initializer Checked(const OptionChecks& checks, Initializer initializer) {
+  if (checks.status().ok()) return initializer;
+  return [status = checks.status()](const Scope& scope, const Shape&) -> Output {
+    scope.RecordError(status, std::source_location::current());
+    return Output();
+  };
+}
+
 Initializer Scaled(const Draw& draw, Kind kind, double factor, double offset) {
   return [=](const Scope& scope, const Shape& shape) -> Output {
     const Scope s = scope.Named("initializer");
@@ -103,6 +113,18 @@ Initializer Scaled(const Draw& draw, Kind kind, double factor, double offset) {
 Initializer Uniform(const Draw& draw, double low, double high) {
   // In float, as the ends are when TensorFlow subtracts them.
   return Scaled(draw, Kind::kUniform, static_cast<float>(high) - static_cast<float>(low), low);
+}
+
+Initializer Normal(const char* name, Kind kind, const NormalOptions& o, const Draw& draw) {
+  OptionChecks checks{name};
+  return Checked(checks.Finite("mean", o.mean).AtLeast("stddev", o.stddev, 0),
+                 Scaled(draw, kind, o.stddev, o.mean));
+}
+
+Initializer MakeUniform(const UniformOptions& o, const Draw& draw) {
+  OptionChecks checks{"RandomUniform"};
+  return Checked(checks.Finite("minval", o.minval).Finite("maxval", o.maxval),
+                 Uniform(draw, o.minval, o.maxval));
 }
 
 struct Fans {
@@ -121,7 +143,7 @@ Fans FansOf(const Shape& shape) {
 
 Initializer MakeVarianceScaling(const VarianceScalingOptions& o, const Draw& draw) {
   return [o, draw](const Scope& scope, const Shape& shape) -> Output {
-    if (!(o.scale > 0)) {
+    if (!(o.scale > 0 && std::isfinite(o.scale))) {
       scope.RecordError(
           errors::InvalidArgument("VarianceScaling's scale must be positive, not ", o.scale),
           std::source_location::current());
@@ -148,7 +170,8 @@ Initializer MakeVarianceScaling(const VarianceScalingOptions& o, const Draw& dra
 }
 
 Initializer MakeOrthogonal(const OrthogonalOptions& o, const Draw& draw) {
-  return [o, draw](const Scope& scope, const Shape& shape) -> Output {
+  OptionChecks checks{"Orthogonal"};
+  const auto make = [o, draw](const Scope& scope, const Shape& shape) -> Output {
     if (shape.rank() < 2) {
       scope.RecordError(
           errors::InvalidArgument("Orthogonal makes values of two axes or more, not of ",
@@ -169,6 +192,7 @@ Initializer MakeOrthogonal(const OrthogonalOptions& o, const Draw& draw) {
     const Expr q = (rows < columns ? q_t : q_t.Transpose(swap)).Cast(kFloat);
     return o.gain * q.Reshape(ShapeTensor(shape));
   };
+  return Checked(checks.Finite("gain", o.gain), make);
 }
 
 Initializer Glorot(Distribution distribution, double scale, Fan mode, Seed seed) {
@@ -186,7 +210,8 @@ Initializer Constant(double value) {
 Initializer Zeros() { return Constant(0); }
 Initializer Ones() { return Constant(1); }
 Initializer Identity(double gain) {
-  return [gain](const Scope& scope, const Shape& shape) -> Output {
+  OptionChecks checks{"Identity"};
+  const auto make = [gain](const Scope& scope, const Shape& shape) -> Output {
     if (shape.rank() != 2) {
       scope.RecordError(errors::InvalidArgument("Identity makes matrices, not values of shape ",
                                                 shape.DebugString()),
@@ -199,17 +224,16 @@ Initializer Identity(double gain) {
     };
     return index(0).ExpandDims(1).Equal(index(1).ExpandDims(0)).Cast(kFloat) * gain;
   };
+  return Checked(checks.Finite("gain", gain), make);
 }
 
 Initializer RandomNormal(const NormalOptions& o) {
-  return Scaled(Stateless(o.seed), Kind::kNormal, o.stddev, o.mean);
+  return Normal("RandomNormal", Kind::kNormal, o, Stateless(o.seed));
 }
 Initializer TruncatedNormal(const NormalOptions& o) {
-  return Scaled(Stateless(o.seed), Kind::kTruncatedNormal, o.stddev, o.mean);
+  return Normal("TruncatedNormal", Kind::kTruncatedNormal, o, Stateless(o.seed));
 }
-Initializer RandomUniform(const UniformOptions& o) {
-  return Uniform(Stateless(o.seed), o.minval, o.maxval);
-}
+Initializer RandomUniform(const UniformOptions& o) { return MakeUniform(o, Stateless(o.seed)); }
 Initializer VarianceScaling(const VarianceScalingOptions& o) {
   return MakeVarianceScaling(o, Stateless(o.seed));
 }
@@ -232,25 +256,26 @@ Initializer Orthogonal(const OrthogonalOptions& o) { return MakeOrthogonal(o, St
 namespace v1 {
 
 Initializer RandomNormal(const NormalOptions& o) {
-  return Scaled(Stateful(o.seed), Kind::kNormal, o.stddev, o.mean);
+  return Normal("RandomNormal", Kind::kNormal, o, Stateful(o.seed));
 }
 Initializer TruncatedNormal(const NormalOptions& o) {
-  return Scaled(Stateful(o.seed), Kind::kTruncatedNormal, o.stddev, o.mean);
+  return Normal("TruncatedNormal", Kind::kTruncatedNormal, o, Stateful(o.seed));
 }
-Initializer RandomUniform(const UniformOptions& o) {
-  return Uniform(Stateful(o.seed), o.minval, o.maxval);
-}
+Initializer RandomUniform(const UniformOptions& o) { return MakeUniform(o, Stateful(o.seed)); }
 Initializer VarianceScaling(const VarianceScalingOptions& o) {
   return MakeVarianceScaling(o, Stateful(o.seed));
 }
 Initializer Orthogonal(const OrthogonalOptions& o) { return MakeOrthogonal(o, Stateful(o.seed)); }
 Initializer UniformUnitScaling(double factor, Seed seed) {
-  return [factor, draw = Stateful(seed)](const Scope& scope, const Shape& shape) -> Output {
+  OptionChecks checks{"UniformUnitScaling"};
+  const auto make = [factor, draw = Stateful(seed)](const Scope& scope,
+                                                    const Shape& shape) -> Output {
     double inputs = 1;
     for (int i = 0; i + 1 < shape.rank(); ++i) inputs *= static_cast<double>(shape.dim(i));
     const double limit = std::sqrt(3 / std::max(1.0, inputs)) * factor;
     return Uniform(draw, -limit, limit)(scope, shape);
   };
+  return Checked(checks.Finite("factor", factor), make);
 }
 
 }  // namespace v1

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "frontend/same_rank.h"
 #include "millrace/losses.h"
 #include "millrace/math.h"
@@ -13,20 +14,41 @@ namespace {
 
 constexpr double kEpsilon = 1e-7;
 
+OptionChecks ChecksOf(const char* name) { return OptionChecks(std::string("loss '") + name + "'"); }
+
+// A function whose options are what they must be; else an error.
+Loss Checked(const char* name, const OptionChecks& checks, LossFunction function) {
+  if (checks.status().ok()) return Loss(name, std::move(function));
+  return Loss(name, [status = checks.status()](const Scope& s, const Output&, const Output&) {
+    s.RecordError(status, std::source_location::current());
+    return LossValues{};
+  });
+}
+
 // A function of both, y_true being of y_pred's type and rank.
 template <typename F>
+Loss Make(const char* name, const OptionChecks& checks, F function) {
+  return Checked(name, checks,
+                 [function](const Scope& s, const Output& y_true, const Output& y_pred) {
+                   const Expr p(s, y_pred);
+                   const auto [y, same] = ToSameRank(Expr(s, y_true).Cast(p.dtype()), p);
+                   return LossValues{function(y, same)};
+                 });
+}
+template <typename F>
 Loss Make(const char* name, F function) {
-  return Loss(name, [function](const Scope& s, const Output& y_true, const Output& y_pred) {
-    const Expr p(s, y_pred);
-    const auto [y, same] = ToSameRank(Expr(s, y_true).Cast(p.dtype()), p);
-    return LossValues{function(y, same)};
-  });
+  return Make(name, ChecksOf(name), function);
 }
 
 // The mean over the last axis of a function of both.
 template <typename F>
+Loss MakeMean(const char* name, const OptionChecks& checks, F function) {
+  return Make(name, checks,
+              [function](const Expr& y, const Expr& p) { return function(y, p).Mean({-1}); });
+}
+template <typename F>
 Loss MakeMean(const char* name, F function) {
-  return Make(name, [function](const Expr& y, const Expr& p) { return function(y, p).Mean({-1}); });
+  return MakeMean(name, ChecksOf(name), function);
 }
 
 Expr Probability(const Expr& p) { return p.Clip(kEpsilon, 1 - kEpsilon); }
@@ -43,9 +65,13 @@ Expr SmoothBinary(const Expr& y, double smoothing) {
 }
 
 Expr SmoothCategorical(const Expr& y, double smoothing) {
-  if (smoothing <= 0) return y;
-  const int64_t classes = y.shape().dim(y.shape().rank() - 1);
-  return y * (1 - smoothing) + smoothing / static_cast<double>(classes);
+  const int rank = y.shape().rank();
+  if (smoothing <= 0 || rank < 1) return y;
+  const int64_t known = y.shape().dim(rank - 1);
+  if (known > 0) return y * (1 - smoothing) + smoothing / static_cast<double>(known);
+  const Scope& s = y.scope();
+  const Expr classes(s, ops::GatherV2(s, ops::Shape(s, y), rank - 1, 0));
+  return y * (1 - smoothing) + smoothing / classes.Cast(y.dtype());
 }
 
 Expr BinaryEntropy(const Expr& y, const Expr& p) {
@@ -122,7 +148,9 @@ Loss LogCosh() {
   });
 }
 Loss Huber(const HuberOptions& o) {
-  return MakeMean("huber_loss", [o](const Expr& y, const Expr& p) {
+  OptionChecks checks = ChecksOf("huber_loss");
+  checks.AtLeast("delta", o.delta, 0);
+  return MakeMean("huber_loss", checks, [o](const Expr& y, const Expr& p) {
     const Expr size = (p - y).Abs();
     return (size <= o.delta)
         .Select(0.5 * (p - y).Square(), o.delta * size - 0.5 * o.delta * o.delta);
@@ -161,13 +189,17 @@ Loss CategoricalHinge() {
 }
 
 Loss BinaryCrossentropy(const CrossentropyOptions& o) {
-  return Make("binary_crossentropy", [o](const Expr& y_true, const Expr& p) {
+  OptionChecks checks = ChecksOf("binary_crossentropy");
+  checks.Within("label_smoothing", o.label_smoothing, 0, 1);
+  return Make("binary_crossentropy", checks, [o](const Expr& y_true, const Expr& p) {
     const Expr y = SmoothBinary(y_true, o.label_smoothing);
     return (o.from_logits ? BinaryEntropyOfLogits(y, p) : BinaryEntropy(y, p)).Mean({o.axis});
   });
 }
 Loss CategoricalCrossentropy(const CrossentropyOptions& o) {
-  return Make("categorical_crossentropy", [o](const Expr& y_true, const Expr& p) {
+  OptionChecks checks = ChecksOf("categorical_crossentropy");
+  checks.Within("label_smoothing", o.label_smoothing, 0, 1);
+  return Make("categorical_crossentropy", checks, [o](const Expr& y_true, const Expr& p) {
     const Expr y = SmoothCategorical(y_true, o.label_smoothing);
     if (o.from_logits) return CategoricalEntropyOfLogits(y, p, o.axis);
     return -(y * Probability(p / p.Sum({o.axis}, true)).Log()).Sum({o.axis});
@@ -178,6 +210,13 @@ Loss SparseCategoricalCrossentropy(const SparseCrossentropyOptions& o) {
                                                      const Output& y_pred) {
     Expr y(s, y_true), p(s, y_pred);
     const int rank = p.shape().rank();
+    if (rank < 1 || p.shape().dim(rank - 1) < 1) {
+      s.RecordError(errors::InvalidArgument("loss 'sparse_categorical_crossentropy': predictions "
+                                            "must have a last axis of classes, and are ",
+                                            p.shape().DebugString()),
+                    std::source_location::current());
+      return LossValues{};
+    }
     if (y.shape().rank() == rank && y.shape().dim(rank - 1) == 1) y = y.Squeeze(-1);
     y = y.Cast(kInt64);
     LossValues result;
@@ -201,8 +240,21 @@ Loss SparseCategoricalCrossentropy(const SparseCrossentropyOptions& o) {
     return result;
   });
 }
+namespace {
+
+OptionChecks ChecksOf(const char* name, const FocalCrossentropyOptions& o) {
+  OptionChecks checks = ChecksOf(name);
+  checks.Within("label_smoothing", o.label_smoothing, 0, 1)
+      .Finite("alpha", o.alpha)
+      .AtLeast("gamma", o.gamma, 0);
+  return checks;
+}
+
+}  // namespace
+
 Loss BinaryFocalCrossentropy(const FocalCrossentropyOptions& o) {
-  return Make("binary_focal_crossentropy", [o](const Expr& y_true, const Expr& y_pred) {
+  const OptionChecks checks = ChecksOf("binary_focal_crossentropy", o);
+  return Make("binary_focal_crossentropy", checks, [o](const Expr& y_true, const Expr& y_pred) {
     const Expr y = SmoothBinary(y_true, o.label_smoothing);
     const Expr p = o.from_logits ? y_pred.Sigmoid() : y_pred;
     const Expr right = y * p + (1.0 - y) * (1.0 - p);
@@ -212,23 +264,28 @@ Loss BinaryFocalCrossentropy(const FocalCrossentropyOptions& o) {
   });
 }
 Loss CategoricalFocalCrossentropy(const FocalCrossentropyOptions& o) {
-  return Make("categorical_focal_crossentropy", [o](const Expr& y_true, const Expr& y_pred) {
-    const Expr y = SmoothCategorical(y_true, o.label_smoothing);
-    Expr p = o.from_logits ? LogSoftmax(y_pred, o.axis).Exp() : y_pred;
-    p = Probability(p / p.Sum({o.axis}, true));
-    return ((1.0 - p).Pow(o.gamma) * o.alpha * -(y * p.Log())).Sum({o.axis});
-  });
+  const OptionChecks checks = ChecksOf("categorical_focal_crossentropy", o);
+  return Make("categorical_focal_crossentropy", checks,
+              [o](const Expr& y_true, const Expr& y_pred) {
+                const Expr y = SmoothCategorical(y_true, o.label_smoothing);
+                Expr p = o.from_logits ? LogSoftmax(y_pred, o.axis).Exp() : y_pred;
+                p = Probability(p / p.Sum({o.axis}, true));
+                return ((1.0 - p).Pow(o.gamma) * o.alpha * -(y * p.Log())).Sum({o.axis});
+              });
 }
 Loss CategoricalGeneralizedCrossEntropy(double q) {
-  return Loss("categorical_generalized_cross_entropy",
-              [q](const Scope& s, const Output& y_true, const Output& y_pred) {
-                const Expr p(s, y_pred);
-                const int32_t classes = static_cast<int32_t>(p.shape().dim(p.shape().rank() - 1));
-                const Output labels = Expr(s, y_true).Cast(kInt64);
-                const Expr y(s, ops::OneHot(s, labels, classes, 1.0f, 0.0f));
-                const Expr right = (p * y.Cast(p.dtype())).Sum({-1});
-                return LossValues{(1.0 - right.Pow(q)) / q};
-              });
+  OptionChecks checks = ChecksOf("categorical_generalized_cross_entropy");
+  checks.Above("q", q, 0).Below("q", q, 0, 1);
+  return Checked("categorical_generalized_cross_entropy", checks,
+                 [q](const Scope& s, const Output& y_true, const Output& y_pred) {
+                   const Expr p(s, y_pred);
+                   const int32_t classes =
+                       static_cast<int32_t>(p.shape().dim(p.shape().rank() - 1));
+                   const Output labels = Expr(s, y_true).Cast(kInt64);
+                   const Expr y(s, ops::OneHot(s, labels, classes, 1.0f, 0.0f));
+                   const Expr right = (p * y.Cast(p.dtype())).Sum({-1});
+                   return LossValues{(1.0 - right.Pow(q)) / q};
+                 });
 }
 
 Loss Dice(const OverlapOptions& o) {
@@ -238,7 +295,9 @@ Loss Dice(const OverlapOptions& o) {
   });
 }
 Loss Tversky(const OverlapOptions& o) {
-  return Make("tversky", [o](const Expr& y, const Expr& p) {
+  OptionChecks checks = ChecksOf("tversky");
+  checks.Finite("alpha", o.alpha).Finite("beta", o.beta);
+  return Make("tversky", checks, [o](const Expr& y, const Expr& p) {
     const Expr overlap = (y * p).Sum(o.axes);
     const Expr first = ((1.0 - p) * y).Sum(o.axes), second = (p * (1.0 - y)).Sum(o.axes);
     return 1.0 - overlap / (overlap + first * o.alpha + second * o.beta + kEpsilon);
@@ -246,7 +305,9 @@ Loss Tversky(const OverlapOptions& o) {
 }
 
 Loss Circle(const CircleOptions& o) {
-  return Loss("circle", [o](const Scope& s, const Output& y_true, const Output& y_pred) {
+  OptionChecks checks = ChecksOf("circle");
+  checks.Finite("gamma", o.gamma).Finite("margin", o.margin);
+  return Checked("circle", checks, [o](const Scope& s, const Output& y_true, const Output& y_pred) {
     const Expr p(s, y_pred), labels = Expr(s, y_true).Cast(kInt32).Reshape({-1});
     const Expr distance = (1.0 - Expr(s, ops::MatMul(s, p, p, {.transpose_b = true}))).Max(0);
     const Expr same = labels.ExpandDims(1).Equal(labels.ExpandDims(0));

@@ -49,6 +49,10 @@ Output Reduce(const Expr& values, const std::optional<Expr>& weights, Reduction 
 LossValues Loss::Values(const Scope& scope, const Output& y_true, const Output& y_pred,
                         std::source_location where) const {
   const Scope s = scope.CalledFrom(where);
+  if (!function_) {
+    s.RecordError(errors::InvalidArgument("loss '", name_, "': its function is null"), where);
+    return {};
+  }
   for (const auto& [what, y] : {std::pair{"y_true", y_true}, std::pair{"y_pred", y_pred}}) {
     if (y.valid() && y.shape().has_rank()) continue;
     if (y.valid()) {

@@ -2,11 +2,14 @@
 #include "model/batches.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 
@@ -48,7 +51,12 @@ Batch ForEach(const Batch& all, const F& function) {
 // The class of one row of labels.
 template <typename T>
 int64_t ClassOf(const T* row, int64_t size) {
-  if (size == 1) return static_cast<int64_t>(row[0]);
+  if (size == 1) {
+    constexpr auto kNone = std::numeric_limits<int64_t>::min();
+    // Beyond what a number of a class can be.
+    if (!(std::abs(static_cast<double>(row[0])) < 9e18)) return kNone;
+    return static_cast<int64_t>(row[0]);
+  }
   return std::max_element(row, row + size) - row;
 }
 
@@ -82,7 +90,22 @@ Status CheckSamples(const Samples& x, std::span<const Tensor> y, const Tensor& s
     return errors::InvalidArgument("sample_weight must be of type float, not ",
                                    DataTypeName(sample_weight.dtype()));
   }
-  return OkStatus();
+  if (!sample_weight.IsInitialized()) return OkStatus();
+  const auto weights = sample_weight.flat<float>();
+  const auto bad = std::find_if(weights.begin(), weights.end(),
+                                [](const float weight) { return !std::isfinite(weight); });
+  if (bad == weights.end()) return OkStatus();
+  const int64_t of_sample = sample_weight.num_elements() / sample_weight.dim(0);
+  return errors::InvalidArgument("sample_weight of sample ", (bad - weights.begin()) / of_sample,
+                                 " must be a finite number, not ", *bad);
+}
+
+Status CheckClassWeights(const std::map<int64_t, double>& class_weight) {
+  OptionChecks checks("class_weight");
+  for (const auto& [label, weight] : class_weight) {
+    checks.Finite(StrCat("the weight of class ", label), weight);
+  }
+  return checks.status();
 }
 
 StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight,
@@ -137,7 +160,7 @@ Batches::Batches(Batch all, int64_t batch_size, std::optional<uint64_t> order_se
 
 Batch Batches::Next(int64_t batches) {
   const int64_t begin = next_;
-  next_ = std::min(rows_, next_ + batches * batch_size_);
+  next_ = batches >= left() ? rows_ : next_ + batches * batch_size_;
   if (!order_seed_) return RowsOf(all_, begin, next_);
   const std::span<const int64_t> rows(order_.data() + begin,
                                       static_cast<std::size_t>(next_ - begin));

@@ -13,9 +13,12 @@
 
 namespace millrace::model {
 
-// InvalidArgument unless there is at least one sample and all tensors have as many; there may be no
-// y, and weights may be not initialised.
+// InvalidArgument unless there is at least one sample, all tensors have as many and weights are
+// finite numbers; there may be no y, and weights may be not initialised.
 Status CheckSamples(const Samples& x, std::span<const Tensor> y, const Tensor& sample_weight);
+
+// InvalidArgument, naming the class, unless all weights are finite.
+Status CheckClassWeights(const std::map<int64_t, double>& class_weight);
 
 // The weight of each sample from that of its class.
 StatusOr<Tensor> WeightsOfClasses(const std::map<int64_t, double>& class_weight,
@@ -31,7 +34,7 @@ class Batches {
   Batches(Batch all, int64_t batch_size, std::optional<uint64_t> order_seed = {});
 
   int64_t rows() const { return rows_; }
-  int64_t count() const { return (rows_ + batch_size_ - 1) / batch_size_; }
+  int64_t count() const { return rows_ / batch_size_ + (rows_ % batch_size_ != 0); }
   bool at_end() const { return next_ >= rows_; }
   const Batch& all() const { return all_; }
   // The next ones in one. Not at the end. Rows are shared with the samples, or copied where there
@@ -39,7 +42,9 @@ class Batches {
   Batch Next(int64_t batches = 1);
   int64_t batch_size() const { return batch_size_; }
   // So many batches are left of this pass.
-  int64_t left() const { return (rows_ - next_ + batch_size_ - 1) / batch_size_; }
+  int64_t left() const {
+    return (rows_ - next_) / batch_size_ + ((rows_ - next_) % batch_size_ != 0);
+  }
   // Begins another pass, in another order if there is one.
   void Restart();
   // As if so many passes had been made before. At the begin of the first.

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/exceptions.h"
+#include "base/status_macros.h"
 
 namespace millrace::model {
 
@@ -22,9 +23,18 @@ Status CallbackList::Start() {
   for (const Callback* callback : callbacks_) {
     if (callback == nullptr) return errors::InvalidArgument("a callback of the list is null");
   }
-  for (Callback* callback : callbacks_) callback->SetModel(model_);
-  for (Callback* callback : callbacks_) callback->SetParams(params_);
-  return OkStatus();
+  MR_RETURN_IF_ERROR(Call(
+      [this](Callback& callback) {
+        callback.SetModel(model_);
+        return OkStatus();
+      },
+      "where it is given the model"));
+  return Call(
+      [this](Callback& callback) {
+        callback.SetParams(params_);
+        return OkStatus();
+      },
+      "where it is told what is to come");
 }
 
 bool CallbackList::reads_batch_logs() const {

@@ -41,10 +41,18 @@ Status CheckClasses(const std::string& output, int64_t classes, const Tensor& y)
       return check(y.data<int32_t>());
     case kInt64:
       return check(y.data<int64_t>());
+    case kInt8:
+      return check(y.data<int8_t>());
+    case kInt16:
+      return check(y.data<int16_t>());
     case kUint8:
       return check(y.data<uint8_t>());
+    case kUint16:
+      return check(y.data<uint16_t>());
     case kFloat:
       return check(y.data<float>());
+    case kDouble:
+      return check(y.data<double>());
     default:
       return OkStatus();
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "model/names.h"
@@ -29,7 +30,14 @@ StatusOr<Steps::OutputLoss> Steps::LossOf(const CompileOptions& options,
     loss.has_defaults = true;
   }
   const auto weight = options.loss_weights.find(output);
-  if (weight != options.loss_weights.end()) loss.weight = static_cast<float>(weight->second);
+  if (weight != options.loss_weights.end()) {
+    OptionChecks checks("Compile");
+    checks.Finite(output.empty() ? "the weight in loss_weights"
+                                 : StrCat("the weight of '", output, "' in loss_weights"),
+                  weight->second);
+    MR_RETURN_IF_ERROR(checks.status());
+    loss.weight = static_cast<float>(weight->second);
+  }
   return loss;
 }
 
@@ -82,6 +90,11 @@ Status Steps::CheckOutputNames(const CompileOptions& options) const {
 }
 
 Status Steps::Compile(CompileOptions options) {
+  if (loops_ > 0) {
+    return errors::FailedPrecondition(
+        "Compile was called by a callback, of a call that uses what the model was compiled with: "
+        "set stop_training, and call it when that has returned");
+  }
   if (options.steps_per_execution < 1) {
     return errors::InvalidArgument("steps_per_execution must be at least 1, not ",
                                    options.steps_per_execution);
@@ -94,6 +107,9 @@ Status Steps::Compile(CompileOptions options) {
   compiled.optimizer = options.optimizer.optimizer();
   if (compiled.optimizer == nullptr) {
     MR_ASSIGN_OR_RETURN(compiled.optimizer, OptimizerByName(options.optimizer.name()));
+  }
+  if (const auto* checks = dynamic_cast<const ChecksOptions*>(compiled.optimizer.get())) {
+    MR_RETURN_IF_ERROR(checks->CheckOptions());
   }
   compiled.measures.push_back({"loss", "", metrics::Mean("loss"), Direction::kDown});
   for (std::size_t i = 0; i < output_names_.size(); ++i) {

@@ -30,6 +30,7 @@ class Elements : public Source {
     seen_ = 0;
     at_end_ = false;
     began_ = true;
+    walk_ = ++function_->walks;
     return steps_.session()->RunTargets({function_->iterator.initializer});
   }
   bool at_end() const override {
@@ -73,6 +74,7 @@ class Elements : public Source {
     return OkStatus();
   }
   Status Step(Logs* logs) override {
+    MR_RETURN_IF_ERROR(CheckWalk());
     if (function_->parts.take.valid()) MR_RETURN_IF_ERROR(After(steps_.Take(function_), 0));
     return After(steps_.Run(function_, {}, logs));
   }
@@ -80,12 +82,14 @@ class Elements : public Source {
     if (!steps_.HasExecutions(*function_)) return Source::Execute(limit, logs, done);
     *done = 0;
     if (at_end()) return OkStatus();
+    MR_RETURN_IF_ERROR(CheckWalk());
     if (function_->count >= 0) limit = std::min(limit, function_->count - seen_);
     const Status status = steps_.Execute(kind_, function_, {}, /*batch_size=*/0, limit, logs, done);
     seen_ += *done;
     return After(status, 0);
   }
   StatusOr<std::vector<Tensor>> Predict() override {
+    MR_RETURN_IF_ERROR(CheckWalk());
     StatusOr<std::vector<Tensor>> predicted = steps_.Predict(function_, {});
     MR_RETURN_IF_ERROR(After(predicted.status()));
     return predicted;
@@ -93,6 +97,15 @@ class Elements : public Source {
 
  private:
   static constexpr int64_t kOwnEntries = 3;  // of a position
+
+  // The iterator is that of all calls of this kind with this data set: one within another, of a
+  // callback, has taken its elements.
+  Status CheckWalk() const {
+    if (walk_ == function_->walks) return OkStatus();
+    return errors::FailedPrecondition("a call within a callback has read ", Size(),
+                                      ", which this call was reading: give it a "
+                                      "data set of its own, made anew");
+  }
 
   // What made so many steps if it is good.
   Status After(const Status& status, int64_t steps = 1) {
@@ -108,28 +121,32 @@ class Elements : public Source {
   const Kind kind_;
   const Dataset dataset_;
   Steps::Function* const function_;
-  int64_t seen_ = 0;
+  int64_t seen_ = 0, walk_ = 0;
   std::optional<int64_t> seen_all_;
   bool at_end_ = false, began_ = false;
 };
 
+// The weights of classes become a table in the graph.
+constexpr int64_t kMostClass = (1 << 24) - 1;
+
 // The weight of each sample from that of its class, as nodes.
 Output WeightsOf(const std::map<int64_t, double>& class_weight, const Scope& scope,
                  const Output& y) {
-  const int64_t last = std::max<int64_t>(0, class_weight.rbegin()->first);
+  const int64_t first = class_weight.begin()->first, last = class_weight.rbegin()->first;
   // A row before and one after the classes are for all others.
-  Tensor table(kFloat, Shape({last + 3}));
-  std::fill_n(table.data<float>(), last + 3, 1.0f);
+  const int64_t rows = last - first + 3;
+  Tensor table(kFloat, Shape({rows}));
+  std::fill_n(table.data<float>(), rows, 1.0f);
   for (const auto& [label, weight] : class_weight) {
-    if (label >= 0) table.data<float>()[label + 1] = static_cast<float>(weight);
+    table.data<float>()[label - first + 1] = static_cast<float>(weight);
   }
   const int rank = y.shape().rank();
   const bool one_hot = rank == 2 && y.shape().dim(1) != 1;
   const Expr labels = one_hot     ? Expr(scope, ops::ArgMax(scope, y, -1))
                       : rank == 2 ? Expr(scope, y).Squeeze(-1)
                                   : Expr(scope, y);
-  const Expr rows = (labels.Cast(kInt64) + int64_t{1}).Clip(int64_t{0}, last + 2);
-  return ops::GatherV2(scope, table, rows, 0);
+  const Expr within = labels.Cast(kInt64).Clip(first - 1, last + 1);
+  return ops::GatherV2(scope, table, within - (first - 1), 0);
 }
 
 }  // namespace
@@ -255,6 +272,13 @@ StatusOr<std::unique_ptr<Source>> MakeSource(Steps* steps, Kind kind, const Data
       return errors::InvalidArgument(
           "class_weight needs a model with one output, and one label, or one row of classes, for "
           "each sample");
+    }
+    if (class_weight.rbegin()->first > kMostClass || class_weight.begin()->first < -kMostClass) {
+      return errors::InvalidArgument("class_weight names the class ",
+                                     class_weight.begin()->first < -kMostClass
+                                         ? class_weight.begin()->first
+                                         : class_weight.rbegin()->first,
+                                     "; of a data set classes may be numbered up to ", kMostClass);
     }
     inputs->sample_weight = WeightsOf(class_weight, scope, inputs->y[0]);
     return OkStatus();

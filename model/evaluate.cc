@@ -42,6 +42,7 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
     if (limit) most = std::min(most, *limit - first);
     const Status status = source.Execute(most, reads_logs ? &logs : nullptr, &done);
     if (!source.IsEnd(status)) MR_RETURN_IF_ERROR(status);
+    if (done == 0 && first == 0) return errors::InvalidArgument(source.Size(), " has no batches");
     if (done == 0) break;
     const int64_t next = first + done;
     MR_RETURN_IF_ERROR(callbacks.Call([&](Callback& c) { return c.OnTestBatchEnd(next - 1, logs); },
@@ -56,6 +57,8 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
 
 StatusOr<Logs> EvaluateLoop(Model* model, Steps* steps, const EvaluateOptions& options,
                             std::unique_ptr<Source> source) {
+  const LoopUnderWay loop(steps);
+  MR_RETURN_IF_ERROR(loop.status());
   MR_ASSIGN_OR_RETURN(const int64_t count, CountBatches(*source, options.steps, "steps"));
   CallbackList callbacks(model, options.callbacks,
                          {.verbose = options.verbose, .epochs = 1, .steps = count});

@@ -19,6 +19,16 @@ Status CheckFitOptions(const FitOptions& o) {
     return errors::InvalidArgument("epochs and initial_epoch must not be negative; they are ",
                                    o.epochs, " and ", o.initial_epoch);
   }
+  if (o.initial_epoch > o.epochs) {
+    return errors::InvalidArgument("initial_epoch is ", o.initial_epoch, " and epochs ", o.epochs,
+                                   ", the number of the last epoch, not of those that are added: "
+                                   "to train for n more, make epochs initial_epoch + n");
+  }
+  for (const int64_t epoch : o.validation_epochs) {
+    if (epoch >= 1) continue;
+    return errors::InvalidArgument("validation_epochs count from 1, and one of them is ", epoch);
+  }
+  MR_RETURN_IF_ERROR(CheckClassWeights(o.class_weight));
   if (o.validation.has_value() + o.validation_dataset.has_value() + (o.validation_split != 0) > 1) {
     return errors::InvalidArgument(
         "give one of validation, validation_dataset and validation_split, not several");
@@ -30,9 +40,29 @@ Status CheckFitOptions(const FitOptions& o) {
   return OkStatus();
 }
 
+namespace {
+
+// Makes a run the one that is under way, within that of a callback that calls Fit; also where
+// something throws.
+class UnderWay {
+ public:
+  UnderWay(TrainingRun** place, TrainingRun* run) : place_(place), outer_(*place) { *place = run; }
+  ~UnderWay() { *place_ = outer_; }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+
+ private:
+  TrainingRun** const place_;
+  TrainingRun* const outer_;
+};
+
+}  // namespace
+
 StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,
                           const FitOptions& options, std::unique_ptr<Source> train,
                           std::unique_ptr<Source> validation) {
+  const LoopUnderWay loop(steps);
+  MR_RETURN_IF_ERROR(loop.status());
   MR_ASSIGN_OR_RETURN(const int64_t count,
                       CountBatches(*train, options.steps_per_epoch, "steps_per_epoch"));
   if (validation != nullptr) {
@@ -42,11 +72,8 @@ StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,
   // Asked for more steps than there are, the first epoch still shows the number that was asked for.
   FitRun run(model, steps, options, std::move(train), std::move(validation),
              options.steps_per_epoch.value_or(count));
-  TrainingRun* const outer = *under_way;  // of a callback that calls Fit
-  *under_way = &run;
-  StatusOr<History> history = run.Run();
-  *under_way = outer;
-  return history;
+  const UnderWay while_it_lasts(under_way, &run);
+  return run.Run();
 }
 
 }  // namespace model

@@ -82,7 +82,11 @@ Status FitRun::Executions() {
       MR_ASSIGN_OR_RETURN(done, Execution());
     }
     if (done == 0) {
-      if (o_.steps_per_epoch) WarnOfEnd();
+      if (o_.steps_per_epoch) {
+        WarnOfEnd();
+      } else if (batch_ == 0) {
+        return errors::InvalidArgument(train_->Size(), " has no batches");
+      }
       return OkStatus();
     }
     batch_ += done;

@@ -40,6 +40,8 @@ Output InFloats(const Scope& scope, const Output& x) {
 // What is wrong with labels for a loss or metric, in the words of who calls Fit.
 Status NotComparable(const Status& status, const char* what, const std::string& name,
                      const Output& y_true, const Output& y_pred) {
+  // What is wrong with the options of the loss itself is no matter of shapes.
+  if (Message(status).starts_with(StrCat(what, " '", name, "': "))) return status;
   return Annotate(
       status, StrCat("; ", what, " '", name, "' compares predictions ",
                      y_pred.shape().DebugString(), " with labels ", y_true.shape().DebugString(),
@@ -79,6 +81,10 @@ Status Steps::AddDataLoss(const Scope& scope, const StepInputs& inputs, std::siz
 }
 
 StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, Pass* through) {
+  if (root_ == nullptr) {
+    return errors::InvalidArgument(
+        "the model was made of a null layer: give its constructor one, such as layers::Sequential");
+  }
   Pass& pass = *through;
   const Scope& scope = pass.scope();
   Passed passed;

@@ -49,6 +49,22 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
 StatusOr<int64_t> CountBatches(const Source& source, std::optional<int64_t> limit,
                                std::string_view option);
 
+// A loop over batches while it lasts.
+class LoopUnderWay {
+ public:
+  explicit LoopUnderWay(Steps* steps) : steps_(*steps), begun_(steps->BeginLoop()) {}
+  ~LoopUnderWay() {
+    if (begun_.ok()) steps_.EndLoop();
+  }
+  LoopUnderWay(const LoopUnderWay&) = delete;
+  LoopUnderWay& operator=(const LoopUnderWay&) = delete;
+  const Status& status() const { return begun_; }
+
+ private:
+  Steps& steps_;
+  const Status begun_;
+};
+
 // What Fit does once it is clear where batches come from. `validation` may be null; *under_way is
 // the run while it lasts.
 StatusOr<History> FitLoop(Model* model, Steps* steps, TrainingRun** under_way,

@@ -50,6 +50,8 @@ StatusOr<Tensor> Concatenate(const std::vector<Tensor>& parts) {
 
 StatusOr<std::vector<Tensor>> PredictLoop(Model* model, Steps* steps, const PredictOptions& options,
                                           std::unique_ptr<Source> source) {
+  const LoopUnderWay loop(steps);
+  MR_RETURN_IF_ERROR(loop.status());
   MR_ASSIGN_OR_RETURN(const int64_t count, CountBatches(*source, options.steps, "steps"));
   CallbackList callbacks(model, options.callbacks,
                          {.verbose = options.verbose, .epochs = 1, .steps = count});

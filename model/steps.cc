@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/distributed_values.h"
@@ -141,6 +142,10 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Batch& like) {
 }
 
 Status Steps::Build(const std::vector<Model::InputSpec>& inputs) {
+  if (inputs.empty()) {
+    return errors::InvalidArgument(
+        "Build was given no inputs: it needs the shape of each, such as {{.shape = {-1, 28, 28}}}");
+  }
   MR_RETURN_IF_ERROR(MakeInputs(inputs));
   Batch like;
   for (const Output& x : x_) {
@@ -154,6 +159,18 @@ Status Steps::Build(const std::vector<Model::InputSpec>& inputs) {
     like.x.emplace_back(x.dtype(), Shape(dims));
   }
   return FunctionFor(Kind::kPredict, like).status();
+}
+
+Status Steps::BeginLoop() {
+  constexpr int kMost = 16;
+  if (loops_ >= kMost) {
+    return errors::FailedPrecondition(
+        "calls of Fit, Evaluate or Predict stand ", kMost,
+        " deep within each other's callbacks: a "
+        "callback that makes such a call must not be in the list that it gives it");
+  }
+  ++loops_;
+  return OkStatus();
 }
 
 Status Steps::Run(Function* function, std::span<const Tensor> feeds, Logs* logs) {
@@ -329,6 +346,8 @@ StatusOr<double> Steps::GetLearningRate() {
 }
 
 Status Steps::SetLearningRate(double rate) {
+  OptionChecks checks("SetLearningRate");
+  MR_RETURN_IF_ERROR(checks.Finite("the rate", rate).status());
   MR_RETURN_IF_ERROR(GetLearningRate().status());
   if (!set_rate_) {
     const Scope scope = RootScope().Named("set_learning_rate");

@@ -45,6 +45,7 @@ class Steps {
     DatasetIterator iterator;   // of a data set; not valid for what is fed
     DistributedIterator parts;  // of one that comes in parts, which are taken before each step
     int64_t count = 0;          // of its batches: as a cardinality
+    int64_t walks = 0;          // how often the iterator was made to begin
     std::optional<Callable> with_results, alone, position, set_position, take;
     struct Execution {  // several steps as one call; executions.cc
       std::vector<Output> feeds;
@@ -63,6 +64,11 @@ class Steps {
                                   const ChangeInputs& change);
   // The weights alone.
   Status Build(const std::vector<Model::InputSpec>& inputs);
+
+  // Around a loop over batches; a callback may begin another one within it. FailedPrecondition for
+  // a callback that does so for ever.
+  Status BeginLoop();
+  void EndLoop() { --loops_; }
 
   // One step. `logs`, if it is not null, gets the results of all metrics after it.
   Status Run(Function* function, std::span<const Tensor> feeds, Logs* logs);
@@ -270,6 +276,7 @@ class Steps {
   std::optional<Callable> read_variables_, write_variables_;
   std::unique_ptr<Checkpoint> weights_file_;
   std::vector<Tensor> fetched_;  // keeps its memory from step to step
+  int loops_ = 0;                // that are under way, within each other
   int notice_of_all_ = 0;        // with several workers: of the last step of training
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/model.h"
@@ -10,6 +12,15 @@
 namespace millrace {
 
 Status EarlyStopping::OnTrainBegin() {
+  OptionChecks checks("EarlyStopping");
+  checks.Finite("min_delta", options_.min_delta)
+      .AtLeast("patience", static_cast<double>(options_.patience), 0)
+      .AtLeast("start_from_epoch", static_cast<double>(options_.start_from_epoch), 0);
+  // An infinite one is no bar, or one that nothing gets over.
+  if (options_.baseline && std::isnan(*options_.baseline)) {
+    checks.Finite("baseline", options_.baseline);
+  }
+  MR_RETURN_IF_ERROR(checks.status());
   MR_ASSIGN_OR_RETURN(up_, model::IsUpwards(*this, model(), options_.monitor, options_.direction));
   if (!keeps_state_) {
     wait_ = 0;
@@ -26,14 +37,15 @@ Status EarlyStopping::OnEpochEnd(int64_t epoch, Logs& logs) {
   const std::optional<double> value = model::Monitored(*this, logs, options_.monitor);
   if (!value || epoch < options_.start_from_epoch) return OkStatus();
   ++wait_;
-  if (model::IsImprovement(*value, best_, up_, options_.min_delta)) {
+  // The least change that counts has no sign.
+  const double min_delta = std::abs(options_.min_delta);
+  if (model::IsImprovement(*value, best_, up_, min_delta)) {
     best_ = *value;
     best_epoch_ = epoch;
     if (options_.restore_best_weights) {
       MR_ASSIGN_OR_RETURN(best_weights_, model()->GetWeights());
     }
-    if (!options_.baseline ||
-        model::IsImprovement(*value, options_.baseline, up_, options_.min_delta)) {
+    if (!options_.baseline || model::IsImprovement(*value, options_.baseline, up_, min_delta)) {
       wait_ = 0;
     }
     return OkStatus();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/model.h"
 #include "model/callbacks/monitor.h"
@@ -25,6 +26,13 @@ Status ReduceLrOnPlateau::OnTrainBegin() {
     return errors::InvalidArgument("factor must be below 1, so that the rate falls, not be ",
                                    options_.factor);
   }
+  OptionChecks checks("ReduceLrOnPlateau");
+  checks.AtLeast("factor", options_.factor, 0)
+      .AtLeast("patience", static_cast<double>(options_.patience), 0)
+      .Finite("min_delta", options_.min_delta)
+      .AtLeast("cooldown", static_cast<double>(options_.cooldown), 0)
+      .Finite("min_learning_rate", options_.min_learning_rate);
+  MR_RETURN_IF_ERROR(checks.status());
   MR_ASSIGN_OR_RETURN(up_, model::IsUpwards(*this, model(), options_.monitor, options_.direction));
   if (!keeps_state_) {
     wait_ = 0;
@@ -76,6 +84,7 @@ Status ReduceLrOnPlateau::SetState(const CallbackState& state) {
 
 Status LearningRateScheduler::OnEpochBegin(int64_t epoch) {
   MR_ASSIGN_OR_RETURN(const double rate, model()->GetLearningRate());
+  if (!schedule_) return errors::InvalidArgument("its schedule is null: give it a function");
   const double next = schedule_(epoch, rate);
   if (!std::isfinite(next)) {
     return errors::InvalidArgument("the schedule's rate for epoch ", epoch,

@@ -48,6 +48,11 @@ Status ModelCheckpoint::OnTrainBegin() {
     return errors::InvalidArgument("save_freq is a number of steps, or kEveryEpoch, and not ",
                                    options_.save_freq);
   }
+  const std::optional<double>& threshold = options_.initial_value_threshold;
+  if (threshold && std::isnan(*threshold)) {
+    return errors::InvalidArgument("initial_value_threshold is ", *threshold,
+                                   ", which no value is better than: leave it out");
+  }
   if (options_.save_best_only) {
     MR_ASSIGN_OR_RETURN(up_,
                         model::IsUpwards(*this, model(), options_.monitor, options_.direction));

@@ -108,6 +108,13 @@ class AttentionLayer : public Layer {
 
  private:
   bool Check(Pass& pass, std::span<const Output> inputs, Where where) const {
+    OptionChecks options(StrCat("layer ", Description()));
+    options.AtLeast("value_dim", static_cast<double>(o_.value_dim), 0)
+        .AtLeast("output_dim", static_cast<double>(o_.output_dim), 0);
+    if (!options.status().ok()) {
+      pass.scope().RecordError(options.status(), where);
+      return false;
+    }
     if (inputs.empty() || inputs.size() > 3 || heads_ <= 0 || key_dim_ <= 0 ||
         !(o_.dropout >= 0 && o_.dropout < 1)) {
       pass.scope().RecordError(

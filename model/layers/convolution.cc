@@ -129,7 +129,9 @@ class DepthwiseConvLayer : public BiasedSpaceLayer {
     const std::string padding = CheckedPadding(pass, o_.padding, where);
     if (!pass.scope().status().ok() || !NeedsDim(pass, image, -1, where)) return Output();
     const int64_t channels = DimOf(image, -1), multiplier = o_.depth_multiplier;
-    if (multiplier <= 0) return BadOption(pass, "depth_multiplier must be positive", where);
+    if (multiplier <= 0) {
+      return BadOption(pass, StrCat("depth_multiplier must be positive, not ", multiplier), where);
+    }
     const Variable kernel = Weight(
         pass, "kernel", Shape({size[0], size[1], channels, multiplier}),
         {o_.depthwise_initializer, o_.depthwise_regularizer, o_.depthwise_constraint}, where);
@@ -165,7 +167,10 @@ class ConvTransposeLayer : public BiasedSpaceLayer {
     const auto strides = Checked(pass, "strides", o_.strides, where);
     const std::string padding = CheckedPadding(pass, o_.padding, where);
     if (!pass.scope().status().ok() || !NeedsDim(pass, image, -1, where)) return Output();
-    if (filters_ <= 0) return BadOption(pass, "filters must be positive", where);
+    if (filters_ <= 0) {
+      return BadOption(pass, StrCat("filters must be positive, not ", filters_), where);
+    }
+    if (!NeedsDim(pass, image, -1, where)) return Output();
     std::vector<int64_t> dims = size;
     dims.push_back(filters_);
     dims.push_back(DimOf(image, -1));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations as layers, and masking.
+#include <cmath>
+
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 #include "model/layers/unary_layer.h"
@@ -7,9 +9,10 @@
 namespace millrace::layers {
 namespace {
 
-LayerPtr Make(const char* kind, std::string name, FunctionLayer::Function function, Where where) {
+LayerPtr Make(const char* kind, std::string name, FunctionLayer::Function function, Where where,
+              FunctionLayer::Check check = nullptr) {
   return std::make_unique<FunctionLayer>(kind, std::move(name), UnaryLayer::Ranks{},
-                                         std::move(function), where);
+                                         std::move(function), where, std::move(check));
 }
 
 Expr ReluOf(const Expr& x, const ReluOptions& o) {
@@ -91,7 +94,13 @@ LayerPtr Identity(std::string name, Where where) {
 }
 
 LayerPtr Relu(const ReluOptions& o, Where where) {
-  return Make("ReLU", o.name, [o](Pass&, const Expr& x) { return ReluOf(x, o); }, where);
+  return Make(
+      "ReLU", o.name, [o](Pass&, const Expr& x) { return ReluOf(x, o); }, where,
+      [o](OptionChecks& options) {
+        options.AtLeast("max_value", o.max_value, 0)
+            .AtLeast("negative_slope", o.negative_slope, 0)
+            .AtLeast("threshold", o.threshold, 0);
+      });
 }
 
 LayerPtr LeakyRelu(double negative_slope, std::string name, Where where) {
@@ -100,14 +109,17 @@ LayerPtr LeakyRelu(double negative_slope, std::string name, Where where) {
       [negative_slope](Pass&, const Expr& x) {
         return activations::LeakyRelu(x, static_cast<float>(negative_slope));
       },
-      where);
+      where,
+      [negative_slope](OptionChecks& options) {
+        options.Finite("negative_slope", negative_slope);
+      });
 }
 
 LayerPtr Elu(double alpha, std::string name, Where where) {
   return Make(
       "ELU", std::move(name),
       [alpha](Pass&, const Expr& x) { return activations::Elu(x, static_cast<float>(alpha)); },
-      where);
+      where, [alpha](OptionChecks& options) { options.Finite("alpha", alpha); });
 }
 
 LayerPtr Softmax(int axis, std::string name, Where where) {
@@ -136,7 +148,11 @@ LayerPtr Masking(double mask_value, std::string name, Where where) {
         pass.set_mask(ops::Squeeze(s, counts, {.squeeze_dims = {-1}}));
         return Expr(s, counts).Select(x, ops::ZerosLike(s, x));
       },
-      where);
+      where,
+      [mask_value](OptionChecks& options) {
+        // No value is equal to NaN.
+        if (std::isnan(mask_value)) options.Finite("mask_value", mask_value);
+      });
 }
 
 }  // namespace millrace::layers

@@ -50,6 +50,9 @@ class BatchNormalizationLayer : public UnaryLayer {
 
  protected:
   Output CallOne(Pass& pass, const Output& input, Where where) override {
+    OptionChecks options = Options();
+    options.Within("momentum", o_.momentum, 0, 1).AtLeast("epsilon", o_.epsilon, 0);
+    if (!Hold(pass, options, where)) return Output();
     if (!NeedsDim(pass, input, o_.axis, where)) return Output();
     const Scope& s = pass.scope();
     const Output x = AsFloat(s, input);
@@ -208,12 +211,19 @@ class LayerNormalizationLayer : public UnaryLayer {
   Output CallOne(Pass& pass, const Output& input, Where where) override {
     const Scope& s = pass.scope();
     const Expr x(s, AsFloat(s, input));
+    if (!Hold(pass, Options().AtLeast("epsilon", o_.epsilon, 0), where)) return Output();
     std::vector<int32_t> axes;
     for (const int given : o_.axes) {
       if (!NeedsDim(pass, input, given, where)) return Output();
       axes.push_back(AxisOf(input, given));
     }
     std::sort(axes.begin(), axes.end());
+    if (axes.empty() || std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
+      return BadOption(
+          pass,
+          StrCat("axes must be at least one, each once, and are (", StrJoin(o_.axes, ", "), ")"),
+          where);
+    }
     std::vector<int64_t> dims, broadcast(x.shape().rank(), 1);
     for (const int axis : axes) {
       dims.push_back(x.shape().dim(axis));
@@ -251,13 +261,15 @@ class GroupNormalizationLayer : public UnaryLayer {
 
  protected:
   Output CallOne(Pass& pass, const Output& input, Where where) override {
+    if (!Hold(pass, Options().AtLeast("epsilon", o_.epsilon, 0), where)) return Output();
     if (!NeedsDim(pass, input, -1, where)) return Output();
     const Scope& s = pass.scope();
     const Output x = AsFloat(s, input);
     const int rank = x.shape().rank();
     const int64_t channels = DimOf(x, -1);
     const int64_t groups = o_.groups == -1 ? channels : o_.groups;
-    if (AxisOf(x, o_.axis) != rank - 1) return BadOption(pass, "axis must be the last", where);
+    if (AxisOf(x, o_.axis) != rank - 1)
+      return BadOption(pass, StrCat("axis must be the last, not ", o_.axis), where);
     if (groups <= 0 || channels % groups != 0) {
       return BadOption(pass, StrCat(groups, " groups cannot be made of ", channels, " channels"),
                        where);

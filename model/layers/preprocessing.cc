@@ -69,7 +69,9 @@ class LookupLayer : public UnaryLayer {
 
  protected:
   Output CallOne(Pass& pass, const Output& input, Where where) override {
-    if (num_oov_ < 0) return BadOption(pass, "num_oov_indices must not be negative", where);
+    if (num_oov_ < 0)
+      return BadOption(pass, StrCat("num_oov_indices must not be negative, and is ", num_oov_),
+                       where);
     const Scope& s = pass.scope();
     const bool strings = keys_.dtype() == kString;
     if ((input.dtype() == kString) != strings) {
@@ -184,6 +186,10 @@ class NormalizationLayer : public UnaryLayer {
                               " and ", features),
                        where);
     }
+    OptionChecks options = Options();
+    for (const float mean : of_.mean) options.Finite("a mean", mean);
+    for (const float variance : of_.variance) options.AtLeast("a variance", variance, 0);
+    if (!Hold(pass, options, where)) return Output();
     const int64_t size = input.shape().rank() == 0 ? 1 : DimOf(input, -1);
     if (features > 1 && size >= 0 && size != static_cast<int64_t>(features)) {
       RecordBadInput(pass, input, StrCat("inputs of ", features, " features"), where);
@@ -214,7 +220,10 @@ LayerPtr Rescaling(double scale, double offset, std::string name, Where where) {
       [scale, offset](Pass&, const Expr& x) {
         return x.Cast(kFloat) * static_cast<float>(scale) + static_cast<float>(offset);
       },
-      where);
+      where,
+      [scale, offset](OptionChecks& options) {
+        options.Finite("scale", scale).Finite("offset", offset);
+      });
 }
 
 LayerPtr Normalization(const FeatureStatistics& statistics, bool invert, std::string name,

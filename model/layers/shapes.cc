@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers that change shapes and no value.
+#include <algorithm>
+#include <numeric>
+
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 #include "model/layers/space.h"
@@ -77,7 +80,16 @@ class PermuteLayer : public UnaryLayer {
  protected:
   bool supports_masking() const override { return false; }
 
-  Output CallOne(Pass& pass, const Output& x, Where) override {
+  Output CallOne(Pass& pass, const Output& x, Where where) override {
+    std::vector<int> sorted = dims_, counted(dims_.size());
+    std::sort(sorted.begin(), sorted.end());
+    std::iota(counted.begin(), counted.end(), 1);
+    if (sorted != counted) {
+      return BadOption(pass,
+                       StrCat("dims must be the numbers from 1 to ", dims_.size(),
+                              " in another order, and are (", StrJoin(dims_, ", "), ")"),
+                       where);
+    }
     std::vector<int64_t> perm = {0};
     perm.insert(perm.end(), dims_.begin(), dims_.end());
     return ops::Transpose(pass.scope(), x, Ints(perm));
@@ -107,11 +119,20 @@ class BorderLayer : public SpaceLayer {
     } else if (v.size() == 4 && axes() == 2) {
       b = v;
     }
-    if (b.empty() || *std::min_element(b.begin(), b.end()) < 0) {
+    if (b.empty() || *std::min_element(b.begin(), b.end()) < 0 ||
+        *std::max_element(b.begin(), b.end()) > kMostSize) {
       return BadOption(pass,
                        StrCat("sizes must be one, two or (of images) four numbers that are not "
                               "negative, and are (",
                               StrJoin(v, ", "), ")"),
+                       where);
+    }
+    for (int axis = 1; cut_ && axis <= 2; ++axis) {
+      const int64_t size = DimOf(x, axis), cut = b[2 * axis - 2] + b[2 * axis - 1];
+      if (size < 0 || cut < size) continue;
+      return BadOption(pass,
+                       StrCat("cropping of (", StrJoin(v, ", "), ") leaves nothing of an axis of ",
+                              size, ": crop less, or give larger inputs"),
                        where);
     }
     const Scope& s = pass.scope();
@@ -208,7 +229,8 @@ LayerPtr RepeatVector(int64_t n, std::string name, Where where) {
         const Scope& s = x.scope();
         return Expr(s, ops::Tile(s, x.ExpandDims(1), Ints(std::vector<int64_t>{1, n, 1})));
       },
-      where);
+      where,
+      [n](OptionChecks& options) { options.Within("n", static_cast<double>(n), 1, kMostSize); });
 }
 
 LayerPtr ZeroPadding1D(const Sizes& padding, std::string name, Where where) {

@@ -34,7 +34,7 @@ std::vector<int64_t> SpaceLayer::Checked(Pass& pass, const char* what, const Siz
                                          Where where, int64_t least) const {
   const auto each = SizesFor(sizes, axes_);
   bool good = each.has_value();
-  for (const int64_t size : sizes.values) good = good && size >= least;
+  for (const int64_t size : sizes.values) good = good && size >= least && size <= kMostSize;
   if (good) return *each;
   BadOption(pass,
             StrCat(what, " must be one number or ", axes_, ", each at least ", least, ", and is (",

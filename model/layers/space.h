@@ -4,6 +4,7 @@
 #define MODEL_LAYERS_SPACE_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "model/layers/unary_layer.h"
 
 namespace millrace::layers {
+
+// Sizes are int32 in the graph.
+inline constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max();
 
 // One for each of `axes` axes; nothing if there are others.
 std::optional<std::vector<int64_t>> SizesFor(const Sizes& sizes, int axes);

@@ -33,6 +33,14 @@ Output UnaryLayer::BadOption(Pass& pass, std::string_view what, Where where) con
   return Output();
 }
 
+OptionChecks UnaryLayer::Options() const { return OptionChecks(StrCat("layer ", Description())); }
+
+bool UnaryLayer::Hold(Pass& pass, const OptionChecks& checks, Where where) const {
+  if (checks.status().ok()) return true;
+  pass.scope().RecordError(checks.status(), where);
+  return false;
+}
+
 bool UnaryLayer::NeedsDim(Pass& pass, const Output& x, int axis, Where where) const {
   if (AxisOf(x, axis) >= 0 && DimOf(x, axis) >= 0) return true;
   RecordBadInput(pass, x, StrCat("an input whose axis ", axis, " has a known size"), where);

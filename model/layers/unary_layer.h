@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/option_checks.h"
 #include "millrace/core_layers.h"
 
 namespace millrace::layers {
@@ -26,6 +27,9 @@ class UnaryLayer : public Layer {
   Output Call(Pass& pass, std::span<const Output> inputs, Where where) final;
   // InvalidArgument about the options that the layer was made with; not valid.
   Output BadOption(Pass& pass, std::string_view what, Where where) const;
+  // Of this layer's options; false, with an error recorded, unless all are what they must be.
+  OptionChecks Options() const;
+  bool Hold(Pass& pass, const OptionChecks& checks, Where where) const;
   // False, with an error recorded, unless the axis of `x` has a known size.
   bool NeedsDim(Pass& pass, const Output& x, int axis, Where where) const;
 
@@ -37,21 +41,27 @@ class UnaryLayer : public Layer {
 class FunctionLayer : public UnaryLayer {
  public:
   using Function = std::function<Expr(Pass& pass, const Expr& x)>;
-  FunctionLayer(std::string kind, std::string name, Ranks ranks, Function function, Where where)
+  using Check = std::function<void(OptionChecks& options)>;
+  FunctionLayer(std::string kind, std::string name, Ranks ranks, Function function, Where where,
+                Check check = nullptr)
       : UnaryLayer(std::move(name), ranks, where),
         kind_(std::move(kind)),
-        function_(std::move(function)) {}
+        function_(std::move(function)),
+        check_(std::move(check)) {}
   std::string kind() const override { return kind_; }
   using Layer::set_activity_regularizer;
 
  protected:
-  Output CallOne(Pass& pass, const Output& x, Where) override {
-    return function_(pass, Expr(pass.scope(), x));
+  Output CallOne(Pass& pass, const Output& x, Where where) override {
+    OptionChecks options = Options();
+    if (check_) check_(options);
+    return Hold(pass, options, where) ? function_(pass, Expr(pass.scope(), x)).output() : Output();
   }
 
  private:
   const std::string kind_;
   const Function function_;
+  const Check check_;
 };
 
 }  // namespace millrace::layers

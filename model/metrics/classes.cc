@@ -2,7 +2,7 @@
 // Metrics of classes and of columns: F scores, overlaps, R squared.
 #include <algorithm>
 
-#include "millrace/metrics.h"
+#include "model/metrics/checked.h"
 
 namespace millrace::metrics {
 namespace {
@@ -49,7 +49,12 @@ Metric FBetaScore(const FBetaOptions& o) {
     if (o.average == Average::kWeighted) return (score * s[3] / (s[3].Sum() + kEpsilon)).Sum();
     return score.Mean();
   };
-  return Metric(o.beta == 1 ? "f1_score" : "fbeta_score", std::move(rule));
+  const char* const name = o.beta == 1 ? "f1_score" : "fbeta_score";
+  OptionChecks checks = ChecksOf(name);
+  checks.Above("beta", o.beta, 0)
+      .Above("threshold", o.threshold, 0)
+      .AtMost("threshold", o.threshold, 1);
+  return Checked(name, checks, std::move(rule));
 }
 
 Metric F1Score(FBetaOptions options) {
@@ -104,7 +109,21 @@ Metric::Rule IoURule(const IoUOptions& o) {
   return rule;
 }
 
-Metric MakeIoU(const char* name, const IoUOptions& o) { return Metric(name, IoURule(o)); }
+// Numbers of cells of the matrix are int32.
+constexpr int32_t kMostClasses = 46340;
+
+OptionChecks ChecksFor(const char* name, const IoUOptions& o) {
+  OptionChecks checks = ChecksOf(name);
+  checks.Within("num_classes", o.num_classes, 1, kMostClasses);
+  for (const int32_t id : o.target_class_ids) {
+    checks.Within("a class of target_class_ids", id, 0, o.num_classes - 1);
+  }
+  return checks;
+}
+
+Metric MakeIoU(const char* name, const IoUOptions& o) {
+  return Checked(name, ChecksFor(name, o), IoURule(o));
+}
 
 }  // namespace
 
@@ -129,7 +148,8 @@ Metric BinaryIoU(const BinaryIoUOptions& o) {
     classes.y_pred = (Expr(s, b.y_pred) >= o.threshold).Cast(kInt64);
     return inner(s, classes);
   };
-  return Metric("binary_io_u", std::move(rule));
+  OptionChecks checks = ChecksFor("binary_io_u", options);
+  return Checked("binary_io_u", checks.Finite("threshold", o.threshold), std::move(rule));
 }
 
 Metric R2Score(const R2ScoreOptions& o) {
@@ -169,7 +189,9 @@ Metric R2Score(const R2ScoreOptions& o) {
     const double regressors = static_cast<double>(o.num_regressors);
     return 1.0 - (1.0 - score) * (samples - 1.0) / (samples - regressors - 1.0);
   };
-  return Metric("r2_score", std::move(rule));
+  OptionChecks checks = ChecksOf("r2_score");
+  checks.AtLeast("num_regressors", static_cast<double>(o.num_regressors), 0);
+  return Checked("r2_score", checks, std::move(rule));
 }
 
 }  // namespace millrace::metrics

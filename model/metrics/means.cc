@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/errors.h"
-#include "millrace/metrics.h"
+#include "model/metrics/checked.h"
 
 namespace millrace::metrics {
 namespace {
@@ -65,6 +65,11 @@ Metric::Rule MeanRule(losses::LossFunction function,
     return {{"total", Shape({})}, {"count", Shape({})}};
   };
   rule.additions = [function](const Scope& s, const Batch& b) -> std::vector<Expr> {
+    if (!function) {
+      s.RecordError(errors::InvalidArgument("the function of a metric MeanOf is null"),
+                    std::source_location::current());
+      return {};
+    }
     if (!b.y_pred.shape().has_rank() ||
         (b.sample_weight.valid() && !b.sample_weight.shape().has_rank())) {
       s.RecordError(errors::InvalidArgument("a metric's batches must have a known rank"),
@@ -85,12 +90,16 @@ Metric::Rule MeanRule(losses::LossFunction function,
 
 // The mean of a function of both, y_true being of y_pred's type and rank.
 template <typename F>
+Metric::Rule RuleOfBoth(F function) {
+  return MeanRule([function](const Scope& s, const Output& t, const Output& p) {
+    const Expr y_pred(s, p);
+    const auto [y, same] = SameRank(Expr(s, t).Cast(y_pred.dtype()), y_pred);
+    return losses::LossValues{function(y, same)};
+  });
+}
+template <typename F>
 Metric MeanOfBoth(const char* name, F function) {
-  return Metric(name, MeanRule([function](const Scope& s, const Output& t, const Output& p) {
-                  const Expr y_pred(s, p);
-                  const auto [y, same] = SameRank(Expr(s, t).Cast(y_pred.dtype()), y_pred);
-                  return losses::LossValues{function(y, same)};
-                }));
+  return Metric(name, RuleOfBoth(function));
 }
 
 Expr ArgMax(const Expr& x) { return Expr(x.scope(), ops::ArgMax(x.scope(), x, -1)); }
@@ -142,9 +151,11 @@ Metric Accuracy() {
                     [](const Expr& y, const Expr& p) { return y.Equal(p).Cast(kFloat); });
 }
 Metric BinaryAccuracy(double threshold) {
-  return MeanOfBoth("binary_accuracy", [threshold](const Expr& y, const Expr& p) {
-    return y.Equal((p > threshold).Cast(y.dtype())).Cast(kFloat);
-  });
+  OptionChecks checks = ChecksOf("binary_accuracy");
+  return Checked("binary_accuracy", checks.Finite("threshold", threshold),
+                 RuleOfBoth([threshold](const Expr& y, const Expr& p) {
+                   return y.Equal((p > threshold).Cast(y.dtype())).Cast(kFloat);
+                 }));
 }
 Metric CategoricalAccuracy() {
   return MeanOfBoth("categorical_accuracy", [](const Expr& y, const Expr& p) {
@@ -160,17 +171,21 @@ Metric SparseCategoricalAccuracy() {
                 });
 }
 Metric TopKCategoricalAccuracy(int32_t k) {
-  return MeanOf("top_k_categorical_accuracy",
-                [k](const Scope& s, const Output& t, const Output& p) {
-                  return losses::LossValues{InTopK(ArgMax(Expr(s, t)), Expr(s, p), k)};
-                });
+  OptionChecks checks = ChecksOf("top_k_categorical_accuracy");
+  checks.AtLeast("k", k, 1);
+  return Checked("top_k_categorical_accuracy", checks,
+                 MeanRule([k](const Scope& s, const Output& t, const Output& p) {
+                   return losses::LossValues{InTopK(ArgMax(Expr(s, t)), Expr(s, p), k)};
+                 }));
 }
 Metric SparseTopKCategoricalAccuracy(int32_t k) {
-  return MeanOf("sparse_top_k_categorical_accuracy",
-                [k](const Scope& s, const Output& t, const Output& y_pred) {
-                  const Expr p(s, y_pred);
-                  return losses::LossValues{InTopK(ClassesOf(Expr(s, t), p), p, k)};
-                });
+  OptionChecks checks = ChecksOf("sparse_top_k_categorical_accuracy");
+  checks.AtLeast("k", k, 1);
+  return Checked("sparse_top_k_categorical_accuracy", checks,
+                 MeanRule([k](const Scope& s, const Output& t, const Output& y_pred) {
+                   const Expr p(s, y_pred);
+                   return losses::LossValues{InTopK(ClassesOf(Expr(s, t), p), p, k)};
+                 }));
 }
 
 Metric MeanSquaredError() { return MeanOf(losses::MeanSquaredError()); }

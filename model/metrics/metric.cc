@@ -30,6 +30,12 @@ bool Metric::IsBuilt(const Scope& scope, std::source_location where) const {
 Operation Metric::Update(const Scope& outer, const Batch& batch, std::source_location where) {
   const Scope scope = outer.CalledFrom(where);
   if (!batch.y_pred.valid() || !scope.status().ok()) return Operation();
+  if (!rule_.sums || !rule_.additions || !rule_.result) {
+    scope.RecordError(errors::InvalidArgument("metric '", name_,
+                                              "': sums, additions or result of its rule is null"),
+                      where);
+    return Operation();
+  }
   if (variables_.empty()) {
     const Scope root = scope.WithoutControlDependencies();
     const PartialShape y_true = batch.y_true.valid() ? batch.y_true.shape() : PartialShape();

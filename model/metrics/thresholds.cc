@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "millrace/metrics.h"
+#include "base/errors.h"
+#include "model/metrics/checked.h"
 
 namespace millrace::metrics {
 namespace {
@@ -100,6 +101,13 @@ std::vector<double> ThresholdsOf(const ThresholdOptions& o) {
   return {o.top_k ? kFarBelow : 0.5};
 }
 
+OptionChecks ChecksFor(const char* name, const ThresholdOptions& o) {
+  OptionChecks checks = ChecksOf(name);
+  for (const double threshold : o.thresholds) checks.Within("a threshold", threshold, 0, 1);
+  checks.AtLeast("top_k", o.top_k, 1).AtLeast("class_id", o.class_id, 0);
+  return checks;
+}
+
 using Pick = std::function<std::vector<Expr>(const Counts&)>;
 
 Metric Counting(const char* name, const ThresholdOptions& o, std::vector<std::string> sums,
@@ -120,7 +128,7 @@ Metric Counting(const char* name, const ThresholdOptions& o, std::vector<std::st
     const Expr all = result(s);
     return thresholds.size() == 1 ? all.Sum() : all;
   };
-  return Metric(name, std::move(rule));
+  return Checked(name, ChecksFor(name, o), std::move(rule));
 }
 
 Metric OneCount(const char* name, const ThresholdOptions& o, Expr Counts::* which) {
@@ -141,7 +149,7 @@ Metric::Rule FourCounts(int32_t thresholds, int32_t labels) {
   Metric::Rule rule;
   rule.sums = [thresholds, labels](const PartialShape&, const PartialShape& y_pred) {
     Shape shape({thresholds});
-    if (labels != 0) shape = Shape({thresholds, y_pred.dim(1)});
+    if (labels != 0) shape = Shape({thresholds, y_pred.rank() == 2 ? y_pred.dim(1) : 0});
     return std::vector<Metric::Sum>{{"true_positives", shape},
                                     {"false_positives", shape},
                                     {"true_negatives", shape},
@@ -216,12 +224,34 @@ Metric Recall(const ThresholdOptions& o) {
   return Ratio("recall", "false_negatives", o, &Counts::fn);
 }
 
+namespace {
+
+OptionChecks ChecksFor(const AucOptions& o) {
+  OptionChecks checks = ChecksOf("auc");
+  if (o.thresholds.empty()) checks.AtLeast("num_thresholds", o.num_thresholds, 2);
+  for (const double threshold : o.thresholds) checks.Within("a threshold", threshold, 0, 1);
+  for (const float weight : o.label_weights) checks.AtLeast("a label weight", weight, 0);
+  return checks;
+}
+
+// Whether predictions have a column for each of several labels.
+bool HasColumns(const PartialShape& y_pred) { return y_pred.rank() == 2 && y_pred.dim(1) > 0; }
+
+}  // namespace
+
 Metric Auc(const AucOptions& o) {
   const int32_t n =
       o.thresholds.empty() ? o.num_thresholds : static_cast<int32_t>(o.thresholds.size()) + 2;
   const bool even = IsEven(o.thresholds);
   Metric::Rule rule = FourCounts(n, o.multi_label ? 1 : 0);
-  rule.additions = [o, n, even](const Scope& s, const Batch& b) {
+  rule.additions = [o, n, even](const Scope& s, const Batch& b) -> std::vector<Expr> {
+    if (o.multi_label && !HasColumns(b.y_pred.shape())) {
+      s.RecordError(errors::InvalidArgument("metric 'auc': with multi_label predictions must have "
+                                            "a column for each label, and are ",
+                                            b.y_pred.shape().DebugString()),
+                    std::source_location::current());
+      return {};
+    }
     Batch batch = b;
     if (o.from_logits) batch.y_pred = ops::Sigmoid(s, b.y_pred);
     const Samples samples = SamplesOf(s, batch, std::nullopt, std::nullopt);
@@ -245,7 +275,7 @@ Metric Auc(const AucOptions& o) {
         Constant(pieces.scope(), FloatVector({o.label_weights.begin(), o.label_weights.end()})));
     return (by_label * weights).Sum().DivNoNan(weights.Sum());
   };
-  return Metric("auc", std::move(rule));
+  return Checked("auc", ChecksFor(o), std::move(rule));
 }
 
 namespace {
@@ -266,7 +296,11 @@ Metric BestUnderConstraint(const char* name, const ConstraintOptions& o,
         .Select(value, ops::ZerosLike(value.scope(), value))
         .ReduceMax();
   };
-  return Metric(name, std::move(rule));
+  OptionChecks checks = ChecksOf(name);
+  checks.Within("at_least", o.at_least, 0, 1)
+      .AtLeast("num_thresholds", o.num_thresholds, 1)
+      .AtLeast("class_id", o.class_id, 0);
+  return Checked(name, checks, std::move(rule));
 }
 
 Expr SensitivityOf(const Counts& c) { return c.tp.DivNoNan(c.tp + c.fn); }

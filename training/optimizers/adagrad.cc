@@ -9,6 +9,10 @@ class AdagradRule : public Rule {
  public:
   explicit AdagradRule(const AdagradOptions& o) : o_(o) {}
   std::string name() const override { return "adagrad"; }
+  void Check(OptionChecks& checks) const override {
+    checks.AtLeast("initial_accumulator_value", o_.initial_accumulator_value, 0)
+        .AtLeast("epsilon", o_.epsilon, 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{"accumulator", static_cast<float>(o_.initial_accumulator_value)}};
   }
@@ -26,6 +30,9 @@ class AdadeltaRule : public Rule {
  public:
   explicit AdadeltaRule(const AdadeltaOptions& o) : o_(o) {}
   std::string name() const override { return "adadelta"; }
+  void Check(OptionChecks& checks) const override {
+    checks.Within("rho", o_.rho, 0, 1).AtLeast("epsilon", o_.epsilon, 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{"accumulated_grad"}, {"accumulated_delta_var"}};
   }
@@ -47,6 +54,11 @@ class RmsPropRule : public Rule {
  public:
   explicit RmsPropRule(const RmsPropOptions& o) : o_(o) {}
   std::string name() const override { return "rm_sprop"; }  // Keras's file names say so
+  void Check(OptionChecks& checks) const override {
+    checks.Within("rho", o_.rho, 0, 1)
+        .AtLeast("momentum", o_.momentum, 0)
+        .AtLeast("epsilon", o_.epsilon, 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     std::vector<SlotSpec> slots = {{"velocity"}};
     if (o_.momentum > 0) slots.push_back({.name = "momentum", .group = 1});
@@ -83,6 +95,16 @@ class FtrlRule : public Rule {
  public:
   explicit FtrlRule(const FtrlOptions& o) : o_(o) {}
   std::string name() const override { return "ftrl"; }
+  void Check(OptionChecks& checks) const override {
+    // It divides by the rate.
+    if (o_.learning_rate.is_number()) checks.Above("learning_rate", o_.learning_rate.number(), 0);
+    checks.AtMost("learning_rate_power", o_.learning_rate_power, 0)
+        .AtLeast("initial_accumulator_value", o_.initial_accumulator_value, 0)
+        .AtLeast("l1_regularization_strength", o_.l1_regularization_strength, 0)
+        .AtLeast("l2_regularization_strength", o_.l2_regularization_strength, 0)
+        .AtLeast("l2_shrinkage_regularization_strength", o_.l2_shrinkage_regularization_strength, 0)
+        .AtLeast("beta", o_.beta, 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{"accumulator", static_cast<float>(o_.initial_accumulator_value)}, {"linear"}};
   }
@@ -106,6 +128,13 @@ class AdafactorRule : public Rule {
  public:
   explicit AdafactorRule(const AdafactorOptions& o) : o_(o) {}
   std::string name() const override { return "adafactor"; }
+  void Check(OptionChecks& checks) const override {
+    // At the first step 1 - step^beta_2_decay is 0, and must not become negative.
+    checks.AtMost("beta_2_decay", o_.beta_2_decay, 0)
+        .AtLeast("epsilon_1", o_.epsilon_1, 0)
+        .AtLeast("epsilon_2", o_.epsilon_2, 0)
+        .Above("clip_threshold", o_.clip_threshold, 0);
+  }
   // Means over the last and over the last but one axis; numbers nobody uses where there are none.
   std::vector<SlotSpec> Slots(const Variable& v) const override {
     const Shape shape = *v.shape().AsShape();

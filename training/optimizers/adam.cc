@@ -9,6 +9,12 @@ Expr SecondMoment(const Expr& v, const Expr& g, double beta) {
   return v + (g.Square() - v) * (1 - beta);
 }
 
+void CheckMoments(double beta_1, double beta_2, double epsilon, OptionChecks* checks) {
+  checks->Below("beta_1", beta_1, 0, 1)
+      .Below("beta_2", beta_2, 0, 1)
+      .AtLeast("epsilon", epsilon, 0);
+}
+
 RuleResult AdamStep(const RuleArgs& a, const Expr& rate, double beta_1, double beta_2,
                     double epsilon, bool amsgrad) {
   const Expr scale = rate * (1.0 - a.step.PowerOf(beta_2)).Sqrt() / (1.0 - a.step.PowerOf(beta_1));
@@ -25,6 +31,9 @@ class AdamRule : public Rule {
  public:
   AdamRule(const AdamOptions& o, std::string name) : o_(o), name_(std::move(name)) {}
   std::string name() const override { return name_; }
+  void Check(OptionChecks& checks) const override {
+    CheckMoments(o_.beta_1, o_.beta_2, o_.epsilon, &checks);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     std::vector<SlotSpec> slots = {{"momentum"}, {"velocity"}};
     if (o_.amsgrad) slots.push_back({.name = "velocity_hat", .group = 1});
@@ -43,6 +52,12 @@ class AdamaxRule : public Rule {
  public:
   explicit AdamaxRule(const AdamaxOptions& o) : o_(o) {}
   std::string name() const override { return "adamax"; }
+  void Check(OptionChecks& checks) const override {
+    // The norm is not corrected: it may be kept for ever.
+    checks.Below("beta_1", o_.beta_1, 0, 1)
+        .Within("beta_2", o_.beta_2, 0, 1)
+        .AtLeast("epsilon", o_.epsilon, 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override { return {{"momentum"}, {"norm"}}; }
   RuleResult Apply(const RuleArgs& a) const override {
     const Expr m = FirstMoment(a.slots[0], a.g, o_.beta_1);
@@ -59,6 +74,9 @@ class NadamRule : public Rule {
  public:
   explicit NadamRule(const NadamOptions& o) : o_(o) {}
   std::string name() const override { return "nadam"; }
+  void Check(OptionChecks& checks) const override {
+    CheckMoments(o_.beta_1, o_.beta_2, o_.epsilon, &checks);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{"momentum"}, {"velocity"}};
   }
@@ -86,6 +104,9 @@ class LambRule : public Rule {
  public:
   explicit LambRule(const LambOptions& o) : o_(o) {}
   std::string name() const override { return "lamb"; }
+  void Check(OptionChecks& checks) const override {
+    CheckMoments(o_.beta_1, o_.beta_2, o_.epsilon, &checks);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{"momentum"}, {"velocity"}};
   }
@@ -110,6 +131,14 @@ class ScheduleFreeRule : public Rule {
  public:
   explicit ScheduleFreeRule(const ScheduleFreeAdamWOptions& o) : o_(o) {}
   std::string name() const override { return "schedule_free_adam_w"; }
+  void Check(OptionChecks& checks) const override {
+    // What was averaged is found again by dividing by beta_1.
+    checks.Above("beta_1", o_.beta_1, 0)
+        .Within("beta_1", o_.beta_1, 0, 1)
+        .Below("beta_2", o_.beta_2, 0, 1)
+        .AtLeast("epsilon", o_.epsilon, 0)
+        .AtLeast("warmup_steps", static_cast<double>(o_.warmup_steps), 0);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     return {{.name = "momentum", .like_weight = true}, {"velocity"}};
   }

@@ -10,6 +10,8 @@ namespace millrace::optimizers {
 // Moving means of the gradient and of its square.
 Expr FirstMoment(const Expr& m, const Expr& g, double beta);
 Expr SecondMoment(const Expr& v, const Expr& g, double beta);
+// Corrections divide by 1 - beta^step: neither may be 1.
+void CheckMoments(double beta_1, double beta_2, double epsilon, OptionChecks* checks);
 // Of slots momentum, velocity and, with amsgrad, the largest velocity there was.
 RuleResult AdamStep(const RuleArgs& a, const Expr& rate, double beta_1, double beta_2,
                     double epsilon, bool amsgrad);

@@ -31,7 +31,7 @@ struct Weight {
   std::vector<Variable> slots;
 };
 
-class KerasOptimizerImpl : public KerasOptimizer {
+class KerasOptimizerImpl : public KerasOptimizer, public ChecksOptions {
  public:
   KerasOptimizerImpl(std::unique_ptr<Rule> rule, LearningRate rate, CommonOptions options)
       : rule_(std::move(rule)), rate_(std::move(rate)), o_(std::move(options)) {
@@ -57,6 +57,7 @@ class KerasOptimizerImpl : public KerasOptimizer {
   Variable learning_rate() const override { return rate_variable_; }
   std::vector<Variable> variables() const override { return variables_; }
   Operation FinalizeVariables(const Scope& scope, std::source_location where) override;
+  Status CheckOptions() const override;
 
  private:
   // The values of one weight's variables after an update.
@@ -77,7 +78,7 @@ class KerasOptimizerImpl : public KerasOptimizer {
     std::vector<Operation> updates;
   };
 
-  Status CheckOptions(std::span<const GradientAndVariable> gradients) const;
+  Status CheckGradients(std::span<const GradientAndVariable> gradients) const;
   void MakeVariables(const Scope& scope, std::span<const GradientAndVariable> gradients);
   Variable MakeSlotOf(const Scope& scope, const Variable& primary, const SlotSpec& spec,
                       const std::string& name);
@@ -107,13 +108,25 @@ class KerasOptimizerImpl : public KerasOptimizer {
   std::map<std::string, Weight, std::less<>> weights_;
 };
 
-Status KerasOptimizerImpl::CheckOptions(std::span<const GradientAndVariable> gradients) const {
+Status KerasOptimizerImpl::CheckOptions() const {
+  OptionChecks checks(StrCat("optimizer '", o_.name, "'"));
+  if (rate_.is_number()) checks.Finite("learning_rate", rate_.number());
+  rule_->Check(checks);
+  // A limit of 0 is none, as in Keras.
+  checks.Finite("weight_decay", o_.weight_decay)
+      .AtLeast("clip_norm", o_.clip_norm, 0)
+      .AtLeast("global_clip_norm", o_.global_clip_norm, 0)
+      .AtLeast("clip_value", o_.clip_value, 0)
+      .AtLeast("ema_overwrite_frequency", static_cast<double>(o_.ema_overwrite_frequency), 0)
+      .Above("loss_scale_factor", o_.loss_scale_factor, 0)
+      .Patterns("ExcludeFromWeightDecay", excluded_);
+  MR_RETURN_IF_ERROR(checks.status());
   if (o_.clip_norm.has_value() + o_.global_clip_norm.has_value() + o_.clip_value.has_value() > 1) {
     return errors::InvalidArgument(
         "optimizer '", o_.name,
         "': only one of clip_norm, global_clip_norm and clip_value can be set");
   }
-  if (o_.use_ema && (o_.ema_momentum < 0 || o_.ema_momentum > 1)) {
+  if (o_.use_ema && !(o_.ema_momentum >= 0 && o_.ema_momentum <= 1)) {
     return errors::InvalidArgument("optimizer '", o_.name,
                                    "': ema_momentum must lie between 0 and 1, not be ",
                                    o_.ema_momentum);
@@ -123,6 +136,10 @@ Status KerasOptimizerImpl::CheckOptions(std::span<const GradientAndVariable> gra
                                    "': gradient_accumulation_steps must be at least 2 (or 0), not ",
                                    o_.gradient_accumulation_steps);
   }
+  return OkStatus();
+}
+
+Status KerasOptimizerImpl::CheckGradients(std::span<const GradientAndVariable> gradients) const {
   const bool any = std::any_of(gradients.begin(), gradients.end(),
                                [](const auto& g) { return g.gradient.valid(); });
   if (!any) {
@@ -384,7 +401,7 @@ void KerasOptimizerImpl::UpdateWeight(Shared& all, const GradientAndVariable& ra
     const Expr value = result.is_change ? args.w - result.weight : result.weight;
     after = if_applies(value, before);
     // With averages that may replace it, the weight is written below.
-    if (o_.ema_overwrite_frequency == 0) {
+    if (!o_.use_ema || o_.ema_overwrite_frequency == 0) {
       if (result.is_change) {
         const Expr change = decayed ? *decayed + result.weight : result.weight;
         writes.push_back(
@@ -420,7 +437,8 @@ StatusOr<Operation> KerasOptimizerImpl::Build(const Scope& scope,
                                               std::span<const GradientAndVariable> gradients,
                                               const Output& condition,
                                               const Variable* global_step) {
-  MR_RETURN_IF_ERROR(CheckOptions(gradients));
+  MR_RETURN_IF_ERROR(CheckOptions());
+  MR_RETURN_IF_ERROR(CheckGradients(gradients));
   MakeVariables(scope, gradients);
   MR_RETURN_IF_ERROR(scope.status());
   const Scope s = scope.Named(o_.name);

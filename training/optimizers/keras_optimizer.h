@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/option_checks.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/math.h"
 
@@ -49,6 +50,8 @@ class Rule {
   virtual ~Rule() = default;
   // The name of the class in Keras's file names, such as "adam_w".
   virtual std::string name() const = 0;
+  // What the rule's own options must be: as Keras says, and so that no step makes NaN of numbers.
+  virtual void Check(OptionChecks&) const {}
   virtual std::vector<SlotSpec> Slots(const Variable& weight) const = 0;
   virtual RuleResult Apply(const RuleArgs& a) const = 0;
   // Scalars that belong to no weight: what they start with, and what comes after a value.

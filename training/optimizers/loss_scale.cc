@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/math.h"
 
 namespace millrace::optimizers {
+
+namespace {
+
+Status Check(const KerasOptimizer* inner, const LossScaleOptions& o) {
+  if (inner == nullptr) return errors::InvalidArgument("LossScale needs an inner optimizer");
+  return OptionChecks("LossScale")
+      .Above("initial_scale", o.initial_scale, 0)
+      .Within("dynamic_growth_steps", static_cast<double>(o.dynamic_growth_steps), 1,
+              std::numeric_limits<int32_t>::max())
+      .status();
+}
+
+}  // namespace
 
 LossScale::LossScale(std::unique_ptr<KerasOptimizer> inner, const LossScaleOptions& options)
     : inner_(std::move(inner)), options_(options) {}
@@ -31,6 +46,7 @@ Output LossScale::ScaleLoss(const Scope& scope, const Output& loss) {
 StatusOr<std::vector<GradientAndVariable>> LossScale::ComputeGradients(
     const Scope& scope, const Output& loss, std::vector<Variable> variables,
     std::source_location where) {
+  MR_RETURN_IF_ERROR(Check(inner_.get(), options_));
   if (!loss.valid()) return errors::InvalidArgument("the loss is not an output of this graph");
   return inner_->ComputeGradients(scope, ScaleLoss(scope, loss), std::move(variables), where);
 }
@@ -39,7 +55,7 @@ StatusOr<Operation> LossScale::ApplyGradients(const Scope& outer,
                                               std::span<const GradientAndVariable> gradients,
                                               const Variable* global_step,
                                               std::source_location where) {
-  if (!inner_) return errors::InvalidArgument("LossScale needs an inner optimizer");
+  MR_RETURN_IF_ERROR(Check(inner_.get(), options_));
   const Scope scope = outer.CalledFrom(where);
   MakeVariables(scope);
   const Scope s = scope.Named("loss_scale_optimizer");
@@ -76,6 +92,7 @@ StatusOr<Operation> LossScale::ApplyGradients(const Scope& outer,
 
 std::vector<Variable> LossScale::variables() const {
   std::vector<Variable> all = {counter_, scale_};
+  if (inner_ == nullptr) return all;
   const std::vector<Variable> inner = inner_->variables();
   all.insert(all.end(), inner.begin(), inner.end());
   return all;

@@ -12,6 +12,21 @@ class MuonRule : public Rule {
  public:
   explicit MuonRule(const MuonOptions& o) : o_(o) {}
   std::string name() const override { return "muon"; }
+  void Check(OptionChecks& checks) const override {
+    checks.Below("adam_beta_1", o_.adam_beta_1, 0, 1)
+        .Below("adam_beta_2", o_.adam_beta_2, 0, 1)
+        .AtLeast("epsilon", o_.epsilon, 0)
+        .Finite("weight_decay", o_.weight_decay)
+        .Finite("adam_weight_decay", o_.adam_weight_decay)
+        .Patterns("exclude_layers", o_.exclude_layers)
+        .Finite("muon_a", o_.muon_a)
+        .Finite("muon_b", o_.muon_b)
+        .Finite("muon_c", o_.muon_c)
+        .Finite("adam_lr_ratio", o_.adam_lr_ratio)
+        .Within("momentum", o_.momentum, 0, 1)
+        .AtLeast("ns_steps", o_.ns_steps, 0)
+        .Finite("rms_rate", o_.rms_rate);
+  }
   std::vector<SlotSpec> Slots(const Variable& v) const override {
     std::vector<SlotSpec> slots = {{"momentum"}};
     if (UsesAdam(v)) slots.push_back({"velocity"});

@@ -9,6 +9,7 @@ class SgdRule : public Rule {
  public:
   explicit SgdRule(const SgdOptions& o) : o_(o) {}
   std::string name() const override { return "sgd"; }
+  void Check(OptionChecks& checks) const override { checks.Within("momentum", o_.momentum, 0, 1); }
   std::vector<SlotSpec> Slots(const Variable&) const override {
     if (o_.momentum == 0) return {};
     return {{"momentum"}};
@@ -32,6 +33,12 @@ class LionRule : public Rule {
  public:
   explicit LionRule(const LionOptions& o) : o_(o) {}
   std::string name() const override { return "lion"; }
+  void Check(OptionChecks& checks) const override {
+    // Without beta_1 it would be the descent along signs.
+    checks.Above("beta_1", o_.beta_1, 0)
+        .Within("beta_1", o_.beta_1, 0, 1)
+        .Within("beta_2", o_.beta_2, 0, 1);
+  }
   std::vector<SlotSpec> Slots(const Variable&) const override { return {{"momentum"}}; }
   RuleResult Apply(const RuleArgs& a) const override {
     const Expr& m = a.slots[0];

@@ -63,10 +63,18 @@ std::vector<Variable> SlotOptimizer::variables() const {
   return all;
 }
 
+Status SlotOptimizer::CheckOptions() const {
+  OptionChecks checks(StrCat("optimizer '", name_, "'"));
+  if (rate_.is_number()) checks.Finite("learning_rate", rate_.number());
+  Check(checks, rate_);
+  return checks.status();
+}
+
 StatusOr<Operation> SlotOptimizer::ApplyGradients(const Scope& outer,
                                                   std::span<const GradientAndVariable> gradients,
                                                   const Variable* global_step,
                                                   std::source_location where) {
+  MR_RETURN_IF_ERROR(CheckOptions());
   const Scope scope = outer.CalledFrom(where);
   std::vector<GradientAndVariable> usable;
   for (const GradientAndVariable& g : gradients) {

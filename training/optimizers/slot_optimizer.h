@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/option_checks.h"
 #include "millrace/optimizers.h"
 
 namespace millrace {
@@ -38,7 +39,7 @@ struct SlotUpdate {
   bool resource() const { return g.variable.is_resource(); }
 };
 
-class SlotOptimizer : public Optimizer {
+class SlotOptimizer : public Optimizer, public ChecksOptions {
  public:
   // `initial`: for each slot what it starts with.
   SlotOptimizer(std::string name, LearningRate rate, std::vector<float> initial)
@@ -49,8 +50,12 @@ class SlotOptimizer : public Optimizer {
                                      const Variable* global_step,
                                      std::source_location where) override;
   std::vector<Variable> variables() const override;
+  Status CheckOptions() const override;
 
  protected:
+  // What the optimizer's own options must be: as TensorFlow says, and so that no step makes NaN of
+  // numbers.
+  virtual void Check(OptionChecks&, const LearningRate& /*rate*/) const {}
   // Once for each call of ApplyGradients, before all updates.
   virtual void Prepare(const Scope&, std::span<const GradientAndVariable>, const Variable*) {}
   virtual Operation Update(const SlotUpdate& u) = 0;

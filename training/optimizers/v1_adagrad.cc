@@ -9,9 +9,13 @@ namespace {
 class AdagradOptimizer : public SlotOptimizer {
  public:
   explicit AdagradOptimizer(const AdagradOptions& o)
-      : SlotOptimizer("Adagrad", o.learning_rate, {o.initial_accumulator}) {}
+      : SlotOptimizer("Adagrad", o.learning_rate, {o.initial_accumulator}),
+        initial_accumulator_(o.initial_accumulator) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Above("initial_accumulator", initial_accumulator_, 0);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (u.resource()) {
       return ops::ResourceApplyAdagrad(u.update, u.var(), u.slot(0), u.rate, u.grad());
@@ -25,6 +29,7 @@ class AdagradOptimizer : public SlotOptimizer {
     }
     return ops::SparseApplyAdagrad(u.update, u.var(), u.slot(0), u.rate, u.grad(), u.indices());
   }
+  const float initial_accumulator_;
 };
 
 class ProximalAdagradOptimizer : public SlotOptimizer {
@@ -33,6 +38,11 @@ class ProximalAdagradOptimizer : public SlotOptimizer {
       : SlotOptimizer("ProximalAdagrad", o.learning_rate, {o.initial_accumulator}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Above("initial_accumulator", o_.initial_accumulator, 0)
+        .AtLeast("l1", o_.l1, 0)
+        .AtLeast("l2", o_.l2, 0);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (u.resource()) {
       return ops::ResourceApplyProximalAdagrad(u.update, u.var(), u.slot(0), u.rate, o_.l1, o_.l2,
@@ -58,6 +68,11 @@ class AdagradDaOptimizer : public SlotOptimizer {
         o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Above("initial_gradient_squared_accumulator", o_.initial_gradient_squared_accumulator, 0)
+        .AtLeast("l1", o_.l1, 0)
+        .AtLeast("l2", o_.l2, 0);
+  }
   void Prepare(const Scope& scope, std::span<const GradientAndVariable>,
                const Variable* global_step) override {
     const Output step = global_step != nullptr ? global_step->read : GlobalStep(scope).read;
@@ -89,6 +104,9 @@ class AdadeltaOptimizer : public SlotOptimizer {
       : SlotOptimizer("Adadelta", o.learning_rate, {0, 0}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Within("rho", o_.rho, 0, 1).AtLeast("epsilon", o_.epsilon, 0);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (u.resource()) {
       return ops::ResourceApplyAdadelta(u.update, u.var(), u.slot(0), u.slot(1), u.rate, o_.rho,
@@ -117,6 +135,11 @@ class RmsPropOptimizer : public SlotOptimizer {
         o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Within("decay", o_.decay, 0, 1)
+        .Finite("momentum", o_.momentum)
+        .AtLeast("epsilon", o_.epsilon, 0);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (o_.centered) {
       if (u.resource()) {

@@ -14,6 +14,11 @@ class AdamOptimizer : public SlotOptimizer {
       : SlotOptimizer("Adam", o.learning_rate, {0, 0}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Below("beta1", o_.beta1, 0, 1)
+        .Below("beta2", o_.beta2, 0, 1)
+        .AtLeast("epsilon", o_.epsilon, 0);
+  }
   void Prepare(const Scope& root, std::span<const GradientAndVariable> gradients,
                const Variable*) override {
     if (!globals_.empty()) return;
@@ -76,6 +81,16 @@ class FtrlOptimizer : public SlotOptimizer {
       : SlotOptimizer("Ftrl", o.learning_rate, {o.initial_accumulator, 0}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate& rate) const override {
+    // It divides by the rate.
+    if (rate.is_number()) checks.Above("learning_rate", rate.number(), 0);
+    checks.AtMost("learning_rate_power", o_.learning_rate_power, 0)
+        .AtLeast("initial_accumulator", o_.initial_accumulator, 0)
+        .AtLeast("l1", o_.l1, 0)
+        .AtLeast("l2", o_.l2, 0)
+        .AtLeast("l2_shrinkage", o_.l2_shrinkage, 0)
+        .AtLeast("beta", o_.beta, 0);
+  }
   // TensorFlow adds beta to l2 with a rate that is not zero.
   Output L2(const SlotUpdate& u) const {
     return o_.l2 + (o_.beta / 2.0f) / Expr(u.scope, u.rate).Max(1e-36f);

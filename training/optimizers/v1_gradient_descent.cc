@@ -31,6 +31,9 @@ class ProximalGradientDescentOptimizer : public SlotOptimizer {
       : SlotOptimizer("ProximalGradientDescent", o.learning_rate, {}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.AtLeast("l1", o_.l1, 0).AtLeast("l2", o_.l2, 0);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (u.resource()) {
       return ops::ResourceApplyProximalGradientDescent(u.update, u.var(), u.rate, o_.l1, o_.l2,
@@ -55,6 +58,9 @@ class MomentumOptimizer : public SlotOptimizer {
       : SlotOptimizer("Momentum", o.learning_rate, {0}), o_(o) {}
 
  private:
+  void Check(OptionChecks& checks, const LearningRate&) const override {
+    checks.Finite("momentum", o_.momentum);
+  }
   Operation Update(const SlotUpdate& u) override {
     if (u.resource()) {
       return ops::ResourceApplyMomentum(u.update, u.var(), u.slot(0), u.rate, u.grad(), o_.momentum,

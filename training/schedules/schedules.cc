@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "millrace/schedules.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/option_checks.h"
+#include "base/status_macros.h"
 #include "millrace/math.h"
 
 namespace millrace {
@@ -23,18 +27,19 @@ namespace {
 // Computes the rate of a step that is a float already.
 using Formula = std::function<Expr(const Expr& step)>;
 
-bool Positive(const Scope& scope, const char* what, double value) {
-  if (value > 0) return true;
-  scope.RecordError(
-      errors::InvalidArgument("a schedule's ", what, " must be positive, not ", value),
-      std::source_location::current());
-  return false;
+// The number that steps are divided by.
+Status CheckSteps(const char* name, double steps) {
+  if (steps > 0 && std::isfinite(steps)) return OkStatus();
+  return errors::InvalidArgument("a schedule's ", name, " must be positive, not ", steps);
 }
 
-Schedule Make(const char* what, double must_be_positive, Formula formula) {
-  return [what, must_be_positive, formula = std::move(formula)](const Scope& scope,
-                                                                const Output& step) -> Output {
-    if (!step.valid() || !Positive(scope, what, must_be_positive)) return Output();
+// The length of the decay must be positive, as well as what `checks` say.
+Schedule Make(const char* steps_name, double steps, const OptionChecks& checks, Formula formula) {
+  Status options = CheckSteps(steps_name, steps);
+  if (options.ok()) options = checks.status();
+  return [options, formula = std::move(formula)](const Scope& scope, const Output& step) -> Output {
+    if (!options.ok()) scope.RecordError(options, std::source_location::current());
+    if (!options.ok() || !step.valid()) return Output();
     return formula(Expr(scope.Named("learning_rate"), step).Cast(kFloat));
   };
 }
@@ -44,11 +49,15 @@ Expr Number(const Expr& like, double value) {
               Constant(like.scope(), Tensor::Scalar<float>(static_cast<float>(value))));
 }
 
-Schedule OfFraction(const ExponentialDecayOptions& o, std::function<Expr(const Expr&)> formula) {
-  return Make("decay_steps", o.decay_steps, [o, formula = std::move(formula)](const Expr& step) {
-    const Expr fraction = step / o.decay_steps;
-    return formula(o.staircase ? fraction.Floor() : fraction);
-  });
+Schedule OfFraction(const ExponentialDecayOptions& o, OptionChecks checks,
+                    std::function<Expr(const Expr&)> formula) {
+  checks.Finite("initial_learning_rate", o.initial_learning_rate)
+      .Finite("decay_rate", o.decay_rate);
+  return Make("decay_steps", o.decay_steps, checks,
+              [o, formula = std::move(formula)](const Expr& step) {
+                const Expr fraction = step / o.decay_steps;
+                return formula(o.staircase ? fraction.Floor() : fraction);
+              });
 }
 
 // One half of a wave, from 1 to 0 where `fraction` goes from 0 to 1.
@@ -65,30 +74,52 @@ Expr LinearCosine(const LinearCosineDecayOptions& o, const Expr& step,
 }  // namespace
 
 Schedule ExponentialDecay(const ExponentialDecayOptions& o) {
-  return OfFraction(o, [o](const Expr& fraction) {
+  OptionChecks checks("ExponentialDecay");
+  // Powers between whole numbers.
+  if (!o.staircase) checks.AtLeast("decay_rate", o.decay_rate, 0);
+  return OfFraction(o, checks, [o](const Expr& fraction) {
     return o.initial_learning_rate * fraction.PowerOf(o.decay_rate);
   });
 }
 
 Schedule NaturalExponentialDecay(const ExponentialDecayOptions& o) {
-  return OfFraction(o, [o](const Expr& fraction) {
+  return OfFraction(o, OptionChecks("NaturalExponentialDecay"), [o](const Expr& fraction) {
     return o.initial_learning_rate * (-o.decay_rate * fraction).Exp();
   });
 }
 
 Schedule InverseTimeDecay(const ExponentialDecayOptions& o) {
-  return OfFraction(o, [o](const Expr& fraction) {
+  OptionChecks checks("InverseTimeDecay");
+  // The divisor would come to 0.
+  checks.AtLeast("decay_rate", o.decay_rate, 0);
+  return OfFraction(o, checks, [o](const Expr& fraction) {
     return o.initial_learning_rate / (1.0 + o.decay_rate * fraction);
   });
 }
 
+namespace {
+
+Status CheckPieces(const std::vector<double>& boundaries, const std::vector<double>& values) {
+  if (values.size() != boundaries.size() + 1) {
+    return errors::InvalidArgument("a piecewise constant schedule of ", boundaries.size(),
+                                   " boundaries needs one value more, not ", values.size());
+  }
+  OptionChecks checks("PiecewiseConstantDecay");
+  for (const double boundary : boundaries) checks.Finite("a boundary", boundary);
+  for (const double value : values) checks.Finite("a value", value);
+  MR_RETURN_IF_ERROR(checks.status());
+  const auto down = std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal());
+  if (down == boundaries.end()) return OkStatus();
+  return errors::InvalidArgument("PiecewiseConstantDecay: boundaries must ascend, and ", down[1],
+                                 " follows ", down[0]);
+}
+
+}  // namespace
+
 Schedule PiecewiseConstantDecay(std::vector<double> boundaries, std::vector<double> values) {
   return [boundaries, values](const Scope& scope, const Output& step) -> Output {
-    if (values.size() != boundaries.size() + 1) {
-      scope.RecordError(
-          errors::InvalidArgument("a piecewise constant schedule of ", boundaries.size(),
-                                  " boundaries needs one value more, not ", values.size()),
-          std::source_location::current());
+    if (const Status pieces = CheckPieces(boundaries, values); !pieces.ok()) {
+      scope.RecordError(pieces, std::source_location::current());
       return Output();
     }
     const Scope s = scope.Named("learning_rate");
@@ -104,7 +135,11 @@ Schedule PiecewiseConstantDecay(std::vector<double> boundaries, std::vector<doub
 }
 
 Schedule PolynomialDecay(const PolynomialDecayOptions& o) {
-  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+  OptionChecks checks("PolynomialDecay");
+  checks.Finite("initial_learning_rate", o.initial_learning_rate)
+      .Finite("end_learning_rate", o.end_learning_rate)
+      .AtLeast("power", o.power, 0);
+  return Make("decay_steps", o.decay_steps, checks, [o](const Expr& step) {
     // Step 0 of a cycle has a period of its own, too.
     const Expr steps = o.cycle ? (step / o.decay_steps).Ceil().Max(1.0) * o.decay_steps
                                : Number(step, o.decay_steps);
@@ -115,7 +150,12 @@ Schedule PolynomialDecay(const PolynomialDecayOptions& o) {
 }
 
 Schedule CosineDecay(const CosineDecayOptions& o) {
-  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+  OptionChecks checks("CosineDecay");
+  checks.Finite("initial_learning_rate", o.initial_learning_rate)
+      .Finite("alpha", o.alpha)
+      .Finite("warmup_target", o.warmup_target)
+      .AtLeast("warmup_steps", o.warmup_steps, 0);
+  return Make("decay_steps", o.decay_steps, checks, [o](const Expr& step) {
     const auto decay = [&](const Expr& at, double from) {
       return from * ((1 - o.alpha) * HalfWave(at / o.decay_steps) + o.alpha);
     };
@@ -131,7 +171,13 @@ Schedule CosineDecay(const CosineDecayOptions& o) {
 }
 
 Schedule CosineDecayRestarts(const CosineDecayRestartsOptions& o) {
-  return Make("first_decay_steps", o.first_decay_steps, [o](const Expr& step) {
+  OptionChecks checks("CosineDecayRestarts");
+  // Of periods that become shorter there is an end, behind which no rate is defined.
+  checks.Finite("initial_learning_rate", o.initial_learning_rate)
+      .AtLeast("t_mul", o.t_mul, 1)
+      .Finite("m_mul", o.m_mul)
+      .Finite("alpha", o.alpha);
+  return Make("first_decay_steps", o.first_decay_steps, checks, [o](const Expr& step) {
     Expr fraction = step / o.first_decay_steps;
     Expr restart = fraction.Floor();
     if (o.t_mul == 1) {
@@ -148,14 +194,31 @@ Schedule CosineDecayRestarts(const CosineDecayRestartsOptions& o) {
   });
 }
 
+namespace {
+
+OptionChecks ChecksOf(const char* name, const LinearCosineDecayOptions& o) {
+  OptionChecks checks(name);
+  checks.Finite("learning_rate", o.learning_rate)
+      .Finite("num_periods", o.num_periods)
+      .Finite("alpha", o.alpha)
+      .Finite("beta", o.beta);
+  return checks;
+}
+
+}  // namespace
+
 Schedule LinearCosineDecay(const LinearCosineDecayOptions& o) {
-  return Make("decay_steps", o.decay_steps, [o](const Expr& step) {
+  const OptionChecks checks = ChecksOf("LinearCosineDecay", o);
+  return Make("decay_steps", o.decay_steps, checks, [o](const Expr& step) {
     return LinearCosine(o, step, [](const Expr& linear) { return linear; });
   });
 }
 
 Schedule NoisyLinearCosineDecay(const NoisyLinearCosineDecayOptions& o) {
-  return Make("decay_steps", o.decay.decay_steps, [o](const Expr& step) {
+  OptionChecks checks = ChecksOf("NoisyLinearCosineDecay", o.decay);
+  checks.AtLeast("initial_variance", o.initial_variance, 0)
+      .Finite("variance_decay", o.variance_decay);
+  return Make("decay_steps", o.decay.decay_steps, checks, [o](const Expr& step) {
     return LinearCosine(o.decay, step, [&](const Expr& linear) {
       const Expr deviation = (o.initial_variance / (1.0 + step).Pow(o.variance_decay)).Sqrt();
       return linear + deviation * RandomNormal(step.scope(), {}, {.seed = o.seed});
