@@ -100,7 +100,7 @@ TEST_F(Coordinator, RaisesTheErrorOfAFunctionAtTheNextCallAndCancelsTheRest) {
   const Output gate = ops::FIFOQueueV2(ps, {kDouble}, {.shared_name = "gate"});
   const Operation open = ops::QueueEnqueueV2(ps, gate, {Tensor::Scalar(-1.0)});
   program_.Open();
-  const WorkerFunction late = program_.Function("late check", [&](const Scope& worker) {
+  const WorkerFunction late = program_.Function("late_check", [&](const Scope& worker) {
     const Output x = ops::QueueDequeueV2(ps, gate, {kDouble})[0];
     const Operation fine = ops::Assert(worker, ops::GreaterEqual(worker, x, Tensor::Scalar(0.0)),
                                        {Input("x is negative")});
@@ -116,7 +116,7 @@ TEST_F(Coordinator, RaisesTheErrorOfAFunctionAtTheNextCallAndCancelsTheRest) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   const Status error = coordinator().Join();
   EXPECT_TRUE(errors::IsInvalidArgument(error)) << error;
-  EXPECT_THAT(Text(error), AllOf(HasSubstr("x is negative"), HasSubstr("'late check'"),
+  EXPECT_THAT(Text(error), AllOf(HasSubstr("x is negative"), HasSubstr("'late_check'"),
                                  HasSubstr("/job:worker/task:")));
   EXPECT_TRUE(errors::IsInvalidArgument(bad->Fetch().status()));
   const Status cancelled = stuck->Fetch().status();
