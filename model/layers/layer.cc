@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -236,6 +237,18 @@ Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
   auto it = std::find_if(own_weights_.begin(), own_weights_.end(),
                          [&](const OwnWeight& w) { return w.name == name; });
   if (it == own_weights_.end()) {
+    const auto dims = shape.dims();
+    // Sizes are int32 in the graph.
+    if (!shape.is_valid() || std::any_of(dims.begin(), dims.end(), [](int64_t dim) {
+          return dim > std::numeric_limits<int32_t>::max();
+        })) {
+      pass.scope().RecordError(
+          errors::InvalidArgument("layer ", Description(), " needs a ", name, " of [",
+                                  StrJoin(std::vector<int64_t>(dims.begin(), dims.end()), ","),
+                                  "] numbers, which is more than there can be"),
+          where);
+      return Variable();
+    }
     const bool trainable = options.trainable && pass.trainable_ && trainable_;
     const Variable v = MakeVariable(*variable_scope_, name, shape, options.initializer,
                                     {.trainable = trainable}, where);

@@ -333,7 +333,7 @@ TEST(HostileCallsTest, WeightsOfAnotherModelAreNotLoaded) {
   ASSERT_TRUE(small.Build({{.shape = PartialShape({-1, 4})}}).ok());
   ASSERT_TRUE(large.Build({{.shape = PartialShape({-1, 4})}}).ok());
   ASSERT_TRUE(small.SaveWeights(prefix).ok());
-  ExpectError(large.LoadWeights(prefix), kInvalid, {"kernel", "[4,2]", "[4,3]"});
+  ExpectError(large.LoadWeights(prefix), kInvalid, {"kernel", "(4, 2)", "(4, 3)"});
   ExpectError(large.LoadWeights(prefix + "_none"), StatusCode::kNotFound, {"_none"});
 }
 
