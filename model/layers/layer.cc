@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 
@@ -127,7 +128,15 @@ Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source
   inner.one_scope_ = one_scope;
   inner.trainable_ = pass.trainable_ && trainable_;
   inner.mask_ = inputs.empty() ? Output() : pass.MaskOf(inputs[0]);
-  const Output y = Call(inner, inputs, where);
+  Output y;
+  const Status called = Guarded([&] {
+    y = Call(inner, inputs, where);
+    return OkStatus();
+  });
+  if (!called.ok()) {
+    scope.RecordError(WithMessage(called, StrCat("layer ", Description(), ": ", Message(called))),
+                      where);
+  }
   if (!scope.status().ok()) return Output();
   if (!y.valid()) {
     scope.RecordError(errors::Internal("layer ", Description(), " made no output"), where);
