@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/eager_transport.h"
 
+#include <optional>
+#include <set>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
 #include "distributed_runtime/remote_rendezvous.h"
@@ -48,12 +51,14 @@ class GrpcEagerCluster : public EagerCluster {
   GrpcEagerCluster(std::map<std::string, std::string> addresses, const std::string& own_task,
                    ThreadPool* pool, ThreadPool* control, WorkerInterface* own_worker,
                    std::shared_ptr<const LoadedCredentials> credentials,
-                   const ObserveWorkers& observe)
+                   std::optional<std::set<std::string>> trusted, const ObserveWorkers& observe)
       : addresses_(addresses),
         pool_(pool),
         credentials_(credentials),
+        trusted_(std::move(trusted)),
         workers_(std::move(addresses), own_task, pool, control, nullptr, nullptr,
                  std::move(credentials)) {
+    if (trusted_.has_value()) workers_.ShowCredentialsOnlyAt(*trusted_);
     workers_.SetOwnWorker(own_worker);
     if (observe != nullptr) observed_ = observe(&workers_);
   }
@@ -68,16 +73,17 @@ class GrpcEagerCluster : public EagerCluster {
     if (known != peers_.end()) return known->second.get();
     const auto address = addresses_.find(std::string(task));
     if (address == addresses_.end()) return nullptr;
-    return peers_
-        .try_emplace(address->first, std::make_unique<GrpcEagerPeer>(
-                                         address->second, address->first, pool_, credentials_))
-        .first->second.get();
+    const bool trusted = !trusted_.has_value() || trusted_->contains(address->second);
+    auto peer = std::make_unique<GrpcEagerPeer>(address->second, address->first, pool_,
+                                                trusted ? credentials_ : nullptr);
+    return peers_.try_emplace(address->first, std::move(peer)).first->second.get();
   }
 
  private:
   const std::map<std::string, std::string> addresses_;
   ThreadPool* const pool_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
+  const std::optional<std::set<std::string>> trusted_;  // who may see them; empty: everybody
   std::unique_ptr<WorkerCache> observed_;  // told by the calls that `workers_` waits for
   GrpcWorkerCache workers_;
   Mutex mu_;
@@ -103,8 +109,15 @@ class GrpcEagerTransport : public EagerTransport {
     for (auto& [task, address] : addresses) {
       if (const auto known = proven_.find(task); known != proven_.end()) address = known->second;
     }
+    std::optional<std::set<std::string>> trusted = Trusted();
+    for (const auto& [task, address] : addresses) {
+      if (!trusted.has_value() || task == own_task || trusted->contains(address)) continue;
+      MR_LOG(kWarning, "a client names ", address, " as ", task, ", which is no address of this ",
+             "cluster: it is not shown the cluster's token");
+    }
     return std::make_unique<GrpcEagerCluster>(std::move(addresses), own_task, pool_, control_,
-                                              own_worker_, credentials_, observe_);
+                                              own_worker_, credentials_, std::move(trusted),
+                                              observe_);
   }
 
   std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,
@@ -113,6 +126,15 @@ class GrpcEagerTransport : public EagerTransport {
   }
 
  private:
+  // Addresses that may see the token: a client can name any host as a task. Certificates prove who
+  // answers, and tell him nothing that he could use.
+  std::optional<std::set<std::string>> Trusted() const {
+    if (credentials_ == nullptr || !credentials_->has_token() || credentials_->has_tls()) return {};
+    std::set<std::string> trusted;
+    for (const auto& [task, address] : proven_) trusted.insert(address);
+    return trusted;
+  }
+
   ThreadPool* const pool_;
   ThreadPool* const control_;
   RendezvousManager* const rendezvous_;

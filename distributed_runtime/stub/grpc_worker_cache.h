@@ -5,6 +5,8 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,9 @@ class GrpcWorkerCache : public WorkerCache {
                   std::shared_ptr<const LoadedCredentials> credentials = nullptr);
   ~GrpcWorkerCache() override;
 
+  // Before the first GetWorker: who answers at other addresses is shown no credentials. Without
+  // this they are shown to all.
+  void ShowCredentialsOnlyAt(std::set<std::string> addresses) { trusted_ = std::move(addresses); }
   // Before the first GetWorker; the worker must outlive the cache's use.
   void SetOwnWorker(WorkerInterface* worker) { own_worker_ = worker; }
 
@@ -56,6 +61,7 @@ class GrpcWorkerCache : public WorkerCache {
   LinkHub* const links_;
   const PeerTable* const peers_;
   const std::shared_ptr<const LoadedCredentials> credentials_;
+  std::optional<std::set<std::string>> trusted_;  // empty: all addresses
   WorkerInterface* own_worker_ = nullptr;
   mutable Mutex mu_;
   StringMap<std::unique_ptr<RemoteWorker>> stubs_ ABSL_GUARDED_BY(mu_);

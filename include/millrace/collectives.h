@@ -36,12 +36,15 @@ enum class ReduceOp { kSum, kMean, kMin, kMax, kProduct };
 // "sum", "mean", ...
 std::string_view ReduceOpName(ReduceOp op);
 
-// How tensors travel. kAuto: NCCL between GPUs where that can be, else a ring over the network.
+// How tensors travel. kAuto: NCCL between GPUs where that can be, else over the network, which
+// kRing always takes.
 enum class CommunicationImplementation { kAuto, kRing, kNccl };
 
 struct CommunicationOptions {
   // Tensors that are summed between workers travel together in packs: a pack is closed when it has
-  // more than so many bytes. 0: one pack of everything. Negative: InvalidArgument.
+  // more than so many bytes. 0: in graphs 1 MiB, so that packs leave while others are computed; of
+  // a call with tensors one pack of everything. Sums have the same bits whatever the packs.
+  // Negative: InvalidArgument.
   int64_t bytes_per_pack = 0;
   // Of one exchange; DeadlineExceeded names those that did not come. 0: the step's own limit; of a
   // call with tensors a minute.

@@ -63,7 +63,7 @@ struct GradientOptions {
   std::shared_ptr<ProcessGroup> group{};  // null: all ranks
 };
 
-// As Gradients(), reduced over ranks: one collective for all of a type, or as many as
+// As Gradients(), reduced over ranks, in packs of one type that
 // CommunicationOptions::bytes_per_pack makes. Those that are not valid must not be valid at any
 // rank. InvalidArgument for other reductions than the two.
 StatusOr<std::vector<Output>> DistributedGradients(

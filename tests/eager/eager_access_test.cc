@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of TensorFlow 2 with a client's certificate, as one that comes through `millrace proxy`.
+// Clients of TensorFlow 2 with a client's certificate, as those that come through `millrace proxy`,
+// and what tasks show of their own.
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "distributed_runtime/stub/eager_transport.h"
 #include "millrace/server.h"
 #include "tests/cluster/certificate_files.h"
 #include "tests/eager/eager_client.h"
@@ -39,6 +44,64 @@ TEST_F(EagerAccessTest, AFunctionOfTwoTasksRunsAndItsResultIsRead) {
   const Status ran = worker_.Enqueue(call);
   ASSERT_TRUE(ran.ok()) << ran;
   ExpectFloats(worker_.Read(6), {12, 24});
+}
+
+// What a task with a token, and no certificates, hears from the peers that a client names.
+class TokenOfATask : public ::testing::Test {
+ protected:
+  TokenOfATask()
+      : files_{.token_file = Files().Token("the-token-of-this-cluster")},
+        cluster_(1, 1, [this](ServerOptions* options) { options->credentials = files_; }),
+        transport_(NewGrpcEagerTransport(ClientPool(), ClientPool(), nullptr, nullptr,
+                                         *LoadedCredentials::Load(files_), nullptr,
+                                         {{"/job:worker/replica:0/task:0", Address("worker")}})),
+        peers_(transport_->Connect({{"/job:worker/replica:0/task:0", Address("worker")},
+                                    {"/job:stranger/replica:0/task:0", Address("ps")}},
+                                   "/job:client/replica:0/task:0")) {}
+
+  std::string Address(const std::string& job) const {
+    return cluster_.Target(job, 0).substr(std::string("grpc://").size());
+  }
+
+  Status AskWorker(const std::string& task) {
+    Notification answered;
+    Status result;
+    std::vector<pb::DeviceAttributes> devices;
+    peers_->workers()->GetWorker(task)->GetStatusAsync({DeadlineAfter(seconds(60))}, &devices,
+                                                       [&](Status status) {
+                                                         result = std::move(status);
+                                                         answered.Notify();
+                                                       });
+    answered.Wait();
+    return result;
+  }
+
+  // For a context that nobody has.
+  Status Enqueue(const std::string& task) {
+    Notification answered;
+    Status result;
+    peers_->FindPeer(task)->EnqueueAsync({DeadlineAfter(seconds(60))}, pb::EnqueueRequest(),
+                                         [&](Status status) {
+                                           result = std::move(status);
+                                           answered.Notify();
+                                         });
+    answered.Wait();
+    return result;
+  }
+
+  const Credentials files_;
+  const testing::InProcessCluster cluster_;
+  const std::unique_ptr<EagerTransport> transport_;
+  const std::unique_ptr<EagerCluster> peers_;
+};
+
+TEST_F(TokenOfATask, IsShownToTasksOfItsClusterAlone) {
+  const Status worker = AskWorker("/job:worker/replica:0/task:0");
+  EXPECT_TRUE(worker.ok()) << worker;
+  EXPECT_EQ(AskWorker("/job:stranger/replica:0/task:0").code(), StatusCode::kUnauthenticated);
+  const Status known = Enqueue("/job:worker/replica:0/task:0");
+  EXPECT_FALSE(known.ok() || known.code() == StatusCode::kUnauthenticated) << known;
+  EXPECT_EQ(Enqueue("/job:stranger/replica:0/task:0").code(), StatusCode::kUnauthenticated);
 }
 
 }  // namespace
