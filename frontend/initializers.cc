@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "base/hash.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/strings.h"
 #include "frontend/graph_builder.h"
 #include "millrace/math.h"

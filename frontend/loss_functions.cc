@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "frontend/same_rank.h"
 #include "millrace/losses.h"
 #include "millrace/math.h"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "model/names.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/distributed_values.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/model.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/model.h"
 #include "model/callbacks/monitor.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "millrace/layer_parts.h"
 
 namespace millrace {

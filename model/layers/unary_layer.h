@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "millrace/core_layers.h"
 
 namespace millrace::layers {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "millrace/metrics.h"
 
 namespace millrace::metrics {

@@ -138,6 +138,8 @@ constexpr Door kDoors[] = {
     {"frontend", "device/cluster_spec.h"},
     {"frontend", "device/device_name.h"},
     {"training/checkpoint", "device/device_name.h"},
+    {"training", "base/options/option_checks.h"},
+    {"model", "base/options/option_checks.h"},
     {"transport", "device/device_name.h"},
     {"transport/security", "device/device_name.h"},
     {"session", "kernels/kernel_registry.h"},

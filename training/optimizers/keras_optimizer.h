@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/math.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/math.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "millrace/optimizers.h"
 
 namespace millrace {

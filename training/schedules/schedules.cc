@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/math.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/option_checks.h"
+#include "base/options/option_checks.h"
 
 #include <cmath>
 #include <regex>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of the numbers that a program gives as options: one list of them for each struct.
-#ifndef BASE_OPTION_CHECKS_H_
-#define BASE_OPTION_CHECKS_H_
+#ifndef BASE_OPTIONS_OPTION_CHECKS_H_
+#define BASE_OPTIONS_OPTION_CHECKS_H_
 
 #include <optional>
 #include <string>
@@ -50,4 +50,4 @@ class ChecksOptions {
 
 }  // namespace millrace
 
-#endif  // BASE_OPTION_CHECKS_H_
+#endif  // BASE_OPTIONS_OPTION_CHECKS_H_
