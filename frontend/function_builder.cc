@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/status_macros.h"
 #include "frontend/function_export.h"
 #include "frontend/function_scope.h"
@@ -82,7 +83,8 @@ class Body {
       MR_ASSIGN_OR_RETURN(const Output node, AddArg(name, BaseType(args[i].dtype), args[i].shape));
       inside.push_back(node);
     }
-    results_ = body(root_, inside);
+    MR_ASSIGN_OR_RETURN(
+        results_, Guarded([&]() -> StatusOr<std::vector<Output>> { return body(root_, inside); }));
     MR_RETURN_IF_ERROR(graph_.status());
     for (std::size_t i = 0; i < results_.size(); ++i) {
       if (!results_[i].valid()) {

@@ -16,9 +16,24 @@ constexpr double kEpsilon = 1e-7;
 
 OptionChecks ChecksOf(const char* name) { return OptionChecks(std::string("loss '") + name + "'"); }
 
-// A function whose options are what they must be; else an error.
+// False, with an error, for strings.
+bool AreNumbers(const Scope& scope, const char* name, const Output& y_true, const Output& y_pred) {
+  if (y_true.dtype() != kString && y_pred.dtype() != kString) return true;
+  scope.RecordError(errors::InvalidArgument(
+                        "loss '", name, "': ", y_true.dtype() == kString ? "labels" : "predictions",
+                        " are of type string; make numbers of them (layers::StringLookup)"),
+                    std::source_location::current());
+  return false;
+}
+
+// A function of numbers whose options are what they must be; else an error.
 Loss Checked(const char* name, const OptionChecks& checks, LossFunction function) {
-  if (checks.status().ok()) return Loss(name, std::move(function));
+  if (checks.status().ok()) {
+    return Loss(name, [name, function = std::move(function)](const Scope& s, const Output& y_true,
+                                                             const Output& y_pred) {
+      return AreNumbers(s, name, y_true, y_pred) ? function(s, y_true, y_pred) : LossValues{};
+    });
+  }
   return Loss(name, [status = checks.status()](const Scope& s, const Output&, const Output&) {
     s.RecordError(status, std::source_location::current());
     return LossValues{};
@@ -206,39 +221,41 @@ Loss CategoricalCrossentropy(const CrossentropyOptions& o) {
   });
 }
 Loss SparseCategoricalCrossentropy(const SparseCrossentropyOptions& o) {
-  return Loss("sparse_categorical_crossentropy", [o](const Scope& s, const Output& y_true,
-                                                     const Output& y_pred) {
-    Expr y(s, y_true), p(s, y_pred);
-    const int rank = p.shape().rank();
-    if (rank < 1 || p.shape().dim(rank - 1) < 1) {
-      s.RecordError(errors::InvalidArgument("loss 'sparse_categorical_crossentropy': predictions "
-                                            "must have a last axis of classes, and are ",
-                                            p.shape().DebugString()),
-                    std::source_location::current());
-      return LossValues{};
-    }
-    if (y.shape().rank() == rank && y.shape().dim(rank - 1) == 1) y = y.Squeeze(-1);
-    y = y.Cast(kInt64);
-    LossValues result;
-    if (o.ignore_class) {
-      const Expr valid = y.NotEqual(*o.ignore_class);
-      result.mask = valid;
-      y = valid.Select(y, ops::ZerosLike(s, y));
-      p = valid.ExpandDims(-1).Select(p, ops::ZerosLike(s, p));
-    }
-    const Expr logits = o.from_logits ? p : Probability(p).Log();
-    const int32_t classes = static_cast<int32_t>(p.shape().dim(rank - 1));
-    const Output flat =
-        ops::SparseSoftmaxCrossEntropyWithLogits(
-            s, logits.Reshape(Tensor::FromValues<int32_t>({-1, classes})), y.Reshape({-1}))
-            .loss;
-    Expr values = Expr(s, flat).Reshape(ops::Shape(s, y));
-    if (o.ignore_class) {
-      values = Expr(s, result.mask).Select(values, ops::ZerosLike(s, values));
-    }
-    result.values = values;
-    return result;
-  });
+  return Checked(
+      "sparse_categorical_crossentropy", ChecksOf("sparse_categorical_crossentropy"),
+      [o](const Scope& s, const Output& y_true, const Output& y_pred) {
+        Expr y(s, y_true), p(s, y_pred);
+        const int rank = p.shape().rank();
+        if (rank < 1 || p.shape().dim(rank - 1) < 1) {
+          s.RecordError(
+              errors::InvalidArgument("loss 'sparse_categorical_crossentropy': predictions "
+                                      "must have a last axis of classes, and are ",
+                                      p.shape().DebugString()),
+              std::source_location::current());
+          return LossValues{};
+        }
+        if (y.shape().rank() == rank && y.shape().dim(rank - 1) == 1) y = y.Squeeze(-1);
+        y = y.Cast(kInt64);
+        LossValues result;
+        if (o.ignore_class) {
+          const Expr valid = y.NotEqual(*o.ignore_class);
+          result.mask = valid;
+          y = valid.Select(y, ops::ZerosLike(s, y));
+          p = valid.ExpandDims(-1).Select(p, ops::ZerosLike(s, p));
+        }
+        const Expr logits = o.from_logits ? p : Probability(p).Log();
+        const int32_t classes = static_cast<int32_t>(p.shape().dim(rank - 1));
+        const Output flat =
+            ops::SparseSoftmaxCrossEntropyWithLogits(
+                s, logits.Reshape(Tensor::FromValues<int32_t>({-1, classes})), y.Reshape({-1}))
+                .loss;
+        Expr values = Expr(s, flat).Reshape(ops::Shape(s, y));
+        if (o.ignore_class) {
+          values = Expr(s, result.mask).Select(values, ops::ZerosLike(s, values));
+        }
+        result.values = values;
+        return result;
+      });
 }
 namespace {
 

@@ -2,6 +2,8 @@
 #include "millrace/losses.h"
 
 #include "base/errors.h"
+#include "base/exceptions.h"
+#include "base/strings.h"
 #include "frontend/same_rank.h"
 #include "millrace/math.h"
 
@@ -62,7 +64,14 @@ LossValues Loss::Values(const Scope& scope, const Output& y_true, const Output& 
     }
     return {};
   }
-  return function_(s.Named(name_), y_true, y_pred);
+  LossValues values;
+  const Status called = Guarded([&] {
+    values = function_(s.Named(name_), y_true, y_pred);
+    return OkStatus();
+  });
+  if (called.ok()) return values;
+  s.RecordError(WithMessage(called, StrCat("loss '", name_, "': ", Message(called))), where);
+  return {};
 }
 
 Output Loss::operator()(const Scope& scope, const Output& y_true, const Output& y_pred,

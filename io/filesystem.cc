@@ -44,6 +44,7 @@ Status FileError(int error, std::string_view what, const std::string& path) {
       return errors::FailedPrecondition(text);
     case EINVAL:
     case ENAMETOOLONG:
+    case ELOOP:
       return errors::InvalidArgument(text);
     default:
       return errors::Unavailable(text);

@@ -260,12 +260,17 @@ constexpr char kAdvice[] =
     "the file cannot be read as an image: mend it, take it away, or set "
     "ImageFolderOptions::skip_damaged";
 
+// More are all files that there can be.
+constexpr int64_t kMostInBatch = int64_t{1} << 40;
+
 Dataset ImagesOf(const std::vector<Labelled>& files, const ImageFolderOptions& o, int32_t classes,
                  bool shuffle, Where where) {
   const bool labelled = o.labels != ImageLabels::kNone;
   Dataset names = NamesOf(files, labelled, where);
   if (shuffle) {
-    const int64_t buffer = o.seed == 0 ? -1 : o.batch_size > 0 ? 8 * o.batch_size : 1024;
+    const int64_t buffer = o.seed == 0        ? -1
+                           : o.batch_size > 0 ? 8 * std::min(o.batch_size, kMostInBatch)
+                                              : 1024;
     names = names.Shuffle(buffer, {.seed = EpochSeed(o.seed)}, where);
   }
   const auto read = [o, labelled, classes](const Scope& s, std::span<const Output> file) {
@@ -281,7 +286,8 @@ Dataset ImagesOf(const std::vector<Labelled>& files, const ImageFolderOptions& o
 // What a file may be that is skipped. Another error is not the file's own.
 bool IsDamage(const Status& status) {
   return errors::IsInvalidArgument(status) || errors::IsNotFound(status) ||
-         errors::IsDataLoss(status) || errors::IsResourceExhausted(status);
+         errors::IsDataLoss(status) || errors::IsResourceExhausted(status) ||
+         errors::IsFailedPrecondition(status);  // a pipe or a device
 }
 
 // Decodes every file, and takes those that cannot be from `files`.
@@ -324,6 +330,11 @@ Status CheckOptions(const ImageFolderOptions& o) {
   if (o.height < 1 || o.width < 1 || o.height > kMost || o.width > kMost) {
     return errors::InvalidArgument("images of ", o.height, " x ", o.width,
                                    " pixels: height and width must be at least 1");
+  }
+  const auto channels = static_cast<int>(o.colors);
+  if (channels != 1 && channels != 3 && channels != 4) {
+    return errors::InvalidArgument("colors of ", channels,
+                                   " channels: they must be kGrayscale, kRgb or kRgba");
   }
   if (o.interpolation != "bilinear" && o.interpolation != "nearest") {
     return errors::InvalidArgument("interpolation '", o.interpolation,

@@ -41,6 +41,13 @@ class Container : public Layer {
     return true;
   }
 
+  bool HasFunction(Pass& pass, bool has, Where where) const {
+    if (has) return true;
+    pass.scope().RecordError(
+        errors::InvalidArgument("layer ", Description(), ": its function is null"), where);
+    return false;
+  }
+
   LayerList owned_;
 };
 
@@ -80,7 +87,10 @@ class FunctionalLayer : public Container {
 
  protected:
   Output Call(Pass& pass, std::span<const Output> inputs, Where where) override {
-    return NamesDiffer(pass, where) ? function_(pass, inputs) : Output();
+    if (!NamesDiffer(pass, where) || !HasFunction(pass, function_ != nullptr, where)) {
+      return Output();
+    }
+    return function_(pass, inputs);
   }
 
  private:
@@ -100,7 +110,10 @@ class SeveralOutputsLayer : public Container {
 
  protected:
   Output Call(Pass& pass, std::span<const Output> inputs, Where where) override {
-    if (!NamesDiffer(pass, where) || !CheckNames(pass, where)) return Output();
+    if (!NamesDiffer(pass, where) || !CheckNames(pass, where) ||
+        !HasFunction(pass, function_ != nullptr, where)) {
+      return Output();
+    }
     std::vector<Output> made = function_(pass, inputs);
     if (!pass.scope().status().ok()) return Output();
     if (made.size() != outputs_.size()) {

@@ -46,6 +46,10 @@ class ConvLayer : public BiasedSpaceLayer {
     const auto dilations = Checked(pass, "dilation_rate", o_.dilation_rate, where);
     const std::string padding = causal ? "VALID" : CheckedPadding(pass, o_.padding, where);
     if (!pass.scope().status().ok() || !NeedsDim(pass, image, -1, where)) return Output();
+    // A causal one has steps before the first.
+    if (!causal && !Fits(pass, "kernel_size", image, size, dilations, padding, where)) {
+      return Output();
+    }
     const int64_t channels = DimOf(image, -1);
     if (filters_ <= 0 || o_.groups <= 0 || filters_ % o_.groups != 0 || channels % o_.groups != 0) {
       return BadOption(pass,
@@ -128,6 +132,7 @@ class DepthwiseConvLayer : public BiasedSpaceLayer {
     const auto dilations = Checked(pass, "dilation_rate", o_.dilation_rate, where);
     const std::string padding = CheckedPadding(pass, o_.padding, where);
     if (!pass.scope().status().ok() || !NeedsDim(pass, image, -1, where)) return Output();
+    if (!Fits(pass, "kernel_size", image, size, dilations, padding, where)) return Output();
     const int64_t channels = DimOf(image, -1), multiplier = o_.depth_multiplier;
     if (multiplier <= 0) {
       return BadOption(pass, StrCat("depth_multiplier must be positive, not ", multiplier), where);

@@ -19,7 +19,7 @@ class DenseLayer : public UnaryLayer {
  protected:
   Output CallOne(Pass& pass, const Output& input, Where where) override {
     if (units_ <= 0) return BadOption(pass, StrCat("units must be positive, not ", units_), where);
-    if (!NeedsDim(pass, input, -1, where)) return Output();
+    if (!NeedsDim(pass, input, -1, where) || !NeedsNumbers(pass, input, where)) return Output();
     const Scope& s = pass.scope();
     const Output x = AsFloat(s, input);
     const int64_t features = DimOf(x, -1);
@@ -71,6 +71,7 @@ class EmbeddingLayer : public UnaryLayer {
                               " and ", output_dim_),
                        where);
     }
+    if (!NeedsNumbers(pass, x, where)) return Output();
     const Scope& s = pass.scope();
     const Variable table = Weight(
         pass, "embeddings", Shape({input_dim_, output_dim_}),

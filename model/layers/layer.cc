@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/strings.h"
 #include "model/layers/layer_util.h"
 
@@ -126,7 +128,15 @@ Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source
   inner.one_scope_ = one_scope;
   inner.trainable_ = pass.trainable_ && trainable_;
   inner.mask_ = inputs.empty() ? Output() : pass.MaskOf(inputs[0]);
-  const Output y = Call(inner, inputs, where);
+  Output y;
+  const Status called = Guarded([&] {
+    y = Call(inner, inputs, where);
+    return OkStatus();
+  });
+  if (!called.ok()) {
+    scope.RecordError(WithMessage(called, StrCat("layer ", Description(), ": ", Message(called))),
+                      where);
+  }
   if (!scope.status().ok()) return Output();
   if (!y.valid()) {
     scope.RecordError(errors::Internal("layer ", Description(), " made no output"), where);
@@ -236,6 +246,18 @@ Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
   auto it = std::find_if(own_weights_.begin(), own_weights_.end(),
                          [&](const OwnWeight& w) { return w.name == name; });
   if (it == own_weights_.end()) {
+    const auto dims = shape.dims();
+    // Sizes are int32 in the graph.
+    if (!shape.is_valid() || std::any_of(dims.begin(), dims.end(), [](int64_t dim) {
+          return dim > std::numeric_limits<int32_t>::max();
+        })) {
+      pass.scope().RecordError(
+          errors::InvalidArgument("layer ", Description(), " needs a ", name, " of [",
+                                  StrJoin(std::vector<int64_t>(dims.begin(), dims.end()), ","),
+                                  "] numbers, which is more than there can be"),
+          where);
+      return Variable();
+    }
     const bool trainable = options.trainable && pass.trainable_ && trainable_;
     const Variable v = MakeVariable(*variable_scope_, name, shape, options.initializer,
                                     {.trainable = trainable}, where);

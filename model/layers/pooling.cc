@@ -18,6 +18,8 @@ class PoolingLayer : public SpaceLayer {
     const std::string padding = CheckedPadding(pass, o_.padding, where);
     const Scope& s = pass.scope();
     if (!s.status().ok()) return Output();
+    const std::vector<int64_t> dense(size.size(), 1);
+    if (!Fits(pass, "pool_size", image, size, dense, padding, where)) return Output();
     const Output x = AsFloat(s, image);
     if (axes() == 3) {
       return max_ ? ops::MaxPool3D(s, x, WindowOf(size), WindowOf(strides), padding)

@@ -24,6 +24,7 @@ std::string PaddingOf(const std::string& name) {
 }
 
 Output SpaceLayer::CallOne(Pass& pass, const Output& x, Where where) {
+  if (!NeedsNumbers(pass, x, where)) return Output();
   if (axes_ != 1) return CallImage(pass, x, where);
   const Scope& s = pass.scope();
   const Output y = CallImage(pass, ops::ExpandDims(s, x, 1), where);
@@ -41,6 +42,27 @@ std::vector<int64_t> SpaceLayer::Checked(Pass& pass, const char* what, const Siz
                    StrJoin(sizes.values, ", "), ")"),
             where);
   return {};
+}
+
+bool SpaceLayer::Fits(Pass& pass, const char* what, const Output& image,
+                      const std::vector<int64_t>& sizes, const std::vector<int64_t>& dilations,
+                      const std::string& padding, Where where) const {
+  if (padding != "VALID") return true;
+  for (int i = 0; i < axes_; ++i) {
+    // An image of a sequence has an axis of one before that of its steps.
+    const int64_t size = DimOf(image, axes_ == 1 ? 2 : i + 1);
+    const int64_t window = (sizes[i] - 1) * dilations[i] + 1;
+    if (size < 0 || window <= size) continue;
+    BadOption(pass,
+              StrCat(what, " (", StrJoin(sizes, ", "), ")",
+                     dilations[i] == 1 ? "" : StrCat(" with dilation_rate ", dilations[i]),
+                     " does not fit into ", size, " elements of an input of shape ",
+                     image.shape().DebugString(),
+                     ": make it smaller, give larger inputs, or take padding \"same\""),
+              where);
+    return false;
+  }
+  return true;
 }
 
 std::string SpaceLayer::CheckedPadding(Pass& pass, const std::string& padding, Where where) const {

@@ -43,6 +43,10 @@ class SpaceLayer : public UnaryLayer {
   // Positive sizes, one per axis of space; empty, with an error, if they are not.
   std::vector<int64_t> Checked(Pass& pass, const char* what, const Sizes& sizes, Where where,
                                int64_t least = 1) const;
+  // False, with an error, where a window of these sizes is larger than the image that it has to lie
+  // in: with padding, or an unknown size, it never is.
+  bool Fits(Pass& pass, const char* what, const Output& image, const std::vector<int64_t>& sizes,
+            const std::vector<int64_t>& dilations, const std::string& padding, Where where) const;
   // "" with an error.
   std::string CheckedPadding(Pass& pass, const std::string& padding, Where where) const;
   int axes() const { return axes_; }

@@ -47,4 +47,11 @@ bool UnaryLayer::NeedsDim(Pass& pass, const Output& x, int axis, Where where) co
   return false;
 }
 
+bool UnaryLayer::NeedsNumbers(Pass& pass, const Output& x, Where where) const {
+  if (x.dtype() != kString) return true;
+  RecordBadInput(pass, x, "numbers, not strings (layers::StringLookup makes numbers of them)",
+                 where);
+  return false;
+}
+
 }  // namespace millrace::layers

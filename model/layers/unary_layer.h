@@ -32,6 +32,8 @@ class UnaryLayer : public Layer {
   bool Hold(Pass& pass, const OptionChecks& checks, Where where) const;
   // False, with an error recorded, unless the axis of `x` has a known size.
   bool NeedsDim(Pass& pass, const Output& x, int axis, Where where) const;
+  // The same unless these are strings.
+  bool NeedsNumbers(Pass& pass, const Output& x, Where where) const;
 
  private:
   const Ranks ranks_;

@@ -3,6 +3,7 @@
 // folders, files and options that cannot be used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -204,6 +205,8 @@ TEST_F(ImageFolderFilesTest, OptionsThatCannotBeAreRefused) {
   EXPECT_THAT(refused([](O o) { o.height = 0; }), HasSubstr("images of 0 x 1 pixels"));
   EXPECT_THAT(refused([](O o) { o.width = int64_t{1} << 31; }), HasSubstr("x 2147483648"));
   EXPECT_THAT(refused([](O o) { o.batch_size = -1; }), HasSubstr("batches of -1"));
+  EXPECT_THAT(refused([](O o) { o.colors = static_cast<ImageColors>(7); }),
+              HasSubstr("7 channels"));
   EXPECT_THAT(refused([](O o) { o.interpolation = "cubic"; }), HasSubstr("'cubic'"));
   EXPECT_THAT(refused([](O o) { o.seed = -1; }), HasSubstr("seed -1"));
   EXPECT_THAT(refused([](O o) { o.seed = int64_t{1} << 32; }), HasSubstr("4294967295"));
@@ -255,6 +258,34 @@ TEST_F(ImageFolderFilesTest, DamagedFilesAreLeftOutAndListedIfThatIsAskedFor) {
   options.class_names = {"a"};
   for (const char* name : {"a/1.bmp", "a/4.bmp"}) fs::remove(Path(name));
   EXPECT_THAT(Refusal(StatusCode::kDataLoss, options), HasSubstr("none of the 2 images"));
+}
+
+TEST_F(ImageFolderFilesTest, WhatIsNoFileOrMuchTooLargeIsDamagedAndNeverWaitedFor) {
+  WriteImages({"a/1.bmp"});
+  ASSERT_EQ(::mkfifo(Path("a/2.png").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", Path("a/3.png"));
+  fs::create_symlink(Path("a/4.png"), Path("a/4.png"));
+  // A header of 100000 x 100000 pixels, and nothing behind it.
+  std::string bomb = Bitmap(1, 1, 'x').substr(0, 54);
+  bomb.replace(18, 8, std::string("\xa0\x86\x01\0\xa0\x86\x01\0", 8));
+  Write("a/5.bmp", bomb);
+  ImageFolderOptions options = Small();
+  const auto read = Open(options);
+  ASSERT_TRUE(read.ok()) << read.status();
+  auto reader = DatasetReader::Create(read->training);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<Tensor> element;
+  EXPECT_TRUE(*reader->Next(&element));
+  for (const char* name : {"a/2.png", "a/3.png", "a/4.png", "a/5.bmp"}) {
+    EXPECT_THAT(std::string(reader->Next(&element).status().message()), HasSubstr(Path(name)));
+  }
+  EXPECT_FALSE(*reader->Next(&element));
+  options.skip_damaged = true;
+  const auto folder = Open(options);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_THAT(folder->training_files, ElementsAre(Path("a/1.bmp")));
+  EXPECT_THAT(folder->damaged, ElementsAre(HasSubstr("2.png"), HasSubstr("3.png"),
+                                           HasSubstr("4.png"), HasSubstr("5.bmp")));
 }
 
 TEST_F(ImageFolderFilesTest, LinksToFoldersAreNotFollowedBelowAClass) {

@@ -310,7 +310,9 @@ TEST(BadOptionsTest, LayersNameTheirOption) {
     all.push_back({std::move(layer), input, std::move(parts)});
   };
   add(Dense(0), row, {"units must be positive, not 0"});
-  add(Dense(std::numeric_limits<int64_t>::max()), row, {"dense"});
+  add(Dense(std::numeric_limits<int64_t>::max()), row,
+      {"layer 'dense'", "kernel", "[4,9223372036854775807]"});
+  add(Dense(kHuge), row, {"layer 'dense'", "1099511627776"});
   add(Dropout(kNan), row, {"Dropout", "nan"});
   add(Dropout(1.5), row, {"Dropout", "1.5"});
   add(GaussianNoise(-1), row, {"GaussianNoise", "-1"});
@@ -338,11 +340,12 @@ TEST(BadOptionsTest, LayersNameTheirOption) {
   add(Conv2D(0, 3), image, {"filters", "0"});
   add(Conv2D(4, 3, {.strides = 0}), image, {"strides", "(0)"});
   add(Conv2D(4, kHuge), image, {"kernel_size", "1099511627776"});
-  add(Conv2D(4, 9), image, {"layer 'conv2d'"});
+  add(Conv2D(4, 9), image, {"layer 'conv2d'", "kernel_size (9, 9) does not fit into 6"});
+  add(Conv1D(4, 3, {.dilation_rate = 2}), steps, {"dilation_rate 2 does not fit into 3"});
   add(Conv2DTranspose(-1, 3), image, {"filters must be positive, not -1"});
   add(DepthwiseConv2D(3, {.depth_multiplier = 0}), image, {"depth_multiplier must be positive"});
   add(MaxPooling2D(2, {.strides = Sizes(-1)}), image, {"strides", "-1"});
-  add(MaxPooling2D(9), image, {"layer 'max_pooling2d'"});
+  add(MaxPooling2D(9), image, {"layer 'max_pooling2d'", "pool_size (9, 9) does not fit into 6"});
   add(Cropping2D(3), image, {"cropping", "leaves nothing", "6"});
   add(ZeroPadding2D(int64_t{1} << 33), image, {"8589934592"});
   add(UpSampling2D(0), image, {"size"});

@@ -198,7 +198,7 @@ TEST(HostileCallsTest, ARowThatIsNotInTheTableEndsTheStep) {
   }
 }
 
-TEST(HostileCallsTest, OptionsThatWereUsedByAModelDoNotMakeAnotherOneWrong) {
+TEST(HostileCallsTest, AnOptimizerIsOneModelsOwn) {
   const CompileOptions options{.optimizer = optimizers::Adam({.learning_rate = 0.1}),
                                .loss = "mse"};
   Model first(layers::Sequential({layers::Dense(1)})),
@@ -206,10 +206,33 @@ TEST(HostileCallsTest, OptionsThatWereUsedByAModelDoNotMakeAnotherOneWrong) {
   ASSERT_TRUE(first.Compile(options).ok());
   ASSERT_TRUE(second.Compile(options).ok());
   ASSERT_TRUE(first.Fit(Numbers(4, 2), Ones(4), Quietly()).ok());
-  const auto history = second.Fit(Numbers(4, 2), Ones(4), Quietly());
-  if (!history.ok()) {
-    ExpectError(history.status(), history.status().code(), {"another graph"});
-  }
+  ExpectError(second.Fit(Numbers(4, 2), Ones(4), Quietly()).status(),
+              StatusCode::kFailedPrecondition, {"optimizer 'adam' belongs to the graph"});
+}
+
+TEST(HostileCallsTest, WhatFunctionsOfAModelThrowIsAStatus) {
+  const auto predict = [](std::shared_ptr<Layer> layer) {
+    Model model(layers::Sequential({std::move(layer)}));
+    return model.Predict(Ones(2)).status();
+  };
+  const layers::PassFunction throws = [](Pass&, std::span<const Output>) -> Output {
+    throw std::runtime_error("no such column");
+  };
+  ExpectError(predict(layers::Lambda(throws)), StatusCode::kInternal,
+              {"layer 'lambda'", "no such column"});
+  ExpectError(predict(layers::Lambda(nullptr)), kInvalid, {"layer 'lambda'", "function is null"});
+  ExpectError(predict(layers::Functional({}, nullptr)), kInvalid, {"function is null"});
+  const losses::Loss loss("mine", [](const Scope&, const Output&, const Output&) {
+    return throw std::runtime_error("no such label"), losses::LossValues{};
+  });
+  const auto model = CountingModel(1.0, loss);
+  ExpectError(model->Fit(Ones(2), Ones(2), Quietly()).status(), StatusCode::kInternal,
+              {"loss 'mine'", "no such label"});
+  const Dataset mapped =
+      Dataset::Range(3).Map([](const Scope&, std::span<const Output>) -> std::vector<Output> {
+        throw std::runtime_error("no such file");
+      });
+  ExpectError(mapped.status(), StatusCode::kInternal, {"'Map'", "no such file"});
 }
 
 // ---- Callbacks ----------------------------------------------------------------------

@@ -439,6 +439,11 @@ StatusOr<Operation> KerasOptimizerImpl::Build(const Scope& scope,
                                               const Variable* global_step) {
   MR_RETURN_IF_ERROR(CheckOptions());
   MR_RETURN_IF_ERROR(CheckGradients(gradients));
+  if (iteration_.handle.valid() && iteration_.handle.op().graph() != scope.graph()) {
+    return errors::FailedPrecondition("optimizer '", o_.name,
+                                      "' belongs to the graph that it was first used in: make "
+                                      "another one for this model or graph");
+  }
   MakeVariables(scope, gradients);
   MR_RETURN_IF_ERROR(scope.status());
   const Scope s = scope.Named(o_.name);
