@@ -8,24 +8,14 @@
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
 #include "kernels/array/gather_plan.h"
-#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
 namespace {
-
-// "1,2" for element `flat` of `shape`: how messages name a place in the indices.
-std::string IndexText(const Shape& shape, int64_t flat) {
-  std::string text;
-  for (int k = shape.rank() - 1; k >= 0; --k) {
-    text = StrCat(flat % shape.dim(k), text.empty() ? "" : ",", text);
-    flat /= shape.dim(k);
-  }
-  return text;
-}
 
 class GatherKernel : public Kernel {
  public:

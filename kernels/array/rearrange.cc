@@ -14,30 +14,17 @@
 #include "kernels/array/gather_plan.h"
 #include "kernels/array/layout_plan.h"
 #include "kernels/array/scatter_plan.h"
-#include "kernels/common/bad_slice.h"
 #include "kernels/common/distinct.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/host_kernels.h"
 #include "kernels/state/variable.h"
 
 namespace millrace {
 namespace {
-
-int64_t IndexAt(const Tensor& t, int64_t i) {
-  switch (t.dtype()) {
-    case DataType::kInt16:
-      return t.data<int16_t>()[i];
-    case DataType::kUint16:
-      return t.data<uint16_t>()[i];
-    case DataType::kInt32:
-      return t.data<int32_t>()[i];
-    default:
-      return t.data<int64_t>()[i];
-  }
-}
 
 class RollKernel : public Kernel {
  public:

@@ -7,10 +7,10 @@
 #include "kernels/all_kernels.h"
 #include "kernels/array/bad_indices.h"
 #include "kernels/array/scatter_plan.h"
-#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/common/strided_copy.h"
 #include "kernels/kernel_context.h"
 

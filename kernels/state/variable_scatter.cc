@@ -9,8 +9,8 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "kernels/common/bad_slice.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -100,10 +100,6 @@ bool Apply(Update update, T* to, const T* by, int64_t n, int64_t stride) {
     }
   }
   return true;
-}
-
-int64_t IndexAt(const Tensor& indices, int64_t i) {
-  return indices.dtype() == kInt32 ? indices.data<int32_t>()[i] : indices.data<int64_t>()[i];
 }
 
 class ScatterBase : public Kernel {

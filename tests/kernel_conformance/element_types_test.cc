@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "tests/kernel_conformance/node_runner.h"
@@ -213,6 +214,25 @@ TEST(ElementTypesTest, TensorScatterAddOfComplexNumbers) {
   EXPECT_EQ(RunNode(node, {z, indices, updates}, 0).data<Complex64>()[1], Complex64(4, 7));
   node.set_op("TensorScatterSub");
   EXPECT_EQ(RunNode(node, {z, indices, updates}, 0).data<Complex64>()[1], Complex64(2, 1));
+}
+
+// A message that read them as another type would read beyond them.
+TEST(ElementTypesTest, BadIndicesOfEveryTypeAreNamed) {
+  pb::NodeDef node;
+  node.set_op("TensorScatterUpdate");
+  (*node.mutable_attr())["T"] = TypeAttr(kFloat);
+  const Tensor whole = Vector<float>({1, 2, 3}), updates = Vector<float>({4, 5});
+  const auto run = [&]<typename I>(I bad) {
+    Tensor indices(DataTypeOf<I>(), Shape({2, 1}));
+    indices.data<I>()[0] = 0;
+    indices.data<I>()[1] = bad;
+    (*node.mutable_attr())["Tindices"] = TypeAttr(indices.dtype());
+    RunNode(node, {whole, indices, updates}, 0);
+  };
+  EXPECT_NONFATAL_FAILURE(run(uint16_t{65535}), "indices[1] = [65535] does not index into shape");
+  EXPECT_NONFATAL_FAILURE(run(int16_t{-7}), "indices[1] = [-7] does not index into shape [3]");
+  EXPECT_NONFATAL_FAILURE(run(int32_t{3}), "indices[1] = [3] does not index into shape [3]");
+  EXPECT_NONFATAL_FAILURE(run(int64_t{1} << 40), "[1099511627776] does not index into shape [3]");
 }
 
 TEST(ElementTypesTest, TruthsInVariablesAreAddedByOr) {

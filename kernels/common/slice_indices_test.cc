@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/common/bad_slice.h"
+#include "kernels/common/slice_indices.h"
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 
 namespace millrace {
@@ -22,6 +23,21 @@ TEST(BadSlice, CountsInEachOfTheLeadingAxes) {
   for (int16_t i = 0; i < 6; ++i) indices.data<int16_t>()[i] = static_cast<int16_t>(10 * i);
   EXPECT_EQ(BadSlice(indices, 4, "shape", Shape({5})).message(),
             "indices[1,1] = [40] does not index into shape [5]");
+}
+
+TEST(BadSlice, ReadsIndicesOfEveryType) {
+  Tensor unsigned_ones(kUint16, {2, 1});
+  unsigned_ones.data<uint16_t>()[0] = 1;
+  unsigned_ones.data<uint16_t>()[1] = 65535;
+  EXPECT_EQ(BadSlice(unsigned_ones, 1, "shape", Shape({4})).message(),
+            "indices[1] = [65535] does not index into shape [4]");
+  for (const DataType type : {kInt16, kUint16, kInt32, kInt64}) {
+    Tensor indices(type, {3});
+    std::memset(indices.raw_data(), 0, indices.num_bytes());
+    static_cast<char*>(indices.raw_data())[2 * indices.num_bytes() / 3] = 7;  // little-endian
+    EXPECT_EQ(IndexAt(indices, 1), 0) << DataTypeName(type);
+    EXPECT_EQ(IndexAt(indices, 2), 7) << DataTypeName(type);
+  }
 }
 
 TEST(BadSlice, OfOneIndexAloneHasNoPlace) {
