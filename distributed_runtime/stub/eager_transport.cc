@@ -54,11 +54,9 @@ class GrpcEagerCluster : public EagerCluster {
                    std::optional<std::set<std::string>> trusted, const ObserveWorkers& observe)
       : addresses_(addresses),
         pool_(pool),
-        credentials_(credentials),
-        trusted_(std::move(trusted)),
         workers_(std::move(addresses), own_task, pool, control, nullptr, nullptr,
                  std::move(credentials)) {
-    if (trusted_.has_value()) workers_.ShowCredentialsOnlyAt(*trusted_);
+    if (trusted.has_value()) workers_.ShowCredentialsOnlyAt(*std::move(trusted));
     workers_.SetOwnWorker(own_worker);
     if (observe != nullptr) observed_ = observe(&workers_);
   }
@@ -73,17 +71,14 @@ class GrpcEagerCluster : public EagerCluster {
     if (known != peers_.end()) return known->second.get();
     const auto address = addresses_.find(std::string(task));
     if (address == addresses_.end()) return nullptr;
-    const bool trusted = !trusted_.has_value() || trusted_->contains(address->second);
     auto peer = std::make_unique<GrpcEagerPeer>(address->second, address->first, pool_,
-                                                trusted ? credentials_ : nullptr);
+                                                workers_.CredentialsAt(address->second));
     return peers_.try_emplace(address->first, std::move(peer)).first->second.get();
   }
 
  private:
   const std::map<std::string, std::string> addresses_;
   ThreadPool* const pool_;
-  const std::shared_ptr<const LoadedCredentials> credentials_;
-  const std::optional<std::set<std::string>> trusted_;  // who may see them; empty: everybody
   std::unique_ptr<WorkerCache> observed_;  // told by the calls that `workers_` waits for
   GrpcWorkerCache workers_;
   Mutex mu_;

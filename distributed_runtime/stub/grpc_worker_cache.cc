@@ -32,12 +32,11 @@ WorkerInterface* GrpcWorkerCache::GetWorker(std::string_view task) {
   if (it != stubs_.end()) return it->second.get();
   const auto address = addresses_.find(std::string(task));
   if (address == addresses_.end()) return nullptr;
-  const bool trusted = !trusted_.has_value() || trusted_->contains(address->second);
   std::string identity = peers_ == nullptr ? "" : peers_->IdentityFor(task);
   it = stubs_
            .try_emplace(address->first, NewGrpcRemoteWorker(address->second, address->first, pool_,
                                                             control_, links_, std::move(identity),
-                                                            trusted ? credentials_ : nullptr))
+                                                            CredentialsAt(address->second)))
            .first;
   return it->second.get();
 }

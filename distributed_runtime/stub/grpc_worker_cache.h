@@ -37,6 +37,10 @@ class GrpcWorkerCache : public WorkerCache {
   // Before the first GetWorker: who answers at other addresses is shown no credentials. Without
   // this they are shown to all.
   void ShowCredentialsOnlyAt(std::set<std::string> addresses) { trusted_ = std::move(addresses); }
+  // What whoever answers there is shown; null: nothing.
+  std::shared_ptr<const LoadedCredentials> CredentialsAt(const std::string& address) const {
+    return !trusted_.has_value() || trusted_->contains(address) ? credentials_ : nullptr;
+  }
   // Before the first GetWorker; the worker must outlive the cache's use.
   void SetOwnWorker(WorkerInterface* worker) { own_worker_ = worker; }
 
