@@ -175,7 +175,6 @@ class ConvTransposeLayer : public BiasedSpaceLayer {
     if (filters_ <= 0) {
       return BadOption(pass, StrCat("filters must be positive, not ", filters_), where);
     }
-    if (!NeedsDim(pass, image, -1, where)) return Output();
     std::vector<int64_t> dims = size;
     dims.push_back(filters_);
     dims.push_back(DimOf(image, -1));

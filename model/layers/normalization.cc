@@ -268,8 +268,9 @@ class GroupNormalizationLayer : public UnaryLayer {
     const int rank = x.shape().rank();
     const int64_t channels = DimOf(x, -1);
     const int64_t groups = o_.groups == -1 ? channels : o_.groups;
-    if (AxisOf(x, o_.axis) != rank - 1)
+    if (AxisOf(x, o_.axis) != rank - 1) {
       return BadOption(pass, StrCat("axis must be the last, not ", o_.axis), where);
+    }
     if (groups <= 0 || channels % groups != 0) {
       return BadOption(pass, StrCat(groups, " groups cannot be made of ", channels, " channels"),
                        where);

@@ -59,13 +59,11 @@ Status SyncTokens::Build(Graph& graph, const SyncReplicas& sync) {
   MR_ASSIGN_OR_RETURN(const Operation chief_init, sync.chief_init_op());
   queue_ = apply.input(0);
   global_step_ = local_init_.input(1);
-  const auto* const workers = queue_.op().node()->attrs().Find("_total_num_replicas");
   const PartialShape given = apply.input(1).shape();
   const bool is_known = given.has_rank() && given.rank() == 1 && given.dim(0) > 0;
   const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
   // One for each worker, or for each gradient where these are more.
-  are_owned_ = workers != nullptr &&
-               queue_.op().node()->attrs().GetOr<int64_t>("_total_num_replicas", 0) == count;
+  are_owned_ = queue_.op().node()->attrs().GetOr<int64_t>("_total_num_replicas", 0) == count;
   FindTake(graph);
   const Scope root = graph.root();
   const Scope s = root.ColocateWith(queue_).Named("sync_tokens");
