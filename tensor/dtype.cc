@@ -7,7 +7,16 @@ namespace millrace {
 namespace {
 
 // How the elements of a type lie in memory.
-enum class Kind : uint8_t { kNone, kFloating, kInteger, kQuantized, kComplex, kBool, kObject };
+enum class Kind : uint8_t {
+  kNone,
+  kFloating,
+  kInteger,
+  kQuantized,
+  kComplex,
+  kBool,
+  kFloat8,
+  kObject
+};
 
 struct TypeInfo {
   std::string_view name;
@@ -42,11 +51,11 @@ constexpr TypeInfo kTypes[] = {
     {"variant", sizeof(RefPtr<RefCounted>), Kind::kObject},
     {"uint32", 4, Kind::kInteger},
     {"uint64", 8, Kind::kInteger},
-    {"float8_e5m2", 0, Kind::kNone},
-    {"float8_e4m3fn", 0, Kind::kNone},
-    {"float8_e4m3fnuz", 0, Kind::kNone},
-    {"float8_e4m3b11fnuz", 0, Kind::kNone},
-    {"float8_e5m2fnuz", 0, Kind::kNone},
+    {"float8_e5m2", 1, Kind::kFloat8},
+    {"float8_e4m3fn", 1, Kind::kFloat8},
+    {"float8_e4m3fnuz", 1, Kind::kFloat8},
+    {"float8_e4m3b11fnuz", 1, Kind::kFloat8},
+    {"float8_e5m2fnuz", 1, Kind::kFloat8},
     {"int4", 0, Kind::kNone},
     {"uint4", 0, Kind::kNone},
     {"int2", 0, Kind::kNone},
@@ -115,6 +124,7 @@ bool IsMemcpyable(DataType dtype) {
 
 bool IsFloating(DataType dtype) { return InfoOf(dtype).kind == Kind::kFloating; }
 bool IsInteger(DataType dtype) { return InfoOf(dtype).kind == Kind::kInteger; }
+bool IsFloat8(DataType dtype) { return InfoOf(dtype).kind == Kind::kFloat8; }
 bool IsComplex(DataType dtype) { return InfoOf(dtype).kind == Kind::kComplex; }
 
 }  // namespace millrace

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "millrace/tensor.h"
 
 namespace millrace {
@@ -49,6 +53,70 @@ TEST(DataTypeTest, KnowsSizesAndKinds) {
   EXPECT_TRUE(IsInteger(kUint64));
   EXPECT_FALSE(IsInteger(kBool));
   EXPECT_TRUE(IsComplex(kComplex64));
+}
+
+// Compares with all patterns of the format, one by one.
+template <typename T>
+void ExpectNearest(double value) {
+  const T got(value);
+  if (float(got) != float(got)) return;  // beyond the largest number: looked at below
+  double best = std::numeric_limits<double>::infinity();
+  for (int bits = 0; bits < 256; ++bits) {
+    const auto candidate = static_cast<double>(float(T::FromBits(static_cast<uint8_t>(bits))));
+    if (std::isfinite(candidate)) best = std::min(best, std::fabs(candidate - value));
+  }
+  if (std::isinf(float(got))) return;
+  EXPECT_EQ(std::fabs(static_cast<double>(float(got)) - value), best) << value;
+}
+
+template <typename T>
+void ExpectRoundTrips() {
+  for (int bits = 0; bits < 256; ++bits) {
+    const float value(T::FromBits(static_cast<uint8_t>(bits)));
+    if (value != value) {
+      EXPECT_NE(float(T(value)), float(T(value))) << bits;
+      continue;
+    }
+    EXPECT_EQ(T(value).bits, bits);
+  }
+  for (double value = 1e-7; value < 1e5; value *= 1.037) {
+    ExpectNearest<T>(value);
+    ExpectNearest<T>(-value);
+  }
+}
+
+TEST(Float8Test, EveryPatternSurvivesAndOtherNumbersGoToTheNearest) {
+  ExpectRoundTrips<Float8E5m2>();
+  ExpectRoundTrips<Float8E4m3fn>();
+  ExpectRoundTrips<Float8E4m3fnuz>();
+  ExpectRoundTrips<Float8E4m3b11fnuz>();
+  ExpectRoundTrips<Float8E5m2fnuz>();
+}
+
+// Numbers of ml_dtypes, whose types TensorFlow's are.
+TEST(Float8Test, HasTheLimitsOfItsFormats) {
+  EXPECT_EQ(float(Float8E5m2::FromBits(0x7b)), 57344.0f);
+  EXPECT_EQ(float(Float8E4m3fn::FromBits(0x7e)), 448.0f);
+  EXPECT_EQ(float(Float8E4m3fnuz::FromBits(0x7f)), 240.0f);
+  EXPECT_EQ(float(Float8E4m3b11fnuz::FromBits(0x7f)), 30.0f);
+  EXPECT_EQ(float(Float8E5m2fnuz::FromBits(0x7f)), 57344.0f);
+  EXPECT_EQ(float(Float8E5m2::FromBits(0x01)), std::ldexp(1.0f, -16));
+  EXPECT_EQ(float(Float8E4m3fn::FromBits(0x01)), std::ldexp(1.0f, -9));
+  // Half way goes to the even pattern; from there on it is too large.
+  EXPECT_EQ(Float8E4m3fn(463.9f).bits, 0x7e);
+  EXPECT_EQ(Float8E4m3fn(464.0f).bits, 0x7f);
+  EXPECT_EQ(Float8E5m2(61439.0f).bits, 0x7b);
+  EXPECT_EQ(Float8E5m2(61440.0f).bits, 0x7c);
+  EXPECT_EQ(Float8E4m3fnuz(1e9f).bits, 0x80);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Float8E5m2(-infinity).bits, 0xfc);
+  EXPECT_EQ(Float8E4m3fn(-infinity).bits, 0xff);
+  EXPECT_EQ(Float8E5m2fnuz(infinity).bits, 0x80);
+  EXPECT_EQ(Float8E4m3fn(-0.0f).bits, 0x80);
+  EXPECT_EQ(Float8E4m3fnuz(-0.0f).bits, 0x00);
+  EXPECT_EQ(Float8E4m3fnuz(-1e-9f).bits, 0x00);
+  // Rounded once: by way of a float it would be a tie, which goes down.
+  EXPECT_EQ(Float8E5m2(1.125 + 1e-12).bits, Float8E5m2(1.25f).bits);
 }
 
 TEST(Float16Test, EveryHalfSurvivesTheWayThroughFloat) {

@@ -70,7 +70,7 @@ void AppendValues(const Tensor& tensor, int64_t count, std::string* out) {
       StrAppend(out, " ", values[i].DebugString());
     } else if constexpr (std::is_same_v<T, SharedObject>) {
       out->append(values[i] ? " <object>" : " <empty>");
-    } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    } else if constexpr (std::is_class_v<T> && std::is_constructible_v<float, T>) {
       StrAppend(out, " ", float(values[i]));
     } else if constexpr (std::is_same_v<T, std::complex<float>> ||
                          std::is_same_v<T, std::complex<double>>) {
@@ -116,6 +116,16 @@ void AppendValuesOfAnyType(const Tensor& tensor, int64_t count, std::string* out
       return AppendValues<std::complex<double>>(tensor, count, out);
     case DataType::kHalf:
       return AppendValues<Half>(tensor, count, out);
+    case DataType::kFloat8E5m2:
+      return AppendValues<Float8E5m2>(tensor, count, out);
+    case DataType::kFloat8E4m3fn:
+      return AppendValues<Float8E4m3fn>(tensor, count, out);
+    case DataType::kFloat8E4m3fnuz:
+      return AppendValues<Float8E4m3fnuz>(tensor, count, out);
+    case DataType::kFloat8E4m3b11fnuz:
+      return AppendValues<Float8E4m3b11fnuz>(tensor, count, out);
+    case DataType::kFloat8E5m2fnuz:
+      return AppendValues<Float8E5m2fnuz>(tensor, count, out);
     case DataType::kResource:
       return AppendValues<ResourceHandle>(tensor, count, out);
     case DataType::kUint32:

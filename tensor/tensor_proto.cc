@@ -158,6 +158,15 @@ void FillFromPairs(const List& list, Tensor* tensor) {
   std::fill(out + given, out + count, given > 0 ? out[given - 1] : T());
 }
 
+// A byte is an element.
+void FillFromBytes(const std::string& list, Tensor* tensor) {
+  auto* const out = static_cast<uint8_t*>(tensor->raw_data());
+  const int64_t count = tensor->num_elements();
+  const auto given = std::min<int64_t>(count, static_cast<int64_t>(list.size()));
+  std::copy_n(list.data(), given, reinterpret_cast<char*>(out));
+  std::fill(out + given, out + count, given > 0 ? out[given - 1] : uint8_t{0});
+}
+
 void FillFromLists(const pb::TensorProto& proto, Tensor* tensor) {
   switch (tensor->dtype()) {
     case DataType::kFloat:
@@ -193,6 +202,12 @@ void FillFromLists(const pb::TensorProto& proto, Tensor* tensor) {
     case DataType::kHalf:
     case DataType::kBfloat16:  // bit patterns
       return FillFromNumbers<uint16_t>(proto.half_val(), tensor);
+    case DataType::kFloat8E5m2:
+    case DataType::kFloat8E4m3fn:
+    case DataType::kFloat8E4m3fnuz:
+    case DataType::kFloat8E4m3b11fnuz:
+    case DataType::kFloat8E5m2fnuz:
+      return FillFromBytes(proto.float8_val(), tensor);
     case DataType::kUint32:
       return FillFromNumbers<uint32_t>(proto.uint32_val(), tensor);
     case DataType::kUint64:
@@ -352,6 +367,13 @@ void TensorToReadableProto(const Tensor& tensor, pb::TensorProto* proto) {
     case DataType::kHalf:
     case DataType::kBfloat16:
       return AddNumbers<uint16_t>(tensor, proto->mutable_half_val());
+    case DataType::kFloat8E5m2:
+    case DataType::kFloat8E4m3fn:
+    case DataType::kFloat8E4m3fnuz:
+    case DataType::kFloat8E4m3b11fnuz:
+    case DataType::kFloat8E5m2fnuz:
+      proto->set_float8_val(tensor.raw_data(), static_cast<std::size_t>(tensor.num_elements()));
+      return;
     case DataType::kUint32:
       return AddNumbers<uint32_t>(tensor, proto->mutable_uint32_val());
     case DataType::kUint64:

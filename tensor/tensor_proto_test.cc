@@ -76,6 +76,8 @@ std::vector<Tensor> EveryType() {
       Tensor::FromValues<uint16_t>({0, 65535}),
       Tensor::FromValues<std::complex<double>>({{1, 2}, {3, -4}}),
       Tensor::FromValues<Half>({Half(1.0f), Half(-2.0f)}),
+      Tensor::FromValues<Float8E5m2>({Float8E5m2(1.0f), Float8E5m2(-2.0f)}),
+      Tensor::FromValues<Float8E4m3fn>({Float8E4m3fn(0.5f), Float8E4m3fn(-448.0f)}),
       Tensor::FromValues<ResourceHandle>({handle, ResourceHandle()}),
       Tensor::FromValues<uint32_t>({0, UINT32_MAX}),
       Tensor::FromValues<uint64_t>({0, UINT64_MAX}),

@@ -21,14 +21,14 @@ class AttrValue;
 
 // A function by name, with the attributes to instantiate it with.
 struct FunctionName {
-  std::string name;
-  std::map<std::string, AttrValue> attrs;
+  std::string name;                        // in the library of its graph
+  std::map<std::string, AttrValue> attrs;  // values of its type parameters and such
   friend bool operator==(const FunctionName& a, const FunctionName& b);
 };
 
 // The name of a type parameter inside a function body; resolved at instantiation.
 struct AttrPlaceholder {
-  std::string name;
+  std::string name;  // of the attribute that the function is instantiated with
   friend bool operator==(const AttrPlaceholder&, const AttrPlaceholder&) = default;
 };
 
@@ -36,9 +36,11 @@ struct AttrPlaceholder {
 // writes all empty lists alike.
 class AttrValue {
  public:
+  // A list without elements.
   struct EmptyList {
     friend bool operator==(const EmptyList&, const EmptyList&) = default;
   };
+  // All kinds that there are; std::monostate: none.
   using Value =
       std::variant<std::monostate, std::string, int64_t, float, bool, DataType, PartialShape,
                    std::shared_ptr<const Tensor>, std::shared_ptr<const FunctionName>,
@@ -57,8 +59,10 @@ class AttrValue {
   AttrValue(DataType v) : value_(v) {}                       // NOLINT
   AttrValue(PartialShape v) : value_(std::move(v)) {}        // NOLINT
   AttrValue(const Shape& v) : value_(PartialShape(v)) {}     // NOLINT
-  AttrValue(Tensor v)                                        // NOLINT
+  // A constant.
+  AttrValue(Tensor v)  // NOLINT
       : value_(std::make_shared<const Tensor>(std::move(v))) {}
+  // A function with its attributes.
   AttrValue(FunctionName v)  // NOLINT
       : value_(std::make_shared<const FunctionName>(std::move(v))) {}
   AttrValue(AttrPlaceholder v) : value_(std::move(v)) {}  // NOLINT
@@ -72,7 +76,9 @@ class AttrValue {
     }
   }
 
+  // Whether there is one.
   bool has_value() const { return !std::holds_alternative<std::monostate>(value_); }
+  // The value, of any kind.
   const Value& value() const { return value_; }
 
   // Pointer to the value if it is of this kind, else null.
@@ -80,10 +86,12 @@ class AttrValue {
   const T* get_if() const {
     return std::get_if<T>(&value_);
   }
+  // The tensor if it is one, else null; lives as long as this value.
   const Tensor* tensor() const {
     auto* p = std::get_if<std::shared_ptr<const Tensor>>(&value_);
     return p == nullptr ? nullptr : p->get();
   }
+  // The function if it is one, else null; lives as long as this value.
   const FunctionName* function() const {
     auto* p = std::get_if<std::shared_ptr<const FunctionName>>(&value_);
     return p == nullptr ? nullptr : p->get();

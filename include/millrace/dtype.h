@@ -18,57 +18,68 @@ struct ResourceHandle;
 // These numbers live on the wire and on disk: never renumber. A reference type is its
 // base type plus 100 (see MakeRefType).
 enum class DataType : int32_t {
-  kInvalid = 0,
-  kFloat = 1,
-  kDouble = 2,
-  kInt32 = 3,
-  kUint8 = 4,
-  kInt16 = 5,
-  kInt8 = 6,
-  kString = 7,
-  kComplex64 = 8,
-  kInt64 = 9,
-  kBool = 10,
-  kQint8 = 11,
-  kQuint8 = 12,
-  kQint32 = 13,
-  kBfloat16 = 14,
-  kQint16 = 15,
-  kQuint16 = 16,
-  kUint16 = 17,
-  kComplex128 = 18,
-  kHalf = 19,
-  kResource = 20,
-  kVariant = 21,
-  kUint32 = 22,
-  kUint64 = 23,
+  kInvalid = 0,      // of a tensor that has none yet
+  kFloat = 1,        // 32 bits
+  kDouble = 2,       // 64 bits
+  kInt32 = 3,        // signed
+  kUint8 = 4,        // a byte
+  kInt16 = 5,        // signed
+  kInt8 = 6,         // signed
+  kString = 7,       // bytes of any length
+  kComplex64 = 8,    // two floats
+  kInt64 = 9,        // signed
+  kBool = 10,        // one byte, 0 or 1
+  kQint8 = 11,       // quantized: a kernel gives the range with it
+  kQuint8 = 12,      // the same, unsigned
+  kQint32 = 13,      // quantized, as sums are
+  kBfloat16 = 14,    // the upper half of a float
+  kQint16 = 15,      // quantized
+  kQuint16 = 16,     // quantized, unsigned
+  kUint16 = 17,      // unsigned
+  kComplex128 = 18,  // two doubles
+  kHalf = 19,        // IEEE 754 binary16
+  kResource = 20,    // a handle: names what lives on a device between steps
+  kVariant = 21,     // an object of a C++ type that kernels know
+  kUint32 = 22,      // unsigned
+  kUint64 = 23,      // unsigned
+  // Eight bits (see Float8Format): stored, moved and cast, not calculated with.
+  kFloat8E5m2 = 24,         // five exponent bits, with infinities
+  kFloat8E4m3fn = 25,       // four, without infinities
+  kFloat8E4m3fnuz = 26,     // four, one zero, one NaN
+  kFloat8E4m3b11fnuz = 27,  // the same with bias 11
+  kFloat8E5m2fnuz = 28,     // five, one zero, one NaN
 };
 
-inline constexpr DataType kFloat = DataType::kFloat;
-inline constexpr DataType kDouble = DataType::kDouble;
-inline constexpr DataType kInt32 = DataType::kInt32;
-inline constexpr DataType kUint8 = DataType::kUint8;
-inline constexpr DataType kInt16 = DataType::kInt16;
-inline constexpr DataType kInt8 = DataType::kInt8;
-inline constexpr DataType kString = DataType::kString;
-inline constexpr DataType kComplex64 = DataType::kComplex64;
-inline constexpr DataType kInt64 = DataType::kInt64;
-inline constexpr DataType kBool = DataType::kBool;
-inline constexpr DataType kBfloat16 = DataType::kBfloat16;
-inline constexpr DataType kUint16 = DataType::kUint16;
-inline constexpr DataType kComplex128 = DataType::kComplex128;
-inline constexpr DataType kHalf = DataType::kHalf;
-inline constexpr DataType kResource = DataType::kResource;
-inline constexpr DataType kVariant = DataType::kVariant;
-inline constexpr DataType kUint32 = DataType::kUint32;
-inline constexpr DataType kUint64 = DataType::kUint64;
+// Those that programs use most, without the name of the enumeration.
+using DataType::kBfloat16;
+using DataType::kBool;
+using DataType::kComplex128;
+using DataType::kComplex64;
+using DataType::kDouble;
+using DataType::kFloat;
+using DataType::kHalf;
+using DataType::kInt16;
+using DataType::kInt32;
+using DataType::kInt64;
+using DataType::kInt8;
+using DataType::kResource;
+using DataType::kString;
+using DataType::kUint16;
+using DataType::kUint32;
+using DataType::kUint64;
+using DataType::kUint8;
+using DataType::kVariant;
 
+// What a reference type's number has more than that of its base type.
 inline constexpr int kRefOffset = 100;
 
+// Whether it is the type of a reference to a variable, as TensorFlow 1's have.
 constexpr bool IsRefType(DataType dtype) { return static_cast<int>(dtype) > kRefOffset; }
+// The reference type of a type; a reference type as it is.
 constexpr DataType MakeRefType(DataType dtype) {
   return IsRefType(dtype) ? dtype : static_cast<DataType>(static_cast<int>(dtype) + kRefOffset);
 }
+// The type that a reference refers to; any other type as it is.
 constexpr DataType BaseType(DataType dtype) {
   return IsRefType(dtype) ? static_cast<DataType>(static_cast<int>(dtype) - kRefOffset) : dtype;
 }
@@ -84,35 +95,42 @@ std::size_t DataTypeSize(DataType dtype);
 bool IsMemcpyable(DataType dtype);
 bool IsFloating(DataType dtype);  // half, bfloat16, float, double
 bool IsInteger(DataType dtype);   // int8..int64, uint8..uint64
-bool IsComplex(DataType dtype);
+bool IsComplex(DataType dtype);   // complex64, complex128
+bool IsFloat8(DataType dtype);    // the five types of one byte
 
-// C++ type -> DataType: DataTypeOf<float>() == kFloat.
+// What DataTypeOf asks: kValue, for the C++ types that elements have.
 template <typename T>
 struct DataTypeTraits;
-#define MR_DTYPE_TRAITS(cpp, dt)                     \
+#define MR_DTYPE_TRAITS_(cpp, dt)                    \
   template <>                                        \
   struct DataTypeTraits<cpp> {                       \
     static constexpr DataType kValue = DataType::dt; \
   }
-MR_DTYPE_TRAITS(float, kFloat);
-MR_DTYPE_TRAITS(double, kDouble);
-MR_DTYPE_TRAITS(int32_t, kInt32);
-MR_DTYPE_TRAITS(uint8_t, kUint8);
-MR_DTYPE_TRAITS(int16_t, kInt16);
-MR_DTYPE_TRAITS(int8_t, kInt8);
-MR_DTYPE_TRAITS(std::string, kString);
-MR_DTYPE_TRAITS(std::complex<float>, kComplex64);
-MR_DTYPE_TRAITS(int64_t, kInt64);
-MR_DTYPE_TRAITS(bool, kBool);
-MR_DTYPE_TRAITS(BFloat16, kBfloat16);
-MR_DTYPE_TRAITS(uint16_t, kUint16);
-MR_DTYPE_TRAITS(std::complex<double>, kComplex128);
-MR_DTYPE_TRAITS(Half, kHalf);
-MR_DTYPE_TRAITS(ResourceHandle, kResource);
-MR_DTYPE_TRAITS(uint32_t, kUint32);
-MR_DTYPE_TRAITS(uint64_t, kUint64);
-#undef MR_DTYPE_TRAITS
+MR_DTYPE_TRAITS_(float, kFloat);
+MR_DTYPE_TRAITS_(double, kDouble);
+MR_DTYPE_TRAITS_(int32_t, kInt32);
+MR_DTYPE_TRAITS_(uint8_t, kUint8);
+MR_DTYPE_TRAITS_(int16_t, kInt16);
+MR_DTYPE_TRAITS_(int8_t, kInt8);
+MR_DTYPE_TRAITS_(std::string, kString);
+MR_DTYPE_TRAITS_(std::complex<float>, kComplex64);
+MR_DTYPE_TRAITS_(int64_t, kInt64);
+MR_DTYPE_TRAITS_(bool, kBool);
+MR_DTYPE_TRAITS_(BFloat16, kBfloat16);
+MR_DTYPE_TRAITS_(uint16_t, kUint16);
+MR_DTYPE_TRAITS_(std::complex<double>, kComplex128);
+MR_DTYPE_TRAITS_(Half, kHalf);
+MR_DTYPE_TRAITS_(ResourceHandle, kResource);
+MR_DTYPE_TRAITS_(uint32_t, kUint32);
+MR_DTYPE_TRAITS_(uint64_t, kUint64);
+MR_DTYPE_TRAITS_(Float8E5m2, kFloat8E5m2);
+MR_DTYPE_TRAITS_(Float8E4m3fn, kFloat8E4m3fn);
+MR_DTYPE_TRAITS_(Float8E4m3fnuz, kFloat8E4m3fnuz);
+MR_DTYPE_TRAITS_(Float8E4m3b11fnuz, kFloat8E4m3b11fnuz);
+MR_DTYPE_TRAITS_(Float8E5m2fnuz, kFloat8E5m2fnuz);
+#undef MR_DTYPE_TRAITS_
 
+// The type whose elements are T: DataTypeOf<float>() is kFloat.
 template <typename T>
 constexpr DataType DataTypeOf() {
   return DataTypeTraits<T>::kValue;

@@ -17,6 +17,7 @@ class RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
+  // Adds a reference.
   void Ref() const { count_.fetch_add(1, std::memory_order_relaxed); }
 
   // Drops one reference; the last one destroys the object (through Destroy).
@@ -38,6 +39,7 @@ class RefCounted {
   // Called once, when the last reference is gone. A pooled object overrides this to go
   // back to its pool; it must call ResetRefCount before it is handed out again.
   virtual void Destroy() { delete this; }
+  // One reference again.
   void ResetRefCount() { count_.store(1, std::memory_order_relaxed); }
 
  private:
@@ -52,9 +54,11 @@ class RefPtr {
   RefPtr(std::nullptr_t) {}  // NOLINT: implicit on purpose
   // Takes over the caller's reference.
   explicit RefPtr(T* adopted) : ptr_(adopted) {}
+  // Another reference to the same object.
   RefPtr(const RefPtr& other) : ptr_(other.ptr_) {
     if (ptr_ != nullptr) ptr_->Ref();
   }
+  // Takes the reference of `other`, which is null then.
   RefPtr(RefPtr&& other) noexcept : ptr_(std::exchange(other.ptr_, nullptr)) {}
   template <typename U>
   RefPtr(RefPtr<U> other) : ptr_(other.release()) {}  // NOLINT: implicit upcast
@@ -78,10 +82,12 @@ class RefPtr {
     return RefPtr(ptr);
   }
 
+  // The object; null if there is none.
   T* get() const { return ptr_; }
   T& operator*() const { return *ptr_; }
   T* operator->() const { return ptr_; }
   explicit operator bool() const { return ptr_ != nullptr; }
+  // Gives the reference up.
   void reset() { *this = RefPtr(); }
   // Gives the reference to the caller.
   [[nodiscard]] T* release() { return std::exchange(ptr_, nullptr); }
@@ -92,6 +98,7 @@ class RefPtr {
   T* ptr_ = nullptr;
 };
 
+// A new object, made of `args`, and its first reference.
 template <typename T, typename... Args>
 RefPtr<T> MakeRef(Args&&... args) {
   return RefPtr<T>(new T(std::forward<Args>(args)...));

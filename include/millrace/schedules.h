@@ -23,18 +23,20 @@ using Schedule = std::function<Output(const Scope& scope, const Output& step)>;
 // which is computed on every device that has variables rather than sent there.
 class LearningRate {
  public:
+  // A number.
   template <typename T>
     requires(std::is_arithmetic_v<T>)
   LearningRate(T number) : number_(static_cast<double>(number)) {}  // NOLINT
   LearningRate(const Output& tensor) : tensor_(tensor) {}           // NOLINT
+  // A schedule without a function is an InvalidArgument in the graph's status.
   template <typename F>
     requires(std::is_invocable_r_v<Output, F, const Scope&, const Output&>)
-  LearningRate(F schedule) : schedule_(std::move(schedule)) {}  // NOLINT
+  LearningRate(F schedule) : schedule_(std::move(schedule)), is_schedule_(true) {}  // NOLINT
 
   // Whether it is a number, which optimizers keep in a variable.
-  bool is_number() const { return !tensor_.valid() && !schedule_; }
+  bool is_number() const { return !tensor_.valid() && !is_schedule_; }
   // Whether it depends on the step.
-  bool is_schedule() const { return schedule_ != nullptr; }
+  bool is_schedule() const { return is_schedule_; }
   // The number; 0 for a tensor or a schedule.
   double number() const { return number_; }
   // The rate as a float scalar; `step` is looked at by schedules alone.
@@ -44,6 +46,7 @@ class LearningRate {
   double number_ = 0;
   Output tensor_;
   Schedule schedule_;
+  bool is_schedule_ = false;
 };
 
 namespace schedules {

@@ -21,19 +21,29 @@ namespace millrace {
 class Shape {
  public:
   Shape() = default;
+  // Sizes of all dimensions: Shape({2, 3}).
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  // Sizes of which there may be any number.
   explicit Shape(std::span<const int64_t> dims);
 
+  // The number of dimensions.
   int rank() const { return static_cast<int>(dims_.size()); }
+  // The size of dimension i, counted from 0, which must exist.
   int64_t dim(int i) const { return dims_[i]; }
+  // All sizes; valid until the shape is changed or gone.
   std::span<const int64_t> dims() const { return {dims_.data(), dims_.size()}; }
-  // -1 if it is not valid.
+  // The product of the sizes, 1 for a scalar; -1 if it is not valid.
   int64_t num_elements() const { return num_elements_; }
+  // Whether a tensor can have it.
   bool is_valid() const { return num_elements_ >= 0; }
 
+  // Appends a dimension.
   void AddDim(int64_t size);
+  // Changes the size of dimension i, which must exist.
   void SetDim(int i, int64_t size);
+  // Removes dimension i, which must exist.
   void RemoveDim(int i);
+  // Inserts a dimension before dimension i; i may be the rank.
   void InsertDim(int i, int64_t size);
 
   // "[2,3]"; "[]" for a scalar.
@@ -54,21 +64,30 @@ class PartialShape {
  public:
   // Unknown rank.
   PartialShape() : known_rank_(false) {}
+  // Sizes, of which -1 are unknown: PartialShape({-1, 784}).
   PartialShape(std::initializer_list<int64_t> dims)
       : known_rank_(true), dims_(dims.begin(), dims.end()) {}
+  // Sizes, of which -1 are unknown.
   explicit PartialShape(std::span<const int64_t> dims)
       : known_rank_(true), dims_(dims.begin(), dims.end()) {}
+  // A shape that is known.
   PartialShape(const Shape& shape)  // NOLINT: every Shape is a PartialShape
       : PartialShape(shape.dims()) {}
 
+  // Whether the number of dimensions is known.
   bool has_rank() const { return known_rank_; }
   // -1 if the rank is unknown.
   int rank() const { return known_rank_ ? static_cast<int>(dims_.size()) : -1; }
+  // The size of dimension i, which must exist; -1 if unknown.
   int64_t dim(int i) const { return dims_[i]; }
+  // All sizes, -1 for unknown ones; none if the rank is unknown.
   std::span<const int64_t> dims() const { return {dims_.data(), dims_.size()}; }
+  // Appends a dimension; the rank must be known.
   void AddDim(int64_t size) { dims_.push_back(size); }
+  // Changes the size of dimension i, which must exist.
   void SetDim(int i, int64_t size) { dims_[i] = size; }
 
+  // Whether rank and all sizes are known.
   bool IsFullyDefined() const;
   // The Shape, if fully defined and valid.
   std::optional<Shape> AsShape() const;

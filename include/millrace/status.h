@@ -49,13 +49,17 @@ class [[nodiscard]] Status {
   Status() = default;  // OK
   // The message of kOk is dropped.
   Status(StatusCode code, std::string_view message);
+  // Shares what `other` says.
   Status(const Status& other) : rep_(other.rep_) { Ref(); }
+  // Takes what `other` says, which is OK then.
   Status(Status&& other) noexcept : rep_(std::exchange(other.rep_, nullptr)) {}
   Status& operator=(const Status& other);
   Status& operator=(Status&& other) noexcept;
   ~Status() { Unref(); }
 
+  // Whether there was no error.
   bool ok() const { return rep_ == nullptr; }
+  // The class of the error; kOk if there is none.
   StatusCode code() const { return ok() ? StatusCode::kOk : rep_->code; }
   // Valid until this status is changed or gone.
   std::string_view message() const { return ok() ? std::string_view() : rep_->message; }
@@ -64,8 +68,10 @@ class [[nodiscard]] Status {
 
   // Payloads by the URL of their type. An OK status has none, and takes none.
   std::optional<std::string> GetPayload(std::string_view type_url) const;
+  // Adds a payload, or replaces the one of the same type.
   void SetPayload(std::string_view type_url, std::string_view payload);
   bool ErasePayload(std::string_view type_url);  // whether there was one
+  // Calls `visit` with each payload, in no order that can be relied on.
   void ForEachPayload(
       const std::function<void(std::string_view type_url, std::string_view payload)>& visit) const;
 
@@ -73,6 +79,7 @@ class [[nodiscard]] Status {
   void Update(const Status& other) {
     if (ok()) *this = other;
   }
+  // Says that an error is of no interest here.
   void IgnoreError() const {}
 
   friend bool operator==(const Status& a, const Status& b) {
@@ -109,14 +116,18 @@ class [[nodiscard]] Status {
 };
 std::ostream& operator<<(std::ostream& out, const Status& status);
 
+// The status of what succeeded.
 inline Status OkStatus() { return Status(); }
 
 // What StatusOr throws where a value is asked for and there is none.
 class BadStatusOrAccess : public std::exception {
  public:
+  // Of a StatusOr with this status.
   explicit BadStatusOrAccess(const Status& status)
       : status_(status), what_("no value but " + status.ToString()) {}
+  // "no value but", and the status as text.
   const char* what() const noexcept override { return what_.c_str(); }
+  // Why there is no value.
   const Status& status() const { return status_; }
 
  private:
@@ -134,6 +145,7 @@ class [[nodiscard]] StatusOr {
                                  std::is_same_v<std::remove_cvref_t<U>, std::in_place_t>;
 
  public:
+  // The type of the value.
   using value_type = T;
 
   StatusOr() : StatusOr(Status(StatusCode::kUnknown, "")) {}
@@ -145,10 +157,12 @@ class [[nodiscard]] StatusOr {
     requires(!kIsOwn<U> && std::is_constructible_v<T, U &&>)
   explicit(!std::is_convertible_v<U&&, T>) StatusOr(U&& value)  // NOLINT: to be returned
       : value_(std::forward<U>(value)) {}
+  // A value made of `args` where it stands.
   template <typename... Args>
     requires std::is_constructible_v<T, Args...>
   explicit StatusOr(std::in_place_t, Args&&... args) : value_(std::forward<Args>(args)...) {}
 
+  // A copy of the value, or of the error.
   StatusOr(const StatusOr& other)
     requires std::copy_constructible<T>
       : status_(other.status_) {
@@ -197,30 +211,40 @@ class [[nodiscard]] StatusOr {
     if (ok()) std::destroy_at(&value_);
   }
 
+  // Whether there is a value.
   bool ok() const { return status_.ok(); }
+  // OK, or why there is no value.
   const Status& status() const& { return status_; }
+  // The same of a temporary.
   Status status() && { return status_; }
 
+  // The value; BadStatusOrAccess if there is none.
   T& value() & { return Checked().value_; }
+  // The value to read.
   const T& value() const& { return Checked().value_; }
+  // The value of a temporary, to move from.
   T&& value() && { return std::move(Checked().value_); }
   T& operator*() & { return Checked().value_; }
   const T& operator*() const& { return Checked().value_; }
   T&& operator*() && { return std::move(Checked().value_); }
   T* operator->() { return &Checked().value_; }
   const T* operator->() const { return &Checked().value_; }
+  // The value, or `other` in its place.
   template <typename U>
   T value_or(U&& other) const& {
     return ok() ? value_ : static_cast<T>(std::forward<U>(other));
   }
+  // The same of a temporary.
   template <typename U>
   T value_or(U&& other) && {
     return ok() ? std::move(value_) : static_cast<T>(std::forward<U>(other));
   }
+  // Puts a value made of `args` in the place of value or error.
   template <typename... Args>
   T& emplace(Args&&... args) {
     return (*this = StatusOr(std::in_place, std::forward<Args>(args)...)).value_;
   }
+  // Says that an error is of no interest here.
   void IgnoreError() const {}
 
  private:

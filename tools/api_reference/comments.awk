@@ -2,6 +2,8 @@
 # Headers as Doxygen reads them: comments before a declaration, and those behind one, become its
 # documentation; the first one is the file's.
 /^\/\/ SPDX/ || /^#/ || /^}  \/\/ / { print; trailing = 0; next }
+# What a header's own macros (they end in _) make of a list is said where they are defined.
+/^MR_[A-Z_]+_\(.*\);$/ { print ""; next }
 # On a line of its own. It goes on with the comment behind a declaration if it stands as far to the
 # right.
 /^ *\/\// {

@@ -15,6 +15,12 @@
 namespace millrace {
 
 Output LearningRate::At(const Scope& scope, const Output& step) const {
+  if (is_schedule_ && !schedule_) {
+    scope.RecordError(errors::InvalidArgument("the learning rate is a schedule without a function: "
+                                              "give it one of schedules::, or a lambda"),
+                      std::source_location::current());
+    return Output();
+  }
   if (schedule_) return schedule_(scope, step);
   if (tensor_.valid())
     return tensor_.dtype() == kFloat ? tensor_ : ops::Cast(scope, tensor_, kFloat);
