@@ -34,11 +34,13 @@ class Callback {
   virtual std::string kind() const { return "Callback"; }
   // Both are called before the first hook of a loop. The model outlives the loop.
   virtual void SetModel(Model* model) { model_ = model; }
+  // Tells what the loop is about to do.
   virtual void SetParams(const LoopParams& params) { params_ = params; }
 
   // Of all callbacks before OnTrainBegin of any: here one may take the run back to where an earlier
   // one was (TrainingRun::SetState of millrace/training_run.h).
   virtual Status OnTrainRestore() { return OkStatus(); }
+  // Before the first epoch of Fit.
   virtual Status OnTrainBegin() { return OkStatus(); }
   virtual Status OnTrainEnd(const Logs& /*logs*/) { return OkStatus(); }  // the last epoch's
   // Also of an epoch that an earlier run has begun and this one goes on with: what is changed in
@@ -46,16 +48,25 @@ class Callback {
   virtual Status OnEpochBegin(int64_t /*epoch*/) { return OkStatus(); }
   // What is set in the logs is seen by the callbacks behind this one and by the history.
   virtual Status OnEpochEnd(int64_t /*epoch*/, Logs& /*logs*/) { return OkStatus(); }
+  // Before a step of Fit, or several that are made at once.
   virtual Status OnTrainBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  // After those steps. The logs are empty where no callback of the loop reads_batch_logs().
   virtual Status OnTrainBatchEnd(int64_t /*batch*/, const Logs& /*logs*/) { return OkStatus(); }
   // Of Evaluate, and of the validation within Fit.
   virtual Status OnTestBegin() { return OkStatus(); }
+  // After the last step of an evaluation, with the results of the whole data set.
   virtual Status OnTestEnd(const Logs& /*logs*/) { return OkStatus(); }
+  // Before a step of the evaluation; batches count from 0 in each.
   virtual Status OnTestBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  // After a step of the evaluation; the logs are means since it began, or empty as those of Fit.
   virtual Status OnTestBatchEnd(int64_t /*batch*/, const Logs& /*logs*/) { return OkStatus(); }
+  // Before the first batch of Predict.
   virtual Status OnPredictBegin() { return OkStatus(); }
+  // After the last batch of Predict.
   virtual Status OnPredictEnd() { return OkStatus(); }
+  // Before a batch of Predict.
   virtual Status OnPredictBatchBegin(int64_t /*batch*/) { return OkStatus(); }
+  // After a batch of Predict, with the values of the model's first output: [batch, ...].
   virtual Status OnPredictBatchEnd(int64_t /*batch*/, const Tensor& /*outputs*/) {
     return OkStatus();
   }
@@ -71,7 +82,9 @@ class Callback {
   virtual Status SetState(const CallbackState& /*state*/) { return OkStatus(); }
 
  protected:
+  // Model of the loop; null before SetModel.
   Model* model() const { return model_; }
+  // What the loop is about to do; defaults before SetParams.
   const LoopParams& params() const { return params_; }
 
  private:

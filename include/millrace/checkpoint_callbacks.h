@@ -26,7 +26,7 @@ struct ModelCheckpointOptions {
   // The prefix of the checkpoint, with places for numbers as Python's format has them: {epoch} and
   // {batch}, which count from 1, and what is logged by its name: "run/{epoch:02d}-{val_loss:.2f}".
   std::string filepath{};
-  std::string monitor = "val_loss";
+  std::string monitor = "val_loss";  // the logged value that save_best_only compares
   // Only when the value that is monitored is better than ever. Where it is not logged, a warning,
   // and the checkpoint is written.
   bool save_best_only = false;
@@ -35,8 +35,8 @@ struct ModelCheckpointOptions {
   // chief writes the weights; of the state each writes its own, the others in "workertemp_<number>"
   // beside the chief's.
   bool save_weights_only = false;
-  Direction direction = Direction::kAuto;
-  int64_t save_freq = kEveryEpoch;  // or the number of steps; they are counted over epochs
+  Direction direction = Direction::kAuto;  // which way is better; kAuto: the metric's own
+  int64_t save_freq = kEveryEpoch;         // or the number of steps; they are counted over epochs
   std::optional<double> initial_value_threshold{};  // the value that the first one has to beat
   // Training goes on as soon as the values are taken: a thread writes. The error of a write is that
   // of the next save, or of the end of Fit, which waits.
@@ -44,8 +44,10 @@ struct ModelCheckpointOptions {
   int verbose = 0;              // above 0: a line for each save
   std::ostream* out = nullptr;  // of these lines; null: the standard output
 };
+// Writes checkpoints as ModelCheckpointOptions say. Given to Fit; one Fit at a time.
 class ModelCheckpoint : public Callback {
  public:
+  // Touches no file; options that cannot be are the error of OnTrainBegin.
   explicit ModelCheckpoint(ModelCheckpointOptions options);
   ~ModelCheckpoint() override;
   std::string kind() const override { return "ModelCheckpoint"; }
@@ -96,8 +98,10 @@ struct BackupAndRestoreOptions {
   bool asynchronous = false;
   bool delete_checkpoint = true;  // at the end of a Fit that was not interrupted
 };
+// Keeps backups as BackupAndRestoreOptions say. Given to Fit; one Fit at a time.
 class BackupAndRestore : public Callback {
  public:
+  // Touches no file; OnTrainRestore is the first that reads the directory.
   explicit BackupAndRestore(BackupAndRestoreOptions options);
   ~BackupAndRestore() override;
   std::string kind() const override { return "BackupAndRestore"; }
@@ -106,6 +110,8 @@ class BackupAndRestore : public Callback {
   Status OnTrainRestore() override;
   Status OnTrainEnd(const Logs& logs) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  // Saves when save_freq steps are over. After a notice that the process is to end: saves, waits
+  // for the write, and ends Fit with Cancelled, which names the directory.
   Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
   bool reads_batch_logs() const override { return false; }
   CallbackState State() const override;

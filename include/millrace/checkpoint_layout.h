@@ -12,6 +12,8 @@ namespace millrace {
 
 class Checkpoint;
 
+// How big the files of a checkpoint are and which task writes them; as it is here, each task writes
+// one.
 struct CheckpointLayout {
   // A data file has at most so many bytes of tensors; 0: one file for each task. Tensors that are
   // bigger are cut into slices, along the axis that needs the fewest; where one element is bigger
@@ -44,6 +46,7 @@ class WorkerPrefix {
   WorkerPrefix(const WorkerPrefix&) = delete;
   WorkerPrefix& operator=(const WorkerPrefix&) = delete;
 
+  // The prefix that this worker saves to: the given one, or one in its own folder.
   const std::string& path() const { return path_; }
   // Whether what is written stays.
   bool is_real() const { return temporary_.empty(); }

@@ -24,9 +24,9 @@ namespace millrace {
 // What a worker computes: values for `inputs` (placeholders) are given to every Schedule, `outputs`
 // come back, `targets` are run.
 struct FunctionParts {
-  std::vector<Output> inputs{};
-  std::vector<Output> outputs{};
-  std::vector<Operation> targets{};
+  std::vector<Output> inputs{};      // placeholders, in the order of the tensors given to Schedule
+  std::vector<Output> outputs{};     // fetched, in the order of what RemoteValue::Fetch returns
+  std::vector<Operation> targets{};  // run in the same step, with no values
 };
 // `worker` is a scope on whichever worker runs the function ("/job:worker", no task).
 using WorkerFunctionBuilder = std::function<FunctionParts(const Scope& worker)>;
@@ -36,8 +36,11 @@ struct PerWorkerParts {
   std::vector<Output> values{};           // for functions to use; computed where the function runs
   std::vector<Operation> initializers{};  // run at each worker before the first use
 };
+// Called once, at once; `worker` is the scope that WorkerFunctionBuilder gets.
 using PerWorkerBuilder = std::function<PerWorkerParts(const Scope& worker)>;
 
+// How a ClusterCoordinator is made. Create refuses times that are not positive, but for
+// `cancel_grace`.
 struct CoordinatorOptions {
   // Its jobs "ps" and "worker"; both must have a task.
   ClusterSpec cluster{};
@@ -50,18 +53,18 @@ struct CoordinatorOptions {
 
   // How long calls of the coordinator block before they end with DeadlineExceeded, which says what
   // was waited for. Nothing is cancelled by it; a call may be made again.
-  std::chrono::milliseconds connect_timeout{60'000};  // Create, Run (for a worker), Recover
-  std::chrono::milliseconds schedule_timeout{300'000};
-  std::chrono::milliseconds join_timeout{3'600'000};
-  std::chrono::milliseconds fetch_timeout{300'000};
-  // One run of a function; DeadlineExceeded is then an error of the function.
-  std::chrono::milliseconds function_timeout{300'000};
+  std::chrono::milliseconds connect_timeout{60'000};    // Create, Run (for a worker), Recover
+  std::chrono::milliseconds schedule_timeout{300'000};  // Schedule, while the queue is full
+  std::chrono::milliseconds join_timeout{3'600'000};    // Join, if it is given none
+  std::chrono::milliseconds fetch_timeout{300'000};     // Fetch, if it is given none
+  std::chrono::milliseconds function_timeout{300'000};  // a run; its end is the function's error
 
   // Every task is asked for a sign of life so often.
   std::chrono::milliseconds heartbeat{2'000};
   // A worker, a parameter server, that gives none for so long is lost; one that refuses
   // connections, or has restarted, at once (a parameter server is asked again for a second before).
   std::chrono::milliseconds worker_timeout{30'000};
+  // The same time without a sign of life, of a parameter server.
   std::chrono::milliseconds ps_timeout{10'000};
   // After an error, functions that still run are given so long to end by themselves.
   std::chrono::milliseconds cancel_grace{200};
@@ -79,8 +82,10 @@ struct RemoteResult;  // coordinator/call.h
 // A scheduled function's result. Cheap to copy; may outlive the coordinator. Thread-safe.
 class RemoteValue {
  public:
+  // Whether there is a result: not yet, the outputs, or an error (of its own, or Cancelled).
   enum class State { kNotReady, kReady, kFailed };
   RemoteValue();  // of nothing: Fetch says FailedPrecondition
+  // Tells how far it is, without blocking; kFailed for a value of nothing.
   State state() const;
   // Blocks until there is a result: the outputs; the function's own error; Cancelled "The
   // corresponding function is cancelled. Please reschedule the function." if another error came
@@ -101,6 +106,7 @@ class RemoteValue {
 class WorkerFunction {
  public:
   WorkerFunction() = default;
+  // Whether it names a function: false for one that AddFunction did not return.
   bool valid() const { return id_ >= 0; }
 
  private:
@@ -109,15 +115,16 @@ class WorkerFunction {
   int id_ = -1;
 };
 
+// Counts of functions and losses since the coordinator was created.
 struct CoordinatorStats {
-  int64_t scheduled = 0;
-  int64_t finished = 0;  // with a result; each scheduled function at most once
-  int64_t failed = 0;    // with an error of their own
-  int64_t cancelled = 0;
+  int64_t scheduled = 0;      // calls of Schedule that queued a function
+  int64_t finished = 0;       // with a result; each scheduled function at most once
+  int64_t failed = 0;         // with an error of their own
+  int64_t cancelled = 0;      // because of another one's error, or at the end
   int64_t retried = 0;        // put back, because a worker or a session was lost
   int64_t sessions_lost = 0;  // of workers
-  int64_t ps_lost = 0;
-  int workers_ready = 0;
+  int64_t ps_lost = 0;        // times that a parameter server was lost
+  int workers_ready = 0;      // with a session, now
 };
 
 // Thread-safe, but for destruction. The graph is the caller's to build until the first Schedule or
@@ -143,6 +150,7 @@ class ClusterCoordinator {
                                                       const PerWorkerBuilder& builder);
   // An int32 scalar: the number of the worker that computes it.
   StatusOr<Output> WorkerIndex();
+  // Number of tasks of the job "worker" in the cluster, whether they can be reached or not.
   int num_workers() const;
 
   // Queues the function and returns. It runs at least once; its result is delivered once.
@@ -174,6 +182,7 @@ class ClusterCoordinator {
   // (Run) before functions are scheduled. OK if none was lost.
   Status Recover();
 
+  // The counts by now; does not block on any worker.
   CoordinatorStats stats() const;
 
  private:

@@ -25,19 +25,22 @@ namespace millrace {
 
 // The value of an environment variable; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+// Reads the variables of this process, each time anew.
 Environment ProcessEnvironment();
+// Reads these variables alone: for tests, and for descriptions that come from elsewhere.
 Environment FixedEnvironment(std::map<std::string, std::string> variables);
 
+// A cluster and which of its tasks this process is.
 struct ResolvedTask {
-  ClusterSpec cluster{};  // empty: the program runs by itself
-  std::optional<std::string> job_name{};
-  std::optional<int> task_index{};
-  std::string source{};          // "TF_CONFIG", "Slurm", ...; "" for a program by itself
-  std::string rpc_layer{};       // "grpc" in most; "" if not said
-  std::string environment{};     // TF_CONFIG's "environment"
-  std::string session_master{};  // TF_CONFIG's "session_master"
-  int local_rank = 0;            // among the tasks of this launcher on this host
-  int local_size = 1;
+  ClusterSpec cluster{};                  // empty: the program runs by itself
+  std::optional<std::string> job_name{};  // of this task; none: not said, or by itself
+  std::optional<int> task_index{};        // of this task in its job; none: as job_name
+  std::string source{};                   // "TF_CONFIG", "Slurm", ...; "" for a program by itself
+  std::string rpc_layer{};                // "grpc" in most; "" if not said
+  std::string environment{};              // TF_CONFIG's "environment"
+  std::string session_master{};           // TF_CONFIG's "session_master"
+  int local_rank = 0;                     // among the tasks of this launcher on this host
+  int local_size = 1;                     // how many tasks of this launcher are on this host
   // The GPUs for this task, as ServerOptions::visible_gpus takes them; "": not decided here.
   std::string visible_gpus{};
 };
@@ -56,6 +59,7 @@ StatusOr<ResolvedTask> ResolveFromEnvironment(
 // task of the cluster gets a cluster of its own. InvalidArgument if it cannot be read.
 StatusOr<ResolvedTask> ResolveTfConfig(const Environment& environment = ProcessEnvironment());
 
+// What Slurm does not say of the jobs, ports and GPUs of its tasks.
 struct SlurmOptions {
   // Jobs and how many tasks each has, filled in order of their names; empty: all are workers.
   std::map<std::string, int> jobs{};
@@ -63,6 +67,7 @@ struct SlurmOptions {
   // 0: as CUDA_VISIBLE_DEVICES names them.
   int gpus_per_node = 0;
   int gpus_per_task = 0;  // 0: an equal share of the host's
+  // Whether ResolvedTask::visible_gpus is set: to the share of this task, by its local rank.
   bool auto_set_gpu = true;
 };
 // From SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE.
@@ -71,6 +76,7 @@ struct SlurmOptions {
 StatusOr<ResolvedTask> ResolveSlurm(const SlurmOptions& options = {},
                                     const Environment& environment = ProcessEnvironment());
 
+// What MPI and torchrun do not say of jobs, hosts and ports.
 struct RankOptions {
   std::map<std::string, int> jobs{};  // as SlurmOptions::jobs
   // The hosts in order of the ranks that run there, the same number on each. Launchers do not tell:
@@ -90,12 +96,13 @@ StatusOr<ResolvedTask> ResolveTorchrun(const RankOptions& options = {},
 StatusOr<ResolvedTask> ResolveSageMaker(int port = 2223,
                                         const Environment& environment = ProcessEnvironment());
 
+// What the names of pods do not say of the cluster.
 struct KubernetesOptions {
   // Jobs and their replicas; empty takes MILLRACE_JOBS ("ps=2,worker=3").
   std::map<std::string, int> jobs{};
   // The headless service that gives pods their names; empty takes MILLRACE_SERVICE.
   std::string service{};
-  int port = 8470;
+  int port = 8470;  // that every pod listens on
 };
 // Of stateful sets named "<name>-<job>": pod <name>-worker-2 is task 2 of the workers, and its
 // address is <name>-worker-2.<service>:<port>. HOSTNAME, or POD_NAME, says which pod this is.

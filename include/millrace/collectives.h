@@ -40,6 +40,7 @@ std::string_view ReduceOpName(ReduceOp op);
 // kRing always takes.
 enum class CommunicationImplementation { kAuto, kRing, kNccl };
 
+// How collectives of a group pack their tensors, wait and travel; the same at all ranks.
 struct CommunicationOptions {
   // Tensors that are summed between workers travel together in packs: a pack is closed when it has
   // more than so many bytes. 0: in graphs 1 MiB, so that packs leave while others are computed; of
@@ -53,6 +54,7 @@ struct CommunicationOptions {
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
 };
 
+// Which rank of which cluster this process is, and how it reaches the others.
 struct ProcessGroupOptions {
   // The cluster and which of its chiefs and workers this process is; empty: what
   // ResolveFromEnvironment says. Without a cluster there is one rank.
@@ -64,7 +66,7 @@ struct ProcessGroupOptions {
   ServerOptions server{};
   // Of this task, where nodes of collectives are put: "/device:GPU:0"; "": CPU 0.
   std::string device{};
-  CommunicationOptions communication{};
+  CommunicationOptions communication{};  // of all collectives of the group and its subsets
   // How long Create waits for the others.
   std::chrono::milliseconds start_timeout{60'000};
 };
@@ -74,6 +76,7 @@ struct TensorRows {
   Tensor values, indices;  // [n, ...]; int32 or int64 of [n]
 };
 
+// What a rank has after ProcessGroup::AllToAll.
 struct AllToAllResult {
   Tensor value;                          // what the ranks sent here, in their order
   std::vector<int64_t> received_splits;  // rows from each
@@ -97,12 +100,12 @@ class ProcessGroup {
 
   // Position among `ranks()`; -1 if this process is none of them.
   int rank() const;
-  int size() const;
+  int size() const;  // number of members, at least 1
   // Those of all ranks of the cluster that are members.
   const std::vector<int>& ranks() const;
   // How many ranks before this one, and how many in all, have the same host.
   int local_rank() const;
-  int local_size() const;
+  int local_size() const;  // how many of all ranks have this one's host, this one among them
   // Of all ranks: who writes for all.
   bool is_leader() const { return rank() == 0; }
   // "grpc://host:port" where sessions of this process are opened; "" for a cluster of one.
@@ -121,6 +124,7 @@ class ProcessGroup {
   // All ranks get the same bits. Of float, double, half, bfloat16, int32 and int64; means of floats
   // alone.
   StatusOr<Tensor> AllReduce(ReduceOp op, const Tensor& value, std::string_view name = "");
+  // The same of each of a list, in its order.
   StatusOr<std::vector<Tensor>> AllReduce(ReduceOp op, std::span<const Tensor> values,
                                           std::string_view name = "");
   // Sums or means of rows: those of all ranks, in their order; a row may be named several times.
@@ -128,6 +132,7 @@ class ProcessGroup {
   // The values of all ranks one behind the other along the first axis, which may be of another size
   // at each rank. Of all types of fixed size. InvalidArgument for scalars.
   StatusOr<Tensor> AllGather(const Tensor& value, std::string_view name = "");
+  // The same of each of a list, in its order.
   StatusOr<std::vector<Tensor>> AllGather(std::span<const Tensor> values,
                                           std::string_view name = "");
   // This rank's rows of the reduction: an equal part, and one more for each of the first ranks
@@ -139,6 +144,7 @@ class ProcessGroup {
                                     std::string_view name = "");
   // The values of a rank. Others give values of the same types and shapes.
   StatusOr<Tensor> Broadcast(const Tensor& value, int root = 0, std::string_view name = "");
+  // The same of each of a list, in its order.
   StatusOr<std::vector<Tensor>> Broadcast(std::span<const Tensor> values, int root = 0,
                                           std::string_view name = "");
   // Returns when all ranks have come.

@@ -25,10 +25,14 @@ std::vector<Output> Cond(const Scope& scope, const Output& pred, const BranchBui
                          const BranchBuilder& else_branch,
                          std::source_location where = std::source_location::current());
 
+// Adds nodes that say, of the loop's variables, whether there is another iteration: a bool scalar.
 using LoopCondition = std::function<Output(const Scope& scope, std::span<const Output> variables)>;
+// Adds the nodes of an iteration and returns the new values of the variables: as many, of the same
+// types, in the same order.
 using LoopBody =
     std::function<std::vector<Output>(const Scope& scope, std::span<const Output> variables)>;
 
+// How a loop is run and named.
 struct WhileOptions {
   int64_t parallel_iterations = 10;  // that may run at once
   std::string frame_name{};          // "": made of the scope's name

@@ -22,6 +22,7 @@ class Coordinator {
 
   // The first cause is kept. OutOfRange, the end of the input, is no error and counts as OK.
   void RequestStop(const Status& cause = OkStatus());
+  // Whether a stop was asked for. Does not block: threads ask it between two pieces of work.
   bool ShouldStop() const;
   // The cause; OK without one, and before a stop was asked for.
   Status status() const;

@@ -14,13 +14,15 @@ struct Credentials {
   // signed the other end's. All three or none, else InvalidArgument. The files are read again when
   // they change.
   std::string tls_cert{};
-  std::string tls_key{};
-  std::string tls_ca{};
+  std::string tls_key{};  // path of this end's private key
+  std::string tls_ca{};   // path of the certificates that the other end's must be signed by
   // A file that only its owner may read (mode 0600), with a secret that all tasks and clients of a
   // cluster share and that goes with every call. Without TLS whoever can listen learns it.
   std::string token_file{};
 
+  // Whether any file of TLS is named; not whether all three are.
   bool tls() const { return !tls_cert.empty() || !tls_key.empty() || !tls_ca.empty(); }
+  // Whether there is neither TLS nor a token: nothing is proved.
   bool empty() const { return !tls() && token_file.empty(); }
 };
 

@@ -66,10 +66,14 @@ class NodeAttrs {
 // What a shape function sees, and fills. Valid during the call.
 class ShapeContext {
  public:
+  // Number of inputs, with the members of lists counted one by one.
   virtual int num_inputs() const = 0;
+  // Number of outputs, with the members of lists counted one by one.
   virtual int num_outputs() const = 0;
+  // Shape of input i as far as it is known; unknown if there is no such input.
   virtual const PartialShape& input(int i) const = 0;
   virtual const Tensor* constant(int i) const = 0;  // the value if it is known, else null
+  // Attributes of the node.
   virtual const NodeAttrs& attrs() const = 0;
   // Outputs that are not set have an unknown shape.
   virtual void set_output(int i, PartialShape shape) = 0;
@@ -81,11 +85,15 @@ class ShapeContext {
 // One execution of a kernel, for one thread, until Compute returns.
 class CustomKernelContext {
  public:
+  // Name of the node in its graph, for texts.
   virtual const std::string& node_name() const = 0;
+  // Number of inputs, with the members of lists counted one by one.
   virtual int num_inputs() const = 0;
+  // Number of outputs, with the members of lists counted one by one.
   virtual int num_outputs() const = 0;
   // In host memory. Its buffer may be shared: never write to it.
   virtual const Tensor& input(int i) const = 0;
+  // Type that output i must have; kInvalid if there is no such output.
   virtual DataType output_type(int i) const = 0;
   // Memory for output i, elements not set, until Compute returns. ResourceExhausted if there is
   // none, InvalidArgument for a shape that is not valid.
@@ -117,32 +125,41 @@ class CustomKernel {
 class GradientContext {
  public:
   virtual const Scope& scope() const = 0;  // what the function adds its nodes to
+  // The node whose derivatives are wanted.
   virtual const Operation& op() const = 0;
   // By output i; not valid if nothing depends on that output.
   virtual Output dy(int i) const = 0;
   // By input i; inputs that are not set have no derivative.
   virtual void set_dx(int i, const Output& dx) = 0;
 
+  // Output that feeds input i of the node; not valid if there is none.
   Output x(int i) const { return op().input(i); }
+  // Output i of the node; not valid if there is none.
   Output y(int i) const { return op().output(i); }
 
  protected:
   ~GradientContext() = default;
 };
 
+// Sets the shapes of the outputs. An error refuses the node that is being built.
 using CustomShape = std::function<Status(ShapeContext&)>;
+// Makes the kernel of one node from its attributes. An error fails the step, null is Internal.
 using CustomKernelMaker = std::function<StatusOr<std::unique_ptr<CustomKernel>>(const NodeAttrs&)>;
+// Adds the nodes that compute the derivatives. Its error is that of Gradients().
 using CustomGradient = std::function<Status(GradientContext&)>;
 
 // One definition, put together by chained calls. Functions are called by several threads.
 class CustomOp {
  public:
+  // Begins the definition of an op, CamelCase. Names that begin with "_" are refused.
   explicit CustomOp(std::string op_name) : name(std::move(op_name)) {}
   // "x: T", "n: int32", "xs: N * T". No references, no resources.
   CustomOp& Input(std::string_view text) { return Add(inputs, ", ", text); }
+  // One more output, written as inputs are: "y: T".
   CustomOp& Output(std::string_view text) { return Add(outputs, ", ", text); }
   // "scale: float = 1.0", "T: {float, double}", "N: int >= 1", "mode: {'a', 'b'} = 'a'".
   CustomOp& Attr(std::string_view text) { return Add(attrs, "; ", text); }
+  // One more line of the description that the op's definition carries.
   CustomOp& Doc(std::string_view text) { return Add(doc, "\n", text); }
   // Has state or effects: never folded, merged with an equal node, or left out.
   CustomOp& Stateful(bool has_state = true) { return Set(stateful, has_state); }
@@ -153,11 +170,11 @@ class CustomOp {
   // Without one, Gradients() through it fails.
   CustomOp& Gradient(CustomGradient function) { return Set(gradient, function); }
 
-  std::string name, inputs, outputs, attrs, doc;
-  bool stateful = false;
-  CustomShape shape;
-  CustomKernelMaker kernel;
-  CustomGradient gradient;
+  std::string name, inputs, outputs, attrs, doc;  // as the calls put it together
+  bool stateful = false;                          // as Stateful() says
+  CustomShape shape;                              // null: shapes are unknown
+  CustomKernelMaker kernel;                       // null: cannot be run here
+  CustomGradient gradient;                        // null: no derivative
 
  private:
   CustomOp& Add(std::string& list, std::string_view separator, std::string_view text) {
@@ -177,6 +194,7 @@ class CustomOps {
  public:
   // CamelCase, as TensorFlow's ops. The reference is valid until the next Add.
   CustomOp& Add(std::string name) { return ops_.emplace_back(std::move(name)); }
+  // The definitions in the order of Add; LoadLibrary takes them over.
   std::vector<CustomOp>& all() { return ops_; }
 
  private:

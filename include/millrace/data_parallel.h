@@ -34,6 +34,7 @@ namespace millrace::dp {
 // Finds out which rank this process is, starts its server and waits for all others. A second one
 // does nothing. What ProcessGroup::Create says.
 Status Init(const ProcessGroupOptions& options = {});
+// Whether Init has succeeded, and Shutdown has not been called since. Needs no Init.
 bool IsInitialized();
 // Waits for all others, as long as for any call, and stops the server: call it before main ends,
 // or others may miss this rank in their last exchange. Init may follow.
@@ -41,8 +42,11 @@ Status Shutdown();
 
 // Rank 0 leads: it is the one that prints and saves. Local ranks count the processes of a host.
 StatusOr<int> Rank();
+// Number of ranks.
 StatusOr<int> Size();
+// Position among the ranks on this host, from 0: which GPU of the host to take.
 StatusOr<int> LocalRank();
+// Number of ranks on this host.
 StatusOr<int> LocalSize();
 // All ranks.
 StatusOr<std::shared_ptr<ProcessGroup>> World();
@@ -53,9 +57,10 @@ Status ConfigureSession(SessionOptions* options);
 // divided before that, so that sums do not overflow.
 enum class GradientCompression { kNone, kFp16, kBfloat16 };
 
+// How gradients are reduced over ranks.
 struct GradientOptions {
-  ReduceOp op = ReduceOp::kMean;  // or kSum
-  GradientCompression compression = GradientCompression::kNone;
+  ReduceOp op = ReduceOp::kMean;                                 // or kSum
+  GradientCompression compression = GradientCompression::kNone;  // kNone: as they are
   // Gradients of rows become dense ones; else the rows of all ranks are gathered.
   bool sparse_as_dense = false;
   // Lets ranks Join while others still train. Costs a small exchange in each step.
@@ -91,16 +96,23 @@ StatusOr<Operation> BroadcastVariables(
 // Of tensors, by all ranks: as ProcessGroup's.
 StatusOr<Tensor> AllReduce(const Tensor& value, ReduceOp op = ReduceOp::kMean,
                            std::string_view name = "");
+// The same of several tensors, which travel together.
 StatusOr<std::vector<Tensor>> AllReduce(std::span<const Tensor> values,
                                         ReduceOp op = ReduceOp::kMean, std::string_view name = "");
+// Rows of all ranks, one behind the other in the order of ranks; kSum or kMean.
 StatusOr<TensorRows> AllReduce(const TensorRows& rows, ReduceOp op = ReduceOp::kMean,
                                std::string_view name = "");
+// The values of all ranks, one behind the other along the first axis. InvalidArgument for scalars.
 StatusOr<Tensor> AllGather(const Tensor& value, std::string_view name = "");
+// This rank's rows of the reduction; the first ranks have one more where rows do not divide.
 StatusOr<Tensor> ReduceScatter(const Tensor& value, ReduceOp op = ReduceOp::kMean,
                                std::string_view name = "");
+// Rank r gets the next splits[r] rows; without splits, equal parts, which must divide.
 StatusOr<AllToAllResult> AllToAll(const Tensor& value, std::span<const int64_t> splits = {},
                                   std::string_view name = "");
+// The value at `root_rank`; at other ranks `value` gives the type and shape only.
 StatusOr<Tensor> Broadcast(const Tensor& value, int root_rank = 0, std::string_view name = "");
+// Returns when all ranks have come.
 Status Barrier();
 // Of an outcome of a step.
 Status Explain(const Status& error);

@@ -13,18 +13,21 @@
 
 namespace millrace {
 
-inline constexpr int kDigitPixels = 28 * 28;
-inline constexpr int kDigitClasses = 10;
+inline constexpr int kDigitPixels = 28 * 28;  // of one image, row-major
+inline constexpr int kDigitClasses = 10;      // the digits 0 to 9
 
+// Images with what they show.
 struct Examples {
   Tensor images;   // float [n, 784], 0 (paper) to 1 (ink), row-major 28 x 28
   Tensor labels;   // int64 [n], 0 to 9
   Tensor one_hot;  // float [n, 10]
+  // Number of examples, n.
   int64_t size() const { return images.dim(0); }
 };
 
+// Examples for training and for evaluation.
 struct Digits {
-  Examples train, validation, test;
+  Examples train, validation, test;  // disjoint parts
 };
 
 // The four idx files in `dir`, each gzipped (".gz") or plain, or without them mnist.npz as Keras
@@ -35,9 +38,12 @@ StatusOr<Digits> LoadDigits(std::string_view dir);
 // Only checks that the files are there and well formed.
 Status CheckDigits(std::string_view dir);
 
+// How many examples are drawn, and from which seed.
 struct SyntheticDigitsOptions {
-  uint64_t seed = 1;
-  int train = 20000, validation = 5000, test = 5000;
+  uint64_t seed = 1;      // of all three parts; they draw different examples
+  int train = 20000,      // number of examples for training
+      validation = 5000,  // number for choosing between models
+      test = 5000;        // number for the final evaluation
 };
 // Strokes of ten templates under random slant, scale, shift, thickness and noise; equal
 // seeds give equal bits.

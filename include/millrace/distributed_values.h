@@ -30,7 +30,7 @@ enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
 
 // One value for each replica of this process, in their order.
 struct PerReplica {
-  std::vector<Output> values;
+  std::vector<Output> values;  // by local replica
 
   // The values of this process' replicas (experimental_local_results).
   std::span<const Output> LocalResults() const { return values; }
@@ -39,16 +39,22 @@ struct PerReplica {
 // What a function sees that Strategy::Run calls for a replica. Valid during that call.
 class ReplicaContext {
  public:
+  // Number of the replica among those of all workers, from 0.
   int replica_id_in_sync_group() const { return first_replica_ + local_; }
+  // Number of the replica among those of this process, from 0.
   int local_replica() const { return local_; }
+  // Number of replicas of all workers.
   int num_replicas_in_sync() const;
+  // Scope on the device of the replica: what the function adds its nodes to.
   const Scope& scope() const { return scope_; }
+  // Strategy that runs the function.
   Strategy& strategy() const { return *strategy_; }
 
   // Waits until all replicas of this process have come here, calls `merge` once with what each
   // brought, and gives each its own of the values that it returns. Invalid outputs where replicas
   // do not come together; Run says why.
   using Merge = std::function<std::vector<Output>(const Scope& scope, const PerReplica& values)>;
+  // Calls `merge` as said above; blocks until it has returned.
   Output MergeCall(const Output& value, const Merge& merge);
   // The sum or mean over all replicas of all workers.
   Output AllReduce(ReduceOp op, const Output& value,
@@ -79,10 +85,13 @@ class ReplicaContext {
   Meeting* const meeting_;
 };
 
+// How Strategy::MakeVariable makes a variable.
 struct DistributedVariableOptions {
-  bool trainable = true;
-  VariableSynchronization synchronization = VariableSynchronization::kAuto;
-  VariableAggregation aggregation = VariableAggregation::kNone;
+  bool trainable = true;  // whether its first copy is in kTrainableVariables
+  VariableSynchronization synchronization =
+      VariableSynchronization::kAuto;  // when copies are made equal; kAuto: at each Apply
+  VariableAggregation aggregation =
+      VariableAggregation::kNone;  // kMean: of floating-point variables only
 };
 
 // A variable with a copy on the device of each replica. Copies share what they stand for; valid as
@@ -90,6 +99,7 @@ struct DistributedVariableOptions {
 // status; the operation or output is then not valid.
 class DistributedVariable {
  public:
+  // What Apply does to the variable with the value.
   enum class Update { kAssign, kAdd, kSubtract };
 
   // In a replica: its own copy as it is when the scope's control dependencies are met.
@@ -110,6 +120,7 @@ class DistributedVariable {
   // Checkpoints keep one value under the name of the first, and give it to all: that of the first,
   // or of a kOnRead variable what Read(scope) is, a sum to be divided among them.
   std::span<const Variable> copies() const { return copies_; }
+  // What it was made with.
   const DistributedVariableOptions& options() const { return options_; }
 
  private:
@@ -157,12 +168,14 @@ Operation AssignWhole(const Scope& scope, const Variable& variable, const Input&
 //
 // Model::Fit and Evaluate do so by themselves. docs/strategies.md says who gets what.
 
+// Nodes that read a data set batch by batch, for the replicas of this process.
 struct DistributedIterator {
   // Begins an epoch.
   Operation initializer;
   // Takes the next global batch, to be run together with fetching `more`: how many replicas of all
   // workers get a part of it, a float scalar. 0 in all workers alike: the data have ended.
   Operation take;
+  // The count that `take` comes with: fetch it in the step that runs `take`.
   Output more;
   // What was taken, by component, for one step: that of each replica of this process. Those of
   // replicas that nothing was left for have no rows. OutOfRange if nothing was taken since the last
@@ -187,9 +200,9 @@ DistributedIterator MakeDistributedIterator(
 
 // What a process should know that makes its own part of the data.
 struct InputContext {
-  int64_t num_input_pipelines = 1;  // workers
-  int64_t input_pipeline_id = 0;    // which of them this is
-  int64_t num_replicas_in_sync = 1;
+  int64_t num_input_pipelines = 1;   // workers
+  int64_t input_pipeline_id = 0;     // which of them this is
+  int64_t num_replicas_in_sync = 1;  // replicas of all workers
 
   // InvalidArgument if there is no such size.
   StatusOr<int64_t> PerReplicaBatchSize(int64_t global_batch_size) const;

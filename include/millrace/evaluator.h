@@ -39,10 +39,11 @@ StatusOr<TakeCheckpoints> ParseTakeCheckpoints(std::string_view word);
 // The number that a prefix ends with, "model.ckpt-200": 200; nothing if it has none.
 std::optional<int64_t> CheckpointNumber(std::string_view prefix);
 
+// Which checkpoints a CheckpointsIterator takes, and when it ends.
 struct CheckpointsIteratorOptions {
-  TakeCheckpoints take = TakeCheckpoints::kLatest;
-  std::chrono::milliseconds min_interval{0};  // from one to the next
-  std::chrono::milliseconds poll{1000};
+  TakeCheckpoints take = TakeCheckpoints::kLatest;  // kEvery: those before the newest too
+  std::chrono::milliseconds min_interval{0};        // from one to the next
+  std::chrono::milliseconds poll{1000};             // between two looks at the directory
   // So long without a new one ends the iteration; nothing: it has no end.
   std::optional<std::chrono::milliseconds> timeout{};
   // Asked after that time: false waits on.
@@ -56,6 +57,7 @@ struct CheckpointsIteratorOptions {
 // time.
 class CheckpointsIterator {
  public:
+  // Begins with nothing taken. The directory need not be there yet; it is looked at by Next.
   explicit CheckpointsIterator(std::string directory, CheckpointsIteratorOptions options = {});
 
   // Waits for one that has not been taken. "" at the end.
@@ -79,21 +81,23 @@ std::string WaitForNewCheckpoint(const std::string& directory, const std::string
                                  std::optional<std::chrono::milliseconds> timeout = {},
                                  std::chrono::milliseconds poll = std::chrono::milliseconds(1000));
 
+// What RunSidecarEvaluator looks for, and when it ends.
 struct SidecarOptions {
-  std::string directory;
-  TakeCheckpoints take = TakeCheckpoints::kLatest;
+  std::string directory;  // where the job writes its checkpoints; must be given
+  TakeCheckpoints take = TakeCheckpoints::kLatest;  // kEvery: those before the newest too
   // Ends after the checkpoint of this number, or a greater one. Nothing: ends by `timeout` or
   // `stop` alone.
   std::optional<int64_t> last_number{};
   // So long without a new checkpoint is the end: DeadlineExceeded if `last_number` was awaited.
   std::optional<std::chrono::milliseconds> timeout{};
-  std::chrono::milliseconds poll{1000};
+  std::chrono::milliseconds poll{1000};  // between two looks at the directory
   // Asked between evaluations: true takes what is there, and ends. For signals.
   std::function<bool()> stop{};
 };
 
+// What became of the checkpoints of one RunSidecarEvaluator.
 struct SidecarCounts {
-  int64_t evaluated = 0;
+  int64_t evaluated = 0;   // by `evaluate`, with OK
   int64_t skipped = 0;     // older than the one that was taken
   int64_t unreadable = 0;  // deleted while they were read, or damaged
   std::string last;        // the newest that was evaluated
@@ -125,11 +129,12 @@ struct SplitOptions {
 using SplitSums =
     std::function<std::vector<Output>(const Scope& worker, std::span<const Output> element)>;
 
+// What SplitEvaluator::Evaluate has added up.
 struct SplitResult {
   std::vector<double> sums;  // added by split, in the order of the splits
   int64_t examples = 0;      // rows of the first component; elements where those are scalars
-  int64_t elements = 0;
-  int num_splits = 0;
+  int64_t elements = 0;      // of the data set
+  int num_splits = 0;        // in which they were evaluated
 };
 
 // One thread at a time. The coordinator outlives it.

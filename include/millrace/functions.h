@@ -32,9 +32,9 @@ namespace millrace {
 
 // An argument of a function.
 struct FunctionArg {
-  DataType dtype = DataType::kInvalid;
-  PartialShape shape{};  // what the body may rely on; unknown: anything
-  std::string name{};    // letters, digits and _; "": made up
+  DataType dtype = DataType::kInvalid;  // has to be given
+  PartialShape shape{};                 // what the body may rely on; unknown: anything
+  std::string name{};                   // letters, digits and _; "": made up
 };
 
 // Adds the nodes of a body through `scope` and returns the results. Called once for a definition,
@@ -42,6 +42,7 @@ struct FunctionArg {
 using FunctionBuilder =
     std::function<std::vector<Output>(const Scope& scope, std::span<const Output> args)>;
 
+// What a definition has besides its body.
 struct FunctionOptions {
   // Of the definition: {"_noinline", true} keeps the body out of the graphs that call it.
   std::vector<std::pair<std::string, AttrValue>> attrs{};
@@ -54,6 +55,7 @@ class GraphFunction {
  public:
   GraphFunction() = default;
 
+  // Whether it stands for a function: false of a failed definition and of GraphFunction().
   bool valid() const { return signature_ != nullptr; }
   // In the graph's library; unlike the wanted one if that was taken ("twice_1").
   const std::string& name() const;
@@ -61,7 +63,7 @@ class GraphFunction {
   FunctionName attr() const { return {name(), {}}; }
   // Without the captures.
   const std::vector<FunctionArg>& args() const;
-  const std::vector<DataType>& result_dtypes() const;
+  const std::vector<DataType>& result_dtypes() const;      // of each result, in order
   const std::vector<PartialShape>& result_shapes() const;  // as inferred while building
   // Outputs of the graph around it that the body uses, in the order in which they follow the
   // arguments; ops that take functions want them as "other_arguments" or at the end of the inputs.
@@ -100,9 +102,10 @@ GraphFunction DefineFunction(const Scope& scope, std::string_view name,
 // What the body would give: types and shapes, without a graph. The lambda is called in a graph that
 // is thrown away; outputs of any other graph may be used. The errors are those of DefineFunction.
 struct FunctionResults {
-  std::vector<DataType> dtypes;
-  std::vector<PartialShape> shapes;
+  std::vector<DataType> dtypes;      // of each result, in order
+  std::vector<PartialShape> shapes;  // of each result, as far as they can be inferred
 };
+// Builds the body without defining a function; see FunctionResults.
 StatusOr<FunctionResults> TryFunction(std::string_view name, const std::vector<FunctionArg>& args,
                                       const FunctionBuilder& body,
                                       std::source_location where = std::source_location::current());

@@ -11,6 +11,7 @@
 
 namespace millrace {
 
+// One GPU of the machine.
 struct GpuInfo {
   std::string description;  // "device: 0, name: NVIDIA H200, ..., compute capability: 9.0"
   int64_t memory = 0;       // bytes

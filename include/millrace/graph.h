@@ -38,13 +38,20 @@ class Output;
 class Operation {
  public:
   Operation() = default;
+  // Wraps a node of that graph; null stands for none. The op wrappers call this.
   Operation(GraphState* graph, Node* node) : graph_(graph), node_(node) {}
 
+  // Whether it stands for a node. If not, texts are "", counts 0 and outputs not valid.
   bool valid() const { return node_ != nullptr; }
+  // Full name with the prefixes of scopes, unique in the graph: "outer/MatMul_1".
   const std::string& name() const;
+  // Name of the op: "MatMul".
   const std::string& type() const;
+  // Number of data inputs, with the members of lists counted one by one; no control inputs.
   int num_inputs() const;
+  // Number of outputs, with the members of lists counted one by one.
   int num_outputs() const;
+  // Output i, from 0; not valid if there is none.
   Output output(int i) const;
   Output input(int i) const;  // what feeds slot i
   // The attribute's value; an AttrValue without a value if there is none.
@@ -52,7 +59,9 @@ class Operation {
   // As requested, "" for none.
   const std::string& device() const;
 
+  // Internals of the library, null if it is not valid: the node, and the graph that it is in.
   Node* node() const { return node_; }
+  // State of the graph that the node is in; null for no graph.
   GraphState* graph() const { return graph_; }
   friend bool operator==(const Operation& a, const Operation& b) { return a.node_ == b.node_; }
 
@@ -65,11 +74,16 @@ class Operation {
 class Output {
  public:
   Output() = default;
+  // Output `index`, from 0, of a node. Whether the node has so many is not checked here.
   Output(Operation op, int index) : op_(op), index_(index) {}
+  // The same of a node that there is no handle of: the library calls this.
   Output(GraphState* graph, Node* node, int index) : op_(graph, node), index_(index) {}
 
+  // Whether it stands for an output. False after a failed construction.
   bool valid() const { return op_.valid(); }
+  // Node that computes it; valid as long as this handle is there.
   const Operation& op() const { return op_; }
+  // Position among the outputs of its node, from 0.
   int index() const { return index_; }
   DataType dtype() const;      // a reference type for the output of a reference variable
   PartialShape shape() const;  // as inferred while building
@@ -97,8 +111,11 @@ class Input {
   template <typename T>
   Input(std::initializer_list<T> values) : value_(Tensor::FromValues<T>(values)) {}  // NOLINT
 
+  // Whether it is a value, which becomes a Const node, and no output.
   bool is_constant() const { return !output_.valid() && value_.IsInitialized(); }
+  // Output that was given; not valid for a value.
   const Output& output() const { return output_; }
+  // Value that was given; not initialised for an output.
   const Tensor& value() const { return value_; }
 
  private:
@@ -108,10 +125,12 @@ class Input {
 
 // What a device function sees of the node that is about to be added.
 struct NodeView {
-  std::string_view name;
-  std::string_view type;
+  std::string_view name;    // in full, with the prefixes of scopes
+  std::string_view type;    // name of the op: "MatMul"
   std::string_view device;  // requested so far, by inner scopes
+  // Types by output; of a VarHandleOp that of the variable behind it.
   std::span<const DataType> output_types;
+  // Shapes by output, as inferred so far; of a VarHandleOp that of the variable behind it.
   std::span<const PartialShape> output_shapes;
 };
 // Returns the device string to request. Called once per node, in order of creation.
@@ -135,14 +154,20 @@ class Scope {
   // Inner scopes override outer ones field by field ("/job:ps" within "/task:1" is both);
   // "" keeps what there is; a function sees the result and has the last word.
   Scope WithDevice(std::string_view device) const;
+  // Asks the function for each node that is made within; an empty function changes nothing.
   Scope WithDevice(DeviceFunction function) const;
   // Forgets all enclosing device scopes (TensorFlow's device(None)).
   Scope WithoutDevice() const;
+  // Nodes made within run after `ops`, and after those of the enclosing scopes.
   Scope WithControlDependencies(std::span<const Operation> ops) const;
+  // The same of ops that are named on the spot: WithControlDependencies({a, b}).
   Scope WithControlDependencies(std::initializer_list<Operation> ops) const {
     return WithControlDependencies(std::span(ops.begin(), ops.size()));
   }
+  // Forgets the control dependencies of all enclosing scopes.
   Scope WithoutControlDependencies() const;
+  // Nodes made within go to the device of `op`, wherever that is placed. One that is not valid
+  // changes nothing.
   Scope ColocateWith(const Operation& op) const;
   // For functions that make many nodes for one call: what is made through this scope counts as
   // made at `where`, in errors and as the node's origin. The outermost call that says so decides.
@@ -150,7 +175,10 @@ class Scope {
 
   // The first error of the graph.
   const Status& status() const;
+  // Makes `status` the error of the graph, with the place `where`, or that of CalledFrom. The first
+  // error stays.
   void RecordError(Status status, std::source_location where) const;
+  // State of the graph, for the library itself; valid as long as this scope.
   GraphState* graph() const { return graph_.get(); }
 
   // Adds a node with the given inputs (flattened over arguments) and attributes; type
@@ -180,9 +208,11 @@ class Graph {
  public:
   Graph();
   ~Graph();
+  // Takes the nodes of another graph over.
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
+  // The scope with no prefix, device or control inputs.
   Scope root();
   // The first error made while building, with the file and line of the call; OK if none.
   const Status& status() const;
@@ -191,6 +221,7 @@ class Graph {
 
   // Invalid if there is no such node.
   Operation FindOperation(std::string_view name) const;
+  // All nodes that were added so far.
   std::vector<Operation> operations() const;
 
   // A serialized GraphDef (TensorFlow's message). InvalidArgument, naming the biggest constants, if
@@ -202,9 +233,12 @@ class Graph {
 
   // Named lists of outputs and ops that tools share: "variables", "local_variables", ...
   void AddToCollection(std::string_view collection, const Output& output);
+  // The outputs of a collection in the order in which they were added; empty if there is none.
   std::vector<Output> collection(std::string_view collection) const;
 
+  // State of the graph, for the library itself; valid as long as this graph is not moved from.
   GraphState* state() const { return shared_state().get(); }
+  // The same with a share in it, which keeps the nodes.
   const std::shared_ptr<GraphState>& shared_state() const;
 
  private:

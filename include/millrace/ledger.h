@@ -14,12 +14,14 @@
 
 namespace millrace {
 
+// What an entry accounts for.
 enum class LedgerKind {
   kVariable,     // updates by the ops of optimizers and by additions to rows
   kAccumulator,  // gradients of synchronous training
   kTokens,       // a queue of tokens of synchronous training
   kBound,        // steps that updated within a staleness bound
 };
+// Number of kinds in LedgerKind.
 inline constexpr int kLedgerKinds = 4;
 
 // Bucket 0 counts age 0, bucket i ages above 2^(i-2) up to 2^(i-1), the last whatever is older.
@@ -38,15 +40,17 @@ struct UpdateAccount {
   int64_t cancelled = 0;  // dropped: the step, or the accumulator, was given up by then
   int64_t failed = 0;     // dropped: did not fit
   // That did not come to their op: of steps that failed before, and of steps that run.
-  int64_t not_arrived = 0, awaited = 0;
+  int64_t not_arrived = 0, awaited = 0;  // expected by steps that run
   // How old updates were: for a variable, by how many updates of other steps since the step began
   // at its server, counted up to 1024; for an accumulator, by how many global steps.
   std::array<int64_t, kAgeBuckets> ages{};
   int64_t age_not_known = 0;  // applied ones that no step of a session began
-  int64_t oldest = 0;
+  int64_t oldest = 0;         // greatest age, in the unit of `ages`
+  // Tokens that were put into the queue.
   int64_t handed_out = 0, taken = 0;  // tokens, into and out of the queue
   int64_t last_step_id = 0;           // of what was pushed last
 
+  // Updates that came and were not used: the sum of the four counts marked "dropped".
   int64_t dropped() const { return stale + duplicate + cancelled + failed; }
   // pushed = applied + held + dropped
   bool Balances() const { return pushed == applied + held + dropped(); }
@@ -54,29 +58,34 @@ struct UpdateAccount {
   void Add(const UpdateAccount& other);
 };
 
+// The accounts of one variable, accumulator, queue or bound.
 struct LedgerEntry {
-  LedgerKind kind = LedgerKind::kVariable;
-  std::string name{};
-  std::string device{};  // where it is
-  std::vector<UpdateAccount> accounts{};
+  LedgerKind kind = LedgerKind::kVariable;  // what the counts are of
+  std::string name{};                       // of the variable or resource
+  std::string device{};                     // where it is
+  std::vector<UpdateAccount> accounts{};    // one for each process that brought updates
 
+  // The sum of the accounts, with no task; ages as UpdateAccount::Add says.
   UpdateAccount Total() const;
 };
 
+// What ReadLedger has found.
 struct Ledger {
   std::vector<LedgerEntry> entries{};      // by device, kind and name
   std::vector<std::string> asked{};        // tasks that answered
   std::vector<std::string> not_reached{};  // "TASK: why"; what they know is not here
   int64_t left_out = 0;                    // of names beyond those that a device keeps
 
+  // The sum of all entries of a kind; zeros if there are none.
   UpdateAccount Total(LedgerKind kind) const;
   bool Balances() const;  // every account does
 };
 
+// How ReadLedger asks.
 struct LedgerOptions {
-  std::chrono::milliseconds timeout{5000};
-  Credentials credentials{};  // empty: those of the process
-  bool whole_cluster = true;  // false: of the one task only
+  std::chrono::milliseconds timeout{5000};  // for all tasks together
+  Credentials credentials{};                // empty: those of the process
+  bool whole_cluster = true;                // false: of the one task only
 };
 
 // Asks the task at "grpc://host:port", and all others of its cluster, at the same time. Nothing is

@@ -20,10 +20,11 @@
 
 namespace millrace {
 
+// Which tasks there are. Numbers of tasks begin with 0.
 struct LocalClusterOptions {
-  int workers = 1;
-  int ps = 0;
-  bool chief = false;
+  int workers = 1;     // tasks of the job "worker"
+  int ps = 0;          // tasks of the job "ps"
+  bool chief = false;  // whether there is a task 0 of the job "chief"
   // What every server has besides its cluster and its task.
   ServerOptions server{};
 };
@@ -37,6 +38,7 @@ class LocalCluster {
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;
 
+  // The tasks with the addresses that were chosen; they stay the same. Valid as long as this.
   const ClusterSpec& spec() const { return spec_; }
   // "grpc://127.0.0.1:port"; "" if there is no such task.
   std::string target(std::string_view job, int task) const;
@@ -45,6 +47,7 @@ class LocalCluster {
   // NotFound if there is no such task; FailedPrecondition if it is stopped, or runs, already.
   Status Stop(std::string_view job, int task,
               std::chrono::milliseconds grace = std::chrono::milliseconds(0));
+  // Starts one anew: see Stop. Else what Server::Create and Start say.
   Status Restart(std::string_view job, int task);
 
  private:

@@ -29,8 +29,8 @@ using CheckpointClock = std::function<double()>;
 
 // A variable and the name that it has in files.
 struct SavedVariable {
-  std::string key;
-  Variable variable;
+  std::string key;    // name in the files
+  Variable variable;  // variable that is saved and restored
   // If it is a part of a bigger tensor, which is stored under `key`: the shape of the whole and
   // where the part lies, "6 4 0,3:0,4" for the first three rows of [6,4]. "": it is the whole.
   std::string slice{};
@@ -39,6 +39,7 @@ struct SavedVariable {
 std::vector<SavedVariable> SavedVariables(const Scope& scope,
                                           std::string_view collection = kVariables);
 
+// How a Saver is made.
 struct SaverOptions {
   // Nothing here: all of kVariables.
   std::vector<SavedVariable> variables{};
@@ -64,16 +65,18 @@ struct SaverOptions {
   CheckpointClock clock{};         // the machine's if empty
 };
 
+// How one Save is done.
 struct SaveOptions {
-  std::optional<int64_t> global_step{};  // appended to the prefix: "-200"
-  std::string latest_filename = "checkpoint";
-  std::string meta_graph_suffix = "meta";
-  bool write_meta_graph = true;
+  std::optional<int64_t> global_step{};        // appended to the prefix: "-200"
+  std::string latest_filename = "checkpoint";  // state file, no path
+  std::string meta_graph_suffix = "meta";      // behind the dot: PREFIX.meta
+  bool write_meta_graph = true;                // false: no PREFIX.meta
   // The graph is written without attributes that have their default: programs of before those
   // attributes read it.
   bool strip_default_attrs = false;
   // false: the state file, the list of checkpoints and old checkpoints stay as they are.
   bool write_state = true;
+  // Options of the step that writes, or takes, the values.
   RunOptions run{};
 };
 
@@ -109,16 +112,20 @@ class Saver {
   // Those that are kept because they are the newest, oldest first; with the times of their saves.
   // Waits for a write that is under way.
   std::vector<std::string> last_checkpoints() const;
+  // The same with times, in seconds since 1970; valid until the next call that changes the list.
   const std::vector<std::pair<std::string, double>>& last_checkpoints_with_time() const;
   // After a restart: what was kept before. The first takes every time to be infinite.
   void SetLastCheckpoints(const std::vector<std::string>& prefixes);
+  // The same with the times of the saves, oldest first.
   void SetLastCheckpointsWithTime(std::vector<std::pair<std::string, double>> checkpoints);
   // Takes those of `prefixes` that are there, with the times of their files.
   void RecoverLastCheckpoints(const std::vector<std::string>& prefixes);
 
   // A serialized SaverDef, and a MetaGraphDef with the graph, collections and that.
   std::string ToSaverDef() const;
+  // The MetaGraphDef, of the graph as it is now. InvalidArgument if the graph is too big for one.
   StatusOr<std::string> ExportMetaGraph() const;
+  // What it saves and restores, as SaverOptions named it; valid as long as the saver.
   const std::vector<SavedVariable>& variables() const;
 
  private:
@@ -129,8 +136,8 @@ class Saver {
 
 // What a state file says. Paths are joined with its directory.
 struct CheckpointState {
-  std::string model_checkpoint_path;  // the newest
-  std::vector<std::string> all_model_checkpoint_paths;
+  std::string model_checkpoint_path;                    // the newest
+  std::vector<std::string> all_model_checkpoint_paths;  // that are kept, oldest first
   std::vector<double> all_model_checkpoint_timestamps;  // as many, or none
   double last_preserved_timestamp = 0;                  // 0: not said
 

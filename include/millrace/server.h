@@ -27,21 +27,22 @@ struct SessionQuotas {
   int64_t session_memory_limit = 0;
 };
 
+// Which task a server is, what it has and what it lets others do.
 struct ServerOptions {
-  ClusterSpec cluster{};
-  std::string job_name{};
-  int task_index = 0;
-  int num_cpu_devices = 1;
+  ClusterSpec cluster{};     // all tasks, this one among them
+  std::string job_name{};    // of this task, such as "worker"
+  int task_index = 0;        // of this task in its job
+  int num_cpu_devices = 1;   // /cpu:0, /cpu:1, ...; they share the threads
   int inter_op_threads = 0;  // 0: one per core
-  int intra_op_threads = 0;
+  int intra_op_threads = 0;  // that kernels share their work among; 0: one per core
   // GPUs of the task (docs/gpu.md), which all sessions at it use, as the fields of SessionOptions:
   // at most so many (-1: as many as SetGpuOptions says, or all), the fraction of each GPU's memory
   // (0: what is free), whether memory is taken as it is needed, and which GPUs ("1,0"; "": all).
   // Where the last three are as they are here, SetGpuOptions decides.
   int num_gpu_devices = -1;
-  double gpu_memory_fraction = 0;
-  bool gpu_allow_growth = false;
-  std::string visible_gpus{};
+  double gpu_memory_fraction = 0;  // of each GPU's memory, up to 1; 0: what is free
+  bool gpu_allow_growth = false;   // as it is needed; else all of it at the first allocation
+  std::string visible_gpus{};      // "1,0": which GPUs are /gpu:0, /gpu:1, ...; "": all
   // What this task proves itself with, to those that it calls too, and asks of those that call it.
   Credentials credentials{};
   // An address that is not loopback is refused (FailedPrecondition) unless there are credentials
@@ -67,7 +68,8 @@ struct ServerOptions {
   int64_t max_message_size = 0;  // bytes of one request: 2^31 - 1, all that TensorFlow can send
   int max_connections = 0;       // at once, over TCP: half of the file descriptors there may be
   int max_calls = 0;             // at once, by one connection: 65536
-  SessionQuotas quotas{};
+  SessionQuotas quotas{};        // of each session at the task
+
   // Bytes that the tensors of one step may take on one device of the task (docs/memory.md); 0: no
   // limit; -1: MILLRACE_STEP_MEMORY_LIMIT, or no limit.
   int64_t step_memory_limit = -1;

@@ -34,11 +34,18 @@ struct SessionOptions {
   std::string target{};  // "" or "grpc://host:port"
   // What a session at a server proves itself with.
   Credentials credentials{};
+  // Whether the type and number of a device may be given up where it is not there or has no kernel
+  // for a node; false: such a node is the error of Create, or of the run that sends it.
   bool allow_soft_placement = false;
   // A table of device, op and count in the log, and every node with the reason in a file
   // that the log names.
   bool log_device_placement = false;
+  // At a server: whether variables and other resources are this session's own and end with it;
+  // false: sessions share those of a task.
   bool isolate_session_state = false;
+  // Tasks of a cluster that the session uses, such as {"/job:ps", "/job:worker/task:0"}: those that
+  // one of these matches, and the one that it is opened at. Others need not be there. Empty: all.
+  // InvalidArgument for what is no device name.
   std::vector<std::string> device_filters{};
   // Float tensors travel between tasks as bfloat16: half the bytes, three significant digits.
   bool bfloat16_transfers = false;
@@ -47,6 +54,8 @@ struct SessionOptions {
   bool schedule_receives = false;
   int num_cpu_devices = 1;   // in-process sessions
   int inter_op_threads = 0;  // 0: one per core; -1: run in the caller's thread
+  // Threads that kernels share their work among, of in-process sessions; 0: one per core; -1: none,
+  // kernels work in the thread that runs them.
   int intra_op_threads = 0;
   // GPUs of in-process sessions (docs/gpu.md), as device_count["GPU"] and gpu_options of the
   // ConfigProto. InvalidArgument, naming the field, for what cannot be, and with a server's target:
@@ -76,6 +85,8 @@ struct SessionOptions {
   std::string dump_dir{};
 };
 
+// How one run is made. A negative timeout, and a pool that the session does not have, are
+// InvalidArgument.
 struct RunOptions {
   std::chrono::milliseconds timeout{0};  // 0: the session's
   // One of SessionOptions.inter_op_pools; -1: the calling thread, as far as the graph lets it.
@@ -90,6 +101,8 @@ struct RunMetadata {
   std::vector<std::string> partition_graphs;  // GraphDef each
 };
 
+// An output of the session's graph and the value that a run takes for it. InvalidArgument for
+// another type, or a shape that contradicts what is known of the output.
 using Feed = std::pair<Output, Tensor>;
 
 // A prepared run. Thread-safe, but for moves and destruction. FailedPrecondition when its session
@@ -98,6 +111,7 @@ class Callable {
  public:
   Callable();
   ~Callable();
+  // Takes the run over; the other one then says FailedPrecondition.
   Callable(Callable&&) noexcept;
   Callable& operator=(Callable&&) noexcept;
   // `feeds` in the order given to MakeCallable; the fetches come back in order.
@@ -123,6 +137,7 @@ class Session {
   // be, and the biggest constants of a graph for a server that is 2 GiB or more, which no message
   // may be (a session in this process takes it).
   static StatusOr<Session> Create(Graph& graph, const SessionOptions& options = {});
+  // Takes the session over; calls of the other one are then FailedPrecondition.
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();
@@ -132,12 +147,14 @@ class Session {
                                     std::span<const Operation> targets = {},
                                     const RunOptions& options = {},
                                     RunMetadata* metadata = nullptr);
+  // The same of braced lists: Run({{x, value}}, {y}).
   StatusOr<std::vector<Tensor>> Run(std::initializer_list<Feed> feeds,
                                     std::initializer_list<Output> fetches,
                                     std::initializer_list<Operation> targets = {}) {
     return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
                std::span(targets.begin(), targets.size()));
   }
+  // The same with options, and what they ask for in `metadata`, which may be null.
   StatusOr<std::vector<Tensor>> Run(std::initializer_list<Feed> feeds,
                                     std::initializer_list<Output> fetches,
                                     std::initializer_list<Operation> targets,
@@ -147,7 +164,11 @@ class Session {
   }
   // One fetch without feeds.
   StatusOr<Tensor> Eval(const Output& fetch);
+  // Runs operations for their effects, without feeds and fetches.
   Status RunTargets(std::initializer_list<Operation> targets);
+  // Prepares a run that is made many times: what is fed, in this order, what comes back and what
+  // else is run. `options` are those of all its runs; Callable::Run may name another timeout.
+  // InvalidArgument for handles that are not valid or of another graph.
   StatusOr<Callable> MakeCallable(std::span<const Output> feeds, std::span<const Output> fetches,
                                   std::span<const Operation> targets = {},
                                   const RunOptions& options = {});

@@ -15,9 +15,10 @@ namespace millrace {
 // A derivative, not valid where there is none. With indices (a vector), row i of `values` belongs
 // to row indices[i] of the x, all other rows are zero, and a row named twice gets the sum.
 struct SparseGradient {
-  Output values;
-  Output indices{};
+  Output values;     // of x's shape and type; with indices [n, ...], n rows of it
+  Output indices{};  // [n], int32 or int64; not valid: `values` is dense
 
+  // Whether there are indices.
   bool is_sparse() const { return indices.valid(); }
 };
 

@@ -16,6 +16,7 @@
 
 namespace millrace {
 
+// How old an update may be, and who makes it.
 struct StalenessBoundOptions {
   // No update is applied that was computed from variables which more than so many updates of
   // others have changed since. At 0 workers take turns; from the number of workers less one on,
@@ -31,6 +32,7 @@ struct StalenessBoundOptions {
 // give the same one (InvalidArgument when a step runs otherwise).
 class StalenessBound : public Optimizer {
  public:
+  // Adds no nodes yet. `inner` makes the updates; what cannot be is the error of ApplyGradients.
   StalenessBound(std::unique_ptr<Optimizer> inner, const StalenessBoundOptions& options);
   ~StalenessBound() override;
 

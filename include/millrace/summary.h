@@ -25,6 +25,7 @@
 
 namespace millrace {
 
+// How an EventWriter names, holds back and dates events.
 struct EventWriterOptions {
   // What the file's name ends with.
   std::string filename_suffix = ".v2";
@@ -42,10 +43,11 @@ using HParamValue = std::variant<bool, int64_t, double, std::string>;
 
 // A scalar that the table of trials shows.
 struct HParamsMetric {
-  std::string tag;
+  std::string tag;    // as WriteScalar is given it
   std::string run{};  // a directory within the one of the file ("validation"); "": that one
 };
 
+// What the table of trials shows beside the values of hyperparameters.
 struct HParamsOptions {
   // Runs of one trial have the same; "": made of the values.
   std::string trial_id{};
@@ -117,6 +119,7 @@ class EventWriter {
   // be finite and names unique.
   Status WriteHParams(std::span<const std::pair<std::string, HParamValue>> values,
                       const HParamsOptions& options = {});
+  // Ends the run in the table of trials, now: as a success or a failure.
   Status WriteHParamsEnd(bool success);
 
   // A serialized Summary, such as the ops ScalarSummary and MergeSummary yield.

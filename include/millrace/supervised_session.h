@@ -17,9 +17,11 @@
 
 namespace millrace {
 
+// What a SupervisedSession opens, and the ops that bring it to values. Of several tasks one is the
+// chief.
 struct SupervisedSessionOptions {
-  SessionOptions session{};
-  bool is_chief = true;
+  SessionOptions session{};  // what every session is opened with
+  bool is_chief = true;      // whether this task initialises; the others wait for it
 
   Operation init_op{};        // chief, unless everything has a value already
   Operation local_init_op{};  // every task, at every (re)start

@@ -21,26 +21,28 @@ namespace millrace {
 
 class EventWriter;
 
+// What a Supervisor runs with. Of several tasks one is the chief.
 struct SupervisorOptions {
-  SessionOptions session{};
-  bool is_chief = true;
+  SessionOptions session{};  // what every session is opened with
+  bool is_chief = true;      // whether this task restores, initialises and has the services
+  // Ops that initialise, check and save; null: one of defaults. Create completes it.
   std::shared_ptr<Scaffold> scaffold{};
   // Chief: where checkpoints and events go, and what is restored from; "": neither.
   std::string logdir{};
-  std::string checkpoint_basename = "model.ckpt";
+  std::string checkpoint_basename = "model.ckpt";  // of the files in logdir, before "-<step>"
   // By which checkpoints and summaries are numbered; not valid: the graph's, if it has one.
   Output global_step{};
   std::shared_ptr<EventWriter> summary_writer{};       // instead of one of the logdir
   std::chrono::milliseconds save_model_time{600'000};  // 0: never
   std::chrono::milliseconds save_summaries_time{
-      120'000};             // summaries and steps per second; 0: never
-  bool keep_values = true;  // InitialValues
-  std::chrono::milliseconds recovery_wait{30'000};
-  std::chrono::milliseconds max_wait{7'200'000};
-  std::chrono::milliseconds stop_grace_period{120'000};
-  int max_recoveries = 5;  // of RunUntilStop, in a row
-  std::function<void(const std::string& reason)> on_wait{};
-  HookIo io{};  // `log` only
+      120'000};                                          // summaries and steps per second; 0: never
+  bool keep_values = true;                               // InitialValues
+  std::chrono::milliseconds recovery_wait{30'000};       // how often a task that waits looks again
+  std::chrono::milliseconds max_wait{7'200'000};         // until values are there: DeadlineExceeded
+  std::chrono::milliseconds stop_grace_period{120'000};  // for threads to end, when it stops
+  int max_recoveries = 5;                                // of RunUntilStop, in a row
+  std::function<void(const std::string& reason)> on_wait{};  // told why, when there is a new reason
+  HookIo io{};                                               // `log` only
 };
 
 // TensorFlow's Supervisor. One thread at a time; ShouldStop and RequestStop may be called by others
@@ -71,7 +73,10 @@ class Supervisor {
 
   // Of the session: threads started with it are waited for before that is closed.
   Coordinator& coordinator();
+  // Whether a stop was asked for, or the process had a notice that it is to end
+  // (millrace/preemption.h).
   bool ShouldStop() const;
+  // Asks the session's threads to stop; the first cause is what Stop returns. Does not wait.
   void RequestStop(const Status& cause = OkStatus());
   // Ends the services and closes the session. The error for which it was asked to stop; OK if
   // stopped already. Checkpoints are written by the clock only: save once more before, if need be.

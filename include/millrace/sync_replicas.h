@@ -12,9 +12,11 @@
 
 namespace millrace {
 
+// How many gradients make an update, and of how many workers. InvalidArgument of ApplyGradients for
+// what cannot be.
 struct SyncReplicasOptions {
-  int replicas_to_aggregate = 1;
-  int total_num_replicas = 0;          // 0: replicas_to_aggregate
+  int replicas_to_aggregate = 1;       // gradients of each variable in one update; at least 1
+  int total_num_replicas = 0;          // workers; 0: replicas_to_aggregate
   std::string name = "sync_replicas";  // of the scope that its nodes are in
 };
 
@@ -25,6 +27,7 @@ struct SyncReplicasOptions {
 // workers; more: workers push several gradients a step.
 class SyncReplicas : public Optimizer {
  public:
+  // Adds no nodes yet. `inner` makes the update from the mean.
   SyncReplicas(std::unique_ptr<Optimizer> inner, const SyncReplicasOptions& options);
   ~SyncReplicas() override;
 
@@ -38,6 +41,7 @@ class SyncReplicas : public Optimizer {
   // All below: after ApplyGradients (FailedPrecondition before). What the chief, and every
   // other worker, runs once when the variables are ready:
   StatusOr<Operation> chief_init_op() const;
+  // Sets the worker's local step to the global one; chief_init_op does that for the chief.
   StatusOr<Operation> local_step_init_op() const;
   // The first tokens; -1: replicas_to_aggregate of them. InvalidArgument "Too few tokens" if
   // fewer than replicas_to_aggregate - total_num_replicas.

@@ -16,15 +16,16 @@
 
 namespace millrace {
 
+// Where events of a training go and which there are.
 struct TensorBoardOptions {
   std::string log_dir = "logs";  // tensorboard --logdir
   // Batches between two that are logged; 0: epochs only. Batches count over all epochs.
   int64_t update_freq = 0;
   // Epochs between two histograms of every weight; 0: none.
   int64_t histogram_freq = 0;
-  bool write_images = false;  // and, with the histograms, weights as grey images
-  bool write_graph = true;    // the layers
-  bool write_steps_per_second = false;
+  bool write_images = false;            // and, with the histograms, weights as grey images
+  bool write_graph = true;              // the layers
+  bool write_steps_per_second = false;  // of epochs, and of batches if those are logged
   // What the table of trials tells runs apart by.
   std::vector<std::pair<std::string, HParamValue>> hparams{};
 };
@@ -50,14 +51,18 @@ struct TensorBoardOptions {
 // NaN or infinities have no histogram, which the log says as well.
 class TensorBoard : public Callback {
  public:
+  // Opens no file; options that cannot be are the error of OnTrainBegin.
   explicit TensorBoard(TensorBoardOptions options = {});
   ~TensorBoard() override;
   std::string kind() const override { return "TensorBoard"; }
+  // Opens the files of this training. The errors are above.
   Status OnTrainBegin() override;
   Status OnTrainEnd(const Logs& logs) override;
   Status OnEpochBegin(int64_t epoch) override;
   Status OnEpochEnd(int64_t epoch, Logs& logs) override;
+  // Counts the step, and writes batch_<name> every update_freq steps. OK in any case.
   Status OnTrainBatchEnd(int64_t batch, const Logs& logs) override;
+  // Writes evaluation_<name>_vs_iterations at the number of steps so far.
   Status OnTestEnd(const Logs& logs) override;
   bool reads_batch_logs() const override;
   // The number of steps so far.

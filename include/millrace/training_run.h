@@ -24,6 +24,7 @@ namespace millrace {
 // Not in it: counters of stateful random ops (millrace/ops.h: RandomUniform and the like), which
 // layers here do not use.
 using TrainingState = std::map<std::string, Tensor>;
+// What the names in a TrainingState begin with that are not variables.
 inline constexpr char kTrainingKey[] = "_training/";
 
 // One call of Fit. Lives as long as that; one thread at a time.
@@ -34,12 +35,12 @@ class TrainingRun {
   // The epoch that is under way or, if no step of it has been made, comes next; counts from 0. Its
   // steps that have been made.
   virtual int64_t epoch() const = 0;
-  virtual int64_t batch() const = 0;
+  virtual int64_t batch() const = 0;  // steps of that epoch that have been made
 
   // Processes that train together, each with a run of its own, and the number of this one: 0 writes
   // for all. 1 and 0 where one process leads.
   virtual int num_workers() const = 0;
-  virtual int worker() const = 0;
+  virtual int worker() const = 0;  // from 0 to num_workers() - 1
   // The value of every worker, in the order of their numbers. A small step of all of them: each
   // must make the same calls. Unavailable or DeadlineExceeded names a worker that is lost or does
   // not come.
