@@ -45,6 +45,12 @@ GraphSize SizeOf(const pb::GraphDef& graph, const StringSet& known) {
   return size;
 }
 
+// The graph of a call as the message that is measured.
+Status ToMessage(std::unique_ptr<NodeBatch>* nodes, pb::GraphDef* graph) {
+  if (*nodes == nullptr) return OkStatus();
+  return ExportNodes(*std::exchange(*nodes, nullptr), {.origins = true}, graph);
+}
+
 class LimitedMaster final : public ForwardingMaster {
  public:
   LimitedMaster(MasterInterface* master, std::string task, const SessionQuotas& quotas,
@@ -56,6 +62,9 @@ class LimitedMaster final : public ForwardingMaster {
 
   void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
                           CreateSessionResult* result, Done done) override {
+    if (Status status = ToMessage(&args.nodes, &args.graph); !status.ok()) {
+      return done(std::move(status));
+    }
     GraphSize size = SizeOf(args.graph, {});
     if (Status status = CheckGraph(size.nodes, size.bytes); !status.ok()) {
       return done(std::move(status));
@@ -75,6 +84,9 @@ class LimitedMaster final : public ForwardingMaster {
 
   void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
                           int64_t* new_graph_version, Done done) override {
+    if (Status status = ToMessage(&args.nodes, &args.graph); !status.ok()) {
+      return done(std::move(status));
+    }
     GraphSize added;
     {
       MutexLock lock(&mu_);

@@ -93,20 +93,9 @@ class Importer {
 };
 
 Status Importer::MergeVersions() {
-  versions_ = def_.versions();
-  if (!def_.has_versions()) versions_.set_producer(def_.version());
-  MR_RETURN_IF_ERROR(CheckVersions(versions_));
-  if (graph_->num_nodes() <= 2) return OkStatus();
-  const pb::VersionDef& have = graph_->versions();
-  if (have.producer() != versions_.producer()) {
-    return errors::InvalidArgument("Can't extend a graph of producer version ", have.producer(),
-                                   " with nodes of producer version ", versions_.producer());
-  }
-  versions_.set_min_consumer(std::max(have.min_consumer(), versions_.min_consumer()));
-  for (int bad : have.bad_consumers()) {
-    const auto& all = versions_.bad_consumers();
-    if (std::find(all.begin(), all.end(), bad) == all.end()) versions_.add_bad_consumers(bad);
-  }
+  pb::VersionDef added = def_.versions();
+  if (!def_.has_versions()) added.set_producer(def_.version());
+  MR_ASSIGN_OR_RETURN(versions_, VersionsWith(*graph_, added));
   return OkStatus();
 }
 
@@ -259,12 +248,7 @@ Status Importer::AddOne(int index) {
   Node* node = *added;
   item.node = node;
   const pb::OpDef& op = node->op().def;
-  if (op.has_deprecation() && versions_.producer() >= op.deprecation().version()) {
-    return errors::Unimplemented("Op ", op.name(), " is not available in GraphDef version ",
-                                 versions_.producer(), ". It has been removed in version ",
-                                 op.deprecation().version(), ". ", op.deprecation().explanation(),
-                                 Tag(def));
-  }
+  MR_RETURN_IF_ERROR(CheckOpVersion(*node, versions_.producer()));
   WarnOfUnknownAttrs(op, def);
   node->set_origin(std::move(origin));
   node->set_device_origin(std::move(device_origin));
@@ -335,6 +319,36 @@ Status CheckVersions(const pb::VersionDef& versions) {
                                    ". Please upgrade this program: this version is likely buggy.");
   }
   return OkStatus();
+}
+
+StatusOr<pb::VersionDef> VersionsWith(const DataflowGraph& graph, const pb::VersionDef& added) {
+  MR_RETURN_IF_ERROR(CheckVersions(added));
+  if (graph.num_nodes() <= 2) return added;
+  const pb::VersionDef& have = graph.versions();
+  if (have.producer() != added.producer()) {
+    return errors::InvalidArgument("Can't extend a graph of producer version ", have.producer(),
+                                   " with nodes of producer version ", added.producer());
+  }
+  pb::VersionDef both = added;
+  both.set_min_consumer(std::max(have.min_consumer(), added.min_consumer()));
+  for (int bad : have.bad_consumers()) {
+    const auto& all = both.bad_consumers();
+    if (std::find(all.begin(), all.end(), bad) == all.end()) both.add_bad_consumers(bad);
+  }
+  return both;
+}
+
+Status CheckOpVersion(const Node& node, int producer) {
+  const pb::OpDef& op = node.op().def;
+  if (!op.has_deprecation() || producer < op.deprecation().version()) return OkStatus();
+  return errors::Unimplemented("Op ", op.name(), " is not available in GraphDef version ", producer,
+                               ". It has been removed in version ", op.deprecation().version(),
+                               ". ", op.deprecation().explanation(), "\n\t [[{{node ", node.name(),
+                               "}}]]");
+}
+
+bool ClosesLoop(const Node& source, const Node& node) {
+  return IsMergeOp(node.type()) && IsNextIterationOp(source.type());
 }
 
 Status ImportGraphDef(const ImportOptions& options, const pb::GraphDef& def, DataflowGraph* graph) {

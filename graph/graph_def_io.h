@@ -61,6 +61,13 @@ void ExportNode(const Node& node, const ExportOptions& options, pb::NodeDef* def
 
 // InvalidArgument unless this engine may read a graph of these versions.
 Status CheckVersions(const pb::VersionDef& versions);
+// The versions of `graph` with nodes of a graph of versions `added`; InvalidArgument if they do not
+// go together.
+StatusOr<pb::VersionDef> VersionsWith(const DataflowGraph& graph, const pb::VersionDef& added);
+// Unimplemented if graphs of this producer have no such op any more.
+Status CheckOpVersion(const Node& node, int producer);
+// Whether an input of `node` from `source` closes a loop: the node is ready without it.
+bool ClosesLoop(const Node& source, const Node& node);
 
 }  // namespace millrace
 

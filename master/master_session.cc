@@ -58,8 +58,13 @@ Status MasterSession::Configure(CreateSessionArgs* args) {
   const bool keep_control_flow =
       config_.experimental().executor_type() == "SINGLE_THREADED_EXECUTOR";
   graph_ = std::make_unique<SessionGraph>(env_.task->ops, keep_control_flow);
-  MR_RETURN_IF_ERROR(graph_->Import(args->graph));
-  if (env_.graph_dumper != nullptr) {
+  const bool dumps = env_.graph_dumper != nullptr;
+  if (dumps && args->nodes != nullptr) {
+    MR_RETURN_IF_ERROR(ExportNodes(*args->nodes, {.origins = true}, &args->graph));
+  }
+  MR_RETURN_IF_ERROR(args->nodes != nullptr ? graph_->Import(std::move(*args->nodes))
+                                            : graph_->Import(args->graph));
+  if (dumps) {
     dump_ = env_.graph_dumper->NewSession();
     dump_->AddOriginal(0, args->graph);
   }
@@ -187,8 +192,14 @@ Status MasterSession::Extend(const ExtendSessionArgs& args, int64_t* new_version
   Status status;
   {
     MutexLock lock(&report_mu_);
-    status = graph_->Extend(args.graph, args.current_graph_version, new_version);
-    if (status.ok() && dump_ != nullptr) dump_->AddOriginal(*new_version, args.graph);
+    const int64_t version = args.current_graph_version;
+    status = args.nodes != nullptr ? graph_->Extend(*args.nodes, version, new_version)
+                                   : graph_->Extend(args.graph, version, new_version);
+    if (status.ok() && dump_ != nullptr) {
+      pb::GraphDef def;
+      if (args.nodes != nullptr) status = ExportNodes(*args.nodes, {.origins = true}, &def);
+      dump_->AddOriginal(*new_version, args.nodes != nullptr ? def : args.graph);
+    }
     if (status.ok()) ReportPlacement(*new_version);
   }
   Leave();

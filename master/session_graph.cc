@@ -19,17 +19,27 @@ SessionGraph::SessionGraph(const OpRegistry* ops, bool keep_control_flow)
 Status SessionGraph::Import(const pb::GraphDef& def) {
   MutexLock lock(&mu_);
   graph_ = std::make_unique<DataflowGraph>(ops_);
-  return Add(def);
+  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
+  return Lower(2);
 }
 
-Status SessionGraph::Add(const pb::GraphDef& def) {
-  const int num_nodes = graph_->num_node_ids();
-  MR_RETURN_IF_ERROR(ImportGraphDef({}, def, graph_.get()));
+Status SessionGraph::Import(NodeBatch nodes) {
+  if (&nodes.graph->ops() != ops_) {
+    pb::GraphDef def;
+    MR_RETURN_IF_ERROR(ExportNodes(nodes, {.origins = true}, &def));
+    return Import(def);
+  }
+  MutexLock lock(&mu_);
+  graph_ = std::move(nodes.graph);
+  return Lower(2);
+}
+
+Status SessionGraph::Lower(int first_node) {
   if (graph_->library() == nullptr) return OkStatus();
-  const LoweringOptions options = {.first_node = num_nodes,
+  const LoweringOptions options = {.first_node = first_node,
                                    .keep_control_flow = keep_control_flow_};
   MR_RETURN_IF_ERROR(LowerFunctions(options, &bodies_, graph_.get()));
-  graph_->FixSourceAndSink(num_nodes);
+  graph_->FixSourceAndSink(first_node);
   return OkStatus();
 }
 
@@ -43,28 +53,40 @@ Status SessionGraph::Place(PlacerInput placer) {
 
 Status SessionGraph::Extend(const pb::GraphDef& def, int64_t expected_version,
                             int64_t* new_version) {
+  return ExtendBy(def.versions(), expected_version, new_version,
+                  [&](DataflowGraph* graph) { return ImportGraphDef({}, def, graph); });
+}
+
+Status SessionGraph::Extend(const NodeBatch& nodes, int64_t expected_version,
+                            int64_t* new_version) {
+  return ExtendBy(nodes.graph->versions(), expected_version, new_version,
+                  [&](DataflowGraph* graph) -> Status {
+                    if (CanAddNodes(nodes, *graph)) return AddNodes(nodes, graph);
+                    pb::GraphDef def;
+                    MR_RETURN_IF_ERROR(ExportNodes(nodes, {.origins = true}, &def));
+                    return ImportGraphDef({}, def, graph);
+                  });
+}
+
+Status SessionGraph::ExtendBy(const pb::VersionDef& versions_added, int64_t expected_version,
+                              int64_t* new_version,
+                              const std::function<Status(DataflowGraph* graph)>& add) {
   MutexLock lock(&mu_);
   if (expected_version != version_) {
     return errors::Aborted("Current version is ", version_, " but caller expected ",
                            expected_version, ".");
   }
-  for (const pb::NodeDef& node : def.node()) {
-    if (graph_->FindNode(node.name()) != nullptr) {
-      return errors::InvalidArgument("GraphDef argument to Extend includes node '", node.name(),
-                                     "', which was created by a previous call to Create or Extend "
-                                     "in this session.");
-    }
-  }
   const bool empty = graph_->num_nodes() <= 2;  // source and sink
-  if (!empty && graph_->versions().producer() != def.versions().producer()) {
+  if (!empty && graph_->versions().producer() != versions_added.producer()) {
     return errors::InvalidArgument("Can't extend GraphDef at version ",
                                    graph_->versions().producer(), " with graph at version ",
-                                   def.versions().producer(), ".");
+                                   versions_added.producer(), ".");
   }
   const int num_nodes = graph_->num_node_ids(), num_edges = graph_->num_edge_ids();
   const pb::VersionDef versions = graph_->versions();
   const std::shared_ptr<const FunctionLibrary> library = graph_->library();
-  Status status = Add(def);
+  Status status = add(graph_.get());
+  if (status.ok()) status = Lower(num_nodes);
   if (status.ok()) status = PlaceFrom(num_nodes);
   if (!status.ok()) {
     graph_->RollBack(num_nodes, num_edges);

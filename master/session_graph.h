@@ -15,6 +15,7 @@
 #include "base/string_map.h"
 #include "graph/dataflow_graph.h"
 #include "graph/lowering/lower_functions.h"
+#include "graph/node_batch.h"
 #include "millrace/status.h"
 #include "placer/place_added.h"
 #include "placer/placer.h"
@@ -32,12 +33,15 @@ class SessionGraph {
   // Before anything else, in this order: the first graph is imported and validated, then, when
   // the devices are known, placed.
   Status Import(const pb::GraphDef& def);
+  // The same from nodes of this process, which are moved where that is possible.
+  Status Import(NodeBatch nodes);
   Status Place(PlacerInput placer);
   // Adds nodes; on any error the graph is as before. `expected_version` must be the current
   // one (Aborted). InvalidArgument for a name that exists or another producer version.
   // Stateful nodes stay where they are. Costs as much as is new, unless the new nodes may move
   // old ones: then everything is placed again.
   Status Extend(const pb::GraphDef& def, int64_t expected_version, int64_t* new_version);
+  Status Extend(const NodeBatch& nodes, int64_t expected_version, int64_t* new_version);
 
   // Calls `reader` with the placed graph, which does not change meanwhile; extensions wait.
   void Read(const std::function<void(const DataflowGraph& graph)>& reader) const;
@@ -58,8 +62,11 @@ class SessionGraph {
     int end_node = 2;
   };
 
-  // Imports and lowers functions.
-  Status Add(const pb::GraphDef& def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lowers functions of nodes from `first_node` on.
+  Status Lower(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Calls `add`, lowers and places.
+  Status ExtendBy(const pb::VersionDef& versions_added, int64_t expected_version,
+                  int64_t* new_version, const std::function<Status(DataflowGraph* graph)>& add);
   Status PlaceFrom(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status PlaceAll(int first_node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PlacementLog Record(const Placing& placing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -14,6 +14,7 @@
 #include "frontend/graph_builder.h"
 #include "graph/graph_def_io.h"
 #include "graph/graph_def_size.h"
+#include "graph/node_batch.h"
 #include "millrace/preemption.h"
 #include "millrace/session.h"
 #include "runtime/feed_spec.h"
@@ -181,17 +182,25 @@ struct SharedSession {
     return session->Close();
   }
 
+  Status Send(int first_id) {
+    if (!is_remote) {
+      MR_ASSIGN_OR_RETURN(NodeBatch nodes, CopyNodes(*graph->graph, first_id));
+      return session->Extend(std::move(nodes));
+    }
+    MR_RETURN_IF_ERROR(CheckMessageSize(*graph->graph, first_id));
+    pb::GraphDef added;
+    MR_RETURN_IF_ERROR(
+        ExportGraphDef(*graph->graph, {.origins = true, .first_id = first_id}, &added));
+    return session->Extend(std::move(added));
+  }
+
   // Sends the nodes made since the last call.
   Status SendNewNodes() {
     MutexLock lock(&mu);
     const int ids = graph->graph->num_node_ids();
     if (ids == sent_ids) return OkStatus();
     MR_RETURN_IF_ERROR(graph->status);
-    if (is_remote) MR_RETURN_IF_ERROR(CheckMessageSize(*graph->graph, sent_ids));
-    pb::GraphDef added;
-    MR_RETURN_IF_ERROR(
-        ExportGraphDef(*graph->graph, {.origins = true, .first_id = sent_ids}, &added));
-    MR_RETURN_IF_ERROR(session->Extend(std::move(added)));
+    MR_RETURN_IF_ERROR(Send(sent_ids));
     sent_ids = ids;
     return OkStatus();
   }
@@ -224,17 +233,21 @@ StatusOr<Session> Session::Create(Graph& graph, const SessionOptions& options) {
   shared->graph = graph.shared_state();
   shared->is_remote = !options.target.empty();
   const DataflowGraph& nodes = *graph.state()->graph;
-  if (shared->is_remote) MR_RETURN_IF_ERROR(CheckMessageSize(nodes, 0));
-  pb::GraphDef def;
-  MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {.origins = true}, &def));
   ClientSession::Options client;
   client.config = config;
   client.start_timeout = options.start_timeout;
   client.step_timeout = options.step_timeout;
-  MR_ASSIGN_OR_RETURN(shared->session,
-                      shared->is_remote
-                          ? OpenUnlessPreempted(std::move(master), std::move(def), client)
-                          : ClientSession::Create(std::move(master), std::move(def), client));
+  if (shared->is_remote) {
+    MR_RETURN_IF_ERROR(CheckMessageSize(nodes, 0));
+    pb::GraphDef def;
+    MR_RETURN_IF_ERROR(ExportGraphDef(nodes, {.origins = true}, &def));
+    MR_ASSIGN_OR_RETURN(shared->session,
+                        OpenUnlessPreempted(std::move(master), std::move(def), client));
+  } else {
+    MR_ASSIGN_OR_RETURN(NodeBatch copies, CopyNodes(nodes, 0));
+    MR_ASSIGN_OR_RETURN(shared->session,
+                        ClientSession::Create(std::move(master), std::move(copies), client));
+  }
   {
     MutexLock lock(&shared->mu);
     shared->sent_ids = nodes.num_node_ids();

@@ -52,9 +52,23 @@ void ClientSession::SetDefaultTimeout(pb::RunOptions* options) const {
 StatusOr<std::unique_ptr<ClientSession>> ClientSession::Create(
     std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options,
     CancellationManager* cancellation) {
-  std::unique_ptr<ClientSession> session(new ClientSession(std::move(master), std::move(options)));
   CreateSessionArgs args;
   args.graph = std::move(graph);
+  return Create(std::move(master), std::move(args), std::move(options), cancellation);
+}
+
+StatusOr<std::unique_ptr<ClientSession>> ClientSession::Create(
+    std::shared_ptr<MasterInterface> master, NodeBatch nodes, Options options,
+    CancellationManager* cancellation) {
+  CreateSessionArgs args;
+  args.nodes = std::make_unique<NodeBatch>(std::move(nodes));
+  return Create(std::move(master), std::move(args), std::move(options), cancellation);
+}
+
+StatusOr<std::unique_ptr<ClientSession>> ClientSession::Create(
+    std::shared_ptr<MasterInterface> master, CreateSessionArgs args, Options options,
+    CancellationManager* cancellation) {
+  std::unique_ptr<ClientSession> session(new ClientSession(std::move(master), std::move(options)));
   args.config = session->options_.config;
   CreateSessionResult result;
   CallOptions limit = session->StartLimit();
@@ -80,10 +94,21 @@ ClientSession::~ClientSession() {
 
 Status ClientSession::Extend(pb::GraphDef graph) {
   if (graph.node_size() == 0) return OkStatus();
-  MutexLock lock(&extend_mu_);
   ExtendSessionArgs args;
-  args.session_handle = handle_;
   args.graph = std::move(graph);
+  return Extend(std::move(args));
+}
+
+Status ClientSession::Extend(NodeBatch nodes) {
+  if (nodes.graph->num_nodes() <= 2) return OkStatus();  // source and sink
+  ExtendSessionArgs args;
+  args.nodes = std::make_unique<NodeBatch>(std::move(nodes));
+  return Extend(std::move(args));
+}
+
+Status ClientSession::Extend(ExtendSessionArgs args) {
+  MutexLock lock(&extend_mu_);
+  args.session_handle = handle_;
   args.current_graph_version = graph_version_;
   int64_t version = 0;
   MR_RETURN_IF_ERROR(Await([&](auto done) {

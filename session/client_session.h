@@ -39,11 +39,16 @@ class ClientSession {
   static StatusOr<std::unique_ptr<ClientSession>> Create(
       std::shared_ptr<MasterInterface> master, pb::GraphDef graph, Options options,
       CancellationManager* cancellation = nullptr);
+  // The same at a master of this process, from nodes.
+  static StatusOr<std::unique_ptr<ClientSession>> Create(
+      std::shared_ptr<MasterInterface> master, NodeBatch nodes, Options options,
+      CancellationManager* cancellation = nullptr);
   ~ClientSession();
   ClientSession(const ClientSession&) = delete;
   ClientSession& operator=(const ClientSession&) = delete;
 
   Status Extend(pb::GraphDef graph);
+  Status Extend(NodeBatch nodes);
   // The fetches in their order. `metadata` may be null.
   StatusOr<std::vector<Tensor>> Run(RunRequest request, pb::RunMetadata* metadata = nullptr,
                                     CancellationManager* cancellation = nullptr);
@@ -87,6 +92,10 @@ class ClientSession {
   const std::string& handle() const { return handle_; }
 
  private:
+  static StatusOr<std::unique_ptr<ClientSession>> Create(std::shared_ptr<MasterInterface> master,
+                                                         CreateSessionArgs args, Options options,
+                                                         CancellationManager* cancellation);
+  Status Extend(ExtendSessionArgs args);
   ClientSession(std::shared_ptr<MasterInterface> master, Options options);
   CallOptions StartLimit() const;
   void SetDefaultTimeout(pb::RunOptions* options) const;

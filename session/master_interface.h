@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/node_batch.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 #include "proto/config.pb.h"
@@ -23,8 +24,10 @@
 
 namespace millrace {
 
+// A graph comes as a message, or, from a client in the master's process, as nodes.
 struct CreateSessionArgs {
   pb::GraphDef graph;
+  std::unique_ptr<NodeBatch> nodes;  // instead of `graph`; null: none
   pb::ConfigProto config;
 };
 struct CreateSessionResult {
@@ -34,7 +37,8 @@ struct CreateSessionResult {
 
 struct ExtendSessionArgs {
   std::string session_handle;
-  pb::GraphDef graph;  // what is added
+  pb::GraphDef graph;                // what is added
+  std::unique_ptr<NodeBatch> nodes;  // instead of `graph`; null: none
   int64_t current_graph_version = 0;
 };
 

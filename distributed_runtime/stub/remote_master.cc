@@ -50,6 +50,11 @@ Status OfRequest(Status status, int64_t request_id) {
   return Annotate(status, RequestText(request_id));
 }
 
+// The graph of a call as a message, if it came as nodes.
+Status ToMessage(const NodeBatch* nodes, pb::GraphDef* graph) {
+  return nodes == nullptr ? OkStatus() : ExportNodes(*nodes, {.origins = true}, graph);
+}
+
 class GrpcRemoteMaster : public MasterInterface {
  public:
   GrpcRemoteMaster(const std::string& address, ThreadPool* pool,
@@ -59,6 +64,9 @@ class GrpcRemoteMaster : public MasterInterface {
 
   void CreateSessionAsync(const CallOptions& options, CreateSessionArgs args,
                           CreateSessionResult* result, Done done) override {
+    if (Status status = ToMessage(args.nodes.get(), &args.graph); !status.ok()) {
+      return done(std::move(status));
+    }
     pb::CreateSessionRequest request;
     request.mutable_graph_def()->Swap(&args.graph);
     request.mutable_config()->Swap(&args.config);
@@ -73,6 +81,9 @@ class GrpcRemoteMaster : public MasterInterface {
 
   void ExtendSessionAsync(const CallOptions& options, ExtendSessionArgs args,
                           int64_t* new_graph_version, Done done) override {
+    if (Status status = ToMessage(args.nodes.get(), &args.graph); !status.ok()) {
+      return done(std::move(status));
+    }
     pb::ExtendSessionRequest request;
     request.set_session_handle(args.session_handle);
     request.mutable_graph_def()->Swap(&args.graph);
