@@ -28,6 +28,9 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
   MR_RETURN_IF_ERROR(RegisterImageOps(registry));
   MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));
+  MR_RETURN_IF_ERROR(RegisterQuantizeOps(registry));
+  MR_RETURN_IF_ERROR(RegisterSignalOps(registry));
+  MR_RETURN_IF_ERROR(RegisterRnnOps(registry));
   return OkStatus();
 }
 

@@ -30,6 +30,9 @@ Status RegisterDatasetOps(OpRegistry& registry);
 Status RegisterSparseOps(OpRegistry& registry);
 Status RegisterImageOps(OpRegistry& registry);
 Status RegisterLoggingOps(OpRegistry& registry);
+Status RegisterQuantizeOps(OpRegistry& registry);
+Status RegisterSignalOps(OpRegistry& registry);
+Status RegisterRnnOps(OpRegistry& registry);
 
 // Every family. AlreadyExists if one of them was registered before.
 Status RegisterAllOps(OpRegistry& registry);

@@ -36,39 +36,6 @@ Status HistogramShape(InferenceContext& c) {
   return OkStatus();
 }
 
-// Numbers of any shape with one range, or one for each slice along the axis: inputs `first`,
-// and, for the bounds, the two after it.
-Status QuantizedShape(InferenceContext& c, int first) {
-  const int64_t axis = c.attrs().GetOr<int64_t>("axis", -1);
-  if (axis < -1) return errors::InvalidArgument("axis should be at least -1, got ", axis);
-  const int rank = axis < 0 ? 0 : 1;
-  MR_ASSIGN_OR_RETURN(const PartialShape low, c.WithRank(first + 1, rank));
-  MR_ASSIGN_OR_RETURN(const PartialShape high, c.WithRank(first + 2, rank));
-  MR_ASSIGN_OR_RETURN(PartialShape bounds, low.MergeWith(high));
-  if (axis >= 0) {
-    MR_ASSIGN_OR_RETURN(const PartialShape input,
-                        c.WithRankAtLeast(first, static_cast<int>(axis) + 1));
-    if (input.has_rank() && bounds.has_rank()) {
-      MR_RETURN_IF_ERROR(MergeDim(bounds.dim(0), input.dim(static_cast<int>(axis))).status());
-    }
-  }
-  c.set_output(0, c.input(first));
-  if (first == 0) return OkStatus();
-  c.set_output(1, bounds);
-  c.set_output(2, std::move(bounds));
-  return OkStatus();
-}
-Status QuantizeAndDequantizeShape(InferenceContext& c) {
-  if (c.num_inputs() > 3) MR_RETURN_IF_ERROR(c.WithRank(3, 0).status());
-  return QuantizedShape(c, 0);
-}
-Status QuantizeAndDequantizeGradShape(InferenceContext& c) {
-  MR_ASSIGN_OR_RETURN(PartialShape merged, c.input(0).MergeWith(c.input(1)));
-  MR_RETURN_IF_ERROR(QuantizedShape(c, 1));
-  c.set_output(0, std::move(merged));
-  return OkStatus();
-}
-
 // As the ops without a number of segments, which is input 3 here.
 Status NumSegmentsShape(InferenceContext& c) {
   MR_RETURN_IF_ERROR(SparseSegmentShape(c));
@@ -386,26 +353,6 @@ constexpr OpSpec kOps[] = {
      BroadcastShape},
     {"Prod", "input: T, reduction_indices: Tidx", "output: T",
      "keep_dims: bool = false; T: numbers; Tidx: {int32, int64} = int32", ReductionShape},
-    {"QuantizeAndDequantizeV2", "input: T, input_min: T, input_max: T", "output: T",
-     "signed_input: bool = true; num_bits: int = 8; range_given: bool = false; "
-     "T: {bfloat16, half, float, double}; "
-     "round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'; narrow_range: bool = false; "
-     "axis: int = -1",
-     QuantizeAndDequantizeShape},
-    {"QuantizeAndDequantizeV3", "input: T, input_min: T, input_max: T, num_bits: int32",
-     "output: T",
-     "signed_input: bool = true; range_given: bool = true; T: {bfloat16, half, float, double}; "
-     "narrow_range: bool = false; axis: int = -1",
-     QuantizeAndDequantizeShape},
-    {"QuantizeAndDequantizeV4", "input: T, input_min: T, input_max: T", "output: T",
-     "signed_input: bool = true; num_bits: int = 8; range_given: bool = false; "
-     "T: {bfloat16, half, float, double}; "
-     "round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'; narrow_range: bool = false; "
-     "axis: int = -1",
-     QuantizeAndDequantizeShape},
-    {"QuantizeAndDequantizeV4Grad", "gradients: T, input: T, input_min: T, input_max: T",
-     "input_backprop: T, input_min_backprop: T, input_max_backprop: T",
-     "T: {bfloat16, half, float, double}; axis: int = -1", QuantizeAndDequantizeGradShape},
     {"Range", "start: Tidx, limit: Tidx, delta: Tidx", "output: Tidx",
      "Tidx: {bfloat16, half, float, double, int8, int16, int32, int64, uint16, uint32, uint64} = "
      "int32",
@@ -445,6 +392,10 @@ constexpr OpSpec kOps[] = {
      UnchangedShape},
     {"Sin", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      UnchangedShape},
+    {"SparseMatMul", "a: Ta, b: Tb", "product: float",
+     "transpose_a: bool = false; transpose_b: bool = false; a_is_sparse: bool = false; "
+     "b_is_sparse: bool = false; Ta: {float, bfloat16} = float; Tb: {float, bfloat16} = float",
+     MatMulShape},
     {"Sqrt", "x: T", "y: T", "T: {bfloat16, half, float, double, complex64, complex128}",
      UnchangedShape},
     {"SqrtGrad", "y: T, dy: T", "z: T", "T: {bfloat16, half, float, double, complex64, complex128}",

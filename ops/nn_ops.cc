@@ -75,6 +75,55 @@ Status PoolV2Shape(InferenceContext& c) {
   return OkStatus();
 }
 
+// Images that are padded as if by a mirror, and before that, with an input `size`, resized; then a
+// convolution.
+Status FusedConvShape(InferenceContext& c) {
+  const bool resizes = c.num_inputs() == 4;
+  const int paddings = resizes ? 2 : 1;
+  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
+  if (resizes) {
+    MR_ASSIGN_OR_RETURN(const PartialShape size, c.WithRank(1, 1));
+    MR_RETURN_IF_ERROR(MergeDim(size.dim(0), 2).status());
+    Dims sizes;
+    if (!ConstantInts(c, 1, &sizes) || sizes.size() != 2) sizes = {-1, -1};
+    for (int i = 0; i < 2; ++i) images.SetDim(1 + i, std::max<int64_t>(sizes[i], -1));
+  }
+  MR_ASSIGN_OR_RETURN(const PartialShape matrix, c.WithRank(paddings, 2));
+  MR_RETURN_IF_ERROR(MergeDim(matrix.dim(0), 4).status());
+  MR_RETURN_IF_ERROR(MergeDim(matrix.dim(1), 2).status());
+  Dims amounts;
+  if (!ConstantInts(c, paddings, &amounts) || amounts.size() != 8) amounts.clear();
+  for (int i = 0; i < 4; ++i) {
+    if (amounts.empty() || images.dim(i) < 0) {
+      images.SetDim(i, -1);
+    } else if (amounts[2 * i] < 0 || amounts[2 * i + 1] < 0) {
+      return errors::InvalidArgument("paddings must be non-negative: ", amounts[2 * i], " ",
+                                     amounts[2 * i + 1]);
+    } else {
+      images.SetDim(i, std::min<int64_t>(images.dim(i), INT64_MAX - 2 * int64_t{INT32_MAX}) +
+                           amounts[2 * i] + amounts[2 * i + 1]);
+    }
+  }
+  MR_ASSIGN_OR_RETURN(const PartialShape filter, c.WithRank(c.num_inputs() - 1, 4));
+  MR_RETURN_IF_ERROR(MergeDim(images.dim(3), filter.dim(2)).status());
+  MR_ASSIGN_OR_RETURN(const auto strides, c.attr<std::vector<int64_t>>("strides"));
+  MR_ASSIGN_OR_RETURN(const auto padding, c.attr<std::string>("padding"));
+  if (strides.size() != 4) {
+    return errors::InvalidArgument(
+        "Operation requires the stride attribute to contain 4 values, but got: ", strides.size());
+  }
+  PartialShape out = UnknownDims(4);
+  out.SetDim(0, images.dim(0));
+  out.SetDim(3, filter.dim(3));
+  for (int i = 1; i <= 2; ++i) {
+    MR_ASSIGN_OR_RETURN(const int64_t places,
+                        WindowPlaces(images.dim(i), filter.dim(i - 1), strides[i], padding));
+    out.SetDim(i, places);
+  }
+  c.set_output(0, std::move(out));
+  return OkStatus();
+}
+
 // Windows of `sizes` (-1 where that is not known), along all five axes of `input`.
 Status PlaceOverVolumes(InferenceContext& c, PartialShape input, const Dims& sizes,
                         int64_t channels) {
@@ -229,6 +278,14 @@ constexpr OpSpec kOps[] = {
      "exponential_avg_factor: float = 1; data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'; "
      "is_training: bool = true",
      FusedBatchNormShape},
+    {"FusedPadConv2D", "input: T, paddings: int32, filter: T", "output: T",
+     "T: {half, bfloat16, float, double}; mode: {'REFLECT', 'SYMMETRIC'}; strides: list(int); "
+     "padding: {'SAME', 'VALID'}",
+     FusedConvShape},
+    {"FusedResizeAndPadConv2D", "input: T, size: int32, paddings: int32, filter: T", "output: T",
+     "T: {half, float, double}; resize_align_corners: bool = false; "
+     "mode: {'REFLECT', 'SYMMETRIC'}; strides: list(int); padding: {'SAME', 'VALID'}",
+     FusedConvShape},
     {"InTopK", "predictions: float, targets: T", "precision: bool",
      "k: int; T: {int32, int64} = int32", InTopKShape},
     {"InTopKV2", "predictions: float, targets: T, k: T", "precision: bool",

@@ -106,6 +106,7 @@ constexpr OpSpec kOps[] = {
     {"BroadcastArgs", "s0: T, s1: T", "r0: T", "T: {int32, int64} = int32", VectorsShape},
     {"Cholesky", "input: T", "output: T", "T: {double, float, half, complex64, complex128}",
      UnchangedShape},
+    {"CholeskyGrad", "l: T, grad: T", "output: T", "T: {half, float, double}", UnchangedShape},
     {"ComputeAccidentalHits", "true_classes: int64, sampled_candidates: int64",
      "indices: int32, ids: int64, weights: float", "num_true: int; seed: int = 0; seed2: int = 0",
      VectorsShape},
