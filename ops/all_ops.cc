@@ -18,6 +18,7 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterLookupOps(registry));
   MR_RETURN_IF_ERROR(RegisterCommOps(registry));
   MR_RETURN_IF_ERROR(RegisterRandomOps(registry));
+  MR_RETURN_IF_ERROR(RegisterDistributionOps(registry));
   MR_RETURN_IF_ERROR(RegisterIoOps(registry));
   MR_RETURN_IF_ERROR(RegisterTrainingOps(registry));
   MR_RETURN_IF_ERROR(RegisterStringOps(registry));
@@ -25,6 +26,7 @@ Status RegisterAllOps(OpRegistry& registry) {
   MR_RETURN_IF_ERROR(RegisterReaderOps(registry));
   MR_RETURN_IF_ERROR(RegisterRearrangeOps(registry));
   MR_RETURN_IF_ERROR(RegisterDatasetOps(registry));
+  MR_RETURN_IF_ERROR(RegisterRaggedOps(registry));
   MR_RETURN_IF_ERROR(RegisterSparseOps(registry));
   MR_RETURN_IF_ERROR(RegisterImageOps(registry));
   MR_RETURN_IF_ERROR(RegisterLoggingOps(registry));

@@ -193,6 +193,8 @@ constexpr OpSpec kOps[] = {
     {"PadV2", "input: T, paddings: Tpaddings, constant_values: T", "output: T",
      "T: type; Tpaddings: {int32, int64} = int32", PadShape},
     {"Placeholder", "", "output: dtype", "dtype: type; shape: shape = ?", ShapeFromAttr},
+    {"PlaceholderV2", "", "output: dtype", "dtype: type; shape: shape", ShapeFromAttr, kPlain,
+     "23: Placeholder now behaves the same as PlaceholderV2."},
     {"PlaceholderWithDefault", "input: dtype", "output: dtype", "dtype: type; shape: shape",
      ShapeFromAttr},
     {"ParallelConcat", "values: N * T", "output: T", "N: int >= 1; T: type; shape: shape",

@@ -25,12 +25,29 @@ Status VectorShape(InferenceContext& c) {
   return OkStatus();
 }
 
+Status SeedGeneratorShape(InferenceContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) MR_RETURN_IF_ERROR(c.WithRank(i, 0).status());
+  return ScalarShape(c);
+}
+
 constexpr OpSpec kOps[] = {
+    {"AnonymousIterator", "", "handle: resource",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
+    {"AnonymousIteratorV2", "", "handle: resource, deleter: variant",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
     {"AnonymousIteratorV3", "", "handle: resource",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape, kStateful},
+    {"AnonymousMemoryCache", "", "handle: resource, deleter: variant", "", ScalarShape, kStateful},
+    {"AnonymousMultiDeviceIterator", "", "handle: resource, deleter: variant",
+     "devices: list(string) >= 1; output_types: list(type) >= 1; output_shapes: list(shape) >= 1",
+     ScalarShape, kStateful},
     {"AnonymousMultiDeviceIteratorV3", "", "handle: resource",
      "devices: list(string) >= 1; output_types: list(type) >= 1; output_shapes: list(shape) >= 1",
      ScalarShape, kStateful},
+    {"AnonymousRandomSeedGenerator", "seed: int64, seed2: int64",
+     "handle: resource, deleter: variant", "", SeedGeneratorShape, kStateful},
+    {"AnonymousSeedGenerator", "seed: int64, seed2: int64, reshuffle: bool",
+     "handle: resource, deleter: variant", "", SeedGeneratorShape, kStateful},
     {"AssertCardinalityDataset", "input_dataset: variant, cardinality: int64",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
@@ -70,6 +87,14 @@ constexpr OpSpec kOps[] = {
     {"DatasetToSingleElement", "dataset: variant", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      DeclaredShapes, kStateful},
+    {"DeleteIterator", "handle: resource, deleter: variant", "", "", NoOutputs, kStateful},
+    {"DeleteMemoryCache", "handle: resource, deleter: variant", "", "", NoOutputs, kStateful},
+    {"DeleteMultiDeviceIterator",
+     "multi_device_iterator: resource, iterators: N * resource, deleter: variant", "",
+     "N: int >= 0", NoOutputs, kStateful},
+    {"DeleteRandomSeedGenerator", "handle: resource, deleter: variant", "", "", NoOutputs,
+     kStateful},
+    {"DeleteSeedGenerator", "handle: resource, deleter: variant", "", "", NoOutputs, kStateful},
     {"DirectedInterleaveDataset",
      "selector_input_dataset: variant, data_input_datasets: N * variant",
      "handle: dataset(output_types)",
@@ -131,6 +156,7 @@ constexpr OpSpec kOps[] = {
     {"IteratorFromStringHandleV2", "string_handle: string", "resource_handle: resource",
      "output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []", ScalarShape,
      kStateful},
+    {"IteratorGetDevice", "resource: resource", "device: string", "", ScalarShape, kStateful},
     {"IteratorGetNext", "iterator: resource", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", DeclaredShapes, kStateful},
     {"IteratorGetNextAsOptional", "iterator: resource", "optional: optional(output_types)",
@@ -263,10 +289,19 @@ constexpr OpSpec kOps[] = {
     {"RandomDataset", "seed: int64, seed2: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape, kStateful},
+    {"RandomDatasetV2", "seed: int64, seed2: int64, seed_generator: resource",
+     "handle: dataset(output_types)",
+     "rerandomize_each_iteration: bool = false; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"RangeDataset", "start: int64, stop: int64, step: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''; "
      "replicate_on_split: bool = false",
      ScalarShape, kStateful},
+    {"RebatchDataset", "input_dataset: variant, num_replicas: int64",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; use_fallback: bool = true",
+     ScalarShape},
     {"RebatchDatasetV2", "input_dataset: variant, batch_sizes: int64, drop_remainder: bool",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
@@ -280,6 +315,9 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
     {"RewriteDataset", "input_dataset: variant, rewrite_name: string",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
+    {"SamplingDataset", "input_dataset: variant, rate: float, seed: int64, seed2: int64",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1", ScalarShape},
     {"ScanDataset", "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
@@ -299,11 +337,22 @@ constexpr OpSpec kOps[] = {
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; reshuffle_each_iteration: "
      "bool = true; metadata: string = ''",
      ScalarShape},
+    {"ShuffleAndRepeatDatasetV2",
+     "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64, count: int64, "
+     "seed_generator: resource",
+     "handle: dataset(output_types)",
+     "reshuffle_each_iteration: bool = true; output_types: list(type) >= 1; output_shapes: "
+     "list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"ShuffleDataset", "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
      "handle: dataset(output_types)",
      "reshuffle_each_iteration: bool = true; output_types: list(type) >= 1; output_shapes: "
      "list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"ShuffleDatasetV2", "input_dataset: variant, buffer_size: int64, seed_generator: resource",
+     "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape, kStateful},
     {"ShuffleDatasetV3",
      "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64, seed_generator: "
      "resource",
@@ -314,6 +363,8 @@ constexpr OpSpec kOps[] = {
     {"SkipDataset", "input_dataset: variant, count: int64", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
+    {"SparseTensorSliceDataset", "indices: int64, values: Tvalues, dense_shape: int64",
+     "handle: dataset_of(Tvalues)", "Tvalues: type", ScalarShape, kStateful},
     {"TFRecordDataset", "filenames: string, compression_type: string, buffer_size: int64",
      "handle: dataset_of(string)", "metadata: string = ''", ScalarShape, kStateful},
     {"TFRecordDatasetV2",
@@ -343,6 +394,9 @@ constexpr OpSpec kOps[] = {
      "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool",
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
+     ScalarShape},
+    {"WindowOp", "inputs: Tinputs", "handle: dataset(output_types)",
+     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; Tinputs: list(type) >= 1",
      ScalarShape},
     {"ZipDataset", "input_datasets: N * variant", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "

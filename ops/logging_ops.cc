@@ -12,6 +12,13 @@ constexpr OpSpec kOps[] = {
      kStateful},
     {"CheckNumericsV2", "tensor: T", "output: T",
      "T: {bfloat16, half, float, double}; message: string", UnchangedShape, kStateful},
+    // Of a debugger that puts them between a tensor and its readers.
+    {"Copy", "input: T", "output: T",
+     "T: type; tensor_name: string = ''; debug_ops_spec: list(string) = []", UnchangedShape,
+     kUninitializedInput},
+    {"CopyHost", "input: T", "output: T",
+     "T: type; tensor_name: string = ''; debug_ops_spec: list(string) = []", UnchangedShape,
+     kUninitializedInput},
     {"Print", "input: T, data: U", "output: T",
      "T: type; U: list(type) >= 0; message: string = ''; first_n: int = -1; summarize: int = 3",
      UnchangedShape, kStateful},

@@ -239,6 +239,15 @@ bool ParseFullType(std::string_view* type, pb::OpDef::ArgDef* arg) {
     arg->mutable_experimental_full_type()->set_type_id(pb::TFT_DATASET);
     arg->mutable_experimental_full_type()->add_args()->set_type_id(pb::TFT_ANY);
     return true;
+  } else if (*type == "mutex_lock") {
+    arg->set_type(pb::DT_VARIANT);
+    arg->mutable_experimental_full_type()->set_type_id(pb::TFT_MUTEX_LOCK);
+    return true;
+  } else if (Unwrap(type, "ragged(", ")")) {
+    arg->set_type(pb::DT_VARIANT);
+    arg->mutable_experimental_full_type()->set_type_id(pb::TFT_RAGGED);
+    SetVariable(*type, arg->mutable_experimental_full_type()->add_args());
+    return true;
   } else if (Unwrap(type, "dataset(", ")")) {
     id = pb::TFT_DATASET;
     for_each = true;
@@ -288,6 +297,17 @@ void SetReplaced(std::string_view name, pb::OpDeprecation* deprecation) {
                                    : StrCat("Use ", name, "V2"));
 }
 
+Status ParseDeprecation(std::string_view text, pb::OpDeprecation* deprecation) {
+  std::string_view version, why;
+  int64_t number;
+  if (!SplitPair(text, &version, &why) || !ParseInt64(version, &number)) {
+    return Bad("deprecation", text);
+  }
+  deprecation->set_version(static_cast<int32_t>(number));
+  deprecation->set_explanation(Text(why));
+  return OkStatus();
+}
+
 Status Parse(const OpSpec& spec, pb::OpDef* def) {
   def->set_name(spec.name);
   for (std::string_view text : SplitOutside(spec.attrs, ';')) {
@@ -305,6 +325,9 @@ Status Parse(const OpSpec& spec, pb::OpDef* def) {
   def->set_allows_uninitialized_input((spec.flags & kUninitializedInput) != 0);
   def->set_is_distributed_communication((spec.flags & kDistributed) != 0);
   if ((spec.flags & kReplaced) != 0) SetReplaced(spec.name, def->mutable_deprecation());
+  if (spec.deprecation != nullptr) {
+    MR_RETURN_IF_ERROR(ParseDeprecation(spec.deprecation, def->mutable_deprecation()));
+  }
   return OkStatus();
 }
 

@@ -28,8 +28,8 @@ enum OpFlags : unsigned {
 //   arguments:  "x: float, y: T, zs: N * T, ws: Ts, v: Ref(T)", where T names an attribute
 //               of kind type, N one of kind int and Ts one of kind list(type);
 //               "s: shape_tensor(T)" has type T and says that it is a shape; "l: array(T)",
-//               "d: dataset(Ts)", "d: dataset_of(T)", "d: dataset" (of anything) and
-//               "o: optional(Ts)" are variants
+//               "d: dataset(Ts)", "d: dataset_of(T)", "d: dataset" (of anything),
+//               "o: optional(Ts)", "r: ragged(T)" and "m: mutex_lock" are variants
 //   attributes, separated by ';', in the order of the definition:
 //               "T: type"   "T: {float, int32}"   "Ts: list(type) >= 1"   "N: int >= 2 = 3"
 //               "s: string = 'x'"   "mode: {'a', 'b'} = 'a'"   "shape: shape = ?" or "= []"
@@ -43,6 +43,8 @@ struct OpSpec {
   const char* attrs;
   ShapeFn shape_fn = nullptr;
   unsigned flags = kPlain;
+  // "23: why": no more in graphs from that version on.
+  const char* deprecation = nullptr;
 };
 
 // InvalidArgument, naming the op and the text that is wrong.

@@ -39,6 +39,8 @@ constexpr OpSpec kOps[] = {
      "OUT_TYPE: list({float, double, int32, int64, string}) >= 1; field_delim: string = ','; "
      "use_quote_delim: bool = true; na_value: string = ''; select_cols: list(int) = []",
      CsvShape},
+    {"DecodeCompressed", "bytes: string", "output: string", "compression_type: string = ''",
+     UnchangedShape},
     {"DecodeJSONExample", "json_examples: string", "binary_examples: string", "", UnchangedShape},
     {"DecodePaddedRaw", "input_bytes: string, fixed_length: int32", "output: out_type",
      "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, bfloat16}; "
@@ -67,6 +69,23 @@ constexpr OpSpec kOps[] = {
      "Tdense: list({float, int64, string}) >= 0; num_sparse: int >= 0; sparse_types: list({float, "
      "int64, string}) >= 0; ragged_value_types: list({float, int64, string}) >= 0; "
      "ragged_split_types: list({int32, int64}) >= 0; dense_shapes: list(shape) >= 0",
+     UnknownShape},
+    {"ParseSequenceExample",
+     "serialized: string, debug_name: string, context_dense_defaults: Tcontext_dense",
+     "context_sparse_indices: Ncontext_sparse * int64, context_sparse_values: "
+     "context_sparse_types, context_sparse_shapes: Ncontext_sparse * int64, context_dense_values: "
+     "Tcontext_dense, feature_list_sparse_indices: Nfeature_list_sparse * int64, "
+     "feature_list_sparse_values: feature_list_sparse_types, feature_list_sparse_shapes: "
+     "Nfeature_list_sparse * int64, feature_list_dense_values: feature_list_dense_types, "
+     "feature_list_dense_lengths: Nfeature_list_dense * int64",
+     "feature_list_dense_missing_assumed_empty: list(string) >= 0; context_sparse_keys: "
+     "list(string) >= 0; context_dense_keys: list(string) >= 0; feature_list_sparse_keys: "
+     "list(string) >= 0; feature_list_dense_keys: list(string) >= 0; Ncontext_sparse: int >= 0 = "
+     "0; Ncontext_dense: int >= 0 = 0; Nfeature_list_sparse: int >= 0 = 0; Nfeature_list_dense: "
+     "int >= 0 = 0; context_sparse_types: list({float, int64, string}) >= 0 = []; Tcontext_dense: "
+     "list({float, int64, string}) >= 0 = []; feature_list_dense_types: list({float, int64, "
+     "string}) >= 0 = []; context_dense_shapes: list(shape) >= 0 = []; feature_list_sparse_types: "
+     "list({float, int64, string}) >= 0 = []; feature_list_dense_shapes: list(shape) >= 0 = []",
      UnknownShape},
     {"ParseSequenceExampleV2",
      "serialized: string, debug_name: string, context_sparse_keys: string, context_dense_keys: "
@@ -99,6 +118,23 @@ constexpr OpSpec kOps[] = {
      "num_sparse: int >= 0; sparse_keys: list(string) >= 0; dense_keys: list(string) >= 0; "
      "sparse_types: list({float, int64, string}) >= 0; Tdense: list({float, int64, string}) >= 0; "
      "dense_shapes: list(shape) >= 0",
+     UnknownShape},
+    {"ParseSingleSequenceExample",
+     "serialized: string, feature_list_dense_missing_assumed_empty: string, context_sparse_keys: "
+     "Ncontext_sparse * string, context_dense_keys: Ncontext_dense * string, "
+     "feature_list_sparse_keys: Nfeature_list_sparse * string, feature_list_dense_keys: "
+     "Nfeature_list_dense * string, context_dense_defaults: Tcontext_dense, debug_name: string",
+     "context_sparse_indices: Ncontext_sparse * int64, context_sparse_values: "
+     "context_sparse_types, context_sparse_shapes: Ncontext_sparse * int64, context_dense_values: "
+     "Tcontext_dense, feature_list_sparse_indices: Nfeature_list_sparse * int64, "
+     "feature_list_sparse_values: feature_list_sparse_types, feature_list_sparse_shapes: "
+     "Nfeature_list_sparse * int64, feature_list_dense_values: feature_list_dense_types",
+     "Ncontext_sparse: int >= 0 = 0; Ncontext_dense: int >= 0 = 0; Nfeature_list_sparse: int >= 0 "
+     "= 0; Nfeature_list_dense: int >= 0 = 0; context_sparse_types: list({float, int64, string}) "
+     ">= 0 = []; Tcontext_dense: list({float, int64, string}) >= 0 = []; feature_list_dense_types: "
+     "list({float, int64, string}) >= 0 = []; context_dense_shapes: list(shape) >= 0 = []; "
+     "feature_list_sparse_types: list({float, int64, string}) >= 0 = []; "
+     "feature_list_dense_shapes: list(shape) >= 0 = []",
      UnknownShape},
     {"ParseTensor", "serialized: string", "output: out_type", "out_type: type", UnknownShape},
     {"ReadFile", "filename: string", "contents: string", "", ScalarShape},
