@@ -70,6 +70,8 @@ constexpr OpSpec kOps[] = {
     {"DatasetToSingleElement", "dataset: variant", "components: output_types",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      DeclaredShapes, kStateful},
+    {"DeserializeIterator", "resource_handle: resource, serialized: variant", "", "", NoOutputs,
+     kStateful},
     {"DirectedInterleaveDataset",
      "selector_input_dataset: variant, data_input_datasets: N * variant",
      "handle: dataset(output_types)",
@@ -288,6 +290,8 @@ constexpr OpSpec kOps[] = {
      "1; output_shapes: list(shape) >= 1; preserve_cardinality: bool = false; use_default_device: "
      "bool = true; metadata: string = ''",
      ScalarShape},
+    {"SerializeIterator", "resource_handle: resource", "serialized: variant",
+     "external_state_policy: int = 0", VectorShape, kStateful},
     {"ShardDataset", "input_dataset: variant, num_shards: int64, index: int64",
      "handle: dataset(output_types)",
      "require_non_empty: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) "
