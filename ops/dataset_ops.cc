@@ -95,6 +95,8 @@ constexpr OpSpec kOps[] = {
     {"DeleteRandomSeedGenerator", "handle: resource, deleter: variant", "", "", NoOutputs,
      kStateful},
     {"DeleteSeedGenerator", "handle: resource, deleter: variant", "", "", NoOutputs, kStateful},
+    {"DeserializeIterator", "resource_handle: resource, serialized: variant", "", "", NoOutputs,
+     kStateful},
     {"DirectedInterleaveDataset",
      "selector_input_dataset: variant, data_input_datasets: N * variant",
      "handle: dataset(output_types)",
@@ -326,6 +328,8 @@ constexpr OpSpec kOps[] = {
      "1; output_shapes: list(shape) >= 1; preserve_cardinality: bool = false; use_default_device: "
      "bool = true; metadata: string = ''",
      ScalarShape},
+    {"SerializeIterator", "resource_handle: resource", "serialized: variant",
+     "external_state_policy: int = 0", VectorShape, kStateful},
     {"ShardDataset", "input_dataset: variant, num_shards: int64, index: int64",
      "handle: dataset(output_types)",
      "require_non_empty: bool = false; output_types: list(type) >= 1; output_shapes: list(shape) "
