@@ -32,8 +32,11 @@ struct CollectiveParams {
   FinalOp final = FinalOp::kId;         // of a reduction
   std::vector<int32_t> subdiv_offsets;  // of a reduction; empty: chosen
   int max_subdivs_per_device = 0;       // if they are chosen
-  bool anew_each_step = false;          // the members agree in every step, not once for all
-  double timeout_seconds = 0;           // 0: the step's own deadline only
+  // Whether members are added up in the order of their ranks, wherever in the tensor an element
+  // lies, which rings do not. TensorFlow's nodes do not ask for it, and get its servers' bits.
+  bool in_rank_order = false;   // of a reduction
+  bool anew_each_step = false;  // the members agree in every step, not once for all
+  double timeout_seconds = 0;   // 0: the step's own deadline only
 };
 
 // The same, once the members have found each other. Constant.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions in the order of the ranks.
-#include "collective/rank_order.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +20,7 @@ using ::testing::HasSubstr;
 
 CollectiveParams InRankOrder(int group_size, const Tensor& input) {
   CollectiveParams params = Reduce(group_size, input);
-  params.max_subdivs_per_device = kNoRings;
+  params.in_rank_order = true;
   return params;
 }
 

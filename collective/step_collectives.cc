@@ -11,7 +11,6 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "collective/collective_errors.h"
-#include "collective/rank_order.h"
 
 namespace millrace {
 namespace {
@@ -159,7 +158,7 @@ void StepCollectives::ResolveInstance(const std::shared_ptr<Resolution>& r,
   request.is_source = params.is_source;
   if (params.kind == CollectiveKind::kReduce) {
     request.reduction = ReductionName(params.merge, params.final);
-    if (IsInRankOrder(params)) StrAppend(&request.reduction, " in rank order");
+    if (params.in_rank_order) StrAppend(&request.reduction, " in rank order");
   }
   r->leader->CompleteInstance(
       request, transport_->cancellation(),
@@ -224,7 +223,7 @@ void StepCollectives::RunAsync(std::shared_ptr<const ResolvedCollective> resolve
   switch (kind) {
     case CollectiveKind::kReduce:
       // A member that is TensorFlow's knows rings only.
-      if (IsInRankOrder(run.collective->params) && run.collective->group->tells_steps) {
+      if (run.collective->params.in_rank_order && run.collective->group->tells_steps) {
         return RunRankOrderReduce(std::move(run));
       }
       return RunRingReduce(std::move(run));

@@ -6,12 +6,9 @@
 #include "base/calls/maybe_applied.h"
 #include "base/errors.h"
 #include "base/strings.h"
-#include "graph/graph_def_io.h"
 #include "master/step_errors.h"
-#include "session/inter_op_pools.h"
 #include "session/wait_report.h"
-#include "worker/overdue.h"
-#include "worker/step_waits.h"
+#include "session/worker_interface.h"
 
 namespace millrace {
 
@@ -23,7 +20,9 @@ RefPtr<DirectStep> DirectPlan::NewStep(const std::shared_ptr<DirectPlan>& self) 
 }
 
 DirectStep::DirectStep(const DirectPlan& plan)
-    : feeds_(plan.graph().direct()->feeds.size()), fetches_(plan.graph().direct()->fetches.size()) {
+    : feeds_(plan.graph().io().feeds.size()),
+      fetches_(plan.graph().io().fetches.size()),
+      run_(plan.graph().NewRun()) {
   cancellation_.emplace();
 }
 
@@ -47,37 +46,11 @@ void DirectStep::Run(int64_t step_id, const pb::RunOptions& options, Owner* owne
       cancel();
     }
   }
-  const WorkerGraph::Part& part = plan_->graph().parts()[0];
-  env_.step_id = step_id;
-  env_.cancellation = &*cancellation_;
-  env_.session_state = plan_->graph().session_state();
-  env_.call_args = feeds_;
-  env_.call_results = fetches_;
-  if (part.has_state) {
-    env_.step_container.clear();
-    StrAppend(&env_.step_container, "__per_step_", step_id);
-  }
-  if (options.trace_level() != pb::RunOptions::NO_TRACE) stats_.emplace(part.device->name());
-  ExecutorArgs args;
-  args.env = &env_;
-  args.pool = InterOpPool(*plan_->env_, options.inter_op_thread_pool());
-  args.may_yield = true;
-  env_.inter_op_pool = args.pool;
-  args.stats = stats_ ? &*stats_ : nullptr;
-  const int64_t limit = plan_->graph().memory_limit();
-  const RefPtr<MemoryQuota>& quota = plan_->graph().memory_quota();
-  if (limit > 0 || quota || stats_ || options.report_tensor_allocations_upon_oom()) {
-    memory_ = MakeRef<MemoryTracker>(limit, quota);
-    args.memory = memory_.get();
-  }
-  if (plan_->graph().updates() != nullptr) [[unlikely]]
-    plan_->graph().updates()->Begin(step_id);
   state_.store(kRuns, std::memory_order_release);
-  Executor(part.program.get())
-      .RunAsync(args, {[](void* step, Status status) {
-                         static_cast<DirectStep*>(step)->Ended(std::move(status));
-                       },
-                       this});
+  run_->Start(
+      {step_id, feeds_, fetches_, &*cancellation_}, options,
+      {[](void* step, Status status) { static_cast<DirectStep*>(step)->Ended(std::move(status)); },
+       this});
 }
 
 void DirectStep::Abort(const Status& reason) {
@@ -120,12 +93,12 @@ void DirectStep::Expire() {
 void DirectStep::ListWaits(pb::TaskWaits* waits) const {
   // One that has not begun yet has nothing to tell.
   if (state_.load(std::memory_order_acquire) == kIdle) return;
-  AddStepWaits(env_.step_id, /*begun_nanos=*/0, plan_->graph(), *cancellation_, {}, waits);
+  run_->ListWaits(waits);
 }
 
 // On the thread that watches deadlines.
 void DirectStep::GiveUp() {
-  const std::string description = DescribeOverdue(&*cancellation_);
+  const std::string description = run_->DescribeOverdue();
   const TaskError error{plan_->task_, errors::DeadlineExceeded(description)};
   Status status;
   {
@@ -134,7 +107,7 @@ void DirectStep::GiveUp() {
     given_up_ = status;
   }
   if (!Answer(kGivenUp)) return;
-  LogOverdue(env_.step_id, request_id_, description);
+  run_->LogOverdue(request_id_, description);
   if (owner_ == nullptr) return;
   LeaveCaller();
   owner_->DirectStepEnded(this, status);
@@ -174,10 +147,7 @@ void DirectStep::LeaveCaller() {
 }
 
 void DirectStep::Ended(Status status) {
-  const WorkerGraph::Part& part = plan_->graph().parts()[0];
-  if (part.has_state) part.device->resource_manager()->Cleanup(env_.step_container);
-  if (plan_->graph().updates() != nullptr) [[unlikely]]
-    plan_->graph().updates()->End(env_.step_id, !status.ok());
+  run_->Finish(!status.ok());
   if (cancellation_->IsCancelled()) [[unlikely]] {
     MutexLock lock(&mu_);
     DeadlineTimer::Global().Cancel(grace_);
@@ -188,7 +158,7 @@ void DirectStep::Ended(Status status) {
     Answer(kEnded);
   } else if (Answer(kEnded)) {
     LeaveCaller();
-    if (stats_) stats_->MoveTo(request_.result->metadata.mutable_step_stats());
+    run_->MoveStats(&request_.result->metadata);
     owner_->DirectStepEnded(this, std::move(outcome));
   }
   Unref();
@@ -200,9 +170,8 @@ Status DirectStep::Outcome(Status status) {
     for (std::size_t i = 0; i < fetches_.size(); ++i) {
       if (fetches_[i].dtype() != DataType::kInvalid) [[likely]]
         continue;
-      status =
-          errors::InvalidArgument("The tensor returned for ", plan_->graph().direct()->fetches[i],
-                                  " was not valid: it lies on a branch that was not taken.");
+      status = errors::InvalidArgument("The tensor returned for ", plan_->graph().io().fetches[i],
+                                       " was not valid: it lies on a branch that was not taken.");
       break;
     }
     if (status.ok()) [[likely]]
@@ -227,8 +196,7 @@ void DirectStep::Destroy() {
   for (Tensor& feed : feeds_) feed = Tensor();
   for (Tensor& fetch : fetches_) fetch = Tensor();
   request_ = Request();
-  stats_.reset();
-  memory_.reset();
+  run_->Clear();
   caller_ = nullptr;
   state_.store(kIdle, std::memory_order_relaxed);
   if (cancellation_->IsCancelled()) [[unlikely]] {

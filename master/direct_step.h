@@ -3,7 +3,7 @@
 // change hands without a rendezvous, nothing is asked of a worker, and a graph that one thread
 // can run has run when Run returns.
 //
-// A step that does not end after its deadline is given up (worker/overdue.h): whoever waits for
+// A step that does not end after its deadline is given up (session/direct_run.h): whoever waits for
 // it is answered, and the step goes on by itself, owned by the threads that run it.
 #ifndef MASTER_DIRECT_STEP_H_
 #define MASTER_DIRECT_STEP_H_
@@ -21,16 +21,13 @@
 #include "base/mutex.h"
 #include "base/notification.h"
 #include "base/use_count.h"
-#include "executor/executor.h"
-#include "executor/stats/step_stats.h"
-#include "kernels/kernel_context.h"
 #include "master/step.h"
 #include "millrace/ref_ptr.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
 #include "proto/waits.pb.h"
+#include "session/direct_run.h"
 #include "session/master_interface.h"
-#include "worker/worker_graph.h"
 
 namespace millrace {
 
@@ -103,10 +100,8 @@ class DirectStep : public RefCounted {
   std::vector<Tensor> feeds_, fetches_;
   Request request_;
   Owner* owner_ = nullptr;
-  StepEnv env_;
+  std::unique_ptr<DirectRun> run_;  // before plan_ goes
   std::optional<CancellationManager> cancellation_;
-  std::optional<StepStatsCollector> stats_;
-  RefPtr<MemoryTracker> memory_;
   CancellationManager* caller_ = nullptr;
   CancellationManager::Token caller_token_ = -1;
   Deadline deadline_ = kNoDeadline;
@@ -128,20 +123,19 @@ class DirectStep : public RefCounted {
 // The graph and its idle steps. Thread-safe.
 class DirectPlan {
  public:
-  DirectPlan(std::string task, std::shared_ptr<WorkerGraph> graph, const WorkerEnv* env)
-      : task_(std::move(task)), graph_(std::move(graph)), env_(env) {}
+  DirectPlan(std::string task, std::shared_ptr<DirectGraph> graph)
+      : task_(std::move(task)), graph_(std::move(graph)) {}
   DirectPlan(const DirectPlan&) = delete;
   DirectPlan& operator=(const DirectPlan&) = delete;
 
-  const WorkerGraph& graph() const { return *graph_; }
+  const DirectGraph& graph() const { return *graph_; }
   static RefPtr<DirectStep> NewStep(const std::shared_ptr<DirectPlan>& self);
 
  private:
   friend class DirectStep;
 
   const std::string task_;
-  const std::shared_ptr<WorkerGraph> graph_;
-  const WorkerEnv* const env_;
+  const std::shared_ptr<DirectGraph> graph_;
   IdleList<DirectStep, &DirectStep::next> idle_;
 };
 

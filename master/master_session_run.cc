@@ -58,7 +58,7 @@ void CollectMetadata(Step* step, bool partition_graphs, pb::RunMetadata* metadat
 // The graph of the plan as its device runs it, for the metadata and for the dump.
 Status ExportDirect(const Plan& plan, bool to_metadata, bool dump, pb::RunMetadata* metadata) {
   pb::GraphDef graph;
-  MR_RETURN_IF_ERROR(ExportGraphDef(*plan.direct->graph().parts()[0].graph, {}, &graph));
+  MR_RETURN_IF_ERROR(plan.direct->graph().Export(&graph));
   if (to_metadata) *metadata->add_partition_graphs() = graph;
   if (dump) plan.dump->AddDeviceParts({std::move(graph)});
   return OkStatus();
@@ -195,7 +195,7 @@ void MasterSession::FindDirectGraph(Plan* plan) {
   const PlanPart& part = plan->parts[0];
   auto graph = part.worker->FindDirectGraph(handle_, part.graph_handle);
   if (graph == nullptr) return;
-  plan->direct = std::make_shared<DirectPlan>(part.task, std::move(graph), env_.task);
+  plan->direct = std::make_shared<DirectPlan>(part.task, std::move(graph));
 }
 
 MasterSession::Done MasterSession::WithCosts(RunStepArgs* args, RunStepResult* result, Done done) {

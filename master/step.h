@@ -3,7 +3,7 @@
 //
 // The worker of the master's own task may run its part on the thread that starts the parts. If a
 // kernel there does not return, the worker answers all the same once the deadline has passed
-// (worker/overdue.h), and so does the step: parts that were not started by then never are.
+// (session/direct_run.h), and so does the step: parts that were not started by then never are.
 #ifndef MASTER_STEP_H_
 #define MASTER_STEP_H_
 

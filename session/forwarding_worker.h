@@ -54,7 +54,7 @@ class ForwardingWorker : public WorkerInterface {
     worker_->ListWaitsAsync(options, step_id, waits, std::move(done));
   }
   bool OffersDirectGraphs() const override { return worker_->OffersDirectGraphs(); }
-  std::shared_ptr<WorkerGraph> FindDirectGraph(const std::string& session_handle,
+  std::shared_ptr<DirectGraph> FindDirectGraph(const std::string& session_handle,
                                                const std::string& graph_handle) override {
     return worker_->FindDirectGraph(session_handle, graph_handle);
   }

@@ -38,7 +38,7 @@ struct WorkerSessionOptions {
   bool master_is_confirmed = true;
 };
 
-class WorkerGraph;  // worker/worker_graph.h
+class DirectGraph;  // session/direct_run.h
 
 // The feeds and fetches of a plan ("n:0"), in the order in which a direct graph takes them.
 struct DirectIo {
@@ -111,7 +111,7 @@ class WorkerInterface {
   // Whether a master of this process may run graphs of one device itself: those that it wants
   // to, and that FindDirectGraph then gives it (null for all others).
   virtual bool OffersDirectGraphs() const { return false; }
-  virtual std::shared_ptr<WorkerGraph> FindDirectGraph(const std::string& session_handle,
+  virtual std::shared_ptr<DirectGraph> FindDirectGraph(const std::string& session_handle,
                                                        const std::string& graph_handle) {
     return nullptr;
   }

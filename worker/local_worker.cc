@@ -16,6 +16,7 @@
 #include "kernels/background.h"
 #include "session/inter_op_pools.h"
 #include "session/wait_report.h"
+#include "worker/direct_graph.h"
 #include "worker/run_call.h"
 #include "worker/worker_graph.h"
 #include "worker/worker_step.h"
@@ -315,12 +316,13 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
       ->Run(options, InterOpPool(env_, args->inter_op_thread_pool));
 }
 
-std::shared_ptr<WorkerGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,
+std::shared_ptr<DirectGraph> LocalWorker::FindDirectGraph(const std::string& session_handle,
                                                           const std::string& graph_handle) {
   const StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(session_handle);
   if (!session.ok()) return nullptr;
   std::shared_ptr<WorkerGraph> graph = (*session)->FindGraph(graph_handle);
-  return graph != nullptr && graph->direct() != nullptr ? graph : nullptr;
+  if (graph == nullptr || graph->direct() == nullptr) return nullptr;
+  return MakeDirectGraph(std::move(graph), &env_);
 }
 
 void LocalWorker::CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) {

@@ -43,7 +43,7 @@ class LocalWorker : public WorkerInterface {
   void RunGraphAsync(const CallOptions& options, RunGraphArgs* args, RunGraphResult* result,
                      Done done) override;
   bool OffersDirectGraphs() const override { return true; }
-  std::shared_ptr<WorkerGraph> FindDirectGraph(const std::string& session_handle,
+  std::shared_ptr<DirectGraph> FindDirectGraph(const std::string& session_handle,
                                                const std::string& graph_handle) override;
   void CleanupGraphAsync(const CallOptions& options, int64_t step_id, Done done) override;
   void CleanupAllAsync(const CallOptions& options, std::vector<std::string> containers,

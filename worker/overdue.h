@@ -8,15 +8,13 @@
 #ifndef WORKER_OVERDUE_H_
 #define WORKER_OVERDUE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
 #include "base/cancellation.h"
+#include "session/direct_run.h"  // kOverdueGrace
 
 namespace millrace {
-
-inline constexpr std::chrono::milliseconds kOverdueGrace(500);
 
 // "it still runs {{node n}}, op O on DEVICE, in thread NAME (ID), for 0.6 s", for every thread
 // that runs a node of the step that `step` cancels; or that none does. `step` must not go

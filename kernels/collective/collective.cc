@@ -13,7 +13,6 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "collective/rank_order.h"
 #include "kernels/collective/collective_kernel.h"
 #include "kernels/common/kernel_errors.h"
 #include "kernels/common/kernel_util.h"
@@ -104,7 +103,7 @@ void CollectiveKernel::ReadReduction(KernelConstruction& c) {
         static_cast<int>(std::max<int64_t>(-1, c.attr<int64_t>("max_subdivs_per_device")));
     return;
   }
-  if (c.attrs().GetOr<bool>("_in_rank_order", false)) constant_.max_subdivs_per_device = kNoRings;
+  constant_.in_rank_order = c.attrs().GetOr<bool>("_in_rank_order", false);
   for (const int64_t offset : c.attr<std::vector<int64_t>>("subdiv_offsets")) {
     constant_.subdiv_offsets.push_back(static_cast<int32_t>(offset));
   }

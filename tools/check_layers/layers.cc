@@ -143,13 +143,6 @@ constexpr Door kDoors[] = {
     {"transport", "device/device_name.h"},
     {"transport/security", "device/device_name.h"},
     {"session", "kernels/kernel_registry.h"},
-    // What a master runs itself, without a worker between: one direct step.
-    {"master", "worker/overdue.h"},
-    {"master", "worker/step_waits.h"},
-    {"master", "worker/worker_graph.h"},
-    {"master", "executor/executor.h"},
-    {"master", "executor/stats/step_stats.h"},
-    {"master", "kernels/kernel_context.h"},
 };
 
 // What an op accepts, and the sizes that follow: kernels/<family>/<ops>_plan.{h,cc}. The kernels of
