@@ -50,10 +50,10 @@ def record_sequences(cases):
     sizes = {"x": (5, 2, 3), "cs_prev": (2, 4), "h_prev": (2, 4), "w": (7, 16), "wci": (4,),
              "wcf": (4,), "wco": (4,), "b": (16,)}
     values = [rng.normal(0, .5, size).astype(f) for size in sizes.values()]
-    for op in ("BlockLSTM", "BlockLSTMV2"):
-        for part in (1, 6):
-            record_graph(cases, f"{op}_{part}", op, values, lambda *xs: getattr(raw, op)(
-                seq_len_max=np.int64(4), use_peephole=True, **dict(zip(sizes, xs)))[part])
+    # Of BlockLSTMV2 TensorFlow takes the gates in the order of BlockLSTM: that is no gradient.
+    for part in (1, 6):
+        record_graph(cases, f"BlockLSTM_{part}", "BlockLSTM", values, lambda *xs: raw.BlockLSTM(
+            seq_len_max=np.int64(4), use_peephole=True, **dict(zip(sizes, xs)))[part])
     logits = rng.normal(size=(6, 2, 4)).astype(f)
     record_graph(cases, "CTCLoss", "CTCLoss", [logits], lambda x: raw.CTCLoss(
         inputs=x, labels_indices=np.int64([[0, 0], [0, 1], [1, 0]]),
