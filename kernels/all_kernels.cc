@@ -7,9 +7,16 @@
 #include "kernels/control/send_recv.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
+#include "kernels/linear_algebra/cholesky_grad.h"
+#include "kernels/linear_algebra/sparse_matmul.h"
 #include "kernels/math/elementwise_special.h"
 #include "kernels/math/quantize.h"
+#include "kernels/nn/ctc.h"
+#include "kernels/nn/fused_pad_conv.h"
+#include "kernels/nn/recurrent.h"
 #include "kernels/nn/volume.h"
+#include "kernels/signal/fft.h"
+#include "kernels/sparse/edit_distance.h"
 #include "kernels/training/staleness.h"
 
 namespace millrace {
@@ -22,6 +29,8 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterElementwiseCompareKernels(registry);
   RegisterElementwiseSpecialKernels(registry);
   RegisterQuantizeKernels(registry);
+  RegisterFakeQuantizeKernels(registry);
+  RegisterQuantizedNumberKernels(registry);
   RegisterCastKernels(registry);
   RegisterAddNKernels(registry);
   RegisterSelectKernels(registry);
@@ -64,6 +73,15 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterVolumePoolKernels(registry);
   RegisterBatchNormKernels(registry);
   RegisterTopKKernels(registry);
+  RegisterFusedPadConvKernels(registry);
+  RegisterSparseMatMulKernels(registry);
+  RegisterCholeskyGradKernels(registry);
+  RegisterLstmKernels(registry);
+  RegisterGruKernels(registry);
+  RegisterCtcLossKernels(registry);
+  RegisterCtcDecodeKernels(registry);
+  RegisterEditDistanceKernels(registry);
+  RegisterFftKernels(registry);
 
   RegisterStateKernels(registry);
   RegisterResourceVariableKernels(registry);

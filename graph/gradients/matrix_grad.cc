@@ -49,6 +49,30 @@ Status BatchMatMulGrad(GradContext& c) {
   return OkStatus();
 }
 
+// Of two dense matrices that may have many zeros; products are floats, whatever the operands are.
+Status SparseMatMulGrad(GradContext& c) {
+  const Scope& s = c.scope();
+  const bool ta = Flag(c, "transpose_a"), tb = Flag(c, "transpose_b");
+  const bool a_sparse = Flag(c, "a_is_sparse"), b_sparse = Flag(c, "b_is_sparse");
+  const Output a = c.x(0), b = c.x(1), dy = c.dy();
+  const auto cast = [&](const Output& dx, const Output& x) {
+    const DataType type = BaseType(x.dtype());
+    return type == BaseType(dx.dtype()) ? dx : ops::Cast(s, dx, type);
+  };
+  // da = dy op(b)^T, or its transpose if a was transposed; db likewise.
+  const Output da =
+      ta ? ops::SparseMatMul(s, b, dy,
+                             {.transpose_a = tb, .transpose_b = true, .a_is_sparse = b_sparse})
+         : ops::SparseMatMul(s, dy, b, {.transpose_b = !tb, .b_is_sparse = b_sparse});
+  const Output db =
+      tb ? ops::SparseMatMul(s, dy, a,
+                             {.transpose_a = true, .transpose_b = ta, .b_is_sparse = a_sparse})
+         : ops::SparseMatMul(s, a, dy, {.transpose_a = !ta, .a_is_sparse = a_sparse});
+  c.set_dx(0, cast(da, a));
+  c.set_dx(1, cast(db, b));
+  return OkStatus();
+}
+
 // Of a sparse matrix (indices, values, shape) and a dense one.
 Status SparseTensorDenseMatMulGrad(GradContext& c) {
   const Scope& s = c.scope();
@@ -209,6 +233,7 @@ void RegisterMatrixGradients(GradientRegistry& r) {
   for (const char* op : {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}) {
     r.Register(op, BatchMatMulGrad);
   }
+  r.Register("SparseMatMul", SparseMatMulGrad);
   r.Register("SparseTensorDenseMatMul", SparseTensorDenseMatMulGrad);
   r.Register("Diag", DiagGrad);
   r.Register("DiagPart", DiagPartGrad);

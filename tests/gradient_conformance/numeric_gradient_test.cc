@@ -125,5 +125,38 @@ TEST(NumericGradientTest, MaximaTwice) {
   });
 }
 
+// TensorFlow takes the gates of its gradient in another order than the op does.
+TEST(NumericGradientTest, SequencesOfLstmCellsWithTheForgetGateFirst) {
+  const std::vector<Tensor> xs = {Some({3, 2, 2}), Some({2, 2}), Some({2, 2}), Some({4, 8}),
+                                  Some({2}),       Some({2}),    Some({2}),    Some({8})};
+  ExpectGradient(xs, [](const Scope& s, const std::vector<Output>& x) {
+    const auto made = ops::BlockLSTMV2(s, int64_t{2}, x[0], x[1], x[2], x[3], x[4], x[5], x[6],
+                                       x[7], {.use_peephole = true});
+    // Of the last step, which is not taken, everything is 0.
+    return ops::Add(s, made.cs, made.h);
+  });
+}
+
+TEST(NumericGradientTest, RealNumbersTransformedOverThreeAxes) {
+  for (const Shape& shape : {Shape({2, 3, 4}), Shape({2, 3, 5}), Shape({3, 3, 6})}) {
+    for (const int32_t last : {3, 4}) {
+      ExpectGradient({Some(shape)}, [&](const Scope& s, const std::vector<Output>& x) {
+        const Output z = ops::RFFT3D(s, x[0], {2, 3, last});
+        return ops::Add(s, ops::Real(s, z), ops::Imag(s, z));
+      });
+    }
+  }
+}
+
+TEST(NumericGradientTest, SpectraTransformedBackOverThreeAxes) {
+  for (const Shape& shape : {Shape({2, 3, 3}), Shape({2, 4, 4})}) {
+    for (const int32_t last : {4, 5}) {
+      ExpectGradient({Some(shape), Some(shape)}, [&](const Scope& s, const std::vector<Output>& x) {
+        return ops::IRFFT3D(s, ops::Complex(s, x[0], x[1]), {2, 3, last});
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace
