@@ -10,6 +10,8 @@
 #include "kernels/math/elementwise_special.h"
 #include "kernels/math/quantize.h"
 #include "kernels/nn/volume.h"
+#include "kernels/ragged/ragged_kernels.h"
+#include "kernels/random/distributions.h"
 #include "kernels/training/staleness.h"
 
 namespace millrace {
@@ -51,6 +53,17 @@ void RegisterAllKernels(KernelRegistry& registry) {
 
   RegisterRandomKernels(registry);
   RegisterStatelessRandomKernels(registry);
+  RegisterDistributionKernels(registry);
+  RegisterBinomialKernels(registry);
+  RegisterStatefulRandomKernels(registry);
+  RegisterGammaGradientKernels(registry);
+  RegisterTruncatedNormalKernels(registry);
+  RegisterRandomCropKernels(registry);
+  RegisterRaggedGatherKernels(registry);
+  RegisterRaggedConversionKernels(registry);
+  RegisterRaggedTensorKernels(registry);
+  RegisterRaggedVariantKernels(registry);
+  RegisterNGramKernels(registry);
   RegisterLoggingKernels(registry);
   RegisterStringKernels(registry);
 

@@ -20,6 +20,7 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterLinearAlgebraKernels(registry);
   RegisterFingerprintKernels(registry);
   RegisterTextKernels(registry);
+  RegisterUnicodeKernels(registry);
   RegisterParseKernels(registry);
   RegisterParseExampleKernels(registry);
   RegisterReaderKernels(registry);

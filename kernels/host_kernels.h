@@ -24,6 +24,7 @@ void RegisterSamplingKernels(KernelRegistry& registry);
 void RegisterLinearAlgebraKernels(KernelRegistry& registry);
 void RegisterFingerprintKernels(KernelRegistry& registry);
 void RegisterTextKernels(KernelRegistry& registry);
+void RegisterUnicodeKernels(KernelRegistry& registry);
 void RegisterParseKernels(KernelRegistry& registry);
 void RegisterParseExampleKernels(KernelRegistry& registry);
 void RegisterReaderKernels(KernelRegistry& registry);
