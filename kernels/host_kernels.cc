@@ -36,6 +36,9 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterSparseMathKernels(registry);
   RegisterPackedSparseKernels(registry);
   RegisterGeneratorStateKernels(registry);
+  RegisterAudioSummaryKernels(registry);
+  RegisterDecodeCompressedKernels(registry);
+  RegisterLockKernels(registry);
 }
 
 }  // namespace millrace

@@ -40,6 +40,9 @@ void RegisterCountingKernels(KernelRegistry& registry);
 void RegisterSparseMathKernels(KernelRegistry& registry);
 void RegisterPackedSparseKernels(KernelRegistry& registry);
 void RegisterGeneratorStateKernels(KernelRegistry& registry);
+void RegisterAudioSummaryKernels(KernelRegistry& registry);
+void RegisterDecodeCompressedKernels(KernelRegistry& registry);
+void RegisterLockKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

@@ -20,6 +20,7 @@ void RegisterMatrixGradients(GradientRegistry& registry);
 void RegisterEinsumGradients(GradientRegistry& registry);
 void RegisterActivationGradients(GradientRegistry& registry);
 void RegisterWindowGradients(GradientRegistry& registry);
+void RegisterRaggedGradients(GradientRegistry& registry);
 void RegisterCollectiveGradients(GradientRegistry& registry);
 void RegisterCustomGradients(GradientRegistry& registry);  // of loaded libraries
 

@@ -31,6 +31,7 @@ const GradientRegistry& BuiltinGradients() {
     RegisterNnGradients(*r);
     RegisterActivationGradients(*r);
     RegisterWindowGradients(*r);
+    RegisterRaggedGradients(*r);
     RegisterSpecialGradients(*r);
     RegisterCallGradients(*r);
     RegisterListGradients(*r);

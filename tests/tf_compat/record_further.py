@@ -3,12 +3,15 @@
 characters, summaries, parsers.
 
     python record_further.py
-writes ../goldens/opdefs/ops_further.pb and ../goldens/kernels/cases_further.pb; see
-record_kernels.py. Of random ops the bits are recorded, of two calls where they have a state.
+writes ../goldens/opdefs/ops_further.pb, ../goldens/kernels/cases_further.pb and
+../goldens/gradients/cases_further.pb; see record_kernels.py and record_gradients.py. Of random ops the bits are recorded, of two calls where they have a state.
 """
+import gzip
 import os
+import zlib
 
-from record_kernels import HERE, np, tf, v1
+from record_gradients import GRADIENTS, record_graph
+from record_kernels import HERE, golden_module, np, tf, v1
 from record_relatives import Programs
 
 from tensorflow.core.framework import op_def_pb2
@@ -487,14 +490,115 @@ def record_unicode(r):
               output_encoding="UTF-8", errors="strict", error=error)
 
 
+def record_summaries(r):
+    sound = np.array([[0, .5, -.5, 1], [-1, .25, 2, -3]], f)
+    for tensor in (sound, sound.reshape(2, 2, 2), sound[:, :, None], sound[:, :0]):
+        for most in (1, 2, 5):
+            r.add("AudioSummaryV2", dict(tag=np.array("t", object), tensor=tensor,
+                                         sample_rate=f(44100)), max_outputs=most, bits=True)
+    some = dict(tag=np.array("t", object), tensor=sound, sample_rate=f(44100))
+    for changed, error in (
+            (dict(tensor=sound[0]), "Tensor must be 3-D or 2-D, got: [4]"),
+            (dict(tag=texts("a", "b")), "Tag must be a scalar"),
+            (dict(sample_rate=f(0)), "sample_rate must be > 0")):
+        r.add("AudioSummaryV2", dict(some, **changed), error=error)
+    for rate in (.25, 8000.5):
+        r.program("AudioSummary", lambda: tf.raw_ops.AudioSummary(
+            tag="t", tensor=sound, sample_rate=rate, max_outputs=1, name="y"), producer=14)
+
+
+def record_packed(r):
+    plain = [b"", b"one two two two two", bytes(range(256)) * 40]
+    for kind, pack in (("", bytes), ("ZLIB", zlib.compress), ("GZIP", gzip.compress)):
+        r.add("DecodeCompressed", dict(bytes=texts(*map(pack, plain))), compression_type=kind,
+              bits=True)
+    r.add("DecodeCompressed", dict(bytes=texts(b"no such thing")), compression_type="ZLIB",
+          error="inflate() failed with error -3: incorrect header check")
+    r.add("DecodeCompressed", dict(bytes=texts(b"a")), compression_type="BZIP",
+          error="Only ZLIB, ZSTD, GZIP or NONE are supported compressions")
+
+
+def record_copies(r):
+    for dtype in (np.int8, np.int64, f, np.complex128, np.bool_, object):
+        value = texts("a", "", "bcd") if dtype == object else np.array([0, 1, 2]).astype(dtype)
+        for op in ("Copy", "CopyHost"):
+            r.add(op, dict(input=value), bits=True)
+    r.add("Copy", dict(input=np.zeros([0, 3], f)), bits=True)
+
+    def locked():
+        lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name="m"))
+        with tf.control_dependencies([tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)]):
+            return tf.constant(7.)
+
+    r.program("MutexLock", locked)
+    r.program("ConsumeMutexLock", lambda: within(tf.raw_ops.ConsumeMutexLock(
+        mutex_lock=tf.raw_ops.OptionalNone())), error="Expected input to contain a "
+        "SharedLockReleaser object, but saw")
+
+
+def within(op):
+    with tf.control_dependencies([op]):
+        return tf.constant(1.)
+
+
+def record_gradients():
+    cases = golden_module().CaseSet()
+    rng = np.random.default_rng(3)
+    raw = tf.raw_ops
+    alpha = np.array([[.3, 1.5], [4, 20]])
+    record_graph(cases, "RandomGamma_further", "RandomGamma", [alpha], lambda a: raw.RandomGamma(
+        shape=[3, 5], alpha=a, seed=3, seed2=4))
+    record_graph(cases, "StatelessRandomGammaV2_further", "StatelessRandomGammaV2", [alpha],
+                 lambda a: raw.StatelessRandomGammaV2(shape=[3, 2, 2], seed=[3, 4], alpha=a))
+    record_graph(cases, "StatelessRandomGammaV3_further", "StatelessRandomGammaV3", [alpha],
+                 lambda a: raw.StatelessRandomGammaV3(shape=[3, 2, 2], key=np.uint64([3]),
+                                                      counter=np.uint64([4, 5]), alg=1, alpha=a))
+    values = rng.normal(size=(5, 2)).astype(f)
+    outer, inner = np.int64([0, 2, 2, 3]), np.int64([0, 2, 5, 5])
+    record_graph(cases, "RaggedGather_further", "RaggedGather", [values], lambda v: tf.ensure_shape(
+        raw.RaggedGather(params_nested_splits=[outer, inner], params_dense_values=v * 1,
+                         indices=np.int64([[2, 0], [0, 1]]), OUTPUT_RAGGED_RANK=3)
+        .output_dense_values, [10, 2]))
+    record_graph(cases, "RaggedTensorToSparse_further", "RaggedTensorToSparse", [values],
+                 lambda v: raw.RaggedTensorToSparse(rt_nested_splits=[inner], rt_dense_values=v)
+                 .sparse_values)
+    for name, shape, standard, size, types, partitions in (
+            ("pad", -1, f(.5), [3, 3, 2], ["ROW_SPLITS"], [inner]),
+            ("cut", [2, 2, 2], f([.5, .25]), [2, 2, 2], ["ROW_SPLITS"], [inner]),
+            ("ids", [-1, 2, -1], f([.5]), [4, 2, 2], ["FIRST_DIM_SIZE", "VALUE_ROWIDS"],
+             [np.int64(4), np.int64([0, 0, 0, 2, 3])]),
+            ("two", -1, f(.5), [3, 2, 3, 2], ["ROW_SPLITS"] * 2, [outer, inner])):
+        record_graph(cases, f"RaggedTensorToTensor_{name}_further", "RaggedTensorToTensor",
+                     [values, standard], lambda v, d: tf.ensure_shape(raw.RaggedTensorToTensor(
+                         shape=np.int64(shape), values=v * 1, default_value=d,
+                         row_partition_tensors=partitions, row_partition_types=types), size))
+
+    def through(v, batched):
+        splits = [outer, inner]
+        encoded = raw.RaggedTensorToVariant(rt_nested_splits=splits, rt_dense_values=v * v,
+                                            batched_input=batched)
+        out = raw.RaggedTensorFromVariant(
+            encoded_ragged=encoded, input_ragged_rank=1 if batched else 2, output_ragged_rank=2,
+            Tvalues=tf.float32)
+        return tf.ensure_shape(out.output_dense_values, [5, 2])
+
+    for batched in (False, True):
+        record_graph(cases, f"RaggedTensorToVariant_{batched}_further", "RaggedTensorToVariant",
+                     [values], lambda v: through(v, batched))
+    with open(os.path.join(GRADIENTS, "cases_further.pb"), "wb") as file:
+        file.write(cases.SerializeToString(deterministic=True))
+
+
 def main():
     record_definitions()
     r = Programs("further")
     for record in (record_generators, record_distributions, record_gamma_gradients,
                    record_truncated_normals, record_crops, record_ragged, record_ragged_tensors,
-                   record_ragged_variants, record_ragged_counts, record_ngrams, record_unicode):
+                   record_ragged_variants, record_ragged_counts, record_ngrams, record_unicode,
+                   record_summaries, record_packed, record_copies):
         record(r)
     r.write("cases_further.pb")
+    record_gradients()
 
 
 if __name__ == "__main__":
