@@ -541,6 +541,120 @@ def within(op):
         return tf.constant(1.)
 
 
+def record_datasets(r):
+    raw, one = tf.raw_ops, dict(output_types=[tf.int64], output_shapes=[[]])
+
+    def numbers(n):
+        return raw.RangeDataset(start=np.int64(0), stop=np.int64(n), step=np.int64(1), **one)
+
+    def elements(dataset, most=100):
+        """What there is of a data set of numbers, as one tensor."""
+        batch = raw.BatchDatasetV2(
+            input_dataset=raw.TakeDataset(input_dataset=dataset, count=np.int64(most), **one),
+            batch_size=np.int64(most), drop_remainder=False, output_types=[tf.int64],
+            output_shapes=[[None]])
+        return raw.DatasetToSingleElement(dataset=batch, output_types=[tf.int64],
+                                          output_shapes=[[None]])[0]
+
+    for rate in (0.2, .5, 1.):
+        r.program("SamplingDataset", lambda: elements(raw.SamplingDataset(
+            input_dataset=numbers(50), rate=rate, seed=np.int64(3), seed2=np.int64(4), **one)))
+    seeds = dict(seed=np.int64(3), seed2=np.int64(4))
+    dummy = raw.DummySeedGenerator
+    for anew in (False, True):
+        r.program("RandomDatasetV2", lambda: elements(raw.RandomDatasetV2(
+            seed_generator=dummy(), rerandomize_each_iteration=anew, **seeds, **one), 7))
+
+    # TensorFlow's kernel of AnonymousRandomSeedGenerator fails: it asks for a third input.
+    def generator(reshuffle):
+        return raw.AnonymousSeedGenerator(reshuffle=reshuffle, **seeds).handle
+
+    for reshuffle in (False, True):
+        for buffer in (3, 100):
+            r.program("ShuffleDatasetV2", lambda: elements(raw.ShuffleDatasetV2(
+                input_dataset=numbers(20), buffer_size=np.int64(buffer),
+                seed_generator=generator(reshuffle), **one)))
+    for reshuffle in (False, True):
+        r.program("ShuffleAndRepeatDatasetV2", lambda: elements(raw.ShuffleAndRepeatDatasetV2(
+            input_dataset=numbers(6), buffer_size=np.int64(4), count=np.int64(3),
+            seed_generator=dummy(), reshuffle_each_iteration=reshuffle, **seeds, **one)))
+        r.program("RepeatDataset", lambda: elements(raw.RepeatDataset(
+            input_dataset=raw.ShuffleDatasetV2(
+                input_dataset=numbers(6), buffer_size=np.int64(4),
+                seed_generator=generator(reshuffle), **one), count=np.int64(3), **one)))
+
+    def row(k, indices, values, shape):
+        types, shapes = [tf.int64, tf.as_dtype(values.dtype), tf.int64], [None, [None], [None]]
+        rows = raw.SparseTensorSliceDataset(indices=np.int64(indices), values=values,
+                                            dense_shape=np.int64(shape))
+        kind = dict(output_types=types, output_shapes=[[None, len(shape) - 1], [None],
+                                                       [len(shape) - 1]])
+        one_row = raw.TakeDataset(input_dataset=raw.SkipDataset(
+            input_dataset=rows, count=np.int64(k), **kind), count=np.int64(1), **kind)
+        return raw.DatasetToSingleElement(dataset=one_row, **kind)
+
+    places = [[0, 1, 2], [0, 2, 0], [2, 0, 1]]
+    for values in (f([1, 2, 3]), np.int32([1, 2, 3]), texts("a", "", "c")):
+        for k in range(4):
+            r.program("SparseTensorSliceDataset", lambda: row(k, places, values, [4, 3, 3]))
+    op, good = "SparseTensorSliceDataset", f([1, 2, 3])
+    for indices, values, shape, error in (
+            (places[0], good, [4, 3, 3], "Input indices must be a matrix. Got: [3]"),
+            (places, good[:2], [4, 3, 3], "Number of values must match first dimension of indices. "
+             "Got 2 values, indices shape: [3,3]"),
+            (places, good, [4, 3], "Number of dimensions must match second dimension of indices. "
+             "Got 2 dimensions, indices shape: [3,3]"),
+            (places[::-1], good, [4, 3, 3], "The SparseTensor must be ordered in the batch "
+             "dimension; handling arbitrarily ordered input is not currently supported.")):
+        r.program(op, lambda: row(0, indices, values, shape), error=error)
+
+    def parts(k, rows, replicas):
+        batches = raw.BatchDatasetV2(input_dataset=numbers(rows), batch_size=np.int64(5),
+                                     drop_remainder=False, output_types=[tf.int64],
+                                     output_shapes=[[None]])
+        kind = dict(output_types=[tf.int64], output_shapes=[[None]])
+        split = raw.RebatchDataset(input_dataset=batches, num_replicas=np.int64(replicas), **kind)
+        one_part = raw.TakeDataset(input_dataset=raw.SkipDataset(
+            input_dataset=split, count=np.int64(k), **kind), count=np.int64(1), **kind)
+        return raw.DatasetToSingleElement(dataset=one_part, **kind)[0]
+
+    for replicas in (1, 2, 3, 4, 7):
+        for k in range(0, 2 * replicas, 2):
+            r.program("RebatchDataset", lambda: parts(k, 9, replicas))
+    r.program("RebatchDataset", lambda: parts(0, 9, 0),
+              error="num_replicas must be greater than zero.")
+    r.program("RebatchDataset", lambda: raw.DatasetToSingleElement(dataset=raw.RebatchDataset(
+        input_dataset=numbers(1), num_replicas=np.int64(1), **one), **one)[0],
+        error="Cannot rebatch dataset: All components must have at least one dimension. Perhaps "
+        "your input dataset is not batched? Component 0 is scalar.")
+
+    def anonymous(op):
+        made = getattr(raw, op)(**one)
+        handle = made if op == "AnonymousIterator" else made.handle
+        with tf.control_dependencies([raw.MakeIterator(dataset=numbers(3), iterator=handle)]):
+            first = raw.IteratorGetNext(iterator=handle, **one)[0]
+        with tf.control_dependencies([first]):
+            second = raw.IteratorGetNextSync(iterator=handle, **one)[0]
+        if op == "AnonymousIterator":
+            return first, second
+        with tf.control_dependencies([second]):
+            gone = raw.DeleteIterator(handle=handle, deleter=made.deleter)
+        with tf.control_dependencies([gone]):
+            return first, second, tf.constant(5)
+
+    for op in ("AnonymousIterator", "AnonymousIteratorV2"):
+        r.program(op, lambda: anonymous(op))
+
+    def many():
+        made = raw.AnonymousMultiDeviceIterator(devices=["/cpu:0"], **one)
+        gone = raw.DeleteMultiDeviceIterator(multi_device_iterator=made.handle, iterators=[],
+                                             deleter=made.deleter)
+        with tf.control_dependencies([gone]):
+            return tf.constant(3)
+
+    r.program("DeleteMultiDeviceIterator", many)
+
+
 def record_gradients():
     cases = golden_module().CaseSet()
     rng = np.random.default_rng(3)
@@ -595,7 +709,8 @@ def main():
     for record in (record_generators, record_distributions, record_gamma_gradients,
                    record_truncated_normals, record_crops, record_ragged, record_ragged_tensors,
                    record_ragged_variants, record_ragged_counts, record_ngrams, record_unicode,
-                   record_summaries, record_packed, record_copies):
+                   record_summaries, record_packed, record_copies,
+                   record_datasets):
         record(r)
     r.write("cases_further.pb")
     record_gradients()
