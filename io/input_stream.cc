@@ -32,6 +32,20 @@ class FileStream : public InputStream {
   uint64_t offset_ = 0;
 };
 
+class MemoryStream : public InputStream {
+ public:
+  explicit MemoryStream(std::string_view rest) : rest_(rest) {}
+  StatusOr<std::size_t> Read(std::size_t n, char* out) override {
+    n = std::min(n, rest_.size());
+    std::copy_n(rest_.data(), n, out);
+    rest_.remove_prefix(n);
+    return n;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
 // Unpacks zlib and gzip; a gzip file may have several members.
 class InflateStream : public InputStream {
  public:
@@ -124,6 +138,23 @@ StatusOr<std::unique_ptr<InputStream>> OpenInputStream(FileSystem* files, const 
                                              std::max<std::size_t>(buffer_bytes, 4096));
   }
   return stream;
+}
+
+StatusOr<std::string> Unpack(std::string_view packed, std::string_view compression,
+                             std::size_t most) {
+  MR_RETURN_IF_ERROR(CheckCompression(compression));
+  if (compression.empty()) return std::string(packed);
+  InflateStream stream(std::make_unique<MemoryStream>(packed), "the text", compression == "GZIP",
+                       64 << 10);
+  std::string all, part(64 << 10, '\0');
+  while (true) {
+    MR_ASSIGN_OR_RETURN(const std::size_t got, stream.Read(part.size(), part.data()));
+    if (got == 0) return all;
+    if (got > most - all.size()) {
+      return errors::OutOfRange("more than ", most, " bytes are packed in ", packed.size());
+    }
+    all.append(part, 0, got);
+  }
 }
 
 BufferedInput::BufferedInput(std::unique_ptr<InputStream> stream, std::size_t buffer_bytes)

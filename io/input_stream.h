@@ -31,6 +31,11 @@ StatusOr<std::unique_ptr<InputStream>> OpenInputStream(FileSystem* files, const 
                                                        std::string_view compression,
                                                        std::size_t buffer_bytes = 256 << 10);
 
+// What was packed so: InvalidArgument for other methods, DataLoss if it is damaged or ends too
+// early, OutOfRange beyond `most` bytes.
+StatusOr<std::string> Unpack(std::string_view packed, std::string_view compression,
+                             std::size_t most);
+
 // A stream with a buffer in front, read by lines or by counts. Used by one thread at a time.
 class BufferedInput {
  public:

@@ -15,6 +15,8 @@
 #include "kernels/nn/fused_pad_conv.h"
 #include "kernels/nn/recurrent.h"
 #include "kernels/nn/volume.h"
+#include "kernels/ragged/ragged_kernels.h"
+#include "kernels/random/distributions.h"
 #include "kernels/signal/fft.h"
 #include "kernels/sparse/edit_distance.h"
 #include "kernels/training/staleness.h"
@@ -60,6 +62,17 @@ void RegisterAllKernels(KernelRegistry& registry) {
 
   RegisterRandomKernels(registry);
   RegisterStatelessRandomKernels(registry);
+  RegisterDistributionKernels(registry);
+  RegisterBinomialKernels(registry);
+  RegisterStatefulRandomKernels(registry);
+  RegisterGammaGradientKernels(registry);
+  RegisterTruncatedNormalKernels(registry);
+  RegisterRandomCropKernels(registry);
+  RegisterRaggedGatherKernels(registry);
+  RegisterRaggedConversionKernels(registry);
+  RegisterRaggedTensorKernels(registry);
+  RegisterRaggedVariantKernels(registry);
+  RegisterNGramKernels(registry);
   RegisterLoggingKernels(registry);
   RegisterStringKernels(registry);
 

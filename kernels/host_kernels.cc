@@ -20,6 +20,7 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterLinearAlgebraKernels(registry);
   RegisterFingerprintKernels(registry);
   RegisterTextKernels(registry);
+  RegisterUnicodeKernels(registry);
   RegisterParseKernels(registry);
   RegisterParseExampleKernels(registry);
   RegisterReaderKernels(registry);
@@ -35,6 +36,9 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterSparseMathKernels(registry);
   RegisterPackedSparseKernels(registry);
   RegisterGeneratorStateKernels(registry);
+  RegisterAudioSummaryKernels(registry);
+  RegisterDecodeCompressedKernels(registry);
+  RegisterLockKernels(registry);
 }
 
 }  // namespace millrace

@@ -24,6 +24,7 @@ void RegisterSamplingKernels(KernelRegistry& registry);
 void RegisterLinearAlgebraKernels(KernelRegistry& registry);
 void RegisterFingerprintKernels(KernelRegistry& registry);
 void RegisterTextKernels(KernelRegistry& registry);
+void RegisterUnicodeKernels(KernelRegistry& registry);
 void RegisterParseKernels(KernelRegistry& registry);
 void RegisterParseExampleKernels(KernelRegistry& registry);
 void RegisterReaderKernels(KernelRegistry& registry);
@@ -39,6 +40,9 @@ void RegisterCountingKernels(KernelRegistry& registry);
 void RegisterSparseMathKernels(KernelRegistry& registry);
 void RegisterPackedSparseKernels(KernelRegistry& registry);
 void RegisterGeneratorStateKernels(KernelRegistry& registry);
+void RegisterAudioSummaryKernels(KernelRegistry& registry);
+void RegisterDecodeCompressedKernels(KernelRegistry& registry);
+void RegisterLockKernels(KernelRegistry& registry);
 
 // All of the above.
 void RegisterHostKernels(KernelRegistry& registry);

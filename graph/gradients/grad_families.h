@@ -21,6 +21,7 @@ void RegisterEinsumGradients(GradientRegistry& registry);
 void RegisterActivationGradients(GradientRegistry& registry);
 void RegisterWindowGradients(GradientRegistry& registry);
 void RegisterDomainGradients(GradientRegistry& registry);
+void RegisterRaggedGradients(GradientRegistry& registry);
 void RegisterCollectiveGradients(GradientRegistry& registry);
 void RegisterCustomGradients(GradientRegistry& registry);  // of loaded libraries
 

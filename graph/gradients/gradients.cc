@@ -32,6 +32,7 @@ const GradientRegistry& BuiltinGradients() {
     RegisterActivationGradients(*r);
     RegisterWindowGradients(*r);
     RegisterDomainGradients(*r);
+    RegisterRaggedGradients(*r);
     RegisterSpecialGradients(*r);
     RegisterCallGradients(*r);
     RegisterListGradients(*r);

@@ -115,6 +115,7 @@ void RegisterConstantKernels(KernelRegistry& r) {
   RegisterCpu<ConstKernel>(r, "Const");
   RegisterCpu<ConstKernel>(r, "HostConst");
   RegisterCpu<PlaceholderKernel>(r, "Placeholder");
+  RegisterCpu<PlaceholderKernel>(r, "PlaceholderV2");
   RegisterCpu<FillKernel>(r, "Fill");
   RegisterCpu<ZerosLikeKernel>(r, "ZerosLike");
   r.Register(

@@ -12,6 +12,7 @@
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/slice_indices.h"
 #include "kernels/common/strided_copy.h"
+#include "kernels/common/variant.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -34,12 +35,17 @@ class GatherKernel : public Kernel {
     if (out->num_elements() == 0) return OkStatus();  // rows of no width need no place
     std::atomic<int64_t> bad{-1};
     bool known = false;
-    DispatchMovable(params.dtype(), [&]<typename T>() {
+    const auto copy = [&]<typename T>() {
       known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
         CopyRows(ctx, static_cast<const T*>(params.raw_data()), indices.data<I>(),
                  static_cast<T*>(out->raw_data()), plan, &bad);
       });
-    });
+    };
+    if (params.dtype() == kVariant) {
+      copy.operator()<Variant>();
+    } else {
+      DispatchMovable(params.dtype(), copy);
+    }
     if (!known) return errors::Unimplemented("Gather of ", DataTypeName(params.dtype()));
     if (const int64_t at = bad.load(); at >= 0) {
       const int64_t value =

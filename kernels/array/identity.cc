@@ -4,6 +4,7 @@
 #include "base/status_macros.h"
 #include "kernels/all_kernels.h"
 #include "kernels/array/axis_plan.h"
+#include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/kernel_context.h"
 
@@ -18,6 +19,22 @@ class IdentityKernel : public Kernel {
     return OkStatus();
   }
   bool IsExpensive() const override { return false; }
+};
+
+// Into a buffer of its own: what changes the input later does not reach the copy.
+class CopyKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor in = ctx.locked_input(0);
+    if (!in.IsInitialized()) {
+      ctx.SetOutput(0, in);
+      return OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, in.shape()));
+    if (in.num_elements() > 0) CopyRange(in, 0, out, 0, in.num_elements());
+    return OkStatus();
+  }
 };
 
 class EnsureShapeKernel : public Kernel {
@@ -183,6 +200,8 @@ void RegisterIdentityKernels(KernelRegistry& r) {
                          "PlaceholderWithDefault", "Snapshot", "GuaranteeConst"}) {
     RegisterCpu<IdentityKernel>(r, op);
   }
+  RegisterCpu<CopyKernel>(r, "Copy");
+  RegisterCpu<CopyKernel>(r, "CopyHost");
   r.Register(KernelDef("Conj").Types("T", {kVariant}), MakeKernel<IdentityKernel>);
   RegisterCpu<EnsureShapeKernel>(r, "EnsureShape");
   RegisterCpu<ReshapeKernel>(r, "Reshape");

@@ -11,6 +11,8 @@ void RegisterSourceDatasets(KernelRegistry& registry);
 void RegisterLocalGeneratorDatasets(KernelRegistry& registry);
 void RegisterTransformDatasets(KernelRegistry& registry);
 void RegisterShuffleDatasets(KernelRegistry& registry);
+void RegisterSamplingDatasets(KernelRegistry& registry);
+void RegisterAnonymousDataKernels(KernelRegistry& registry);
 void RegisterBatchDatasets(KernelRegistry& registry);
 void RegisterFunctionDatasets(KernelRegistry& registry);
 void RegisterDatasetGraphs(KernelRegistry& registry);
@@ -27,6 +29,8 @@ inline void RegisterDataKernels(KernelRegistry& registry) {
   RegisterLocalGeneratorDatasets(registry);
   RegisterTransformDatasets(registry);
   RegisterShuffleDatasets(registry);
+  RegisterSamplingDatasets(registry);
+  RegisterAnonymousDataKernels(registry);
   RegisterBatchDatasets(registry);
   RegisterFunctionDatasets(registry);
   RegisterDatasetGraphs(registry);

@@ -138,6 +138,75 @@ class RebatchDataset : public DatasetValue {
   const std::vector<PartialShape> shapes_;
 };
 
+// Each batch of the input in as many parts as there are replicas; the last ones may be empty.
+class SplitBatchDataset : public DatasetValue {
+ public:
+  SplitBatchDataset(DatasetPtr input, int64_t parts)
+      : DatasetValue(input->types(), input->blocks()), input_(std::move(input)), parts_(parts) {}
+  int64_t cardinality() const override {
+    const int64_t n = input_->cardinality();
+    int64_t product;
+    if (n < 0) return n;
+    return __builtin_mul_overflow(n, parts_, &product) ? kUnknown : product;
+  }
+  StatusOr<DatasetWalkPtr> NewIterator() const override {
+    MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
+    return DatasetWalkPtr(new Iterator(std::move(walk), parts_));
+  }
+
+ private:
+  class Iterator : public DatasetWalk {
+   public:
+    Iterator(DatasetWalkPtr walk, int64_t parts) : walk_(std::move(walk)), parts_(parts) {}
+    Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
+      if (part_ == 0) {
+        batch_.clear();
+        MR_RETURN_IF_ERROR(walk_->Next(call, &batch_, end));
+        if (*end) return OkStatus();
+        for (const Tensor& t : batch_) {
+          if (t.rank() > 0) continue;
+          return errors::InvalidArgument(
+              "Cannot rebatch dataset: All components must have at least one dimension. Perhaps "
+              "your input dataset is not batched? Component ",
+              &t - batch_.data(), " is scalar.");
+        }
+      }
+      for (const Tensor& t : batch_) {
+        const int64_t rows = t.dim(0), each = rows / parts_ + (rows % parts_ != 0 ? 1 : 0);
+        const int64_t begin = each == 0 || part_ > rows / each ? rows : each * part_;
+        MR_ASSIGN_OR_RETURN(Tensor slice, t.TrySlice(begin, std::min(rows, begin + each)));
+        element->push_back(std::move(slice));
+      }
+      part_ = (part_ + 1) % parts_;
+      return OkStatus();
+    }
+
+   private:
+    const DatasetWalkPtr walk_;
+    const int64_t parts_;
+    DatasetElement batch_;
+    int64_t part_ = 0;  // the next one
+  };
+
+  const DatasetPtr input_;
+  const int64_t parts_;
+};
+
+class SplitBatchKernel : public DatasetKernel {
+ public:
+  using DatasetKernel::DatasetKernel;
+
+ protected:
+  StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t parts, IntScalar(ctx.input(1), "num_replicas"));
+    if (parts <= 0) {
+      return errors::InvalidArgument("num_replicas must be greater than zero.");
+    }
+    return RefPtr<DatasetValue>(MakeRef<SplitBatchDataset>(std::move(input), parts));
+  }
+};
+
 class RebatchKernel : public DatasetKernel {
  public:
   explicit RebatchKernel(KernelConstruction& c)
@@ -222,6 +291,7 @@ class AutoShardKernel : public Kernel {
 }  // namespace
 
 void RegisterDistributedDatasets(KernelRegistry& r) {
+  RegisterCpu<SplitBatchKernel>(r, "RebatchDataset");
   RegisterCpu<RebatchKernel>(r, "RebatchDatasetV2");
   RegisterCpu<AutoShardKernel>(r, "AutoShardDataset");
 }

@@ -189,11 +189,29 @@ class AnonymousMultiDeviceIteratorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor handle,
                         AddStepResource(ctx, "multi_device_iterator", shape_.Make()));
     ctx.SetOutput(0, std::move(handle));
+    // The older form also gives what deletes it, which is asked for nothing.
+    if (ctx.num_outputs() > 1) ctx.SetOutput(1, VariantTensor(nullptr));
     return OkStatus();
   }
 
  private:
   const IteratorShape shape_;
+};
+
+class DeleteMultiDeviceIteratorKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    if (input.dtype() != kResource || input.num_elements() != 1) {
+      return errors::InvalidArgument("input 0 of ", name(), " must be a handle, got ",
+                                     input.DebugString(2));
+    }
+    const ResourceHandle& handle = input.data<ResourceHandle>()[0];
+    // It may be gone already, with its step.
+    static_cast<void>(ctx.resources()->Delete<MultiDeviceIterator>(handle.container, handle.name));
+    return OkStatus();
+  }
 };
 
 class MultiDeviceIteratorInitKernel : public Kernel {
@@ -249,6 +267,8 @@ class MultiDeviceIteratorGetNextKernel : public Kernel {
 void RegisterMultiDeviceIterators(KernelRegistry& r) {
   RegisterCpu<MultiDeviceIteratorKernel>(r, "MultiDeviceIterator");
   RegisterCpu<AnonymousMultiDeviceIteratorKernel>(r, "AnonymousMultiDeviceIteratorV3");
+  RegisterCpu<AnonymousMultiDeviceIteratorKernel>(r, "AnonymousMultiDeviceIterator");
+  RegisterCpu<DeleteMultiDeviceIteratorKernel>(r, "DeleteMultiDeviceIterator");
   RegisterCpu<MultiDeviceIteratorInitKernel>(r, "MultiDeviceIteratorInit");
   RegisterCpu<MultiDeviceIteratorGetNextKernel>(r, "MultiDeviceIteratorGetNextFromShard");
   RegisterCpu<IteratorToStringKernel<MultiDeviceIterator>>(r, "MultiDeviceIteratorToStringHandle");

@@ -18,82 +18,12 @@
 #include "kernels/data/dataset.h"
 #include "kernels/data/kept.h"
 #include "kernels/data/pipeline.h"
+#include "kernels/data/walk_seeds.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kInfinite = DatasetValue::kInfinite, kUnknown = DatasetValue::kUnknown;
-
-// Single words of a generator that gives four at a time.
-class Words {
- public:
-  Words() = default;
-  Words(uint64_t seed, uint64_t seed2) : random_(seed, seed2) {}
-  // Behind the first `drawn` of them.
-  Words(uint64_t seed, uint64_t seed2, uint64_t drawn) : Words(seed, seed2) {
-    const uint64_t size = block_.size();
-    random_.Skip(drawn / size);
-    for (uint64_t i = 0; i < drawn % size; ++i) (*this)();
-  }
-  uint32_t operator()() {
-    if (used_ == block_.size()) {
-      block_ = random_();
-      used_ = 0;
-    }
-    return block_[used_++];
-  }
-
- private:
-  Philox random_;
-  Philox::Result block_{};
-  std::size_t used_ = std::tuple_size_v<Philox::Result>;
-};
-
-// The seeds of one walk after the other: drawn from a generator, or always the same.
-// Thread-safe.
-class WalkSeeds : public Resource {
- public:
-  WalkSeeds(uint64_t seed, uint64_t seed2, bool reshuffle)
-      : reshuffle_(reshuffle), seed_(seed), seed2_(seed2), draws_(seed, seed2) {}
-  Words NewWalk() {
-    MutexLock lock(&mu_);
-    if (!reshuffle_) return Words(seed_, seed2_);
-    const uint64_t seed = draws_();
-    drawn_ += 2;
-    return Words(seed, draws_());
-  }
-  std::string Save() const {
-    MutexLock lock(&mu_);
-    return StrCat(seed_, " ", seed2_, " ", drawn_);
-  }
-  Status Restore(std::string_view state) {
-    uint64_t seed = 0, seed2 = 0, drawn = 0;
-    const char* at = state.data();
-    const char* const end = at + state.size();
-    for (uint64_t* number : {&seed, &seed2, &drawn}) {
-      if (at != end && *at == ' ') ++at;
-      const auto [next, error] = std::from_chars(at, end, *number);
-      if (error != std::errc()) {
-        return errors::InvalidArgument("'", state, "' is not what a shuffled data set keeps");
-      }
-      at = next;
-    }
-    MutexLock lock(&mu_);
-    seed_ = seed;
-    seed2_ = seed2;
-    drawn_ = drawn;
-    draws_ = Words(seed, seed2, drawn);
-    return OkStatus();
-  }
-  std::string DebugString() const override { return "Seeds of a shuffled data set"; }
-
- private:
-  const bool reshuffle_;
-  mutable Mutex mu_;
-  uint64_t seed_ ABSL_GUARDED_BY(mu_), seed2_ ABSL_GUARDED_BY(mu_);
-  uint64_t drawn_ ABSL_GUARDED_BY(mu_) = 0;  // words of `draws_`
-  Words draws_ ABSL_GUARDED_BY(mu_);
-};
 
 // Elements out of a buffer that is kept full, each as likely as the others. Of a repeated data set
 // all elements of one epoch come before those of the next, which the buffer takes in meanwhile.
@@ -127,10 +57,14 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
     }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
       MR_RETURN_IF_ERROR(Fill(call));
-      while (!epochs_.empty() && epochs_.front().empty()) epochs_.pop_front();
-      if (epochs_.empty()) {
+      if (num_held_ == 0) {
         *end = true;
         return OkStatus();
+      }
+      // Each epoch is drawn as a walk of its own would be.
+      while (epochs_.front().empty()) {
+        epochs_.pop_front();
+        random_ = dataset_->seeds_->NewWalk();
       }
       // The first one takes the place of the one that is given.
       std::deque<DatasetElement>& held = epochs_.front();
@@ -184,22 +118,21 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
   const int64_t count_;
 };
 
-// ShuffleDataset, ShuffleDatasetV3 and ShuffleAndRepeatDataset. The handle of a generator that V3
-// is given beside its seeds names nothing.
+// All forms of ShuffleDataset and ShuffleAndRepeatDataset. The handle that the later ones are given
+// beside seeds may name nothing; ShuffleDatasetV2 has no other seeds than the handle's.
 class ShuffleKernel : public DatasetKernel {
  public:
   explicit ShuffleKernel(KernelConstruction& c)
       : DatasetKernel(c),
-        repeat_(c.def().name() == "ShuffleAndRepeatDataset"),
-        reshuffle_(c.attr<bool>("reshuffle_each_iteration")),
+        repeat_(c.def().name().starts_with("ShuffleAndRepeat")),
+        has_seeds_(c.def().name() != "ShuffleDatasetV2"),
+        reshuffle_(c.attrs().GetOr<bool>("reshuffle_each_iteration", true)),
         continues_(c.attrs().GetOr<bool>(kContinues, false)) {}
 
  protected:
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(int64_t buffer, IntScalar(ctx.input(1), "buffer_size"));
-    MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(2), "seed"));
-    MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(3), "seed2"));
     int64_t count = 1;
     if (repeat_) {
       MR_ASSIGN_OR_RETURN(count, IntScalar(ctx.input(4), "count"));
@@ -208,22 +141,25 @@ class ShuffleKernel : public DatasetKernel {
     if (buffer <= 0) {
       return errors::InvalidArgument("buffer_size must be greater than zero or -1, got ", buffer);
     }
-    const auto make = [&] {
-      if (seed != 0 || seed2 != 0) {
-        return MakeRef<WalkSeeds>(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2),
-                                  reshuffle_);
-      }
-      return MakeRef<WalkSeeds>(RandomId(), RandomId(), reshuffle_);
-    };
-    MR_ASSIGN_OR_RETURN(
-        RefPtr<WalkSeeds> seeds,
-        KeptBySession<WalkSeeds>(ctx, continues_, StrCat(name(), " ", seed, " ", seed2), make));
+    MR_ASSIGN_OR_RETURN(RefPtr<WalkSeeds> seeds, Seeds(ctx));
     return RefPtr<DatasetValue>(
         MakeRef<ShuffleDataset>(std::move(input), buffer, std::move(seeds), count));
   }
 
  private:
-  const bool repeat_, reshuffle_, continues_;
+  StatusOr<RefPtr<WalkSeeds>> Seeds(KernelContext& ctx) const {
+    if (!has_seeds_) return LookupHandle<WalkSeeds>(ctx, 2);
+    MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(2), "seed"));
+    MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(3), "seed2"));
+    const int handle = repeat_ ? 5 : 4;
+    if (ctx.num_inputs() > handle) {
+      if (RefPtr<WalkSeeds> given = SeedsOfInput(ctx, handle); given) return given;
+    }
+    return KeptBySession<WalkSeeds>(ctx, continues_, StrCat(name(), " ", seed, " ", seed2),
+                                    [&] { return MakeWalkSeeds(seed, seed2, reshuffle_); });
+  }
+
+  const bool repeat_, has_seeds_, reshuffle_, continues_;
 };
 
 }  // namespace
@@ -235,8 +171,10 @@ bool IsShuffle(const DatasetValue& dataset) {
 
 void RegisterShuffleDatasets(KernelRegistry& r) {
   RegisterCpu<ShuffleKernel>(r, "ShuffleDataset");
+  RegisterCpu<ShuffleKernel>(r, "ShuffleDatasetV2");
   RegisterCpu<ShuffleKernel>(r, "ShuffleDatasetV3");
   RegisterCpu<ShuffleKernel>(r, "ShuffleAndRepeatDataset");
+  RegisterCpu<ShuffleKernel>(r, "ShuffleAndRepeatDatasetV2");
 }
 
 }  // namespace millrace

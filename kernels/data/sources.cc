@@ -21,6 +21,7 @@
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
 #include "kernels/data/pipeline.h"
+#include "kernels/data/walk_seeds.h"
 
 namespace millrace {
 namespace {
@@ -173,22 +174,29 @@ class RangeDatasetKernel : public DatasetKernel {
   DataType dtype_ = kInt64;
 };
 
-// Numbers below 2^32 without end; every iterator begins anew.
+// Numbers below 2^32 without end; every iterator begins anew, or with seeds of its own.
 class RandomDataset : public DatasetValue, public KeepsState {
  public:
   RandomDataset(uint64_t seed, uint64_t seed2)
       : DatasetValue({kInt64}), seeds_{static_cast<int64_t>(seed), static_cast<int64_t>(seed2)} {}
   int64_t cardinality() const override { return kInfinite; }
+  explicit RandomDataset(RefPtr<WalkSeeds> each) : DatasetValue({kInt64}), each_(std::move(each)) {}
   StatusOr<DatasetWalkPtr> NewIterator() const override {
+    if (each_) {
+      const auto [seed, seed2] = each_->NewSeeds();
+      return DatasetWalkPtr(new Iterator(Philox(seed, seed2)));
+    }
     MutexLock lock(&mu_);
     return DatasetWalkPtr(
         new Iterator(Philox(static_cast<uint64_t>(seeds_[0]), static_cast<uint64_t>(seeds_[1]))));
   }
   std::string SaveState() const override {
+    if (each_) return each_->Save();
     MutexLock lock(&mu_);
     return JoinStates({StrCat(seeds_[0]), StrCat(seeds_[1])});
   }
   Status RestoreState(std::string_view state) const override {
+    if (each_) return each_->Restore(state);
     MR_ASSIGN_OR_RETURN(const std::vector<std::string> numbers, SplitStates(state));
     int64_t seed = 0, seed2 = 0;
     if (numbers.size() != 2 || !ParseInt64(numbers[0], &seed) || !ParseInt64(numbers[1], &seed2)) {
@@ -218,24 +226,34 @@ class RandomDataset : public DatasetValue, public KeepsState {
     std::size_t used_ = std::tuple_size_v<Philox::Result>;
   };
 
+  const RefPtr<WalkSeeds> each_;  // null: always the same
   mutable Mutex mu_;
-  mutable std::array<int64_t, 2> seeds_ ABSL_GUARDED_BY(mu_);
+  mutable std::array<int64_t, 2> seeds_ ABSL_GUARDED_BY(mu_){};
 };
 
 class RandomDatasetKernel : public DatasetKernel {
  public:
-  using DatasetKernel::DatasetKernel;
+  explicit RandomDatasetKernel(KernelConstruction& c)
+      : DatasetKernel(c), anew_(c.attrs().GetOr<bool>("rerandomize_each_iteration", false)) {}
 
  protected:
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t seed, IntScalar(ctx.input(0), "seed"));
     MR_ASSIGN_OR_RETURN(const int64_t seed2, IntScalar(ctx.input(1), "seed2"));
+    if (ctx.num_inputs() == 3) {
+      RefPtr<WalkSeeds> given = SeedsOfInput(ctx, 2);
+      if (!given && anew_) given = MakeWalkSeeds(seed, seed2, /*reshuffle=*/true);
+      if (given) return RefPtr<DatasetValue>(MakeRef<RandomDataset>(std::move(given)));
+    }
     if (seed == 0 && seed2 == 0) {
       return RefPtr<DatasetValue>(MakeRef<RandomDataset>(RandomId(), RandomId()));
     }
     return RefPtr<DatasetValue>(
         MakeRef<RandomDataset>(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2)));
   }
+
+ private:
+  const bool anew_;
 };
 
 // --- Files ------------------------------------------------------------------------------------
@@ -469,6 +487,7 @@ void RegisterSourceDatasets(KernelRegistry& r) {
   RegisterCpu<TensorsDatasetKernel>(r, "TensorSliceDataset");
   RegisterCpu<RangeDatasetKernel>(r, "RangeDataset");
   RegisterCpu<RandomDatasetKernel>(r, "RandomDataset");
+  RegisterCpu<RandomDatasetKernel>(r, "RandomDatasetV2");
   for (const char* op :
        {"TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset", "FixedLengthRecordDatasetV2"}) {
     RegisterCpu<FilesDatasetKernel>(r, op);

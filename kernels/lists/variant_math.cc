@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and zeros of lists and optionals: what gradients of loops and branches are made of.
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/errors.h"
@@ -9,6 +11,7 @@
 #include "kernels/kernel_context.h"
 #include "kernels/lists/optional.h"
 #include "kernels/lists/tensor_list.h"
+#include "kernels/ragged/ragged_variant.h"
 
 namespace millrace {
 namespace {
@@ -44,7 +47,14 @@ StatusOr<Variant> ZerosOfObject(Allocator* allocator, const Variant& object, int
     }
     return Variant(std::move(zeros));
   }
-  return errors::InvalidArgument("ZerosLike of a variant that is neither a list nor an optional");
+  if (const auto* ragged = dynamic_cast<RaggedVariant*>(object.get())) {
+    auto zeros = MakeRef<RaggedVariant>();
+    zeros->splits = ragged->splits;
+    MR_ASSIGN_OR_RETURN(zeros->values, ZerosOf(allocator, ragged->values, depth + 1));
+    return Variant(std::move(zeros));
+  }
+  return errors::InvalidArgument(
+      "ZerosLike of a variant that is neither a list nor an optional, nor ragged");
 }
 
 StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth) {
@@ -105,6 +115,31 @@ StatusOr<Variant> SumOfOptionals(Allocator* allocator, const Optional& a, const 
   return Variant(std::move(sum));
 }
 
+StatusOr<Variant> SumOfRagged(Allocator* allocator, const RaggedVariant& a, const RaggedVariant& b,
+                              int depth) {
+  if (a.values.dtype() != b.values.dtype()) {
+    return errors::InvalidArgument("Can't add RaggedTensorVariants of different dtypes. One is ",
+                                   DataTypeName(a.values.dtype()), " and the other is ",
+                                   DataTypeName(b.values.dtype()));
+  }
+  if (a.splits.size() != b.splits.size()) {
+    return errors::InvalidArgument(
+        "Can't add RaggedTensorVariants of different ragged rank. One is ", a.splits.size(),
+        " and the other is ", b.splits.size());
+  }
+  const auto same = [](const Tensor& x, const Tensor& y) {
+    return x.dtype() == y.dtype() && x.shape() == y.shape() &&
+           std::memcmp(x.raw_data(), y.raw_data(), x.num_bytes()) == 0;
+  };
+  if (!std::equal(a.splits.begin(), a.splits.end(), b.splits.begin(), same)) {
+    return errors::InvalidArgument("Can't add RaggedTensorVariants with different row_splits.");
+  }
+  auto sum = MakeRef<RaggedVariant>();
+  sum->splits = a.splits;
+  MR_ASSIGN_OR_RETURN(sum->values, Sum(allocator, a.values, b.values, depth + 1));
+  return Variant(std::move(sum));
+}
+
 StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int depth) {
   if (a.dtype() != kVariant || b.dtype() != kVariant) return AddTensors(allocator, a, b);
   MR_RETURN_IF_ERROR(CheckDepth(depth));
@@ -119,12 +154,17 @@ StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int
     RefCounted* const y = b.data<Variant>()[i].get();
     const auto *list = dynamic_cast<TensorList*>(x), *other_list = dynamic_cast<TensorList*>(y);
     const auto *optional = dynamic_cast<Optional*>(x), *other = dynamic_cast<Optional*>(y);
-    if (list != nullptr && other_list != nullptr) {
+    const auto *ragged = dynamic_cast<RaggedVariant*>(x),
+               *other_ragged = dynamic_cast<RaggedVariant*>(y);
+    if (ragged != nullptr && other_ragged != nullptr) {
+      MR_ASSIGN_OR_RETURN(to, SumOfRagged(allocator, *ragged, *other_ragged, depth));
+    } else if (list != nullptr && other_list != nullptr) {
       MR_ASSIGN_OR_RETURN(to, SumOfLists(allocator, *list, *other_list, depth));
     } else if (optional != nullptr && other != nullptr) {
       MR_ASSIGN_OR_RETURN(to, SumOfOptionals(allocator, *optional, *other, depth));
     } else {
-      return errors::InvalidArgument("AddN of variants that are not all lists or all optionals");
+      return errors::InvalidArgument(
+          "AddN of variants that are not all lists or all optionals, nor all ragged");
     }
   }
   return sum;

@@ -41,8 +41,8 @@ const std::map<std::string, std::string>& WithoutGradient() {
 const golden::CaseSet& Cases() {
   static const golden::CaseSet* const cases = [] {
     auto* set = new golden::CaseSet;
-    for (const char* name :
-         {"cases.pb", "cases_later.pb", "cases_relatives.pb", "cases_domains.pb"}) {
+    for (const char* name : {"cases.pb", "cases_later.pb", "cases_relatives.pb", "cases_domains.pb",
+                             "cases_further.pb"}) {
       std::ifstream file(std::string("tests/goldens/gradients/") + name, std::ios::binary);
       golden::CaseSet read;
       if (!read.ParseFromIstream(&file) || read.case__size() == 0) {

@@ -146,9 +146,10 @@ class Table {
 
   void RunCases() {
     golden::CaseSet set;
-    for (const char* name : {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb",
-                             "cases_errors.pb", "cases_images.pb", "cases_relatives.pb",
-                             "cases_calls.pb", "cases_upstream.pb", "cases_domains.pb"}) {
+    for (const char* name :
+         {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb", "cases_errors.pb",
+          "cases_images.pb", "cases_relatives.pb", "cases_calls.pb", "cases_upstream.pb",
+          "cases_domains.pb", "cases_further.pb"}) {
       golden::CaseSet part;
       ASSERT_TRUE(part.ParseFromString(ReadFile(StrCat("tests/goldens/kernels/", name))));
       set.MergeFrom(part);
