@@ -7,6 +7,7 @@
 #include "kernels/control/send_recv.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/host_kernels.h"
+#include "kernels/lists/variant_forms.h"
 #include "kernels/math/elementwise_special.h"
 #include "kernels/math/quantize.h"
 #include "kernels/nn/volume.h"
@@ -75,6 +76,8 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterAccumulatorKernels(registry);
   RegisterSaveRestoreKernels(registry);
   RegisterHostKernels(registry);
+  AddVariantForms();
+  RegisterVariantMathKernels(registry);
   RegisterDataKernels(registry);
 
   RegisterControlFlowKernels(registry);

@@ -17,6 +17,13 @@
 namespace millrace {
 namespace {
 
+// As DispatchMovable, for elements of variants too.
+template <typename F>
+bool DispatchGathered(DataType dtype, F&& f) {
+  if (dtype == kVariant) return f.template operator()<RefPtr<RefCounted>>(), true;
+  return DispatchMovable(dtype, f);
+}
+
 class GatherKernel : public Kernel {
  public:
   explicit GatherKernel(KernelConstruction& c)
@@ -34,7 +41,7 @@ class GatherKernel : public Kernel {
     if (out->num_elements() == 0) return OkStatus();  // rows of no width need no place
     std::atomic<int64_t> bad{-1};
     bool known = false;
-    DispatchMovable(params.dtype(), [&]<typename T>() {
+    DispatchGathered(params.dtype(), [&]<typename T>() {
       known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
         CopyRows(ctx, static_cast<const T*>(params.raw_data()), indices.data<I>(),
                  static_cast<T*>(out->raw_data()), plan, &bad);
@@ -84,7 +91,7 @@ class GatherNdKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     std::atomic<int64_t> bad{-1};
     bool known_index = false;
-    const bool known = DispatchMovable(params.dtype(), [&]<typename T>() {
+    const bool known = DispatchGathered(params.dtype(), [&]<typename T>() {
       const T* src = static_cast<const T*>(params.raw_data());
       T* dst = static_cast<T*>(out->raw_data());
       known_index = DispatchType(FullIndexTypes(), indices.dtype(), [&]<typename I>() {
