@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -26,6 +27,51 @@ void SwapElements(char* data, std::size_t bytes, std::size_t element) {
 }
 
 uint32_t SwapIf(bool swap, uint32_t value) { return swap ? __builtin_bswap32(value) : value; }
+
+bool ConsumeVarint(std::string_view* bytes, uint64_t* value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes->front());
+    bytes->remove_prefix(1);
+    *value |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+// For each element the length of its message, the message, and a checksum of all up to there. What
+// is damaged, or nothing.
+std::string DecodeObjects(std::string_view bytes, bool swap_bytes, uint32_t* crc, Tensor* tensor) {
+  pb::TensorProto objects;
+  TensorToProto(*tensor, &objects);  // its type and shape, with no objects
+  for (int64_t i = 0; i < tensor->num_elements(); ++i) {
+    uint64_t length = 0;
+    if (!ConsumeVarint(&bytes, &length) || length > bytes.size()) {
+      return StrCat("the length of element ", i);
+    }
+    const uint64_t hashed = swap_bytes ? __builtin_bswap64(length) : length;
+    *crc = ExtendCrc32c(*crc, {reinterpret_cast<const char*>(&hashed), sizeof(hashed)});
+    const std::string_view message = bytes.substr(0, length);
+    bytes.remove_prefix(length);
+    *crc = ExtendCrc32c(*crc, message);
+    uint32_t stored = 0;
+    if (bytes.size() < sizeof(stored)) return StrCat("element ", i, " has no checksum");
+    std::memcpy(&stored, bytes.data(), sizeof(stored));
+    if (SwapIf(swap_bytes, stored) != MaskCrc(*crc)) return StrCat("the checksum of element ", i);
+    *crc = ExtendCrc32c(*crc, bytes.substr(0, sizeof(stored)));
+    bytes.remove_prefix(sizeof(stored));
+    pb::VariantTensorDataProto* const object = objects.mutable_variant_val(static_cast<int>(i));
+    if (message.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
+        !object->ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+      return StrCat("element ", i, " is no message");
+    }
+  }
+  if (!bytes.empty()) return "bytes are left over";
+  StatusOr<Tensor> decoded = TensorFromProto(objects);
+  if (!decoded.ok()) return std::string(Message(decoded.status()));
+  *tensor = *std::move(decoded);
+  return "";
+}
 
 StatusOr<Shape> EntryShape(const pb::BundleEntryProto& entry) {
   const PartialShape shape = ShapeFromProto(entry.shape());
@@ -172,13 +218,14 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
                             entry.size(), " bytes at ", entry.offset(),
                             ": neither may be negative");
   }
-  if (dtype == kString) {
+  if (dtype == kString || dtype == kVariant) {
     // A length takes a byte at least, so the file, which is read first, bounds what is allocated.
     if (shape.num_elements() > entry.size()) {
-      return errors::DataLoss("the entry at ", PlaceOf(entry), " is too short for string",
-                              shape.DebugString(), ": expected a byte at least for each element");
+      return errors::DataLoss("the entry at ", PlaceOf(entry), " is too short for ",
+                              DataTypeName(dtype), shape.DebugString(),
+                              ": expected a byte at least for each element");
     }
-    Tensor tensor;
+    Tensor tensor(dtype, Shape({0}));
     MR_RETURN_IF_ERROR(ReadStrings(entry, &tensor));
     return tensor;
   }
@@ -220,7 +267,8 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
   return tensor;
 }
 
-// Lengths as varints, a checksum over them, then the text of all strings.
+// Strings: lengths as varints, a checksum over them, then the text of all strings. Or variants, if
+// `tensor` has that type.
 Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tensor) const {
   MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(entry));
   const std::string path = BundleDataName(prefix_, entry.shard_id(), header_.num_shards());
@@ -230,6 +278,14 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
   }
   std::string bytes(static_cast<std::size_t>(entry.size()), '\0');
   MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes.size(), bytes.data()));
+  if (tensor->dtype() == kVariant) {
+    MR_ASSIGN_OR_RETURN(*tensor, Tensor::Allocate(HostAllocator(), kVariant, shape));
+    uint32_t crc = 0;
+    std::string what = DecodeObjects(bytes, swap_bytes_, &crc, tensor);
+    if (what.empty() && MaskCrc(crc) != entry.crc32c()) what = "the checksum of the whole";
+    if (what.empty()) return OkStatus();
+    return errors::DataLoss("the variants at ", PlaceOf(entry), " are damaged: ", what);
+  }
   std::size_t at = 0;
   const auto damaged = [&](std::string_view expected) {
     return errors::DataLoss("the strings at ", PlaceOf(entry), " are damaged: at ",
@@ -320,6 +376,7 @@ StatusOr<Tensor> BundleReader::ReadSlice(std::string_view key, const TensorSlice
   if (entry->slices().empty()) {
     MR_ASSIGN_OR_RETURN(Tensor all, ReadEntry(*entry));
     if (part == whole) return all;
+    if (dtype == kVariant) return errors::Unimplemented("slices of variants cannot be read");
     MR_ASSIGN_OR_RETURN(Tensor cut, Tensor::Allocate(HostAllocator(), dtype, part));
     MR_ASSIGN_OR_RETURN(const TensorSlice from, TensorSlice::Whole(whole.rank()).ResolvedIn(whole));
     CopyIntersection(from, all, wanted, &cut);

@@ -27,6 +27,30 @@ std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
+// For each element the length of its message, the message, and a checksum of all up to here.
+StatusOr<std::string> BytesOfObjects(const Tensor& tensor, uint32_t* crc) {
+  pb::TensorProto proto;
+  TensorToProto(tensor, &proto);
+  // Some kinds of objects are not made again of what stands for them.
+  const bool has_form = TensorFromProto(proto).ok();
+  std::string bytes;
+  for (const pb::VariantTensorDataProto& object : proto.variant_val()) {
+    std::string message;
+    if (!has_form || !object.SerializeToString(&message)) {
+      return errors::Unimplemented("a value of type variant of this kind cannot be written to a ",
+                                   "checkpoint");
+    }
+    AppendVarint(message.size(), &bytes);
+    bytes.append(message);
+    *crc = ExtendCrc32c(*crc, BytesOf(static_cast<uint64_t>(message.size())));
+    *crc = ExtendCrc32c(*crc, message);
+    const uint32_t stored = MaskCrc(*crc);
+    bytes.append(BytesOf(stored));
+    *crc = ExtendCrc32c(*crc, BytesOf(stored));
+  }
+  return bytes;
+}
+
 Status WriteIndex(FileSystem* fs, const std::string& prefix, const pb::BundleHeaderProto& header,
                   const std::map<std::string, pb::BundleEntryProto>& entries) {
   std::map<std::string, std::string> values;
@@ -92,6 +116,9 @@ Status BundleWriter::WriteTensor(const Tensor& tensor, pb::BundleEntryProto* ent
       crc = ExtendCrc32c(crc, text);
       MR_RETURN_IF_ERROR(Append(text));
     }
+  } else if (tensor.dtype() == kVariant) {
+    MR_ASSIGN_OR_RETURN(const std::string bytes, BytesOfObjects(tensor, &crc));
+    MR_RETURN_IF_ERROR(Append(bytes));
   } else if (IsMemcpyable(tensor.dtype())) {
     const std::string_view bytes(static_cast<const char*>(tensor.raw_data()),
                                  tensor.num_elements() == 0 ? 0 : tensor.num_bytes());

@@ -80,6 +80,8 @@ double AsDouble(T value) {
 }
 double AsDouble(Half value) { return static_cast<float>(value); }
 double AsDouble(BFloat16 value) { return static_cast<float>(value); }
+double AsDouble(Float8E5m2 value) { return static_cast<float>(value); }
+double AsDouble(Float8E4m3fn value) { return static_cast<float>(value); }
 
 template <typename T>
 void CompareAs(const Tensor& got, const Json& want, const std::string& key) {
@@ -125,6 +127,10 @@ void Compare(const Tensor& got, const Json& want, const std::string& key) {
       return CompareAs<Half>(got, want, key);
     case DataType::kBfloat16:
       return CompareAs<BFloat16>(got, want, key);
+    case DataType::kFloat8E5m2:
+      return CompareAs<Float8E5m2>(got, want, key);
+    case DataType::kFloat8E4m3fn:
+      return CompareAs<Float8E4m3fn>(got, want, key);
     case DataType::kComplex64:
       return CompareComplex<float>(got, want, key);
     case DataType::kComplex128:
@@ -139,7 +145,7 @@ void Compare(const Tensor& got, const Json& want, const std::string& key) {
   }
 }
 
-// False for the 8-bit floats and the like: numbers on the wire that have no kernels.
+// False for types that are numbers on the wire and have no kernels.
 bool HasElementsHere(const pb::BundleEntryProto& entry) {
   return DataTypeSize(static_cast<DataType>(entry.dtype())) > 0;
 }
@@ -370,7 +376,7 @@ TEST_P(RewrittenCheckpoint, HasTheBytesThatTensorFlowWrote) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RewrittenCheckpoint,
-                         testing::Values("small", "dtypes", "many_keys", "sliced"));
+                         testing::Values("small", "dtypes", "many_keys", "sliced", "variants"));
 
 TEST(SliceKey, FollowsTheOrderedCode) {
   EXPECT_EQ(Hex(EncodeSliceKey("foo", {{{0, -1}, {1, 9}}})),
@@ -378,6 +384,40 @@ TEST(SliceKey, FollowsTheOrderedCode) {
             "02807f8189");
   EXPECT_EQ(Hex(EncodeSliceKey("", {{{63, 64}}})), "0000010101bfc040");
   EXPECT_EQ(Hex(EncodeSliceKey("", {{{-65, INT64_MAX}}})), "00000101013fbfffc07fffffffffffffff");
+}
+
+TEST(VariantsInCheckpoints, AreRefusedWhereverAByteDiffers) {
+  FileSystem* fs = PosixFileSystem();
+  const std::string golden = StrCat(kGoldens, "variants");
+  const std::string prefix = StrCat(testing::TempDir(), "/damaged_variants");
+  const std::string index = *fs->ReadFile(BundleIndexName(golden));
+  std::ofstream(BundleIndexName(prefix), std::ios::binary) << index;
+  const std::string data = *fs->ReadFile(BundleDataName(golden, 0, 1));
+  for (std::size_t at = 0; at < data.size(); ++at) {
+    std::string damaged = data;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    std::ofstream(BundleDataName(prefix, 0, 1), std::ios::binary) << damaged;
+    const auto reader = BundleReader::Open(fs, prefix);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    int failed = 0;
+    for (const char* key : {"list", "nested", "none", "numbers", "optional"}) {
+      const Status status = (*reader)->Read(key).status();
+      if (status.ok()) continue;
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
+      ++failed;
+    }
+    EXPECT_EQ(failed, 1) << at;
+  }
+}
+
+TEST(VariantsInCheckpoints, NeedAFormInFiles) {
+  class Private : public RefCounted {};
+  Tensor tensor(kVariant, Shape({1}));
+  static_cast<RefPtr<RefCounted>*>(tensor.raw_data())[0] = RefPtr<RefCounted>(new Private);
+  auto writer =
+      BundleWriter::Create(PosixFileSystem(), StrCat(testing::TempDir(), "/private_variant"));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ((*writer)->Add("x", tensor).code(), StatusCode::kUnimplemented);
 }
 
 TEST(BundleWriter, RefusesAKeyTwiceAndLeavesNothingBehind) {

@@ -9,6 +9,7 @@
 #include "kernels/host_kernels.h"
 #include "kernels/linear_algebra/cholesky_grad.h"
 #include "kernels/linear_algebra/sparse_matmul.h"
+#include "kernels/lists/variant_forms.h"
 #include "kernels/math/elementwise_special.h"
 #include "kernels/math/quantize.h"
 #include "kernels/nn/ctc.h"
@@ -106,6 +107,8 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterAccumulatorKernels(registry);
   RegisterSaveRestoreKernels(registry);
   RegisterHostKernels(registry);
+  AddVariantForms();
+  RegisterVariantMathKernels(registry);
   RegisterDataKernels(registry);
 
   RegisterControlFlowKernels(registry);

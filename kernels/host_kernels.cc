@@ -8,7 +8,6 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterTensorArrayKernels(registry);
   RegisterTensorListKernels(registry);
   RegisterOptionalKernels(registry);
-  RegisterVariantMathKernels(registry);
   RegisterLookupKernels(registry);
   RegisterBarrierKernels(registry);
   RegisterStagingKernels(registry);

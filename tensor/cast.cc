@@ -12,7 +12,7 @@ namespace {
 
 template <typename T>
 double ToDouble(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+  if constexpr (std::is_class_v<T>) {  // a small float
     return static_cast<double>(static_cast<float>(value));
   } else {
     return static_cast<double>(value);
@@ -33,6 +33,8 @@ bool FromDouble(double value, T* out) {
     }
     if (value != std::trunc(value)) return false;
     *out = static_cast<T>(value);
+  } else if constexpr (std::is_class_v<T> && sizeof(T) == 1) {
+    *out = T(value);  // a float8: rounded once
   } else if constexpr (std::is_same_v<T, std::complex<float>>) {
     *out = static_cast<float>(value);
   } else if constexpr (std::is_same_v<T, std::complex<double>>) {
@@ -86,6 +88,21 @@ bool ForReal(DataType dtype, Fn fn) {
       return true;
     case DataType::kBool:
       fn(bool());
+      return true;
+    case DataType::kFloat8E5m2:
+      fn(Float8E5m2());
+      return true;
+    case DataType::kFloat8E4m3fn:
+      fn(Float8E4m3fn());
+      return true;
+    case DataType::kFloat8E4m3fnuz:
+      fn(Float8E4m3fnuz());
+      return true;
+    case DataType::kFloat8E4m3b11fnuz:
+      fn(Float8E4m3b11fnuz());
+      return true;
+    case DataType::kFloat8E5m2fnuz:
+      fn(Float8E5m2fnuz());
       return true;
     default:
       return false;

@@ -56,8 +56,9 @@ constexpr TypeInfo kTypes[] = {
     {"float8_e4m3fnuz", 1, Kind::kFloat8},
     {"float8_e4m3b11fnuz", 1, Kind::kFloat8},
     {"float8_e5m2fnuz", 1, Kind::kFloat8},
-    {"int4", 0, Kind::kNone},
-    {"uint4", 0, Kind::kNone},
+    // A byte each, of which the lower half counts: only moved, and cast.
+    {"int4", 1, Kind::kQuantized},
+    {"uint4", 1, Kind::kQuantized},
     {"int2", 0, Kind::kNone},
     {"uint2", 0, Kind::kNone},
     {"float4_e2m1fn", 0, Kind::kNone},

@@ -103,8 +103,8 @@ TEST(Float8Test, HasTheLimitsOfItsFormats) {
   EXPECT_EQ(float(Float8E5m2::FromBits(0x01)), std::ldexp(1.0f, -16));
   EXPECT_EQ(float(Float8E4m3fn::FromBits(0x01)), std::ldexp(1.0f, -9));
   // Half way goes to the even pattern; from there on it is too large.
-  EXPECT_EQ(Float8E4m3fn(463.9f).bits, 0x7e);
-  EXPECT_EQ(Float8E4m3fn(464.0f).bits, 0x7f);
+  EXPECT_EQ(Float8E4m3fn(464.0f).bits, 0x7e);
+  EXPECT_EQ(Float8E4m3fn(464.01f).bits, 0x7f);
   EXPECT_EQ(Float8E5m2(61439.0f).bits, 0x7b);
   EXPECT_EQ(Float8E5m2(61440.0f).bits, 0x7c);
   EXPECT_EQ(Float8E4m3fnuz(1e9f).bits, 0x80);
@@ -117,6 +117,17 @@ TEST(Float8Test, HasTheLimitsOfItsFormats) {
   EXPECT_EQ(Float8E4m3fnuz(-1e-9f).bits, 0x00);
   // Rounded once: by way of a float it would be a tie, which goes down.
   EXPECT_EQ(Float8E5m2(1.125 + 1e-12).bits, Float8E5m2(1.25f).bits);
+}
+
+// The upper four bits are whatever a peer has sent: TensorFlow 2.21 reads 0x17 as 7.
+TEST(DataTypeTest, OnlyTheLowerFourBitsOfSmallIntegersCount) {
+  const Tensor sent = Tensor::FromValues<uint8_t>({0x0f, 0xff, 0x17, 0xf8});
+  DataType dtype = DataType::kInvalid;
+  ASSERT_TRUE(DataTypeFromName("int4", &dtype));
+  EXPECT_EQ(sent.BitcastTo(dtype).DebugString(), "Tensor<int4 [4]: -1 -1 7 -8>");
+  EXPECT_FALSE(IsInteger(dtype)) << "nothing calculates with it";
+  ASSERT_TRUE(DataTypeFromName("uint4", &dtype));
+  EXPECT_EQ(sent.BitcastTo(dtype).DebugString(), "Tensor<uint4 [4]: 15 15 7 8>");
 }
 
 TEST(Float16Test, EveryHalfSurvivesTheWayThroughFloat) {

@@ -81,7 +81,17 @@ void AppendValues(const Tensor& tensor, int64_t count, std::string* out) {
   }
 }
 
+// int4, 29, and uint4, 30: the lower half of a byte.
+void AppendHalfBytes(const Tensor& tensor, int64_t count, std::string* out) {
+  const auto* const bytes = static_cast<const uint8_t*>(tensor.raw_data());
+  const int sign = static_cast<int>(tensor.dtype()) == 29 ? 8 : 0;
+  for (int64_t i = 0; i < count; ++i) StrAppend(out, " ", ((bytes[i] & 0xf) ^ sign) - sign);
+}
+
 void AppendValuesOfAnyType(const Tensor& tensor, int64_t count, std::string* out) {
+  if (IsMemcpyable(tensor.dtype()) && static_cast<int>(tensor.dtype()) >= 29) {
+    return AppendHalfBytes(tensor, count, out);
+  }
   switch (tensor.dtype()) {
     case DataType::kFloat:
       return AppendValues<float>(tensor, count, out);

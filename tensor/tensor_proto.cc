@@ -130,6 +130,60 @@ Status DecodeHandles(std::string_view bytes, Tensor* tensor) {
   });
 }
 
+using Object = RefPtr<RefCounted>;
+
+// What stands in messages for an object that has no form in them.
+constexpr char kStaysInProcess[] = "millrace::StaysInProcess";
+
+// An element of a variant that came from elsewhere, as it came: kernels, which know the types, make
+// their own objects of it (kernels/common/variant_codec.h), and such of their own for the way out.
+class EncodedObject final : public RefCounted {
+ public:
+  explicit EncodedObject(pb::VariantTensorDataProto proto) : proto_(std::move(proto)) {}
+  const pb::VariantTensorDataProto& proto() const { return proto_; }
+
+ private:
+  const pb::VariantTensorDataProto proto_;
+};
+
+// Null for an empty message.
+StatusOr<Object> ObjectFromProto(pb::VariantTensorDataProto proto) {
+  if (proto.type_name() == kStaysInProcess) {
+    return errors::InvalidArgument("values of type variant of some kinds, as this one, stay in ",
+                                   "the process that made them");
+  }
+  if (!proto.type_name().empty()) return Object(MakeRef<EncodedObject>(std::move(proto)));
+  if (proto.metadata().empty() && proto.tensors().empty()) return Object();
+  return errors::InvalidArgument("a value of type variant has no name of its type");
+}
+
+// TensorFlow writes objects framed like strings, but takes them as messages as well.
+Status DecodeObjects(std::string_view bytes, Tensor* tensor) {
+  auto* const out = static_cast<Object*>(tensor->raw_data());
+  return ForEachFramed(
+      bytes, tensor->num_elements(), [out](int64_t i, std::string_view piece) -> Status {
+        pb::VariantTensorDataProto proto;
+        if (piece.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
+            !proto.ParseFromArray(piece.data(), static_cast<int>(piece.size()))) {
+          return errors::InvalidArgument("object ", i, " is damaged");
+        }
+        MR_ASSIGN_OR_RETURN(out[i], ObjectFromProto(std::move(proto)));
+        return OkStatus();
+      });
+}
+
+// Elements beyond the list are empty: an object is not repeated.
+Status FillFromObjects(const pb::TensorProto& proto, Tensor* tensor) {
+  auto* const out = static_cast<Object*>(tensor->raw_data());
+  const auto given = std::min<int64_t>(tensor->num_elements(), proto.variant_val_size());
+  for (int64_t i = 0; i < given; ++i) {
+    StatusOr<Object> object = ObjectFromProto(proto.variant_val(static_cast<int>(i)));
+    if (!object.ok()) return CannotParse(Message(object.status()));
+    out[i] = *std::move(object);
+  }
+  return OkStatus();
+}
+
 // Element i of the list, the last element for any i beyond it, T() if the list is empty.
 template <typename T, typename List, typename Convert>
 void FillFromList(const List& list, Convert convert, Tensor* tensor) {
@@ -167,7 +221,17 @@ void FillFromBytes(const std::string& list, Tensor* tensor) {
   std::fill(out + given, out + count, given > 0 ? out[given - 1] : uint8_t{0});
 }
 
+// Integers of four bits, the lower ones of a byte.
+constexpr int kInt4 = 29, kUint4 = 30;
+bool IsInt4(DataType dtype) {
+  return static_cast<int>(dtype) == kInt4 || static_cast<int>(dtype) == kUint4;
+}
+
 void FillFromLists(const pb::TensorProto& proto, Tensor* tensor) {
+  if (IsInt4(tensor->dtype())) {
+    return FillFromList<uint8_t>(
+        proto.int_val(), [](int value) { return static_cast<uint8_t>(value & 0xf); }, tensor);
+  }
   switch (tensor->dtype()) {
     case DataType::kFloat:
       return FillFromNumbers<float>(proto.float_val(), tensor);
@@ -273,6 +337,28 @@ void AddPairs(const Tensor& tensor, List* list) {
   }
 }
 
+void AddObjects(const Tensor& tensor, pb::TensorProto* proto) {
+  const auto* const objects = static_cast<const Object*>(tensor.raw_data());
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    pb::VariantTensorDataProto* const object = proto->add_variant_val();
+    if (objects[i] == nullptr) continue;
+    const auto* const encoded = dynamic_cast<const EncodedObject*>(objects[i].get());
+    if (encoded != nullptr) {
+      *object = encoded->proto();
+    } else {
+      object->set_type_name(kStaysInProcess);
+    }
+  }
+}
+
+void AddInt4s(const Tensor& tensor, pb::TensorProto* proto) {
+  const auto* const bytes = static_cast<const uint8_t*>(tensor.raw_data());
+  const int sign = static_cast<int>(tensor.dtype()) == kInt4 ? 8 : 0;
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    proto->add_int_val(((bytes[i] & 0xf) ^ sign) - sign);
+  }
+}
+
 void AddStrings(const Tensor& tensor, pb::TensorProto* proto) {
   for (const std::string& value : tensor.flat<std::string>()) proto->add_string_val(value);
 }
@@ -291,14 +377,12 @@ StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto) {
     return CannotParse("its type ", DataTypeName(dtype), " (", static_cast<int>(dtype),
                        ") is not one that a tensor can have here");
   }
-  if (dtype == kVariant) {
-    return CannotParse("values of type variant stay in the process that made them");
-  }
   MR_ASSIGN_OR_RETURN(const Shape shape, KnownShapeFromProto(proto.tensor_shape()));
   MR_RETURN_IF_ERROR(CheckSizes(proto, dtype, shape));
   MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
   const std::string& content = proto.tensor_content();
   if (content.empty()) {
+    if (dtype == kVariant) MR_RETURN_IF_ERROR(FillFromObjects(proto, &tensor));
     FillFromLists(proto, &tensor);
     return tensor;
   }
@@ -307,6 +391,8 @@ StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto) {
     status = DecodeStrings(content, &tensor);
   } else if (dtype == kResource) {
     status = DecodeHandles(content, &tensor);
+  } else if (dtype == kVariant) {
+    status = DecodeObjects(content, &tensor);
   } else if (dtype == kBool) {
     // Any byte but 0 and 1 in a bool is undefined behaviour; peers may send them.
     auto* out = static_cast<unsigned char*>(tensor.raw_data());
@@ -325,6 +411,8 @@ void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
     EncodeStrings(tensor, proto->mutable_tensor_content());
   } else if (tensor.dtype() == kResource) {
     AddHandles(tensor, proto);
+  } else if (tensor.dtype() == kVariant) {
+    AddObjects(tensor, proto);
   } else if (IsMemcpyable(tensor.dtype())) {
     proto->mutable_tensor_content()->assign(static_cast<const char*>(tensor.raw_data()),
                                             tensor.num_bytes());
@@ -334,6 +422,7 @@ void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
 void TensorToReadableProto(const Tensor& tensor, pb::TensorProto* proto) {
   SetTypeAndShape(tensor, proto);
   if (tensor.num_elements() == 0) return;
+  if (IsInt4(tensor.dtype())) return AddInt4s(tensor, proto);
   switch (tensor.dtype()) {
     case DataType::kFloat:
       return AddNumbers<float>(tensor, proto->mutable_float_val());
@@ -381,6 +470,7 @@ void TensorToReadableProto(const Tensor& tensor, pb::TensorProto* proto) {
     case DataType::kResource:
       return AddHandles(tensor, proto);
     case DataType::kVariant:
+      return AddObjects(tensor, proto);
     case DataType::kInvalid:
       break;
   }

@@ -7,6 +7,7 @@
 #include "kernels/common/kernel_errors.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -16,6 +17,13 @@ class ConstKernel : public Kernel {
  public:
   explicit ConstKernel(KernelConstruction& c) : Kernel(c), value_(c.attr<Tensor>("value")) {
     if (c.status().ok()) c.SetError(CheckConstant(value_.dtype(), c.output_types()[0]));
+    if (!c.status().ok() || value_.dtype() != kVariant) return;
+    StatusOr<Tensor> decoded = DecodedObjects(value_);
+    if (decoded.ok()) {
+      value_ = *std::move(decoded);
+    } else {
+      c.SetError(CannotParse(decoded.status()));
+    }
   }
   // The kernel keeps its share, so nobody may write to the value.
   Status Compute(KernelContext& ctx) override {
@@ -25,7 +33,10 @@ class ConstKernel : public Kernel {
   bool IsExpensive() const override { return false; }
 
  private:
-  const Tensor value_;
+  static Status CannotParse(const Status& why) {
+    return errors::InvalidArgument("Cannot parse tensor from proto: ", Message(why));
+  }
+  Tensor value_;
 };
 
 class PlaceholderKernel : public Kernel {

@@ -18,6 +18,13 @@
 namespace millrace {
 namespace {
 
+// As DispatchMovable, for elements of variants too.
+template <typename F>
+bool DispatchGathered(DataType dtype, F&& f) {
+  if (dtype == kVariant) return f.template operator()<RefPtr<RefCounted>>(), true;
+  return DispatchMovable(dtype, f);
+}
+
 class GatherKernel : public Kernel {
  public:
   explicit GatherKernel(KernelConstruction& c)
@@ -35,17 +42,12 @@ class GatherKernel : public Kernel {
     if (out->num_elements() == 0) return OkStatus();  // rows of no width need no place
     std::atomic<int64_t> bad{-1};
     bool known = false;
-    const auto copy = [&]<typename T>() {
+    DispatchGathered(params.dtype(), [&]<typename T>() {
       known = DispatchType(IndexTypes(), indices.dtype(), [&]<typename I>() {
         CopyRows(ctx, static_cast<const T*>(params.raw_data()), indices.data<I>(),
                  static_cast<T*>(out->raw_data()), plan, &bad);
       });
-    };
-    if (params.dtype() == kVariant) {
-      copy.operator()<Variant>();
-    } else {
-      DispatchMovable(params.dtype(), copy);
-    }
+    });
     if (!known) return errors::Unimplemented("Gather of ", DataTypeName(params.dtype()));
     if (const int64_t at = bad.load(); at >= 0) {
       const int64_t value =
@@ -90,7 +92,7 @@ class GatherNdKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
     std::atomic<int64_t> bad{-1};
     bool known_index = false;
-    const bool known = DispatchMovable(params.dtype(), [&]<typename T>() {
+    const bool known = DispatchGathered(params.dtype(), [&]<typename T>() {
       const T* src = static_cast<const T*>(params.raw_data());
       T* dst = static_cast<T*>(out->raw_data());
       known_index = DispatchType(FullIndexTypes(), indices.dtype(), [&]<typename I>() {

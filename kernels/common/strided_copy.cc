@@ -156,6 +156,11 @@ bool CopyStrided(const KernelContext& ctx, DataType dtype, const void* src, void
     if (d.size == 0) return true;
   }
   Simplify(&dims);
+  if (dtype == kVariant) {
+    using Object = RefPtr<RefCounted>;
+    CopyTyped(ctx, static_cast<const Object*>(src), static_cast<Object*>(dst), std::move(dims));
+    return true;
+  }
   return DispatchMovable(dtype, [&]<typename T>() {
     CopyTyped(ctx, static_cast<const T*>(src), static_cast<T*>(dst), std::move(dims));
   });

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
+#include "device/device_name.h"
 #include "kernels/common/kernel_errors.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/kernel_context.h"
 #include "kernels/transfer_kernel.h"
 #include "rendezvous/rendezvous.h"
@@ -14,17 +17,32 @@
 namespace millrace {
 namespace {
 
+// Objects of variants leave a process in another form than they have within.
+bool LeavesTheTask(KernelConstruction& c) {
+  const StatusOr<DeviceName> from = DeviceName::Parse(c.attr<std::string>("send_device"));
+  const StatusOr<DeviceName> to = DeviceName::Parse(c.attr<std::string>("recv_device"));
+  return from.ok() && to.ok() && !from->SameAddressSpace(*to);
+}
+
 class SendKernel : public TransferKernel {
  public:
-  using TransferKernel::TransferKernel;
+  explicit SendKernel(KernelConstruction& c)
+      : TransferKernel(c), encodes_(c.input_types()[0] == kVariant && LeavesTheTask(c)) {}
 
   Status Compute(KernelContext& ctx) override {
     if (ctx.rendezvous() == nullptr) return NoRendezvous();
     std::string buffer;
     const std::string_view key = Key(ctx, &buffer);
     if (ctx.is_input_dead()) return ctx.rendezvous()->Send(key, Tensor(), true);
+    if (encodes_) {
+      MR_ASSIGN_OR_RETURN(const Tensor encoded, EncodedObjects(ctx.input(0)));
+      return ctx.rendezvous()->Send(key, encoded, false);
+    }
     return ctx.rendezvous()->Send(key, ctx.locked_input(0), false);
   }
+
+ private:
+  const bool encodes_;
 };
 
 class RecvKernel : public TransferKernel {
@@ -39,12 +57,17 @@ class RecvKernel : public TransferKernel {
     ctx.rendezvous()->RecvAsync(
         Key(ctx, &buffer), ctx.cancellation(),
         [context = &ctx, done](const Status& status, const Tensor& value, bool is_dead) {
-          if (status.ok() && is_dead) {
+          if (!status.ok()) return done(status);
+          if (is_dead) {
             context->SetOutputDead(0);
-          } else if (status.ok()) {
+          } else if (value.dtype() == kVariant) {
+            StatusOr<Tensor> decoded = DecodedObjects(value);
+            if (!decoded.ok()) return done(decoded.status());
+            context->SetOutput(0, *std::move(decoded));
+          } else {
             context->SetOutput(0, value);
           }
-          done(status);
+          done(OkStatus());
         });
   }
 };

@@ -12,9 +12,11 @@
 #include "kernels/common/handle_kernel.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/step_resource.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
+#include "kernels/data/graphs.h"
 #include "kernels/data/iterator_ops.h"
 #include "kernels/data/iterator_position.h"
 #include "kernels/data/iterator_resource.h"
@@ -23,6 +25,14 @@
 
 namespace millrace {
 namespace {
+
+// The position of the iterator of that handle.
+StatusOr<RefPtr<IteratorPosition>> PositionBeside(KernelContext& ctx,
+                                                  const ResourceHandle& handle) {
+  return ctx.resources()->LookupOrCreate<IteratorPosition>(
+      handle.container, handle.name,
+      []() -> StatusOr<RefPtr<IteratorPosition>> { return MakeRef<IteratorPosition>(); });
+}
 
 // Base of ops that output the handle of an iterator. One without a shared name is of its session
 // alone: the same program in another session stands elsewhere in its data.
@@ -97,22 +107,23 @@ class OneShotIteratorKernel : public IteratorHandleKernel {
     Tensor handle;
     StatusOr<RefPtr<IteratorResource>> found = FindOrMake(ctx, &handle);
     if (!found.ok()) return done(found.status());
-    ctx.SetOutput(0, std::move(handle));
+    ctx.SetOutput(0, handle);
     if ((*found)->started()) return done(OkStatus());
-    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found)] {
-      return Fill(ctx, *iterator);
+    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found), handle] {
+      return Fill(ctx, *iterator, handle.scalar<ResourceHandle>());
     });
   }
 
  private:
-  Status Fill(KernelContext& ctx, IteratorResource& iterator) {
+  Status Fill(KernelContext& ctx, IteratorResource& iterator, const ResourceHandle& handle) {
     MutexLock lock(&mu_);
     if (iterator.started()) return OkStatus();
     MR_ASSIGN_OR_RETURN(const FunctionPtr factory, Capture(ctx, factory_, 0, 0));
     DatasetElement results;
     MR_RETURN_IF_ERROR(factory->Call({ctx.allocator(), ctx.cancellation()}, {}, &results));
     MR_ASSIGN_OR_RETURN(DatasetPtr dataset, ResultDataset(results));
-    return iterator.Start(std::move(dataset));
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorPosition> position, PositionBeside(ctx, handle));
+    return iterator.Start(position->Watch(dataset), dataset);
   }
 
   const LazyFunction factory_;
@@ -142,21 +153,20 @@ class MakeIteratorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(DatasetPtr dataset, InputDataset(ctx, 0));
     MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
                         LookupHandle<IteratorResource>(ctx, 1));
-    const ResourceHandle& handle = ctx.input(1).scalar<ResourceHandle>();
-    MR_ASSIGN_OR_RETURN(
-        const RefPtr<IteratorPosition> position,
-        ctx.resources()->LookupOrCreate<IteratorPosition>(
-            handle.container, handle.name,
-            []() -> StatusOr<RefPtr<IteratorPosition>> { return MakeRef<IteratorPosition>(); }));
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorPosition> position,
+                        PositionBeside(ctx, ctx.input(1).scalar<ResourceHandle>()));
     return iterator->Start(position->Watch(dataset), dataset);
   }
 };
 
-StatusOr<RefPtr<IteratorPosition>> PositionOf(KernelContext& ctx) {
+StatusOr<RefPtr<IteratorPosition>> PositionOf(
+    KernelContext& ctx, std::string_view without =
+                            "the iterator has no position: run its initializer before, also to "
+                            "set one") {
   StatusOr<RefPtr<IteratorPosition>> found = LookupHandle<IteratorPosition>(ctx, 0);
-  if (found.ok() || !LookupHandle<IteratorResource>(ctx, 0).ok()) return found;
-  return errors::FailedPrecondition(
-      "the iterator has no position: run its initializer before, also to set one");
+  if (found.ok()) return found;
+  MR_RETURN_IF_ERROR(LookupHandle<IteratorResource>(ctx, 0).status());
+  return errors::FailedPrecondition(without);
 }
 
 // The op _IteratorPosition.
@@ -188,6 +198,72 @@ class SetIteratorPositionKernel : public Kernel {
                           position->Restore({ctx.allocator(), ctx.cancellation()}, ctx.input(1)));
       return iterator->Start(std::move(rest));
     });
+  }
+};
+
+// The same as one object of type variant, as TensorFlow's clients save it.
+class SerializeIteratorKernel : public Kernel {
+ public:
+  explicit SerializeIteratorKernel(KernelConstruction& c)
+      : Kernel(c), policy_(c.attr<int64_t>("external_state_policy")) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(
+        const RefPtr<IteratorPosition> position,
+        PositionOf(ctx,
+                   "Save() failed because the iterator has not been initialized. Ensure that "
+                   "you have run the initializer operation for this iterator before saving "
+                   "it."));
+    if (policy_ == kStateFails) {
+      MR_ASSIGN_OR_RETURN(const DatasetPtr dataset, position->dataset());
+      const Status written = WriteGraph(*dataset, kStateFails, false).status();
+      if (errors::IsFailedPrecondition(written)) return written;
+    }
+    MR_ASSIGN_OR_RETURN(Tensor saved, position->Save());
+    Tensor objects(kVariant, Shape({1}));
+    objects.data<Variant>()[0] =
+        Variant(MakeRef<PlainValue>(kIteratorPositionType, std::move(saved)));
+    ctx.SetOutput(0, std::move(objects));
+    return OkStatus();
+  }
+
+ private:
+  const int64_t policy_;
+};
+
+class DeserializeIteratorKernel : public Kernel {
+ public:
+  using Kernel::Kernel;
+  bool IsAsync() const override { return true; }
+  Status Compute(KernelContext&) override {
+    return errors::Internal(def().name(), " is asynchronous");
+  }
+  void ComputeAsync(KernelContext& ctx, DoneCallback done) override {
+    ComputeInBackground(ctx.device(), done, [&ctx] { return GoThere(ctx); });
+  }
+
+ private:
+  static Status GoThere(KernelContext& ctx) {
+    MR_ASSIGN_OR_RETURN(
+        const RefPtr<IteratorPosition> position,
+        PositionOf(ctx,
+                   "Restore() failed because the iterator has not been initialized. Ensure "
+                   "that you have run the initializer operation for this iterator before "
+                   "restoring it."));
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
+                        LookupHandle<IteratorResource>(ctx, 0));
+    const auto* const saved = VariantCast<PlainValue>(ctx.input(1));
+    if (ctx.input(1).rank() != 1 || saved == nullptr || saved->type_name != kIteratorPositionType) {
+      return errors::Internal("Cannot initialize an iterator from tensor ",
+                              ctx.input(1).DebugString(1), ": it is not a position of one");
+    }
+    StatusOr<DatasetPtr> rest =
+        position->Restore({ctx.allocator(), ctx.cancellation()}, saved->value);
+    if (rest.ok()) return iterator->Start(*std::move(rest));
+    return Status(
+        rest.status().code(),
+        StrCat("Failed to restore dataset iterator from checkpoint: ", Message(rest.status()),
+               ". Make sure the dataset definition has not changed between the process "
+               "that saved the checkpoint and the process that is restoring it."));
   }
 };
 
@@ -252,6 +328,8 @@ void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<MakeIteratorKernel>(r, "MakeIterator");
   RegisterCpu<IteratorPositionKernel>(r, "_IteratorPosition");
   RegisterCpu<SetIteratorPositionKernel>(r, "_SetIteratorPosition");
+  RegisterCpu<SerializeIteratorKernel>(r, "SerializeIterator");
+  RegisterCpu<DeserializeIteratorKernel>(r, "DeserializeIterator");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNext");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextSync");
   RegisterCpu<IteratorGetNextKernel>(r, "IteratorGetNextAsOptional");

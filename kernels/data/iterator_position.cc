@@ -121,6 +121,11 @@ StatusOr<std::shared_ptr<IteratorPosition::Walk>> IteratorPosition::current() co
       "the iterator has no position: run its initializer before, also to set one");
 }
 
+StatusOr<DatasetPtr> IteratorPosition::dataset() const {
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<Walk> walk, current());
+  return walk->dataset;
+}
+
 StatusOr<Tensor> IteratorPosition::Save() const {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<Walk> walk, current());
   Tensor position(kString, Shape({kEntries}));  // Bounded: a handful of texts.

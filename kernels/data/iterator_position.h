@@ -21,6 +21,8 @@ class IteratorPosition : public Resource {
  public:
   // The data set whose walk is counted: to be given to the iterator.
   DatasetPtr Watch(DatasetPtr dataset);
+  // The data set that is walked. FailedPrecondition before the first walk.
+  StatusOr<DatasetPtr> dataset() const;
   // A string vector. FailedPrecondition before the first walk.
   StatusOr<Tensor> Save() const;
   // A data set whose walk goes on from a saved position, in the data set that was watched last;

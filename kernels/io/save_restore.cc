@@ -11,6 +11,7 @@
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
 #include "kernels/background.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/io/slice_table.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
@@ -64,8 +65,9 @@ class SaveKernel : public WritingKernel {
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
                         BundleWriter::Create(PosixFileSystem(), prefix.scalar<std::string>()));
     for (int i = 0; i < count; ++i) {
-      MR_RETURN_IF_ERROR(writer->Save(names.data<std::string>()[i], slices.data<std::string>()[i],
-                                      ctx.locked_input(kFirst + i)));
+      MR_ASSIGN_OR_RETURN(const Tensor value, EncodedObjects(ctx.locked_input(kFirst + i)));
+      MR_RETURN_IF_ERROR(
+          writer->Save(names.data<std::string>()[i], slices.data<std::string>()[i], value));
     }
     return writer->Finish();
   }
@@ -97,6 +99,7 @@ class RestoreKernel : public Kernel {
       for (int64_t i = begin; i < end; ++i) {
         StatusOr<Tensor> tensor = reader->Restore(names.data<std::string>()[i],
                                                   slices.data<std::string>()[i], dtypes_[i]);
+        if (tensor.ok()) tensor = DecodedObjects(*tensor);
         statuses[i] = tensor.status();
         if (tensor.ok()) ctx.SetOutput(static_cast<int>(i), *std::move(tensor));
       }

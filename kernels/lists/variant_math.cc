@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/element_copy.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "kernels/lists/optional.h"
@@ -22,6 +23,16 @@ constexpr int kMaxDepth = 100;
 Status CheckDepth(int depth) {
   if (depth <= kMaxDepth) return OkStatus();
   return errors::ResourceExhausted("variants within variants, more than ", kMaxDepth, " deep");
+}
+
+// Null if it is none.
+const PlainValue* Number(const Variant& object) {
+  const auto* const plain = dynamic_cast<PlainValue*>(object.get());
+  // Of the others none is called a C++ type, and none has bytes to add.
+  return plain != nullptr && plain->value.rank() == 0 &&
+                 plain->type_name.find(':') == std::string::npos
+             ? plain
+             : nullptr;
 }
 
 StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth);
@@ -53,8 +64,12 @@ StatusOr<Variant> ZerosOfObject(Allocator* allocator, const Variant& object, int
     MR_ASSIGN_OR_RETURN(zeros->values, ZerosOf(allocator, ragged->values, depth + 1));
     return Variant(std::move(zeros));
   }
+  if (const PlainValue* plain = Number(object)) {
+    MR_ASSIGN_OR_RETURN(Tensor zero, ZerosOf(allocator, plain->value, depth + 1));
+    return Variant(MakeRef<PlainValue>(plain->type_name, std::move(zero)));
+  }
   return errors::InvalidArgument(
-      "ZerosLike of a variant that is neither a list nor an optional, nor ragged");
+      "ZerosLike of a variant that is neither a list, nor an optional, nor ragged, nor a number");
 }
 
 StatusOr<Tensor> ZerosOf(Allocator* allocator, const Tensor& of, int depth) {
@@ -140,6 +155,16 @@ StatusOr<Variant> SumOfRagged(Allocator* allocator, const RaggedVariant& a, cons
   return Variant(std::move(sum));
 }
 
+StatusOr<Variant> SumOfNumbers(Allocator* allocator, const PlainValue& a, const PlainValue& b) {
+  Tensor sum;
+  if (a.value.dtype() == kBool) {
+    sum = Tensor::Scalar(a.value.scalar<bool>() || b.value.scalar<bool>());
+  } else {
+    MR_ASSIGN_OR_RETURN(sum, AddTensors(allocator, a.value, b.value));
+  }
+  return Variant(MakeRef<PlainValue>(a.type_name, std::move(sum)));
+}
+
 StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int depth) {
   if (a.dtype() != kVariant || b.dtype() != kVariant) return AddTensors(allocator, a, b);
   MR_RETURN_IF_ERROR(CheckDepth(depth));
@@ -154,6 +179,8 @@ StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int
     RefCounted* const y = b.data<Variant>()[i].get();
     const auto *list = dynamic_cast<TensorList*>(x), *other_list = dynamic_cast<TensorList*>(y);
     const auto *optional = dynamic_cast<Optional*>(x), *other = dynamic_cast<Optional*>(y);
+    const PlainValue *number = Number(a.data<Variant>()[i]),
+                     *other_number = Number(b.data<Variant>()[i]);
     const auto *ragged = dynamic_cast<RaggedVariant*>(x),
                *other_ragged = dynamic_cast<RaggedVariant*>(y);
     if (ragged != nullptr && other_ragged != nullptr) {
@@ -162,9 +189,14 @@ StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int
       MR_ASSIGN_OR_RETURN(to, SumOfLists(allocator, *list, *other_list, depth));
     } else if (optional != nullptr && other != nullptr) {
       MR_ASSIGN_OR_RETURN(to, SumOfOptionals(allocator, *optional, *other, depth));
+    } else if (number != nullptr && other_number != nullptr &&
+               number->type_name == other_number->type_name) {
+      MR_ASSIGN_OR_RETURN(to, SumOfNumbers(allocator, *number, *other_number));
     } else {
       return errors::InvalidArgument(
-          "AddN of variants that are not all lists or all optionals, nor all ragged");
+          "AddN of variants that are not all lists, all optionals, all ragged or all numbers of "
+          "one "
+          "type");
     }
   }
   return sum;

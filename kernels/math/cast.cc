@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between element types. Pairs of plain types convert directly; 16-bit floats
-// and complex numbers go through float or double, a block at a time.
+// Conversions between element types. Pairs of plain types convert directly; small floats and
+// complex numbers go through float or double, integers of four bits through int32, a block at a
+// time.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/errors.h"
@@ -16,6 +18,26 @@
 namespace millrace {
 namespace {
 
+constexpr auto kInt4 = static_cast<DataType>(29);
+constexpr auto kUint4 = static_cast<DataType>(30);
+bool IsInt4(DataType dtype) { return dtype == kInt4 || dtype == kUint4; }
+
+// Each in a byte of its own, of which the lower half counts: from -8 to 7, and from 0 to 15.
+template <bool kSigned>
+struct HalfByte {
+  HalfByte() = default;
+  explicit HalfByte(int32_t value) : bits(static_cast<uint8_t>(value & 0xf)) {}
+  explicit operator int32_t() const {
+    constexpr int kSign = kSigned ? 8 : 0;
+    return ((bits & 0xf) ^ kSign) - kSign;
+  }
+  uint8_t bits = 0;
+};
+using Int4 = HalfByte<true>;
+using Uint4 = HalfByte<false>;
+
+using Float8Types =
+    TypeList<Float8E5m2, Float8E4m3fn, Float8E4m3fnuz, Float8E4m3b11fnuz, Float8E5m2fnuz>;
 using PlainTypes = JoinTypes<TypeList<float, double, bool>, IntTypes>;
 using ConvertFn = void (*)(const void* in, void* out, int64_t n);
 
@@ -89,8 +111,48 @@ void TruncateToBfloat16(const void* in_ptr, void* out_ptr, int64_t n) {
   }
 }
 
+// The numbers of all patterns of a type of one byte.
+template <typename From>
+const std::array<float, 256>& NumbersOf() {
+  static const auto* const numbers = [] {
+    auto* made = new std::array<float, 256>;
+    for (int bits = 0; bits < 256; ++bits) {
+      (*made)[bits] = static_cast<float>(From::FromBits(static_cast<uint8_t>(bits)));
+    }
+    return made;
+  }();
+  return *numbers;
+}
+template <typename From>
+void WidenFloat8(const void* in_ptr, void* out_ptr, int64_t n) {
+  const std::array<float, 256>& numbers = NumbersOf<From>();
+  const auto* in = static_cast<const uint8_t*>(in_ptr);
+  auto* out = static_cast<float*>(out_ptr);
+  for (int64_t i = 0; i < n; ++i) out[i] = numbers[in[i]];
+}
+
+// Quantized numbers are converted as the integers that they are stored as.
+DataType StoredType(DataType dtype) {
+  switch (dtype) {
+    case DataType::kQint8:
+      return DataType::kInt8;
+    case DataType::kQuint8:
+      return DataType::kUint8;
+    case DataType::kQint16:
+      return DataType::kInt16;
+    case DataType::kQuint16:
+      return DataType::kUint16;
+    case DataType::kQint32:
+      return DataType::kInt32;
+    default:
+      return dtype;
+  }
+}
+
 // What `dtype` goes through; itself for plain types.
 DataType MiddleType(DataType dtype) {
+  if (IsFloat8(dtype)) return kFloat;
+  if (IsInt4(dtype)) return kInt32;
   switch (dtype) {
     case DataType::kHalf:
     case DataType::kBfloat16:
@@ -119,42 +181,65 @@ ConvertFn FindWiden(DataType from) {
   if (from == DataType::kBfloat16) return &Widen<BFloat16, float>;
   if (from == DataType::kComplex64) return &Widen<Complex64, float>;
   if (from == DataType::kComplex128) return &Widen<Complex128, double>;
-  return nullptr;
+  if (from == kInt4) return &Widen<Int4, int32_t>;
+  if (from == kUint4) return &Widen<Uint4, int32_t>;
+  ConvertFn fn = nullptr;
+  DispatchType(Float8Types(), from, [&]<typename From>() { fn = &WidenFloat8<From>; });
+  return fn;
 }
-ConvertFn FindNarrow(DataType to) {
+// `middle`: what it is narrowed from, where there is a choice.
+ConvertFn FindNarrow(DataType to, DataType middle) {
   if (to == DataType::kHalf) return &Narrow<float, Half>;
   if (to == DataType::kBfloat16) return &Narrow<float, BFloat16>;
   if (to == DataType::kComplex64) return &Narrow<float, Complex64>;
   if (to == DataType::kComplex128) return &Narrow<double, Complex128>;
-  return nullptr;
+  if (to == kInt4) return &Narrow<int32_t, Int4>;
+  if (to == kUint4) return &Narrow<int32_t, Uint4>;
+  ConvertFn fn = nullptr;
+  DispatchType(Float8Types(), to, [&]<typename To>() {
+    fn = middle == kDouble ? &Narrow<double, To> : &Narrow<float, To>;
+  });
+  return fn;
+}
+
+// Integers of four bits have no conversions but to and from integers, as in TensorFlow.
+bool GoTogether(DataType from, DataType to) {
+  if (IsInt4(from)) return IsInteger(to) || IsInt4(to);
+  return !IsInt4(to) || IsInteger(from);
 }
 
 class CastKernel : public Kernel {
  public:
   explicit CastKernel(KernelConstruction& c)
-      : Kernel(c), from_(BaseType(c.input_types()[0])), to_(BaseType(c.output_types()[0])) {
+      : Kernel(c),
+        result_(BaseType(c.output_types()[0])),
+        from_(StoredType(BaseType(c.input_types()[0]))),
+        to_(StoredType(result_)) {
     if (from_ == to_) return;
     if (from_ == DataType::kComplex64 && to_ == DataType::kComplex128) {
       plain_ = &ConvertComplex<Complex64, Complex128>;
     } else if (from_ == DataType::kComplex128 && to_ == DataType::kComplex64) {
       plain_ = &ConvertComplex<Complex128, Complex64>;
     } else {
+      // A double is rounded once to a type of one byte.
+      to_middle_ = IsFloat8(to_) && MiddleType(from_) == kDouble ? kDouble : MiddleType(to_);
       widen_ = FindWiden(from_);
-      narrow_ = FindNarrow(to_);
-      plain_ = FindPlain(MiddleType(from_), MiddleType(to_));
+      narrow_ = FindNarrow(to_, to_middle_);
+      if (GoTogether(from_, to_)) plain_ = FindPlain(MiddleType(from_), to_middle_);
       if (to_ == DataType::kBfloat16 && c.attrs().GetOr<bool>("Truncate", false)) {
         narrow_ = &TruncateToBfloat16;
       }
     }
     if (plain_ == nullptr) {
-      c.SetError(errors::Unimplemented("Cast ", DataTypeName(from_), " to ", DataTypeName(to_),
-                                       " is not supported"));
+      c.SetError(errors::Unimplemented("Cast ", DataTypeName(BaseType(c.input_types()[0])), " to ",
+                                       DataTypeName(result_), " is not supported"));
     }
   }
 
   Status Compute(KernelContext& ctx) override {
     if (from_ == to_) {
-      ctx.SetOutput(0, ctx.input(0));
+      const Tensor& in = ctx.input(0);
+      ctx.SetOutput(0, in.dtype() == result_ ? in : in.BitcastTo(result_));
       return OkStatus();
     }
     const Shape& shape = ctx.input(0).shape();
@@ -172,7 +257,7 @@ class CastKernel : public Kernel {
     if (widen_ == nullptr && narrow_ == nullptr) return plain_(in, out, n);
     // Nothing to do between the two: the middle type is one of them.
     if (narrow_ == nullptr && MiddleType(from_) == to_) return widen_(in, out, n);
-    if (widen_ == nullptr && MiddleType(to_) == from_) return narrow_(in, out, n);
+    if (widen_ == nullptr && to_middle_ == from_) return narrow_(in, out, n);
     constexpr int64_t kBlock = 256;
     alignas(64) char a[kBlock * sizeof(double)], b[kBlock * sizeof(double)];
     for (int64_t i = 0; i < n; i += kBlock) {
@@ -188,7 +273,8 @@ class CastKernel : public Kernel {
     }
   }
 
-  const DataType from_, to_;
+  const DataType result_, from_, to_;
+  DataType to_middle_ = DataType::kInvalid;
   ConvertFn widen_ = nullptr, plain_ = nullptr, narrow_ = nullptr;
 };
 

@@ -237,7 +237,7 @@ class ResourceGatherKernel : public Kernel {
                      Tensor* out) {
     const Index* index = indices.data<Index>();
     Status status;
-    DispatchMovable(params.dtype(), [&]<typename T>() {
+    const auto copy = [&]<typename T>() {
       const T* from = static_cast<const T*>(params.raw_data());
       T* to = static_cast<T*>(out->raw_data());
       for (int64_t i = 0; i < r.batches * r.per_batch; ++i) {
@@ -250,7 +250,12 @@ class ResourceGatherKernel : public Kernel {
         const T* source = from + (i / r.per_batch * r.limit + at) * r.inner;
         std::copy_n(source, r.inner, to + i * r.inner);
       }
-    });
+    };
+    if (params.dtype() == kVariant) {
+      copy.template operator()<RefPtr<RefCounted>>();
+    } else {
+      DispatchMovable(params.dtype(), copy);
+    }
     return status;
   }
 
