@@ -194,9 +194,8 @@ StatusOr<Tensor> Sum(Allocator* allocator, const Tensor& a, const Tensor& b, int
       MR_ASSIGN_OR_RETURN(to, SumOfNumbers(allocator, *number, *other_number));
     } else {
       return errors::InvalidArgument(
-          "AddN of variants that are not all lists, all optionals, all ragged or all numbers of "
-          "one "
-          "type");
+          "AddN of variants that are not all lists or all optionals, nor all ragged or all numbers "
+          "of one type");
     }
   }
   return sum;
