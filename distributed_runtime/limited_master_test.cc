@@ -62,7 +62,9 @@ class LimitedMasterTest : public ::testing::Test {
   Status Create(const pb::GraphDef& graph, std::string* handle = nullptr) {
     CreateSessionResult result;
     Status status;
-    limited_->CreateSessionAsync({}, {graph, {}}, &result,
+    CreateSessionArgs args;
+    args.graph = graph;
+    limited_->CreateSessionAsync({}, std::move(args), &result,
                                  [&](Status s) { status = std::move(s); });
     if (handle != nullptr) *handle = result.session_handle;
     return status;
@@ -70,7 +72,10 @@ class LimitedMasterTest : public ::testing::Test {
   Status Extend(const std::string& handle, const pb::GraphDef& graph) {
     int64_t version = 0;
     Status status;
-    limited_->ExtendSessionAsync({}, {handle, graph, 0}, &version,
+    ExtendSessionArgs args;
+    args.session_handle = handle;
+    args.graph = graph;
+    limited_->ExtendSessionAsync({}, std::move(args), &version,
                                  [&](Status s) { status = std::move(s); });
     return status;
   }

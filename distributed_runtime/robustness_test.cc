@@ -193,7 +193,7 @@ TEST(Robustness, AClientThatGoesAwayEndsItsLoops) {
   create.graph = graph.def();
   CreateSessionResult created;
   ASSERT_TRUE(Await([&](auto done) {
-                other->CreateSessionAsync({Soon(), nullptr}, create, &created, done);
+                other->CreateSessionAsync({Soon(), nullptr}, std::move(create), &created, done);
               }).ok());
   std::vector<RunStepArgs> args(2 * kThreads);
   std::vector<RunStepResult> results(args.size());
