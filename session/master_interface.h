@@ -26,6 +26,7 @@ namespace millrace {
 struct CreateSessionArgs {
   pb::GraphDef graph;
   pb::ConfigProto config;
+  std::string target{};  // what the client called, "grpc://host:port"; "" if that is not known
 };
 struct CreateSessionResult {
   std::string session_handle;  // 16 lower-case hexadecimal digits
