@@ -136,6 +136,10 @@ Admission Admission::AllButFileWrite() {
 
 bool Admission::allows_all() const { return allowed_ == kEverything; }
 
+bool Admission::Allows(std::string_view capability) const {
+  return (allowed_ & BitOf(capability)) != 0;
+}
+
 Status Admission::CheckOp(std::string_view op, const std::string& where) const {
   const std::string_view capability = CapabilityOf(op);
   if (capability.empty() || (allowed_ & BitOf(capability)) != 0) return OkStatus();

@@ -25,6 +25,7 @@ class Admission {
   static Admission AllButFileWrite();
 
   bool allows_all() const;
+  bool Allows(std::string_view capability) const;
   // Whether everything that the nodes and functions of a graph do is allowed. PermissionDenied
   // names the node, its op, and the function around it, what it would do, and how to allow it.
   Status Check(const DataflowGraph& graph) const;

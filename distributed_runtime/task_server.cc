@@ -39,6 +39,7 @@
 #include "distributed_runtime/service/master_service.h"
 #include "distributed_runtime/service/observe_service.h"
 #include "distributed_runtime/service/worker_service.h"
+#include "distributed_runtime/session_clusters.h"
 #include "distributed_runtime/stub/eager_transport.h"
 #include "distributed_runtime/stub/grpc_worker_cache.h"
 #include "distributed_runtime/stub/remote_master.h"
@@ -121,6 +122,7 @@ struct TaskServer::Impl {
     std::unique_ptr<WorkerCache> observed_workers;  // `workers`, while there are such
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
+    std::unique_ptr<ServerSessionClusters> clusters;
     std::unique_ptr<EagerTransport> eager_transport;
     std::unique_ptr<EagerObserver> eager_observer;
     std::unique_ptr<EagerServer> eager;
@@ -194,6 +196,7 @@ struct TaskServer::Impl {
                      LeaderOf(options));
     r->admitting = NewAdmittingWorker(r->core->worker(), task, admission);
     r->workers->SetOwnWorker(admission.allows_all() ? r->core->worker() : r->admitting.get());
+    AddClusters(r);
     WatchPeers(r);
     AddEager(r);
     MasterEnv master;
@@ -245,13 +248,38 @@ struct TaskServer::Impl {
                                              &r->observed->steps, &r->observed->tracer);
   }
 
+  // Workers that somebody calls directly or through stubs, counted.
+  static std::function<std::unique_ptr<WorkerCache>(WorkerCache*)> Observing(Running* r) {
+    return [observed = r->observed.get()](WorkerCache* workers) {
+      return NewObservedWorkers(workers, &observed->peers, &observed->steps, &observed->tracer);
+    };
+  }
+
+  // What sessions may bring.
+  void AddClusters(Running* r) {
+    SessionClustersOptions clusters;
+    clusters.task = &r->core->env();
+    clusters.own_worker = r->workers->GetWorker(task);
+    clusters.pool = r->inter_op_pool.get();
+    clusters.control = r->control_pool.get();
+    clusters.credentials = credentials;
+    clusters.observe = Observing(r);
+    clusters.addresses = Addresses();
+    clusters.own_address = [this] { return address_now(); };
+    if (credentials == nullptr && options.server.allow.empty() && IsLoopbackHost(host)) {
+      clusters.reach = SessionClustersOptions::Reach::kLoopback;
+    } else if (credentials == nullptr && !options.server.allow.empty() &&
+               admission.Allows("network")) {
+      clusters.reach = SessionClustersOptions::Reach::kAll;
+    }
+    r->clusters = std::make_unique<ServerSessionClusters>(std::move(clusters));
+    r->core->env().clusters = r->clusters.get();
+  }
+
   void AddEager(Running* r) {
     r->eager_transport = NewGrpcEagerTransport(
         r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(), r->admitting.get(),
-        credentials,
-        [observed = r->observed.get()](WorkerCache* workers) {
-          return NewObservedWorkers(workers, &observed->peers, &observed->steps, &observed->tracer);
-        },
+        credentials, Observing(r),
         credentials == nullptr ? std::map<std::string, std::string>() : Addresses());
     r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
     r->eager =
@@ -345,6 +373,7 @@ struct TaskServer::Impl {
       r->core->worker()->AbandonMaster(peer, why);
     };
     watch.address = [r](const std::string& peer) { return r->workers->Address(peer); };
+    r->clusters->AddTo([r] { return r->core->worker(); }, &watch);
     r->monitor = std::make_unique<PeerMonitor>(std::move(watch));
     r->core->env().list_silent_tasks = [r](std::vector<Wait>* waits) {
       r->monitor->ListSilent(waits);
@@ -432,7 +461,8 @@ struct TaskServer::Impl {
       r->core->Stop(errors::Unavailable("the server ", task, " is stopping"));
     }
     if (r->links != nullptr) r->links->Stop();
-    r->workers = nullptr;  // waits for the answers of peers
+    r->clusters = nullptr;  // as the next
+    r->workers = nullptr;   // waits for the answers of peers
     running = nullptr;
   }
 

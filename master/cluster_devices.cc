@@ -82,7 +82,6 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 Status Finish(const WorkerEnv& env, const std::vector<DeviceName>& filters,
               ClusterDevices* cluster) {
   cluster->client_task = env.task;
-  cluster->client_device = env.devices.front()->name();
   for (ClusterDevices::Task& task : cluster->tasks) {
     std::vector<pb::DeviceAttributes> kept;
     for (pb::DeviceAttributes& device : task.devices) {
@@ -98,6 +97,9 @@ Status Finish(const WorkerEnv& env, const std::vector<DeviceName>& filters,
       kept.push_back(std::move(device));
     }
     task.devices = std::move(kept);
+    if (task.name != env.task) continue;
+    if (task.devices.empty()) return errors::Internal(env.task, " says that it has no devices");
+    cluster->client_device = task.devices.front().name();
   }
   return OkStatus();
 }

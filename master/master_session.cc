@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "io/filesystem.h"
 #include "session/async_join.h"
+#include "session/session_clusters.h"
 
 namespace millrace {
 namespace {
@@ -31,7 +32,7 @@ std::string NewPlacementFile() {
 }  // namespace
 
 MasterSession::MasterSession(const MasterEnv& env, std::string handle)
-    : env_(env), handle_(std::move(handle)), next_step_(RandomId()) {}
+    : env_(env), handle_(std::move(handle)), task_(env.task), next_step_(RandomId()) {}
 
 MasterSession::~MasterSession() {
   MutexLock lock(&mu_);
@@ -40,14 +41,22 @@ MasterSession::~MasterSession() {
 
 Status MasterSession::Configure(CreateSessionArgs* args) {
   config_ = std::move(args->config);
+  pb::ClusterDef brought;  // the workers are told with their sessions, not with every graph
+  brought.Swap(config_.mutable_cluster_def());
   config_.MergeFrom(env_.default_config);
-  if (config_.session_inter_op_thread_pool_size() > 0 && env_.task->inter_op_pools.empty()) {
+  config_.clear_cluster_def();
+  if (config_.session_inter_op_thread_pool_size() > 0 && task_->inter_op_pools.empty()) {
     return errors::InvalidArgument(
         "Distributed session does not support session thread pool options.");
   }
-  if (config_.has_cluster_def() && config_.cluster_def().job_size() > 0) {
-    return errors::Unimplemented(
-        "a session cannot bring its own cluster_def; start the servers with the cluster instead");
+  if (brought.job_size() > 0) {
+    if (task_->clusters == nullptr) {
+      return errors::Unimplemented(
+          "a session cannot bring its own cluster_def here; start servers with the cluster "
+          "instead");
+    }
+    MR_ASSIGN_OR_RETURN(own_cluster_, task_->clusters->Lead(brought, args->target));
+    task_ = own_cluster_.get();
   }
   if (config_.graph_options().place_pruned_graph()) {
     MR_LOG(kWarning, "place_pruned_graph is not supported here: the whole graph is placed");
@@ -57,7 +66,7 @@ Status MasterSession::Configure(CreateSessionArgs* args) {
   // no Switch and Merge. Ours run in one thread where that is faster.
   const bool keep_control_flow =
       config_.experimental().executor_type() == "SINGLE_THREADED_EXECUTOR";
-  graph_ = std::make_unique<SessionGraph>(env_.task->ops, keep_control_flow);
+  graph_ = std::make_unique<SessionGraph>(task_->ops, keep_control_flow);
   const bool dumps = env_.graph_dumper != nullptr;
   if (dumps && args->nodes != nullptr) {
     MR_RETURN_IF_ERROR(ExportNodes(*args->nodes, {.origins = true}, &args->graph));
@@ -77,12 +86,12 @@ void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, D
       ParseDeviceFilters({config_.device_filters().begin(), config_.device_filters().end()});
   if (!filters.ok()) return done(filters.status());
   FindClusterDevices(
-      *env_.task, options, *std::move(filters),
+      *task_, options, *std::move(filters),
       [self = shared_from_this(), options, done](StatusOr<ClusterDevices> cluster) {
         if (!cluster.ok()) return done(cluster.status());
         self->cluster_ = *std::move(cluster);
         // The last answer may have come on a thread that others wait for.
-        ThreadPool* const pool = self->env_.task->inter_op_pool;
+        ThreadPool* const pool = self->task_->inter_op_pool;
         if (self->cluster_.tasks.size() > 1 && pool != nullptr) {
           return pool->Schedule([self, options, done] { self->PlaceAndOpen(options, done); });
         }
@@ -91,7 +100,7 @@ void MasterSession::Create(const CallOptions& options, CreateSessionArgs args, D
 }
 
 void MasterSession::PlaceAndOpen(const CallOptions& options, Done done) {
-  Status placed = graph_->Place(cluster_.ForPlacer(*env_.task, config_.allow_soft_placement()));
+  Status placed = graph_->Place(cluster_.ForPlacer(*task_, config_.allow_soft_placement()));
   if (!placed.ok()) return done(std::move(placed));
   {
     MutexLock lock(&report_mu_);
@@ -139,14 +148,16 @@ void MasterSession::CreateAtWorkers(const CallOptions& options, Done done) {
   plan_context_.new_name = [this](std::string_view prefix) {
     return StrCat(prefix, "_S", next_name_.fetch_add(1, std::memory_order_relaxed));
   };
-  plan_context_.workers = env_.task->workers;
+  plan_context_.workers = task_->workers;
   plan_context_.bfloat16_transfers = config_.graph_options().enable_bfloat16_sendrecv();
   plan_context_.schedule_receives = config_.graph_options().enable_recv_scheduling();
   plan_context_.dump = dump_.get();
 
   WorkerSessionOptions session;
   session.session_handle = handle_;
-  session.isolate_session_state = config_.isolate_session_state();
+  session.isolate_session_state =
+      (config_.isolate_session_state() || own_cluster_ != nullptr) &&
+      !config_.experimental().share_session_state_in_clusterspec_propagation();
   session.master_task = cluster_.client_task;
   session.master_incarnation = static_cast<int64_t>(plan_context_.client_incarnation);
   auto self = shared_from_this();
@@ -180,10 +191,13 @@ void MasterSession::DeleteAtWorkers(Done done) {
       });
   const CallOptions options{.deadline = DeadlineAfter(kDeleteTimeout)};
   for (const ClusterDevices::Task& task : cluster_.tasks) {
-    task.worker->DeleteSessionAsync(options, handle_, [join, name = task.name](Status status) {
-      if (!status.ok()) MR_LOG(kInfo, "a session was not closed at ", name, ": ", Message(status));
-      join->Done(OkStatus());
-    });
+    // The answer may be awaited when the session is gone already.
+    task.worker->DeleteSessionAsync(
+        options, handle_, [join, name = task.name, kept = own_cluster_](Status status) {
+          if (!status.ok())
+            MR_LOG(kInfo, "a session was not closed at ", name, ": ", Message(status));
+          join->Done(OkStatus());
+        });
   }
 }
 

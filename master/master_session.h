@@ -128,7 +128,10 @@ class MasterSession : public std::enable_shared_from_this<MasterSession>,
 
   const MasterEnv& env_;
   const std::string handle_;
-  pb::ConfigProto config_;  // constant once created, like the next four
+  // The task as this session knows it: that of `own_cluster_`, if its client brought a cluster.
+  const WorkerEnv* task_;  // constant once created, like the next six
+  std::shared_ptr<const WorkerEnv> own_cluster_;
+  pb::ConfigProto config_;
   ClusterDevices cluster_;
   std::unique_ptr<SessionGraph> graph_;
   std::shared_ptr<SessionDump> dump_;  // null unless graphs are written

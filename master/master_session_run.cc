@@ -215,7 +215,7 @@ MasterSession::Done MasterSession::WithCosts(RunStepArgs* args, RunStepResult* r
 void MasterSession::Run(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                         Done done) {
   if (!args->partial_run_handle.empty()) return RunPart(options, args, result, std::move(done));
-  if (Status status = CheckRunOptions(args->options, config_, *env_.task); !status.ok())
+  if (Status status = CheckRunOptions(args->options, config_, *task_); !status.ok())
     return done(std::move(status));
   if (config_.graph_options().build_cost_model() > 0 &&
       WantsCosts(config_.graph_options(), num_runs_.fetch_add(1, std::memory_order_relaxed))) {
@@ -279,7 +279,7 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
   }
   Step* const running = step.get();
   const int64_t graph_key = binding->plan->collective_graph_key;
-  if (graph_key != 0 && env_.task->collectives == nullptr) {
+  if (graph_key != 0 && task_->collectives == nullptr) {
     RemoveStep(running);
     done(errors::Unimplemented("collectives, by the master at ", cluster_.client_task));
     return Leave();
@@ -300,26 +300,26 @@ void MasterSession::StartStep(std::shared_ptr<const Binding> binding, const Step
     const bool alone = plan.parts.size() == 1 && plan.parts[0].task == cluster_.client_task;
     if (alone) plan.CleanupStep(step_id);
     if (plan.collective_graph_key != 0) {
-      env_.task->collectives->RetireStepId(plan.collective_graph_key, step_id, status.ok());
+      task_->collectives->RetireStepId(plan.collective_graph_key, step_id, status.ok());
     }
-    done(TellAddresses(env_.task->workers, std::move(status)));
+    done(TellAddresses(task_->workers, std::move(status)));
     if (!alone) plan.CleanupStep(step_id);
     Leave();
   };
   if (graph_key == 0) return running->Run(NewStepId(), limits, std::move(finished));
-  AgreeOnStepId(env_.task->collectives, CollectiveLeader(), graph_key, limits, &closing_,
+  AgreeOnStepId(task_->collectives, CollectiveLeader(), graph_key, limits, &closing_,
                 [this, self = shared_from_this(), step, limits, finished = std::move(finished),
                  failed = std::move(failed)](StatusOr<int64_t> id) {
                   if (id.ok()) return step->Run(*id, limits, finished);
                   RemoveStep(step.get());
-                  failed(TellAddresses(env_.task->workers, id.status()));
+                  failed(TellAddresses(task_->workers, id.status()));
                   Leave();
                 });
 }
 
 std::string MasterSession::CollectiveLeader() const {
-  return env_.task->collectives->ChooseLeader(config_.experimental().collective_group_leader(),
-                                              cluster_.client_task);
+  return task_->collectives->ChooseLeader(config_.experimental().collective_group_leader(),
+                                          cluster_.client_task);
 }
 
 template <typename Feed>
@@ -427,7 +427,7 @@ void MasterSession::MakeCallable(const CallOptions& options, MakeCallableArgs ar
   if (!wanted.feed_devices().empty() || !wanted.fetch_devices().empty()) {
     return done(errors::Unimplemented("feeds and fetches that stay on a device"));
   }
-  if (Status status = CheckRunOptions(wanted.run_options(), config_, *env_.task); !status.ok()) {
+  if (Status status = CheckRunOptions(wanted.run_options(), config_, *task_); !status.ok()) {
     return done(std::move(status));
   }
   auto made = std::make_shared<Callable>();

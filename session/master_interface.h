@@ -29,6 +29,7 @@ struct CreateSessionArgs {
   pb::GraphDef graph;
   std::unique_ptr<NodeBatch> nodes;  // instead of `graph`; null: none
   pb::ConfigProto config;
+  std::string target{};  // what the client called, "grpc://host:port"; "" if that is not known
 };
 struct CreateSessionResult {
   std::string session_handle;  // 16 lower-case hexadecimal digits

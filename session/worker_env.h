@@ -21,6 +21,7 @@ namespace millrace {
 
 class CollectiveManager;  // collective/collective_manager.h
 class DataflowGraph;      // graph/dataflow_graph.h
+class SessionClusters;    // session/session_clusters.h
 class ThreadPool;         // base/thread_pool.h
 
 // Devices with the resources that they use.
@@ -42,6 +43,7 @@ struct WorkerEnv {
   RendezvousManager* rendezvous = nullptr;
   WorkerCache* workers = nullptr;            // may be null where no peer exists
   CollectiveManager* collectives = nullptr;  // null: collectives fail
+  SessionClusters* clusters = nullptr;       // null: sessions bring none of their own
   // Adds the tasks of which nothing has been heard for some time. May be null.
   std::function<void(std::vector<Wait>* waits)> list_silent_tasks;
   // Devices of the same names, attributes and incarnations with resources of their own, for

@@ -36,6 +36,9 @@ struct WorkerSessionOptions {
   // It is known that the master's task is the process of that incarnation: sessions of others that
   // called themselves so are nobody's any more.
   bool master_is_confirmed = true;
+  // The cluster of the session, if its client brought one, with this worker's name in it. The
+  // master's name is one of that cluster, too.
+  std::shared_ptr<const pb::ServerDef> server_def{};
 };
 
 class DirectGraph;  // session/direct_run.h

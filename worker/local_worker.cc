@@ -15,6 +15,7 @@
 #include "graph/graph_def_io.h"
 #include "kernels/background.h"
 #include "session/inter_op_pools.h"
+#include "session/session_clusters.h"
 #include "session/wait_report.h"
 #include "worker/direct_graph.h"
 #include "worker/run_call.h"
@@ -55,8 +56,7 @@ Status GraphNotFound(std::string_view handle, std::string_view hint) {
 LocalWorker::LocalWorker(const WorkerEnv& env)
     : env_(env),
       legacy_session_(
-          std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env))),
-      partial_steps_(env) {}
+          std::make_shared<WorkerSession>(WorkerSessionOptions(), SharedResources(env), env)) {}
 
 LocalWorker::~LocalWorker() {
   StringMap<std::shared_ptr<WorkerSession>> sessions;
@@ -87,8 +87,8 @@ void LocalWorker::CloseSession(const std::shared_ptr<WorkerSession>& session,
   std::vector<int64_t> steps;
   {
     MutexLock lock(&mu_);
-    for (const auto& [step_id, owner] : steps_) {
-      if (owner == session.get()) steps.push_back(step_id);
+    for (const auto& [step_id, step] : steps_) {
+      if (step.session == session.get()) steps.push_back(step_id);
     }
   }
   for (const int64_t step_id : steps) ForgetStep(step_id);
@@ -104,7 +104,7 @@ void LocalWorker::CloseSessionsIf(const Status& reason, const Condition& conditi
     MutexLock lock(&mu_);
     for (auto it = sessions_.begin(); it != sessions_.end();) {
       const auto here = it++;
-      if (!condition(here->second->options())) continue;
+      if (!condition(*here->second)) continue;
       closed.push_back(std::move(here->second));
       sessions_.erase(here);
     }
@@ -122,15 +122,20 @@ Status LocalWorker::BeginStep(int64_t step_id, const WorkerSession* session) {
                                      " steps have left, the most that it does: their master has "
                                      "not called CleanupGraph for them");
   }
-  steps_[step_id] = session;
+  steps_[step_id] = {session, session->own_env()};
   return OkStatus();
 }
 
 void LocalWorker::ForgetStep(int64_t step_id) {
+  std::shared_ptr<const WorkerEnv> own_env;
   {
     MutexLock lock(&mu_);
-    steps_.erase(step_id);
+    if (const auto it = steps_.find(step_id); it != steps_.end()) {
+      own_env = std::move(it->second.env);
+      steps_.erase(it);
+    }
   }
+  if (own_env != nullptr) own_env->rendezvous->Cleanup(step_id);
   env_.rendezvous->Cleanup(step_id);
   if (env_.collectives != nullptr) env_.collectives->Cleanup(step_id);
   partial_steps_.Forget(step_id);
@@ -168,22 +173,30 @@ void LocalWorker::CreateSessionAsync(const CallOptions& options,
   done(CreateSession(session));
 }
 
-Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
+Status LocalWorker::CreateSession(WorkerSessionOptions options) {
   if (options.session_handle.empty()) {
     return errors::InvalidArgument("Session must be non-empty.");
   }
-  auto resources = SharedResources(env_);
+  std::shared_ptr<const WorkerEnv> own_env;
+  if (options.server_def != nullptr) {
+    MR_ASSIGN_OR_RETURN(own_env, JoinCluster(options));
+    options.server_def = nullptr;
+  }
+  const WorkerEnv& env = own_env != nullptr ? *own_env : env_;
+  auto resources = SharedResources(env);
   if (options.isolate_session_state) {
-    if (env_.make_session_devices == nullptr) {
+    if (env.make_session_devices == nullptr) {
       return errors::Unimplemented("sessions with devices of their own at ", env_.task);
     }
-    MR_ASSIGN_OR_RETURN(resources->own_devices, env_.make_session_devices());
+    MR_ASSIGN_OR_RETURN(resources->own_devices, env.make_session_devices());
     resources->devices.clear();
     for (const auto& device : resources->own_devices->devices) {
       resources->devices.push_back(device.get());
     }
   }
-  auto session = std::make_shared<WorkerSession>(options, std::move(resources));
+  const bool brought = own_env != nullptr;
+  auto session =
+      std::make_shared<WorkerSession>(options, std::move(resources), env, std::move(own_env));
   if (env_.session_memory_limit > 0) {
     session->set_memory_quota(MakeRef<MemoryQuota>(env_.session_memory_limit));
   }
@@ -198,12 +211,30 @@ Status LocalWorker::CreateSession(const WorkerSessionOptions& options) {
   // A master that restarted has forgotten the sessions it opened before.
   if (options.master_is_confirmed) {
     CloseSessionsIf(errors::Aborted("the master ", options.master_task, " has restarted"),
-                    [&](const WorkerSessionOptions& other) {
-                      return other.master_task == options.master_task &&
-                             other.master_incarnation != options.master_incarnation;
+                    [&](const WorkerSession& other) {
+                      return other.options().master_task == options.master_task &&
+                             (other.own_env() != nullptr) == brought &&
+                             other.options().master_incarnation != options.master_incarnation;
                     });
   }
   return OkStatus();
+}
+
+StatusOr<std::shared_ptr<const WorkerEnv>> LocalWorker::JoinCluster(
+    const WorkerSessionOptions& options) {
+  if (env_.clusters == nullptr) {
+    return errors::Unimplemented("a worker session with a cluster of its own (server_def) at ",
+                                 env_.task);
+  }
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const WorkerEnv> env,
+                      env_.clusters->Join(*options.server_def, options.isolate_session_state));
+  // Nobody else would know when to end it.
+  if (env->workers->Address(options.master_task).empty()) {
+    return errors::InvalidArgument("the session ", options.session_handle, " of the master '",
+                                   options.master_task, "' brings a cluster to ", env_.task,
+                                   " which has no such task");
+  }
+  return env;
 }
 
 void LocalWorker::DeleteSessionAsync(const CallOptions& options, const std::string& session_handle,
@@ -242,15 +273,16 @@ StatusOr<std::string> LocalWorker::RegisterGraph(RegisterGraphArgs args) {
   }
   MR_ASSIGN_OR_RETURN(
       std::shared_ptr<WorkerGraph> graph,
-      WorkerGraph::Make(env_, session->resources(), *args.graph, args.graph_options,
+      WorkerGraph::Make(session->env(), session->resources(), *args.graph, args.graph_options,
                         args.keep_graph, std::move(args.direct), [this](std::string_view prefix) {
                           return StrCat(prefix, "_G",
                                         next_name_.fetch_add(1, std::memory_order_relaxed));
                         }));
   graph->set_memory_limit(memory_limit);
   graph->set_memory_quota(session->memory_quota());
-  if (args.collective_graph_key != 0 && env_.collectives != nullptr) {
-    graph->set_collective_leader(env_.collectives->ChooseLeader(
+  CollectiveManager* const collectives = session->env().collectives;
+  if (args.collective_graph_key != 0 && collectives != nullptr) {
+    graph->set_collective_leader(collectives->ChooseLeader(
         args.config.experimental().collective_group_leader(), session->options().master_task));
   }
   std::string handle = Hex16(next_graph_.fetch_add(1, std::memory_order_relaxed));
@@ -305,7 +337,8 @@ void LocalWorker::RunGraphAsync(const CallOptions& options, RunGraphArgs* args,
   if (!graph->collective_leader().empty()) {
     collective = env_.collectives->NewStep(args->step_id, graph->collective_leader());
   }
-  step->Prepare(args->step_id, env_.rendezvous->Find(args->step_id), std::move(collective));
+  step->Prepare(args->step_id, session->env().rendezvous->Find(args->step_id),
+                std::move(collective));
   if (!session->AddStep(session, step.get())) {
     ForgetStep(args->step_id);
     return done(errors::Aborted("Session handle is not found: ", args->session_handle));
@@ -363,26 +396,24 @@ std::vector<std::string> LocalWorker::MasterTasks() const {
   {
     MutexLock lock(&mu_);
     for (const auto& [handle, session] : sessions_) {
-      const std::string& master = session->options().master_task;
-      if (!master.empty() && master != env_.task) masters.insert(master);
+      if (!session->watched_master().empty()) masters.insert(session->watched_master());
     }
   }
   return {masters.begin(), masters.end()};
 }
 
 void LocalWorker::AbandonMaster(std::string_view task, const Status& why) {
-  CloseSessionsIf(why,
-                  [&](const WorkerSessionOptions& other) { return other.master_task == task; });
+  CloseSessionsIf(why, [&](const WorkerSession& other) { return other.watched_master() == task; });
 }
 
 void LocalWorker::MasterAnswered(std::string_view task,
                                  const std::vector<pb::DeviceAttributes>& devices) {
   CloseSessionsIf(errors::Aborted("the master ", task, " has restarted"),
-                  [&](const WorkerSessionOptions& other) {
-                    return other.master_task == task &&
+                  [&](const WorkerSession& other) {
+                    return other.watched_master() == task &&
                            std::none_of(devices.begin(), devices.end(), [&](const auto& device) {
                              return static_cast<int64_t>(device.incarnation()) ==
-                                    other.master_incarnation;
+                                    other.options().master_incarnation;
                            });
                   });
 }

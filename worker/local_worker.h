@@ -54,7 +54,7 @@ class LocalWorker : public WorkerInterface {
   void ListWaitsAsync(const CallOptions& options, std::optional<int64_t> step_id,
                       pb::TaskWaits* waits, Done done) override;
 
-  // The masters that have sessions here, without "" and this task.
+  // The masters that have sessions here, without this task: see WorkerSession::watched_master.
   std::vector<std::string> MasterTasks() const;
   // Ends the sessions of a master that is lost, and with them their steps.
   void AbandonMaster(std::string_view task, const Status& why);
@@ -71,7 +71,9 @@ class LocalWorker : public WorkerInterface {
   // The step has something here until it is cleaned up, or its session is closed.
   Status BeginStep(int64_t step_id, const WorkerSession* session);
   void ForgetStep(int64_t step_id);
-  Status CreateSession(const WorkerSessionOptions& options);
+  Status CreateSession(WorkerSessionOptions options);
+  // What the session has in place of `env_`.
+  StatusOr<std::shared_ptr<const WorkerEnv>> JoinCluster(const WorkerSessionOptions& options);
   StatusOr<std::string> RegisterGraph(RegisterGraphArgs args);
 
   const WorkerEnv& env_;
@@ -81,8 +83,12 @@ class LocalWorker : public WorkerInterface {
   std::atomic<uint64_t> next_graph_{1};
   mutable Mutex mu_;
   StringMap<std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
-  // Begun and not cleaned up. The sessions are only compared: they may be gone.
-  absl::flat_hash_map<int64_t, const WorkerSession*> steps_ ABSL_GUARDED_BY(mu_);
+  // Begun and not cleaned up.
+  struct BegunStep {
+    const WorkerSession* session = nullptr;  // only compared: it may be gone
+    std::shared_ptr<const WorkerEnv> env;    // of a session that has its own
+  };
+  absl::flat_hash_map<int64_t, BegunStep> steps_ ABSL_GUARDED_BY(mu_);
   // Closed, but with steps that have not quite ended.
   std::vector<std::shared_ptr<WorkerSession>> ending_ ABSL_GUARDED_BY(mu_);
 };

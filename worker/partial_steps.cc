@@ -73,7 +73,7 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     if (it != entries_.end()) return it->second;
     entry = std::make_shared<Entry>();
     entry->step = WorkerGraph::NewStep(graph);
-    entry->step->Prepare(args.step_id, env_.rendezvous->Find(args.step_id));
+    entry->step->Prepare(args.step_id, session->env().rendezvous->Find(args.step_id));
     entry->step->RunInRounds();
     if (!session->AddStep(session, entry->step.get())) {
       *status = errors::Aborted("Session handle is not found: ", args.session_handle);
@@ -81,7 +81,7 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     }
     entries_.emplace(args.step_id, entry);
   }
-  entry->step->Start(InterOpPool(env_, args.inter_op_thread_pool), TraceOf(args),
+  entry->step->Start(InterOpPool(session->env(), args.inter_op_thread_pool), TraceOf(args),
                      [entry, session](Status outcome) {
                        WorkerStep* const step = entry->step.get();
                        entry->End(std::move(outcome));

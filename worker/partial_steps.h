@@ -8,7 +8,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
-#include "session/worker_env.h"
 #include "session/worker_interface.h"
 #include "worker/worker_session.h"
 
@@ -19,8 +18,6 @@ namespace millrace {
 // executors have ended.
 class PartialSteps {
  public:
-  explicit PartialSteps(const WorkerEnv& env) : env_(env) {}
-
   // One RunGraph call with is_partial set.
   void Run(const CallOptions& options, const std::shared_ptr<WorkerSession>& session,
            const std::shared_ptr<WorkerGraph>& graph, RunGraphArgs* args, RunGraphResult* result,
@@ -35,7 +32,6 @@ class PartialSteps {
                                      const std::shared_ptr<WorkerGraph>& graph,
                                      const RunGraphArgs& args, Status* status);
 
-  const WorkerEnv& env_;
   Mutex mu_;
   absl::flat_hash_map<int64_t, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
 };

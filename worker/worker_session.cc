@@ -4,7 +4,26 @@
 #include <utility>
 #include <vector>
 
+#include "base/strings.h"
+
 namespace millrace {
+namespace {
+
+std::string WatchedMaster(const std::string& task, const WorkerEnv& env, bool brought) {
+  if (task.empty() || task == env.task) return "";
+  return brought ? StrCat(task, "@", env.workers->Address(task)) : task;
+}
+
+}  // namespace
+
+WorkerSession::WorkerSession(WorkerSessionOptions options,
+                             std::shared_ptr<SessionResources> resources, const WorkerEnv& env,
+                             std::shared_ptr<const WorkerEnv> own_env)
+    : options_(std::move(options)),
+      own_env_(std::move(own_env)),
+      env_(env),
+      watched_master_(WatchedMaster(options_.master_task, env_, own_env_ != nullptr)),
+      resources_(std::move(resources)) {}
 
 void WorkerSession::AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph) {
   graph->set_session_state(tensors_);

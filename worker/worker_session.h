@@ -13,6 +13,7 @@
 #include "base/string_map.h"
 #include "base/use_count.h"
 #include "kernels/state/session_tensors.h"
+#include "session/worker_env.h"
 #include "session/worker_interface.h"
 #include "worker/worker_graph.h"
 #include "worker/worker_step.h"
@@ -22,8 +23,10 @@ namespace millrace {
 // Thread-safe.
 class WorkerSession {
  public:
-  WorkerSession(WorkerSessionOptions options, std::shared_ptr<SessionResources> resources)
-      : options_(std::move(options)), resources_(std::move(resources)) {}
+  // `env` is the worker's own, or that of the session if its client brought a cluster
+  // (session_clusters.h), which `own_env` then keeps.
+  WorkerSession(WorkerSessionOptions options, std::shared_ptr<SessionResources> resources,
+                const WorkerEnv& env, std::shared_ptr<const WorkerEnv> own_env = nullptr);
   // Before the first graph; null: none.
   void set_memory_quota(RefPtr<MemoryQuota> quota) { memory_quota_ = std::move(quota); }
   const RefPtr<MemoryQuota>& memory_quota() const { return memory_quota_; }
@@ -35,6 +38,11 @@ class WorkerSession {
 
   const WorkerSessionOptions& options() const { return options_; }
   const std::shared_ptr<SessionResources>& resources() const { return resources_; }
+  const WorkerEnv& env() const { return env_; }
+  const std::shared_ptr<const WorkerEnv>& own_env() const { return own_env_; }
+  // Who the master is to whoever watches over it: its task, of a cluster that a client brought with
+  // its address, as "task@host:port". "" if nobody knows, or if it is in this process.
+  const std::string& watched_master() const { return watched_master_; }
 
   // The graph's steps find here what clients left between steps.
   void AddGraph(std::string handle, std::shared_ptr<WorkerGraph> graph);
@@ -60,6 +68,9 @@ class WorkerSession {
   static void Forget(std::shared_ptr<WorkerSession> session);
 
   const WorkerSessionOptions options_;
+  const std::shared_ptr<const WorkerEnv> own_env_;
+  const WorkerEnv& env_;
+  const std::string watched_master_;
   const std::shared_ptr<SessionResources> resources_;
   RefPtr<MemoryQuota> memory_quota_;
   // Gone with the session and its graphs.

@@ -57,6 +57,7 @@ struct MasterService::Impl {
     CreateSessionArgs args;
     args.graph.Swap(request.mutable_graph_def());
     args.config.Swap(request.mutable_config());
+    args.target.swap(*request.mutable_target());
     auto result = std::make_shared<CreateSessionResult>();
     master->CreateSessionAsync(call->options(), std::move(args), result.get(),
                                [call, result](Status created) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "device/device_name.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
 #include "distributed_runtime/service/collective_service.h"
@@ -72,22 +73,28 @@ struct WorkerService::Impl {
     if (status.ok() && request.session_handle().empty()) {
       status = errors::InvalidArgument("Session must be non-empty.");
     }
-    if (status.ok() && request.server_def().cluster().job_size() > 0) {
-      status = errors::Unimplemented("a worker session with a cluster of its own (server_def)");
-    }
     if (!status.ok()) return call->Finish(status);
     WorkerSessionOptions options;
     options.session_handle = request.session_handle();
     options.isolate_session_state = request.isolate_session_state();
     options.master_task = request.master_task();
     options.master_incarnation = request.master_incarnation();
-    if (!call->proven_caller().empty() && options.master_task != call->proven_caller() &&
-        !options.master_task.empty()) {
+    if (request.server_def().cluster().job_size() > 0) {
+      auto server_def = std::make_shared<pb::ServerDef>();
+      server_def->Swap(request.mutable_server_def());
+      server_def->clear_default_session_config();
+      options.server_def = std::move(server_def);
+    }
+    if (!call->proven_caller().empty() && !options.master_task.empty() &&
+        !IsOwnName(call->proven_caller(), options)) {
       return call->Finish(errors::PermissionDenied("the certificate of ", call->proven_caller(),
                                                    " is no right to open a session in the name of ",
                                                    options.master_task));
     }
-    if (peers == nullptr || options.master_task.empty()) return OpenSession(call, options);
+    // The cluster of a session has names of its own, which say nothing of this task's peers.
+    if (peers == nullptr || options.master_task.empty() || options.server_def != nullptr) {
+      return OpenSession(call, options);
+    }
     // TensorFlow's masters say who they are here only.
     peers->Admit(options.master_task, static_cast<uint64_t>(options.master_incarnation),
                  [this, call, options](const StatusOr<PeerTable::Standing>& standing) mutable {
@@ -95,6 +102,22 @@ struct WorkerService::Impl {
                    options.master_is_confirmed = *standing == PeerTable::Standing::kConfirmed;
                    OpenSession(call, options);
                  });
+  }
+
+  // Whether the master of the session is `caller`: in a cluster that the session brings, by the
+  // address.
+  bool IsOwnName(std::string_view caller, const WorkerSessionOptions& options) const {
+    if (options.server_def == nullptr) return options.master_task == caller;
+    const std::string address = env->workers->Address(caller);
+    for (const pb::JobDef& job : options.server_def->cluster().job()) {
+      for (const auto& [index, at] : job.tasks()) {
+        if (!address.empty() && at == address &&
+            MakeTaskName(job.name(), index) == options.master_task) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   void OpenSession(ServerCall* call, const WorkerSessionOptions& options) {

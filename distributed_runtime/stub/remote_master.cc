@@ -70,6 +70,7 @@ class GrpcRemoteMaster : public MasterInterface {
     pb::CreateSessionRequest request;
     request.mutable_graph_def()->Swap(&args.graph);
     request.mutable_config()->Swap(&args.config);
+    request.set_target(target_);
     Ask<pb::CreateSessionResponse>(
         methods::kMasterCreateSession, options, request, std::move(done),
         [result](pb::CreateSessionResponse& response) {

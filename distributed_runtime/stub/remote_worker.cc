@@ -55,6 +55,7 @@ class GrpcRemoteWorker : public RemoteWorker {
     request.set_isolate_session_state(session.isolate_session_state);
     request.set_master_task(session.master_task);
     request.set_master_incarnation(session.master_incarnation);
+    if (session.server_def != nullptr) *request.mutable_server_def() = *session.server_def;
     CallEmpty(methods::kWorkerCreateWorkerSession, options, request, std::move(done));
   }
 

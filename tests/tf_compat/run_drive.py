@@ -139,6 +139,12 @@ def page(modules, version):
         "- `tests/tf_compat` compares placements of random graphs with TensorFlow's, and trains one model on",
         "  clusters in which TensorFlow's servers and Millrace's work together.",
         "- `bench/rpc` times the same client on both.",
+        "- A session may bring its own cluster (`ConfigProto.cluster_def`): servers that know nothing of each other then run its",
+        "  steps under the names that it gives them. Its state is its own unless it sets",
+        "  `share_session_state_in_clusterspec_propagation`. As with TensorFlow, the master may not keep the name that it was",
+        "  started with, and a master that comes at a new address under the name of an old one ends the old one's sessions. Such",
+        "  a session has the CPUs of the tasks, not their accelerators, and no collectives. Which addresses it may name:",
+        "  [security.md](security.md#clusters-that-clients-bring).",
         "",
     ]
     return "\n".join(lines)
