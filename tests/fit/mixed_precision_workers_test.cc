@@ -13,23 +13,22 @@ namespace {
 TEST(MixedPrecision, WorkersTrainAsOneAndAgreeOnTheScale) {
   const auto cluster = LocalCluster::Start({.workers = 2}).value();
   for (const char* precision : kBoth) {
-    std::vector<std::unique_ptr<Model>> models;
-    for (int worker = 0; worker < 2; ++worker) {
-      models.push_back(Plain(
-          precision,
-          MakeStrategy(
-              "multi_worker_mirrored",
-              {.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = worker},
-               .target = cluster->target("worker", worker),
-               .communication = {.timeout_seconds = 30}})
-              .value()));
-    }
+    std::vector<std::unique_ptr<Model>> models(2);
     std::vector<Status> statuses(2);
     std::vector<std::thread> threads;
-    for (int worker = 0; worker < 2; ++worker) {
+    for (std::size_t worker = 0; worker < 2; ++worker) {
+      // Each waits for the other from its strategy on.
       threads.emplace_back([&, worker] {
-        statuses[static_cast<std::size_t>(worker)] =
-            models[static_cast<std::size_t>(worker)]->Fit(X(), Y(), TwoEpochs()).status();
+        const int task = static_cast<int>(worker);
+        auto strategy = MakeStrategy(
+            "multi_worker_mirrored",
+            {.task = {.cluster = cluster->spec(), .job_name = "worker", .task_index = task},
+             .target = cluster->target("worker", task),
+             .communication = {.timeout_seconds = 30}});
+        statuses[worker] = strategy.status();
+        if (!strategy.ok()) return;
+        models[worker] = Plain(precision, *strategy);
+        statuses[worker] = models[worker]->Fit(X(), Y(), TwoEpochs()).status();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -38,7 +37,8 @@ TEST(MixedPrecision, WorkersTrainAsOneAndAgreeOnTheScale) {
     const auto one = Plain(precision, nullptr);
     ASSERT_TRUE(one->Fit(X(), Y(), TwoEpochs()).ok());
     ExpectNear(*one->GetWeights(), *models[0]->GetWeights(), ToleranceOf(precision));
-    if (ScalerOf(*models[0]) != nullptr) EXPECT_EQ(ScaleOf(*models[0]), ScaleOf(*models[1]));
+    if (ScalerOf(*models[0]) == nullptr) continue;
+    EXPECT_EQ(ScaleOf(*models[0]), ScaleOf(*models[1]));
   }
 }
 
