@@ -89,6 +89,21 @@ Status Steps::CheckOutputNames(const CompileOptions& options) const {
   return check("output_weighted_metrics", options.output_weighted_metrics);
 }
 
+// What is below the range of a half is nothing, so losses are scaled; an optimizer that does so
+// stays as it is.
+Status Steps::ScaleLosses(std::shared_ptr<Optimizer>* optimizer) const {
+  if (options_.precision != "mixed_float16") return OkStatus();
+  if (std::dynamic_pointer_cast<optimizers::LossScale>(*optimizer) != nullptr) return OkStatus();
+  auto inner = std::dynamic_pointer_cast<optimizers::KerasOptimizer>(*optimizer);
+  if (inner == nullptr) {
+    return errors::InvalidArgument(
+        "precision mixed_float16 needs a loss that is scaled, and this optimizer knows nothing of "
+        "it: take one of millrace/keras_optimizers.h, or mixed_bfloat16");
+  }
+  *optimizer = std::make_shared<optimizers::LossScale>(std::move(inner));
+  return OkStatus();
+}
+
 Status Steps::Compile(CompileOptions options) {
   if (loops_ > 0) {
     return errors::FailedPrecondition(
@@ -99,6 +114,7 @@ Status Steps::Compile(CompileOptions options) {
     return errors::InvalidArgument("steps_per_execution must be at least 1, not ",
                                    options.steps_per_execution);
   }
+  MR_RETURN_IF_ERROR(CheckPrecision());
   MR_RETURN_IF_ERROR(CheckOutputNames(options));
   Compiled compiled;
   compiled.steps_per_execution = options.steps_per_execution;
@@ -111,6 +127,7 @@ Status Steps::Compile(CompileOptions options) {
   if (const auto* checks = dynamic_cast<const ChecksOptions*>(compiled.optimizer.get())) {
     MR_RETURN_IF_ERROR(checks->CheckOptions());
   }
+  MR_RETURN_IF_ERROR(ScaleLosses(&compiled.optimizer));
   compiled.measures.push_back({"loss", "", metrics::Mean("loss"), Direction::kDown});
   for (std::size_t i = 0; i < output_names_.size(); ++i) {
     MR_ASSIGN_OR_RETURN(compiled.losses.emplace_back(), LossOf(options, output_names_[i]));

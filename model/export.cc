@@ -36,6 +36,7 @@ StatusOr<std::vector<Output>> ServingOutputs(Model* model, const std::vector<Out
   const Scope scope = model->graph().root().Named(kPassName);
   std::vector<Output> floats;
   for (const Output& input : inputs) floats.push_back(model::InFloats(scope, input));
+  // In float32, whatever the model is trained in: clients need not know smaller types.
   Pass pass(scope, /*training=*/false);
   const Output predictions = (*model->root())(pass, floats);
   MR_RETURN_IF_ERROR(model->graph().status());

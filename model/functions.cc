@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/math.h"
+#include "model/layers/layer_util.h"
 #include "model/names.h"
 #include "model/numeric_checks.h"
 #include "model/steps.h"
@@ -103,6 +104,10 @@ StatusOr<Steps::Passed> Steps::GoThrough(Kind kind, const StepInputs& inputs, Pa
   }
   if (kind == Kind::kPredict) return passed;
 
+  // Losses and metrics are those of floats.
+  for (Predicted& output : passed.outputs) {
+    if (layers::IsSmallFloat(output.y_pred.dtype())) output.y_pred = InFloats(scope, output.y_pred);
+  }
   if (!inputs.y.empty() && inputs.y.size() != passed.outputs.size()) {
     return errors::InvalidArgument("the model has ", passed.outputs.size(), " outputs",
                                    output_names_[0].empty() ? "" : ", ",
@@ -236,7 +241,11 @@ Operation Steps::AddCheck(const Scope& scope, const NumericChecks& checks,
                           std::span<const GradientAndVariable> gradients,
                           std::span<const Operation> updates) const {
   if (!compiled_->check_numerics) return Operation();
-  for (const GradientAndVariable& g : gradients) decisive.push_back(g.gradient);
+  // Those of a scaled loss may overflow: LossScale leaves such steps out.
+  const bool is_scaled = dynamic_cast<optimizers::LossScale*>(optimizer()) != nullptr;
+  for (const GradientAndVariable& g : gradients) {
+    if (!is_scaled) decisive.push_back(g.gradient);
+  }
   return checks.Make(scope, decisive, updates);
 }
 
@@ -246,6 +255,7 @@ StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& input
   NumericChecks checks(&graph_);
   AddInputs(inputs, &checks);
   Pass pass(strategy_->ReplicaScope(scope, 0), variables_, kind == Kind::kTrain);
+  pass.SetPrecision(options_.precision, where_);
   MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, &pass));
   Function function;
   std::vector<Operation> updates = passed.updates;

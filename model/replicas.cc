@@ -127,6 +127,7 @@ StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& input
     const Scope& s = replicas.scopes.emplace_back(context.scope());
     shard.rows = CountSamples(s, shard.inputs.x[0]);
     Pass& pass = passes.emplace_back(s, variables_, kind == Kind::kTrain);
+    pass.SetPrecision(options_.precision, where_);
     pass.SetReplica(alone ? 0 : context.replica_id_in_sync_group(), views->Of(i, s),
                     i > 0 ? &passes[0] : nullptr);
     pass.SetSumOverReplicas([&](const Output& value) {

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/distributed_values.h"
+#include "model/layers/layer_util.h"
 #include "model/names.h"
 
 namespace millrace::model {
@@ -71,7 +72,16 @@ Steps::Steps(std::shared_ptr<Layer> root, const ModelOptions& options, std::sour
       graph_(MakeGraph(options)),
       variables_(strategy_->VariableScope(graph_.root())),
       measures_(MeasuresScope(strategy_->VariableScope(graph_.root()))),
-      output_names_(OutputNamesOf(root_.get())) {}
+      output_names_(OutputNamesOf(root_.get())) {
+  const Status known = CheckPrecision();
+  if (!known.ok()) graph_.root().RecordError(known, where);
+}
+
+Status Steps::CheckPrecision() const {
+  const Status known = layers::ComputeTypeOf(options_.precision).status();
+  if (known.ok()) return known;
+  return WithMessage(known, StrCat("model '", options_.name, "': ", Message(known)));
+}
 
 StatusOr<Callable> Steps::MakeCallable(std::span<const Output> feeds,
                                        std::span<const Output> fetches,
@@ -261,6 +271,8 @@ Status Steps::ResetMetrics() {
 }
 
 optimizers::KerasOptimizer* Steps::keras_optimizer() const {
+  auto* const scaled = dynamic_cast<optimizers::LossScale*>(optimizer());
+  if (scaled != nullptr) return scaled->inner();
   return dynamic_cast<optimizers::KerasOptimizer*>(optimizer());
 }
 

@@ -191,6 +191,8 @@ class Steps {
   Status AddMeasures(const std::vector<MetricSpec>& specs, bool is_weighted, std::size_t output,
                      Compiled* compiled) const;
   Status CheckOutputNames(const CompileOptions& options) const;
+  Status CheckPrecision() const;
+  Status ScaleLosses(std::shared_ptr<Optimizer>* optimizer) const;
   Status MakeExecution(Kind kind, Function* function);
   void AddInputs(const StepInputs& inputs, NumericChecks* checks) const;
   // What fails where the loss or a gradient is not finite, if that is to be checked: NumericChecks.

@@ -230,7 +230,7 @@ struct LossScaleOptions {
 class LossScale : public Optimizer {
  public:
   // With an optimizer that is not null (InvalidArgument of ApplyGradients).
-  explicit LossScale(std::unique_ptr<KerasOptimizer> inner, const LossScaleOptions& options = {});
+  explicit LossScale(std::shared_ptr<KerasOptimizer> inner, const LossScaleOptions& options = {});
 
   // The loss to take gradients of by hand; ComputeGradients does so itself.
   Output ScaleLoss(const Scope& scope, const Output& loss);
@@ -245,11 +245,12 @@ class LossScale : public Optimizer {
   std::vector<Variable> variables() const override;
   // The present scale, a float scalar; without a handle before the first loss or gradients.
   Variable scale() const { return scale_; }
+  KerasOptimizer* inner() const { return inner_.get(); }  // the optimizer that is wrapped
 
  private:
   void MakeVariables(const Scope& scope);
 
-  const std::unique_ptr<KerasOptimizer> inner_;
+  const std::shared_ptr<KerasOptimizer> inner_;
   const LossScaleOptions options_;
   Variable counter_, scale_;
 };

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/dtype.h"
 #include "millrace/graph.h"
 #include "millrace/initializers.h"
 #include "millrace/math.h"
@@ -45,11 +46,20 @@ class Pass {
   const Scope& variable_scope() const { return variable_scope_; }  // for variables
   // Whether dropout drops, batch normalization looks at the batch and moving averages move.
   bool training() const { return training_; }
+  // Makes layers compute as one of Keras' dtype policies says: "float32", "mixed_bfloat16" or
+  // "mixed_float16" (docs/training.md). Weights stay float32; layers get them, and their inputs, in
+  // the smaller type. Before a layer is called; another name is InvalidArgument in the graph's
+  // status.
+  void SetPrecision(std::string_view policy,
+                    std::source_location where = std::source_location::current());
+  // What a layer is given its inputs and weights in: kFloat, kBfloat16 or kHalf.
+  DataType compute_type() const { return compute_type_; }
 
   // What a step of this pass runs besides what is fetched: updates of moving averages, of states.
   void AddUpdate(const Operation& update);
   std::span<const Operation> updates() const;  // in the order of AddUpdate
-  // A scalar that is added to the model's loss: regularizers of weights and of activity.
+  // A scalar that is added to the model's loss: regularizers of weights and of activity. One of a
+  // 16-bit type becomes a float.
   void AddLoss(const Output& loss);
   std::span<const Output> losses() const;  // scalars, in the order of AddLoss
   // Which steps of sequences count, bools [batch, steps]; not valid: all. Within a layer that of
@@ -82,12 +92,14 @@ class Pass {
  private:
   friend class Layer;
   struct Shared;  // by all passes that come of one
+  std::vector<Output> Cast(std::span<const Output> inputs, DataType dtype) const;
 
   Scope scope_;
   Scope variable_scope_;
   bool training_;
   bool one_scope_;         // for nodes and variables
   bool trainable_ = true;  // whether all layers around the one that is called are
+  DataType compute_type_ = kFloat;
   Output mask_;
   std::shared_ptr<Shared> shared_;
 };
@@ -134,6 +146,9 @@ class Layer {
   // before the first call.
   bool trainable() const { return trainable_; }
   void set_trainable(bool trainable) { trainable_ = trainable; }  // of the layers within too
+  // A dtype policy for this layer and those within, whatever that of the pass is: "float32" for a
+  // last layer whose predictions are to have all their digits. "": the pass's. Before a call.
+  void set_precision(std::string policy) { precision_ = std::move(policy); }
   // The layers that this one is made of, empty for most.
   virtual std::vector<Layer*> layers() const { return {}; }
   // Of a model with several outputs, whose calls say them to Pass::SetOutputs; else none.
@@ -155,6 +170,12 @@ class Layer {
   // Whether what the layer makes has the mask that pass.mask() has after Call. Where not, it has
   // none.
   virtual bool supports_masking() const { return true; }
+  // Whether Call can have its inputs and weights in this type, kBfloat16 or kHalf. Where not, it
+  // has them in float32, and what it makes is cast to the type.
+  virtual bool computes_in(DataType) const { return true; }
+  // false: inputs of floats are not rounded to the smaller type first. So do layers made of layers,
+  // which leave it to those, and layers whose inputs are numbers of things.
+  void set_autocast(bool autocast) { autocast_ = autocast; }
 
   // Properties of a variable made by Weight.
   struct WeightOptions {
@@ -162,6 +183,7 @@ class Layer {
     Regularizer regularizer{};              // loss of the weight
     Constraint constraint{};                // applied after each update
     bool trainable = true;                  // false: no gradients, such as moving averages
+    bool autocast = true;  // read in pass.compute_type(); false: as it is, such as a table's rows
   };
   // The variable of this name ("kernel"): made by the first call; the same one in every later call,
   // whose shape must be that of the first. Without a handle on an error.
@@ -192,13 +214,15 @@ class Layer {
     Constraint constraint;
   };
   bool Begin(const Pass& pass, std::span<const Output> inputs, std::source_location where);
+  std::optional<DataType> PolicyOf(const Pass& pass, std::source_location where) const;
   Output Finish(Pass& outer, Pass& inner, const Output& y);
   void CollectWeights(bool trainable_only, std::vector<const OwnWeight*>* weights) const;
   void CollectStates(std::vector<Variable>* states) const;
 
   std::string name_;
   const std::source_location made_at_;
-  bool trainable_ = true;
+  bool trainable_ = true, autocast_ = true;
+  std::string precision_;
   std::optional<Scope> variable_scope_;  // since the first call
   std::vector<OwnWeight> own_weights_;
   std::vector<std::pair<std::string, Variable>> own_states_;

@@ -45,6 +45,11 @@ struct ModelOptions {
   // the global one, of which each replica gets its part. With several workers all must make the
   // same calls; Predict alone concerns each by itself.
   std::shared_ptr<Strategy> strategy{};
+  // What layers compute in, by the names of Keras' dtype policies: "float32", "mixed_bfloat16" or
+  // "mixed_float16", with which Compile wraps the optimizer in LossScale. Weights stay float32, and
+  // files of them, and exported models, are those of a float32 model; predictions are of the
+  // smaller type (docs/training.md). InvalidArgument of the first call for another name.
+  std::string precision = "float32";
 };
 
 // How weights are found again in a file: by the way to them through the layers, or by their names.

@@ -98,7 +98,9 @@ class AttentionLayer : public Layer {
     if (!q.valid() || !k.valid() || !v.valid()) return Output();
     const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim_)));
     const Output scores = ops::BatchMatMulV2(s, Expr(s, q) * scale, k, {.adj_y = true});
-    const Output shares = Dropped(pass, Shares(s, scores, mask));
+    // Shares are computed in float32, whatever the products are.
+    const Output shares =
+        CastTo(s, Dropped(pass, Shares(s, CastTo(s, scores, kFloat), mask)), pass.compute_type());
     const Output seen = ops::BatchMatMulV2(s, shares, v);
     const Output y =
         (*output_)(pass, ops::Transpose(s, seen, Ints(std::vector<int64_t>{0, 2, 1, 3})), where);

@@ -16,6 +16,7 @@ class Container : public Layer {
       : Layer(std::move(name), where), owned_(std::move(layers)) {
     std::erase(owned_, nullptr);
     NameLayers(this->layers());
+    set_autocast(false);
   }
 
   std::vector<Layer*> layers() const override {
@@ -82,7 +83,10 @@ class FunctionalLayer : public Container {
                   Where where)
       : Container(std::move(layers), std::move(name), where),
         kind_(kind),
-        function_(std::move(function)) {}
+        function_(std::move(function)) {
+    // Of a Lambda the function computes itself.
+    set_autocast(owned_.empty());
+  }
   std::string kind() const override { return kind_; }
 
  protected:

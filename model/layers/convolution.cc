@@ -59,7 +59,7 @@ class ConvLayer : public BiasedSpaceLayer {
                        where);
     }
     const Scope& s = pass.scope();
-    Output x = AsFloat(s, image);
+    Output x = CastTo(s, image, pass.compute_type());
     if (causal) {
       const auto before = static_cast<int32_t>(dilations[0] * (size[0] - 1));
       x = ops::Pad(s, x, Tensor::FromValues<int32_t>({0, 0, 0, 0, before, 0, 0, 0}, Shape({4, 2})));
@@ -142,8 +142,9 @@ class DepthwiseConvLayer : public BiasedSpaceLayer {
         {o_.depthwise_initializer, o_.depthwise_regularizer, o_.depthwise_constraint}, where);
     if (!kernel.handle.valid()) return Output();
     const Scope& s = pass.scope();
-    Output y = ops::DepthwiseConv2dNative(s, AsFloat(s, image), kernel.read, WindowOf(strides),
-                                          padding, {.dilations = WindowOf(dilations)});
+    Output y =
+        ops::DepthwiseConv2dNative(s, CastTo(s, image, pass.compute_type()), kernel.read,
+                                   WindowOf(strides), padding, {.dilations = WindowOf(dilations)});
     return Finished(pass, y, channels * multiplier, o_, where);
   }
 
@@ -183,7 +184,7 @@ class ConvTransposeLayer : public BiasedSpaceLayer {
                {o_.kernel_initializer, o_.kernel_regularizer, o_.kernel_constraint}, where);
     if (!kernel.handle.valid()) return Output();
     const Scope& s = pass.scope();
-    const Output x = AsFloat(s, image);
+    const Output x = CastTo(s, image, pass.compute_type());
     const auto [sizes, known] = OutputSizes(s, x, size, strides, padding == "VALID");
     Output y =
         axes() == 2

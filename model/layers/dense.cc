@@ -21,7 +21,7 @@ class DenseLayer : public UnaryLayer {
     if (units_ <= 0) return BadOption(pass, StrCat("units must be positive, not ", units_), where);
     if (!NeedsDim(pass, input, -1, where) || !NeedsNumbers(pass, input, where)) return Output();
     const Scope& s = pass.scope();
-    const Output x = AsFloat(s, input);
+    const Output x = CastTo(s, input, pass.compute_type());
     const int64_t features = DimOf(x, -1);
     const Variable kernel =
         Weight(pass, "kernel", Shape({features, units_}),
@@ -59,6 +59,7 @@ class EmbeddingLayer : public UnaryLayer {
         output_dim_(output_dim),
         o_(options) {
     o_.embeddings_initializer = Or(o_.embeddings_initializer, initializers::RandomUniform());
+    set_autocast(false);
     set_activity_regularizer(o_.activity_regularizer);
   }
   std::string kind() const override { return "Embedding"; }
@@ -73,14 +74,19 @@ class EmbeddingLayer : public UnaryLayer {
     }
     if (!NeedsNumbers(pass, x, where)) return Output();
     const Scope& s = pass.scope();
-    const Variable table = Weight(
-        pass, "embeddings", Shape({input_dim_, output_dim_}),
-        {o_.embeddings_initializer, o_.embeddings_regularizer, o_.embeddings_constraint}, where);
+    const Variable table = Weight(pass, "embeddings", Shape({input_dim_, output_dim_}),
+                                  {.initializer = o_.embeddings_initializer,
+                                   .regularizer = o_.embeddings_regularizer,
+                                   .constraint = o_.embeddings_constraint,
+                                   .autocast = false},
+                                  where);
     if (!table.handle.valid()) return Output();
     const bool is_index = x.dtype() == kInt32 || x.dtype() == kInt64;
     const Output ids = is_index ? x : ops::Cast(s, x, kInt32);
     pass.set_mask(o_.mask_zero ? ops::NotEqual(s, ids, 0) : Output());
-    return ops::GatherV2(s.ColocateWith(table.handle), table.read, ids, 0);
+    // The rows, not the table, are cast: the gradient stays one of rows.
+    const Scope beside = s.ColocateWith(table.handle);
+    return CastTo(beside, ops::GatherV2(beside, table.read, ids, 0), pass.compute_type());
   }
 
  private:

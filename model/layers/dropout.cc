@@ -96,8 +96,10 @@ class GaussianLayer : public NoiseLayer {
  protected:
   Output AddNoise(Pass& pass, const Expr& x, Where) override {
     const Scope& s = x.scope();
-    const Output standard =
-        ops::StatelessRandomNormal(s, ops::Shape(s, x), Key(pass), {.dtype = x.dtype()});
+    // The numbers do not depend on how many digits are kept of them.
+    const DataType drawn = IsSmallFloat(x.dtype()) ? kFloat : x.dtype();
+    const Output standard = CastTo(
+        s, ops::StatelessRandomNormal(s, ops::Shape(s, x), Key(pass), {.dtype = drawn}), x.dtype());
     if (adds_) return x + Expr(s, standard) * amount();
     return x * (Expr(s, standard) * std::sqrt(amount() / (1 - amount())) + 1.0f);
   }

@@ -25,6 +25,7 @@ struct Pass::Shared {
   std::map<Key, Output> masks;
   std::map<Key, std::string> makers;  // what layer made an output
   std::set<const Node*> regularized;  // variables
+  bool is_mixed = false;              // whether any layer computes in a smaller type than float32
   // Of one of several replicas.
   int replica = 0;
   LocalVariable local;
@@ -49,11 +50,21 @@ Pass::Pass(const Scope& scope, const Scope& variables, bool training)
 
 void Pass::AddUpdate(const Operation& update) { shared_->updates.push_back(update); }
 std::span<const Operation> Pass::updates() const { return shared_->updates; }
-void Pass::AddLoss(const Output& loss) { shared_->losses.push_back(loss); }
+void Pass::AddLoss(const Output& loss) {
+  shared_->losses.push_back(
+      layers::IsSmallFloat(loss.dtype()) ? layers::CastTo(scope_, loss, kFloat) : loss);
+}
 std::span<const Output> Pass::losses() const { return shared_->losses; }
 
 void Pass::SetOutputs(std::vector<Output> outputs) { shared_->outputs = std::move(outputs); }
 std::span<const Output> Pass::outputs() const { return shared_->outputs; }
+
+void Pass::SetPrecision(std::string_view policy, std::source_location where) {
+  const StatusOr<DataType> type = layers::ComputeTypeOf(policy);
+  if (!type.ok()) return scope_.RecordError(type.status(), where);
+  compute_type_ = *type;
+  shared_->is_mixed = shared_->is_mixed || compute_type_ != kFloat;
+}
 
 void Pass::SetReplica(int number, LocalVariable local, const Pass* first) {
   shared_->replica = number;
@@ -73,6 +84,22 @@ Output Pass::MaskOf(const Output& x) const {
 }
 void Pass::SetMaskOf(const Output& x, const Output& mask) {
   shared_->masks[Shared::KeyOf(x)] = mask;
+}
+
+// Floats among the inputs in this type, with their masks and makers.
+std::vector<Output> Pass::Cast(std::span<const Output> inputs, DataType dtype) const {
+  std::vector<Output> cast(inputs.begin(), inputs.end());
+  for (Output& x : cast) {
+    if (!x.valid() || !IsFloating(x.dtype()) || x.dtype() == dtype) continue;
+    const Shared::Key before = Shared::KeyOf(x);
+    x = layers::CastTo(scope_, x, dtype);
+    if (!x.valid()) continue;
+    const auto mask = shared_->masks.find(before);
+    if (mask != shared_->masks.end()) shared_->masks[Shared::KeyOf(x)] = mask->second;
+    const auto maker = shared_->makers.find(before);
+    if (maker != shared_->makers.end()) shared_->makers[Shared::KeyOf(x)] = maker->second;
+  }
+  return cast;
 }
 
 // ---- Layer -------------------------------------------------------------------------
@@ -108,12 +135,25 @@ bool Layer::Begin(const Pass& pass, std::span<const Output> inputs, std::source_
   return true;
 }
 
+// The layer's own policy, or the pass's; none, with an error, for an unknown name.
+std::optional<DataType> Layer::PolicyOf(const Pass& pass, std::source_location where) const {
+  if (precision_.empty()) return pass.compute_type_;
+  const StatusOr<DataType> type = layers::ComputeTypeOf(precision_);
+  if (type.ok()) return *type;
+  pass.scope().RecordError(
+      WithMessage(type.status(), StrCat("layer ", Description(), ": ", Message(type.status()))),
+      where);
+  return std::nullopt;
+}
+
 Output Layer::operator()(Pass& pass, const Output& x, std::source_location where) {
   return (*this)(pass, std::span(&x, 1), where);
 }
 
 Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source_location where) {
   if (!Begin(pass, inputs, where)) return Output();
+  const std::optional<DataType> policy = PolicyOf(pass, where);
+  if (!policy) return Output();
   const Scope scope = pass.scope().CalledFrom(where).Named(name_);
   const bool first = !variable_scope_;
   const bool one_scope = first && pass.one_scope_;
@@ -128,9 +168,16 @@ Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source
   inner.one_scope_ = one_scope;
   inner.trainable_ = pass.trainable_ && trainable_;
   inner.mask_ = inputs.empty() ? Output() : pass.MaskOf(inputs[0]);
+  inner.compute_type_ = *policy == kFloat || computes_in(*policy) ? *policy : kFloat;
+  pass.shared_->is_mixed = pass.shared_->is_mixed || *policy != kFloat;
+  std::vector<Output> cast(inputs.begin(), inputs.end());
+  if (pass.shared_->is_mixed) {
+    if (autocast_) cast = inner.Cast(cast, *policy);
+    if (inner.compute_type_ != *policy) cast = inner.Cast(cast, kFloat);
+  }
   Output y;
   const Status called = Guarded([&] {
-    y = Call(inner, inputs, where);
+    y = Call(inner, cast, where);
     return OkStatus();
   });
   if (!called.ok()) {
@@ -142,6 +189,9 @@ Output Layer::operator()(Pass& pass, std::span<const Output> inputs, std::source
     scope.RecordError(errors::Internal("layer ", Description(), " made no output"), where);
     return Output();
   }
+  if (inner.compute_type_ != *policy && IsFloating(y.dtype())) {
+    y = layers::CastTo(scope, y, *policy);
+  }
   return Finish(pass, inner, y);
 }
 
@@ -152,7 +202,8 @@ Output Layer::Finish(Pass& outer, Pass& inner, const Output& y) {
   inner.shared_->makers[Pass::Shared::KeyOf(y)] = Description();
   if (activity_regularizer_) {
     const Scope s = inner.scope().Named("ActivityRegularizer");
-    Expr loss = activity_regularizer_(Expr(s, y));
+    const bool is_small = layers::IsSmallFloat(y.dtype());
+    Expr loss = activity_regularizer_(Expr(s, is_small ? layers::CastTo(s, y, kFloat) : y));
     if (!output_shape_.has_rank() || output_shape_.rank() > 0) {
       const Expr batch(
           s, ops::StridedSlice(s, ops::Shape(s, y), {0}, {1}, {1}, {.shrink_axis_mask = 1}));
@@ -274,10 +325,14 @@ Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
     return Variable();
   }
   const bool counts_once = pass.shared_->regularized.insert(it->variable.handle.op().node()).second;
-  const Variable v = pass.shared_->Local(it->variable, it->trainable);
+  Variable v = pass.shared_->Local(it->variable, it->trainable);
   if (it->regularizer && it->trainable && counts_once) {
     const Scope s = pass.scope().Named(StrCat(name, "/Regularizer"));
     pass.AddLoss(it->regularizer(Expr(s, v.read)));
+  }
+  if (options.autocast && pass.compute_type_ != kFloat && IsFloating(v.dtype())) {
+    // Beside the variable: less has to be sent.
+    v.read = layers::CastTo(pass.scope().ColocateWith(v.handle), v.read, pass.compute_type_);
   }
   return v;
 }

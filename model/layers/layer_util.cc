@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/errors.h"
 #include "base/strings.h"
 
 namespace millrace::layers {
@@ -88,8 +89,18 @@ Output ReshapeTo(const Scope& scope, const Output& x, std::span<const int64_t> d
   return ops::Reshape(scope, x, Ints(dims));
 }
 
-Output AsFloat(const Scope& scope, const Output& x) {
-  return x.dtype() == kFloat ? x : ops::Cast(scope, x, kFloat);
+StatusOr<DataType> ComputeTypeOf(std::string_view policy) {
+  if (policy == "float32") return kFloat;
+  if (policy == "mixed_bfloat16") return kBfloat16;
+  if (policy == "mixed_float16") return kHalf;
+  return errors::InvalidArgument("there is no precision '", policy,
+                                 "'; there are float32, mixed_bfloat16, mixed_float16");
+}
+
+bool IsSmallFloat(DataType dtype) { return dtype == kHalf || dtype == kBfloat16; }
+
+Output CastTo(const Scope& scope, const Output& x, DataType dtype) {
+  return !x.valid() || x.dtype() == dtype ? x : ops::Cast(scope, x, dtype);
 }
 
 initializers::Initializer Or(const initializers::Initializer& given,

@@ -13,6 +13,7 @@
 #include "millrace/graph.h"
 #include "millrace/initializers.h"
 #include "millrace/math.h"
+#include "millrace/status.h"
 #include "millrace/variables.h"
 
 namespace millrace::layers {
@@ -45,8 +46,12 @@ Output ReshapeLike(const Scope& scope, const Output& y, const Output& x,
 // The x in another shape, in which at most one size is unknown.
 Output ReshapeTo(const Scope& scope, const Output& x, std::span<const int64_t> dims);
 
-// As float32, which layers with weights compute in.
-Output AsFloat(const Scope& scope, const Output& x);
+// What layers of one of Keras' dtype policies compute in; InvalidArgument lists those there are.
+StatusOr<DataType> ComputeTypeOf(std::string_view policy);
+// Of 16 bits.
+bool IsSmallFloat(DataType dtype);
+// The x in this type: itself if it is of it.
+Output CastTo(const Scope& scope, const Output& x, DataType dtype);
 
 // The first unless it is empty.
 initializers::Initializer Or(const initializers::Initializer& given,

@@ -169,6 +169,7 @@ class DotLayer : public MergeLayer {
       : MergeLayer("Dot", 2, 2, o.name, where), axes_(axes), normalize_(o.normalize) {}
 
  protected:
+  bool computes_in(DataType) const override { return !normalize_; }
   Expr Merge(Pass& pass, std::span<const Expr> inputs, Where where) override {
     const Scope& s = pass.scope();
     pass.set_mask(Output());

@@ -9,6 +9,9 @@
 namespace millrace::layers {
 namespace {
 
+// All of these compute in float32: squares leave the range of 16 bits soon, and small differences
+// are lost in it.
+
 // gamma and beta of a layer, as they multiply and are added; not valid where there is none.
 struct ScaleAndOffset {
   Output gamma, beta;
@@ -49,13 +52,14 @@ class BatchNormalizationLayer : public UnaryLayer {
   std::string kind() const override { return "BatchNormalization"; }
 
  protected:
+  bool computes_in(DataType) const override { return false; }
   Output CallOne(Pass& pass, const Output& input, Where where) override {
     OptionChecks options = Options();
     options.Within("momentum", o_.momentum, 0, 1).AtLeast("epsilon", o_.epsilon, 0);
     if (!Hold(pass, options, where)) return Output();
     if (!NeedsDim(pass, input, o_.axis, where)) return Output();
     const Scope& s = pass.scope();
-    const Output x = AsFloat(s, input);
+    const Output x = CastTo(s, input, kFloat);
     const int axis = AxisOf(x, o_.axis);
     const Shape shape({DimOf(x, axis)});
     Variable gamma, beta;
@@ -204,13 +208,15 @@ class LayerNormalizationLayer : public UnaryLayer {
       : UnaryLayer(options.name, {.least = 2}, where), o_(options) {
     o_.beta_initializer = Or(o_.beta_initializer, initializers::Zeros());
     o_.gamma_initializer = Or(o_.gamma_initializer, initializers::Ones());
+    set_autocast(false);
   }
   std::string kind() const override { return "LayerNormalization"; }
 
  protected:
+  bool computes_in(DataType) const override { return false; }
   Output CallOne(Pass& pass, const Output& input, Where where) override {
     const Scope& s = pass.scope();
-    const Expr x(s, AsFloat(s, input));
+    const Expr x(s, CastTo(s, input, kFloat));
     if (!Hold(pass, Options().AtLeast("epsilon", o_.epsilon, 0), where)) return Output();
     std::vector<int32_t> axes;
     for (const int given : o_.axes) {
@@ -256,15 +262,17 @@ class GroupNormalizationLayer : public UnaryLayer {
       : UnaryLayer(options.name, {.least = 2}, where), o_(options) {
     o_.beta_initializer = Or(o_.beta_initializer, initializers::Zeros());
     o_.gamma_initializer = Or(o_.gamma_initializer, initializers::Ones());
+    set_autocast(false);
   }
   std::string kind() const override { return "GroupNormalization"; }
 
  protected:
+  bool computes_in(DataType) const override { return false; }
   Output CallOne(Pass& pass, const Output& input, Where where) override {
     if (!Hold(pass, Options().AtLeast("epsilon", o_.epsilon, 0), where)) return Output();
     if (!NeedsDim(pass, input, -1, where)) return Output();
     const Scope& s = pass.scope();
-    const Output x = AsFloat(s, input);
+    const Output x = CastTo(s, input, kFloat);
     const int rank = x.shape().rank();
     const int64_t channels = DimOf(x, -1);
     const int64_t groups = o_.groups == -1 ? channels : o_.groups;
@@ -310,6 +318,14 @@ class GroupNormalizationLayer : public UnaryLayer {
   GroupNormalizationOptions o_;
 };
 
+class UnitNormalizationLayer : public FunctionLayer {
+ public:
+  using FunctionLayer::FunctionLayer;
+
+ protected:
+  bool computes_in(DataType) const override { return false; }
+};
+
 }  // namespace
 
 LayerPtr BatchNormalization(const BatchNormalizationOptions& options, Where where) {
@@ -323,7 +339,7 @@ LayerPtr GroupNormalization(const GroupNormalizationOptions& options, Where wher
 }
 
 LayerPtr UnitNormalization(std::vector<int> axes, std::string name, Where where) {
-  return std::make_unique<FunctionLayer>(
+  return std::make_unique<UnitNormalizationLayer>(
       "UnitNormalization", std::move(name), UnaryLayer::Ranks{.least = 1},
       [axes](Pass&, const Expr& x) {
         const std::vector<int32_t> over(axes.begin(), axes.end());

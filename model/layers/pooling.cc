@@ -12,6 +12,8 @@ class PoolingLayer : public SpaceLayer {
       : SpaceLayer(kind, axes, o.name, where), max_(max), size_(std::move(pool_size)), o_(o) {}
 
  protected:
+  // As TensorFlow, we have no kernels that pool volumes of halves.
+  bool computes_in(DataType type) const override { return axes() < 3 || type != kHalf; }
   Output CallImage(Pass& pass, const Output& image, Where where) override {
     const auto size = Checked(pass, "pool_size", size_, where);
     const auto strides = Checked(pass, "strides", o_.strides.value_or(size_), where);
@@ -20,7 +22,7 @@ class PoolingLayer : public SpaceLayer {
     if (!s.status().ok()) return Output();
     const std::vector<int64_t> dense(size.size(), 1);
     if (!Fits(pass, "pool_size", image, size, dense, padding, where)) return Output();
-    const Output x = AsFloat(s, image);
+    const Output x = CastTo(s, image, pass.compute_type());
     if (axes() == 3) {
       return max_ ? ops::MaxPool3D(s, x, WindowOf(size), WindowOf(strides), padding)
                   : ops::AvgPool3D(s, x, WindowOf(size), WindowOf(strides), padding);
@@ -47,16 +49,18 @@ class GlobalPoolingLayer : public UnaryLayer {
   std::string kind() const override { return kind_; }
 
  protected:
+  // Sums over many places are those of float32.
+  bool computes_in(DataType) const override { return max_; }
   Output CallOne(Pass& pass, const Output& input, Where) override {
     const Scope& s = pass.scope();
     const Output mask = pass.mask();
     pass.set_mask(Output());
-    const Expr x(s, AsFloat(s, input));
+    const Expr x(s, CastTo(s, input, pass.compute_type()));
     std::vector<int32_t> axes;
     for (int axis = 1; axis <= axes_; ++axis) axes.push_back(axis);
     if (max_) return x.ReduceMax(axes, keep_dims_);
     if (axes_ != 1 || !mask.valid()) return x.Mean(axes, keep_dims_);
-    const Expr counts = Expr(s, mask).Cast(kFloat).ExpandDims(-1);
+    const Expr counts = Expr(s, mask).Cast(x.dtype()).ExpandDims(-1);
     return (x * counts).Sum(axes, keep_dims_) / counts.Sum(axes, keep_dims_);
   }
 

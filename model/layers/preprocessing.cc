@@ -196,7 +196,7 @@ class NormalizationLayer : public UnaryLayer {
       return Output();
     }
     const Scope& s = pass.scope();
-    const Expr x(s, AsFloat(s, input));
+    const Expr x(s, CastTo(s, input, pass.compute_type()));
     std::vector<float> deviations;
     for (const float v : of_.variance) deviations.push_back(std::max(std::sqrt(v), 1e-7f));
     const auto row = [&](const std::vector<float>& values) {
@@ -217,8 +217,8 @@ class NormalizationLayer : public UnaryLayer {
 LayerPtr Rescaling(double scale, double offset, std::string name, Where where) {
   return std::make_unique<FunctionLayer>(
       "Rescaling", std::move(name), UnaryLayer::Ranks{},
-      [scale, offset](Pass&, const Expr& x) {
-        return x.Cast(kFloat) * static_cast<float>(scale) + static_cast<float>(offset);
+      [scale, offset](Pass& pass, const Expr& x) {
+        return x.Cast(pass.compute_type()) * static_cast<float>(scale) + static_cast<float>(offset);
       },
       where,
       [scale, offset](OptionChecks& options) {

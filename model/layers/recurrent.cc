@@ -32,6 +32,12 @@ struct Carried {
   std::vector<Output> states;
 };
 
+Tensor Zero(DataType dtype) {
+  return dtype == kBfloat16 ? Tensor::Scalar(BFloat16())
+         : dtype == kHalf   ? Tensor::Scalar(Half())
+                            : Tensor::Scalar<float>(0);
+}
+
 class CellLayer : public RecurrentLayer {
  public:
   CellLayer(MakeCell make_cell, int64_t units, const RecurrentOptions& options, Where where)
@@ -70,7 +76,7 @@ class CellLayer : public RecurrentLayer {
   std::vector<Output> InitialStates(Pass& pass, const Output& x, std::span<const Output> given,
                                     Where where);
   Output Project(Pass& pass, const Output& x);
-  Output Drop(Pass& pass, double rate, const Output& ones);
+  Output Drop(Pass& pass, double rate, const Output& shape);
   Carried Step(const Scope& s, const Output& x, const Output& mask, const Output& dropped,
                const Carried& before) const;
   Walked Unrolled(const Scope& s, const Steps& steps) const;
@@ -158,7 +164,7 @@ std::vector<Output> CellLayer::InitialStates(Pass& pass, const Output& x,
   std::vector<Output> states;
   const std::vector<int64_t> dims = {x.shape().dim(0), units_};
   if (!o_.stateful) {
-    const Output zeros = ops::Fill(s, ShapeLike(s, x, dims), 0.0f);
+    const Output zeros = ops::Fill(s, ShapeLike(s, x, dims), Zero(pass.compute_type()));
     states.assign(cell_->states(), zeros);
     return states;
   }
@@ -170,7 +176,7 @@ std::vector<Output> CellLayer::InitialStates(Pass& pass, const Output& x,
     kept_.push_back(kept);
     // A copy: gradients look at it after the variable has changed.
     const Output none = ops::Fill(s, Ints(dims), 0.0f);
-    states.push_back(ops::AddN(s, {kept.read, none}));
+    states.push_back(CastTo(s, ops::AddN(s, {kept.read, none}), pass.compute_type()));
   }
   return states;
 }
@@ -189,7 +195,8 @@ Output CellLayer::Drop(Pass& pass, double rate, const Output& shape) {
   const Scope& s = pass.scope();
   const Expr drawn(
       s, ops::StatelessRandomUniform(s, shape, NextSeed(pass, o_.seed), {.dtype = kFloat}));
-  return (drawn >= static_cast<float>(rate)).Cast(kFloat) * static_cast<float>(1 / (1 - rate));
+  const DataType type = pass.compute_type();
+  return (drawn >= static_cast<float>(rate)).Cast(type) * static_cast<float>(1 / (1 - rate));
 }
 
 Carried CellLayer::Step(const Scope& s, const Output& x, const Output& mask, const Output& dropped,
@@ -229,6 +236,7 @@ Walked CellLayer::Unrolled(const Scope& s, const Steps& steps) const {
 Walked CellLayer::Looped(const Scope& s, const Steps& steps) const {
   const Output count = RunDim(s, steps.inputs, 0);
   const Output all = ops::Range(s, 0, count, 1);
+  const DataType type = steps.inputs.dtype();
   const auto array_of = [&](const Output& x) {
     const auto array = ops::TensorArrayV3(s, count, x.dtype());
     const Output flow = ops::TensorArrayScatterV3(s, array.handle, all, x, array.flow);
@@ -238,7 +246,7 @@ Walked CellLayer::Looped(const Scope& s, const Steps& steps) const {
   const bool masked = steps.mask.valid();
   const auto masks = masked ? array_of(steps.mask) : inputs;
   const auto outputs =
-      o_.return_sequences ? ops::TensorArrayV3(s, count, kFloat) : ops::TensorArrayV3Outputs{};
+      o_.return_sequences ? ops::TensorArrayV3(s, count, type) : ops::TensorArrayV3Outputs{};
   // The step, the output (where masks may hold it back), the states, what was written.
   std::vector<Output> variables = {Constant(s, Tensor::Scalar<int32_t>(0)),
                                    ops::ZerosLike(s, steps.initial[0])};
@@ -247,8 +255,8 @@ Walked CellLayer::Looped(const Scope& s, const Steps& steps) const {
   const PartialShape row({steps.inputs.shape().dim(1), steps.inputs.shape().dim(2)});
   const auto body = [&](const Scope& in, std::span<const Output> v) -> std::vector<Output> {
     const Output t = o_.go_backwards ? ops::Sub(in, ops::Sub(in, count, 1), v[0]) : v[0];
-    const Output x = ops::EnsureShape(
-        in, ops::TensorArrayReadV3(in, inputs.first, t, inputs.second, kFloat), row);
+    const Output x =
+        ops::EnsureShape(in, ops::TensorArrayReadV3(in, inputs.first, t, inputs.second, type), row);
     const Output mask =
         masked ? ops::TensorArrayReadV3(in, masks.first, t, masks.second, kBool) : Output();
     const Carried before{v[1], {v.begin() + 2, v.begin() + 2 + cell_->states()}};
@@ -267,19 +275,19 @@ Walked CellLayer::Looped(const Scope& s, const Steps& steps) const {
   if (ends.size() != variables.size()) return {};
   Walked walked{.last = ends[1], .states = {ends.begin() + 2, ends.begin() + 2 + cell_->states()}};
   if (o_.return_sequences) {
-    walked.all = ops::TensorArrayGatherV3(s, outputs.handle, all, ends.back(), kFloat);
+    walked.all = ops::TensorArrayGatherV3(s, outputs.handle, all, ends.back(), type);
   }
   return walked;
 }
 
 Output CellLayer::ZeroWhereMasked(const Scope& s, const Output& y, const Output& mask) const {
-  return ops::Mul(s, y, ops::Cast(s, mask, kFloat));
+  return ops::Mul(s, y, ops::Cast(s, mask, y.dtype()));
 }
 
 Output CellLayer::Call(Pass& pass, std::span<const Output> inputs, Where where) {
   if (!Check(pass, inputs, where)) return Output();
   const Scope& s = pass.scope();
-  Output x = AsFloat(s, inputs[0]);
+  Output x = CastTo(s, inputs[0], pass.compute_type());
   if (!MakeWeights(pass, DimOf(x, 2), where)) return Output();
   const PartialShape state({DimOf(x, 0), units_});
   Steps steps{.count = DimOf(x, 1)};
@@ -304,7 +312,7 @@ Output CellLayer::Call(Pass& pass, std::span<const Output> inputs, Where where) 
   final_states_.clear();
   for (const Output& end : walked.states) final_states_.push_back(ops::EnsureShape(s, end, state));
   for (std::size_t i = 0; o_.stateful && i < kept_.size(); ++i) {
-    pass.AddUpdate(Assign(s, kept_[i], final_states_[i]));
+    pass.AddUpdate(Assign(s, kept_[i], CastTo(s, final_states_[i], kFloat)));
   }
   const bool zero = o_.zero_output_for_mask && steps.mask.valid();
   if (!o_.return_sequences) {

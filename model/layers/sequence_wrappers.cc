@@ -145,7 +145,8 @@ Expr SinePositions(Pass& pass, const Expr& x, double max_wavelength) {
   const Expr step(s, ops::Cast(s, ops::Range(s, 0, RunDim(s, x, 1), 1), kFloat));
   const Expr angles = step.ExpandDims(1) * row(scales);
   const Expr wave = Expr(s, ops::Sin(s, angles)) * row(sines) + angles.Cos() * row(cosines);
-  return Expr(s, ops::EnsureShape(s, ops::BroadcastTo(s, wave, ops::Shape(s, x)), x.shape()));
+  const Output cast = CastTo(s, wave, pass.compute_type());
+  return Expr(s, ops::EnsureShape(s, ops::BroadcastTo(s, cast, ops::Shape(s, x)), x.shape()));
 }
 
 class SinePositionLayer : public UnaryLayer {

@@ -57,6 +57,16 @@ std::vector<double> Doubles(const Tensor& tensor) {
   return values;
 }
 
+// Of 16 bits.
+template <typename T>
+std::vector<double> Floats(const Tensor& tensor) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    values.push_back(static_cast<double>(static_cast<float>(tensor.data<T>()[i])));
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<double> Numbers(const Json& list) {
@@ -100,6 +110,10 @@ std::vector<double> ValuesOf(const Tensor& tensor) {
       return Doubles<int32_t>(tensor);
     case kBool:
       return Doubles<bool>(tensor);
+    case kHalf:
+      return Floats<Half>(tensor);
+    case kBfloat16:
+      return Floats<BFloat16>(tensor);
     default:
       return {};
   }

@@ -23,7 +23,7 @@ Status Check(const KerasOptimizer* inner, const LossScaleOptions& o) {
 
 }  // namespace
 
-LossScale::LossScale(std::unique_ptr<KerasOptimizer> inner, const LossScaleOptions& options)
+LossScale::LossScale(std::shared_ptr<KerasOptimizer> inner, const LossScaleOptions& options)
     : inner_(std::move(inner)), options_(options) {}
 
 void LossScale::MakeVariables(const Scope& scope) {
