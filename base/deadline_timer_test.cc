@@ -26,13 +26,16 @@ TEST(DeadlineTimer, CallsBackAfterTheDeadline) {
 TEST(DeadlineTimer, CallsBackInTheOrderOfDeadlinesNotOfRequests) {
   DeadlineTimer timer;
   std::vector<int> order;
-  Notification all;
+  Notification both_are_there, all;
   const Deadline now = SteadyClock::now();
+  // Callbacks come one after the other: none of the two before both have been requested.
+  timer.Schedule(now, [&] { EXPECT_TRUE(both_are_there.WaitUntil(DeadlineAfter(seconds(30)))); });
   timer.Schedule(now + milliseconds(40), [&] {
     order.push_back(2);
     all.Notify();
   });
   timer.Schedule(now + milliseconds(20), [&] { order.push_back(1); });
+  both_are_there.Notify();
   ASSERT_TRUE(all.WaitUntil(DeadlineAfter(seconds(30))));
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
@@ -48,9 +51,14 @@ TEST(DeadlineTimer, AnEarlierDeadlineIsMetWhileALaterOneIsSleptFor) {
 
 TEST(DeadlineTimer, ADeadlineAfterACancelledEarlierOneIsMet) {
   DeadlineTimer timer;
-  const auto token = timer.Schedule(DeadlineAfter(std::chrono::milliseconds(30)), [] {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_TRUE(timer.Cancel(token));
+  // Until it is cancelled before it is called back: a loaded machine may be late.
+  bool cancelled = false;
+  for (milliseconds wait(30); !cancelled && wait < seconds(30); wait *= 2) {
+    const auto token = timer.Schedule(DeadlineAfter(wait), [] {});
+    std::this_thread::sleep_for(milliseconds(5));
+    cancelled = timer.Cancel(token);
+  }
+  EXPECT_TRUE(cancelled);
   Notification later;
   timer.Schedule(DeadlineAfter(std::chrono::milliseconds(60)), [&] { later.Notify(); });
   EXPECT_TRUE(later.WaitUntil(DeadlineAfter(std::chrono::seconds(20))));
@@ -81,12 +89,14 @@ TEST(DeadlineTimer, CancelDoesNotWaitForACallbackThatRuns) {
 
 TEST(DeadlineTimer, ACallbackMayCancelItself) {
   DeadlineTimer timer;
-  Notification done;
-  std::atomic<DeadlineTimer::Token> token{DeadlineTimer::kNone};
-  token = timer.Schedule(DeadlineAfter(milliseconds(20)), [&] {
+  Notification known, done;
+  DeadlineTimer::Token token = DeadlineTimer::kNone;
+  token = timer.Schedule(SteadyClock::now(), [&] {
+    EXPECT_TRUE(known.WaitUntil(DeadlineAfter(seconds(30))));
     EXPECT_FALSE(timer.Cancel(token));
     done.Notify();
   });
+  known.Notify();
   EXPECT_TRUE(done.WaitUntil(DeadlineAfter(seconds(30))));
 }
 

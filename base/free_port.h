@@ -9,8 +9,9 @@
 
 namespace millrace {
 
-// Loopback ports that nothing listens on, all different. Somebody else may take one before it is
-// used. Unavailable if there are not so many sockets.
+// Loopback ports that nothing listens on, all different, and where there are any, none that a
+// connection to somewhere else may be given: a server that is started again finds its port free.
+// Another server may take one before it is used. Unavailable if there are not so many sockets.
 StatusOr<std::vector<int>> FreeLoopbackPorts(int count);
 
 }  // namespace millrace

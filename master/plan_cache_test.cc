@@ -27,7 +27,7 @@ RunSignature Fetch(const std::string& name) {
   return signature;
 }
 
-// Plans that are built when the test says so.
+// Plans that are built when the test says so, for which a ps has been asked.
 class PlanCacheTest : public testing::Test {
  protected:
   struct Build {
@@ -45,6 +45,10 @@ class PlanCacheTest : public testing::Test {
         Fetch("x:0"), patience,
         [this](const RunSignature&, std::shared_ptr<PlanCache::Attempt> attempt,
                PlanCache::Ready ready) {
+          {
+            MutexLock lock(&attempt->mu);
+            attempt->asked.push_back("/job:ps/task:0");
+          }
           builds_.push_back({std::move(attempt), std::move(ready)});
         },
         [answer](const StatusOr<std::shared_ptr<Plan>>& plan) {
@@ -67,10 +71,6 @@ TEST_F(PlanCacheTest, EveryoneWaitsAsLongAsHeWants) {
   const auto late = Get({.deadline = DeadlineAfter(milliseconds(20))});
   const auto cancelled = Get({.caller = &caller});
   ASSERT_EQ(builds_.size(), 1u);
-  {
-    MutexLock lock(&builds_[0].attempt->mu);
-    builds_[0].attempt->asked.push_back("/job:ps/task:0");
-  }
   caller.StartCancel(errors::Cancelled("enough"));
   ASSERT_TRUE(Wait(cancelled));
   EXPECT_EQ(cancelled->status.code(), StatusCode::kCancelled);
@@ -86,15 +86,13 @@ TEST_F(PlanCacheTest, EveryoneWaitsAsLongAsHeWants) {
 }
 
 TEST_F(PlanCacheTest, TheErrorNamesWhoHasNotAnswered) {
-  const auto late = Get({.deadline = DeadlineAfter(seconds(2))});
+  const auto patient = Get({});
+  const auto late = Get({.deadline = DeadlineAfter(milliseconds(20))});
   ASSERT_EQ(builds_.size(), 1u);
-  {
-    MutexLock lock(&builds_[0].attempt->mu);
-    builds_[0].attempt->asked.push_back("/job:ps/task:0");
-  }
   ASSERT_TRUE(Wait(late));
   EXPECT_NE(Message(late->status).find("/job:ps/task:0"), std::string_view::npos) << late->status;
   builds_[0].ready(errors::Cancelled("given up"));
+  EXPECT_TRUE(Wait(patient));
 }
 
 TEST_F(PlanCacheTest, TheLastToLeaveEndsTheBuildingAndTheNextBeginsAnew) {

@@ -154,17 +154,22 @@ TEST(StalenessBound, OfZeroMakesWorkersTakeTurns) {
 
 // A step whose gradient does not come holds the others up, and no longer when it is over.
 TEST(StalenessBound, MakesOthersWaitForAGradientThatDoesNotCome) {
+  using std::chrono::milliseconds;
   Job job(/*num_workers=*/2, /*bound=*/0);
-  std::atomic<bool> over{false};
-  std::thread stuck([&job, &over] {
-    const Status late = job.workers[1]->TryToTrain(std::chrono::milliseconds(2000), /*stuck=*/true);
-    EXPECT_TRUE(errors::IsDeadlineExceeded(late)) << late;
-    over = true;
-  });
+  EXPECT_EQ(job.workers[0]->Train(), 0);  // a step that is late from now on was held up
   Status held;
-  while (held.ok() && !over) held = job.workers[0]->TryToTrain(std::chrono::milliseconds(300));
+  // Longer and longer, until the stuck step has come as far as to hold anybody up.
+  for (milliseconds limit(2000); held.ok() && limit < std::chrono::minutes(1); limit *= 2) {
+    std::atomic<bool> over{false};
+    std::thread stuck([&job, &over, limit] {
+      const Status late = job.workers[1]->TryToTrain(limit, /*stuck=*/true);
+      EXPECT_TRUE(errors::IsDeadlineExceeded(late)) << late;
+      over = true;
+    });
+    while (held.ok() && !over) held = job.workers[0]->TryToTrain(milliseconds(300));
+    stuck.join();
+  }
   EXPECT_TRUE(errors::IsDeadlineExceeded(held)) << held;
-  stuck.join();
   EXPECT_EQ(job.workers[0]->Train(), 0);
 }
 

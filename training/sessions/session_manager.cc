@@ -225,20 +225,28 @@ struct SessionManager::Impl {
   Status WaitForChief(Session& session, Deadline deadline) {
     const Output& ready = options.ready_for_local_init_op.valid() ? options.ready_for_local_init_op
                                                                   : options.ready_op;
+    std::string reason;
+    const auto gave_up = [&] {
+      return errors::DeadlineExceeded("Session was not ready after waiting ",
+                                      options.max_wait.count(), " ms: gave up ", reason);
+    };
     for (bool announced = false;;) {
-      MR_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
-                          Missing(session, ready, deadline));
+      const StatusOr<std::vector<std::string>> report = Missing(session, ready, deadline);
+      // The last look may have had no time left: what the one before saw is why.
+      if (errors::IsDeadlineExceeded(report.status()) && !reason.empty() &&
+          SteadyClock::now() >= deadline) {
+        return gave_up();
+      }
+      MR_RETURN_IF_ERROR(report.status());
+      const std::vector<std::string>& missing = *report;
       if (missing.empty()) {
         // What a session runs, and dumps, shall not depend on who came first.
         MR_RETURN_IF_ERROR(AwaitChief(session, kShortestWait).status());
         return PrepareLocally(session, deadline);
       }
-      const std::string reason = StrCat("waiting for the chief to initialise ", missing.size(),
-                                        " variable(s): ", StrJoin(missing, ", "));
-      if (SteadyClock::now() >= deadline) {
-        return errors::DeadlineExceeded("Session was not ready after waiting ",
-                                        options.max_wait.count(), " ms: gave up ", reason);
-      }
+      reason = StrCat("waiting for the chief to initialise ", missing.size(),
+                      " variable(s): ", StrJoin(missing, ", "));
+      if (SteadyClock::now() >= deadline) return gave_up();
       Tell(reason);
       const milliseconds wait = std::min(options.recovery_wait, Left(deadline));
       // An announcement from before the variables were lost says nothing.

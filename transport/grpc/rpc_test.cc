@@ -160,9 +160,12 @@ TEST_F(RpcTest, SendsALargeTensorFromItsOwnBuffer) {
 
 TEST_F(RpcTest, ADeadlineEndsTheCallAtBothSides) {
   auto channel = Connect();
-  const Status status = Call(*channel, kPark, "", {DeadlineAfter(milliseconds(100)), nullptr});
-  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
-  EXPECT_NE(Message(status).find("/job:test/replica:0/task:0"), std::string_view::npos) << status;
+  // Until it has come as far as to be parked before its deadline.
+  for (milliseconds limit(100); !parked_.HasBeenNotified() && limit < seconds(20); limit *= 2) {
+    const Status status = Call(*channel, kPark, "", {DeadlineAfter(limit), nullptr});
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_NE(Message(status).find("/job:test/replica:0/task:0"), std::string_view::npos) << status;
+  }
   EXPECT_TRUE(cancelled_.WaitUntil(DeadlineAfter(seconds(20))));
 }
 
@@ -290,7 +293,7 @@ TEST_F(RpcTest, CallsBeyondTheLimitOfAConnectionWait) {
 TEST_F(RpcTest, RequestsOnTheirWayInShareTheMemoryQuota) {
   constexpr int kCalls = 64;
   const std::string big(std::size_t{1} << 20, 'x');
-  const auto begun = [&](int64_t quota) {
+  const auto begun = [&](int64_t quota, seconds limit) {
     std::atomic<int> arrived{0};
     Mutex mu;
     bool over = false;
@@ -310,21 +313,24 @@ TEST_F(RpcTest, RequestsOnTheirWayInShareTheMemoryQuota) {
     std::vector<std::unique_ptr<RpcChannel>> channels;
     for (int i = 0; i < kCalls; ++i) {
       channels.push_back(Connect());
-      channels.back()->Call(kPark, {DeadlineAfter(seconds(5)), nullptr}, Bytes(big), IfDown::kFail,
+      channels.back()->Call(kPark, {DeadlineAfter(limit), nullptr}, Bytes(big), IfDown::kFail,
                             [&](const Status&, const grpc::ByteBuffer&) { left.DecrementCount(); });
     }
-    EXPECT_TRUE(left.WaitUntil(DeadlineAfter(seconds(40))));
+    // Until all are there, or have ended by their deadline.
+    while (arrived < kCalls && !left.WaitUntil(DeadlineAfter(milliseconds(10)))) {
+    }
     {
       MutexLock lock(&mu);
       over = true;
       for (ServerCall* call : calls) call->Finish(OkStatus());
     }
+    EXPECT_TRUE(left.WaitUntil(DeadlineAfter(limit + seconds(40))));
     channels.clear();
     server = nullptr;
     return arrived.load();
   };
-  EXPECT_EQ(begun(int64_t{1} << 30), kCalls);
-  EXPECT_LT(begun(int64_t{8} << 20), kCalls / 2);
+  EXPECT_EQ(begun(int64_t{1} << 30, seconds(60)), kCalls);
+  EXPECT_LT(begun(int64_t{8} << 20, seconds(5)), kCalls / 2);
 }
 
 }  // namespace

@@ -41,14 +41,17 @@ TEST(TokenFileTest, ANewTokenIsShownAndBothAreTakenForAWhile) {
   EXPECT_FALSE(file.Matches(kSecond));
   Write(path, kSecond);
   std::this_thread::sleep_for(milliseconds(5));
+  const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(file.Current(), kSecond);
   EXPECT_TRUE(file.Matches(kSecond));
-  EXPECT_TRUE(file.Matches(kFirst)) << "others may not have read the new one";
+  const bool first_too = file.Matches(kFirst);
+  // Two seconds are the least: a machine may stand still for as long.
+  EXPECT_TRUE(first_too || std::chrono::steady_clock::now() - before >= std::chrono::seconds(2))
+      << "others may not have read the new one";
   EXPECT_FALSE(file.Matches("another-token-000003"));
   EXPECT_FALSE(file.Matches(""));
-  // Two seconds are the least.
   bool ended = false;
-  for (int i = 0; i < 100 && !ended; ++i) {
+  for (int i = 0; i < 1200 && !ended; ++i) {
     std::this_thread::sleep_for(milliseconds(50));
     ended = !file.Matches(kFirst);
   }
@@ -64,7 +67,7 @@ TEST(TokenFileTest, ACallerThatIsAheadMakesTheFileBeRead) {
   Write(path, kSecond);
   EXPECT_EQ((*opened)->Current(), kFirst);
   bool taken = false;
-  for (int i = 0; i < 100 && !taken; ++i) {
+  for (int i = 0; i < 1200 && !taken; ++i) {
     std::this_thread::sleep_for(milliseconds(50));
     taken = (*opened)->Matches(kSecond);
   }
