@@ -219,7 +219,7 @@ TEST_F(RestServiceTest, BodiesAreBoundedAlsoInAll) {
   EXPECT_EQ(testing::Get(server_->http_port(), "/v1/models/keras_mlp").status, 200);
   slow.clear();
   int status = 503;
-  for (int i = 0; i < 100 && status == 503; ++i) {
+  for (int i = 0; i < 1200 && status == 503; ++i) {
     status = Post("/v1/models/keras_mlp:predict", body).status;
     if (status == 503) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -65,7 +65,7 @@ TEST_F(PagesViewTest, OnePageLeadsToTheOthers) {
   Open("/statusz");
   browser_->Click("nav a[href='/stepz']");
   // The click loads another page; it is there when it says so.
-  for (int i = 0; i < 200 && Text("document.querySelector('h1')?.textContent ?? ''") != "Steps";
+  for (int i = 0; i < 2400 && Text("document.querySelector('h1')?.textContent ?? ''") != "Steps";
        ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }

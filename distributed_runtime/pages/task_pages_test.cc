@@ -260,7 +260,7 @@ TEST_F(TaskPagesTest, ACallableOfOneTaskIsTracedAndItsCallerSeesNothingOfIt) {
   const StatusOr<int64_t> callable = session_->MakeCallable(options);
   ASSERT_TRUE(callable.ok()) << callable.status();
   StatusOr<pb::TraceResponse> trace = errors::Internal("no answer");
-  std::thread tracing([&] { trace = TraceSteps(worker_->address(), 2, std::chrono::seconds(5)); });
+  std::thread tracing([&] { trace = TraceSteps(worker_->address(), 2, std::chrono::seconds(30)); });
   std::atomic<bool> over{false};
   std::thread client([&] {
     while (!over.load()) {

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,9 +28,13 @@ using ::millrace::testing::ChildrenOf;
 using ::millrace::testing::Process;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
 
-constexpr seconds kLimit{60};
+constexpr seconds kLimit{200};
 constexpr int64_t kSaveSteps = 50, kSteps = 900;
+// A job that has ended, or all but, before a loaded machine let the test kill it for the last time
+// proves nothing: then a longer one does, of at most so many steps.
+constexpr int64_t kMostSteps = 64 * kSteps;
 
 std::string EmptyFolder(const std::string& name) {
   const std::string folder = StrCat(::testing::TempDir(), "/sync_", name, "_", getpid());
@@ -36,7 +42,7 @@ std::string EmptyFolder(const std::string& name) {
   return folder;
 }
 
-std::vector<std::string> Command(const std::string& folder, int num_ps) {
+std::vector<std::string> Command(const std::string& folder, int num_ps, int64_t steps) {
   return {"run",
           StrCat("--ps=", num_ps),
           "--workers=2",
@@ -56,19 +62,19 @@ std::vector<std::string> Command(const std::string& folder, int num_ps) {
           "--ready_timeout=20",
           StrCat("--save_steps=", kSaveSteps),
           StrCat("--checkpoint_dir=", folder),
-          StrCat("--train_steps=", kSteps)};
+          StrCat("--train_steps=", steps)};
 }
 
-std::unique_ptr<CheckpointReader> LastOf(const std::string& folder) {
+std::unique_ptr<CheckpointReader> LastOf(const std::string& folder, int64_t steps) {
   const std::string newest = LatestCheckpoint(folder);
-  EXPECT_EQ(CheckpointNumber(newest).value_or(-1), kSteps) << newest;
+  EXPECT_EQ(CheckpointNumber(newest).value_or(-1), steps) << newest;
   auto reader = CheckpointReader::Open(newest);
   EXPECT_TRUE(reader.ok()) << reader.status();
   return reader.ok() ? *std::move(reader) : nullptr;
 }
 
-void ExpectSameBytes(const std::string& folder, const std::string& wanted_folder) {
-  const auto got = LastOf(folder), wanted = LastOf(wanted_folder);
+void ExpectSameBytes(const std::string& folder, const std::string& wanted_folder, int64_t steps) {
+  const auto got = LastOf(folder, steps), wanted = LastOf(wanted_folder, steps);
   ASSERT_TRUE(got != nullptr && wanted != nullptr);
   ASSERT_EQ(got->entries().size(), wanted->entries().size());
   // Weights and biases of two layers, two slots of each, two powers and the global step.
@@ -84,23 +90,35 @@ void ExpectSameBytes(const std::string& folder, const std::string& wanted_folder
 }
 
 // What a job that loses nothing ends with.
-const std::string& Undisturbed() {
-  static const std::string folder = [] {
-    std::string name = EmptyFolder("undisturbed");
-    Process job("tools/millrace", Command(name, 2));
+const std::string& Undisturbed(int64_t steps) {
+  static auto* const folders = new std::map<int64_t, std::string>;
+  std::string& folder = (*folders)[steps];
+  if (folder.empty()) {
+    folder = EmptyFolder(StrCat("undisturbed_", steps));
+    Process job("tools/millrace", Command(folder, 2, steps));
     EXPECT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
-    return name;
-  }();
+  }
   return folder;
 }
 
-// A process of a job; its command line has the two flags after each other.
-pid_t TaskOf(const Process& job, const std::string& name, int index) {
+// A process of a job, or -1 if the job ends without having it again; its command line has the two
+// flags after each other.
+pid_t TaskOf(Process& job, const std::string& name, int index) {
   std::string flags = "--job_name=" + name;
   flags.push_back('\0');
   StrAppend(&flags, "--task_index=", index);
-  const std::vector<pid_t> tasks = ChildrenOf(job.pid(), flags);
-  return tasks.empty() ? -1 : tasks.front();
+  for (const auto limit = Clock::now() + kLimit; Clock::now() < limit;) {
+    const std::vector<pid_t> tasks = ChildrenOf(job.pid(), flags);
+    if (!tasks.empty()) return tasks.front();
+    if (job.WaitForEnd(seconds(0)) != Process::kStillRunning) return -1;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  ADD_FAILURE() << "neither an end nor " << name << "/" << index << ": " << job.output();
+  return -1;
+}
+
+int64_t Saved(const std::string& folder) {
+  return CheckpointNumber(LatestCheckpoint(folder)).value_or(0);
 }
 
 // Until the checkpoint of that step, or a later one.
@@ -112,6 +130,11 @@ void AwaitSaved(const std::string& folder, int64_t step) {
   }
 }
 
+// Whether a job of so many steps that is killed by now had some of them before it.
+bool IsAmidst(const std::string& folder, int64_t steps) {
+  return Saved(folder) <= steps - 2 * kSaveSteps;
+}
+
 struct Kill {
   int64_t step;  // once it is saved
   milliseconds later;
@@ -119,50 +142,73 @@ struct Kill {
   int index;
 };
 
+// False if the job was too fast for one of the kills.
+bool KillAmidst(Process& job, const std::string& folder, const Kill& k, int64_t steps) {
+  AwaitSaved(folder, k.step);
+  if (::testing::Test::HasFailure()) return true;
+  std::this_thread::sleep_for(k.later);
+  const pid_t task = TaskOf(job, k.job, k.index);
+  if (task < 0) return false;
+  kill(task, SIGKILL);
+  return IsAmidst(folder, steps);
+}
+
 void KillAndCompare(const std::string& name, const std::vector<Kill>& kills) {
-  const std::string folder = EmptyFolder(name);
-  Process job("tools/millrace", Command(folder, 2));
-  for (const Kill& k : kills) {
-    SCOPED_TRACE(StrCat(k.job, " ", k.index, " after step ", k.step));
-    AwaitSaved(folder, k.step);
-    ASSERT_FALSE(::testing::Test::HasFailure()) << job.output();
-    std::this_thread::sleep_for(k.later);
-    const pid_t task = TaskOf(job, k.job, k.index);
-    ASSERT_GT(task, 0) << "the job has ended too soon: " << job.output();
-    kill(task, SIGKILL);
+  for (int64_t steps = kSteps; steps <= kMostSteps; steps *= 4) {
+    const std::string folder = EmptyFolder(name);
+    Process job("tools/millrace", Command(folder, 2, steps));
+    bool amidst = true;
+    for (std::size_t i = 0; i < kills.size() && amidst; ++i) {
+      SCOPED_TRACE(StrCat(kills[i].job, " ", kills[i].index, " after step ", kills[i].step));
+      amidst = KillAmidst(job, folder, kills[i], steps);
+      ASSERT_FALSE(::testing::Test::HasFailure()) << job.output();
+    }
+    ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
+    ExpectSameBytes(folder, Undisturbed(steps), steps);
+    if (!amidst) continue;
+    EXPECT_NE(job.output().find(": restored "), std::string::npos) << job.output();
+    return;
   }
-  ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
-  EXPECT_NE(job.output().find(": restored "), std::string::npos) << job.output();
-  ExpectSameBytes(folder, Undisturbed());
+  FAIL() << "no job was long enough to be killed in";
 }
 
 TEST(SyncResume, AJobThatLosesNothingIsTheSameTwice) {
   const std::string folder = EmptyFolder("again");
-  Process job("tools/millrace", Command(folder, 2));
+  Process job("tools/millrace", Command(folder, 2, kSteps));
   ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
-  ExpectSameBytes(folder, Undisturbed());
+  ExpectSameBytes(folder, Undisturbed(kSteps), kSteps);
 }
 
-TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
-  const std::string folder = EmptyFolder("whole");
+// Jobs of so many steps, each killed as a whole. False if one of them was too fast for that.
+bool KillAllThrice(const std::string& folder, int64_t steps) {
   int num_ps = 1;
   for (const int64_t step : {kSaveSteps, 5 * kSaveSteps, 9 * kSaveSteps}) {
-    Process job("tools/millrace", Command(folder, num_ps));
+    Process job("tools/millrace", Command(folder, num_ps, steps));
     num_ps = 3 - num_ps;
     AwaitSaved(folder, step);
-    ASSERT_FALSE(HasFailure()) << job.output();
+    if (::testing::Test::HasFailure()) std::puts(job.output().c_str());
     std::this_thread::sleep_for(milliseconds(step / 25));
     const std::vector<pid_t> tasks = ChildrenOf(job.pid());
-    ASSERT_FALSE(tasks.empty()) << job.output();
     job.Signal(SIGKILL);
     for (const pid_t task : tasks) kill(task, SIGKILL);
     job.WaitForEnd(kLimit);
-    ASSERT_LT(CheckpointNumber(LatestCheckpoint(folder)).value_or(kSteps), kSteps);
+    if (!IsAmidst(folder, steps)) return false;
   }
-  Process job("tools/millrace", Command(folder, 2));
-  ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
-  EXPECT_NE(job.output().find(": restored "), std::string::npos) << job.output();
-  ExpectSameBytes(folder, Undisturbed());
+  return true;
+}
+
+TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
+  for (int64_t steps = kSteps; steps <= kMostSteps; steps *= 4) {
+    const std::string folder = EmptyFolder("whole");
+    const bool amidst = KillAllThrice(folder, steps);
+    ASSERT_FALSE(HasFailure());
+    if (!amidst) continue;
+    Process job("tools/millrace", Command(folder, 2, steps));
+    ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
+    EXPECT_NE(job.output().find(": restored "), std::string::npos) << job.output();
+    return ExpectSameBytes(folder, Undisturbed(steps), steps);
+  }
+  FAIL() << "no job was long enough to be killed in";
 }
 
 TEST(SyncResume, AJobThatLosesAWorkerGoesOnAsIfItHadNot) {

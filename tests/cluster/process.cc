@@ -153,7 +153,8 @@ bool Process::WaitForOutput(const std::string& phrase, std::chrono::seconds limi
 int Process::WaitForEnd(std::chrono::seconds limit) {
   const auto deadline = Clock::now() + limit;
   bool more = true;
-  while (!ended_ && Clock::now() < deadline) {
+  for (bool late = false; !ended_ && !late;) {
+    late = Clock::now() >= deadline;  // it is looked at once, at least
     // A grandchild may hold the pipe open after the process has ended.
     if (more) {
       more = ReadSome(kLook);

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <thread>
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "distributed_runtime/service/control_service.h"
 #include "distributed_runtime/service/observe_service.h"
 #include "distributed_runtime/task_server.h"
 #include "millrace/core.h"
@@ -250,6 +253,10 @@ std::vector<Status> RunAll(std::vector<std::unique_ptr<Member>>& members, millis
   return statuses;
 }
 
+std::string AddressOf(const InProcessCluster& cluster, int worker) {
+  return cluster.Target("worker", worker).substr(std::string("grpc://").size());
+}
+
 TEST(CollectivesOfMasters, MeetInTheSameStep) {
   InProcessCluster cluster(0, 3);
   std::vector<std::unique_ptr<Member>> members;
@@ -258,8 +265,7 @@ TEST(CollectivesOfMasters, MeetInTheSameStep) {
     for (const Status& status : RunAll(members, seconds(60))) ASSERT_TRUE(status.ok()) << status;
   }
   for (int i = 0; i < 3; ++i) {
-    const std::string address = cluster.Target("worker", i).substr(std::string("grpc://").size());
-    const auto page = ReadPage(address, "/metrics", DeadlineAfter(seconds(30)));
+    const auto page = ReadPage(AddressOf(cluster, i), "/metrics", DeadlineAfter(seconds(30)));
     ASSERT_TRUE(page.ok()) << page.status();
     const auto samples = ParseOpenMetrics(page->body);
     ASSERT_TRUE(samples.ok()) << samples.status();
@@ -286,6 +292,18 @@ TEST(CollectivesOfMasters, FailTogetherAndGoOn) {
   for (const Status& status : RunAll(members, seconds(60))) EXPECT_TRUE(status.ok()) << status;
 }
 
+// Until steps of so many tasks are seen to wait.
+bool WaitUntilTasksWait(const InProcessCluster& cluster, std::size_t count) {
+  for (const Deadline limit = DeadlineAfter(seconds(60)); SteadyClock::now() < limit;) {
+    const auto report = GetWhyWaiting(AddressOf(cluster, 0), limit);
+    if (!report.ok()) continue;
+    std::set<std::string> tasks;
+    for (const pb::Wait& wait : report->wait()) tasks.insert(wait.task());
+    if (tasks.size() >= count) return true;
+  }
+  return false;
+}
+
 TEST(CollectivesOfMasters, EndWhenAMemberIsGoneAndNameIt) {
   InProcessCluster cluster(0, 3);
   std::vector<std::unique_ptr<Member>> members;
@@ -295,7 +313,7 @@ TEST(CollectivesOfMasters, EndWhenAMemberIsGoneAndNameIt) {
   members.pop_back();
   std::vector<Status> statuses;
   std::thread others([&] { statuses = RunAll(members, seconds(60)); });
-  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_TRUE(WaitUntilTasksWait(cluster, 2));
   cluster.Stop("worker", 2);
   others.join();
   for (const Status& status : statuses) {

@@ -387,8 +387,9 @@ TEST_F(NcclTest, EndsAtTheOpsTimeout) {
   Begin(1);
   std::vector<Result> results(2);
   drivers_[1]->Hold();
+  // Enough for both to be in the kernel by then.
   CollectiveParams params = Params(1);
-  params.timeout_seconds = 0.2;
+  params.timeout_seconds = 2;
   RunAll(params, &results);
   for (Result& result : results) {
     EXPECT_EQ(End(result).status.code(), StatusCode::kDeadlineExceeded) << result.outcome.status;

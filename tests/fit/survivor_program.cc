@@ -2,8 +2,8 @@
 // A program that trains under a strategy as a task of `millrace run`, with backups of its training,
 // and kills itself where it is told to (tests/fit/survivors_test.cc):
 //
-//   survivor_program STRATEGY FOLDER [--dies=TASK:STEP] [--pause_ms=N] [--save_freq=N] [--dataset]
-//                    [--kind=mlp|cnn|lstm] [--i_am=NAME]
+//   survivor_program STRATEGY FOLDER [--dies=TASK:STEP] [--pause_ms=N] [--hold_at=STEP]
+//                    [--save_freq=N] [--dataset] [--kind=mlp|cnn|lstm] [--i_am=NAME]
 //
 // Backups are in FOLDER/backup; at the end each task that trains writes what it has learned to
 // FOLDER/result-<task>. Parameter servers, and the workers that they have, serve until they are
@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -42,6 +43,7 @@ struct Flags {
   std::string strategy, folder;
   int64_t dies_in = -1, dies_at = -1;  // the task, and before which step, in its first life
   int64_t pause_ms = 0;                // before each step
+  int64_t hold_at = -1;                // before this step until FOLDER/go is there, or a notice
   int64_t save_freq = 1;               // kEveryEpoch: by epochs
   bool on_dataset = false;
   std::string kind = "mlp";
@@ -66,6 +68,7 @@ StatusOr<Flags> Parse(int argc, char** argv) {
                ReadFlag(text.substr(0, colon), "--dies=", &f.dies_in) &&
                ParseInt64(text.substr(colon + 1), &f.dies_at)) {
     } else if (!ReadFlag(text, "--pause_ms=", &f.pause_ms) &&
+               !ReadFlag(text, "--hold_at=", &f.hold_at) &&
                !ReadFlag(text, "--save_freq=", &f.save_freq)) {
       return errors::InvalidArgument("what is ", text, "?");
     }
@@ -126,6 +129,16 @@ layers::LayerList LayersOf(const std::string& kind) {
   return l;
 }
 
+// Until whoever looks on has done what is to be done to the job in this step.
+void Hold(const std::string& folder) {
+  while (PreemptionSignal() == 0 && !std::filesystem::exists(folder + "/go")) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  if (PreemptionSignal() == 0) return;
+  std::puts("is told to end");
+  std::fflush(stdout);
+}
+
 // All that there is at the end: weights, slots, counts, sums of metrics.
 Status WriteResult(Model& model, const std::string& prefix) {
   std::map<std::string, Tensor> values;
@@ -155,6 +168,7 @@ Status Train(const Flags& flags, const ResolvedTask& task) {
     std::printf("begins step %lld\n", static_cast<long long>(step));
     std::fflush(stdout);
     std::this_thread::sleep_for(milliseconds(flags.pause_ms));
+    if (step == flags.hold_at) Hold(flags.folder);
     if (first_life && index == flags.dies_in && step == flags.dies_at) ::kill(::getpid(), SIGKILL);
     return OkStatus();
   }});

@@ -29,7 +29,7 @@ using ::millrace::testing::Process;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kLimit{60};
+constexpr seconds kLimit{200};
 constexpr int kSteps = 24;
 constexpr int kEveryStep = 1, kByEpochs = 0;
 
@@ -65,12 +65,17 @@ class Job {
       : process_("tools/millrace", Arguments(setting, folder, flags)) {}
 
   Process& process() { return process_; }
-  // A signal for one task, once any task has come to a step.
+  // A signal for one task of a job that is held at a step, once any task has come to that.
   void SignalAt(int step, const std::string& task, int signal) {
     ASSERT_TRUE(process_.WaitForOutput(StrCat("begins step ", step), kLimit)) << process_.output();
     const std::vector<pid_t> found = ChildrenOf(process_.pid(), StrCat("--i_am=", task));
     ASSERT_EQ(found.size(), 1u) << task << "\n" << process_.output();
     ::kill(found[0], signal);
+  }
+  // Ends the hold.
+  static void Go(const std::string& folder) {
+    fs::create_directories(folder);
+    std::ofstream(folder + "/go").flush();
   }
   // How often any life of a task has begun a step.
   int StepsBegun(const std::string& task) {
@@ -181,8 +186,9 @@ TEST_P(Survivors, AKilledServerLeavesNoTrace) {
   for (const std::string& server : setting_.servers) {
     SCOPED_TRACE(server);
     const std::string folder = EmptyFolder("server");
-    Job job(setting_, folder, {"--pause_ms=30"});
+    Job job(setting_, folder, {"--hold_at=11"});
     job.SignalAt(11, server, SIGKILL);
+    Job::Go(folder);
     EXPECT_EQ(job.process().WaitForEnd(kLimit), 0) << job.process().output();
     ExpectSameBits(Results(setting_, folder), whole);
   }
@@ -213,8 +219,10 @@ TEST_P(Survivors, ProcessesThatAreKilledAtRandomLeaveNoTrace) {
 TEST_P(Survivors, ATrainerThatIsToldToEndSavesAndIsStartedAgain) {
   const Learned whole = Whole();
   const std::string folder = EmptyFolder(StrCat(setting_.name, "_told"));
-  Job job(setting_, folder, {"--pause_ms=40", StrCat("--save_freq=", kByEpochs)});
+  Job job(setting_, folder, {"--hold_at=10", StrCat("--save_freq=", kByEpochs)});
   job.SignalAt(10, setting_.trainers.back(), SIGTERM);
+  EXPECT_TRUE(job.process().WaitForOutput("is told to end", kLimit)) << job.process().output();
+  Job::Go(folder);
   EXPECT_EQ(job.process().WaitForEnd(kLimit), 0) << job.process().output();
   for (const std::string& task : setting_.trainers) {
     EXPECT_EQ(job.StepsBegun(task), kSteps) << "none is lost: " << job.process().output();
@@ -231,7 +239,7 @@ TEST_P(Survivors, ATrainerThatIsToldToEndSavesAndIsStartedAgain) {
 TEST_P(Survivors, AJobThatIsToldToEndIsGoneOnWithByAnother) {
   const Learned whole = Whole();
   const std::string folder = EmptyFolder(StrCat(setting_.name, "_stopped"));
-  const std::vector<std::string> flags = {"--pause_ms=40", StrCat("--save_freq=", kByEpochs)};
+  const std::vector<std::string> flags = {"--hold_at=10", StrCat("--save_freq=", kByEpochs)};
   Job first(setting_, folder, flags);
   ASSERT_TRUE(first.process().WaitForOutput("begins step 10", kLimit)) << first.process().output();
   first.process().Signal(SIGTERM);
@@ -251,7 +259,7 @@ TEST(BackupsAtTheEnd, AreDeletedByAllOrGoneOnFrom) {
   for (const bool deleted : {false, true}) {
     SCOPED_TRACE(deleted);
     const std::string folder = EmptyFolder(StrCat("end_", deleted));
-    Job first(setting, folder, {"--pause_ms=40"});
+    Job first(setting, folder, {"--hold_at=10"});
     ASSERT_TRUE(first.process().WaitForOutput("begins step 10", kLimit))
         << first.process().output();
     first.process().Signal(SIGTERM);
@@ -277,7 +285,7 @@ TEST(OtherNumbersOfWorkers, AreToldWhoseTheBackupIs) {
   Setting setting = Settings()[1];
   const std::string folder = EmptyFolder("other_workers");
   {
-    Job job(setting, folder, {"--pause_ms=40"});
+    Job job(setting, folder, {"--hold_at=10"});
     ASSERT_TRUE(job.process().WaitForOutput("begins step 10", kLimit)) << job.process().output();
     job.process().Signal(SIGTERM);
     ASSERT_EQ(job.process().WaitForEnd(kLimit), 128 + SIGTERM) << job.process().output();

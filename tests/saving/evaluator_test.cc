@@ -134,11 +134,11 @@ TEST(CheckpointsIterator, KeepsItsInterval) {
   Job job(folder);
   CheckpointsIterator iterator(folder, {.min_interval = kShort, .poll = kPoll});
   job.Save(1);
-  EXPECT_EQ(iterator.Next(), job.Prefix(1));
   const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(iterator.Next(), job.Prefix(1));
   job.Save(2);
   EXPECT_EQ(iterator.Next(), job.Prefix(2));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, kShort - milliseconds(5));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kShort);
 }
 
 TEST(WaitForNewCheckpoint, ReturnsOneThatIsNotTheLast) {

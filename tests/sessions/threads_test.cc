@@ -27,9 +27,9 @@ int CountThreads(const std::string& prefix) {
 }
 
 // A thread gives itself its name, some time after it was made: waits until there are this many, or
-// for ten seconds.
+// for a minute.
 int CountThreadsUpTo(const std::string& prefix, int expected) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   int count = CountThreads(prefix);
   while (count < expected && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

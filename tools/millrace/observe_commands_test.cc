@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "distributed_runtime/service/control_service.h"
 #include "distributed_runtime/service/observe_service.h"
 #include "millrace/core.h"
 #include "tests/cluster/free_ports.h"
@@ -293,6 +294,18 @@ class BusyClusterTest : public ::testing::Test {
     return asked.output();
   }
 
+  static bool WaitUntilAQueueIsWaitedFor(const std::string& address) {
+    for (const Deadline limit = DeadlineAfter(std::chrono::seconds(60));
+         SteadyClock::now() < limit;) {
+      const auto report = GetWhyWaiting(address, limit);
+      if (!report.ok()) continue;
+      for (const pb::Wait& wait : report->wait()) {
+        if (wait.kind() == pb::Wait::QUEUE) return true;
+      }
+    }
+    return false;
+  }
+
   Master masters_[2];
   std::atomic<bool> stop_{false};
   std::vector<std::thread> clients_;
@@ -368,6 +381,7 @@ TEST_F(BusyClusterTest, TopHasRatesAndWhoIsWaitedFor) {
     EXPECT_TRUE(value.ok()) << value.status();
   });
   KeepBusy(0, std::chrono::milliseconds(1));
+  EXPECT_TRUE(WaitUntilAQueueIsWaitedFor(master.address));
   Process top("tools/millrace",
               {"top", "grpc://" + master.address, "--json", "--count=2", "--interval=1"});
   EXPECT_EQ(top.WaitForEnd(std::chrono::seconds(90)), 0) << top.output();

@@ -86,7 +86,7 @@ class CredentialsTest : public ::testing::Test {
   }
   // Calls, each over a connection of its own, until one ends as it should.
   bool SoonEnds(const Credentials& files, bool well) {
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < 1200; ++i) {
       if (CallOnce(files).ok() == well) return true;
       std::this_thread::sleep_for(milliseconds(100));
     }
@@ -185,7 +185,7 @@ TEST_F(CredentialsTest, ACertificateOfAnotherNameEndsTheServiceUntilItsOwnIsBack
       *IssueCertificate(files_.authority(), files_.Task("ps", 1), {}, own.key);
   const auto soon = [&](StatusCode code) {
     Status status;
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 600; ++i) {
       status = Call(*kept);
       if (status.code() == code) break;
       std::this_thread::sleep_for(milliseconds(100));
