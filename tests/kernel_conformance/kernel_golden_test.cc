@@ -34,10 +34,9 @@ std::string ReadFile(const std::string& path) {
 const golden::CaseSet& Cases() {
   static const golden::CaseSet* const cases = [] {
     auto* set = new golden::CaseSet;
-    for (const char* name :
-         {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb", "cases_errors.pb",
-          "cases_images.pb", "cases_relatives.pb", "cases_calls.pb", "cases_upstream.pb",
-          "cases_further.pb"}) {
+    for (const char* name : {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb",
+                             "cases_errors.pb", "cases_images.pb", "cases_relatives.pb",
+                             "cases_calls.pb", "cases_upstream.pb", "cases_further.pb"}) {
       golden::CaseSet part;
       if (!part.ParseFromString(ReadFile(std::string("tests/goldens/kernels/") + name))) {
         ADD_FAILURE() << name << " cannot be read";
