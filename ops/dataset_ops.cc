@@ -399,9 +399,6 @@ constexpr OpSpec kOps[] = {
      "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ''",
      ScalarShape},
-    {"WindowOp", "inputs: Tinputs", "handle: dataset(output_types)",
-     "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; Tinputs: list(type) >= 1",
-     ScalarShape},
     {"ZipDataset", "input_datasets: N * variant", "handle: dataset(output_types)",
      "output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: "
      "string = ''",

@@ -14,8 +14,6 @@ Status UnknownVectors(InferenceContext& c) {
   return OkStatus();
 }
 
-Status ReaderStateShape(InferenceContext& c) { return c.WithRank(1, 0).status(); }
-
 constexpr OpSpec kOps[] = {
     {"AudioSummary", "tag: string, tensor: float", "summary: string",
      "sample_rate: float; max_outputs: int >= 1 = 3", ScalarShape, kPlain,
@@ -37,8 +35,6 @@ constexpr OpSpec kOps[] = {
     {"ReaderReadUpTo", "reader_handle: Ref(string), queue_handle: Ref(string), num_records: int64",
      "keys: string, values: string", "", UnknownVectors},
     {"ReaderReset", "reader_handle: Ref(string)", "", "", NoOutputs},
-    {"ReaderRestoreState", "reader_handle: Ref(string), state: string", "", "", ReaderStateShape},
-    {"ReaderSerializeState", "reader_handle: Ref(string)", "state: string", "", ScalarShape},
     {"TFRecordReader", "", "reader_handle: Ref(string)",
      "container: string = ''; shared_name: string = ''; compression_type: string = ''",
      HandleVectorShape, kStateful | kReplaced},
@@ -65,10 +61,6 @@ constexpr OpSpec kOps[] = {
     {"ReaderReadV2", "reader_handle: resource, queue_handle: resource",
      "key: string, value: string", "", ScalarShape, kStateful},
     {"ReaderResetV2", "reader_handle: resource", "", "", NoOutputs, kStateful},
-    {"ReaderRestoreStateV2", "reader_handle: resource, state: string", "", "", ReaderStateShape,
-     kStateful},
-    {"ReaderSerializeStateV2", "reader_handle: resource", "state: string", "", ScalarShape,
-     kStateful},
     {"ImageSummary", "tag: string, tensor: T", "summary: string",
      "max_images: int >= 1 = 3; T: {uint8, float, half, double} = float; bad_color: tensor = "
      "uint8[255, 0, 0, 255]",

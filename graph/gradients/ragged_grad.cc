@@ -36,9 +36,9 @@ Status RaggedGatherGrad(GradContext& c) {
   const Output rows = ops::Reshape(s, c.x(depth + 1), {-1});
   const Output ends = ops::Slice(s, begins, {1}, {-1});
   const DataType type = begins.dtype();
-  const auto taken =
-      ops::RaggedRange(s, ops::GatherV2(s, begins, rows, 0), ops::GatherV2(s, ends, rows, 0),
-                       ConstantLike(s, begins, 1), {.Tsplits = type});
+  const Input one = type == kInt64 ? Input(int64_t{1}) : Input(int32_t{1});
+  const auto taken = ops::RaggedRange(s, ops::GatherV2(s, begins, rows, 0),
+                                      ops::GatherV2(s, ends, rows, 0), one, {.Tsplits = type});
   const Output count = ops::Reshape(s, ops::Slice(s, ops::Shape(s, c.x(values)), {0}, {1}),
                                     Tensor(kInt32, Shape({0})));
   c.set_dx(values, ops::UnsortedSegmentSum(s, dy, taken.rt_dense_values, count));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ops that take Example and SequenceExample messages apart.
 #include <algorithm>
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -181,22 +182,49 @@ const pb::FeatureList* FindList(const pb::SequenceExample& example, const std::s
   return it == example.feature_lists().feature_list().end() ? nullptr : &it->second;
 }
 
-// ParseSequenceExampleV2: a batch of messages, or one.
+// Which features are asked for, by key; and of each dense list whether it may be missing.
+struct SequenceKeys {
+  std::vector<std::string> context_sparse, context_dense, context_ragged;
+  std::vector<std::string> list_sparse, list_dense, list_ragged;
+  std::vector<bool> may_miss;
+};
+
+bool HasArg(const pb::OpDef& def, std::string_view name) {
+  const auto is = [&](const auto& arg) { return arg.name() == name; };
+  return std::any_of(def.output_arg().begin(), def.output_arg().end(), is);
+}
+
+std::vector<DataType> TypesAttr(KernelConstruction& c, const char* name) {
+  return c.attrs().GetOr<std::vector<DataType>>(name, {});
+}
+
+// ParseSequenceExample, which has its keys in attributes, V2, which has vectors of them, and
+// ParseSingleSequenceExample, which has an input for each: a batch of messages, or one.
 class ParseSequenceExampleKernel : public Kernel {
  public:
   explicit ParseSequenceExampleKernel(KernelConstruction& c)
       : Kernel(c),
-        context_dense_types_(c.attr<std::vector<DataType>>("Tcontext_dense")),
-        context_sparse_types_(c.attr<std::vector<DataType>>("context_sparse_types")),
-        context_ragged_types_(c.attr<std::vector<DataType>>("context_ragged_value_types")),
-        context_split_types_(c.attr<std::vector<DataType>>("context_ragged_split_types")),
+        form_(c.def().name() == "ParseSequenceExampleV2" ? Form::kVectors
+              : c.def().name() == "ParseSequenceExample" ? Form::kAttributes
+                                                         : Form::kInputs),
+        context_dense_types_(TypesAttr(c, "Tcontext_dense")),
+        context_sparse_types_(TypesAttr(c, "context_sparse_types")),
+        context_ragged_types_(TypesAttr(c, "context_ragged_value_types")),
+        context_split_types_(TypesAttr(c, "context_ragged_split_types")),
         context_shapes_(c.attr<std::vector<PartialShape>>("context_dense_shapes")),
-        list_dense_types_(c.attr<std::vector<DataType>>("feature_list_dense_types")),
-        list_sparse_types_(c.attr<std::vector<DataType>>("feature_list_sparse_types")),
-        list_ragged_types_(c.attr<std::vector<DataType>>("feature_list_ragged_value_types")),
-        list_split_types_(c.attr<std::vector<DataType>>("feature_list_ragged_split_types")),
+        list_dense_types_(TypesAttr(c, "feature_list_dense_types")),
+        list_sparse_types_(TypesAttr(c, "feature_list_sparse_types")),
+        list_ragged_types_(TypesAttr(c, "feature_list_ragged_value_types")),
+        list_split_types_(TypesAttr(c, "feature_list_ragged_split_types")),
         list_shapes_(c.attr<std::vector<PartialShape>>("feature_list_dense_shapes")) {
     standards_ = RangeOf(c, "context_dense_defaults", true);
+    if (form_ == Form::kAttributes) ReadKeys(c);
+    if (form_ == Form::kInputs) {
+      static constexpr const char* kInputs[] = {"context_sparse_keys", "context_dense_keys",
+                                                "feature_list_sparse_keys",
+                                                "feature_list_dense_keys"};
+      for (int i = 0; i < 4; ++i) key_inputs_[i] = RangeOf(c, kInputs[i], true);
+    }
     static constexpr const char* kOutputs[kNumOutputs] = {"context_sparse_indices",
                                                           "context_sparse_values",
                                                           "context_sparse_shapes",
@@ -211,12 +239,15 @@ class ParseSequenceExampleKernel : public Kernel {
                                                           "feature_list_ragged_values",
                                                           "feature_list_ragged_outer_splits",
                                                           "feature_list_ragged_inner_splits"};
-    for (int i = 0; i < kNumOutputs; ++i) outputs_[i] = RangeOf(c, kOutputs[i], false);
+    for (int i = 0; i < kNumOutputs; ++i) {
+      if (HasArg(c.def(), kOutputs[i])) outputs_[i] = RangeOf(c, kOutputs[i], false);
+    }
     if (context_shapes_.size() != context_dense_types_.size() ||
         list_shapes_.size() != list_dense_types_.size() ||
         context_ragged_types_.size() != context_split_types_.size() ||
         list_ragged_types_.size() != list_split_types_.size() ||
-        list_dense_types_.size() != static_cast<std::size_t>(outputs_[10].size()) ||
+        list_dense_types_.size() != static_cast<std::size_t>(outputs_[9].size()) ||
+        (form_ != Form::kInputs && outputs_[9].size() != outputs_[10].size()) ||
         list_sparse_types_.size() != static_cast<std::size_t>(outputs_[6].size()) ||
         context_sparse_types_.size() != static_cast<std::size_t>(outputs_[0].size())) {
       c.SetError(errors::InvalidArgument("the lists of types and shapes do not have the same ",
@@ -235,6 +266,10 @@ class ParseSequenceExampleKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& serialized = ctx.input(0);
     const bool single = serialized.rank() == 0;
+    if (form_ == Form::kInputs && !single) {
+      return errors::InvalidArgument("Expected serialized to be a scalar, got shape: ",
+                                     serialized.shape().DebugString());
+    }
     if (serialized.rank() > 1) {
       return errors::InvalidArgument("Expected serialized to be a scalar or vector, got shape: ",
                                      serialized.shape().DebugString());
@@ -249,24 +284,86 @@ class ParseSequenceExampleKernel : public Kernel {
       examples.push_back(&messages[i]);
       contexts.push_back(&messages[i].context());
     }
-    const auto names = ctx.input(1).flat<std::string>();
-    MR_RETURN_IF_ERROR(ParseContext(ctx, contexts, names, single));
-    return ParseLists(ctx, examples, names, single);
+    const int name = form_ == Form::kInputs ? ctx.num_inputs() - 1 : 1;
+    const auto names = ctx.input(name).flat<std::string>();
+    SequenceKeys keys = keys_;
+    if (form_ == Form::kVectors) MR_RETURN_IF_ERROR(ReadVectors(ctx, &keys));
+    if (form_ == Form::kInputs) MR_RETURN_IF_ERROR(ReadInputs(ctx, &keys));
+    MR_RETURN_IF_ERROR(ParseContext(ctx, keys, contexts, names, single));
+    return ParseLists(ctx, keys, examples, names, single);
   }
 
  private:
+  enum class Form { kVectors, kAttributes, kInputs };
   static constexpr int kNumOutputs = 14;
 
-  Status ParseContext(KernelContext& ctx, const std::vector<const pb::Features*>& rows,
+  void ReadKeys(KernelConstruction& c) {
+    using Names = std::vector<std::string>;
+    keys_.context_sparse = c.attr<Names>("context_sparse_keys");
+    keys_.context_dense = c.attr<Names>("context_dense_keys");
+    keys_.list_sparse = c.attr<Names>("feature_list_sparse_keys");
+    keys_.list_dense = c.attr<Names>("feature_list_dense_keys");
+    const auto may_miss = c.attr<Names>("feature_list_dense_missing_assumed_empty");
+    for (const std::string& key : keys_.list_dense) {
+      keys_.may_miss.push_back(std::find(may_miss.begin(), may_miss.end(), key) != may_miss.end());
+    }
+    if (keys_.context_sparse.size() != context_sparse_types_.size() ||
+        keys_.context_dense.size() != context_dense_types_.size() ||
+        keys_.list_sparse.size() != list_sparse_types_.size() ||
+        keys_.list_dense.size() != list_dense_types_.size()) {
+      c.SetError(errors::InvalidArgument("there must be as many keys as types"));
+    }
+  }
+
+  Status ReadVectors(const KernelContext& ctx, SequenceKeys* keys) const {
+    MR_ASSIGN_OR_RETURN(keys->context_sparse,
+                        Keys(ctx.input(2), "context_sparse_keys", context_sparse_types_.size()));
+    MR_ASSIGN_OR_RETURN(keys->context_dense,
+                        Keys(ctx.input(3), "context_dense_keys", context_dense_types_.size()));
+    MR_ASSIGN_OR_RETURN(keys->context_ragged,
+                        Keys(ctx.input(4), "context_ragged_keys", context_ragged_types_.size()));
+    MR_ASSIGN_OR_RETURN(keys->list_sparse,
+                        Keys(ctx.input(5), "feature_list_sparse_keys", list_sparse_types_.size()));
+    MR_ASSIGN_OR_RETURN(keys->list_dense,
+                        Keys(ctx.input(6), "feature_list_dense_keys", list_dense_types_.size()));
+    MR_ASSIGN_OR_RETURN(keys->list_ragged,
+                        Keys(ctx.input(7), "feature_list_ragged_keys", list_ragged_types_.size()));
+    const Tensor& may_miss = ctx.input(8);
+    if (may_miss.num_elements() != static_cast<int64_t>(keys->list_dense.size())) {
+      return errors::InvalidArgument("feature_list_dense_missing_assumed_empty must have ",
+                                     keys->list_dense.size(), " elements, got ",
+                                     may_miss.shape().DebugString());
+    }
+    for (const bool may : may_miss.flat<bool>()) keys->may_miss.push_back(may);
+    return OkStatus();
+  }
+
+  Status ReadInputs(const KernelContext& ctx, SequenceKeys* keys) const {
+    const std::array<std::vector<std::string>*, 4> to = {
+        &keys->context_sparse, &keys->context_dense, &keys->list_sparse, &keys->list_dense};
+    for (int i = 0; i < 4; ++i) {
+      for (int k = key_inputs_[i].begin; k < key_inputs_[i].end; ++k) {
+        if (ctx.input(k).num_elements() != 1) {
+          return errors::InvalidArgument("each key must be a scalar, got shape ",
+                                         ctx.input(k).shape().DebugString());
+        }
+        to[static_cast<std::size_t>(i)]->push_back(ctx.input(k).data<std::string>()[0]);
+      }
+    }
+    const auto may_miss = ctx.input(1).flat<std::string>();
+    for (const std::string& key : keys->list_dense) {
+      keys->may_miss.push_back(std::find(may_miss.begin(), may_miss.end(), key) != may_miss.end());
+    }
+    return OkStatus();
+  }
+
+  Status ParseContext(KernelContext& ctx, const SequenceKeys& keys,
+                      const std::vector<const pb::Features*>& rows,
                       std::span<const std::string> names, bool single) const {
     ExampleSpec spec;
     spec.is_context = true;
-    MR_ASSIGN_OR_RETURN(const auto sparse,
-                        Keys(ctx.input(2), "context_sparse_keys", context_sparse_types_.size()));
-    MR_ASSIGN_OR_RETURN(const auto dense,
-                        Keys(ctx.input(3), "context_dense_keys", context_dense_types_.size()));
-    MR_ASSIGN_OR_RETURN(const auto ragged,
-                        Keys(ctx.input(4), "context_ragged_keys", context_ragged_types_.size()));
+    const auto &sparse = keys.context_sparse, &dense = keys.context_dense,
+               &ragged = keys.context_ragged;
     for (std::size_t i = 0; i < sparse.size(); ++i) {
       spec.sparse.push_back({sparse[i], context_sparse_types_[i], kInt64});
     }
@@ -277,6 +374,12 @@ class ParseSequenceExampleKernel : public Kernel {
       spec.dense.push_back({dense[i], context_dense_types_[i], context_shapes_[i],
                             ctx.locked_input(standards_.begin + static_cast<int>(i))});
       MR_RETURN_IF_ERROR(CheckStandard(spec.dense.back()));
+      // The form for one message says it in words of its own.
+      if (form_ == Form::kInputs && spec.dense.back().standard.num_elements() == 0 &&
+          !rows[0]->feature().contains(dense[i])) {
+        return errors::InvalidArgument("Name: ", Name(names, 0), ", Context feature '", dense[i],
+                                       "' is required but could not be found.");
+      }
     }
     MR_ASSIGN_OR_RETURN(ParsedExamples parsed, ParseFeatures(spec, rows, names, single));
     Put(ctx, outputs_[0], std::move(parsed.sparse_indices));
@@ -288,25 +391,15 @@ class ParseSequenceExampleKernel : public Kernel {
     return OkStatus();
   }
 
-  Status ParseLists(KernelContext& ctx, const Sequences& examples, Names names, bool single) const {
-    MR_ASSIGN_OR_RETURN(const auto sparse,
-                        Keys(ctx.input(5), "feature_list_sparse_keys", list_sparse_types_.size()));
-    MR_ASSIGN_OR_RETURN(const auto dense,
-                        Keys(ctx.input(6), "feature_list_dense_keys", list_dense_types_.size()));
-    MR_ASSIGN_OR_RETURN(const auto ragged,
-                        Keys(ctx.input(7), "feature_list_ragged_keys", list_ragged_types_.size()));
-    const Tensor& may_miss = ctx.input(8);
-    if (may_miss.num_elements() != static_cast<int64_t>(dense.size())) {
-      return errors::InvalidArgument("feature_list_dense_missing_assumed_empty must have ",
-                                     dense.size(), " elements, got ",
-                                     may_miss.shape().DebugString());
-    }
+  Status ParseLists(KernelContext& ctx, const SequenceKeys& keys, const Sequences& examples,
+                    Names names, bool single) const {
+    const auto &sparse = keys.list_sparse, &dense = keys.list_dense, &ragged = keys.list_ragged;
     for (std::size_t i = 0; i < sparse.size(); ++i) {
       MR_RETURN_IF_ERROR(SparseList(ctx, examples, names, sparse[i], static_cast<int>(i), single));
     }
     for (std::size_t i = 0; i < dense.size(); ++i) {
-      MR_RETURN_IF_ERROR(DenseList(ctx, examples, names, dense[i], may_miss.data<bool>()[i],
-                                   static_cast<int>(i), single));
+      MR_RETURN_IF_ERROR(
+          DenseList(ctx, examples, names, dense[i], keys.may_miss[i], static_cast<int>(i), single));
     }
     for (std::size_t i = 0; i < ragged.size(); ++i) {
       MR_RETURN_IF_ERROR(RaggedList(ctx, examples, names, ragged[i], static_cast<int>(i), single));
@@ -428,6 +521,7 @@ class ParseSequenceExampleKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(Tensor values, column.Take(shape));
     ctx.SetOutput(outputs_[9].begin + i, std::move(values));
+    if (outputs_[10].size() == 0) return OkStatus();  // the one message has no other length
     const auto batch = static_cast<int64_t>(lengths.size());
     ctx.SetOutput(outputs_[10].begin + i,
                   Tensor::FromValues<int64_t>(lengths, single ? Shape() : Shape({batch})));
@@ -457,6 +551,7 @@ class ParseSequenceExampleKernel : public Kernel {
     return OkStatus();
   }
 
+  const Form form_;
   const std::vector<DataType> context_dense_types_, context_sparse_types_;
   const std::vector<DataType> context_ragged_types_, context_split_types_;
   const std::vector<PartialShape> context_shapes_;
@@ -464,7 +559,8 @@ class ParseSequenceExampleKernel : public Kernel {
   const std::vector<DataType> list_ragged_types_, list_split_types_;
   const std::vector<PartialShape> list_shapes_;
   std::vector<Shape> list_elements_;  // of `list_shapes_`
-  Range standards_, outputs_[kNumOutputs];
+  SequenceKeys keys_;                 // of attributes
+  Range standards_, key_inputs_[4], outputs_[kNumOutputs];
 };
 
 }  // namespace
@@ -473,7 +569,10 @@ void RegisterParseExampleKernels(KernelRegistry& r) {
   for (const char* op : {"ParseExample", "ParseExampleV2", "ParseSingleExample"}) {
     RegisterCpu<ParseExampleKernel>(r, op);
   }
-  RegisterCpu<ParseSequenceExampleKernel>(r, "ParseSequenceExampleV2");
+  for (const char* op :
+       {"ParseSequenceExample", "ParseSequenceExampleV2", "ParseSingleSequenceExample"}) {
+    RegisterCpu<ParseSequenceExampleKernel>(r, op);
+  }
 }
 
 }  // namespace millrace

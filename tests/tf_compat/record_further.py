@@ -29,13 +29,12 @@ DeleteRandomSeedGenerator DeleteSeedGenerator IteratorGetDevice MutexLock MutexV
 NonDeterministicInts ParameterizedTruncatedNormal ParseSequenceExample ParseSingleSequenceExample
 PlaceholderV2 RaggedBincount RaggedGather RaggedTensorFromVariant RaggedTensorToSparse
 RaggedTensorToTensor RaggedTensorToVariant RaggedTensorToVariantGradient RandomCrop RandomDatasetV2
-RandomGamma RandomGammaGrad RandomPoisson RandomPoissonV2 ReaderRestoreState ReaderRestoreStateV2
-ReaderSerializeState ReaderSerializeStateV2 RebatchDataset SamplingDataset
+RandomGamma RandomGammaGrad RandomPoisson RandomPoissonV2 RebatchDataset SamplingDataset
 ShuffleAndRepeatDatasetV2 ShuffleDatasetV2 SparseTensorSliceDataset StatefulRandomBinomial
 StatefulStandardNormal StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform
 StatefulUniformFullInt StatefulUniformInt StatelessParameterizedTruncatedNormal
 StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessRandomPoisson
-StringNGrams UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode WindowOp
+StringNGrams UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode
 """.split()
 
 
@@ -655,6 +654,81 @@ def record_datasets(r):
     r.program("DeleteMultiDeviceIterator", many)
 
 
+def sequence(context, lists):
+    """A message of features by key, and of lists of features by key."""
+    example = tf.train.SequenceExample()
+
+    def fill(feature, values):
+        if any(isinstance(v, bytes) for v in values):
+            feature.bytes_list.value.extend(values)
+        elif any(isinstance(v, float) for v in values):
+            feature.float_list.value.extend(values)
+        elif values:
+            feature.int64_list.value.extend(values)
+
+    for key, values in context.items():
+        fill(example.context.feature[key], values)
+    for key, steps in lists.items():
+        made = example.feature_lists.feature_list[key]
+        for values in steps:
+            fill(made.feature.add(), values)
+    return example.SerializeToString()
+
+
+def record_sequences(r):
+    raw, b = tf.raw_ops, lambda *values: list(values)
+    one = sequence({"n": b(7), "w": b(b"x", b"y"), "s": b(1.5)},
+                   {"f": [b(1., 2.), b(3., 4.)], "t": [b(b"a"), b(), b(b"b", b"c")], "i": [b(1)]})
+    two = sequence({"n": b(8), "s": b(.5, .25)}, {"f": [b(5., 6.)], "t": [], "i": [b(2), b(3)]})
+    three = sequence({"n": b(9), "w": b(b"z")}, {"f": [], "t": [b(b"d")]})
+    types = dict(
+        context_sparse_types=[tf.string, tf.float32], context_dense_shapes=[[]],
+        feature_list_sparse_types=[tf.string], feature_list_dense_types=[tf.float32, tf.int64],
+        feature_list_dense_shapes=[[2], []])
+
+    def batch(serialized, names=(), may_miss=("i",), standard=np.int64([]), dense=("f", "i"),
+              sparse="t"):
+        serialized = np.array(serialized, object)
+        made = raw.ParseSequenceExample(
+            serialized=serialized, debug_name=np.array(names, object),
+            context_dense_defaults=[standard],
+            feature_list_dense_missing_assumed_empty=list(may_miss),
+            context_sparse_keys=["w", "s"], context_dense_keys=["n"],
+            feature_list_sparse_keys=[sparse], feature_list_dense_keys=list(dense),
+            Ncontext_sparse=2, Ncontext_dense=1, Nfeature_list_sparse=1, Nfeature_list_dense=2,
+            **types)
+        return [t for part in made for t in part]
+
+    def single(serialized, name=b"", may_miss=("i",), standard=np.int64([]), dense=("f", "i"),
+               sparse="t"):
+        made = raw.ParseSingleSequenceExample(
+            serialized=serialized, feature_list_dense_missing_assumed_empty=np.array(
+                may_miss, object), context_sparse_keys=["w", "s"], context_dense_keys=["n"],
+            feature_list_sparse_keys=[sparse], feature_list_dense_keys=list(dense),
+            context_dense_defaults=[standard], debug_name=name, **types)
+        return [t for part in made for t in part]
+
+    op = "ParseSequenceExample"
+    for serialized in ([one, two, three], [two]):
+        r.program(op, lambda: batch(serialized))
+    r.program(op, lambda: batch([one], names=["first"], may_miss=[]))
+    r.program(op, lambda: batch([sequence({}, {"f": [], "i": []})], standard=np.int64(5)))
+    for serialized, changed, error in (
+            ([one, three], dict(may_miss=[]), "Feature list 'i' is required but could not be found"),
+            ([one], dict(dense=("i", "f")), "Data types don't match")):
+        r.program(op, lambda: batch(serialized, **changed), error=error)
+    op = "ParseSingleSequenceExample"
+    for serialized in (one, two, three):
+        r.program(op, lambda: single(serialized))
+    r.program(op, lambda: single(sequence({}, {"f": [], "i": []}), standard=np.int64(5)))
+    for serialized, changed, error in (
+            (three, dict(may_miss=[]), "Feature list 'i' is required but could not be found."),
+            (b"no", {}, "Could not parse example input"),
+            (sequence({}, {"f": [], "i": []}), {}, "is required but could not be found."),
+            (one, dict(dense=("i", "f")), "Data types don't match")):
+        r.program(op, lambda: single(serialized, **changed), error=error)
+
+
 def record_gradients():
     cases = golden_module().CaseSet()
     rng = np.random.default_rng(3)
@@ -710,7 +784,7 @@ def main():
                    record_truncated_normals, record_crops, record_ragged, record_ragged_tensors,
                    record_ragged_variants, record_ragged_counts, record_ngrams, record_unicode,
                    record_summaries, record_packed, record_copies,
-                   record_datasets):
+                   record_datasets, record_sequences):
         record(r)
     r.write("cases_further.pb")
     record_gradients()
