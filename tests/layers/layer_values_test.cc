@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/strings.h"
-#include "model/layers/layer_util.h"
 #include "tests/layers/layer_of.h"
 
 namespace millrace::testing {
@@ -82,7 +81,7 @@ class Bench {
       scale.push_back(static_cast<float>(std::cos(static_cast<double>(i))));
     }
     const Output weighted =
-        ops::Mul(root_, layers::CastTo(root_, y_, kFloat),
+        ops::Mul(root_, Expr(root_, y_).Cast(kFloat),
                  Tensor::FromValues<float>(std::span<const float>(scale), shape));
     const Output loss[] = {ReduceSum(root_, weighted)};
     auto gradients = Gradients(root_, loss, of);
