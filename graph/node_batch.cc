@@ -132,7 +132,7 @@ class Copier {
       index[nodes_[i]->id() - first_id_] = static_cast<int>(i);
     }
     const auto counts = [&](const Edge* edge) {
-      return edge->src->IsOp() && edge->dst->IsOp() && IsNew(edge->src) &&
+      return edge->src->IsOp() && IsNew(edge->src) && IsNew(edge->dst) &&
              (edge->IsControl() || !ClosesLoop(*edge->src, *edge->dst));
     };
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;

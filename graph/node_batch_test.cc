@@ -160,6 +160,16 @@ TEST_F(NodeBatchTest, NodesThatWaitForLaterOnesComeBehindThem) {
   ExpectAsInMessages(first->id() + 1);
 }
 
+// As gradients of loops make them, whose nodes wait for what was added to the loop.
+TEST_F(NodeBatchTest, AnEdgeIntoAnOldNodeStaysBehind) {
+  Node* const old = Add("old", "Source", {});
+  Node* const first = Add("first", "Source", {});
+  Node* const second = Add("second", "Add", {old, old});
+  graph_.AddControlEdge(second, first);
+  graph_.AddControlEdge(second, old);
+  ExpectAsInMessages(first->id());
+}
+
 TEST_F(NodeBatchTest, CyclesAndOpenInputsAreRefused) {
   Node* const a = Add("a", "Source", {});
   Node* const b = Add("b", "Source", {});

@@ -23,8 +23,9 @@
 #include "kernels/training/staleness.h"
 
 namespace millrace {
+namespace {
 
-void RegisterAllKernels(KernelRegistry& registry) {
+void RegisterMathKernels(KernelRegistry& registry) {
   RegisterElementwiseUnaryKernels(registry);
   RegisterElementwiseFunctionKernels(registry);
   RegisterElementwiseBinaryKernels(registry);
@@ -44,7 +45,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterSegmentKernels(registry);
   RegisterSparseSegmentKernels(registry);
   RegisterEinsumKernels(registry);
+}
 
+void RegisterArrayKernels(KernelRegistry& registry) {
   RegisterConstantKernels(registry);
   RegisterIdentityKernels(registry);
   RegisterShapeKernels(registry);
@@ -60,7 +63,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterInPlaceKernels(registry);
   RegisterSpaceToBatchKernels(registry);
   RegisterResizeKernels(registry);
+}
 
+void RegisterRandomAndTextKernels(KernelRegistry& registry) {
   RegisterRandomKernels(registry);
   RegisterStatelessRandomKernels(registry);
   RegisterDistributionKernels(registry);
@@ -76,7 +81,9 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterNGramKernels(registry);
   RegisterLoggingKernels(registry);
   RegisterStringKernels(registry);
+}
 
+void RegisterNetworkKernels(KernelRegistry& registry) {
   RegisterMatMulKernels(registry);
   RegisterBiasKernels(registry);
   RegisterActivationKernels(registry);
@@ -96,6 +103,15 @@ void RegisterAllKernels(KernelRegistry& registry) {
   RegisterCtcDecodeKernels(registry);
   RegisterEditDistanceKernels(registry);
   RegisterFftKernels(registry);
+}
+
+}  // namespace
+
+void RegisterAllKernels(KernelRegistry& registry) {
+  RegisterMathKernels(registry);
+  RegisterArrayKernels(registry);
+  RegisterRandomAndTextKernels(registry);
+  RegisterNetworkKernels(registry);
 
   RegisterStateKernels(registry);
   RegisterResourceVariableKernels(registry);

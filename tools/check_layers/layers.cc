@@ -46,6 +46,11 @@ std::vector<Layer> EngineLayers() {
       {"graph/lowering", {"graph/gradients"}},
       {"rendezvous", {"device"}},
       {"collective", {"device"}},
+  };
+}
+
+std::vector<Layer> KernelLayers() {
+  return {
       {"kernels", {"device", "ops", "rendezvous", "collective", "io"}},
       {"kernels/common", {"kernels"}},
       {"kernels/ragged", {"kernels/common"}},
@@ -76,6 +81,12 @@ std::vector<Layer> EngineLayers() {
       {"kernels/gpu", {"kernels/accelerator", "kernels/random", "kernels/gpu/loops"}},
       {"kernels/gpu/host", {"kernels/gpu"}},
       {"kernels/cuda", {"kernels/gpu/host", "device/cuda/machine"}},
+  };
+}
+
+// What runs graphs.
+std::vector<Layer> RunLayers() {
+  return {
       {"jit", {"kernels/math", "device/fake", "device/cuda/machine"}},
       {"data", {"io"}},
       {"summary", {"io"}},
@@ -121,7 +132,9 @@ std::vector<Layer> OuterLayers() {
 const std::vector<Layer>& Layers() {
   static const auto* const layers = [] {
     auto* const all = new std::vector<Layer>(EngineLayers());
-    for (Layer& layer : OuterLayers()) all->push_back(std::move(layer));
+    for (const auto& layers : {KernelLayers(), RunLayers(), OuterLayers()}) {
+      all->insert(all->end(), layers.begin(), layers.end());
+    }
     return all;
   }();
   return *layers;
