@@ -163,11 +163,19 @@ TEST_F(NodeBatchTest, NodesThatWaitForLaterOnesComeBehindThem) {
 // As gradients of loops make them, whose nodes wait for what was added to the loop.
 TEST_F(NodeBatchTest, AnEdgeIntoAnOldNodeStaysBehind) {
   Node* const old = Add("old", "Source", {});
+  DataflowGraph by_message(&ops_), by_nodes(&ops_);
+  for (DataflowGraph* graph : {&by_message, &by_nodes}) {
+    ASSERT_TRUE(ImportGraphDef({}, Message(0, graph_.num_node_ids()), graph).ok());
+  }
   Node* const first = Add("first", "Source", {});
   Node* const second = Add("second", "Add", {old, old});
-  graph_.AddControlEdge(second, first);
+  graph_.AddControlEdge(second, first);  // out of order: the batch sorts
   graph_.AddControlEdge(second, old);
-  ExpectAsInMessages(first->id());
+  const StatusOr<NodeBatch> batch = CopyNodes(graph_, first->id());
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  ASSERT_TRUE(AddNodes(*batch, &by_nodes).ok());
+  ASSERT_TRUE(ImportGraphDef({}, Message(first->id(), graph_.num_node_ids()), &by_message).ok());
+  EXPECT_EQ(Text(by_nodes), Text(by_message));
 }
 
 TEST_F(NodeBatchTest, CyclesAndOpenInputsAreRefused) {
