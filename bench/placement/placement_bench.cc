@@ -32,6 +32,7 @@
 #include "bench/executor/peer.h"
 #include "executor/compiled_graph.h"
 #include "graph/graph_def_io.h"
+#include "graph/node_batch.h"
 #include "master/feed_fetch.h"
 #include "master/session_test_util.h"
 #include "partitioner/partition.h"
@@ -120,6 +121,8 @@ Times TimePasses(const pb::GraphDef& def, const std::string& target) {
   };
   DataflowGraph graph(&ops);
   timed("build", [&] { check(ImportGraphDef({}, def, &graph)); });
+  // What a session of this process has instead of it.
+  timed("copy", [&] { check(CopyNodes(graph, 0).status()); });
   const PlacerInput input = Devices(kernels);
   PlacementLog log;
   timed("place", [&] { check(Place(&graph, input, &log)); });
