@@ -43,6 +43,20 @@ StatusOr<Tensor> AddStepResource(KernelContext& ctx, std::string_view prefix, Re
   return StepHandle<R>(ctx, name);
 }
 
+// Deletes what input 0, a handle, names, be it an R or another one of them. It may be gone already,
+// with its step, or never have been: that is no error.
+template <typename... R>
+Status DeleteByHandle(KernelContext& ctx) {
+  const Tensor& input = ctx.input(0);
+  if (input.dtype() != kResource || input.num_elements() != 1) {
+    return errors::InvalidArgument("input 0 of ", ctx.node_name(), " must be a handle, got ",
+                                   input.DebugString(2));
+  }
+  const ResourceHandle& handle = input.data<ResourceHandle>()[0];
+  (static_cast<void>(ctx.resources()->Delete<R>(handle.container, handle.name)), ...);
+  return OkStatus();
+}
+
 }  // namespace millrace
 
 #endif  // KERNELS_COMMON_STEP_RESOURCE_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles of clients before TensorFlow 2.5: beside each comes what deletes it. Here what the handle
-// names lives as long as the step, or until it is deleted.
+// Handles that no client names. Those of clients before TensorFlow 2.5 come with what deletes them.
+// Here what a handle names lives as long as the step, or until it is deleted.
 #include <utility>
 
 #include "base/errors.h"
@@ -61,8 +61,9 @@ class SeedGeneratorKernel : public Kernel {
   }
 };
 
-// A handle that names nothing: a cache in memory belongs to its data set.
-class MemoryCacheKernel : public Kernel {
+// A handle that names nothing: a cache in memory belongs to its data set, and V2 and V3 of data
+// sets want handles beside what they need.
+class EmptyHandleKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
@@ -78,16 +79,7 @@ class DeleteKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    const Tensor& input = ctx.input(0);
-    if (input.dtype() != kResource || input.num_elements() != 1) {
-      return errors::InvalidArgument("input 0 of ", name(), " must be a handle, got ",
-                                     input.DebugString(2));
-    }
-    const ResourceHandle& handle = input.data<ResourceHandle>()[0];
-    // It may be gone already: with its step, or because the handle named nothing.
-    static_cast<void>(ctx.resources()->Delete<IteratorResource>(handle.container, handle.name));
-    static_cast<void>(ctx.resources()->Delete<WalkSeeds>(handle.container, handle.name));
-    return OkStatus();
+    return DeleteByHandle<IteratorResource, WalkSeeds>(ctx);
   }
 };
 
@@ -105,9 +97,12 @@ class IteratorGetDeviceKernel : public Kernel {
 void RegisterAnonymousDataKernels(KernelRegistry& r) {
   RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIterator");
   RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIteratorV2");
+  RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIteratorV3");
   RegisterCpu<SeedGeneratorKernel>(r, "AnonymousSeedGenerator");
   RegisterCpu<SeedGeneratorKernel>(r, "AnonymousRandomSeedGenerator");
-  RegisterCpu<MemoryCacheKernel>(r, "AnonymousMemoryCache");
+  RegisterCpu<EmptyHandleKernel>(r, "AnonymousMemoryCache");
+  RegisterCpu<EmptyHandleKernel>(r, "DummyMemoryCache");
+  RegisterCpu<EmptyHandleKernel>(r, "DummySeedGenerator");
   for (const char* op : {"DeleteIterator", "DeleteMemoryCache", "DeleteRandomSeedGenerator",
                          "DeleteSeedGenerator"}) {
     RegisterCpu<DeleteKernel>(r, op);

@@ -131,21 +131,6 @@ class OneShotIteratorKernel : public IteratorHandleKernel {
 };
 
 // A new iterator for each step, gone with it.
-class AnonymousIteratorKernel : public Kernel {
- public:
-  explicit AnonymousIteratorKernel(KernelConstruction& c)
-      : Kernel(c), types_(c.attr<std::vector<DataType>>("output_types")) {}
-  Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(Tensor handle,
-                        AddStepResource(ctx, "iterator", MakeRef<IteratorResource>(types_)));
-    ctx.SetOutput(0, std::move(handle));
-    return OkStatus();
-  }
-
- private:
-  const std::vector<DataType> types_;
-};
-
 class MakeIteratorKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -324,7 +309,6 @@ void RegisterIteratorKernels(KernelRegistry& r) {
   RegisterCpu<IteratorKernel>(r, "Iterator");
   RegisterCpu<IteratorKernel>(r, "IteratorV2");
   RegisterCpu<OneShotIteratorKernel>(r, "OneShotIterator");
-  RegisterCpu<AnonymousIteratorKernel>(r, "AnonymousIteratorV3");
   RegisterCpu<MakeIteratorKernel>(r, "MakeIterator");
   RegisterCpu<IteratorPositionKernel>(r, "_IteratorPosition");
   RegisterCpu<SetIteratorPositionKernel>(r, "_SetIteratorPosition");

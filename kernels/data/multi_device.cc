@@ -201,17 +201,7 @@ class AnonymousMultiDeviceIteratorKernel : public Kernel {
 class DeleteMultiDeviceIteratorKernel : public Kernel {
  public:
   using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& input = ctx.input(0);
-    if (input.dtype() != kResource || input.num_elements() != 1) {
-      return errors::InvalidArgument("input 0 of ", name(), " must be a handle, got ",
-                                     input.DebugString(2));
-    }
-    const ResourceHandle& handle = input.data<ResourceHandle>()[0];
-    // It may be gone already, with its step.
-    static_cast<void>(ctx.resources()->Delete<MultiDeviceIterator>(handle.container, handle.name));
-    return OkStatus();
-  }
+  Status Compute(KernelContext& ctx) override { return DeleteByHandle<MultiDeviceIterator>(ctx); }
 };
 
 class MultiDeviceIteratorInitKernel : public Kernel {

@@ -438,19 +438,6 @@ class RewriteKernel : public Kernel {
   }
 };
 
-// Handles that V2 and V3 ops want beside what they need: they name nothing.
-class DummyHandleKernel : public Kernel {
- public:
-  using Kernel::Kernel;
-  Status Compute(KernelContext& ctx) override {
-    Tensor handle(kResource, Shape());
-    handle.data<ResourceHandle>()[0].device = ctx.device()->name();
-    handle.data<ResourceHandle>()[0].name = def().name();
-    ctx.SetOutput(0, std::move(handle));
-    return OkStatus();
-  }
-};
-
 class CardinalityKernel : public Kernel {
  public:
   using Kernel::Kernel;
@@ -471,8 +458,6 @@ void RegisterTransformDatasets(KernelRegistry& r) {
   RegisterCpu<ZipKernel>(r, "ZipDataset");
   RegisterCpu<ConcatenateKernel>(r, "ConcatenateDataset");
   RegisterCacheDatasets(r);
-  RegisterCpu<DummyHandleKernel>(r, "DummySeedGenerator");
-  RegisterCpu<DummyHandleKernel>(r, "DummyMemoryCache");
   for (const char* op : {"ModelDataset", "OptimizeDatasetV2", "MaxIntraOpParallelismDataset",
                          "PrivateThreadPoolDataset"}) {
     RegisterCpu<SameDatasetKernel>(r, op);

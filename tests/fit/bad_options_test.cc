@@ -193,6 +193,17 @@ TEST(BadOptionsTest, SchedulesNameTheirOption) {
   }
 }
 
+// It was a rate of 0.
+TEST(BadOptionsTest, AScheduleWithoutAFunctionIsNoRate) {
+  Graph graph;
+  const LearningRate rate{Schedule()};
+  EXPECT_TRUE(rate.is_schedule());
+  EXPECT_FALSE(rate.is_number());
+  const Output step = Constant(graph.root(), Tensor::Scalar<int64_t>(3));
+  EXPECT_FALSE(rate.At(graph.root(), step).valid());
+  ExpectError(graph.status(), kInvalid, {"learning rate", "schedule without a function"});
+}
+
 TEST(BadOptionsTest, InitializersNameTheirOption) {
   using namespace initializers;  // NOLINT: a table of its functions
   const std::vector<std::pair<Initializer, Parts>> all = {
