@@ -19,6 +19,7 @@ namespace {
 constexpr DataType kReduced[] = {kFloat, kDouble, kHalf, kBfloat16, kInt32, kInt64};
 // Instance keys of a group: of calls, of bytes, and of each reduction and type.
 constexpr int64_t kFirstReduction = 2;
+constexpr std::chrono::milliseconds kPatienceWithOneself{1000};
 
 std::vector<std::string> NamesOf(std::span<const GroupMember> members) {
   std::vector<std::string> names;
@@ -129,6 +130,15 @@ StatusOr<std::vector<RankCall>> Exchange::Meet(RankCall call, Milliseconds limit
   if (!is_cancelled) return calls;
   return Annotate(CheckPreemption(), StrCat("; ranks waited for each other: ",
                                             calls.ok() ? "all had come" : Message(calls.status())));
+}
+
+void Exchange::Leave(std::string_view call) {
+  MutexLock lock(&mu_);
+  const Feed said = {text_, Tensor::String(StrCat("0 ", call))};
+  // Only for others to read.
+  session_->Run(std::span(&said, 1), {}, std::span(&say_, 1), {.timeout = kPatienceWithOneself})
+      .status()
+      .IgnoreError();
 }
 
 StatusOr<std::vector<std::string>> Exchange::Gather(std::string_view bytes,

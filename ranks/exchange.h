@@ -33,7 +33,8 @@ struct GroupMember {
 // up there without its help.
 //
 // The error with what is known of the members other than `self` that do not answer, or have not
-// come to call `number`: Unavailable and DeadlineExceeded, unless it says so already.
+// come to call `number`: Unavailable and DeadlineExceeded, unless it says so already. Those that
+// came and gave up are named if there are no others.
 Status AddWhereabouts(const Status& error, std::span<const GroupMember> members, int self,
                       const std::string& variable, int64_t number);
 
@@ -55,6 +56,9 @@ class Exchange {
   // The first call, in which ranks wait until all have started: Cancelled when this process is to
   // end, and so is what comes later.
   StatusOr<std::vector<RankCall>> Meet(RankCall call, Milliseconds limit);
+  // Says that this rank is in no call any more, for whoever looks it up: it has given up `call`
+  // unless that is "".
+  void Leave(std::string_view call);
   // Everybody's bytes, each of as many as `calls` say.
   StatusOr<std::vector<std::string>> Gather(std::string_view bytes, std::span<const RankCall> calls,
                                             Milliseconds limit);

@@ -30,6 +30,9 @@ struct GroupState {
 
   // Opens the session by which tensors are exchanged, unless there is nobody to exchange them with.
   Status Open(std::chrono::milliseconds limit);
+  // Waits for all members to make `call`, in a group of their own for it: the highest number that
+  // is free at any, given the one that is here. At most kMostGroups.
+  StatusOr<int> MeetOn(int free, const RankCall& call, std::chrono::milliseconds limit) const;
   // What all members call, once compared. FailedPrecondition at a rank that is no member.
   StatusOr<std::vector<RankCall>> Agree(const RankCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   StatusOr<std::vector<RankCall>> Agree(const RankCall& call, std::chrono::milliseconds limit)
@@ -47,6 +50,10 @@ struct GroupState {
   Mutex mu;                            // one call at a time
   std::unique_ptr<Exchange> exchange;  // constant once opened; null: nobody else, or no member
   MemberNodes nodes ABSL_GUARDED_BY(mu);
+
+ private:
+  StatusOr<std::unique_ptr<Exchange>> OpenExchange(const MemberNodes::Group& group,
+                                                   std::chrono::milliseconds limit) const;
 };
 
 // What graphs of ranks are built with beyond the public interface.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of ranks: who is in them, and how they begin.
 #include <algorithm>
-#include <map>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "millrace/cluster.h"
+#include "millrace/preemption.h"
+#include "ranks/group_numbers.h"
 #include "ranks/group_state.h"
 
 namespace millrace {
@@ -15,47 +17,49 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kMostGroups = 250;
 // Each group has as many instance keys, of collectives of tensors and of those in graphs. A sum's
 // derivative has a key beyond those of all groups.
 constexpr int64_t kKeysOfGroup = 65'536, kKeysOfTensors = 100;
 constexpr int64_t kFirstGroupKey = 1000;
 constexpr milliseconds kDefaultLimit{60'000};
+constexpr milliseconds kBetweenMeetings{50};
 
-MemberNodes::Group KeysOf(const World& world, int index, const std::vector<int>& ranks, int rank,
-                          bool of_tensors) {
+std::vector<std::string> TasksOf(const World& world, const std::vector<int>& ranks) {
   std::vector<std::string> tasks;
   for (const int member : ranks) {
     tasks.push_back(world.members.empty() ? ""
                                           : world.members[static_cast<std::size_t>(member)].task);
   }
+  return tasks;
+}
+
+MemberNodes::Group KeysOf(const World& world, int index, const std::vector<int>& ranks, int rank,
+                          bool of_tensors) {
   const int64_t first = (index + 1) * kKeysOfGroup;
   return {.size = static_cast<int>(ranks.size()),
           .rank = rank,
           .key = kFirstGroupKey + 2 * index + (of_tensors ? 0 : 1),
           .first_instance_key = of_tensors ? first : first + kKeysOfTensors,
           .instance_keys = of_tensors ? kKeysOfTensors : kKeysOfGroup - kKeysOfTensors,
-          .places = PlacesOf(tasks)};
+          .places = PlacesOf(TasksOf(world, ranks))};
+}
+
+// Whether a meeting may yet succeed: one of the others gave up, and perhaps comes again.
+bool MayMeetYet(const Status& status) {
+  return errors::IsUnavailable(status) || errors::IsDeadlineExceeded(status) ||
+         errors::IsAborted(status) || errors::IsCancelled(status);
+}
+
+// At least a moment.
+milliseconds Left(std::chrono::steady_clock::time_point end) {
+  return std::max(milliseconds(1),
+                  std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()));
 }
 
 milliseconds LimitOf(const CommunicationOptions& options) {
   if (options.timeout_seconds <= 0) return kDefaultLimit;
   return milliseconds(
       std::max<int64_t>(1, static_cast<int64_t>(std::min(options.timeout_seconds, 1e6) * 1000)));
-}
-
-// Groups have numbers, the same at all ranks, that no other group of the process at the same
-// server has.
-StatusOr<int> NextIndex(const std::string& target) {
-  static Mutex mu;
-  static auto* const next = new std::map<std::string, int>;
-  MutexLock lock(&mu);
-  int& index = (*next)[target];
-  if (index >= kMostGroups) {
-    return errors::ResourceExhausted("this process has made ", kMostGroups, " groups of ranks at ",
-                                     target, ", and may make no more");
-  }
-  return index++;
 }
 
 void FindNeighbours(const ResolvedTask& task, World* world) {
@@ -125,18 +129,50 @@ GroupState::GroupState(std::shared_ptr<const World> of, int i, std::vector<int> 
       limit(LimitOf(world->communication)),
       nodes(KeysOf(*world, i, ranks, std::max(rank, 0), false), world->communication) {}
 
-Status GroupState::Open(milliseconds start_limit) {
-  if (size() <= 1 || rank < 0) return OkStatus();
+StatusOr<std::unique_ptr<Exchange>> GroupState::OpenExchange(const MemberNodes::Group& group,
+                                                             milliseconds start_limit) const {
   Exchange::Options options;
-  options.group = KeysOf(*world, index, ranks, rank, true);
+  options.group = group;
   for (const int member : ranks) {
     options.members.push_back(world->members[static_cast<std::size_t>(member)]);
   }
   options.target = world->server.target;
   // Tensors of this process lie in host memory.
   options.communication.implementation = CommunicationImplementation::kRing;
-  MR_ASSIGN_OR_RETURN(exchange, Exchange::Open(options, start_limit));
+  return Exchange::Open(options, start_limit);
+}
+
+Status GroupState::Open(milliseconds start_limit) {
+  if (size() <= 1 || rank < 0) return OkStatus();
+  MR_ASSIGN_OR_RETURN(exchange,
+                      OpenExchange(KeysOf(*world, index, ranks, rank, true), start_limit));
   return OkStatus();
+}
+
+StatusOr<int> GroupState::MeetOn(int free, const RankCall& call, milliseconds start_limit) const {
+  const std::vector<std::string> tasks = TasksOf(*world, ranks);
+  MemberNodes::Group group = MeetingKeys(tasks);
+  group.size = size();
+  group.rank = rank;
+  group.places = PlacesOf(tasks);
+  RankCall own = call;
+  own.payload_bytes = free;
+  const auto end = std::chrono::steady_clock::now() + start_limit;
+  for (;;) {
+    const milliseconds left = Left(end);
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<Exchange> meeting, OpenExchange(group, left));
+    const StatusOr<std::vector<RankCall>> all = meeting->Meet(own, left);
+    if (!all.ok() && MayMeetYet(all.status()) && CheckPreemption().ok() &&
+        Left(end) > kBetweenMeetings) {
+      std::this_thread::sleep_for(kBetweenMeetings);
+      continue;
+    }
+    meeting->Leave(all.ok() ? "" : call.text);
+    MR_RETURN_IF_ERROR(all.status());
+    int64_t most = free;
+    for (const RankCall& one : *all) most = std::max(most, one.payload_bytes);
+    return static_cast<int>(std::min<int64_t>(most, kMostGroups));
+  }
 }
 
 StatusOr<std::vector<RankCall>> GroupState::Agree(const RankCall& call) {
@@ -173,20 +209,28 @@ StatusOr<std::shared_ptr<ProcessGroup>> ProcessGroup::Create(const ProcessGroupO
                                    options.start_timeout.count(), " ms, and must be positive");
   }
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<World> world, WorldOf(options));
-  MR_ASSIGN_OR_RETURN(const int index, NextIndex(world->server.target));
   std::vector<int> ranks;
   for (int i = 0; i < world->size; ++i) ranks.push_back(i);
+  if (world->size <= 1) {
+    MR_ASSIGN_OR_RETURN(const int index, NextGroupNumber(world->server.target));
+    return std::shared_ptr<ProcessGroup>(
+        new ProcessGroup(std::make_shared<GroupState>(world, index, std::move(ranks))));
+  }
+  const auto end = std::chrono::steady_clock::now() + options.start_timeout;
+  MR_LOG(kInfo, "rank ", world->rank, " of ", world->size, " at ", world->server.target,
+         " waits for the others, for ", options.start_timeout.count(), " ms at most");
+  const RankCall call = MakeCall(StrCat("ProcessGroup::Create of ", world->size, " ranks"), {}, "");
+  MR_ASSIGN_OR_RETURN(
+      const int index,
+      AgreedGroupNumber(world->server.target, options.start_timeout,
+                        [&](int free, milliseconds limit) {
+                          return GroupState(world, 0, ranks).MeetOn(free, call, limit);
+                        }));
   auto state = std::make_shared<GroupState>(world, index, std::move(ranks));
-  MR_RETURN_IF_ERROR(state->Open(options.start_timeout));
-  if (state->exchange != nullptr) {
-    MR_LOG(kInfo, "rank ", world->rank, " of ", world->size, " at ", world->server.target,
-           " waits for the others, for ", options.start_timeout.count(), " ms at most");
+  MR_RETURN_IF_ERROR(state->Open(Left(end)));
+  {
     MutexLock lock(&state->mu);
-    MR_RETURN_IF_ERROR(
-        state->exchange
-            ->Meet(MakeCall(StrCat("ProcessGroup::Create of ", world->size, " ranks"), {}, ""),
-                   options.start_timeout)
-            .status());
+    MR_RETURN_IF_ERROR(state->exchange->Meet(call, Left(end)).status());
   }
   return std::shared_ptr<ProcessGroup>(new ProcessGroup(std::move(state)));
 }
@@ -207,7 +251,7 @@ StatusOr<std::shared_ptr<ProcessGroup>> ProcessGroup::Subset(std::span<const int
   if (ranks.empty()) status = errors::InvalidArgument("a group needs a rank");
   MutexLock lock(&state_->mu);
   // Numbers are taken everywhere, whatever comes of it, so that they stay the same.
-  const StatusOr<int> index = NextIndex(state_->world->server.target);
+  const StatusOr<int> index = NextGroupNumber(state_->world->server.target);
   status.Update(index.status());
   MR_RETURN_IF_ERROR(state_
                          ->Agree(status.ok() ? MakeCall(StrCat(text, " as group ", *index), {}, "")

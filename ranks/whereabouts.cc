@@ -20,8 +20,8 @@ constexpr std::chrono::milliseconds kPatience{1000};
 
 struct Whereabouts {
   bool answers = false;
-  int64_t number = 0;  // 0: of no call yet
-  std::string text{};
+  int64_t number = 0;  // 0: in no call
+  std::string text{};  // with 0: of the call that it has given up; "": of none
 };
 
 Whereabouts LookUp(const GroupMember& member, const std::string& variable) {
@@ -76,12 +76,14 @@ Status AddWhereabouts(const Status& error, std::span<const GroupMember> members,
                       const std::string& variable, int64_t number) {
   if (error.ok()) return error;
   const std::vector<Whereabouts> all = LookUpAll(members, self, variable);
-  std::string lost, late;
+  std::string lost, late, gone;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Whereabouts& of = all[i];
     if (static_cast<int>(i) == self) continue;
     if (!of.answers) {
       StrAppend(&lost, lost.empty() ? "" : ", ", members[i].name, " at ", members[i].address);
+    } else if (of.number == 0 && !of.text.empty()) {
+      StrAppend(&gone, gone.empty() ? "" : ", ", members[i].name, " has given up ", of.text);
     } else if (of.number < number) {
       StrAppend(&late, late.empty() ? "" : ", ", members[i].name,
                 of.number == 0 ? " has made no call yet"
@@ -91,6 +93,7 @@ Status AddWhereabouts(const Status& error, std::span<const GroupMember> members,
   std::string text;
   if (!lost.empty()) StrAppend(&text, "lost, or not started: ", lost, "; ");
   if (!late.empty()) StrAppend(&text, "did not come to call ", number, ": ", late, "; ");
+  if (text.empty() && !gone.empty()) StrAppend(&text, "waits no longer: ", gone, "; ");
   if (text.empty()) return error;
   const StatusCode code = errors::IsDeadlineExceeded(error) || errors::IsUnavailable(error)
                               ? error.code()

@@ -180,5 +180,73 @@ TEST(GroupStart, KeepsJobsApartByTheirIds) {
               AllOf(HasSubstr("job-a"), HasSubstr("job-b")));
 }
 
+void ExpectSumsOf(std::span<const std::shared_ptr<ProcessGroup>> groups) {
+  std::vector<std::thread> threads;
+  for (const auto& group : groups) {
+    threads.emplace_back([&group, size = groups.size()] {
+      ASSERT_NE(group, nullptr);
+      const auto sum = group->AllReduce(ReduceOp::kSum, Tensor::Scalar(1.0f));
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      EXPECT_EQ(sum->scalar<float>(), static_cast<float>(size));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A rank that waited in vain has begun more groups than the others, as have those of ranks that a
+// new process takes part in.
+TEST(GroupStart, SucceedsAfterARankHasWaitedInVain) {
+  const RanksInProcess first(3, {});
+  for (const Status& status : first.statuses()) ASSERT_TRUE(status.ok()) << status;
+  ProcessGroupOptions alone = first.OptionsOf(1);
+  alone.start_timeout = std::chrono::milliseconds(300);
+  for (int i = 0; i < 2; ++i) {
+    const Status status = ProcessGroup::Create(alone).status();
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(status.ToString(),
+                HasSubstr("rank 0 (/job:worker/replica:0/task:0) has made no call yet, rank 2"));
+  }
+  std::vector<std::shared_ptr<ProcessGroup>> groups(3);
+  const auto statuses = first.All([&](int rank) -> Status {
+    const auto group = ProcessGroup::Create(first.OptionsOf(rank));
+    if (group.ok()) groups[static_cast<std::size_t>(rank)] = *group;
+    return group.status();
+  });
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
+  ExpectSumsOf(groups);
+  // Who has given up is named to who comes later.
+  ASSERT_FALSE(ProcessGroup::Create(alone).ok());
+  alone = first.OptionsOf(2);
+  alone.start_timeout = std::chrono::milliseconds(300);
+  EXPECT_THAT(ProcessGroup::Create(alone).status().ToString(),
+              HasSubstr("rank 0 (/job:worker/replica:0/task:0) has made no call yet"));
+}
+
+// One rank's server has the address of an earlier one of the same process, another's has not.
+TEST(GroupStart, SucceedsWhereAnAddressIsUsedAgain) {
+  const auto ports = FreeLoopbackPorts(3);
+  ASSERT_TRUE(ports.ok()) << ports.status();
+  for (const int first : {0, 1}) {
+    ClusterSpec cluster;
+    ASSERT_TRUE(cluster
+                    .AddJob("worker", {StrCat("127.0.0.1:", (*ports)[first]),
+                                       StrCat("127.0.0.1:", (*ports)[2])})
+                    .ok());
+    std::vector<std::shared_ptr<ProcessGroup>> groups(2);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        ProcessGroupOptions options;
+        options.task = {.cluster = cluster, .job_name = "worker", .task_index = rank};
+        const auto group = ProcessGroup::Create(options);
+        ASSERT_TRUE(group.ok()) << group.status();
+        groups[static_cast<std::size_t>(rank)] = *group;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ExpectSumsOf(groups);
+  }
+}
+
 }  // namespace
 }  // namespace millrace
