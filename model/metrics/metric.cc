@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/strings.h"
 #include "millrace/metrics.h"
 
@@ -15,6 +18,23 @@ Output Zeros(const Scope& scope, const Metric::Sum& sum) {
 Output ReadNow(const Scope& scope, const Variable& v) {
   return v.is_resource() ? ops::ReadVariableOp(scope, v.handle, v.dtype())
                          : ops::Identity(scope, v.handle);
+}
+
+// What a function of the rule gives; nothing, and an error in the graph, if it throws.
+template <typename Function, typename... Arguments>
+auto Ask(const Scope& scope, std::source_location where, const std::string& metric,
+         const char* function, const Function& of, const Arguments&... arguments)
+    -> std::optional<decltype(of(arguments...))> {
+  std::optional<decltype(of(arguments...))> answer;
+  const Status called = Guarded([&] {
+    answer.emplace(of(arguments...));
+    return OkStatus();
+  });
+  if (called.ok()) return answer;
+  scope.RecordError(WithMessage(called, StrCat("metric '", metric, "': ", function,
+                                               " of its rule: ", Message(called))),
+                    where);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -39,16 +59,35 @@ Operation Metric::Update(const Scope& outer, const Batch& batch, std::source_loc
   if (variables_.empty()) {
     const Scope root = scope.WithoutControlDependencies();
     const PartialShape y_true = batch.y_true.valid() ? batch.y_true.shape() : PartialShape();
-    for (const Sum& sum : rule_.sums(y_true, batch.y_pred.shape())) {
+    const auto sums = Ask(scope, where, name_, "sums", rule_.sums, y_true, batch.y_pred.shape());
+    if (!sums) return Operation();
+    for (const Sum& sum : *sums) {
       variables_.push_back(
           MakeVariable(root, StrCat(name_, "/", sum.name), Zeros(root, sum), {.trainable = false}));
     }
   }
   const Scope s = scope.Named(StrCat(name_, "_update"));
-  const std::vector<Expr> additions = rule_.additions(s, batch);
-  if (!scope.status().ok() || additions.size() != variables_.size()) return Operation();
+  const auto made = Ask(scope, where, name_, "additions", rule_.additions, s, batch);
+  if (!made || !scope.status().ok()) return Operation();
+  const std::vector<Expr>& additions = *made;
+  if (additions.size() != variables_.size()) {
+    scope.RecordError(
+        errors::InvalidArgument("metric '", name_, "': its rule has ", variables_.size(),
+                                " sums, and makes ", additions.size(), " additions for them"),
+        where);
+    return Operation();
+  }
   std::vector<Operation> computed, updates;
-  for (const Expr& addition : additions) computed.push_back(addition.output().op());
+  for (const Expr& addition : additions) {
+    if (!addition.output().valid()) {
+      scope.RecordError(
+          errors::InvalidArgument("metric '", name_, "': the addition to its sum '",
+                                  variables_[computed.size()].handle.op().name(), "' is no output"),
+          where);
+      return Operation();
+    }
+    computed.push_back(addition.output().op());
+  }
   // All or nothing: what is wrong with a batch shows before the first sum has grown.
   const Scope after = s.WithControlDependencies(computed);
   for (std::size_t i = 0; i < additions.size(); ++i) {
@@ -64,7 +103,9 @@ Output Metric::Result(const Scope& outer, std::source_location where) const {
   const Scope s = scope.Named(StrCat(name_, "_result"));
   std::vector<Expr> sums;
   for (const Variable& v : variables_) sums.emplace_back(s, ReadNow(s, v));
-  return rule_.result(sums);
+  if (!rule_.result) return Output();
+  const auto result = Ask(s, where, name_, "result", rule_.result, sums);
+  return result ? result->output() : Output();
 }
 
 Operation Metric::Reset(const Scope& outer, std::source_location where) const {

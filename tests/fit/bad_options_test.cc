@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 
 #include "millrace/optimizers.h"
 #include "millrace/schedules.h"
@@ -202,6 +203,35 @@ TEST(BadOptionsTest, AScheduleWithoutAFunctionIsNoRate) {
   const Output step = Constant(graph.root(), Tensor::Scalar<int64_t>(3));
   EXPECT_FALSE(rate.At(graph.root(), step).valid());
   ExpectError(graph.status(), kInvalid, {"learning rate", "schedule without a function"});
+}
+
+TEST(BadOptionsTest, ARateIsOneNumber) {
+  const std::vector<std::pair<std::function<LearningRate(const Scope&)>, Parts>> all = {
+      {[](const Scope& s) { return Output(Constant(s, Tensor::FromValues<float>({1, 2}))); },
+       {"learning rate", "[2]", "must be one number"}},
+      {[](const Scope& s) { return Output(Constant(s, Tensor::String("0.1"))); },
+       {"learning rate", "of type string"}},
+      {[](const Scope&) {
+         return Schedule([](const Scope& s, const Output&) -> Output {
+           return Constant(s, Tensor::FromValues<float>({1, 2, 3}));
+         });
+       },
+       {"learning rate", "[3]"}},
+      {[](const Scope&) { return Schedule([](const Scope&, const Output&) { return Output(); }); },
+       {"learning rate", "no output"}},
+  };
+  for (const auto& [make, parts] : all) {
+    Graph graph;
+    const Scope root = graph.root();
+    const LearningRate rate = make(root);
+    EXPECT_FALSE(rate.At(root, Constant(root, Tensor::Scalar<int64_t>(3))).valid());
+    ExpectError(graph.status(), kInvalid, parts);
+  }
+  Graph graph;
+  const LearningRate throws =
+      Schedule([](const Scope&, const Output&) -> Output { throw std::runtime_error("no table"); });
+  EXPECT_FALSE(throws.At(graph.root(), Constant(graph.root(), Tensor::Scalar<int64_t>(3))).valid());
+  ExpectError(graph.status(), StatusCode::kInternal, {"no table", "schedule of the learning rate"});
 }
 
 TEST(BadOptionsTest, InitializersNameTheirOption) {

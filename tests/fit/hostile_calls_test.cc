@@ -210,6 +210,43 @@ TEST(HostileCallsTest, AnOptimizerIsOneModelsOwn) {
               StatusCode::kFailedPrecondition, {"optimizer 'adam' belongs to the graph"});
 }
 
+// A metric of one sum, one of whose functions throws.
+metrics::Metric::Rule ThrowingIn(const std::string& which) {
+  const auto check = [which](const char* function) {
+    if (which == function) throw std::runtime_error("no such sum");
+  };
+  return {.sums =
+              [check](const PartialShape&, const PartialShape&) {
+                check("sums");
+                return std::vector<metrics::Metric::Sum>{{"total", Shape({})}};
+              },
+          .additions =
+              [check](const Scope& scope, const metrics::Batch& batch) {
+                check("additions");
+                return std::vector<Expr>{Expr(scope, batch.y_pred).Sum()};
+              },
+          .result =
+              [check](const std::vector<Expr>& sums) {
+                check("result");
+                return sums[0];
+              }};
+}
+
+Status FitWithMetric(metrics::Metric::Rule rule) {
+  Model model(layers::Sequential({layers::Dense(1)}));
+  const Status compiled = model.Compile({.optimizer = "sgd",
+                                         .loss = Counted(),
+                                         .metrics = {metrics::Metric("mine", std::move(rule))}});
+  return compiled.ok() ? model.Fit(Ones(2), Ones(2), Quietly()).status() : compiled;
+}
+
+TEST(HostileCallsTest, RulesOfMetricsThatDoNotFitAreErrors) {
+  metrics::Metric::Rule none = ThrowingIn("");
+  none.additions = [](const Scope&, const metrics::Batch&) { return std::vector<Expr>(); };
+  ExpectError(FitWithMetric(none), kInvalid, {"metric 'mine'", "1 sums", "0 additions"});
+  EXPECT_TRUE(FitWithMetric(ThrowingIn("")).ok());
+}
+
 TEST(HostileCallsTest, WhatFunctionsOfAModelThrowIsAStatus) {
   const auto predict = [](std::shared_ptr<Layer> layer) {
     Model model(layers::Sequential({std::move(layer)}));
@@ -228,6 +265,10 @@ TEST(HostileCallsTest, WhatFunctionsOfAModelThrowIsAStatus) {
   const auto model = CountingModel(1.0, loss);
   ExpectError(model->Fit(Ones(2), Ones(2), Quietly()).status(), StatusCode::kInternal,
               {"loss 'mine'", "no such label"});
+  for (const char* which : {"sums", "additions", "result"}) {
+    ExpectError(FitWithMetric(ThrowingIn(which)), StatusCode::kInternal,
+                {"metric 'mine'", which, "no such sum"});
+  }
   const Dataset mapped =
       Dataset::Range(3).Map([](const Scope&, std::span<const Output>) -> std::vector<Output> {
         throw std::runtime_error("no such file");

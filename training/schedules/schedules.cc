@@ -8,23 +8,61 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exceptions.h"
 #include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "millrace/math.h"
 
 namespace millrace {
 
+namespace {
+
+Status CheckRate(const Output& rate) {
+  if (!rate.valid()) {
+    return errors::InvalidArgument("the schedule of the learning rate returned no output");
+  }
+  const PartialShape shape = rate.shape();
+  if (shape.has_rank() && shape.rank() != 0) {
+    return errors::InvalidArgument("the learning rate, ", rate.name(), ", is of shape ",
+                                   shape.DebugString(), ", and must be one number");
+  }
+  const DataType dtype = rate.dtype();
+  if (dtype == kString || dtype == kBool || dtype == kResource || dtype == kVariant) {
+    return errors::InvalidArgument("the learning rate, ", rate.name(), ", is of type ",
+                                   DataTypeName(dtype), ", and must be a number");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Output LearningRate::At(const Scope& scope, const Output& step) const {
+  if (is_number()) {
+    return Constant(scope, Tensor::Scalar<float>(static_cast<float>(number_)));
+  }
+  Output rate = tensor_;
+  Status status;
   if (is_schedule_ && !schedule_) {
-    scope.RecordError(errors::InvalidArgument("the learning rate is a schedule without a function: "
-                                              "give it one of schedules::, or a lambda"),
-                      std::source_location::current());
+    status = errors::InvalidArgument(
+        "the learning rate is a schedule without a function: "
+        "give it one of schedules::, or a lambda");
+  } else if (is_schedule_) {
+    status = Guarded([&] {
+      rate = schedule_(scope, step);
+      return OkStatus();
+    });
+    if (!status.ok()) {
+      status = Annotate(status, ": thrown by the schedule of the learning rate");
+    } else if (!rate.valid() && !scope.status().ok()) {
+      return Output();  // what the schedule found wrong is known
+    }
+  }
+  status.Update(CheckRate(rate));
+  if (!status.ok()) {
+    scope.RecordError(status, std::source_location::current());
     return Output();
   }
-  if (schedule_) return schedule_(scope, step);
-  if (tensor_.valid())
-    return tensor_.dtype() == kFloat ? tensor_ : ops::Cast(scope, tensor_, kFloat);
-  return Constant(scope, Tensor::Scalar<float>(static_cast<float>(number_)));
+  return rate.dtype() == kFloat ? rate : ops::Cast(scope, rate, kFloat);
 }
 
 namespace schedules {
