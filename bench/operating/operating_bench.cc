@@ -34,6 +34,7 @@
 #include "distributed_runtime/service/observe_service.h"
 #include "millrace/core.h"
 #include "millrace/pages.h"
+#include "transport/grpc/grpc_alone.h"
 
 namespace millrace {
 namespace {
@@ -144,6 +145,12 @@ class Child {
   pid_t pid_;
 };
 
+Credentials FilesOf(const std::string& folder, const std::string& name) {
+  return {.tls_cert = StrCat(folder, "/", name, ".pem"),
+          .tls_key = StrCat(folder, "/", name, ".key"),
+          .tls_ca = folder + "/ca.pem"};
+}
+
 // A cluster of a ps, which is a process, and a worker here.
 struct Cluster {
   Cluster(const Flags& flags, const std::string& certificates) {
@@ -157,11 +164,7 @@ struct Cluster {
       const std::string made =
           StrCat(flags.millrace, " certs '", spec, "' --out=", certificates, " >/dev/null");
       MR_CHECK(std::system(made.c_str()) == 0);
-      const auto of = [&certificates](const std::string& name) {
-        return Credentials{.tls_cert = StrCat(certificates, "/", name, ".pem"),
-                           .tls_key = StrCat(certificates, "/", name, ".key"),
-                           .tls_ca = certificates + "/ca.pem"};
-      };
+      const auto of = [&](const std::string& name) { return FilesOf(certificates, name); };
       const Credentials ps_files = of("ps-0");
       words.push_back("--tls_cert=" + ps_files.tls_cert);
       words.push_back("--tls_key=" + ps_files.tls_key);
@@ -226,6 +229,18 @@ void Protection(const Flags& flags, const std::string& folder) {
           Steps(proven.fetch, 50), Steps(plain.fetch, 50));
   Compare(flags, "1 MiB from ps to worker, with certificates", 1 / 0.7, Steps(proven.move, 200),
           Steps(plain.move, 200));
+  // The floor of the first two: the same encryption of gRPC's with nothing of ours around it.
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 20}) {
+    GrpcAlone clear({}, {}, bytes);
+    GrpcAlone secure(FilesOf(folder, "ps-0"), FilesOf(folder, "client"), bytes);
+    const int count = bytes == 0 ? 500 : 50;
+    Compare(
+        flags,
+        bytes == 0 ? "empty call of gRPC alone, with certificates"
+                   : "1 MiB of gRPC alone, with certificates",
+        bytes == 0 ? 1.2 : 1 / 0.7, [&] { return MicrosPer(count, [&] { secure.Call(); }); },
+        [&] { return MicrosPer(count, [&] { clear.Call(); }); });
+  }
 }
 
 // Steps of the master's own worker are the shortest there are at a server. Prometheus asks four
