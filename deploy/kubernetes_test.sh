@@ -57,6 +57,7 @@ pod() {
     [ -r "$SECRET/${file##*/}" ] || fail "the secret has no ${file##*/}"
     export "$variable=$SECRET/${file##*/}"
   done
+  : >"$there/$1.log"  # there at once, whoever is first to look
   millrace server --cluster_spec='ps|127.0.0.1:0,worker|127.0.0.1:0;127.0.0.1:0' \
     --job_name="$2" --task_id="$3" >"$there/$1.log" 2>&1 &
   servers+=($!)

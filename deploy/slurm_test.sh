@@ -37,6 +37,7 @@ for file in "$MILLRACE_TLS_CERT" "$MILLRACE_TLS_KEY" "$MILLRACE_TLS_CA"; do
 done
 log=$2/task-$SLURM_PROCID.log
 here=127.0.0.1:0
+: >"$log"
 "$1" server --cluster_spec="worker|$here;$here;$here;$here" --job_name=worker \
   --task_id="$SLURM_PROCID" >"$log" 2>&1 &
 server=$!

@@ -94,11 +94,12 @@ mr::Status DrawImages(const std::string& folder, int64_t count) {
   return mr::OkStatus();
 }
 
-// A folder that is gone at the end.
+// A new folder that is gone at the end; "" if none could be made.
 class TemporaryFolder {
  public:
-  TemporaryFolder()
-      : path_((fs::temp_directory_path() / ("shapes_" + std::to_string(getpid()))).string()) {}
+  TemporaryFolder() : path_((fs::temp_directory_path() / "shapes_XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
   ~TemporaryFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -106,7 +107,7 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
 
  private:
-  const std::string path_;
+  std::string path_;
 };
 
 // --- The data set ------------------------------------------------------------------------------
@@ -221,6 +222,12 @@ mr::Status Train(const Flags& flags) {
                                         .server = {.insecure = flags.insecure}}));
   if (!flags.data_dir.empty()) return TrainOn(flags.data_dir, flags, strategy);
   const TemporaryFolder drawn;
+  if (drawn.path().empty()) {
+    return mr::Status(mr::StatusCode::kUnavailable,
+                      "no folder for images could be made in " +
+                          fs::temp_directory_path().string() +
+                          ": set TMPDIR to one that can be written to");
+  }
   MR_RETURN_IF_ERROR(DrawImages(drawn.path(), flags.images));
   return TrainOn(drawn.path(), flags, strategy);
 }

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr char kCpu0[] = "/job:worker/replica:0/task:0/device:CPU:0";
 // The deadline of steps that do not meet it: enough to plan them and to come to the gate.
-constexpr int kLateMs = 1'000;
+constexpr int kLateMs = 3'000;
 
 ClientSession::RunRequest Request(std::vector<std::string> fetches) {
   ClientSession::RunRequest request;

@@ -279,9 +279,9 @@ TEST_F(SessionTest, ATimeoutEndsTheRunAndNamesWhatItWaitedFor) {
   auto session = cluster_.NewSession(graph.def());
   ClientSession::RunRequest request;
   request.fetches = {"blocked"};
-  request.options.set_timeout_in_ms(1'000);
+  request.options.set_timeout_in_ms(3'000);
   const auto result = session->Run(std::move(request));
-  EXPECT_ERROR(result, kDeadlineExceeded, "1000 ms");
+  EXPECT_ERROR(result, kDeadlineExceeded, "3000 ms");
   EXPECT_ERROR(result, kDeadlineExceeded, "{{node blocked}}");
   EXPECT_ERROR(result, kDeadlineExceeded, "/job:worker/replica:0/task:0");
   EXPECT_TRUE(cluster_.WaitUntilBlocked(0));
@@ -292,13 +292,13 @@ TEST_F(SessionTest, TheTimeoutOfTheSessionHoldsForRunsThatNameNone) {
   TestGraph graph;
   graph.Block("blocked");
   ClientSession::Options options;
-  options.step_timeout = milliseconds(1'000);
+  options.step_timeout = milliseconds(3'000);
   auto session = cluster_.NewSession(graph.def(), options);
-  EXPECT_ERROR(session->Run({}, {"blocked"}), kDeadlineExceeded, "1000 ms");
+  EXPECT_ERROR(session->Run({}, {"blocked"}), kDeadlineExceeded, "3000 ms");
   options.step_timeout = milliseconds(0);
-  options.config.set_operation_timeout_in_ms(1'500);
+  options.config.set_operation_timeout_in_ms(3'500);
   auto stock = cluster_.NewSession(graph.def(), options);
-  EXPECT_ERROR(stock->Run({}, {"blocked"}), kDeadlineExceeded, "1500 ms");
+  EXPECT_ERROR(stock->Run({}, {"blocked"}), kDeadlineExceeded, "3500 ms");
 }
 
 TEST_F(SessionTest, ACallerCanCancelItsRun) {

@@ -92,6 +92,7 @@ refused_file "$there/undefined.so" "undefined symbol.*OfALaterVersion"
 echo "== a server that loads a library"
 # start FLAG...: a server on a free port; its address in $address.
 start() {
+  : >"$there/log"  # there, and empty, whoever is first to look
   "$millrace" server --cluster_spec='worker|127.0.0.1:0' "$@" >"$there/log" 2>&1 &
   server=$!
   address=
