@@ -356,6 +356,8 @@ TEST(SessionClusters, ClustersThatAreNoneAreRefused) {
       {ClusterOf({{"w", own}, {"w", "a/b:1"}}), "malformed host"},
       {ClusterOf({{"w", own}, {"../x", "127.0.0.1:1"}}), "not a job name"},
       {ClusterOf({{"w", own}, {"", "127.0.0.1:1"}}), "not a job name"},
+      {ClusterOf({{"w", own}, {"w", std::string(5000, 'x') + ":80"}}), "x... (5003 characters)"},
+      {ClusterOf({{"w", own}, {std::string(5000, 'x'), own}}), "x... (5000 characters)"},
       {twice, "twice"},
       {negative, "negative"},
       {many, "more than 1024 tasks"},
@@ -370,6 +372,7 @@ TEST(SessionClusters, ClustersThatAreNoneAreRefused) {
     EXPECT_EQ(c.is_denied, errors::IsPermissionDenied(session.status())) << session.status();
     EXPECT_EQ(!c.is_denied, errors::IsInvalidArgument(session.status())) << session.status();
     EXPECT_THAT(std::string(Message(session.status())), HasSubstr(c.says));
+    EXPECT_LT(Message(session.status()).size(), 1000u);
   }
 }
 
@@ -578,6 +581,16 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SecretClusters, ::testing::Bool(),
 
 TEST_P(SecretClusters, TheServersTasksMayHaveOtherNames) {
   const auto session = TryBring(ClusterOf({{"w", worker_->address()}, {"w", ps_->address()}}));
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto values = (*session)->Run({{"x:0", Tensor::Scalar<float>(1)}}, {"c"});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<float>(), 6);
+}
+
+TEST_P(SecretClusters, TheServersTasksMayBeWrittenOtherwise) {
+  const std::string ps = ps_->address();
+  const auto session = TryBring(
+      ClusterOf({{"w", worker_->address()}, {"w", "localhost" + ps.substr(ps.rfind(':'))}}));
   ASSERT_TRUE(session.ok()) << session.status();
   const auto values = (*session)->Run({{"x:0", Tensor::Scalar<float>(1)}}, {"c"});
   ASSERT_TRUE(values.ok()) << values.status();

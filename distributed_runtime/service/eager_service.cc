@@ -66,15 +66,17 @@ void AddEagerMethods(EagerServer* eager, RpcServer* server) {
                     AtOnce<pb::CreateContextRequest, pb::CreateContextResponse>(
                         eager,
                         [eager](const auto& request, auto* response, ServerCall* call) {
-                          return eager->CreateContext(request, response, call->proven_client());
+                          return eager->CreateContext(request, response, call->proven_client(),
+                                                      call->caller_host());
                         }),
                     RpcLane::kWork);
-  server->AddMethod(
-      methods::kEagerUpdateContext,
-      AtOnce<pb::UpdateContextRequest, pb::UpdateContextResponse>(
-          eager, [eager](const auto& request, auto* response,
-                         ServerCall*) { return eager->UpdateContext(request, response); }),
-      RpcLane::kWork);
+  server->AddMethod(methods::kEagerUpdateContext,
+                    AtOnce<pb::UpdateContextRequest, pb::UpdateContextResponse>(
+                        eager,
+                        [eager](const auto& request, auto* response, ServerCall* call) {
+                          return eager->UpdateContext(request, response, call->caller_host());
+                        }),
+                    RpcLane::kWork);
   const RpcServer::Handler enqueue = Later<pb::EnqueueRequest, pb::EnqueueResponse>(
       eager, [eager](const auto& request, const CallOptions& options, auto* response, auto done) {
         eager->Enqueue(request, options, response, std::move(done));
