@@ -24,6 +24,7 @@
 #include "eager/handle_table.h"
 #include "eager/observer.h"
 #include "eager/program.h"
+#include "eager/request_id.h"
 #include "eager/transport.h"
 #include "executor/memory/memory_quota.h"
 #include "millrace/status.h"
@@ -72,8 +73,9 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   const std::string& task() const { return worker_.task; }
   const WorkerEnv& worker() const { return worker_; }
   // Null if nobody watches.
-  std::shared_ptr<EagerStep> BeginStep(const std::string& what, int64_t step_id) const {
-    return env_.observer == nullptr ? nullptr : env_.observer->Begin(id_, what, step_id);
+  std::shared_ptr<EagerStep> BeginStep(const pb::Operation& operation, int64_t step_id) const {
+    if (env_.observer == nullptr) return nullptr;
+    return env_.observer->Begin(id_, operation.name(), step_id, EagerRequestId(id_, operation));
   }
   HandleTable* handles() { return &handles_; }
   const HandleTable& handles() const { return handles_; }
