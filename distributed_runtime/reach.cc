@@ -66,16 +66,16 @@ Reach::Reach(ReachOptions options) : options_(std::move(options)) {
 }
 
 Reach::Own Reach::FindOwn(const std::string& address) const {
+  std::string host, listening_host;
+  int port = 0, listening_port = 0;
+  // A spec may leave ports to the system, for as many tasks as it likes.
+  if (!SplitAddress(address, &host, &port).ok() || port == 0) return {};
   for (const auto& [task, at] : options_.addresses) {
     if (at == address) return {task, at};
   }
-  std::string host, listening_host;
-  int port = 0, listening_port = 0;
-  if (!SplitAddress(address, &host, &port).ok() || port == 0) return {};
   const std::string text = OneWay(host, port);
   const auto own = own_.find(text);
   if (own != own_.end()) return own->second;
-  // Its spec may leave the port to the system.
   const std::string listening = options_.own_address == nullptr ? "" : options_.own_address();
   if (SplitAddress(listening, &listening_host, &listening_port).ok() &&
       OneWay(listening_host, listening_port) == text) {

@@ -76,7 +76,11 @@ TEST(ReachTest, APortThatTheSystemGaveIsTheServersOwn) {
   options.has_credentials = true;
   EXPECT_EQ(Reach(options).TaskAt("127.0.0.1:4321"), options.task);
   EXPECT_EQ(*Reach(options).Find("a session", kTask, "127.0.0.1:4321"), "localhost:4321");
-  EXPECT_EQ(Reach(options).TaskAt("127.0.0.1:0"), "");
+  // Which several tasks of a spec may have.
+  for (const char* address : {"localhost:0", "127.0.0.1:0"}) {
+    EXPECT_EQ(Reach(options).TaskAt(address), "");
+    EXPECT_TRUE(errors::IsInvalidArgument(Ask(options, address))) << address;
+  }
 }
 
 TEST(ReachTest, OnLoopbackTheMachineIsCalled) {

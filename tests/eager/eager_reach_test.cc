@@ -18,8 +18,8 @@
 namespace millrace {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kElsewhere[] = "192.0.2.1:80";  // of documents: nobody has it
 
@@ -153,10 +153,13 @@ class Stranger {
     return cluster_.Target("ps", 0).substr(std::string("grpc://").size());
   }
 
-  // Called for a part of a function, which it does not run without a context.
+  // Called for a part of a function, which it does not run without a context, and for what that
+  // would send, from a device that it does not have. Which of the two answers comes first is luck.
   static void ExpectCalled(const Status& status) {
     EXPECT_TRUE(errors::IsAborted(status)) << status;
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("Unable to find a context_id"));
+    EXPECT_THAT(std::string(Message(status)),
+                AnyOf(HasSubstr("Unable to find a context_id"),
+                      HasSubstr("RecvTensor expects a different device incarnation")));
     EXPECT_THAT(std::string(Message(status)), HasSubstr("/job:ps"));
   }
 
