@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/calls/request_text.h"
 #include "base/errors.h"
 #include "base/linked_cancellation.h"
 #include "base/string_map.h"
@@ -10,6 +11,7 @@
 namespace millrace {
 
 struct GatedMaster::Call : public LinkedCancellation {
+  int64_t* request_id = nullptr;              // of a step that got its name here
   Call *previous = nullptr, *next = nullptr;  // guarded by the gate's lock
 };
 
@@ -19,7 +21,7 @@ GatedMaster::GatedMaster(MasterInterface* master, std::string name)
 GatedMaster::~GatedMaster() = default;
 
 template <typename Body>
-void GatedMaster::Pass(const CallOptions& options, Done done, Body body) {
+void GatedMaster::Pass(const CallOptions& options, Done done, Body body, int64_t* request_id) {
   auto call = MakeRef<Call>();
   bool closed;
   {
@@ -35,10 +37,18 @@ void GatedMaster::Pass(const CallOptions& options, Done done, Body body) {
     done(errors::Unavailable("the server ", name_, " has stopped"));
     return;
   }
+  if (request_id != nullptr && *request_id == 0) {
+    *request_id = NewRequestId();
+    call->request_id = request_id;
+  }
   call->Link(options.cancellation);
   const CallOptions inner{options.deadline, call->get()};
   body(inner, [this, call, done = std::move(done)](Status status) mutable {
     call->Unlink();
+    if (call->request_id != nullptr) {
+      // The caller may use its arguments again.
+      status = OfRequest(std::move(status), std::exchange(*call->request_id, 0));
+    }
     // The client first: it may not be told after the gate, and with it the server, is gone.
     done(std::move(status));
     done = nullptr;
@@ -88,9 +98,12 @@ void GatedMaster::ExtendSessionAsync(const CallOptions& options, ExtendSessionAr
 
 void GatedMaster::RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStepResult* result,
                                Done done) {
-  Pass(options, std::move(done), [&](const CallOptions& inner, Done inner_done) {
-    master_->RunStepAsync(inner, args, result, std::move(inner_done));
-  });
+  Pass(
+      options, std::move(done),
+      [&](const CallOptions& inner, Done inner_done) {
+        master_->RunStepAsync(inner, args, result, std::move(inner_done));
+      },
+      &args->request_id);
 }
 
 void GatedMaster::PartialRunSetupAsync(const CallOptions& options, PartialRunSetupArgs args,
@@ -110,9 +123,12 @@ void GatedMaster::MakeCallableAsync(const CallOptions& options, MakeCallableArgs
 
 void GatedMaster::RunCallableAsync(const CallOptions& options, RunCallableArgs* args,
                                    RunStepResult* result, Done done) {
-  Pass(options, std::move(done), [&](const CallOptions& inner, Done inner_done) {
-    master_->RunCallableAsync(inner, args, result, std::move(inner_done));
-  });
+  Pass(
+      options, std::move(done),
+      [&](const CallOptions& inner, Done inner_done) {
+        master_->RunCallableAsync(inner, args, result, std::move(inner_done));
+      },
+      &args->request_id);
 }
 
 void GatedMaster::ReleaseCallableAsync(const CallOptions& options,

@@ -3,6 +3,7 @@
 #ifndef DISTRIBUTED_RUNTIME_GATED_MASTER_H_
 #define DISTRIBUTED_RUNTIME_GATED_MASTER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,9 +50,10 @@ class GatedMaster : public MasterInterface {
 
  private:
   struct Call;
-  // Calls `body` with the options and callback that keep count; refuses once closed.
+  // Calls `body` with the options and callback that keep count; refuses once closed. A step whose
+  // `request_id` is 0 has one meanwhile, by which other tasks and its error call it.
   template <typename Body>
-  void Pass(const CallOptions& options, Done done, Body body);
+  void Pass(const CallOptions& options, Done done, Body body, int64_t* request_id = nullptr);
   void Leave(Call* call);
 
   MasterInterface* const master_;

@@ -21,7 +21,7 @@
 namespace millrace {
 namespace {
 
-using Reach = SessionClustersOptions::Reach;
+constexpr std::string_view kSession = "a session";  // brings the cluster
 
 std::string Member(const std::string& task, std::string_view address) {
   return StrCat(task, "@", address);
@@ -84,7 +84,8 @@ class Cluster final : public WorkerCache, public std::enable_shared_from_this<Cl
  public:
   struct Task {
     std::string address;
-    std::string called;  // what its stub calls it: what its certificate says, if it has one
+    std::string reached;  // the same, as this server calls it
+    std::string called;   // what its stub calls it: what its certificate says, if it has one
   };
   using Tasks = std::map<std::string, Task, std::less<>>;
 
@@ -171,7 +172,7 @@ class Cluster final : public WorkerCache, public std::enable_shared_from_this<Cl
 
   std::map<std::string, std::string> Addresses() const {
     std::map<std::string, std::string> addresses;
-    for (const auto& [name, task] : tasks_) addresses[task.called] = task.address;
+    for (const auto& [name, task] : tasks_) addresses[task.called] = task.reached;
     return addresses;
   }
 
@@ -217,63 +218,53 @@ struct ServerSessionClusters::Impl {
   // the callback of such an answer. Gone first.
   std::unique_ptr<ThreadPool> later;
 
-  // What must be true of every cluster, whoever names it.
-  StatusOr<ClusterSpec> Check(const pb::ClusterDef& def) const {
+  // What must be true of every cluster, whoever names it; gives its tasks as they are called.
+  StatusOr<ClusterSpec> Check(const pb::ClusterDef& def, Cluster::Tasks* called) const {
+    MR_RETURN_IF_ERROR(CheckSizes(def));
+    ClusterSpec spec;
+    for (const pb::JobDef& job : def.job()) {
+      for (const auto& [index, address] : job.tasks()) {
+        if (const Status added = spec.AddTask(job.name(), index, address); !added.ok()) {
+          return Annotate(added, " (in the cluster_def of a session)");
+        }
+        std::string task = MakeTaskName(job.name(), index);
+        MR_ASSIGN_OR_RETURN(std::string reached, options.reach->Find(kSession, task, address));
+        // Whoever has credentials takes answers from the task of that name alone.
+        std::string known = options.credentials == nullptr ? "" : options.reach->TaskAt(address);
+        std::string proves = known.empty() ? task : std::move(known);
+        (*called)[std::move(task)] = {address, std::move(reached), std::move(proves)};
+      }
+    }
+    return spec;
+  }
+
+  // Errors may repeat the names, afterwards.
+  Status CheckSizes(const pb::ClusterDef& def) const {
     int num_tasks = 0;
     std::set<std::string> jobs;
-    ClusterSpec spec;
     for (const pb::JobDef& job : def.job()) {
       num_tasks += static_cast<int>(job.tasks_size());
       if (num_tasks > kMostTasks) {
         return errors::InvalidArgument("the cluster_def of a session has more than ", kMostTasks,
                                        " tasks, the most that ", options.task->task, " takes");
       }
+      if (job.name().size() > kLongestName) {
+        return errors::InvalidArgument("the cluster_def of a session has the job '",
+                                       ShortName(job.name()), "', whose name is longer than ",
+                                       kLongestName);
+      }
       if (!jobs.insert(job.name()).second) {
         return errors::InvalidArgument("the cluster_def of a session has the job '",
                                        CEscape(job.name()), "' twice");
       }
-    }
-    for (const pb::JobDef& job : def.job()) {
       for (const auto& [index, address] : job.tasks()) {
-        if (const Status added = spec.AddTask(job.name(), index, address); !added.ok()) {
-          return Annotate(added, " (in the cluster_def of a session)");
-        }
-        MR_RETURN_IF_ERROR(CheckReach(MakeTaskName(job.name(), index), address));
+        if (address.size() <= kLongestAddress) continue;
+        // Says so.
+        MR_RETURN_IF_ERROR(
+            options.reach->Find(kSession, MakeTaskName(job.name(), index), address).status());
       }
     }
-    return spec;
-  }
-
-  Status CheckReach(const std::string& task, const std::string& address) const {
-    std::string host;
-    int port = 0;
-    MR_RETURN_IF_ERROR(SplitAddress(address, &host, &port));
-    if (port == 0) {
-      return errors::InvalidArgument("the cluster_def of a session has no port for ", task, ": ",
-                                     address);
-    }
-    if (!InOwnCluster(address).empty()) return OkStatus();
-    const char* why = nullptr;
-    if (options.credentials != nullptr) {
-      why = ": this server has credentials, which it shows to the tasks of its own cluster only";
-    } else if (options.reach == Reach::kNone) {
-      why =
-          ": this server may be started with --allow=network, for whoever may have it call others";
-    } else if (options.reach == Reach::kLoopback && !IsLoopbackHost(host)) {
-      why = ", nor on this machine: start the server with --allow=network";
-    }
-    if (why == nullptr) return OkStatus();
-    return errors::PermissionDenied("a session brings ", task, " at ", address,
-                                    ", which is no address of the cluster of ", options.task->task,
-                                    why);
-  }
-
-  // The server's own name of the task at an address; "" if that is none of its cluster.
-  std::string InOwnCluster(const std::string& address) const {
-    for (const auto& [task, at] : options.addresses) {
-      if (at == address) return task;
-    }
-    return address == options.own_address() ? options.task->task : "";
+    return OkStatus();
   }
 
   // Whether an address is that at which the server listens.
@@ -306,12 +297,12 @@ struct ServerSessionClusters::Impl {
       return errors::InvalidArgument(
           "The master (current machine) is not included in the provided cluster_def. It is ",
           options.task->task, " at ", options.own_address(),
-          target.empty() ? "" : ", and was called ", target);
+          target.empty() ? "" : ", and was called ", ShortName(target));
     }
     if (own.size() > 1) {
       return errors::InvalidArgument(
           "Found multiple matching tasks that correspond to to the master. Master target: '",
-          target, "'. Tasks: ", StrJoin(own, ", "));
+          ShortName(target), "'. Tasks: ", StrJoin(own, ", "));
     }
     if (own[0] == options.task->task) {
       const DeviceName name = *DeviceName::Parse(own[0]);
@@ -323,18 +314,8 @@ struct ServerSessionClusters::Impl {
     return own[0];
   }
 
-  StatusOr<std::shared_ptr<Cluster>> Open(const pb::ClusterDef& def, const ClusterSpec& spec,
+  StatusOr<std::shared_ptr<Cluster>> Open(const pb::ClusterDef& def, Cluster::Tasks tasks,
                                           const std::string& own_task) {
-    Cluster::Tasks tasks;
-    for (const auto& [job, of_job] : spec.jobs()) {
-      for (const auto& [index, address] : of_job) {
-        std::string name = MakeTaskName(job, index);
-        // Whoever has credentials takes answers from the task of that name alone.
-        std::string known = options.credentials == nullptr ? "" : InOwnCluster(address);
-        std::string called = known.empty() ? name : std::move(known);
-        tasks[std::move(name)] = {address, std::move(called)};
-      }
-    }
     MutexLock lock(&mu);
     if (open.size() >= kMostOpen) {
       return errors::ResourceExhausted(options.task->task, " has part in ", open.size(),
@@ -433,16 +414,23 @@ ServerSessionClusters::~ServerSessionClusters() {
 
 StatusOr<std::shared_ptr<const WorkerEnv>> ServerSessionClusters::Lead(
     const pb::ClusterDef& cluster, const std::string& target) {
-  MR_ASSIGN_OR_RETURN(const ClusterSpec spec, impl_->Check(cluster));
+  Cluster::Tasks tasks;
+  MR_RETURN_IF_ERROR(impl_->Check(cluster, &tasks).status());
   MR_ASSIGN_OR_RETURN(const std::string own, impl_->FindOwn(cluster, target));
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<Cluster> opened, impl_->Open(cluster, spec, own));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<Cluster> opened, impl_->Open(cluster, std::move(tasks), own));
   return Impl::EnvOf(std::move(opened));
 }
 
 StatusOr<std::shared_ptr<const WorkerEnv>> ServerSessionClusters::Join(const pb::ServerDef& server,
                                                                        bool isolated) {
   const WorkerEnv& task = *impl_->options.task;
-  MR_ASSIGN_OR_RETURN(const ClusterSpec spec, impl_->Check(server.cluster()));
+  if (server.job_name().size() > kLongestName) {
+    return errors::InvalidArgument("a session calls ", task.task, " by the job '",
+                                   ShortName(server.job_name()), "', which is longer than ",
+                                   kLongestName);
+  }
+  Cluster::Tasks tasks;
+  MR_ASSIGN_OR_RETURN(const ClusterSpec spec, impl_->Check(server.cluster(), &tasks));
   MR_ASSIGN_OR_RETURN(const std::string address,
                       spec.Address(server.job_name(), server.task_index()));
   const std::string own_address = impl_->options.own_address();
@@ -456,7 +444,8 @@ StatusOr<std::shared_ptr<const WorkerEnv>> ServerSessionClusters::Join(const pb:
                                    " for what is ", task.task, " at ", own_address);
   }
   const std::string own = MakeTaskName(server.job_name(), server.task_index());
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<Cluster> opened, impl_->Open(server.cluster(), spec, own));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<Cluster> opened,
+                      impl_->Open(server.cluster(), std::move(tasks), own));
   if (isolated) {
     opened->env()->make_session_devices = [&task, own]() -> StatusOr<std::unique_ptr<DeviceSet>> {
       return RenamedDevices(task, own, [](Device*, DeviceSet* set) {

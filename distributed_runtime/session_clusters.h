@@ -5,13 +5,13 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/thread_pool.h"
 #include "distributed_runtime/peer_monitor.h"
+#include "distributed_runtime/reach.h"
 #include "session/session_clusters.h"
 #include "session/worker_cache.h"
 #include "transport/grpc/credentials.h"
@@ -33,12 +33,9 @@ struct SessionClustersOptions {
   std::shared_ptr<const LoadedCredentials> credentials;
   // Something around the workers of a cluster, which outlives it; null: nothing.
   std::function<std::unique_ptr<WorkerCache>(WorkerCache*)> observe;
-  // "host:port" by task, of the server's own cluster; and where the server listens, once it does.
-  std::map<std::string, std::string> addresses;
+  // Which addresses a client may name; and where the server listens, once it does.
+  const Reach* reach = nullptr;
   std::function<std::string()> own_address;
-  // Which addresses out of that cluster a client may name. Without credentials only.
-  enum class Reach { kNone, kLoopback, kAll };
-  Reach reach = Reach::kNone;
 };
 
 // Thread-safe.

@@ -92,8 +92,9 @@ std::unique_ptr<ClientSession> Open(const TaskServer& master, const pb::GraphDef
   return session.ok() ? *std::move(session) : nullptr;
 }
 
-float FetchFloat(ClientSession* session, const std::string& name) {
-  const auto values = session->Run({}, {name});
+float FetchFloat(ClientSession* session, const std::string& name,
+                 std::initializer_list<std::pair<std::string, Tensor>> feeds = {}) {
+  const auto values = session->Run(feeds, {name});
   EXPECT_TRUE(values.ok()) << values.status();
   return values.ok() ? (*values)[0].scalar<float>() : -1;
 }
@@ -356,6 +357,8 @@ TEST(SessionClusters, ClustersThatAreNoneAreRefused) {
       {ClusterOf({{"w", own}, {"w", "a/b:1"}}), "malformed host"},
       {ClusterOf({{"w", own}, {"../x", "127.0.0.1:1"}}), "not a job name"},
       {ClusterOf({{"w", own}, {"", "127.0.0.1:1"}}), "not a job name"},
+      {ClusterOf({{"w", own}, {"w", std::string(5000, 'x') + ":80"}}), "x... (5003 characters)"},
+      {ClusterOf({{"w", own}, {std::string(5000, 'x'), own}}), "x... (5000 characters)"},
       {twice, "twice"},
       {negative, "negative"},
       {many, "more than 1024 tasks"},
@@ -370,6 +373,7 @@ TEST(SessionClusters, ClustersThatAreNoneAreRefused) {
     EXPECT_EQ(c.is_denied, errors::IsPermissionDenied(session.status())) << session.status();
     EXPECT_EQ(!c.is_denied, errors::IsInvalidArgument(session.status())) << session.status();
     EXPECT_THAT(std::string(Message(session.status())), HasSubstr(c.says));
+    EXPECT_LT(Message(session.status()).size(), 1000u);
   }
 }
 
@@ -577,11 +581,12 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SecretClusters, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Tls" : "Token"; });
 
 TEST_P(SecretClusters, TheServersTasksMayHaveOtherNames) {
-  const auto session = TryBring(ClusterOf({{"w", worker_->address()}, {"w", ps_->address()}}));
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto values = (*session)->Run({{"x:0", Tensor::Scalar<float>(1)}}, {"c"});
-  ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_EQ((*values)[0].scalar<float>(), 6);
+  const std::string ps = ps_->address();
+  for (const std::string& spelt : {ps, "localhost" + ps.substr(ps.rfind(':'))}) {
+    const auto session = TryBring(ClusterOf({{"w", worker_->address()}, {"w", spelt}}));
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_EQ(FetchFloat(session->get(), "c", {{"x:0", Tensor::Scalar<float>(1)}}), 6);
+  }
 }
 
 TEST_P(SecretClusters, NobodyElseIsCalled) {

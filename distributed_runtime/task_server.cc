@@ -32,6 +32,7 @@
 #include "distributed_runtime/pages/published_pages.h"
 #include "distributed_runtime/pages/task_pages.h"
 #include "distributed_runtime/peer_monitor.h"
+#include "distributed_runtime/reach.h"
 #include "distributed_runtime/remote_rendezvous.h"
 #include "distributed_runtime/service/control_service.h"
 #include "distributed_runtime/service/eager_service.h"
@@ -122,6 +123,7 @@ struct TaskServer::Impl {
     std::unique_ptr<WorkerCache> observed_workers;  // `workers`, while there are such
     std::unique_ptr<GrpcWorkerCache> workers;
     std::unique_ptr<WorkerInterface> admitting;  // the same, for graphs from anywhere
+    std::unique_ptr<Reach> reach;
     std::unique_ptr<ServerSessionClusters> clusters;
     std::unique_ptr<EagerTransport> eager_transport;
     std::unique_ptr<EagerObserver> eager_observer;
@@ -196,6 +198,10 @@ struct TaskServer::Impl {
                      LeaderOf(options));
     r->admitting = NewAdmittingWorker(r->core->worker(), task, admission);
     r->workers->SetOwnWorker(admission.allows_all() ? r->core->worker() : r->admitting.get());
+    r->reach = std::make_unique<Reach>(
+        ReachOptions{task, Addresses(), [this] { return address_now(); }, IsLoopbackHost(host),
+                     credentials != nullptr, credentials != nullptr && credentials->has_tls(),
+                     !server.allow.empty(), admission.Allows("network")});
     AddClusters(r);
     WatchPeers(r);
     AddEager(r);
@@ -264,23 +270,16 @@ struct TaskServer::Impl {
     clusters.control = r->control_pool.get();
     clusters.credentials = credentials;
     clusters.observe = Observing(r);
-    clusters.addresses = Addresses();
+    clusters.reach = r->reach.get();
     clusters.own_address = [this] { return address_now(); };
-    if (credentials == nullptr && options.server.allow.empty() && IsLoopbackHost(host)) {
-      clusters.reach = SessionClustersOptions::Reach::kLoopback;
-    } else if (credentials == nullptr && !options.server.allow.empty() &&
-               admission.Allows("network")) {
-      clusters.reach = SessionClustersOptions::Reach::kAll;
-    }
     r->clusters = std::make_unique<ServerSessionClusters>(std::move(clusters));
     r->core->env().clusters = r->clusters.get();
   }
 
   void AddEager(Running* r) {
-    r->eager_transport = NewGrpcEagerTransport(
-        r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(), r->admitting.get(),
-        credentials, Observing(r),
-        credentials == nullptr ? std::map<std::string, std::string>() : Addresses());
+    r->eager_transport =
+        NewGrpcEagerTransport(r->inter_op_pool.get(), r->control_pool.get(), r->core->rendezvous(),
+                              r->admitting.get(), credentials, r->reach.get(), Observing(r));
     r->eager_observer = NewObservedEager(&r->observed->steps, &r->observed->tracer);
     r->eager =
         std::make_unique<EagerServer>(EagerEnv{&r->core->env(), r->eager_transport.get(),

@@ -101,7 +101,8 @@ bool EagerContext::HasDevice(std::string_view name) const {
 
 void EagerContext::SetCluster(
     uint64_t view_id, const pb::ClusterDef& cluster,
-    const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices) {
+    const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices,
+    const CallerHost& caller) {
   std::map<std::string, std::string> addresses;
   for (const pb::JobDef& job : cluster.job()) {
     for (const auto& [index, address] : job.tasks()) {
@@ -127,7 +128,7 @@ void EagerContext::SetCluster(
     view_id_ = view_id;
     devices_ = std::move(known);
     if (cluster_ == nullptr || addresses != addresses_) {
-      replaced = std::exchange(cluster_, Connect(addresses));
+      replaced = std::exchange(cluster_, Connect(addresses, caller));
       addresses_ = std::move(addresses);
     }
   }
@@ -135,9 +136,9 @@ void EagerContext::SetCluster(
 }
 
 std::shared_ptr<EagerCluster> EagerContext::Connect(
-    const std::map<std::string, std::string>& addresses) const {
+    const std::map<std::string, std::string>& addresses, const CallerHost& caller) const {
   // The last to use it may be the callback of one of its calls, whose end it waits for.
-  return {env_.transport->Connect(addresses, worker_.task).release(),
+  return {env_.transport->Connect(addresses, worker_.task, caller).release(),
           [later = later_](EagerCluster* unused) { later([unused] { delete unused; }); }};
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/calls/caller_host.h"
 #include "base/cancellation.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
@@ -23,6 +24,7 @@
 #include "eager/handle_table.h"
 #include "eager/observer.h"
 #include "eager/program.h"
+#include "eager/request_id.h"
 #include "eager/transport.h"
 #include "executor/memory/memory_quota.h"
 #include "millrace/status.h"
@@ -71,8 +73,9 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   const std::string& task() const { return worker_.task; }
   const WorkerEnv& worker() const { return worker_; }
   // Null if nobody watches.
-  std::shared_ptr<EagerStep> BeginStep(const std::string& what, int64_t step_id) const {
-    return env_.observer == nullptr ? nullptr : env_.observer->Begin(id_, what, step_id);
+  std::shared_ptr<EagerStep> BeginStep(const pb::Operation& operation, int64_t step_id) const {
+    if (env_.observer == nullptr) return nullptr;
+    return env_.observer->Begin(id_, operation.name(), step_id, EagerRequestId(id_, operation));
   }
   HandleTable* handles() { return &handles_; }
   const HandleTable& handles() const { return handles_; }
@@ -84,9 +87,10 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   bool HasDevice(std::string_view name) const;
 
   // The tasks and devices as they are from now on; this task's own devices need not be among them.
-  // Functions are placed anew.
+  // Functions are placed anew. `caller` is where the client calls from.
   void SetCluster(uint64_t view_id, const pb::ClusterDef& cluster,
-                  const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices);
+                  const google::protobuf::RepeatedPtrField<pb::DeviceAttributes>& devices,
+                  const CallerHost& caller = {});
   // Of an update that changes nothing that this task may see.
   void SetView(uint64_t view_id);
   // The task's eager server, to be kept until it has answered; InvalidArgument if the context has
@@ -155,7 +159,8 @@ class EagerContext : public std::enable_shared_from_this<EagerContext> {
   };
 
   // Destroyed on the thread of `later`, after the last call that uses it.
-  std::shared_ptr<EagerCluster> Connect(const std::map<std::string, std::string>& addresses) const;
+  std::shared_ptr<EagerCluster> Connect(const std::map<std::string, std::string>& addresses,
+                                        const CallerHost& caller) const;
   std::shared_ptr<WorkerInterface> FindWorker(std::string_view task) const;
   // Tells the tasks that have parts of the plan to forget them.
   void Withdraw(const FunctionPlan& plan) const;

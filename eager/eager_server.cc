@@ -205,7 +205,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
   }
 
   Status Create(const pb::CreateContextRequest& request, pb::CreateContextResponse* response,
-                std::string_view client) {
+                std::string_view client, const CallerHost& caller) {
     const pb::ServerDef& server = request.server_def();
     if (server.job_name().empty() || server.task_index() < 0) {
       return errors::InvalidArgument("CreateContext does not say what job and task this one is");
@@ -223,7 +223,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     auto context = std::make_shared<EagerContext>(env, request.context_id(), task, resources,
                                                   limits, run_later);
     context->SetCluster(request.context_view_id(), server.cluster(),
-                        request.cluster_device_attributes());
+                        request.cluster_device_attributes(), caller);
     ListDevices(context->worker(), response->mutable_device_attributes());
     const milliseconds lease = LeaseOf(request.keep_alive_secs());
     {
@@ -265,8 +265,9 @@ EagerServer::EagerServer(const EagerEnv& env, const EagerLimits& limits)
 EagerServer::~EagerServer() { impl_->CloseAll(); }
 
 Status EagerServer::CreateContext(const pb::CreateContextRequest& request,
-                                  pb::CreateContextResponse* response, std::string_view client) {
-  return impl_->Create(request, response, client);
+                                  pb::CreateContextResponse* response, std::string_view client,
+                                  const CallerHost& caller) {
+  return impl_->Create(request, response, client, caller);
 }
 
 Status EagerServer::CheckContext(uint64_t context_id, std::string_view client) const {
@@ -301,7 +302,7 @@ Status EagerServer::CheckReceive(int64_t step_id, std::string_view client) const
 }
 
 Status EagerServer::UpdateContext(const pb::UpdateContextRequest& request,
-                                  pb::UpdateContextResponse* response) {
+                                  pb::UpdateContextResponse* response, const CallerHost& caller) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<EagerContext> context,
                       impl_->Find(request.context_id()));
   const uint64_t view = context->view_id();
@@ -314,7 +315,7 @@ Status EagerServer::UpdateContext(const pb::UpdateContextRequest& request,
     context->SetView(request.context_view_id());
   } else {
     context->SetCluster(request.context_view_id(), request.server_def().cluster(),
-                        request.cluster_device_attributes());
+                        request.cluster_device_attributes(), caller);
   }
   ListDevices(context->worker(), response->mutable_device_attributes());
   return OkStatus();

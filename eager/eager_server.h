@@ -29,12 +29,12 @@ class EagerServer {
   EagerServer& operator=(const EagerServer&) = delete;
 
   // InvalidArgument if there is such a context already, unless it is an older view of it.
-  // `client`: whose the context is, "" if that is not known.
+  // `client`: whose the context is, "" if that is not known; `caller`: where he calls from.
   Status CreateContext(const pb::CreateContextRequest& request, pb::CreateContextResponse* response,
-                       std::string_view client = "");
+                       std::string_view client = "", const CallerHost& caller = {});
   // InvalidArgument if the view is not the one after the present one.
-  Status UpdateContext(const pb::UpdateContextRequest& request,
-                       pb::UpdateContextResponse* response);
+  Status UpdateContext(const pb::UpdateContextRequest& request, pb::UpdateContextResponse* response,
+                       const CallerHost& caller = {});
   void Enqueue(const pb::EnqueueRequest& request, const CallOptions& options,
                pb::EnqueueResponse* response, EagerDone done);
   void RunComponentFunction(const pb::RunComponentFunctionRequest& request,

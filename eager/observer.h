@@ -31,9 +31,9 @@ class EagerObserver {
  public:
   virtual ~EagerObserver() = default;
   // `what`: the op or function. `step_id` is not 0, and is that of the values which the run
-  // receives from other tasks, if there are any.
+  // receives from other tasks, if there are any. `request_id`: EagerRequestId.
   virtual std::shared_ptr<EagerStep> Begin(uint64_t context, const std::string& what,
-                                           int64_t step_id) = 0;
+                                           int64_t step_id, int64_t request_id) = 0;
 };
 
 }  // namespace millrace

@@ -82,8 +82,7 @@ void RunOp(const std::shared_ptr<EagerContext>& context, const pb::Operation& op
   std::shared_ptr<EagerStep> step;
   // What only hands a tensor over is no step.
   if (operation.name() != "_Send" && operation.name() != "_Recv") {
-    step =
-        context->BeginStep(operation.name(), static_cast<int64_t>(RandomId() | uint64_t{1} << 63));
+    step = context->BeginStep(operation, static_cast<int64_t>(RandomId() | uint64_t{1} << 63));
   }
   done = EndingStep(step, std::move(done));
   StatusOr<ReadyOp> ready = PrepareOp(context.get(), operation);
@@ -249,7 +248,7 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                   const pb::RunComponentFunctionRequest& request, const CallOptions& options,
                   pb::RunComponentFunctionResponse* answer, EagerDone done) {
   const pb::Operation& operation = request.operation();
-  std::shared_ptr<EagerStep> step = context->BeginStep(operation.name(), operation.func_step_id());
+  std::shared_ptr<EagerStep> step = context->BeginStep(operation, operation.func_step_id());
   if (request.record_timeline()) step = std::make_shared<ComponentStep>(std::move(step), answer);
   done = EndingStep(step, std::move(done));
   StatusOr<std::shared_ptr<const FunctionPlan>> plan =

@@ -30,7 +30,7 @@ PlanRun::PlanRun(std::shared_ptr<EagerContext> context, std::shared_ptr<const Fu
       shapes_(plan_->result_devices.size()) {}
 
 void PlanRun::Start(const CallOptions& options) {
-  step_ = context_->BeginStep(operation_.name(), step_id_);
+  step_ = context_->BeginStep(operation_, step_id_);
   StatusOr<std::vector<Tensor>> args = TakeInputs(context_.get(), operation_, plan_->own_args);
   if (!args.ok()) {
     if (step_ != nullptr) step_->Ends(args.status());

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/calls/caller_host.h"
 #include "millrace/status.h"
 #include "proto/eager.pb.h"
 #include "session/rendezvous_manager.h"
@@ -49,9 +50,11 @@ class EagerTransport {
   // The worker of a task, to be kept until it has answered; null if there is no such task.
   using FindWorker = std::function<std::shared_ptr<WorkerInterface>(std::string_view task)>;
   virtual ~EagerTransport() = default;
-  // `addresses`: "/job:J/replica:0/task:T" -> "host:port", `own_task` among them or not.
+  // `addresses`: "/job:J/replica:0/task:T" -> "host:port", `own_task` among them or not, as the
+  // client at `caller` names them. Where this task does not call an address, the calls to it fail.
   virtual std::unique_ptr<EagerCluster> Connect(std::map<std::string, std::string> addresses,
-                                                const std::string& own_task) = 0;
+                                                const std::string& own_task,
+                                                const CallerHost& caller) = 0;
   // For steps of a context that calls this task `own_task`. What `find` uses must outlive the
   // manager.
   virtual std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,

@@ -111,7 +111,7 @@ void MasterSession::GetPlan(const Step::Limits& limits, RunSignature signature,
                             PlanCache::Ready ready) {
   if (dump_ != nullptr) signature.keeps_graphs = true;
   plans_.Get(
-      std::move(signature), {limits.deadline, limits.caller},
+      std::move(signature), {limits.deadline, limits.caller, limits.request_id},
       [this](RunSignature wanted, std::shared_ptr<PlanCache::Attempt> attempt,
              PlanCache::Ready built) {
         BuildPlan(std::move(wanted), std::move(attempt), std::move(built));

@@ -60,6 +60,7 @@ class PlanCache {
   struct Patience {
     Deadline deadline = kNoDeadline;
     CancellationManager* caller = nullptr;
+    int64_t request_id = 0;  // the step's, for the log
   };
 
   // `session` is whom log lines are about.

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/calls/call_options.h"
+#include "base/calls/caller_host.h"
 #include "base/notification.h"
 #include "google/protobuf/message_lite.h"
 #include "millrace/status.h"
@@ -32,6 +33,8 @@ class ServerCall {
   // Who called, if it is a client with a certificate: a text that is the same for all calls with
   // the same key, and nobody else's. "" for all others. As long as the call.
   virtual std::string_view proven_client() const { return {}; }
+  // Where the call comes from, if its connection says so. May be asked for until the call ends.
+  virtual CallerHost caller_host() const { return {}; }
   // When the request was read, by SteadyClock.
   virtual Deadline arrival() const = 0;
   // The handler should do nothing after this, where the way that the call came in says so.

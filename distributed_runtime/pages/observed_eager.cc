@@ -15,17 +15,19 @@ namespace {
 
 class ObservedStep final : public EagerStep {
  public:
-  ObservedStep(std::string session, int64_t step_id, StepLog* log, StepTracer* tracer)
+  ObservedStep(std::string session, int64_t step_id, int64_t request_id, StepLog* log,
+               StepTracer* tracer)
       : session_(std::move(session)),
         step_id_(step_id),
+        request_id_(request_id),
         log_(log),
         tracer_(tracer),
         traced_(tracer->active()),
-        record_(log->Begin(session_, /*examples=*/0, step_id)) {}
+        record_(log->Begin(session_, /*examples=*/0, step_id, request_id)) {}
 
   bool PartBegins(const std::string& task) override {
     log_->PartBegins(session_, step_id_, task);
-    if (!traced_ || !tracer_->PartBegins(session_, step_id_)) return false;
+    if (!traced_ || !tracer_->PartBegins(session_, step_id_, request_id_)) return false;
     MutexLock lock(&mu_);
     sent_[task] = {WallNanos(), SteadyNanos()};
     return true;
@@ -58,7 +60,7 @@ class ObservedStep final : public EagerStep {
     int64_t wall = 0, steady = 0;  // clocks
   };
   const std::string session_;
-  const int64_t step_id_;
+  const int64_t step_id_, request_id_;
   StepLog* const log_;
   StepTracer* const tracer_;
   // A step that began before the trace is not in it: some of its parts would be missing.
@@ -72,10 +74,10 @@ class ObservedEager final : public EagerObserver {
  public:
   ObservedEager(StepLog* log, StepTracer* tracer) : log_(log), tracer_(tracer) {}
 
-  std::shared_ptr<EagerStep> Begin(uint64_t context, const std::string& what,
-                                   int64_t step_id) override {
+  std::shared_ptr<EagerStep> Begin(uint64_t context, const std::string& what, int64_t step_id,
+                                   int64_t request_id) override {
     return std::make_shared<ObservedStep>(StrCat("eager context ", Hex16(context), ", ", what),
-                                          step_id, log_, tracer_);
+                                          step_id, request_id, log_, tracer_);
   }
 
  private:

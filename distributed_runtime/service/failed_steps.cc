@@ -12,7 +12,19 @@
 
 namespace millrace {
 
-void FailedSteps::Log(std::string_view method, std::string_view session_handle, int64_t request_id,
+namespace {
+
+// In one line, and with nothing that a terminal takes for a command: a client may be quoted.
+std::string Printable(std::string_view text, std::size_t most) {
+  std::string line(text.substr(0, most));
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  std::replace_if(line.begin(), line.end(), is_control, ' ');
+  return line;
+}
+
+}  // namespace
+
+void FailedSteps::Log(std::string_view method, std::string_view of, int64_t request_id,
                       const Status& why) {
   if (why.ok() || errors::IsOutOfRange(why) || errors::IsCancelled(why)) return;
   int64_t left_out = 0;
@@ -29,14 +41,9 @@ void FailedSteps::Log(std::string_view method, std::string_view session_handle, 
     }
     left_out = std::exchange(left_out_, 0);
   }
-  constexpr std::size_t kMostText = 1000;
-  std::string text(Message(why).substr(0, kMostText));
-  // One line for one step, and nothing that a terminal takes for a command: a client's graph may be
-  // quoted.
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  std::replace_if(text.begin(), text.end(), is_control, ' ');
-  MR_LOG(kInfo, method, " of session ", session_handle, " failed", RequestText(request_id), ": ",
-         text, left_out == 0 ? "" : StrCat(" (", left_out, " before it were not logged)"));
+  MR_LOG(kInfo, method, " of ", Printable(of, 200), " failed", RequestText(request_id), ": ",
+         Printable(Message(why), 1000),
+         left_out == 0 ? "" : StrCat(" (", left_out, " before it were not logged)"));
 }
 
 }  // namespace millrace

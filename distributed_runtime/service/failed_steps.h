@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of steps that failed, for whoever looks for the step that a client speaks of.
+// The log of steps and calls that failed, for whoever looks for the one that a client speaks of.
 #ifndef DISTRIBUTED_RUNTIME_SERVICE_FAILED_STEPS_H_
 #define DISTRIBUTED_RUNTIME_SERVICE_FAILED_STEPS_H_
 
@@ -18,11 +18,10 @@ class FailedSteps {
   // Lines a second, so that clients cannot fill a disk.
   static constexpr int kMostLines = 20;
 
-  // A line with the request's id, as clients of ours have it in their error; none for the end of
-  // data and for what a client has cancelled. Beyond kMostLines steps are only counted, and the
-  // next line says how many.
-  void Log(std::string_view method, std::string_view session_handle, int64_t request_id,
-           const Status& why);
+  // A line with the request's id, as the client has it in its error; none for the end of data and
+  // for what a client has cancelled. Beyond kMostLines steps are only counted, and the next line
+  // says how many. `of` is what the method was called for: "session HANDLE".
+  void Log(std::string_view method, std::string_view of, int64_t request_id, const Status& why);
 
  private:
   Mutex mu_;

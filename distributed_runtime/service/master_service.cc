@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/calls/request_text.h"
 #include "base/deadline_timer.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "base/use_count.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
@@ -87,21 +89,37 @@ struct MasterService::Impl {
                                });
   }
 
+  // A client that gave its request no id gets one, for what it does not tell of twice: its error,
+  // the log and the pages.
+  static int64_t IdOf(int64_t request_id) { return request_id == 0 ? NewRequestId() : request_id; }
+
+  // The error of a call, which is logged under the name that it carries.
+  Status Failed(const char* method, const std::string& session, int64_t id, const Status& why) {
+    failed.Log(method, StrCat("session ", session), id, why);
+    return OfRequest(why, id);
+  }
+
   void PartialRunSetup(ServerCall* call) {
     pb::PartialRunSetupRequest request;
     Status status = call->Parse(&request);
-    if (status.ok()) status = requests.Track(request.request_id(), "PartialRunSetup");
     if (!status.ok()) return call->Finish(status);
+    const int64_t id = IdOf(request.request_id());
+    const std::string& session = request.session_handle();
+    status = requests.Track(request.request_id(), "PartialRunSetup");
+    if (!status.ok()) return call->Finish(Failed("PartialRunSetup", session, id, status));
     PartialRunSetupArgs args{request.session_handle(), Strings(request.feed()),
                              Strings(request.fetch()), Strings(request.target())};
     auto handle = std::make_shared<std::string>();
-    master->PartialRunSetupAsync(call->options(), std::move(args), handle.get(),
-                                 [call, handle](Status set_up) {
-                                   if (!set_up.ok()) return call->Finish(set_up);
-                                   pb::PartialRunSetupResponse response;
-                                   response.set_partial_run_handle(*handle);
-                                   call->Finish(response);
-                                 });
+    master->PartialRunSetupAsync(
+        call->options(), std::move(args), handle.get(),
+        [this, call, handle, id, session](const Status& set_up) {
+          if (!set_up.ok()) {
+            return call->Finish(Failed("PartialRunSetup", session, id, set_up));
+          }
+          pb::PartialRunSetupResponse response;
+          response.set_partial_run_handle(*handle);
+          call->Finish(response);
+        });
   }
 
   // A step that waits for a thread, and may have to be given up before it gets one.
@@ -119,8 +137,13 @@ struct MasterService::Impl {
   void RunStep(ServerCall* call) {
     auto run = std::make_unique<Run<RunStepArgs>>();
     Status status = DecodeRunStepRequest(call->reader(), &run->args, &run->meta);
-    if (status.ok()) status = requests.Track(run->meta.request_id, "RunStep");
     if (!status.ok()) return call->Finish(status);
+    run->args.request_id = IdOf(run->meta.request_id);
+    status = requests.Track(run->meta.request_id, "RunStep");
+    if (!status.ok()) {
+      return call->Finish(
+          Failed("RunStep", run->args.session_handle, run->args.request_id, status));
+    }
     auto step = MakeRef<WaitingStep>();
     step->service = this;
     step->call = call;
@@ -174,7 +197,7 @@ struct MasterService::Impl {
     WireWriter response;
     if (ran.ok()) ran = EncodeRunStepResponse(run->args, run->result, &response);
     if (ran.ok()) return call->Finish(std::move(response));
-    failed.Log("RunStep", run->args.session_handle, run->meta.request_id, ran);
+    ran = Failed("RunStep", run->args.session_handle, run->args.request_id, ran);
     if (!run->meta.store_errors_in_body) return call->Finish(ran);
     WireWriter error;
     EncodeRunStepError(ran, &error);
@@ -184,15 +207,20 @@ struct MasterService::Impl {
   void MakeCallable(ServerCall* call) {
     pb::MakeCallableRequest request;
     Status status = call->Parse(&request);
-    if (status.ok()) status = requests.Track(request.request_id(), "MakeCallable");
     if (!status.ok()) return call->Finish(status);
+    const int64_t id = IdOf(request.request_id());
+    const std::string& session = request.session_handle();
+    status = requests.Track(request.request_id(), "MakeCallable");
+    if (!status.ok()) return call->Finish(Failed("MakeCallable", session, id, status));
     MakeCallableArgs args;
     args.session_handle = request.session_handle();
     args.options.Swap(request.mutable_options());
     auto handle = std::make_shared<int64_t>(0);
     master->MakeCallableAsync(call->options(), std::move(args), handle.get(),
-                              [call, handle](Status made) {
-                                if (!made.ok()) return call->Finish(made);
+                              [this, call, handle, id, session](const Status& made) {
+                                if (!made.ok()) {
+                                  return call->Finish(Failed("MakeCallable", session, id, made));
+                                }
                                 pb::MakeCallableResponse response;
                                 response.set_handle(*handle);
                                 call->Finish(response);
@@ -202,16 +230,20 @@ struct MasterService::Impl {
   void RunCallable(ServerCall* call) {
     auto run = std::make_unique<Run<RunCallableArgs>>();
     Status status = DecodeRunCallableRequest(call->reader(), &run->args, &run->meta);
-    if (status.ok()) status = requests.Track(run->meta.request_id, "RunCallable");
     if (!status.ok()) return call->Finish(status);
+    run->args.request_id = IdOf(run->meta.request_id);
+    status = requests.Track(run->meta.request_id, "RunCallable");
+    if (!status.ok()) {
+      return call->Finish(
+          Failed("RunCallable", run->args.session_handle, run->args.request_id, status));
+    }
     auto* const raw = run.release();
     const auto answer = [this, call, raw](Status ran) {
       const std::unique_ptr<Run<RunCallableArgs>> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunCallableResponse(raw->result, &response);
       if (ran.ok()) return call->Finish(std::move(response));
-      failed.Log("RunCallable", raw->args.session_handle, raw->meta.request_id, ran);
-      call->Finish(ran);
+      call->Finish(Failed("RunCallable", raw->args.session_handle, raw->args.request_id, ran));
     };
     master->RunCallableAsync(call->options(), &raw->args, &raw->result, answer);
   }

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/calls/request_text.h"
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/strings.h"
 #include "device/device_name.h"
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
@@ -167,6 +169,12 @@ struct WorkerService::Impl {
         request.graph_handle(), [call](Status deregistered) { call->Finish(deregistered); });
   }
 
+  // The error of a part of a step, which is logged.
+  Status Failed(const RunGraphArgs& args, bool is_named, const Status& why) {
+    failed.Log("RunGraph", StrCat("session ", args.session_handle), args.request_id, why);
+    return is_named ? why : OfRequest(why, args.request_id);
+  }
+
   void RunGraph(ServerCall* call) {
     struct Run {
       RunGraphArgs args;
@@ -175,16 +183,21 @@ struct WorkerService::Impl {
     };
     auto run = std::make_unique<Run>();
     Status status = DecodeRunGraphRequest(call->reader(), &run->args, &run->meta);
-    if (status.ok()) status = requests.Track(run->meta.request_id, "RunGraph");
-    if (status.ok()) status = CheckInTime(call, run->meta.begin_within);
     if (!status.ok()) return call->Finish(status);
+    // A master of ours says for which request of its client the step is, and names it in the
+    // client's error; another one has a name for its own call.
+    const bool is_named = run->args.request_id != 0;
+    if (!is_named) run->args.request_id = run->meta.request_id;
+    status = requests.Track(run->meta.request_id, "RunGraph");
+    if (status.ok()) status = CheckInTime(call, run->meta.begin_within);
+    if (!status.ok()) return call->Finish(Failed(run->args, is_named, status));
     Run* const raw = run.release();
-    const auto answer = [this, call, raw](Status ran) {
+    const auto answer = [this, call, raw, is_named](Status ran) {
       const std::unique_ptr<Run> owned(raw);
       WireWriter response;
       if (ran.ok()) ran = EncodeRunGraphResponse(raw->args, raw->result, &response);
       if (ran.ok()) return call->Finish(std::move(response));
-      failed.Log("RunGraph", raw->args.session_handle, raw->args.request_id, ran);
+      ran = Failed(raw->args, is_named, ran);
       if (!raw->meta.store_errors_in_body) return call->Finish(ran);
       WireWriter error;
       EncodeRunGraphError(ran, &error);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed_runtime/stub/remote_master.h"
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <utility>
 
 #include "base/calls/request_text.h"
 #include "base/errors.h"
-#include "base/random.h"
 #include "base/strings.h"
 #include "distributed_runtime/messages.h"
 #include "proto/master.pb.h"
@@ -28,26 +26,6 @@ void AddAll(std::vector<std::string> from, Repeated* to) {
 Status FromMaster(Status status, const std::string& target, const char* method) {
   if (!errors::IsAborted(status)) return status;
   return Annotate(status, StrCat(" (", target, " said so to ", method, ")"));
-}
-
-// An id that no other request has, of this process or another, but by chance; never 0. No system
-// call but the first time: it is drawn for each step.
-int64_t NewRequestId() {
-  static const uint64_t start = RandomId();
-  static std::atomic<uint64_t> count{0};
-  // Mixes the bits (the finalizer of MurmurHash3): ids that follow each other look nothing alike.
-  uint64_t id = start + 0x9e3779b97f4a7c15 * count.fetch_add(1, std::memory_order_relaxed);
-  id = (id ^ (id >> 33)) * 0xff51afd7ed558ccd;
-  id = (id ^ (id >> 33)) * 0xc4ceb9fe1a85ec53;
-  id ^= id >> 33;
-  return id == 0 ? 1 : static_cast<int64_t>(id);
-}
-
-// The error of a step with what the server's log calls it by. The end of data is nothing to look
-// for.
-Status OfRequest(Status status, int64_t request_id) {
-  if (status.ok() || errors::IsOutOfRange(status)) return status;
-  return Annotate(status, RequestText(request_id));
 }
 
 // The graph of a call as a message, if it came as nodes.
@@ -120,11 +98,13 @@ class GrpcRemoteMaster : public MasterInterface {
     AddAll(std::move(args.feeds), request.mutable_feed());
     AddAll(std::move(args.fetches), request.mutable_fetch());
     AddAll(std::move(args.targets), request.mutable_target());
-    Ask<pb::PartialRunSetupResponse>(
-        methods::kMasterPartialRunSetup, options, request, std::move(done),
-        [partial_run_handle](pb::PartialRunSetupResponse& response) {
-          *partial_run_handle = std::move(*response.mutable_partial_run_handle());
-        });
+    request.set_request_id(NewRequestId());
+    Ask<pb::PartialRunSetupResponse>(methods::kMasterPartialRunSetup, options, request,
+                                     Naming(request.request_id(), std::move(done)),
+                                     [partial_run_handle](pb::PartialRunSetupResponse& response) {
+                                       *partial_run_handle =
+                                           std::move(*response.mutable_partial_run_handle());
+                                     });
   }
 
   void MakeCallableAsync(const CallOptions& options, MakeCallableArgs args, int64_t* callable,
@@ -132,8 +112,10 @@ class GrpcRemoteMaster : public MasterInterface {
     pb::MakeCallableRequest request;
     request.set_session_handle(args.session_handle);
     request.mutable_options()->Swap(&args.options);
+    request.set_request_id(NewRequestId());
     Ask<pb::MakeCallableResponse>(
-        methods::kMasterMakeCallable, options, request, std::move(done),
+        methods::kMasterMakeCallable, options, request,
+        Naming(request.request_id(), std::move(done)),
         [callable](pb::MakeCallableResponse& response) { *callable = response.handle(); });
   }
 
@@ -193,6 +175,13 @@ class GrpcRemoteMaster : public MasterInterface {
   }
 
  private:
+  // Errors say what the server's log calls the request.
+  static Done Naming(int64_t request_id, Done done) {
+    return [request_id, done = std::move(done)](Status status) {
+      done(OfRequest(std::move(status), request_id));
+    };
+  }
+
   template <typename Response>
   void Ask(const char* method, const CallOptions& options,
            const google::protobuf::MessageLite& request, Done done,

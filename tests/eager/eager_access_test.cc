@@ -53,14 +53,20 @@ class TokenOfATask : public ::testing::Test {
       : files_{.token_file = Files().Token("the-token-of-this-cluster")},
         cluster_(1, 1, [this](ServerOptions* options) { options->credentials = files_; }),
         transport_(NewGrpcEagerTransport(ClientPool(), ClientPool(), nullptr, nullptr,
-                                         *LoadedCredentials::Load(files_), nullptr,
-                                         {{"/job:worker/replica:0/task:0", Address("worker")}})),
+                                         *LoadedCredentials::Load(files_), &reach_)),
         peers_(transport_->Connect({{"/job:worker/replica:0/task:0", Address("worker")},
+                                    {"/job:other/replica:0/task:0", Otherwise("worker")},
                                     {"/job:stranger/replica:0/task:0", Address("ps")}},
-                                   "/job:client/replica:0/task:0")) {}
+                                   "/job:client/replica:0/task:0", kHere)) {}
 
   std::string Address(const std::string& job) const {
     return cluster_.Target(job, 0).substr(std::string("grpc://").size());
+  }
+
+  // The same, written in another way.
+  std::string Otherwise(const std::string& job) const {
+    const std::string address = Address(job);
+    return "localhost" + address.substr(address.rfind(':'));
   }
 
   Status AskWorker(const std::string& task) {
@@ -89,8 +95,19 @@ class TokenOfATask : public ::testing::Test {
     return result;
   }
 
+  // Of the worker: the client is on its machine.
+  ReachOptions Rules() const {
+    return {.task = "/job:worker/replica:0/task:0",
+            .addresses = {{"/job:worker/replica:0/task:0", Address("worker")}},
+            .own_address = nullptr,
+            .is_on_loopback = true,
+            .has_credentials = true};
+  }
+
+  static inline const CallerHost kHere{"127.0.0.1", true};
   const Credentials files_;
   const testing::InProcessCluster cluster_;
+  const Reach reach_{Rules()};
   const std::unique_ptr<EagerTransport> transport_;
   const std::unique_ptr<EagerCluster> peers_;
 };
@@ -98,6 +115,8 @@ class TokenOfATask : public ::testing::Test {
 TEST_F(TokenOfATask, IsShownToTasksOfItsClusterAlone) {
   const Status worker = AskWorker("/job:worker/replica:0/task:0");
   EXPECT_TRUE(worker.ok()) << worker;
+  const Status other = AskWorker("/job:other/replica:0/task:0");
+  EXPECT_TRUE(other.ok()) << other;
   EXPECT_EQ(AskWorker("/job:stranger/replica:0/task:0").code(), StatusCode::kUnauthenticated);
   const Status known = Enqueue("/job:worker/replica:0/task:0");
   EXPECT_FALSE(known.ok() || known.code() == StatusCode::kUnauthenticated) << known;

@@ -109,8 +109,8 @@ class SlowTransport : public EagerTransport {
  public:
   SlowTransport(RendezvousManager* rendezvous, Asked* asked)
       : rendezvous_(rendezvous), asked_(asked) {}
-  std::unique_ptr<EagerCluster> Connect(std::map<std::string, std::string>,
-                                        const std::string&) override {
+  std::unique_ptr<EagerCluster> Connect(std::map<std::string, std::string>, const std::string&,
+                                        const CallerHost&) override {
     return std::make_unique<SlowCluster>(asked_);
   }
   std::unique_ptr<RendezvousManager> NewRendezvous(const std::string& own_task,

@@ -24,6 +24,7 @@
 #include "base/use_count.h"
 #include "transport/grpc/grpc_util.h"
 #include "transport/grpc/listener.h"
+#include "transport/grpc/peer_host.h"
 #include "transport/grpc/rpc_serving.h"
 #include "transport/grpc/rpc_stream.h"
 #include "transport/methods.h"
@@ -64,6 +65,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   CallOptions options() override { return {deadline_, &cancellation_}; }
   std::string_view proven_caller() const override { return proven_.task; }
   std::string_view proven_client() const override { return proven_.client; }
+  CallerHost caller_host() const override { return HostOfPeer(context_->peer()); }
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
