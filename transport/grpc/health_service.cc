@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
@@ -24,6 +25,22 @@ grpc::Status NoRequest() {
 }
 
 }  // namespace
+
+bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service) {
+  service->clear();
+  for (WireReader in(request); !in.AtEnd();) {
+    uint32_t field = 0, type = 0;
+    if (!in.ReadTag(&field, &type)) return false;
+    if (field != kServiceField || type != 2) {
+      if (!in.SkipValue(type)) return false;
+      continue;
+    }
+    WireReader name;
+    if (!in.ReadBody(&name)) return false;
+    if (!name.ReadString(service, std::min(name.remaining(), kLongestName + 1))) return false;
+  }
+  return true;
+}
 
 // One call of Watch: an answer is on its way, or the last one is still right. All that is not
 // gRPC's is under the service's lock; gRPC never calls back from within what it is told.
@@ -141,22 +158,9 @@ void HealthService::TellAll() {
 }
 
 bool HealthService::ReadRequest(const grpc::ByteBuffer& request, bool* known) const {
-  const ReceivedBytes bytes(request);
   std::string service;
-  bool has_place = true;  // in the names: not too long
-  for (WireReader in = bytes.reader(); !in.AtEnd();) {
-    uint32_t field = 0, type = 0;
-    if (!in.ReadTag(&field, &type)) return false;
-    if (field != kServiceField || type != 2) {
-      if (!in.SkipValue(type)) return false;
-      continue;
-    }
-    WireReader name;
-    if (!in.ReadBody(&name)) return false;
-    has_place = name.remaining() <= kLongestName;
-    if (has_place && !name.ReadString(&service, name.remaining())) return false;
-  }
-  *known = has_place && names_.contains(service);
+  if (!ReadHealthRequest(ReceivedBytes(request).pieces(), &service)) return false;
+  *known = names_.contains(service);
   return true;
 }
 

@@ -8,13 +8,19 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "base/string_map.h"
+#include "transport/wire_reader.h"
 
 namespace millrace {
+
+// The service that a HealthCheckRequest asks about, "" if it names none; of one whose name is
+// longer than any the beginning. False if the bytes are no such request.
+bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service);
 
 // gRPC's default one lets everybody open as many watches as connections carry, and those keep a
 // server from its end for as long as calls may. Nothing of this one runs on a thread of its own.
