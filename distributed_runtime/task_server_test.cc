@@ -286,10 +286,8 @@ TEST(TaskServer, StartsAndStopsManyTimesWithoutLeavingThreads) {
 TEST(ControlService, EndsAServerThatAcceptsIt) {
   auto accepting = StartServer(OneTask(), "worker", /*accept_shutdown=*/true);
   auto refusing = StartServer(OneTask(), "worker");
-  const auto watched = [](const TaskServer& server) {
-    return grpc::CreateChannel(server.address(), grpc::InsecureChannelCredentials());
-  };
-  testing::HealthWatch ending(watched(*accepting), ""), staying(watched(*refusing), "");
+  testing::HealthWatch ending(testing::ChannelTo(accepting->address()), "");
+  testing::HealthWatch staying(testing::ChannelTo(refusing->address()), "");
   EXPECT_EQ(ending.Next(), testing::kServing);
   EXPECT_EQ(staying.Next(), testing::kServing);
   EXPECT_EQ(RequestShutdown(refusing->address(), "done", Soon()).code(),

@@ -310,8 +310,7 @@ TEST_F(TaskPagesTest, GrpcsHealthServiceSaysThatItServesUntilItStops) {
                 .code(),
             StatusCode::kNotFound);
   const std::string address = ps_->address();
-  testing::HealthWatch watch(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()),
-                             "tensorflow.WorkerService");
+  testing::HealthWatch watch(testing::ChannelTo(address), "tensorflow.WorkerService");
   EXPECT_EQ(watch.Next(), testing::kServing);
   session_ = nullptr;
   EXPECT_TRUE(ps_->Stop(DeadlineAfter(seconds(1))).ok());

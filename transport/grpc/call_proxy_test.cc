@@ -212,8 +212,7 @@ TEST_F(CallProxyTest, StreamsAreAnsweredMessageByMessage) {
 
 // So that a prober that knows no TLS learns whether the task serves.
 TEST_F(CallProxyTest, WatchesOfTheTasksHealthGoThrough) {
-  testing::HealthWatch watch(
-      grpc::CreateChannel(proxy_->address(), grpc::InsecureChannelCredentials()), "");
+  testing::HealthWatch watch(testing::ChannelTo(proxy_->address()), "");
   EXPECT_EQ(watch.Next(), testing::kServing);
   server_->Drain();
   EXPECT_EQ(watch.Next(), testing::kNotServing);

@@ -34,6 +34,11 @@ inline int ReadHealth(const grpc::ByteBuffer& answer) {
              : 0;
 }
 
+// In the clear.
+inline std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+  return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+}
+
 // One call of Watch. Not thread-safe. Every wait is bounded.
 class HealthWatch {
  public:
