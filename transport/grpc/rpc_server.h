@@ -42,8 +42,9 @@ struct RpcLimits {
 // unless it drains; from the shutdown on it is not, and those who watch are told at once.
 //
 // Listens on one address. Methods are added first, then it starts, once, and shuts down.
-// gRPC's threads only hand calls over: handlers run on the pool of their lane, cancellations on
-// that of control. Both must outlive the server; no kernel ever runs on the pool of control.
+// gRPC's threads only look at who calls what, and hand calls over: handlers run on the pool of
+// their lane, cancellations on that of control. Both must outlive the server; no kernel ever runs
+// on the pool of control.
 class RpcServer final : public MethodServer {
  public:
   // A task that says who it is is served only what is meant for this one, by one of its own cluster
