@@ -99,6 +99,13 @@ TEST_F(ClusterPagesTest, GraphsPlacesAndMetricsFitEveryScreen) {
       browser_->Open(origin_ + path);
       EXPECT_EQ(browser_->Evaluate("document.documentElement.scrollWidth <= innerWidth"), true)
           << path << " is wider than the screen of " << look.name;
+      if (name == "placementz") {
+        EXPECT_EQ(browser_->Evaluate(
+                      "(() => { const r = document.querySelector('#view').getBoundingClientRect(); "
+                      "return r.width > innerWidth / 2 && r.height > innerHeight / 4; })()"),
+                  true)
+            << "there is no room for the drawing on the screen of " << look.name;
+      }
       paper[look.dark ? 1 : 0] = Text("getComputedStyle(document.body).backgroundColor");
       if (pictures != nullptr) {
         browser_->Screenshot(StrCat(pictures, "/", name, "_", look.name, ".png"));
