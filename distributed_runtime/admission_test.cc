@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,6 +18,8 @@
 #include "distributed_runtime/stub/remote_master.h"
 #include "distributed_runtime/task_server.h"
 #include "distributed_runtime/test_engine.h"
+#include "graph/dataflow_graph.h"
+#include "graph/graph_def_io.h"
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
 #include "transport/grpc/client_pool.h"
@@ -62,6 +66,112 @@ TEST(AdmissionTest, ReadsWordsAndRefusesOthers) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << word;
     EXPECT_NE(Message(status).find("custom_code"), std::string_view::npos) << status;
   }
+}
+
+// The node as its op has it at the least: one of each list, and inputs "in_0", "in_1", ...
+pb::NodeDef LeastNode(const pb::OpDef& op, std::vector<pb::DataType>* inputs) {
+  pb::NodeDef node;
+  node.set_name("asked");
+  node.set_op(op.name());
+  auto& attrs = *node.mutable_attr();
+  for (const pb::OpDef::AttrDef& attr : op.attr()) {
+    if (attr.has_default_value()) continue;
+    const bool is_list = attr.type().starts_with("list(");
+    const std::string type = is_list ? attr.type().substr(5, attr.type().size() - 6) : attr.type();
+    pb::AttrValue& value = attrs[attr.name()];
+    auto& list = *value.mutable_list();
+    const pb::DataType of_type = attr.allowed_values().list().type_size() > 0
+                                     ? attr.allowed_values().list().type(0)
+                                     : pb::DT_FLOAT;
+    if (type == "type") is_list ? list.add_type(of_type) : value.set_type(of_type);
+    if (type == "int") is_list ? list.add_i(1) : value.set_i(std::max<int64_t>(1, attr.minimum()));
+    if (type == "shape") {
+      (is_list ? list.add_shape() : value.mutable_shape())->set_unknown_rank(true);
+    }
+    if (type == "string") is_list ? list.add_s("x") : value.set_s("x");
+    if (type == "bool") is_list ? list.add_b(true) : value.set_b(true);
+    if (type == "func") (is_list ? list.add_func() : value.mutable_func())->set_name("Empty");
+  }
+  for (const pb::OpDef::ArgDef& input : op.input_arg()) {
+    pb::DataType type = input.type();
+    if (!input.type_attr().empty()) type = attrs[input.type_attr()].type();
+    if (!input.type_list_attr().empty()) type = attrs[input.type_list_attr()].list().type(0);
+    if (input.is_ref()) type = static_cast<pb::DataType>(type + 100);
+    node.add_input(StrCat("in_", inputs->size()));
+    inputs->push_back(type);
+  }
+  return node;
+}
+
+// A graph of that node and of what it reads; its functions are those of `library`.
+pb::GraphDef GraphOf(const pb::NodeDef& node, const std::vector<pb::DataType>& inputs,
+                     const pb::FunctionDefLibrary& library = {}) {
+  pb::GraphDef graph;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    pb::NodeDef& input = *graph.add_node();
+    input.set_name(StrCat("in_", i));
+    const bool is_ref = inputs[i] > 100;
+    input.set_op(is_ref ? "VariableV2" : "Placeholder");
+    auto& attrs = *input.mutable_attr();
+    attrs["dtype"].set_type(is_ref ? static_cast<pb::DataType>(inputs[i] - 100) : inputs[i]);
+    attrs["shape"].mutable_shape()->set_unknown_rank(!is_ref);
+  }
+  *graph.add_node() = node;
+  *graph.mutable_library() = library;
+  return graph;
+}
+
+// Readers, savers, tables and data sets alike, in a graph, in a function, and in one that is only
+// named by another: each is refused where its word is not given, whatever else is.
+TEST(AdmissionTest, EveryOpIsRefusedWhereverItStands) {
+  const std::vector<std::string> words = {"file_read", "file_write", "environment", "network",
+                                          "custom_code"};
+  int found = 0;
+  for (const OpInfo* op : TheTestEngine().ops.SortedOps()) {
+    const std::string needed(CapabilityOf(op->def.name()));
+    if (needed.empty()) continue;
+    ++found;
+    SCOPED_TRACE(op->def.name());
+    std::vector<pb::DataType> inputs;
+    const pb::NodeDef node = LeastNode(op->def, &inputs);
+    pb::FunctionDefLibrary library;
+    library.add_function()->mutable_signature()->set_name("Empty");
+    const pb::GraphDef plain = GraphOf(node, inputs, library);
+    pb::FunctionDef& inner = *library.add_function();
+    inner.mutable_signature()->set_name("Inner");
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      pb::OpDef::ArgDef& input = *inner.mutable_signature()->add_input_arg();
+      input.set_name(StrCat("in_", i));
+      input.set_type(inputs[i]);
+    }
+    *inner.add_node_def() = node;
+    pb::FunctionDef& outer = *library.add_function();
+    *outer.mutable_signature() = inner.signature();
+    outer.mutable_signature()->set_name("Outer");
+    pb::NodeDef call = node;
+    call.set_name("call");
+    call.set_op("Inner");
+    call.clear_attr();
+    *outer.add_node_def() = call;
+    call.set_op("Outer");
+
+    std::vector<std::string> others = words;
+    std::erase(others, needed);
+    for (const pb::GraphDef& def : {plain, GraphOf(call, inputs, library)}) {
+      DataflowGraph graph(&TheTestEngine().ops);
+      const Status imported = ImportGraphDef({}, def, &graph);
+      ASSERT_TRUE(imported.ok()) << imported;
+      const Status refused = Admission::Parse(others)->Check(graph);
+      EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+      for (const std::string& part :
+           {op->def.name(), std::string("'asked'"), "--allow=" + needed}) {
+        EXPECT_NE(Message(refused).find(part), std::string_view::npos) << part << ": " << refused;
+      }
+      const Status allowed = Admission::Parse({needed})->Check(graph);
+      EXPECT_TRUE(allowed.ok()) << allowed;
+    }
+  }
+  EXPECT_GE(found, 20);
 }
 
 class AdmissionServerTest : public ::testing::Test {

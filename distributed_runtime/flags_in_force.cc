@@ -5,6 +5,7 @@
 
 #include "base/options/engine_options.h"
 #include "base/strings.h"
+#include "distributed_runtime/method_limits.h"
 #include "session/inter_op_pools.h"
 namespace millrace {
 
@@ -22,6 +23,7 @@ std::vector<std::pair<std::string, std::string>> FlagsInForce(const ServerOption
       {"max_message_size", StrCat(limits.max_message_size)},
       {"max_connections", StrCat(limits.max_connections)},
       {"max_calls", StrCat(limits.max_calls)},
+      {"max_method_calls", ToText(limits.max_method_calls)},
       {"gpus", server.num_gpu_devices < 0 ? "all" : StrCat(server.num_gpu_devices)},
   };
   const auto add = [&](const char* name, const std::string& value) {

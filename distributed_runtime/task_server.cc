@@ -26,6 +26,7 @@
 #include "distributed_runtime/flags_in_force.h"
 #include "distributed_runtime/gated_master.h"
 #include "distributed_runtime/limited_master.h"
+#include "distributed_runtime/method_limits.h"
 #include "distributed_runtime/pages/observed_eager.h"
 #include "distributed_runtime/pages/observed_master.h"
 #include "distributed_runtime/pages/observed_workers.h"
@@ -333,6 +334,7 @@ struct TaskServer::Impl {
             ? server.max_connections
             : static_cast<int>(std::clamp<int64_t>(files / 2, 16, kMaxConnections));
     limits.max_calls = server.max_calls > 0 ? server.max_calls : kMaxCalls;
+    limits.max_method_calls = CurrentMethodLimits();
     limits.loopback_only = !server.insecure && credentials == nullptr;
     limits.silence_limit = server.peer_timeout;
     const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
@@ -402,8 +404,9 @@ struct TaskServer::Impl {
     AddEagerMethods(r->eager.get(), r->rpc.get());
     std::function<void(const std::string&)> shutdown;
     if (options.server.accept_shutdown) {
-      shutdown = [this](const std::string& reason) {
+      shutdown = [this, r](const std::string& reason) {
         MR_LOG(kInfo, task, " was told to end", reason.empty() ? "" : ": ", reason);
+        r->rpc->Drain();
         MutexLock lock(&mu);
         shutdown_asked = true;
         changed.SignalAll();

@@ -22,6 +22,7 @@
 #include "session/client_session.h"
 #include "tests/cluster/free_ports.h"
 #include "transport/grpc/client_pool.h"
+#include "transport/grpc/health_watch_testlib.h"
 #include "transport/grpc/rpc_channel.h"
 #include "transport/methods.h"
 
@@ -285,11 +286,18 @@ TEST(TaskServer, StartsAndStopsManyTimesWithoutLeavingThreads) {
 TEST(ControlService, EndsAServerThatAcceptsIt) {
   auto accepting = StartServer(OneTask(), "worker", /*accept_shutdown=*/true);
   auto refusing = StartServer(OneTask(), "worker");
+  testing::HealthWatch ending(testing::ChannelTo(accepting->address()), "");
+  testing::HealthWatch staying(testing::ChannelTo(refusing->address()), "");
+  EXPECT_EQ(ending.Next(), testing::kServing);
+  EXPECT_EQ(staying.Next(), testing::kServing);
   EXPECT_EQ(RequestShutdown(refusing->address(), "done", Soon()).code(),
             StatusCode::kPermissionDenied);
   EXPECT_FALSE(refusing->WaitForShutdown(DeadlineAfter(milliseconds(20))));
   EXPECT_TRUE(RequestShutdown(accepting->address(), "done", Soon()).ok());
   EXPECT_TRUE(accepting->WaitForShutdown(Soon()));
+  // It still answers, and says that nobody should begin anything here.
+  EXPECT_EQ(ending.Next(), testing::kNotServing);
+  EXPECT_EQ(staying.Next(milliseconds(20)), testing::kNothingNew);
   const auto status = GetControlStatus(accepting->address(), Soon());
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->task(), "/job:worker/replica:0/task:0");

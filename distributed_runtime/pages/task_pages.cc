@@ -73,12 +73,14 @@ Page MakeStatusPage(const TaskFacts& facts, const PageTable& pages) {
                          flags.Take("All are as they are by default.")))};
 }
 
-Page MakeRpcPage(const TaskFacts& facts, const PageTable& pages) {
+// With "?all=1" also what nobody has called.
+Page MakeRpcPage(const TaskFacts& facts, const PageTable& pages, const PageRequest& request) {
+  const bool all = request.query.contains("all");
   HtmlTable table({"method", "over", "#calls", "#running", "#errors", "#mean", "#99 %", "#bytes in",
                    "#bytes out"});
   for (const MethodStats& method : facts.observed->rpc.methods()) {
     const int64_t begun = method.begun.value();
-    if (begun == 0) continue;
+    if (begun == 0 && !all) continue;
     const Histogram::Snapshot latency = method.latency.Read();
     table.Row({method.method, method.carrier, StrCat(begun),
                StrCat(std::max<int64_t>(begun - method.ended.value(), 0)),
@@ -154,7 +156,8 @@ void AddTaskPages(TaskFacts facts, PageTable* pages) {
   add("/", "", &MakeStatusPage);
   add("/statusz", "Status", &MakeStatusPage);
   add("/stepz", "Steps", &MakeStepPage);
-  add("/rpcz", "Calls", &MakeRpcPage);
+  pages->Add("/rpcz", "Calls",
+             [=](const PageRequest& request) { return MakeRpcPage(*shared, *pages, request); });
   add("/memz", "Memory", &MakeMemoryPage);
   pages->Add("/metrics", "Metrics",
              [shared](const PageRequest& request) { return MakeMetrics(*shared, request); });

@@ -25,6 +25,7 @@
 #include "observe/visitor_testlib.h"
 #include "transport/grpc/blocking_call.h"
 #include "transport/grpc/client_pool.h"
+#include "transport/grpc/health_watch_testlib.h"
 
 namespace millrace {
 namespace {
@@ -65,7 +66,8 @@ TEST_F(TaskPagesTest, StatusSaysWhoTheTaskIsAndOfWhomItHasHeard) {
   EXPECT_THAT(page, HasSubstr(kPs));
   EXPECT_THAT(page, HasSubstr(ps_->address()));
   EXPECT_THAT(page, HasSubstr("inter_op_threads"));
-  for (const char* flag : {"max_message_size", "max_connections", "max_calls", "gpus"}) {
+  for (const char* flag :
+       {"max_message_size", "max_connections", "max_calls", "max_method_calls", "gpus"}) {
     EXPECT_THAT(page, HasSubstr(StrCat("<td>", flag))) << "what is in force by default";
   }
   EXPECT_THAT(page, HasSubstr(StrCat(kWorker, "/device:CPU:0")));
@@ -118,6 +120,9 @@ TEST_F(TaskPagesTest, MetricsCountStepsCallsAndBytesByPeer) {
   EXPECT_EQ(Value(after, "millrace_peer_receives_waiting", "peer", kPs), 0);
   EXPECT_LT(Value(after, "millrace_peer_silence_seconds", "peer", kPs), 60);
   EXPECT_EQ(Value(after, "millrace_peer_info", "address", ps_->address()), 1);
+  EXPECT_EQ(Value(after, "millrace_build_info", "version", MILLRACE_VERSION), 1);
+  EXPECT_GT(Value(after, "millrace_tensor_peak_bytes", "device", StrCat(kWorker, "/device:CPU:0")),
+            0);
   EXPECT_GT(Value(after, "process_resident_memory_bytes"), 1e6);
   EXPECT_GT(Value(after, "process_start_time_seconds"), 1.6e9);
   // What the ps was asked for, at the ps.
@@ -137,6 +142,8 @@ TEST_F(TaskPagesTest, CallsAndMemoryArePagesToo) {
   const auto page = ReadPage(worker_->address(), "/rpcz", DeadlineAfter(seconds(30)));
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_THAT(page->body, HasSubstr("/tensorflow.WorkerService/"));
+  EXPECT_THAT(page->body, Not(HasSubstr("RecvBuf"))) << "nobody has called it";
+  EXPECT_THAT(Page("/rpcz?all=1"), HasSubstr("<td>/tensorflow.WorkerService/RecvBuf</td>"));
   EXPECT_THAT(Page("/"), HasSubstr("<a href=\"/stepz\">"));
 }
 
@@ -303,9 +310,13 @@ TEST_F(TaskPagesTest, GrpcsHealthServiceSaysThatItServesUntilItStops) {
                 .code(),
             StatusCode::kNotFound);
   const std::string address = ps_->address();
+  testing::HealthWatch watch(testing::ChannelTo(address), "tensorflow.WorkerService");
+  EXPECT_EQ(watch.Next(), testing::kServing);
   session_ = nullptr;
   EXPECT_TRUE(ps_->Stop(DeadlineAfter(seconds(1))).ok());
   EXPECT_FALSE(check(address, &answer).ok());
+  EXPECT_EQ(watch.Next(), testing::kNotServing);
+  EXPECT_EQ(watch.Next(), testing::kEnded);
 }
 
 TEST_F(TaskPagesTest, PagesOutliveTheirTaskAndSaySo) {

@@ -2,8 +2,11 @@
 // `millrace page`, `top`, `trace`, `profile` and `doctor` against a server of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -103,6 +106,41 @@ TEST_F(ObserveCommandsTest, TopHasALineForEachTask) {
     ++count;
   }
   EXPECT_EQ(count, 2);
+}
+
+// Over itself, as long as somebody looks; what goes into a file or a pipe has nothing of that.
+TEST_F(ObserveCommandsTest, TopDrawsOverItselfOnATerminal) {
+  const std::string clear = "\x1b[H\x1b[2J";
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    execl("tools/millrace", "millrace", "top", target_.c_str(), "--count=3", "--interval=0.1",
+          nullptr);
+    _exit(127);
+  }
+  ASSERT_GT(child, 0);
+  std::string text;
+  // Reading ends with an error once nobody has the other end open.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  pollfd waits{terminal, POLLIN, 0};
+  char bytes[4096];
+  while (std::chrono::steady_clock::now() < limit && poll(&waits, 1, 1000) >= 0) {
+    if (waits.revents == 0) continue;
+    const ssize_t n = read(terminal, bytes, sizeof(bytes));
+    if (n <= 0) break;
+    text.append(bytes, static_cast<std::size_t>(n));
+  }
+  kill(child, SIGKILL);  // if it has not ended
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  close(terminal);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << text;
+  int looks = 0;
+  for (std::size_t at = 0; (at = text.find(clear, at)) != std::string::npos; ++at) ++looks;
+  EXPECT_EQ(looks, 3) << text;
+  EXPECT_THAT(text, HasSubstr("/job:worker/replica:0/task:0"));
+  EXPECT_THAT(Millrace(StrCat("top ", target_, " --count 2 --interval 0.1")),
+              ::testing::Not(HasSubstr("\x1b")));
 }
 
 TEST_F(ObserveCommandsTest, TheLogIsOneJsonObjectALineIfAskedFor) {

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "cluster/tf_config.h"
+#include "distributed_runtime/method_limits.h"
 #include "jit/code_cache.h"
 #include "millrace/custom_op.h"
 #include "millrace/gpu.h"
@@ -43,6 +44,7 @@ struct Flags {
   int64_t max_message_size = 0;
   int max_connections = 0;
   int max_calls = 0;
+  std::vector<std::string> max_method_calls;
   SessionQuotas quotas;
   std::string cluster_id;
   double peer_timeout = 30;  // seconds
@@ -116,6 +118,7 @@ Status Serve(const Flags& flags) {
 
   SetLogTask(StrCat("/job:", options.job_name, "/task:", options.task_index));
   MR_RETURN_IF_ERROR(SetGpuOptions(flags.gpus));
+  MR_RETURN_IF_ERROR(SetMethodLimits(flags.max_method_calls));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   MR_RETURN_IF_ERROR(server->Start());
   if (options.credentials.empty() && options.insecure) {
@@ -205,6 +208,12 @@ void AddLimitFlags(CLI::App* command, Flags* flags) {
       ->add_option("--max_calls", flags->max_calls,
                    "calls at once on one connection (default: 65536)")
       ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option(
+          "--max_method_calls", flags->max_method_calls,
+          "calls of one method at once, whoever makes them: 'RunStep=100,MasterService=1000' "
+          "or a number for all; 0: no bound (default: 65536, none of the worker service)")
+      ->delimiter(',');
   SessionQuotas* const quotas = &flags->quotas;
   const auto add = [command](const char* name, int64_t* quota, const char* what) {
     return command->add_option(name, *quota, what)->check(CLI::NonNegativeNumber);

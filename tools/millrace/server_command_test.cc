@@ -118,6 +118,11 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
         {"server", "--cluster_spec=ps|127.0.0.1:0", StrCat("--session_memory_limit=", size)}, 2,
         "--session_memory_limit");
   }
+  for (const char* limits : {"x", "RunStep=", "=3", "RunStep=-1", "1,RunStep=a", "RunStpe=3"}) {
+    ExpectOneLine(
+        {"server", "--cluster_spec=ps|127.0.0.1:0", StrCat("--max_method_calls=", limits)}, 1,
+        "--max_method_calls");
+  }
   ExpectOneLine({"server"}, 1, "TF_CONFIG", "{");
   ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:7000", "--dump_dir=/dev/null/dumps"}, 1,
                 "/dev/null/dumps");

@@ -13,6 +13,7 @@
 #include <future>
 #include <memory>
 #include <regex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "distributed_runtime/test_engine.h"
 #include "proto/eager.pb.h"
 #include "proto/link.pb.h"
+#include "proto/observe.pb.h"
 #include "proto/worker.pb.h"
 #include "rendezvous/rendezvous.h"
 #include "session/client_session.h"
@@ -35,6 +37,7 @@
 #include "transport/grpc/client_pool.h"
 #include "transport/grpc/credentials.h"
 #include "transport/grpc/grpc_util.h"
+#include "transport/grpc/health_watch_testlib.h"
 #include "transport/link/link_hub.h"
 #include "transport/methods.h"
 #include "transport/peer_table.h"
@@ -108,6 +111,8 @@ class Connection {
     const grpc::Slice nothing("");
     return Send(&context, method, grpc::ByteBuffer(&nothing, 1), answer);
   }
+
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   // The code of the answer to a request. `answer` is read if there is one.
   template <typename Request, typename Response>
@@ -248,19 +253,36 @@ class AccessTest : public ::testing::Test {
                   status.error_code() == grpc::StatusCode::UNAUTHENTICATED)
           << what;
     }
+    testing::HealthWatch watch(Connection(server_->address(), caller).channel(),
+                               testing::HealthRequest(""), caller.metadata);
+    // Whoever may has told the server to end by now.
+    const int said = watch.Next();
+    EXPECT_EQ(said == testing::kServing || said == testing::kNotServing, may)
+        << caller.name << ": " << said;
   }
 
   CertificateFiles files_;
   std::unique_ptr<TaskServer> server_, worker_;
 };
 
+// What is tried is what the server itself says that it serves: a method that is added, wherever its
+// name stands, is in the tests that follow or fails this one.
 TEST_F(AccessTest, MethodsAreThoseOfTheServices) {
-  const std::vector<std::string> methods = AllMethods();
-  EXPECT_GE(methods.size(), 30u);
-  for (const char* method : {methods::kMasterRunStep, methods::kWorkerRecvTensor,
-                             methods::kControlOfferLink, methods::kWorkerGetStatus}) {
-    EXPECT_NE(std::find(methods.begin(), methods.end(), method), methods.end()) << method;
+  Start({});
+  pb::PageRequest request;
+  request.set_target("/rpcz?all=1");
+  pb::PageResponse page;
+  const Status read =
+      Connection(server_->address(), {"anybody"}).Ask(methods::kControlPage, request, &page);
+  ASSERT_TRUE(read.ok()) << read;
+  const std::regex row(R"(<td>(/[\w.]+/\w+)</td><td>grpc</td>)");
+  std::set<std::string> served;
+  for (std::sregex_iterator it(page.body().begin(), page.body().end(), row), end; it != end; ++it) {
+    served.insert((*it)[1].str());
   }
+  EXPECT_GE(served.size(), 30u) << page.body();
+  const std::vector<std::string> tried = AllMethods();
+  EXPECT_EQ(served, std::set<std::string>(tried.begin(), tried.end()));
 }
 
 TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {

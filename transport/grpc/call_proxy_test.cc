@@ -19,6 +19,7 @@
 #include "proto/named_tensor.pb.h"
 #include "tests/cluster/certificate_files.h"
 #include "transport/grpc/grpc_util.h"
+#include "transport/grpc/health_watch_testlib.h"
 #include "transport/grpc/rpc_server.h"
 #include "transport/peer_table.h"
 #include "transport/security/secret.h"
@@ -207,6 +208,14 @@ TEST_F(CallProxyTest, StreamsAreAnsweredMessageByMessage) {
   EXPECT_TRUE(next());
   EXPECT_TRUE(status.ok()) << status.error_message();
   queue.Shutdown();
+}
+
+// So that a prober that knows no TLS learns whether the task serves.
+TEST_F(CallProxyTest, WatchesOfTheTasksHealthGoThrough) {
+  testing::HealthWatch watch(testing::ChannelTo(proxy_->address()), "");
+  EXPECT_EQ(watch.Next(), testing::kServing);
+  server_->Drain();
+  EXPECT_EQ(watch.Next(), testing::kNotServing);
 }
 
 TEST_F(CallProxyTest, ATaskThatIsNotThereOrNotMeantIsSaid) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/rpc_server.h"
 
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/resource_quota.h>
@@ -12,7 +12,9 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "base/status_macros.h"
 #include "base/use_count.h"
 #include "transport/grpc/grpc_util.h"
+#include "transport/grpc/health_service.h"
 #include "transport/grpc/listener.h"
 #include "transport/grpc/peer_host.h"
 #include "transport/grpc/rpc_serving.h"
@@ -54,6 +57,13 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     if (method_->stats != nullptr) {
       method_->stats->Begin(static_cast<int64_t>(request_->Length()));
     }
+    // A flood of one method ends here, and not in the queue that the others wait in as well.
+    if (method_->most_calls > 0) {
+      Status taken = CheckAllowed(*serving_, *context_, *method_, &proven_);
+      if (taken.ok()) taken = TakePlace(*serving_, *method_);
+      if (!taken.ok()) return Refuse(taken);
+      has_place_ = true;
+    }
     LanePool()->Schedule(
         ThreadPool::Task{[](void* arg) { static_cast<GrpcServerCall*>(arg)->Serve(); }, this});
   }
@@ -80,8 +90,10 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
  private:
   // Leaves the handlers at its end.
   void Serve() {
-    const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_);
-    if (!allowed.ok()) return Refuse(allowed);
+    if (!has_place_) {
+      const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_);
+      if (!allowed.ok()) return Refuse(allowed);
+    }
     PeerIdentity caller;
     if (serving_->peers == nullptr || !FindCaller(*context_, &caller)) return Handle();
     const Status named = CheckClaim(*serving_, caller, proven_.task);
@@ -128,6 +140,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
       method_->stats->End(status.ok(), static_cast<int64_t>(response_->Length()),
                           NanosSince(arrival_));
     }
+    if (has_place_) method_->LeavePlace();
     references_.fetch_add(0, std::memory_order_release);
     grpc::ServerUnaryReactor::Finish(status);
   }
@@ -163,9 +176,29 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   const Deadline deadline_;
   const Deadline arrival_ = SteadyClock::now();
   ProvenCaller proven_;
+  bool has_place_ = false;  // whose caller was allowed to call
   CancellationManager cancellation_;
   std::atomic<int> references_{0};
 };
+
+// Of "/package.Service/Method" the last words.
+struct MethodNames {
+  explicit MethodNames(std::string_view path)
+      : method(path.substr(path.rfind('/') + 1)),
+        service(path.substr(0, path.size() - method.size() - 1)) {
+    service.remove_prefix(service.find_last_of("/.") + 1);
+  }
+  std::string_view method, service;
+};
+
+int64_t MostCalls(const std::map<std::string, int64_t>& limits, std::string_view path) {
+  const MethodNames names(path);
+  for (const std::string_view name : {path, names.method, names.service, std::string_view()}) {
+    const auto found = limits.find(std::string(name));
+    if (found != limits.end()) return found->second;
+  }
+  return 0;
+}
 
 class RawService final : public grpc::Service {
  public:
@@ -209,6 +242,7 @@ struct RpcServer::Impl {
   RpcLimits limits;
   std::vector<std::unique_ptr<Method>> methods;
   RawService service;
+  HealthService health;
   Mutex mu;  // held through Shutdown: a second caller waits for the first
   std::unique_ptr<grpc::Server> server ABSL_GUARDED_BY(mu);
   grpc::Server* served = nullptr;  // the same one, for the listener's thread
@@ -220,19 +254,30 @@ struct RpcServer::Impl {
   const Method* Keep(std::string path, Handler handler, RpcLane lane, bool asks_nobody) {
     RpcTable* const counted = serving.counted_methods;
     MethodStats* const stats = counted == nullptr ? nullptr : counted->Add(path, "grpc");
-    methods.push_back(std::make_unique<Method>(
-        Method{std::move(path), std::move(handler), lane, asks_nobody, stats}));
+    auto method = std::make_unique<Method>();
+    method->most_calls = MostCalls(limits.max_method_calls, path);
+    method->path = std::move(path);
+    method->handler = std::move(handler);
+    method->lane = lane;
+    method->asks_nobody = asks_nobody;
+    method->stats = stats;
+    methods.push_back(std::move(method));
     return methods.back().get();
   }
 
-  // Of each service, once it is there; gRPC says NOT_SERVING from the shutdown on.
-  void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
-    if (health == nullptr) return;
-    for (const auto& method : methods) {
-      const std::string& path = method->path;
-      health->SetServingStatus(path.substr(1, path.rfind('/') - 1), true);
+  // A bound for what nobody serves is a mistake.
+  Status CheckMethodLimits() const {
+    for (const auto& [name, most] : limits.max_method_calls) {
+      const auto is_meant = [&name = name](const std::unique_ptr<Method>& method) {
+        const MethodNames names(method->path);
+        return name.empty() || name == method->path || name == names.method ||
+               name == names.service;
+      };
+      if (std::any_of(methods.begin(), methods.end(), is_meant)) continue;
+      return errors::InvalidArgument("--max_method_calls: there is no method or service '", name,
+                                     "' here; expected one like RunStep or MasterService");
     }
+    return OkStatus();
   }
 
   // On the listener's thread: a connection that has begun as it should.
@@ -248,7 +293,6 @@ RpcServer::RpcServer(ThreadPool* control, ThreadPool* work, const RpcLimits& lim
                      PeerTable* peers, std::shared_ptr<const LoadedCredentials> credentials)
     : impl_(std::make_unique<Impl>()) {
   InitGrpc();
-  grpc::EnableDefaultHealthCheckService(true);
   impl_->serving.control = control;
   impl_->serving.work = work == nullptr ? control : work;
   impl_->serving.peers = peers;
@@ -276,6 +320,7 @@ void RpcServer::AddStream(std::string path, Handler handler, RpcLane lane) {
 
 StatusOr<int> RpcServer::Start(const std::string& address) {
   MutexLock lock(&impl_->mu);
+  MR_RETURN_IF_ERROR(impl_->CheckMethodLimits());
   const RpcLimits& limits = impl_->limits;
   ListenerOptions listening;
   listening.max_connections = limits.max_connections;
@@ -292,6 +337,12 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   }
   grpc::ServerBuilder builder;
   builder.RegisterService(&impl_->service);
+  // Ours, even where the program has asked for gRPC's.
+  builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
+  for (const auto& method : impl_->methods) {
+    impl_->health.AddName(method->path.substr(1, method->path.rfind('/') - 1));
+  }
+  builder.RegisterService(&impl_->health);
   // gRPC counts them in an int; no limit is -1.
   const int64_t most = std::numeric_limits<int>::max();
   builder.SetMaxReceiveMessageSize(limits.max_message_size <= 0
@@ -317,16 +368,19 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   if (impl_->server == nullptr) {
     return errors::Unavailable("could not start the gRPC server for ", address);
   }
-  impl_->ReportHealth();
+  impl_->health.SetServing(true);
   impl_->served = impl_->server.get();
   impl_->listener = std::move(listener);
   impl_->listener->Start();
   return port;
 }
 
+void RpcServer::Drain() { impl_->health.SetServing(false); }
+
 void RpcServer::Shutdown(Deadline grace) {
   MutexLock lock(&impl_->mu);
   if (impl_->server == nullptr) return;
+  impl_->health.End();
   impl_->listener->Stop();
   EndRpcStreams(&impl_->serving);
   impl_->server->Shutdown(ToSystemTime(grace));

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ struct RpcLimits {
   int64_t max_message_size = 0;  // bytes of a request
   int max_connections = 1024;
   int max_calls = 0;  // at once, by one connection
+  // At once, all connections together, by what is called: a path, "Method", "Service", or "" for
+  // the others, the first that is there; 0: no bound. What is beyond is refused at once, with
+  // ResourceExhausted: a flood of one method does not fill the queue that the others wait in.
+  std::map<std::string, int64_t> max_method_calls{};
   bool loopback_only = false;
   // Without a sign of life of a caller's machine, until its connection breaks and its calls are
   // cancelled; 0: for ever.
@@ -33,11 +38,13 @@ struct RpcLimits {
 };
 
 // Besides its methods it answers gRPC's own health service (grpc.health.v1.Health, with Check and
-// Watch), whoever asks: as long as it takes calls it is SERVING, under "" and the services' names.
+// Watch), whoever asks: as long as it takes calls it is SERVING, under "" and the services' names,
+// unless it drains; from the shutdown on it is not, and those who watch are told at once.
 //
 // Listens on one address. Methods are added first, then it starts, once, and shuts down.
-// gRPC's threads only hand calls over: handlers run on the pool of their lane, cancellations on
-// that of control. Both must outlive the server; no kernel ever runs on the pool of control.
+// gRPC's threads only look at who calls what, and hand calls over: handlers run on the pool of
+// their lane, cancellations on that of control. Both must outlive the server; no kernel ever runs
+// on the pool of control.
 class RpcServer final : public MethodServer {
  public:
   // A task that says who it is is served only what is meant for this one, by one of its own cluster
@@ -61,8 +68,11 @@ class RpcServer final : public MethodServer {
   // asked back.
   void AddStream(std::string path, Handler handler, RpcLane lane = RpcLane::kControl);
   // Listens on "host:port", port 0 meaning any that is free. Returns the port. The port is not
-  // shared: Unavailable, naming it and what the system says, if it is taken.
+  // shared: Unavailable, naming it and what the system says, if it is taken. InvalidArgument for a
+  // bound of a method that was not added.
   StatusOr<int> Start(const std::string& address);
+  // From now on it says that it is not SERVING, and serves on: others may look for another one.
+  void Drain();
   // Refuses new calls, gives those that run until `grace`, cancels the rest and waits until
   // all have finished and their handlers have returned: what handlers use may go then. The port
   // is free. Idempotent, not to be called on its pools.

@@ -6,6 +6,7 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,12 @@ struct Method {
   // Who calls is asked back with GetStatus: that must not ask in turn.
   bool asks_nobody = false;
   MethodStats* stats = nullptr;  // null: nobody counts
+  // Calls that may be served at once, all connections together; 0: no bound. With a bound, those
+  // that are.
+  int64_t most_calls = 0;
+  mutable std::atomic<int64_t> calls{0};
+
+  void LeavePlace() const { calls.fetch_sub(1, std::memory_order_relaxed); }
 };
 
 struct Serving {
@@ -59,6 +66,9 @@ struct Serving {
 // anything of the request is looked at.
 Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& context,
                     const Method& method, ProvenCaller* proven);
+// Whether the method has a bound and room for one more call, which then leaves its place at its
+// end. To be asked after the above: whoever may not call takes nobody's place.
+Status TakePlace(const Serving& serving, const Method& method);
 // What a caller says of itself; false if it says nothing.
 bool FindCaller(const grpc::CallbackServerContext& context, PeerIdentity* caller);
 // Whether that is what its certificate proves ("": nothing), and meant for this task.

@@ -32,6 +32,17 @@ Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& c
                                   serving.peers->own().task);
 }
 
+Status TakePlace(const Serving& serving, const Method& method) {
+  if (method.calls.fetch_add(1, std::memory_order_relaxed) < method.most_calls) return OkStatus();
+  method.LeavePlace();
+  const std::string task =
+      serving.peers == nullptr ? std::string("this server") : serving.peers->own().task;
+  return errors::ResourceExhausted(
+      task, " serves ", method.most_calls, " calls of ", method.path,
+      " at once (--max_method_calls), and so many are there: try again "
+      "once some have ended");
+}
+
 bool FindCaller(const grpc::CallbackServerContext& context, PeerIdentity* caller) {
   const auto& metadata = context.client_metadata();
   const auto it = metadata.find(kPeerMetadata);
@@ -64,6 +75,10 @@ class RpcStream final : public ServerCall,
       MutexLock lock(&serving_->mu);
       if (serving_->ending) allowed = Stopping();
       serving_->streams.insert(this);
+    }
+    if (allowed.ok() && method->most_calls > 0) {
+      allowed = TakePlace(*serving, *method);
+      has_place_ = allowed.ok();
     }
     if (allowed.ok()) {
       StartRead(&request_);
@@ -163,6 +178,7 @@ class RpcStream final : public ServerCall,
       MutexLock lock(&serving_->mu);
       serving_->streams.erase(this);
     }
+    if (has_place_) method_->LeavePlace();
     Unref();
   }
 
@@ -175,6 +191,7 @@ class RpcStream final : public ServerCall,
   const Deadline deadline_;
   Deadline arrival_ = SteadyClock::now();
   ProvenCaller proven_;
+  bool has_place_ = false;
   grpc::ByteBuffer request_, response_;
   std::optional<ReceivedBytes> received_;
   CancellationManager cancellation_;

@@ -47,10 +47,15 @@ std::string ClusterText(const CertificateName& name) {
                               : StrCat("cluster '", name.cluster, "'");
 }
 
-// The roles that may call the methods whose path begins so; the first that fits counts.
+// The roles that may call a method, or those of a service ("/" at its end); the first that fits
+// counts.
 struct Right {
   std::string_view method;
   std::initializer_list<Role> roles;
+
+  bool IsFor(std::string_view path) const {
+    return method.ends_with('/') ? path.starts_with(method) : path == method;
+  }
 };
 constexpr Right kRights[] = {
     {"/tensorflow.MasterService/", {Role::kTask, Role::kClient}},
@@ -165,7 +170,7 @@ Status CheckCallerName(const CertificateName& own, const CertificateName& caller
                        std::string_view method) {
   MR_RETURN_IF_ERROR(CheckSameCluster(own, caller));
   for (const Right& right : kRights) {
-    if (!method.starts_with(right.method)) continue;
+    if (!right.IsFor(method)) continue;
     if (std::find(right.roles.begin(), right.roles.end(), caller.role) != right.roles.end()) {
       return OkStatus();
     }

@@ -123,6 +123,9 @@ TEST(CertificateNameTest, GivesEachRoleItsRightsAndNoMore) {
       {"/millrace.ControlService/Trace", {true, false, true}},
       {"/millrace.ControlService/OfferLink", {true, false, false}},
       {"/millrace.ControlService/Unknown", {false, false, false}},
+      // Not by the beginning of another one's name.
+      {"/millrace.ControlService/StatusOfOthers", {false, false, false}},
+      {"/tensorflow.WorkerService/GetStatusOfOthers", {true, false, false}},
       {"/other.Service/Method", {false, false, false}},
       {"", {false, false, false}},
   };

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// gRPC's own health service, grpc.health.v1.Health: of rpc_server.cc alone.
+#ifndef TRANSPORT_GRPC_HEALTH_SERVICE_H_
+#define TRANSPORT_GRPC_HEALTH_SERVICE_H_
+
+#include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
+#include "base/string_map.h"
+#include "transport/wire_reader.h"
+
+namespace millrace {
+
+// The service that a HealthCheckRequest asks about, "" if it names none; of one whose name is
+// longer than any the beginning. False if the bytes are no such request.
+bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service);
+
+// gRPC's default one lets everybody open as many watches as connections carry, and those keep a
+// server from its end for as long as calls may. Nothing of this one runs on a thread of its own.
+class HealthService final : public grpc::Service {
+ public:
+  // Calls of Watch at once, all connections together.
+  static constexpr int kMostWatchers = 1024;
+
+  // Names are added and gRPC is given the service before the first call. It must outlive the
+  // server.
+  HealthService();
+
+  // A service that the server has; "", the server as a whole, is always known.
+  void AddName(std::string service);
+  // NOT_SERVING until the first of these; each is told to all who watch.
+  void SetServing(bool serving);
+  // NOT_SERVING, for good. Those who watch are told, and with that their calls end.
+  void End();
+
+ private:
+  enum Answer : uint8_t { kNone = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
+  class Watcher;
+
+  // Whether the bytes are a request; `known` says if of a service that is known.
+  bool ReadRequest(const grpc::ByteBuffer& request, bool* known) const;
+  grpc::Status Check(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) const;
+  Answer Now(bool known) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!known) return kServiceUnknown;
+    return serving_ ? kServing : kNotServing;
+  }
+  void TellAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  StringSet names_{""};  // constant once there are calls
+  mutable Mutex mu_;
+  bool serving_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::flat_hash_set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
+
+#endif  // TRANSPORT_GRPC_HEALTH_SERVICE_H_
