@@ -5,12 +5,12 @@
                       [--disk_folder DIR] [--steps N]
 
 In a folder in memory (/dev/shm) fsync costs nothing: those are the times without it. TensorFlow
-never calls it; on a disk its times end when the system has the bytes. --disk_folder adds turns of our
-program alone in a folder on a disk, beside a copy of the same bytes and fsync. --steps adds training
-on one core, without a save and with one beside so many steps, which may last as long as one likes
-between two saves. What ends with _cpu is the work of all threads and of the system for them: the
-number to look at on a machine that is not alone. In brackets: the lowest and the highest ratio of a
-turn.
+never calls it; on a disk its times end when the system has the bytes. --disk_folder adds turns of
+our program alone in a folder on a disk, beside a copy of the same bytes and fsync. --steps adds
+training on one core: so many steps without a save and as many beside one, what a save costs that is
+made every so many steps. What ends with _cpu is the work of all threads and of the system for them:
+the number to look at on a machine that is not alone. In brackets: the lowest and the highest ratio
+of a turn.
 """
 import argparse
 import json
