@@ -51,8 +51,14 @@ int Kills() {
 // So long an asynchronous job stays within --save_steps of what is saved, however slowly its chief
 // comes back; a synchronous one is held up as long by a step that waits for what was lost.
 std::vector<std::string> Command(const std::string& folder, bool sync, int64_t train_steps) {
-  std::vector<std::string> command = {
-      "run", "--ps=2", "--workers=2", "--evaluator=1", "--max_restarts=1000", "--backoff_ms=50"};
+  // A task is killed again and again; that is no reason to wait for it longer each time.
+  std::vector<std::string> command = {"run",
+                                      "--ps=2",
+                                      "--workers=2",
+                                      "--evaluator=1",
+                                      "--max_restarts=1000",
+                                      "--backoff_ms=50",
+                                      "--steady_ms=500"};
   command.insert(
       command.end(),
       {"examples/mnist_replica", "--job_name={job}", "--task_index={task}", "--ps_hosts={ps_hosts}",
