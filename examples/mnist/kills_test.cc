@@ -177,9 +177,7 @@ StatusOr<std::string> FirstServer(const Process& job) {
 StatusOr<int64_t> StepOf(const Process& job) {
   MR_ASSIGN_OR_RETURN(const std::string address, FirstServer(job));
   Graph graph;
-  const Scope ps = graph.root().WithDevice("/job:ps/task:0");
-  const Output step = ops::ReadVariableOp(
-      ps, ops::VarHandleOp(ps, kInt64, PartialShape({}), {.shared_name = "global_step"}), kInt64);
+  const Output step = GlobalStep(graph.root().WithDevice("/job:ps/task:0")).read;
   SessionOptions options;
   options.target = "grpc://" + address;
   options.device_filters = {"/job:ps/task:0"};
