@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/filesystem.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "base/errors.h"
 #include "io/crc32c.h"
@@ -97,6 +106,67 @@ TEST(FileSystem, NamesTheFileThatADiskHasNoRoomFor) {
   const Status status = (*file)->Sync();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
   EXPECT_NE(status.message().find("/dev/full"), std::string::npos) << status;
+}
+
+// The system takes fewer bytes than it is given: of what is too large, those that fit.
+TEST(FileSystem, TakesNoShortWriteForAWholeOne) {
+  const std::string path = TempPath("limited");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    auto file = PosixFileSystem()->NewWritableFile(path);
+    if (!file.ok() || !(*file)->Append(std::string(3000, 'x')).ok()) ::_exit(2);
+    const Status status = (*file)->Flush();
+    ::_exit(!status.ok() && status.message().find(path) != std::string::npos ? 0 : 1);
+  }
+  int ended = -1;
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << ended;
+  EXPECT_EQ(*PosixFileSystem()->FileSize(path), 1000u);
+}
+
+// A signal ends a write in the middle.
+TEST(FileSystem, WritesTheRestAfterAShortWrite) {
+  const std::string path = TempPath("pipe");
+  ::unlink(path.c_str());
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  struct sigaction interrupts{};
+  interrupts.sa_handler = [](int) {};  // without SA_RESTART
+  struct sigaction before{};
+  ::sigaction(SIGUSR1, &interrupts, &before);
+  std::string bytes(1 << 20, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 / 7);
+  Status status;
+  std::thread writer([&] {
+    auto file = PosixFileSystem()->NewWritableFile(path);
+    status = file.status();
+    if (file.ok()) status = (*file)->Append(bytes);
+    if (file.ok()) status.Update((*file)->Close());
+  });
+  const int capacity = ::fcntl(reader, F_GETPIPE_SZ);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (int there = 0; there < capacity && std::chrono::steady_clock::now() < limit;) {
+    ASSERT_EQ(::ioctl(reader, FIONREAD, &there), 0);
+  }
+  ::pthread_kill(writer.native_handle(), SIGUSR1);
+  std::string got;
+  char buffer[4096];
+  pollfd wait{reader, POLLIN, 0};
+  while (::poll(&wait, 1, 20'000) > 0) {
+    const ssize_t n = ::read(reader, buffer, sizeof(buffer));
+    if (n <= 0) break;
+    got.append(buffer, static_cast<std::size_t>(n));
+  }
+  writer.join();
+  ::close(reader);
+  ::sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(got == bytes) << got.size() << " bytes";
 }
 
 TEST(FileSystem, KeepsAFileThatIsBeingWritten) {

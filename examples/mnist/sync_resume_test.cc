@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synchronous jobs under `millrace run` that lose all or one of their processes end with the
-// checkpoint of a job that lost none, byte for byte.
+// Synchronous jobs under `millrace run` that lose all or one of their processes, or are told to end
+// and started again, end with the checkpoint of a job that lost none, byte for byte.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "millrace/checkpoint.h"
+#include "examples/mnist/same_checkpoints.h"
 #include "millrace/evaluator.h"
 #include "millrace/saver.h"
 #include "tests/cluster/process.h"
@@ -63,30 +62,6 @@ std::vector<std::string> Command(const std::string& folder, int num_ps, int64_t 
           StrCat("--save_steps=", kSaveSteps),
           StrCat("--checkpoint_dir=", folder),
           StrCat("--train_steps=", steps)};
-}
-
-std::unique_ptr<CheckpointReader> LastOf(const std::string& folder, int64_t steps) {
-  const std::string newest = LatestCheckpoint(folder);
-  EXPECT_EQ(CheckpointNumber(newest).value_or(-1), steps) << newest;
-  auto reader = CheckpointReader::Open(newest);
-  EXPECT_TRUE(reader.ok()) << reader.status();
-  return reader.ok() ? *std::move(reader) : nullptr;
-}
-
-void ExpectSameBytes(const std::string& folder, const std::string& wanted_folder, int64_t steps) {
-  const auto got = LastOf(folder, steps), wanted = LastOf(wanted_folder, steps);
-  ASSERT_TRUE(got != nullptr && wanted != nullptr);
-  ASSERT_EQ(got->entries().size(), wanted->entries().size());
-  // Weights and biases of two layers, two slots of each, two powers and the global step.
-  ASSERT_GE(wanted->entries().size(), 15u);
-  for (const CheckpointReader::Entry& entry : wanted->entries()) {
-    const auto ours = got->Read(entry.name), theirs = wanted->Read(entry.name);
-    ASSERT_TRUE(ours.ok() && theirs.ok()) << entry.name << ours.status() << theirs.status();
-    ASSERT_EQ(ours->dtype(), theirs->dtype()) << entry.name;
-    ASSERT_EQ(ours->num_bytes(), theirs->num_bytes()) << entry.name;
-    EXPECT_EQ(std::memcmp(ours->raw_data(), theirs->raw_data(), ours->num_bytes()), 0)
-        << entry.name << ": " << ours->DebugString() << ", not " << theirs->DebugString();
-  }
 }
 
 // What a job that loses nothing ends with.
@@ -179,8 +154,19 @@ TEST(SyncResume, AJobThatLosesNothingIsTheSameTwice) {
   ExpectSameBytes(folder, Undisturbed(kSteps), kSteps);
 }
 
-// Jobs of so many steps, each killed as a whole. False if one of them was too fast for that.
-bool KillAllThrice(const std::string& folder, int64_t steps) {
+// Ends a job as a whole, by kill -9 of all its processes or by SIGTERM, which leaves it time.
+// The exit code.
+int EndAll(Process& job, int signal) {
+  const std::vector<pid_t> tasks = ChildrenOf(job.pid());
+  job.Signal(signal);
+  if (signal == SIGKILL) {
+    for (const pid_t task : tasks) kill(task, SIGKILL);
+  }
+  return job.WaitForEnd(kLimit);
+}
+
+// Jobs of so many steps, each ended as a whole. False if one of them was too fast for that.
+bool EndAllThrice(const std::string& folder, int64_t steps, int signal) {
   int num_ps = 1;
   for (const int64_t step : {kSaveSteps, 5 * kSaveSteps, 9 * kSaveSteps}) {
     Process job("tools/millrace", Command(folder, num_ps, steps));
@@ -188,20 +174,18 @@ bool KillAllThrice(const std::string& folder, int64_t steps) {
     AwaitSaved(folder, step);
     if (::testing::Test::HasFailure()) std::puts(job.output().c_str());
     std::this_thread::sleep_for(milliseconds(step / 25));
-    const std::vector<pid_t> tasks = ChildrenOf(job.pid());
-    job.Signal(SIGKILL);
-    for (const pid_t task : tasks) kill(task, SIGKILL);
-    job.WaitForEnd(kLimit);
+    const int end = EndAll(job, signal);
     if (!IsAmidst(folder, steps)) return false;
+    EXPECT_EQ(end, signal == SIGKILL ? -signal : 128 + signal) << job.output();
   }
   return true;
 }
 
-TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
+void EndAndCompare(const std::string& name, int signal) {
   for (int64_t steps = kSteps; steps <= kMostSteps; steps *= 4) {
-    const std::string folder = EmptyFolder("whole");
-    const bool amidst = KillAllThrice(folder, steps);
-    ASSERT_FALSE(HasFailure());
+    const std::string folder = EmptyFolder(name);
+    const bool amidst = EndAllThrice(folder, steps, signal);
+    ASSERT_FALSE(::testing::Test::HasFailure());
     if (!amidst) continue;
     Process job("tools/millrace", Command(folder, 2, steps));
     ASSERT_EQ(job.WaitForEnd(kLimit), 0) << job.output();
@@ -210,6 +194,13 @@ TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
   }
   FAIL() << "no job was long enough to be killed in";
 }
+
+TEST(SyncResume, AJobThatIsKilledAsAWholeGoesOnAsIfItHadNotBeen) {
+  EndAndCompare("whole", SIGKILL);
+}
+
+// It saves whatever step it has come to.
+TEST(SyncResume, AJobThatIsToldToEndGoesOnAsIfItHadNotBeen) { EndAndCompare("told", SIGTERM); }
 
 TEST(SyncResume, AJobThatLosesAWorkerGoesOnAsIfItHadNot) {
   KillAndCompare("worker", {{kSaveSteps, milliseconds(0), "worker", 1},

@@ -77,6 +77,27 @@ std::vector<pid_t> ChildrenOf(pid_t parent, const std::string& phrase) {
   return children;
 }
 
+void FreezeProcess(pid_t process) {
+  kill(process, SIGSTOP);
+  const auto stands_still = [](const std::filesystem::path& thread) {
+    std::ifstream file(thread / "stat");
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    return text.empty() || text.find(") T ") != std::string::npos;  // empty: it has ended
+  };
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < limit) {
+    std::error_code error;
+    const std::filesystem::directory_iterator threads("/proc/" + std::to_string(process) + "/task",
+                                                      error);
+    if (std::all_of(begin(threads), end(threads),
+                    [&](const auto& thread) { return stands_still(thread.path()); })) {
+      return;
+    }
+  }
+  ADD_FAILURE() << "process " << process << " does not stop";
+}
+
 Process::Process(const std::string& program, const std::vector<std::string>& arguments) {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -109,27 +130,6 @@ Process::~Process() {
 
 void Process::Signal(int number) {
   if (!ended_) kill(pid_, number);
-}
-
-void Process::Freeze() {
-  Signal(SIGSTOP);
-  const auto stands_still = [](const std::filesystem::path& thread) {
-    std::ifstream file(thread / "stat");
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    return text.empty() || text.find(") T ") != std::string::npos;  // empty: it has ended
-  };
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (std::chrono::steady_clock::now() < limit) {
-    std::error_code error;
-    const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid_) + "/task",
-                                                      error);
-    if (std::all_of(begin(threads), end(threads),
-                    [&](const auto& thread) { return stands_still(thread.path()); })) {
-      return;
-    }
-  }
-  ADD_FAILURE() << "process " << pid_ << " does not stop";
 }
 
 bool Process::ReadSome(milliseconds limit) {

@@ -18,6 +18,9 @@ void AdoptOrphans();
 bool NoProcessIsLeft(std::chrono::seconds limit);
 // The live children of a process whose command line contains `phrase`.
 std::vector<pid_t> ChildrenOf(pid_t parent, const std::string& phrase = "");
+// SIGSTOP; returns once all threads of the process stand still: a signal takes its time. A failure
+// of the test that runs if they do not within ten seconds.
+void FreezeProcess(pid_t process);
 
 // Not thread-safe. A process that still runs is killed by the destructor.
 class Process {
@@ -29,9 +32,9 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int number);
-  // SIGSTOP; returns once all threads stand still: a signal takes its time. A failure of the test
-  // that runs if they do not within ten seconds.
-  void Freeze();
+  void Freeze() {
+    if (!ended_) FreezeProcess(pid_);
+  }
   // Reads on until `phrase` has been printed, on either stream. False if it has not been by
   // `limit`, or never will.
   bool WaitForOutput(const std::string& phrase, std::chrono::seconds limit);

@@ -14,6 +14,7 @@
 #include "millrace/checkpoint_callbacks.h"
 #include "millrace/model.h"
 #include "millrace/preemption.h"
+#include "millrace/strategy.h"
 #include "tests/fit/resumed_kinds.h"
 
 namespace millrace {
@@ -47,11 +48,19 @@ struct Settings {
   bool by_signal = false;    // of kill -9
   int64_t noticed_at = -1;   // in this step the process is told that it is to end
   std::string on_dataset{};  // "", "seeded" or "cached"
+  int replicas = 1;          // of a mirrored model, if more than one
 };
 
 Result Train(const Kind& kind, const Settings& run) {
-  Model model(layers::Sequential(kind.layers(run.seed)));
   Result result;
+  ModelOptions options;
+  if (run.replicas > 1) {
+    const auto strategy = MirroredStrategy({.replicas = run.replicas});
+    result.status = strategy.status();
+    if (!strategy.ok()) return result;
+    options.strategy = *strategy;
+  }
+  Model model(layers::Sequential(kind.layers(run.seed)), options);
   result.status = model.Compile({.optimizer = kind.optimizer(),
                                  .loss = "sparse_categorical_crossentropy",
                                  .metrics = {"accuracy"}});
@@ -150,6 +159,16 @@ TEST_P(ResumeTest, OnDataSets) {
       for (const int64_t step : {1, 9, 10, 12, 20, 25, 29}) ExpectNoTrace(whole, run, step);
     }
   }
+}
+
+// Each replica drops values by seeds and counts of its own.
+TEST_P(ResumeTest, OfTwoReplicas) {
+  const Settings run{.save_freq = 1, .replicas = 2};
+  const Result whole = Whole(run);
+  for (const int64_t step : {0, 1, 9, 10, 12, 20, 29}) ExpectNoTrace(whole, run, step);
+  const Settings by_epochs{.save_freq = kEveryEpoch, .on_dataset = "seeded", .replicas = 2};
+  const Result whole_of_batches = Whole(by_epochs);
+  for (const int64_t step : {4, 13, 29}) ExpectNoTrace(whole_of_batches, by_epochs, step);
 }
 
 TEST_P(ResumeTest, ANoticeThatTheProcessIsToEndCostsNoStep) {

@@ -139,12 +139,15 @@ void Hold(const std::string& folder) {
   std::fflush(stdout);
 }
 
-// All that there is at the end: weights, slots, counts, sums of metrics.
+// All that there is at the end: weights, on every replica, slots, counts, sums of metrics.
 Status WriteResult(Model& model, const std::string& prefix) {
   std::map<std::string, Tensor> values;
   for (const char* collection : {kVariables, kLocalVariables}) {
     for (const Variable& v : Variables(model.graph(), collection)) {
       MR_ASSIGN_OR_RETURN(values[v.name()], model.session()->Eval(v.read));
+      for (const Variable& copy : CopiesOf(v)) {
+        MR_ASSIGN_OR_RETURN(values[copy.name()], model.session()->Eval(copy.read));
+      }
     }
   }
   return WriteTensors(prefix, values);
@@ -152,8 +155,10 @@ Status WriteResult(Model& model, const std::string& prefix) {
 
 Status Train(const Flags& flags, const ResolvedTask& task) {
   const int index = task.task_index.value_or(0);
-  MR_ASSIGN_OR_RETURN(const auto strategy,
-                      MakeStrategy(flags.strategy, {.communication = {.timeout_seconds = 20}}));
+  MR_ASSIGN_OR_RETURN(
+      const auto strategy,
+      MakeStrategy(flags.strategy, {.replicas = flags.strategy == "mirrored" ? 2 : 0,
+                                    .communication = {.timeout_seconds = 20}}));
   Model model(layers::Sequential(LayersOf(flags.kind)),
               {.seed = 7, .session = {.start_timeout = seconds(20)}, .strategy = strategy});
   MR_RETURN_IF_ERROR(model.Compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),

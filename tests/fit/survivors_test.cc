@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs of processes under `millrace run` of which one is killed, or told to end, in the middle of
-// an epoch: started again they end with the bits of a job that nobody disturbed, by one process, by
-// workers that sum their gradients, and with parameter servers.
+// an epoch: started again they end with the bits of a job that nobody disturbed, by one process,
+// with one replica or two, by workers that sum their gradients, and with parameter servers.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -49,7 +49,8 @@ const std::vector<Setting>& Settings() {
        "parameter_server",
        {"--ps=2", "--workers=2", "--chief=1"},
        {"chief:0"},
-       {"ps:1", "worker:1"}}};
+       {"ps:1", "worker:1"}},
+      {"Mirrored", "mirrored", {"--workers=1"}, {"worker:0"}, {}}};
   return *settings;
 }
 
@@ -151,7 +152,7 @@ class Survivors : public ::testing::TestWithParam<int> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Survivors, ::testing::Range(0, 3), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, Survivors, ::testing::Range(0, 4), [](const auto& info) {
   return std::string(Settings()[static_cast<std::size_t>(info.param)].name);
 });
 

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/strings.h"
 #include "io/filesystem.h"
@@ -277,6 +279,37 @@ TEST_F(CkptTest, LooksAtWhatAServerSees) {
   std::filesystem::resize_file(prefix + ".data-00000-of-00001", 10);
   EXPECT_THAT(Run("verify " + there, &code), HasSubstr("damaged"));
   EXPECT_EQ(code, 1);
+}
+
+// Of files here, and of those that a server reads.
+TEST_F(CkptTest, EveryCommandAnswersProgramsWithJson) {
+  LocalClusterOptions options;
+  options.server.file_root = folder_;
+  const auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string a = Make("a", 1), b = Make("b", 5), other = Make("other", 1, "v");
+  const std::string mapping = Path("mapping");
+  std::ofstream(mapping) << "w=layer/kernel\nw_step=step\n";
+  for (const std::string& at : {std::string(), (*cluster)->target("worker", 0)}) {
+    const std::string to = StrCat(" -o ", Path(at.empty() ? "here_" : "there_"));
+    const std::pair<std::string, int> commands[] = {
+        {StrCat("list ", at, a), 0},
+        {StrCat("show ", at, a), 0},
+        {StrCat("verify ", at, a), 0},
+        {StrCat("diff ", at, a, " ", at, b), 3},
+        {StrCat("convert --rename w=x ", at, a, to, "convert"), 0},
+        {StrCat("convert --by_object --mapping=", mapping, " ", at, a, to, "objects"), 0},
+        {StrCat("reshard --files=2 ", at, a, to, "reshard"), 0},
+        {StrCat("merge ", at, a, " ", at, other, to, "merge"), 0},
+        {StrCat("average ", at, a, " ", at, b, to, "average"), 0}};
+    for (const auto& [command, want] : commands) {
+      int code = -1;
+      const std::string text = Run(command + " --json", &code);
+      EXPECT_EQ(code, want) << command << "\n" << text;
+      const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+      EXPECT_TRUE(json.is_structured() && !json.empty()) << command << "\n" << text;
+    }
+  }
 }
 
 }  // namespace
