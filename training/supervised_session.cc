@@ -246,10 +246,15 @@ struct SupervisedSession::Impl {
     all.insert(all.end(), tokens->fetches().begin(), tokens->fetches().end());
     const auto limit = run.timeout.count() > 0 ? run.timeout : options.session.step_timeout;
     while (true) {
+      const Deadline deadline = DeadlineAfter(limit);
       MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
                           session->Run(feeds, all, targets, run, metadata));
-      MR_ASSIGN_OR_RETURN(const std::optional<int64_t> step,
-                          tokens->Own(*session, std::span(values).subspan(asked), limit));
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
+      MR_ASSIGN_OR_RETURN(
+          const std::optional<int64_t> step,
+          tokens->Own(*session, std::span(values).subspan(asked),
+                      limit.count() > 0 ? std::max(left, std::chrono::milliseconds(1)) : limit));
       if (!step) continue;  // for a chief that has begun again
       values.resize(asked);
       for (std::size_t i = 0; i < asked; ++i) {

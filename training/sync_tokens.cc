@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPause{1}, kLongestPause{20};
 constexpr milliseconds kLook{10};  // how often a chief is looked for
 constexpr milliseconds kShortestTake{1'000};
+constexpr milliseconds kLastWait{50};  // after which it is told for whom
 // For ops that have nothing to wait for.
 constexpr milliseconds kShortly{10'000};
 constexpr int32_t kManyWorkers = 64;  // where the graph does not tell how many there are
@@ -160,6 +161,7 @@ void SyncTokens::MakeView(const Scope& s, int32_t num_tokens) {
   };
   const Output first_at = number("first_at"), is_open = number("is_open");
   const Output leaves = Counter(s, "leaves"), restarts = Counter(s, "restarts");
+  ops::QueueDequeueV2(s.WithOpName("wait"), Counter(s, "never"), {kBool});
   ops::QueueSizeV2(s.WithOpName("leaves"), leaves);
   ops::QueueSizeV2(s.WithOpName("restarts"), restarts);
   ops::VarIsInitializedOp(s.WithOpName("is_led"), is_open);
@@ -210,13 +212,14 @@ Status SyncTokens::FindNodes(const Graph& graph) {
   leave_ = find("leave");
   restart_ = find("restart");
   put_back_ = find("put_back");
+  wait_ = find("wait");
   drop_tokens_ = find("drop_tokens").output(0);
   retake_ = find("retake").output(0);
   drain_.clear();
   for (Operation op; (op = find(StrCat("drain_", drain_.size()))).valid();) drain_.push_back(op);
   again_.clear();
   for (Operation op; (op = find(StrCat("again_", again_.size()))).valid();) again_.push_back(op);
-  for (const Operation& op : {open_, close_, leave_, restart_, put_back_}) {
+  for (const Operation& op : {open_, close_, leave_, restart_, put_back_, wait_}) {
     if (!op.valid()) return errors::Internal("the nodes of ", NodeName(""), " are not all there");
   }
   if (are_owned_) fetches_.push_back(view_[2]);
@@ -269,6 +272,15 @@ StatusOr<int64_t> SyncTokens::TakeAny(Session& session) const {
   return set[0].scalar<int64_t>();
 }
 
+// A step that waits in vain is told by its master for whom all of them do.
+Status SyncTokens::Late(Session& session, int64_t begun_at) const {
+  const RunOptions shortly{.timeout = kLastWait};
+  const Status late = session.Run({}, {}, std::span(&wait_, 1), shortly).status();
+  if (!errors::IsDeadlineExceeded(late)) return late;
+  return Annotate(late, StrCat("; no token of a step after ", begun_at,
+                               " has come in time, only such as other workers wait for"));
+}
+
 StatusOr<std::optional<int64_t>> SyncTokens::Own(Session& session, std::span<const Tensor> values,
                                                  milliseconds limit) {
   auto token = values[0].scalar<int64_t>();
@@ -300,10 +312,7 @@ StatusOr<std::optional<int64_t>> SyncTokens::Own(Session& session, std::span<con
         pause = std::min(2 * pause, kLongestPause);
       }
     }
-    if (has_limit && SteadyClock::now() >= deadline) {
-      return errors::DeadlineExceeded("no token of a step after ", begun_at, " has come within ",
-                                      limit.count(), " ms: only such as other workers wait for");
-    }
+    if (has_limit && SteadyClock::now() >= deadline) return Late(session, begun_at);
     // Never so short that a token is lost with a step that has just taken it.
     const RunOptions run{.timeout =
                              has_limit ? std::max(Left(deadline), kShortestTake) : milliseconds(0)};

@@ -93,6 +93,7 @@ class SyncTokens {
   StatusOr<View> Look(Session& session) const;
   bool IsFirst(const View& seen, int64_t token, int64_t begun_at);
   StatusOr<int64_t> TakeAny(Session& session) const;
+  Status Late(Session& session, int64_t begun_at) const;
 
   bool are_owned_ = false;  // at least as many workers as gradients
   SyncOps ops_;
@@ -105,6 +106,7 @@ class SyncTokens {
   Operation open_, close_;            // set what is_led, first_at (value_) and is_open say
   Output retake_;                     // takes another token, which is then the local step
   Operation put_back_;                // value_, as a token
+  Operation wait_;                    // for nothing
   Operation leave_, restart_;         // count one more, then give a token to each worker
   std::vector<Operation> drain_;      // of what was pushed
   std::vector<Operation> again_;      // let this worker push a second gradient of a step
