@@ -62,6 +62,7 @@ Variable FromHandle(GraphState* state, const Output& handle) {
   Variable v;
   v.handle = handle;
   v.read = find("/read").output(0);
+  if (!v.read.valid()) v.read = find("/Read/ReadVariableOp").output(0);  // TensorFlow's
   v.initializer = find("/Assign");
   v.initial_value = v.initializer.input(1);
   return v;

@@ -19,6 +19,7 @@
 #include "training/lost_session.h"
 #include "training/preemption_wait.h"
 #include "training/ready_signal.h"
+#include "training/sync_tokens.h"
 
 namespace millrace {
 namespace {
@@ -62,7 +63,10 @@ struct SupervisedSession::Impl {
 
   Graph& graph;
   const SupervisedSessionOptions options;
-  ReadySignal signal;  // constant after Create
+  ReadySignal signal;                // constant after Create
+  std::optional<SyncTokens> tokens;  // where it drives SyncReplicas
+  bool has_left = false;             // it takes none any more
+  bool has_failed = false;           // the last Run
   std::optional<Session> session;
   std::vector<std::thread> queue_threads;
   int recoveries = 0;
@@ -119,11 +123,34 @@ struct SupervisedSession::Impl {
     MR_ASSIGN_OR_RETURN(session, Session::Create(graph, session_options));
     MR_RETURN_IF_ERROR(options.is_chief ? Initialize() : WaitForChief(deadline));
     if (options.is_chief) MR_RETURN_IF_ERROR(Announce());
+    if (tokens && !has_left) return StartTokens();
     if (options.local_init_op.valid()) MR_RETURN_IF_ERROR(RunTarget(options.local_init_op));
+    if (has_left) return tokens->Leave(*session);
     if (options.is_chief && options.init_tokens_op.valid()) {
       MR_RETURN_IF_ERROR(RunTarget(options.init_tokens_op));
     }
     return OkStatus();
+  }
+
+  // Who asks for what the chief does with tokens, or for a worker's local step, trains with them.
+  Status FindTokens() {
+    const std::optional<SyncOps> ops = FindSyncOps(graph);
+    const auto& loops = options.queue_ops;
+    const bool drives =
+        options.is_chief ? ops && std::find(loops.begin(), loops.end(), ops->apply) != loops.end()
+                         : ops && options.local_init_op.valid();
+    return drives ? tokens.emplace().Build(graph, *ops) : OkStatus();
+  }
+
+  Status StartTokens() {
+    if (options.is_chief) {
+      const Operation& first = options.init_tokens_op;
+      return tokens->Lead(*session, options.local_init_op, first,
+                          first.valid() && first.type() != "NoOp");
+    }
+    MR_RETURN_IF_ERROR(tokens->Follow(
+        *session, std::min<std::chrono::milliseconds>(kSyncChiefWait, options.ready_timeout)));
+    return RunTarget(options.local_init_op);
   }
 
   Status RunTarget(const Operation& op) { return session->Run({}, {}, std::span(&op, 1)).status(); }
@@ -207,6 +234,36 @@ struct SupervisedSession::Impl {
     if (options.on_wait) options.on_wait(reason);
   }
 
+  StatusOr<std::vector<Tensor>> RunStep(std::span<const Feed> feeds,
+                                        std::span<const Output> fetches,
+                                        std::span<const Operation> targets, const RunOptions& run,
+                                        RunMetadata* metadata) {
+    if (!tokens || !tokens->AreTakenBy(fetches, targets)) {
+      return session->Run(feeds, fetches, targets, run, metadata);
+    }
+    const std::size_t asked = fetches.size();
+    std::vector<Output> all(fetches.begin(), fetches.end());
+    all.insert(all.end(), tokens->fetches().begin(), tokens->fetches().end());
+    const auto limit = run.timeout.count() > 0 ? run.timeout : options.session.step_timeout;
+    while (true) {
+      const Deadline deadline = DeadlineAfter(limit);
+      MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
+                          session->Run(feeds, all, targets, run, metadata));
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
+      MR_ASSIGN_OR_RETURN(
+          const std::optional<int64_t> step,
+          tokens->Own(*session, std::span(values).subspan(asked),
+                      limit.count() > 0 ? std::max(left, std::chrono::milliseconds(1)) : limit));
+      if (!step) continue;  // for a chief that has begun again
+      values.resize(asked);
+      for (std::size_t i = 0; i < asked; ++i) {
+        if (tokens->IsLocalStep(fetches[i])) values[i] = Tensor::Scalar<int64_t>(*step);
+      }
+      return values;
+    }
+  }
+
   void StartQueues() {
     if (!options.is_chief) return;
     for (const Operation& op : options.queue_ops) {
@@ -231,6 +288,18 @@ struct SupervisedSession::Impl {
              "}}, which it runs in a loop, has failed: ", Message(status));
       session->Close().IgnoreError();
       return;
+    }
+  }
+
+  // The end of this task's training, but for one that has failed: that may begin again.
+  void LeaveOthers() {
+    if (!tokens || has_failed) return;
+    Status status = options.is_chief ? tokens->Resign(*session) : OkStatus();
+    if (!has_left) status.Update(tokens->Leave(*session));
+    // The others may be gone already, with the ps.
+    if (!status.ok() && options.is_chief) {
+      MR_LOG(kWarning,
+             "workers that wait for this chief are not told that it ends: ", Message(status));
     }
   }
 
@@ -273,7 +342,9 @@ struct SupervisedSession::Impl {
 };
 
 SupervisedSession::SupervisedSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-SupervisedSession::~SupervisedSession() { Stop().IgnoreError(); }
+SupervisedSession::~SupervisedSession() {
+  if (impl_->session) impl_->EndSession().IgnoreError();
+}
 
 StatusOr<std::unique_ptr<SupervisedSession>> SupervisedSession::Create(
     Graph& graph, const SupervisedSessionOptions& options) {
@@ -282,6 +353,7 @@ StatusOr<std::unique_ptr<SupervisedSession>> SupervisedSession::Create(
   if (options.not_ready.valid()) {
     MR_ASSIGN_OR_RETURN(impl->signal, MakeReadySignal(graph));
   }
+  MR_RETURN_IF_ERROR(impl->FindTokens());
   MR_RETURN_IF_ERROR(impl->Start(DeadlineAfter(options.ready_timeout)));
   return std::unique_ptr<SupervisedSession>(new SupervisedSession(std::move(impl)));
 }
@@ -289,14 +361,18 @@ StatusOr<std::unique_ptr<SupervisedSession>> SupervisedSession::Create(
 StatusOr<std::vector<Tensor>> SupervisedSession::Run(std::span<const Feed> feeds,
                                                      std::span<const Output> fetches,
                                                      std::span<const Operation> targets,
-                                                     const RunOptions& options) {
+                                                     const RunOptions& options,
+                                                     RunMetadata* metadata) {
+  impl_->has_failed = true;  // until it has ended well
   while (true) {
     if (!impl_->session) {
       return errors::FailedPrecondition("the supervised session has been stopped");
     }
-    StatusOr<std::vector<Tensor>> result = impl_->session->Run(feeds, fetches, targets, options);
+    StatusOr<std::vector<Tensor>> result =
+        impl_->RunStep(feeds, fetches, targets, options, metadata);
     if (result.ok()) {
       impl_->in_a_row = 0;
+      impl_->has_failed = false;
       return result;
     }
     // The queue thread saw the root cause if it failed first.
@@ -315,9 +391,18 @@ StatusOr<std::vector<Tensor>> SupervisedSession::Run(std::span<const Feed> feeds
 Session& SupervisedSession::session() { return *impl_->session; }
 int SupervisedSession::recoveries() const { return impl_->recoveries; }
 
+Status SupervisedSession::Leave() {
+  Impl& s = *impl_;
+  if (!s.session) return errors::FailedPrecondition("the supervised session has been stopped");
+  if (!s.tokens || s.has_left) return OkStatus();
+  s.has_left = true;
+  return s.tokens->Leave(*s.session);
+}
+
 Status SupervisedSession::Stop() {
   const Status queue = impl_->QueueError();
   if (!impl_->session) return queue;
+  impl_->LeaveOthers();
   const Status closed = impl_->EndSession();
   return queue.ok() ? closed : queue;
 }

@@ -21,7 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{10};        // how often
-constexpr std::chrono::milliseconds kTurn{1};         // for the one whose token it is
 constexpr std::chrono::milliseconds kPause{200};      // after what may pass
 constexpr std::chrono::milliseconds kSignals{100};    // between those of a job's tasks
 constexpr std::chrono::milliseconds kSilence{1'000};  // before it is told for whom a chief waits
@@ -55,10 +54,9 @@ bool Rounds::IsStop(const Status& status) {
 }
 
 StatusOr<std::unique_ptr<Rounds>> Rounds::Create(const Flags& flags, Graph& graph,
-                                                 const Output& global_step, const Operation& train,
-                                                 int num_workers) {
+                                                 const Output& global_step, int num_workers) {
   std::unique_ptr<Rounds> rounds(new Rounds(flags, graph, global_step, num_workers));
-  rounds->Build(train);
+  rounds->Build();
   MR_RETURN_IF_ERROR(graph.status());
   return rounds;
 }
@@ -69,7 +67,7 @@ Rounds::Rounds(const Flags& flags, Graph& graph, Output global_step, int num_wor
       global_step_(std::move(global_step)),
       num_workers_(num_workers) {}
 
-void Rounds::Build(const Operation& train) {
+void Rounds::Build() {
   const Scope s = graph_.root().WithDevice("/job:ps/task:0/cpu:0").Named("round");
   value_ = Placeholder(s.WithOpName("value"), kInt64, {});
   const auto number = [&](const std::string& name) {
@@ -86,12 +84,6 @@ void Rounds::Build(const Operation& train) {
     const bool is_queue = op.type() == "FIFOQueueV2";
     if (!is_queue && op.type() != "ResourceConditionalAccumulator") continue;
     const Scope beside = graph_.root().ColocateWith(op);
-    if (is_queue && op.name().ends_with("sync_token_q")) {
-      put_back_ = ops::QueueEnqueueV2(beside, op.output(0), {value_});
-      const std::vector<Output> token = ops::QueueDequeueV2(beside, op.output(0), {kInt64});
-      if (token.empty()) return;
-      take_ = ops::Assign(graph_.root().ColocateWith(train), train.input(0), token[0]);
-    }
     destroy.push_back(ops::DestroyResourceOp(beside, op.output(0)));
     const bool has_waiters =
         op.name().ends_with("sync_token_q") || op.name().ends_with("workers_may_evaluate");
@@ -125,19 +117,6 @@ StatusOr<std::vector<int64_t>> Rounds::Look(Session& session,
 
 Status Rounds::Set(Session& session, const Number& number, int64_t value) {
   return session.Run({{value_, Tensor::Scalar<int64_t>(value)}}, {}, {number.set}).status();
-}
-
-Status Rounds::OwnToken(SupervisedSession& session, int64_t begun_at, Tensor* token,
-                        const RunOptions& run) {
-  while (token->scalar<int64_t>() <= begun_at) {
-    const Feed feed[] = {{value_, *token}};
-    MR_RETURN_IF_ERROR(session.Run(feed, {}, std::span(&put_back_, 1), run).status());
-    std::this_thread::sleep_for(kTurn);
-    MR_ASSIGN_OR_RETURN(const std::vector<Tensor> taken,
-                        session.Run({}, std::span(&take_, 1), {}, run));
-    *token = taken[0];
-  }
-  return OkStatus();
 }
 
 Status Rounds::End(Session& session) { return session.RunTargets({end_}); }

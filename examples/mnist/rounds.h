@@ -33,11 +33,9 @@ class Rounds {
   // has to be one gradient, neither several nor one that may come too late.
   static bool AreNeeded(const Flags& flags, int num_workers);
 
-  // Adds its nodes to a graph that has all of training; `train` is SyncReplicas'. Graph and flags
-  // must outlive the rounds.
+  // Adds its nodes to a graph that has all of training. Graph and flags must outlive the rounds.
   static StatusOr<std::unique_ptr<Rounds>> Create(const Flags& flags, Graph& graph,
-                                                  const Output& global_step, const Operation& train,
-                                                  int num_workers);
+                                                  const Output& global_step, int num_workers);
 
   // Once this worker has no step under way: waits for all others (the chief), or for the chief, and
   // returns the global step from which all train. The chief restores what its keeper has, or
@@ -45,12 +43,6 @@ class Rounds {
   // DeadlineExceeded names the workers that have not come; Cancelled: a signal asks to stop.
   // `options`: of the session in which training will be: target, init op and what is not ready.
   StatusOr<int64_t> Begin(const SupervisedSessionOptions& options, Keeper* keeper);
-
-  // A step that began at global step `begun_at` has ended with `*token`. Tokens have no names: a
-  // worker that is fast may have taken that of one which has not come for it yet, and would make
-  // two gradients of one step. Such a token goes back; it becomes that of the next step.
-  Status OwnToken(SupervisedSession& session, int64_t begun_at, Tensor* token,
-                  const RunOptions& run);
 
   // Ends the round: whoever waits in a step of it is told.
   Status End(Session& session);
@@ -63,7 +55,7 @@ class Rounds {
 
  private:
   Rounds(const Flags& flags, Graph& graph, Output global_step, int num_workers);
-  void Build(const Operation& train);
+  void Build();
   StatusOr<int64_t> Lead(Session& session, const SupervisedSessionOptions& options, Keeper& keeper);
   StatusOr<int64_t> Follow(Session& session, const SupervisedSessionOptions& options);
   Status AwaitWorkers(Session& session, int64_t round, const SupervisedSessionOptions& options);
@@ -87,8 +79,6 @@ class Rounds {
   std::vector<Number> joined_;  // the last round of each worker
   Operation end_;               // closes the queues at which workers wait
   Operation clear_;             // accumulators and queues
-  Operation put_back_;          // value_, as a token
-  Output take_;                 // a token, which is then this worker's local step
 };
 
 }  // namespace millrace::mnist

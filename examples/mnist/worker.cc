@@ -175,8 +175,8 @@ class Worker {
       if (keeper_ != nullptr) keeper_->set_period(bound_->period());
     }
     if (Rounds::AreNeeded(flags_, num_workers_)) {
-      MR_ASSIGN_OR_RETURN(
-          rounds_, Rounds::Create(flags_, p.graph, p.global_step.read, p.train, num_workers_));
+      MR_ASSIGN_OR_RETURN(rounds_,
+                          Rounds::Create(flags_, p.graph, p.global_step.read, num_workers_));
     }
     return p.graph.status();
   }
@@ -347,6 +347,14 @@ class Worker {
     return now[0].scalar<int64_t>() / num_workers_;
   }
 
+  // A synchronous worker that comes when all steps are made would wait for the others' gradients.
+  StatusOr<int64_t> FirstStep() {
+    if (!flags_.sync_replicas || rounds_ != nullptr) return begin_step_;
+    MR_ASSIGN_OR_RETURN(const std::vector<Tensor> now,
+                        session_->Run({}, std::span(&program_.global_step.read, 1)));
+    return now[0].scalar<int64_t>();
+  }
+
   Status Train() {
     const uint64_t seed = flags_.seed != 0 ? static_cast<uint64_t>(flags_.seed) * 1000 +
                                                  static_cast<uint64_t>(flags_.task_index)
@@ -361,7 +369,7 @@ class Worker {
     // step when they have left.
     const Output step = flags_.sync_replicas ? program_.train.output(0) : program_.global_step.read;
     const Output fetches[] = {program_.model.cross_entropy, step};
-    int64_t global_step = begin_step_;
+    MR_ASSIGN_OR_RETURN(int64_t global_step, FirstStep());
     while (global_step < flags_.train_steps && StopSignal() == 0) {
       if (bound_ != nullptr && keeper_ == nullptr) {
         MR_RETURN_IF_ERROR(bound_->AwaitRoom(*session_, global_step));
@@ -376,8 +384,8 @@ class Worker {
           !flags_.trace_dir.empty() &&
           local_steps_ + 1 ==
               std::clamp<int64_t>(flags_.train_steps / (4 * num_workers_), 1, kTracedStep);
-      if (!traced || !RunTraced(feeds, fetches, global_step, &out)) {
-        StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches, global_step);
+      if (!traced || !RunTraced(feeds, fetches, &out)) {
+        StatusOr<std::vector<Tensor>> ran = RunStep(feeds, fetches);
         // All steps have been claimed; nothing of this one was applied.
         if (program_.step_claim.valid() && errors::IsOutOfRange(ran.status())) break;
         if (rounds_ != nullptr && !ran.ok() && Rounds::IsOver(ran.status())) {
@@ -396,7 +404,11 @@ class Worker {
         TellSaved(keeper_->last_saved());
       }
     }
-    if (StopSignal() == 0) TellSaved(SaveBound::kNoFurther);
+    if (StopSignal() == 0) {
+      TellSaved(SaveBound::kNoFurther);
+      const Status left = session_->Leave();
+      if (!left.ok()) MR_LOG(kWarning, "the others may wait for this worker: ", Message(left));
+    }
     const double end = WallSeconds();
     seconds_ = end - begin;
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
@@ -408,14 +420,11 @@ class Worker {
   // wait for what was lost with a task that is back already, a token or another worker's gradient:
   // it is given up, and what it is for is computed again.
   StatusOr<std::vector<Tensor>> RunStep(std::span<const Feed> feeds,
-                                        std::span<const Output> fetches, int64_t global_step) {
+                                        std::span<const Output> fetches) {
     RunOptions run;
     if (flags_.sync_replicas) run.timeout = std::chrono::seconds(flags_.ready_timeout);
     if (rounds_ != nullptr) {
-      MR_ASSIGN_OR_RETURN(std::vector<Tensor> out,
-                          session_->Run(feeds, fetches, std::span(&program_.train, 1), run));
-      MR_RETURN_IF_ERROR(rounds_->OwnToken(*session_, global_step, &out[1], run));
-      return out;
+      return session_->Run(feeds, fetches, std::span(&program_.train, 1), run);
     }
     for (int late = 0;;) {
       StatusOr<std::vector<Tensor>> ran =
@@ -434,16 +443,15 @@ class Worker {
   }
 
   // False if the step has to be run again, without a trace.
-  bool RunTraced(std::span<const Feed> feeds, std::span<const Output> fetches, int64_t global_step,
+  bool RunTraced(std::span<const Feed> feeds, std::span<const Output> fetches,
                  std::vector<Tensor>* out) {
     RunMetadata metadata;
     RunOptions options;
     options.trace = true;
     StatusOr<std::vector<Tensor>> result =
-        session_->session().Run(feeds, fetches, std::span(&program_.train, 1), options, &metadata);
-    if (!result.ok()) return false;  // the supervised session knows what to do about it
+        session_->Run(feeds, fetches, std::span(&program_.train, 1), options, &metadata);
+    if (!result.ok()) return false;  // what is to be done about it is seen then
     *out = *std::move(result);
-    if (rounds_ && !rounds_->OwnToken(*session_, global_step, &(*out)[1], {}).ok()) return false;
     std::error_code ignored;
     std::filesystem::create_directories(flags_.trace_dir, ignored);
     const std::string file = StrCat(flags_.trace_dir, "/worker_", flags_.task_index, ".json");

@@ -28,6 +28,7 @@
 #include "millrace/session.h"
 #include "millrace/status.h"
 #include "millrace/sync_replicas.h"
+#include "millrace/variables.h"
 
 namespace millrace {
 
@@ -138,11 +139,17 @@ class StepTimer {
 // The stock hooks. Options that cannot be, and a graph without the global step that a hook counts
 // by, are InvalidArgument and FailedPrecondition of Begin. Steps are global steps.
 
+// How many steps a run makes in which a loop trains: a local int32 scalar, 1 at first, that such a
+// loop reads ("hooks/steps_per_run"). The one that the graph has already, if any.
+Variable StepsPerRun(const Scope& scope);
+
 // Stops after `num_steps` more steps than there were in the first session, or at step `last_step`
 // whoever made it. Exactly one is set.
 struct StopAtStepOptions {
   int64_t num_steps = 0;  // more than the first session began with
   int64_t last_step = 0;  // a global step
+  // More than 1: before each run StepsPerRun is set to as many steps, or to what is left.
+  int64_t steps_per_run = 1;
 };
 // Hook with these options; any number of them may stop one session.
 HookPtr StopAtStepHook(const StopAtStepOptions& options);
@@ -173,6 +180,7 @@ struct CheckpointSaverOptions {
   // Told of each checkpoint, in this order.
   std::vector<std::shared_ptr<CheckpointSaverListener>> listeners{};
   bool save_graph_def = true;  // graph.pbtxt and, with each checkpoint, its .meta
+  int64_t steps_per_run = 1;   // that a run may make (StepsPerRun)
   HookIo io{};                 // clock and log of this hook
 };
 // Hook of the chief that saves by these options.
@@ -183,6 +191,7 @@ struct StepCounterOptions {
   Every every{.steps = 100};                      // between two measurements
   std::string output_dir{};                       // "": no file
   std::shared_ptr<EventWriter> summary_writer{};  // instead of a directory
+  int64_t steps_per_run = 1;                      // that a run may make (StepsPerRun)
   HookIo io{};                                    // clock and log of this hook
 };
 // Hook that measures the global steps of all workers.

@@ -168,11 +168,12 @@ struct MonitoredTrainingOptions {
   std::optional<int64_t> save_checkpoint_steps{};  // global steps
   // At most one of the two; none: every 100 steps. Zero: never.
   std::optional<std::chrono::milliseconds> save_summaries_time{};
-  std::optional<int64_t> save_summaries_steps{};         // global steps
-  std::string summary_dir{};                             // "": the checkpoint_dir
-  bool save_graph_def = true;                            // CheckpointSaverOptions
-  int64_t log_step_count_steps = 100;                    // 0: never
-  bool keep_values = true;                               // InitialValues
+  std::optional<int64_t> save_summaries_steps{};  // global steps
+  std::string summary_dir{};                      // "": the checkpoint_dir
+  bool save_graph_def = true;                     // CheckpointSaverOptions
+  int64_t log_step_count_steps = 100;             // 0: never
+  int64_t steps_per_run = 1;  // that a run may make (StepsPerRun), for hooks made here
+  bool keep_values = true;    // InitialValues
   std::chrono::milliseconds stop_grace_period{120'000};  // MonitoredSessionOptions
   std::chrono::milliseconds max_wait{7'200'000};         // for the chief and lost tasks
   std::chrono::milliseconds recovery_wait{1'000};        // between two attempts

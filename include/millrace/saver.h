@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -89,6 +90,13 @@ class Saver {
   static StatusOr<std::unique_ptr<Saver>> Create(
       Graph& graph, SaverOptions options = {},
       std::source_location where = std::source_location::current());
+  // The saver that a graph has brought with it: `saver_def` is a serialized SaverDef whose nodes
+  // the graph has, below `import_scope` if they were imported there. It says whether the saver is
+  // sharded and how many checkpoints stay for how long; of `options` the saver takes
+  // `pad_step_number`, `save_relative_paths` and `clock`. InvalidArgument if a node is missing.
+  static StatusOr<std::unique_ptr<Saver>> FromDef(Graph& graph, std::string_view saver_def,
+                                                  SaverOptions options = {},
+                                                  std::string_view import_scope = "");
   ~Saver();
 
   // Writes a checkpoint, then the state file, deletes what is no longer kept, then writes the
@@ -133,6 +141,36 @@ class Saver {
   explicit Saver(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Adds what a meta graph has ("PREFIX.meta", TensorFlow's or a Saver's) to a graph: the nodes,
+// their names below `import_scope`, and the collections of nodes and variables; others are left
+// out. Returns its saver, null if it has none. NotFound, DataLoss for a file that is no meta graph;
+// the graph's own error.
+StatusOr<std::unique_ptr<Saver>> ImportMetaGraph(Graph& graph, const std::string& filename,
+                                                 std::string_view import_scope = "");
+
+// Lets variables begin with values of a checkpoint (a prefix, or the newest of a directory): their
+// initializers assign those, from now on, instead of what the variables were made with. To be
+// called before a session has the graph. `assignment_map`: from names in the checkpoint to
+// variables ("dense/kernel", of one in parts the whole), or from scopes to scopes ("old/" to
+// "new/", "/" is all): then each variable that there is below it takes the tensor of its name.
+// NotFound for a tensor that the checkpoint has not, InvalidArgument for another type or shape, a
+// variable that is not there, or a scope that is mapped to a variable: nothing has changed.
+Status InitFromCheckpoint(Graph& graph, const std::string& checkpoint,
+                          const std::map<std::string, std::string>& assignment_map);
+
+// What begins with the values of an earlier training.
+struct WarmStartOptions {
+  std::string checkpoint{};  // a prefix, or the newest of a directory
+  // Regular expressions: variables whose names one of them matches from the beginning.
+  std::vector<std::string> variables{".*"};
+  bool only_trainable = true;  // false: all of kVariables, what optimizers keep as well
+  // Names in the checkpoint of variables that were called something else then.
+  std::map<std::string, std::string> previous_names{};
+};
+// InitFromCheckpoint with these variables. InvalidArgument if there are none, and for names in
+// `previous_names` that are not among them.
+Status WarmStart(Graph& graph, const WarmStartOptions& options);
 
 // What a state file says. Paths are joined with its directory.
 struct CheckpointState {

@@ -27,7 +27,8 @@ struct SupervisedSessionOptions {
   Operation local_init_op{};  // every task, at every (re)start
   // A string vector naming what has no value yet (ReportUninitializedVariables).
   Output not_ready{};
-  // Chief, after its local init; not valid: none.
+  // Chief, after its local init; not valid: none. Not run where a chief before this one has given
+  // tokens of SyncReplicas on the same servers.
   Operation init_tokens_op{};
   // Chief: each is run in a loop on a thread of its own until the session stops.
   std::vector<Operation> queue_ops{};
@@ -44,7 +45,9 @@ struct SupervisedSessionOptions {
   std::function<void(const std::string& reason)> on_wait{};
 };
 
-// Run may be called from one thread at a time.
+// Run may be called from one thread at a time. Drives SyncReplicas where the chief has its op in
+// `queue_ops`, and workers their local init op: each worker then takes its own token of each step,
+// and its gradient counts once (docs/monitored_sessions.md).
 class SupervisedSession {
  public:
   // DeadlineExceeded names every variable that has no value and where it lives.
@@ -54,16 +57,21 @@ class SupervisedSession {
 
   // One step. A session that is lost, with a task that is gone, silent or new, is made anew and the
   // step run again: what it had done in other tasks by then is done twice. A variable that has a
-  // value is never initialised again.
+  // value is never initialised again. `metadata`: of the step that ended well.
   StatusOr<std::vector<Tensor>> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
                                     std::span<const Operation> targets = {},
-                                    const RunOptions& options = {});
+                                    const RunOptions& options = {},
+                                    RunMetadata* metadata = nullptr);
   // The session of the moment; valid until the next Run or Stop.
   Session& session();
   // How often the session was made anew.
   int recoveries() const;
+  // This task makes no further step: workers that wait for its gradient, or a token, take any token
+  // from now on. What the chief runs in loops goes on. OK without SyncReplicas.
+  Status Leave();
   // Ends the queue threads and closes the session; OK if already stopped. The first error of
-  // a queue thread that is not a cancellation is returned.
+  // a queue thread that is not a cancellation is returned. Leaves, unless the last Run has failed;
+  // the destructor does not.
   Status Stop();
 
  private:

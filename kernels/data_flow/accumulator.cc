@@ -20,7 +20,7 @@ constexpr std::size_t kMostPushers = 4096;
 }  // namespace
 
 Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient,
-                          const StepOrigin& origin) {
+                          const StepOrigin& origin, std::string_view worker) {
   Finished finished;
   {
     MutexLock lock(&mu_);
@@ -29,14 +29,32 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
       Count(origin, UpdateFate::kStale, global_step_ - local_step);
       return OkStatus();
     }
+    if (!worker.empty() && IsHeld(worker, local_step)) {
+      Count(origin, UpdateFate::kDuplicate, -1);
+      return OkStatus();
+    }
     const Status added = Add(gradient, count_ == 0);
     Count(origin, added.ok() ? UpdateFate::kHeld : UpdateFate::kFailed, added.ok() ? 0 : -1);
     MR_RETURN_IF_ERROR(added);
     ++count_;
+    if (!worker.empty() && held_.size() < kMostPushers) {
+      held_.push_back({std::string(worker), local_step});
+    }
     Serve(&finished);
   }
   for (auto& callback : finished) callback();
   return OkStatus();
+}
+
+bool Accumulator::IsHeld(std::string_view worker, int64_t local_step) const {
+  return std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
+    return held.local_step == local_step && held.worker == worker;
+  });
+}
+
+void Accumulator::AllowAgain(std::string_view worker) {
+  MutexLock lock(&mu_);
+  std::erase_if(held_, [worker](const Held& held) { return held.worker == worker; });
 }
 
 void Accumulator::NotePusher(std::string_view task, int64_t local_step) {
@@ -115,6 +133,7 @@ void Accumulator::Serve(Finished* finished) {
     StatusOr<std::vector<Tensor>> average = TakeAverage(count_);
     Settle(average.ok() ? UpdateFate::kApplied : UpdateFate::kFailed);
     count_ = 0;
+    held_.clear();
     ++global_step_;
     if (average.ok()) {
       Finish(std::move(attempt), OkStatus(), *std::move(average), finished);

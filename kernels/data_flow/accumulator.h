@@ -47,9 +47,13 @@ class Accumulator : public Resource {
   // Adds a gradient (the tensors of the op's inputs, still in their slots: a buffer that
   // nobody else shares may be taken over). If local_step is below the accumulator's global
   // step the gradient is stale and dropped, unread, without an error. InvalidArgument if its
-  // type or shape does not fit. `origin` says whose gradient it is.
+  // type or shape does not fit. `origin` says whose gradient it is. If it names its `worker`, one
+  // for each step is held: a second one, of a step that was begun again, is dropped without an
+  // error.
   Status Apply(int64_t local_step, std::span<const Tensor* const> gradient,
-               const StepOrigin& origin = {});
+               const StepOrigin& origin = {}, std::string_view worker = {});
+  // The worker will bring another gradient of the step, which counts like its first.
+  void AllowAgain(std::string_view worker);
 
   // Once `num_required` gradients are there: gives the mean over all that are there, forgets
   // them and moves the global step on by one. Takes are served in the order in which they
@@ -90,6 +94,12 @@ class Accumulator : public Resource {
     int64_t local_step = 0, nanos = 0;  // of its last one
   };
 
+  // Whose gradients are among those that are held, where they say so.
+  struct Held {
+    std::string worker;
+    int64_t local_step = 0;
+  };
+
   // What became of a gradient, or of all that were held.
   void Count(const StepOrigin& origin, UpdateFate fate, int64_t age) {
     if (options_.ledger) options_.ledger->Push(options_.account, origin, fate, age);
@@ -97,6 +107,7 @@ class Accumulator : public Resource {
   void Settle(UpdateFate fate) {
     if (options_.ledger) options_.ledger->Settle(options_.account, fate);
   }
+  bool IsHeld(std::string_view worker, int64_t local_step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotePusher(std::string_view task, int64_t local_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Completes what a take says that waits for so many.
   void DescribeTake(int64_t num_required, Wait* wait) const;
@@ -110,6 +121,7 @@ class Accumulator : public Resource {
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<Attempt> attempts_ ABSL_GUARDED_BY(mu_);
   std::vector<Pusher> pushers_ ABSL_GUARDED_BY(mu_);
+  std::vector<Held> held_ ABSL_GUARDED_BY(mu_);
 };
 
 // Gradients are one tensor each, all of one shape.

@@ -106,6 +106,34 @@ TEST(DenseAccumulator, ServesTakesInOrderWhenEnoughGradientsCame) {
   EXPECT_EQ(second.average(), Floats({8}));
 }
 
+TEST(DenseAccumulator, CountsOneGradientOfEachStepOfAWorkerThatIsNamed) {
+  auto a = NewDenseAccumulator(Options({1}, /*mean=*/false), HostAllocator());
+  const auto push = [&a](int64_t step, float value, std::string_view worker) {
+    const Tensor gradient = Vector({value});
+    const Tensor* const inputs[] = {&gradient};
+    EXPECT_TRUE(a->Apply(step, inputs, {}, worker).ok());
+    return a->num_accumulated();
+  };
+  EXPECT_EQ(push(0, 1, "a"), 1);
+  EXPECT_EQ(push(0, 10, "a"), 1) << "a process before had brought one";
+  EXPECT_EQ(push(0, 2, "b"), 2);
+  EXPECT_EQ(push(1, 4, "a"), 3) << "of another step";
+  EXPECT_EQ(push(0, 8, ""), 4);
+  EXPECT_EQ(push(0, 16, ""), 5) << "as TensorFlow's programs do";
+  Outcome sum;
+  Take(a, 5, &sum);
+  ASSERT_TRUE(sum.status.ok()) << sum.status;
+  EXPECT_EQ(sum.average(), Floats({31}));
+  // Nothing is held any more.
+  a->SetGlobalStep(0);
+  EXPECT_EQ(push(0, 1, "a"), 1);
+  a->AllowAgain("b");
+  EXPECT_EQ(push(0, 1, "a"), 1);
+  a->AllowAgain("a");
+  EXPECT_EQ(push(0, 1, "a"), 2);
+  EXPECT_EQ(push(0, 1, "a"), 2);
+}
+
 TEST(DenseAccumulator, LeavesTheGradientOfOthersAlone) {
   auto a = NewDenseAccumulator(Options({1}), HostAllocator());
   const Tensor mine = Vector({1});

@@ -70,7 +70,8 @@ class ApplyGradientKernel : public Kernel {
   explicit ApplyGradientKernel(KernelConstruction& c)
       : Kernel(c),
         sparse_(c.def().name() == "SparseAccumulatorApplyGradient"),
-        has_known_shape_(c.attrs().GetOr<bool>("has_known_shape", false)) {}
+        has_known_shape_(c.attrs().GetOr<bool>("has_known_shape", false)),
+        worker_(c.attrs().GetOr<std::string>("_sync_worker", "")) {}
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, LookupHandle<Accumulator>(ctx, 0));
@@ -90,11 +91,15 @@ class ApplyGradientKernel : public Kernel {
     }
     const Tensor unknown(kInt64, Shape({0}));
     if (sparse_ && !has_known_shape_) gradient[2] = &unknown;
-    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count), OriginOf(ctx));
+    return accumulator->Apply(step.scalar<int64_t>(), std::span(gradient, count), OriginOf(ctx),
+                              worker_);
   }
 
  private:
   const bool sparse_, has_known_shape_;
+  // Who brings one gradient of each step, as jobs say that see to it (training/sync_tokens.h). ""
+  // for all others: TensorFlow's programs may bring as many as they like.
+  const std::string worker_;
 };
 
 class TakeGradientKernel : public Kernel {
@@ -133,16 +138,23 @@ class TakeGradientKernel : public Kernel {
   const bool sparse_;
 };
 
+// On behalf of a worker that this node names, it lets that one bring another gradient besides: an
+// op that servers without this rule know, and that changes nothing there.
 class NumAccumulatedKernel : public Kernel {
  public:
-  explicit NumAccumulatedKernel(KernelConstruction& c) : Kernel(c) {}
+  explicit NumAccumulatedKernel(KernelConstruction& c)
+      : Kernel(c), worker_again_(c.attrs().GetOr<std::string>("_sync_worker_again", "")) {}
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, LookupHandle<Accumulator>(ctx, 0));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
     out->data<int32_t>()[0] = static_cast<int32_t>(accumulator->num_accumulated());
+    if (!worker_again_.empty()) accumulator->AllowAgain(worker_again_);
     return OkStatus();
   }
+
+ private:
+  const std::string worker_again_;
 };
 
 class SetGlobalStepKernel : public Kernel {

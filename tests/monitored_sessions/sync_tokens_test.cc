@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose the tokens are: synchronous trainings that follow one another on the same ps, workers that
-// are stopped or restarted, and chiefs that are lost with the tokens they were to hand out. The
-// gradient of w is what a worker feeds, so that w tells which gradients went into it.
+// are stopped or restarted, and chiefs that are lost with the tokens they were to hand out; with
+// hooks and without. The gradient of w is what a worker feeds, so that w tells which gradients went
+// into it.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "millrace/ledger.h"
 #include "millrace/session_manager.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/monitored_sessions/golden.h"
@@ -26,10 +29,19 @@ constexpr seconds kPatience{60};
 // For a step that cannot end.
 constexpr milliseconds kInVain{500};
 
-// Worker 0, the chief, feeds 1, worker 1 feeds 3, and so on. Nobody begins a step ahead.
+// What brings a worker's session up and drives its tokens.
+enum class Kind { kHook, kSupervised };
+
+struct JobOptions {
+  Kind kind = Kind::kHook;
+  int num_workers = 2;
+  int num_tokens = 0;  // 0: nobody begins a step ahead
+};
+
+// Worker 0, the chief, feeds 1, worker 1 feeds 3, and so on.
 class Worker {
  public:
-  Worker(const InProcessCluster& cluster, int index, int num_workers = 2)
+  Worker(const InProcessCluster& cluster, int index, const JobOptions& job)
       : gradient_(static_cast<float>(2 * index + 1)) {
     ReplicaDeviceSetterOptions setter;
     setter.ps_tasks = 1;
@@ -39,7 +51,7 @@ class Worker {
     w_ = MakeVariable(root, "w", Zeros(root, {}));
     x_ = Placeholder(root, kFloat, PartialShape({}));
     SyncReplicas sync(GradientDescent({.learning_rate = 1.0f}),
-                      {.replicas_to_aggregate = 2, .total_num_replicas = num_workers});
+                      {.replicas_to_aggregate = 2, .total_num_replicas = job.num_workers});
     const auto train = sync.Minimize(root, ops::Mul(root, w_.read, x_), &step_);
     EXPECT_TRUE(train.ok()) << train.status();
     train_ = *train;
@@ -50,20 +62,22 @@ class Worker {
     const Scope beside = root.ColocateWith(queue);
     tokens_ = ops::QueueSizeV2(beside, queue.output(0));
     lose_ = ops::QueueDequeueManyV2(beside, queue.output(0), 2, {kInt64})[0];
-    MonitoredTrainingOptions options;
-    options.session.target = cluster.Target("worker", index);
-    options.session.step_timeout = kPatience;
-    options.is_chief = index == 0;
-    options.max_wait = kPatience;
-    options.hooks = {SyncReplicasHook(sync, options.is_chief, /*num_tokens=*/0)};
-    auto session = MonitoredTrainingSession(graph_, options);
-    EXPECT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    SessionOptions session;
+    session.target = cluster.Target("worker", index);
+    session.step_timeout = kPatience;
+    if (job.kind == Kind::kHook) {
+      OpenMonitored(session, index == 0, sync, job.num_tokens);
+    } else {
+      OpenSupervised(root, session, index == 0, sync, job.num_tokens);
+    }
   }
 
   Status Train(milliseconds timeout = kPatience) {
     const Feed feed[] = {{x_, Tensor::Scalar(gradient_)}};
-    return session_->Run(feed, {}, std::span(&train_, 1), RunOptions{.timeout = timeout}).status();
+    const RunOptions run{.timeout = timeout};
+    const std::span<const Operation> train(&train_, 1);
+    return monitored_ ? monitored_->Run(feed, {}, train, run).status()
+                      : supervised_->Run(feed, {}, train, run).status();
   }
   // Until the global step; counts the steps of this worker.
   void TrainTo(int64_t step) {
@@ -75,12 +89,11 @@ class Worker {
   }
   // What a worker does that is stopped, or killed, before it comes for its token.
   void Push() {
-    const Status pushed =
-        session_->session().Run({{x_, Tensor::Scalar(gradient_)}}, {}, {push_}).status();
+    const Status pushed = session().Run({{x_, Tensor::Scalar(gradient_)}}, {}, {push_}).status();
     EXPECT_TRUE(pushed.ok()) << pushed;
   }
   void LoseTwoTokens() {
-    const Status lost = session_->session().Eval(lose_).status();
+    const Status lost = session().Eval(lose_).status();
     EXPECT_TRUE(lost.ok()) << lost;
   }
   void AwaitTokens(int number) {
@@ -94,12 +107,48 @@ class Worker {
   int64_t Step() { return Read<int64_t>(step_.read); }
   int32_t Tokens() { return Read<int32_t>(tokens_); }
   int runs() const { return runs_; }
-  Status Close() { return session_->Close(); }
+  Status Close() { return monitored_ ? monitored_->Close() : supervised_->Stop(); }
+
+  SupervisedSession& supervised() { return *supervised_; }
+  const Operation& train() const { return train_; }
+  Feed feed() const { return {x_, Tensor::Scalar(gradient_)}; }
 
  private:
+  void OpenMonitored(const SessionOptions& session, bool is_chief, const SyncReplicas& sync,
+                     int num_tokens) {
+    MonitoredTrainingOptions options;
+    options.session = session;
+    options.is_chief = is_chief;
+    options.max_wait = kPatience;
+    options.hooks = {SyncReplicasHook(sync, is_chief, num_tokens)};
+    auto opened = MonitoredTrainingSession(graph_, options);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    monitored_ = *std::move(opened);
+  }
+
+  void OpenSupervised(const Scope& root, const SessionOptions& session, bool is_chief,
+                      const SyncReplicas& sync, int num_tokens) {
+    SupervisedSessionOptions options;
+    options.session = session;
+    options.is_chief = is_chief;
+    options.init_op = InitializeVariables(root);
+    options.not_ready = ReportUninitializedVariables(root);
+    options.ready_timeout = kPatience;
+    options.local_init_op = is_chief ? *sync.chief_init_op() : *sync.local_step_init_op();
+    if (is_chief) {
+      options.init_tokens_op = *sync.InitTokensOp(root, num_tokens);
+      options.queue_ops = {*sync.chief_queue_op()};
+    }
+    auto opened = SupervisedSession::Create(graph_, options);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    supervised_ = *std::move(opened);
+  }
+
+  Session& session() { return monitored_ ? monitored_->session() : supervised_->session(); }
+
   template <typename T>
   T Read(const Output& output) {
-    const auto value = session_->session().Eval(output);
+    const auto value = session().Eval(output);
     EXPECT_TRUE(value.ok()) << value.status();
     return value.ok() ? value->scalar<T>() : T();
   }
@@ -109,18 +158,20 @@ class Worker {
   Variable step_, w_;
   Output x_, tokens_, lose_;
   Operation train_, push_;
-  std::unique_ptr<MonitoredSession> session_;
+  std::unique_ptr<MonitoredSession> monitored_;  // or else
+  std::unique_ptr<SupervisedSession> supervised_;
   int runs_ = 0;
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
-Workers Begin(const InProcessCluster& cluster, int num_workers = 2) {
+Workers Begin(const InProcessCluster& cluster, const JobOptions& job) {
+  const int num_workers = job.num_workers;
   Workers workers(static_cast<std::size_t>(num_workers));
   std::vector<std::thread> threads;
   for (int i = 0; i < num_workers; ++i) {
-    threads.emplace_back([&cluster, &workers, i, num_workers] {
-      workers[static_cast<std::size_t>(i)] = std::make_unique<Worker>(cluster, i, num_workers);
+    threads.emplace_back([&cluster, &workers, &job, i] {
+      workers[static_cast<std::size_t>(i)] = std::make_unique<Worker>(cluster, i, job);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -141,24 +192,66 @@ void End(const Workers& workers) {
   }
 }
 
-TEST(ASecondTraining, FindsNoTokensOfTheFirst) {
+// What became of the gradients of a worker, in all its processes.
+UpdateAccount GradientsOf(const InProcessCluster& cluster, int worker) {
+  UpdateAccount sum;
+  const auto ledger = ReadLedger(cluster.Target("worker", 0), {.timeout = seconds(30)});
+  EXPECT_TRUE(ledger.ok()) << ledger.status();
+  if (!ledger.ok()) return sum;
+  EXPECT_TRUE(ledger->Balances()) << LedgerToText(*ledger);
+  for (const LedgerEntry& entry : ledger->entries) {
+    if (entry.kind != LedgerKind::kAccumulator) continue;
+    for (const UpdateAccount& account : entry.accounts) {
+      if (account.task == StrCat("/job:worker/replica:0/task:", worker)) sum.Add(account);
+    }
+  }
+  return sum;
+}
+
+class Jobs : public ::testing::TestWithParam<Kind> {
+ protected:
+  static JobOptions Job(int num_workers = 2, int num_tokens = 0) {
+    return {GetParam(), num_workers, num_tokens};
+  }
+};
+class ASecondTraining : public Jobs {};
+class AWorkerThatIsStopped : public Jobs {};
+class AWorkerThatIsRestarted : public Jobs {};
+class AWorkerThatIsLeftAlone : public Jobs {};
+class AWorkerThatIsAStepAhead : public Jobs {};
+class MoreWorkersThanGradients : public Jobs {};
+class AChiefThatIsRestarted : public Jobs {};
+
+const auto kKinds = ::testing::Values(Kind::kHook, Kind::kSupervised);
+std::string NameOf(const ::testing::TestParamInfo<Kind>& info) {
+  return info.param == Kind::kHook ? "WithAHook" : "WithoutHooks";
+}
+INSTANTIATE_TEST_SUITE_P(Jobs, ASecondTraining, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsStopped, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsRestarted, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsLeftAlone, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsAStepAhead, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, MoreWorkersThanGradients, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, AChiefThatIsRestarted, kKinds, NameOf);
+
+TEST_P(ASecondTraining, FindsNoTokensOfTheFirst) {
   const InProcessCluster cluster(1, 2);
   {
-    const Workers first = Begin(cluster);
+    const Workers first = Begin(cluster, Job());
     TrainTogether(first, 3);
     End(first);
   }
-  const Workers second = Begin(cluster);
+  const Workers second = Begin(cluster, Job());
   const Status alone = second[0]->Train(kInVain);
   EXPECT_TRUE(errors::IsDeadlineExceeded(alone)) << alone;
   EXPECT_EQ(second[0]->Step(), 3);
 }
 
-TEST(ASecondTraining, TakesOneGradientOfEachWorkerInEveryStep) {
+TEST_P(ASecondTraining, TakesOneGradientOfEachWorkerInEveryStep) {
   const InProcessCluster cluster(1, 2);
   constexpr int kSteps = 20;
   for (int training = 1; training <= 3; ++training) {
-    const Workers workers = Begin(cluster);
+    const Workers workers = Begin(cluster, Job());
     TrainTogether(workers, training * kSteps);
     for (const auto& worker : workers) EXPECT_EQ(worker->runs(), kSteps) << training;
     EXPECT_EQ(workers[0]->Step(), training * kSteps);
@@ -168,9 +261,9 @@ TEST(ASecondTraining, TakesOneGradientOfEachWorkerInEveryStep) {
 }
 
 // As after SIGSTOP.
-TEST(AWorkerThatIsStopped, FindsItsTokenLater) {
+TEST_P(AWorkerThatIsStopped, FindsItsTokenLater) {
   const InProcessCluster cluster(1, 2);
-  const Workers workers = Begin(cluster);
+  const Workers workers = Begin(cluster, Job());
   workers[1]->Push();
   ASSERT_TRUE(workers[0]->Train().ok());
   workers[0]->AwaitTokens(1);
@@ -180,27 +273,27 @@ TEST(AWorkerThatIsStopped, FindsItsTokenLater) {
   EXPECT_EQ(workers[0]->Tokens(), 1);
 }
 
-TEST(AWorkerThatIsRestarted, DoesNotTakeTheTokenOfTheProcessBeforeIt) {
+TEST_P(AWorkerThatIsRestarted, DoesNotTakeTheTokenOfTheProcessBeforeIt) {
   const InProcessCluster cluster(1, 2);
-  Workers workers = Begin(cluster);
+  Workers workers = Begin(cluster, Job());
   workers[1]->Push();
   ASSERT_TRUE(workers[0]->Train().ok());
   workers[0]->AwaitTokens(1);
   workers[1].reset();  // not closed: as if it had been killed
-  workers[1] = std::make_unique<Worker>(cluster, 1);
+  workers[1] = std::make_unique<Worker>(cluster, 1, Job());
   const Status alone = workers[1]->Train(kInVain);
   EXPECT_TRUE(errors::IsDeadlineExceeded(alone)) << alone;
   EXPECT_EQ(workers[1]->Step(), 1);
 }
 
 // After its token, before its gradient.
-TEST(AWorkerThatIsRestarted, GoesOnAsIfItHadNotBeen) {
+TEST_P(AWorkerThatIsRestarted, GoesOnAsIfItHadNotBeen) {
   const InProcessCluster cluster(1, 2);
-  Workers workers = Begin(cluster);
+  Workers workers = Begin(cluster, Job());
   for (int64_t step = 5; step <= 15; step += 5) {
     TrainTogether(workers, step);
     workers[1].reset();
-    workers[1] = std::make_unique<Worker>(cluster, 1);
+    workers[1] = std::make_unique<Worker>(cluster, 1, Job());
   }
   TrainTogether(workers, 20);
   EXPECT_EQ(workers[0]->runs(), 20);
@@ -208,9 +301,93 @@ TEST(AWorkerThatIsRestarted, GoesOnAsIfItHadNotBeen) {
   EXPECT_EQ(workers[0]->w(), -2.0f * 20);
 }
 
-TEST(MoreWorkersThanGradients, LeaveTheTokensOfOneThatIsStopped) {
+// Between its gradient and the update: the process after it computes another gradient of the step.
+TEST_P(AWorkerThatIsRestarted, BringsOneGradientOfAStep) {
+  const InProcessCluster cluster(1, 2);
+  Workers workers = Begin(cluster, Job());
+  constexpr int kKills = 5;
+  for (int step = 1; step <= kKills; ++step) {
+    workers[1]->Push();
+    workers[1].reset();  // not closed: as if it had been killed
+    workers[1] = std::make_unique<Worker>(cluster, 1, Job());
+    workers[1]->Push();
+    EXPECT_EQ(workers[0]->Step(), step - 1) << "two gradients of one worker make no step";
+    TrainTogether(workers, step);
+    EXPECT_EQ(workers[0]->w(), -2.0f * static_cast<float>(step));
+  }
+  const UpdateAccount chief = GradientsOf(cluster, 0), other = GradientsOf(cluster, 1);
+  EXPECT_EQ(chief.pushed, kKills);
+  EXPECT_EQ(chief.applied, kKills);
+  // Of each step that of the process that was killed, and two of the one after it.
+  EXPECT_EQ(other.pushed, 3 * kKills);
+  EXPECT_EQ(other.applied, kKills);
+  EXPECT_EQ(other.duplicate, 2 * kKills);
+}
+
+// Its own and those that the other one does not bring any more.
+TEST_P(AWorkerThatIsLeftAlone, BringsTwoGradientsOfAStep) {
+  const InProcessCluster cluster(1, 2);
+  const Workers workers = Begin(cluster, Job());
+  TrainTogether(workers, 3);
+  ASSERT_TRUE(workers[1]->Close().ok());
+  workers[0]->TrainTo(6);
+  EXPECT_EQ(workers[0]->Step(), 6);
+  EXPECT_EQ(workers[0]->w(), -2.0f * 3 - 1.0f * 3);
+}
+
+// The tokens of the beginning: its second gradient of the first step is not that of another worker.
+TEST_P(AWorkerThatIsAStepAhead, BringsOneGradientOfTheStep) {
+  const InProcessCluster cluster(1, 2);
+  const Workers workers = Begin(cluster, Job(2, /*num_tokens=*/2));
+  ASSERT_TRUE(workers[0]->Train().ok());
+  const Status ahead = workers[0]->Train(kInVain);
+  EXPECT_TRUE(errors::IsDeadlineExceeded(ahead)) << ahead;
+  EXPECT_EQ(workers[0]->Step(), 0);
+  TrainTogether(workers, 1);
+  EXPECT_EQ(workers[0]->w(), -2.0f);
+  EXPECT_EQ(GradientsOf(cluster, 0).applied, 1);
+}
+
+// The value that the program fetched is that of the token which it got in the end.
+TEST(SupervisedSessions, YieldTheStepToComputeFromNext) {
+  const InProcessCluster cluster(1, 2);
+  const Workers workers = Begin(cluster, {.kind = Kind::kSupervised});
+  workers[1]->Push();
+  ASSERT_TRUE(workers[0]->Train().ok());
+  workers[0]->AwaitTokens(1);  // of step 1, which is that of the other one
+  StatusOr<std::vector<Tensor>> ran = errors::Unknown("not yet");
+  std::thread ahead([&] {
+    const Feed feed[] = {workers[0]->feed()};
+    const Output step = workers[0]->train().output(0);
+    RunMetadata metadata;
+    ran = workers[0]->supervised().Run(feed, std::span(&step, 1), {}, {.trace = true}, &metadata);
+    EXPECT_FALSE(metadata.step_stats.empty());
+  });
+  workers[1]->TrainTo(2);
+  ahead.join();
+  ASSERT_TRUE(ran.ok()) << ran.status();
+  ASSERT_EQ(ran->size(), 1u);
+  EXPECT_EQ((*ran)[0].scalar<int64_t>(), 2);
+}
+
+// The others need not wait for one that says so, and whose session goes on.
+TEST(SupervisedSessions, FreeTheOthersWhenTheyLeave) {
+  const InProcessCluster cluster(1, 2);
+  const Workers workers = Begin(cluster, {.kind = Kind::kSupervised});
+  TrainTogether(workers, 2);
+  Status waited;
+  std::thread waits([&] { waited = workers[1]->Train(); });
+  ASSERT_TRUE(workers[0]->supervised().Leave().ok());
+  waits.join();
+  EXPECT_TRUE(waited.ok()) << waited;
+  EXPECT_EQ(workers[0]->Step(), 2);
+  workers[1]->TrainTo(4);  // the chief's loop goes on
+  EXPECT_EQ(workers[0]->w(), -2.0f * 2 - 3.0f * 2);
+}
+
+TEST_P(MoreWorkersThanGradients, LeaveTheTokensOfOneThatIsStopped) {
   const InProcessCluster cluster(1, 3);
-  const Workers workers = Begin(cluster, 3);
+  const Workers workers = Begin(cluster, Job(3));
   TrainTogether(workers, 20);  // without the third
   for (int i : {0, 1}) EXPECT_EQ(workers[static_cast<std::size_t>(i)]->runs(), 20);
   EXPECT_EQ(workers[0]->Step(), 20);
@@ -221,9 +398,9 @@ TEST(MoreWorkersThanGradients, LeaveTheTokensOfOneThatIsStopped) {
   EXPECT_EQ(workers[2]->w(), -2.0f * 20) << "its gradient was too old";
 }
 
-TEST(AChiefThatIsRestarted, HandsOutTheTokensThatWereLost) {
+TEST_P(AChiefThatIsRestarted, HandsOutTheTokensThatWereLost) {
   const InProcessCluster cluster(1, 2);
-  Workers workers = Begin(cluster);
+  Workers workers = Begin(cluster, Job());
   workers[1]->Push();
   workers[0]->Push();
   workers[0]->AwaitTokens(2);
@@ -231,7 +408,7 @@ TEST(AChiefThatIsRestarted, HandsOutTheTokensThatWereLost) {
   workers[0].reset();
   Status waited;
   std::thread waits([&] { waited = workers[1]->Train(seconds(20)); });
-  workers[0] = std::make_unique<Worker>(cluster, 0);
+  workers[0] = std::make_unique<Worker>(cluster, 0, Job());
   waits.join();
   EXPECT_TRUE(waited.ok()) << waited;
   TrainTogether(workers, 10);

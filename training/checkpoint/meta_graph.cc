@@ -5,7 +5,10 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "graph/dataflow_graph.h"
 #include "graph/graph_def_io.h"
+#include "io/filesystem.h"
 #include "io/tensor_slice.h"
 #include "proto/variable.pb.h"
 
@@ -57,7 +60,78 @@ bool AreVariables(const std::vector<Output>& outputs) {
   return !outputs.empty();
 }
 
+// A part of a bigger tensor, as MakeShardedVariable marks its own.
+void MarkSlice(const pb::SaveSliceInfoDef& def, const Operation& variable) {
+  AttrMap& attrs = variable.node()->mutable_attrs();
+  if (def.full_shape_size() == 0 || attrs.Has("_save_slice")) return;
+  if (def.var_offset_size() != def.full_shape_size() ||
+      def.var_shape_size() != def.full_shape_size()) {
+    return;
+  }
+  std::string whole, parts;
+  for (int i = 0; i < def.full_shape_size(); ++i) {
+    StrAppend(&whole, def.full_shape(i), " ");
+    StrAppend(&parts, i == 0 ? "" : ":", def.var_offset(i), ",", def.var_shape(i));
+  }
+  attrs.Set("_save_name", def.full_name());
+  attrs.Set("_save_slice", whole + parts);
+}
+
+// What tools share, as far as it is about nodes and variables.
+Status ImportCollection(Graph& graph, const std::string& name, const pb::CollectionDef& def,
+                        std::string_view below) {
+  for (const std::string& text : def.node_list().value()) {
+    const Output output = FindTensor(graph, below, text);
+    if (!output.valid()) {
+      return errors::InvalidArgument("collection ", name, " of the meta graph has ", text,
+                                     ", which is not among its nodes");
+    }
+    graph.AddToCollection(name, output);
+  }
+  for (const std::string& bytes : def.bytes_list().value()) {
+    pb::VariableDef variable;
+    if (!variable.ParseFromString(bytes)) continue;
+    const Output handle = FindTensor(graph, below, variable.variable_name());
+    if (!handle.valid() || !AreVariables({handle})) continue;
+    MarkSlice(variable.save_slice_info_def(), handle.op());
+    graph.AddToCollection(name, handle);
+  }
+  return OkStatus();
+}
+
 }  // namespace
+
+Output FindTensor(const Graph& graph, std::string_view below, std::string_view name) {
+  const std::size_t colon = name.rfind(':');
+  const Operation op = graph.FindOperation(StrCat(below, name.substr(0, colon)));
+  int64_t index = 0;
+  if (!op.valid() || name.empty()) return Output();
+  if (colon == std::string_view::npos) return Output(op, 0);
+  if (!ParseInt64(name.substr(colon + 1), &index) || index < 0 || index >= op.num_outputs()) {
+    return Output();
+  }
+  return Output(op, static_cast<int>(index));
+}
+
+StatusOr<std::unique_ptr<Saver>> ImportMetaGraph(Graph& graph, const std::string& filename,
+                                                 std::string_view import_scope) {
+  MR_RETURN_IF_ERROR(graph.status());
+  MR_ASSIGN_OR_RETURN(const std::string bytes, PosixFileSystem()->ReadFile(filename));
+  pb::MetaGraphDef meta;
+  if (!meta.ParseFromString(bytes)) {
+    return errors::DataLoss(filename, ", of ", bytes.size(), " bytes, is no MetaGraphDef");
+  }
+  MR_RETURN_IF_ERROR(graph.ImportGraphDef(meta.graph_def().SerializeAsString(), import_scope));
+  const std::string below = import_scope.empty() ? "" : StrCat(import_scope, "/");
+  // In the order of their names.
+  const std::map<std::string, pb::CollectionDef> collections(meta.collection_def().begin(),
+                                                             meta.collection_def().end());
+  for (const auto& [name, def] : collections) {
+    MR_RETURN_IF_ERROR(ImportCollection(graph, name, def, below));
+  }
+  if (meta.saver_def().restore_op_name().empty()) return std::unique_ptr<Saver>();
+  return Saver::FromDef(graph, meta.saver_def().SerializeAsString(), {}, import_scope);
+}
 
 StatusOr<std::string> MakeMetaGraph(const GraphState& state, const pb::SaverDef& saver,
                                     std::span<const SavedVariable> saved,

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "frontend/graph_builder.h"
 #include "millrace/saver.h"
@@ -17,6 +18,10 @@ namespace millrace {
 StatusOr<std::string> MakeMetaGraph(const GraphState& state, const pb::SaverDef& saver,
                                     std::span<const SavedVariable> saved,
                                     bool strip_default_attrs = false);
+
+// What is called `name` ("op:1", or "op" for its first output, or an op without outputs) below this
+// prefix; not valid if there is none.
+Output FindTensor(const Graph& graph, std::string_view below, std::string_view name);
 
 }  // namespace millrace
 

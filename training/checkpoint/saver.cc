@@ -17,6 +17,7 @@
 #include "training/checkpoint/checkpoint_files.h"
 #include "training/checkpoint/meta_graph.h"
 #include "training/checkpoint/object_names.h"
+#include "training/checkpoint/restored_variables.h"
 #include "training/checkpoint/save_nodes.h"
 
 namespace millrace {
@@ -116,7 +117,7 @@ struct Saver::Impl {
     next_to_keep = options.clock() + options.keep_checkpoint_every_n_hours * kSecondsPerHour;
   }
 
-  bool empty() const { return options.variables.empty(); }
+  bool empty() const { return !restore.valid(); }
 
   Status Build(std::source_location where) {
     std::vector<SavedVariable>& variables = options.variables;
@@ -144,6 +145,28 @@ struct Saver::Impl {
       aside = MakeSaveAside(beside, options.filename, items, options.sharded);
     }
     return state->status;
+  }
+
+  // Nodes that are there already.
+  Status Adopt(Graph& graph, const pb::SaverDef& def, std::string_view scope) {
+    const std::string below = scope.empty() ? "" : StrCat(scope, "/");
+    options.max_to_keep = def.max_to_keep();
+    options.sharded = def.sharded();
+    options.keep_checkpoint_every_n_hours = def.keep_checkpoint_every_n_hours();
+    next_to_keep = options.clock() + options.keep_checkpoint_every_n_hours * kSecondsPerHour;
+    const auto missing = [&](const char* what, const std::string& name) {
+      return errors::InvalidArgument("saver_def must specify the ", what, ", but the graph has no ",
+                                     below, name.empty() ? "<none>" : name,
+                                     ": was it made from the same meta graph?");
+    };
+    filename = FindTensor(graph, below, def.filename_tensor_name());
+    if (!filename.valid()) return missing("filename_tensor_name", def.filename_tensor_name());
+    saved = FindTensor(graph, below, def.save_tensor_name());
+    if (!saved.valid()) return missing("save_tensor_name", def.save_tensor_name());
+    restore = graph.FindOperation(below + def.restore_op_name());
+    if (!restore.valid()) return missing("restore_op_name", def.restore_op_name());
+    options.variables = VariablesRestoredBy(restore);
+    return OkStatus();
   }
 
   pb::SaverDef Def() const {
@@ -337,6 +360,23 @@ StatusOr<std::unique_ptr<Saver>> Saver::Create(Graph& graph, SaverOptions option
   }
   auto impl = std::make_unique<Impl>(graph, std::move(options));
   MR_RETURN_IF_ERROR(impl->Build(where));
+  return std::unique_ptr<Saver>(new Saver(std::move(impl)));
+}
+
+StatusOr<std::unique_ptr<Saver>> Saver::FromDef(Graph& graph, std::string_view saver_def,
+                                                SaverOptions options,
+                                                std::string_view import_scope) {
+  MR_RETURN_IF_ERROR(graph.status());
+  pb::SaverDef def;
+  if (!def.ParseFromString(std::string(saver_def))) {
+    return errors::InvalidArgument("these ", saver_def.size(), " bytes are no SaverDef");
+  }
+  SaverOptions taken;
+  taken.pad_step_number = options.pad_step_number;
+  taken.save_relative_paths = options.save_relative_paths;
+  taken.clock = std::move(options.clock);
+  auto impl = std::make_unique<Impl>(graph, std::move(taken));
+  MR_RETURN_IF_ERROR(impl->Adopt(graph, def, import_scope));
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }
 

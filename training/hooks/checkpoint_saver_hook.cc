@@ -27,6 +27,7 @@ class CheckpointSaver : public SessionRunHook {
       return errors::InvalidArgument(
           "CheckpointSaverHook: exactly one of saver and scaffold must be given");
     }
+    MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("CheckpointSaverHook", options_.steps_per_run));
     graph_ = &graph;
     if (options_.scaffold) options_.scaffold->needs_saver = true;
     MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
@@ -60,7 +61,7 @@ class CheckpointSaver : public SessionRunHook {
       return UsedSaver()->Sync();
     }
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
-    if (!timer_->ShouldTrigger(before + 1)) return OkStatus();
+    if (!timer_->ShouldTrigger(before + options_.steps_per_run)) return OkStatus();
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
     if (!timer_->ShouldTrigger(step)) return OkStatus();
     timer_->Update(step);

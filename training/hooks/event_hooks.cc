@@ -30,6 +30,7 @@ class StepCounter : public SessionRunHook {
 
   Status Begin(Graph& graph) override {
     MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
+    MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("StepCounterHook", options_.steps_per_run));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "StepCounterHook"));
     tag_ = StrCat(Variables(graph, kGlobalStep).front().name(), "/sec");
     if (options_.output_dir.empty() && !options_.summary_writer) return OkStatus();
@@ -41,7 +42,7 @@ class StepCounter : public SessionRunHook {
   }
   Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
-    if (timer_->ShouldTrigger(before + 1)) {
+    if (timer_->ShouldTrigger(before + options_.steps_per_run)) {
       MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
       if (timer_->ShouldTrigger(step)) {
         const std::optional<StepTimer::Elapsed> elapsed = timer_->Update(step);

@@ -2,6 +2,7 @@
 #include "training/hooks/hook_support.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -52,6 +53,14 @@ StatusOr<Output> GlobalStepOf(const Graph& graph, std::string_view hook) {
                                       ": call GlobalStep(scope) while the graph is built");
   }
   return steps.front().read;
+}
+
+Status CheckStepsPerRun(std::string_view hook, int64_t steps_per_run) {
+  if (steps_per_run >= 1 && steps_per_run <= std::numeric_limits<int32_t>::max()) {
+    return OkStatus();
+  }
+  return errors::InvalidArgument(hook, ": steps_per_run must be positive and an int32, not ",
+                                 steps_per_run);
 }
 
 StatusOr<int64_t> StepIn(const Tensor& value) { return value.TryScalar<int64_t>(); }

@@ -23,6 +23,9 @@ StatusOr<int64_t> ReadStep(Session& session, const Output& global_step);
 // Of what a step has fetched.
 StatusOr<int64_t> StepIn(const Tensor& value);
 
+// InvalidArgument, naming the hook, unless it is positive and no more than an int32.
+Status CheckStepsPerRun(std::string_view hook, int64_t steps_per_run);
+
 void Log(const HookIo& io, const std::string& line);
 int64_t Now(const HookIo& io);
 

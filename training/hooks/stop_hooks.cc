@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "frontend/graph_builder.h"
 #include "millrace/float16.h"
 #include "millrace/hooks.h"
 #include "millrace/variables.h"
@@ -26,31 +27,47 @@ class StopAtStep : public SessionRunHook {
                                      options_.num_steps, ") and last_step (", options_.last_step,
                                      ") must be positive");
     }
+    MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("StopAtStepHook", options_.steps_per_run));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "StopAtStepHook"));
     if (options_.last_step > 0) last_step_ = options_.last_step;
-    return OkStatus();
+    if (options_.steps_per_run == 1) return OkStatus();
+    const Scope root = graph.root();
+    steps_ = Placeholder(root.WithOpName("hooks/steps_to_make"), kInt32, PartialShape(Shape()));
+    set_steps_ = Assign(root, StepsPerRun(root), steps_);
+    return graph.status();
   }
   Status AfterCreateSession(Session& session, Coordinator&) override {
-    if (last_step_) return OkStatus();
+    if (last_step_ && !steps_.valid()) return OkStatus();
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
-    last_step_ = step + options_.num_steps;
-    return OkStatus();
+    if (!last_step_) last_step_ = step + options_.num_steps;
+    return SetSteps(session, step);
   }
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
     return SessionRunArgs{.fetches = {global_step_}};
   }
   Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
-    if (before + 1 < *last_step_) return OkStatus();
+    if (!steps_.valid() && before + 1 < *last_step_) return OkStatus();
     // What the step has fetched is from before or after its own update, whichever came first.
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
-    if (step >= *last_step_) context.RequestStop();
+    if (step < *last_step_) return SetSteps(context.session(), step);
+    context.RequestStop();
     return OkStatus();
   }
 
  private:
+  // For the next run, where a loop makes them.
+  Status SetSteps(Session& session, int64_t step) const {
+    if (!steps_.valid()) return OkStatus();
+    const int64_t left = std::clamp<int64_t>(*last_step_ - step, 1, options_.steps_per_run);
+    const Feed feed[] = {{steps_, Tensor::Scalar<int32_t>(static_cast<int32_t>(left))}};
+    return session.Run(feed, {}, std::span(&set_steps_, 1)).status();
+  }
+
   const StopAtStepOptions options_;
   Output global_step_;
+  Output steps_;  // fed; not valid where a run makes one step
+  Operation set_steps_;
   std::optional<int64_t> last_step_;
 };
 
@@ -188,6 +205,20 @@ class StopAfterNEvals : public SessionRunHook {
 };
 
 }  // namespace
+
+Variable StepsPerRun(const Scope& scope) {
+  constexpr char kCollection[] = "hooks_steps_per_run";  // TensorFlow's
+  const std::vector<Variable> known = Variables(scope, kCollection);
+  if (!known.empty()) return known.front();
+  const Scope s = scope.WithoutControlDependencies();
+  const Output one =
+      Constant(s.WithOpName("hooks/steps_per_run/initial_value"), Tensor::Scalar<int32_t>(1));
+  // Beside a constant: a setter of devices would send a variable to a ps.
+  const Variable steps = MakeVariable(s.ColocateWith(one), "hooks/steps_per_run", one,
+                                      {.trainable = false, .local = true, .use_resource = true});
+  if (steps.handle.valid()) scope.graph()->collections[kCollection].push_back(steps.handle);
+  return steps;
+}
 
 HookPtr StopAfterNEvalsHook(const StopAfterNEvalsOptions& options) {
   return std::make_shared<StopAfterNEvals>(options);

@@ -6,13 +6,10 @@
 #include "millrace/hooks.h"
 #include "millrace/variables.h"
 #include "training/hooks/hook_support.h"
-#include "training/hooks/sync_tokens.h"
+#include "training/sync_tokens.h"
 
 namespace millrace {
 namespace {
-
-// For the chief of a training that follows another one on the same parameter servers.
-constexpr std::chrono::seconds kChiefWait{30};
 
 class SyncReplicasDriver : public SessionRunHook {
  public:
@@ -29,7 +26,11 @@ class SyncReplicasDriver : public SessionRunHook {
     }
     MR_ASSIGN_OR_RETURN(apply_, sync_->chief_queue_op());
     MR_RETURN_IF_ERROR(hooks::GlobalStepOf(graph, "SyncReplicasHook").status());
-    return tokens_.Build(graph, *sync_);
+    SyncOps ops;
+    ops.apply = apply_;
+    MR_ASSIGN_OR_RETURN(ops.local_init, sync_->local_step_init_op());
+    MR_ASSIGN_OR_RETURN(ops.chief_init, sync_->chief_init_op());
+    return tokens_.Build(graph, ops);
   }
 
   Status AfterCreateSession(Session& session, Coordinator& coordinator) override {
@@ -42,7 +43,7 @@ class SyncReplicasDriver : public SessionRunHook {
           StrJoin(names, ", "));
     }
     if (!is_chief_) {
-      MR_RETURN_IF_ERROR(tokens_.Follow(session, kChiefWait));
+      MR_RETURN_IF_ERROR(tokens_.Follow(session, kSyncChiefWait));
       return session.RunTargets({local_init_});
     }
     MR_RETURN_IF_ERROR(tokens_.Lead(session, local_init_, init_tokens_, num_tokens_ != 0));
@@ -57,13 +58,14 @@ class SyncReplicasDriver : public SessionRunHook {
 
   Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
     if (!takes_token_) return OkStatus();
-    return tokens_.Own(context.session(), values.results, values.options.timeout);
+    return tokens_.Own(context.session(), values.results, values.options.timeout).status();
   }
 
   // Who goes first leaves tokens to the others. The chief needs one as well: where its gradient is
   // too old to be counted, no update comes of what it alone has pushed.
   Status End(Session& session) override {
-    const Status freed = tokens_.Leave(session, is_chief_);
+    if (is_chief_) MR_RETURN_IF_ERROR(tokens_.Resign(session));
+    const Status freed = tokens_.Leave(session);
     return is_chief_ ? freed : OkStatus();  // the others may be gone already, with the ps
   }
 
@@ -82,7 +84,7 @@ class SyncReplicasDriver : public SessionRunHook {
   const int num_tokens_;
   Output not_ready_;
   Operation local_init_, init_tokens_, apply_;
-  hooks::SyncTokens tokens_;
+  SyncTokens tokens_;
   bool takes_token_ = false;  // the step under way
 };
 

@@ -56,6 +56,7 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(
   if (!summary_dir.empty() && options.log_step_count_steps != 0) {
     hooks.push_back(StepCounterHook({.every = {.steps = options.log_step_count_steps},
                                      .output_dir = summary_dir,
+                                     .steps_per_run = options.steps_per_run,
                                      .io = options.io}));
   }
   if (!summary_dir.empty() && !IsNever(summaries)) {
@@ -69,6 +70,7 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(
                                          .every = checkpoints,
                                          .scaffold = session.scaffold,
                                          .save_graph_def = options.save_graph_def,
+                                         .steps_per_run = options.steps_per_run,
                                          .io = options.io}));
   }
   hooks.insert(hooks.end(), options.hooks.begin(), options.hooks.end());

@@ -6,14 +6,17 @@
 // servers what this one has left. Whoever goes on with such a token computes a second gradient of
 // one step, and another worker's is missing. So a worker takes one token of each step: one that is
 // no newer than what it has trained with goes back, or is dropped once it is of no use to anybody.
+// Its gradients carry its name, and accumulators count one of them in each step: a step that is
+// begun again, by this process or the one after it, adds nothing to what it had brought.
 //
 // That asks for as many workers as gradients, or more. Where workers compute several gradients of a
 // step (replicas_to_aggregate > total_num_replicas), tokens belong to nobody, as in TensorFlow.
-#ifndef TRAINING_HOOKS_SYNC_TOKENS_H_
-#define TRAINING_HOOKS_SYNC_TOKENS_H_
+#ifndef TRAINING_SYNC_TOKENS_H_
+#define TRAINING_SYNC_TOKENS_H_
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -21,36 +24,54 @@
 #include "millrace/graph.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
-#include "millrace/sync_replicas.h"
 
-namespace millrace::hooks {
+namespace millrace {
+
+// For the chief of a training that follows another one on the same parameter servers.
+inline constexpr std::chrono::seconds kSyncChiefWait{30};
+
+// By what a graph with SyncReplicas is driven, as SyncReplicas gives it.
+struct SyncOps {
+  Operation apply;  // chief_queue_op
+  Operation local_init, chief_init;
+};
+// Those of the one SyncReplicas whose nodes the graph has; nothing if there are none, or several.
+std::optional<SyncOps> FindSyncOps(const Graph& graph);
 
 // Of one worker. One thread at a time.
 class SyncTokens {
  public:
-  // Adds nodes to the graph in which `sync` has applied gradients.
-  Status Build(Graph& graph, const SyncReplicas& sync);
+  // Adds nodes to a graph, or finds those that it has been given before; marks those that push
+  // gradients. No session may have the graph yet that is to know of it.
+  Status Build(Graph& graph, const SyncOps& ops);
 
   // Whether a step takes a token that is to be looked at: it then fetches fetches() besides.
   bool AreTakenBy(std::span<const Output> fetches, std::span<const Operation> targets) const;
   const std::vector<Output>& fetches() const { return fetches_; }
+  // Whether this yields the step that the worker computes from next.
+  bool IsLocalStep(const Output& fetch) const;
 
-  // A step has ended with these values of fetches(). Returns once there is a token for this worker,
-  // or DeadlineExceeded after `limit` (0: none). At once, with the newest step to compute from, if
-  // a worker has left or the chief has begun again meanwhile: what was pushed may be lost.
-  Status Own(Session& session, std::span<const Tensor> values, std::chrono::milliseconds limit);
+  // A step has ended with these values of fetches(). Returns the step to compute from next once
+  // there is a token for this worker; DeadlineExceeded after `limit` (0: none). At once where a
+  // worker has left, who gives its tokens to all, or where no chief owns tokens. Nothing if the
+  // chief has begun again meanwhile: what was pushed may be lost, and the step is to be made again
+  // from the newest values.
+  StatusOr<std::optional<int64_t>> Own(Session& session, std::span<const Tensor> values,
+                                       std::chrono::milliseconds limit);
 
   // A session of a worker begins, before its local init op is run. Where the training before this
   // one has ended, waits for the chief of this one, at most for `limit`.
   Status Follow(Session& session, std::chrono::milliseconds limit);
-  // A session of the chief begins; runs its init op. The first one in the life of the queue gives
-  // tokens (InitTokensOp). A later one throws away what was pushed for a chief that is gone and
-  // lets all that wait compute it again: nobody misses what was lost with that one, and nobody goes
-  // on with tokens of a training that has ended.
+  // A session of the chief begins; runs its init op, and the first in the life of the queue gives
+  // tokens (InitTokensOp; either may be missing). A later one throws away what was pushed for a
+  // chief that is gone and lets all that wait compute it again: nobody misses what was lost with
+  // that one, and nobody goes on with tokens of a training that has ended.
   Status Lead(Session& session, const Operation& chief_init, const Operation& first_tokens,
               bool are_any);
   // This worker makes no further step: frees those that wait, who take any token from now on.
-  Status Leave(Session& session, bool is_chief);
+  Status Leave(Session& session);
+  // The chief's last call: there is no chief any more.
+  Status Resign(Session& session);
 
  private:
   // What is beside the queue, and goes with it. Asked for in few ways: each is planned once.
@@ -64,25 +85,31 @@ class SyncTokens {
     bool is_open = false;  // a chief leads a training
   };
 
-  void BuildView(const Scope& scope, int32_t num_workers);
   void FindTake(const Graph& graph);
-  void BuildDrain(const Scope& root, const Operation& chief_init);
+  void MakeNodes(Graph& graph, int32_t num_tokens);
+  void MakeView(const Scope& scope, int32_t num_tokens);
+  void MakeDrain(const Scope& root);
+  Status FindNodes(const Graph& graph);
   StatusOr<View> Look(Session& session) const;
   bool IsFirst(const View& seen, int64_t token, int64_t begun_at);
+  StatusOr<int64_t> TakeAny(Session& session) const;
+  Status Late(Session& session, int64_t begun_at) const;
 
   bool are_owned_ = false;  // at least as many workers as gradients
+  SyncOps ops_;
   Output queue_;
-  Operation take_;               // what takes the token of a step
-  std::vector<Output> fetches_;  // the token, the step before it, restarts
-  Output value_, global_step_;
-  Output first_at_value_;
+  Operation take_;                    // what takes the token of a step
+  std::vector<Operation> pushes_;     // of a step's gradients
+  std::vector<Output> fetches_;       // the token, the step before it, restarts
+  Output value_, global_step_;        // value_ is fed
   std::vector<Output> view_, led_;    // the parts of a View
-  Operation open_, close_;            // set what is_led, first_at_value_ and is_open say
+  Operation open_, close_;            // set what is_led, first_at (value_) and is_open say
   Output retake_;                     // takes another token, which is then the local step
-  Operation local_init_;              // takes the newest step
   Operation put_back_;                // value_, as a token
+  Operation wait_;                    // for nothing
   Operation leave_, restart_;         // count one more, then give a token to each worker
   std::vector<Operation> drain_;      // of what was pushed
+  std::vector<Operation> again_;      // let this worker push a second gradient of a step
   Output drop_tokens_;                // all that there are
   std::set<const Node*> after_take_;  // what a step that takes a token may ask for
   int32_t leaves_at_begin_ = 0;
@@ -90,6 +117,6 @@ class SyncTokens {
   bool may_take_first_ = true;     // no token was taken yet
 };
 
-}  // namespace millrace::hooks
+}  // namespace millrace
 
-#endif  // TRAINING_HOOKS_SYNC_TOKENS_H_
+#endif  // TRAINING_SYNC_TOKENS_H_
