@@ -250,8 +250,9 @@ Output LookupSharded(const Scope& scope, const ShardedVariable& variable, const 
       {ops::Cast(scope, ops::Shape(scope, ids, {}, where), kInt64, {}, where), Numbers(row_dims)},
       0, where);
   const Output found_rows = ops::Reshape(scope, stitched, shape, where);
-  if (!ids.shape().has_rank()) return found_rows;
-  std::vector<int64_t> dims(ids.shape().dims().begin(), ids.shape().dims().end());
+  const PartialShape of_ids = ids.shape();
+  if (!of_ids.has_rank()) return found_rows;
+  std::vector<int64_t> dims(of_ids.dims().begin(), of_ids.dims().end());
   dims.insert(dims.end(), row_dims.begin(), row_dims.end());
   return ops::EnsureShape(scope, found_rows, PartialShape(dims), where);
 }
