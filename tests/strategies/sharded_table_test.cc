@@ -16,6 +16,7 @@
 #include "base/strings.h"
 #include "millrace/millrace.h"
 #include "millrace/partitioners.h"
+#include "millrace/saved_model.h"
 
 namespace millrace {
 namespace {
@@ -346,6 +347,23 @@ TEST(ShardedTable, GoesOnInAnotherNumberOfPartsFromABackup) {
     got.pop_back();
     ExpectSameBits(got, wanted);
   }
+}
+
+TEST(ShardedTable, IsServedFromASavedModel) {
+  const std::string folder = EmptyFolder("export") + "/model";
+  Training three({.workers = 2, .parts = 3});
+  three.Fit(1);
+  const Tensor ids = Ids().Slice(0, 8);
+  const auto wanted = three.model->Predict(ids, {.verbose = Verbose::kSilent});
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  const Status exported = ExportSavedModel(*three.model, folder);
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto loaded = LoadSavedModel(folder);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto got = loaded->Run("serving_default", {{"keras_tensor", ids}});
+  ASSERT_TRUE(got.ok()) << got.status();
+  ASSERT_EQ(got->size(), 1u);
+  ExpectClose(std::vector<Tensor>{got->begin()->second}, std::vector<Tensor>{*wanted});
 }
 
 TEST(ShardedTable, TakesItsValuesAsAWhole) {
