@@ -19,6 +19,14 @@ void DropClaimed(Waiters* waiters) {
   std::erase_if(*waiters, [](const auto& waiter) { return waiter->claimed(); });
 }
 
+// Looks for those that have gone as seldom as room has to be made: all members of a large group
+// wait here.
+template <typename Waiters, typename Waiter>
+void AddWaiter(Waiters* waiters, Waiter waiter) {
+  if (waiters->size() == waiters->capacity()) DropClaimed(waiters);
+  waiters->push_back(std::move(waiter));
+}
+
 template <typename Waiters>
 bool AnyWaits(const Waiters& waiters) {
   return std::any_of(waiters.begin(), waiters.end(),
@@ -33,6 +41,16 @@ void FinishAll(const Waiters& waiters, const Answer& answer) {
 }
 
 }  // namespace
+
+void CollectiveDirectory::Group::Complete(std::shared_ptr<const CollectiveGroup> with) {
+  for (int rank = 0; rank < with->size(); ++rank) ranks.emplace(with->members[rank].name, rank);
+  complete = std::move(with);
+}
+
+int CollectiveDirectory::Group::RankOf(const std::string& device) const {
+  const auto rank = ranks.find(device);
+  return rank == ranks.end() ? -1 : rank->second;
+}
 
 Status CollectiveDirectory::CheckJoin(const Group& group, const GroupRequest& request,
                                       bool* spoils) {
@@ -126,7 +144,7 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
           std::vector<DeviceAttributes> members;
           for (const auto& [member, attributes] : group->joined) members.push_back(attributes);
           auto made = MakeGroup(request.group_key, std::move(members), group->tells_steps);
-          if (made.ok()) group->complete = *made;
+          if (made.ok()) group->Complete(*made);
           // Ranks may be others than those of its predecessor.
           for (auto it = instances_.begin(); it != instances_.end();) {
             const bool of_group = std::get<1>(it->first) == request.group_key;
@@ -148,8 +166,7 @@ void CollectiveDirectory::JoinGroup(const GroupRequest& request, CancellationMan
           waiters.swap(group->waiters);
         }
       } else if (group->complete == nullptr) {
-        DropClaimed(&group->waiters);
-        group->waiters.push_back(std::move(waiter));
+        AddWaiter(&group->waiters, std::move(waiter));
         return;
       } else {
         answer = group->complete;
@@ -222,7 +239,7 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
     MutexLock lock(&mu_);
     const auto found = groups_.find(request.group_key);
     const CollectiveGroup* group = found == groups_.end() ? nullptr : found->second.complete.get();
-    const int rank = group == nullptr ? -1 : group->RankOf(request.device);
+    const int rank = group == nullptr ? -1 : found->second.RankOf(request.device);
     if (group == nullptr) {
       answer = errors::FailedPrecondition(
           "group ", request.group_key,
@@ -274,8 +291,7 @@ void CollectiveDirectory::JoinInstance(const InstanceRequest& request,
                                           group->size(), " BcastRecvs but no BcastSend.");
       }
       if (instance.error.ok() && !all && request.kind == CollectiveKind::kBroadcast) {
-        DropClaimed(&instance.waiters);
-        instance.waiters.push_back(std::move(waiter));
+        AddWaiter(&instance.waiters, std::move(waiter));
         return;
       }
       if (!instance.error.ok()) {

@@ -53,9 +53,14 @@ class CollectiveDirectory {
     bool tells_steps = true;  // all that joined
     std::map<std::string, DeviceAttributes, std::less<>> joined;
     std::shared_ptr<const CollectiveGroup> complete;
+    absl::flat_hash_map<std::string, int> ranks;  // of those of the complete group
     Status error;
     absl::flat_hash_set<std::string> told;  // members that know of the error
     std::vector<RefPtr<GroupWaiter>> waiters;
+
+    void Complete(std::shared_ptr<const CollectiveGroup> with);
+    // -1 if the device is no member.
+    int RankOf(const std::string& device) const;
   };
   using InstanceId = std::tuple<int64_t, int32_t, int32_t>;  // step, group, instance
   struct Instance {

@@ -10,8 +10,11 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "coordinator/core.h"
+#include "millrace/data.h"
+#include "millrace/distributed_values.h"
 #include "millrace/ops.h"
 #include "millrace/preemption.h"
+#include "millrace/strategy.h"
 #include "millrace/variables.h"
 
 namespace millrace {
@@ -66,6 +69,7 @@ Status CheckPart(const Operation& part, Graph& graph, std::string_view what,
 struct ClusterCoordinator::Impl {
   std::shared_ptr<CoordinatorCore> core;
   std::unique_ptr<OnPreemption> on_preemption;  // null until the core is there
+  std::shared_ptr<Strategy> strategy;           // null for none
   Mutex index_mu;
   Output worker_index ABSL_GUARDED_BY(index_mu);
 
@@ -100,6 +104,34 @@ StatusOr<std::unique_ptr<ClusterCoordinator>> ClusterCoordinator::Create(
       std::make_unique<OnPreemption>([core = impl->core] { core->EndForNotice(); });
   MR_RETURN_IF_ERROR(impl->core->Start());
   return std::unique_ptr<ClusterCoordinator>(new ClusterCoordinator(std::move(impl)));
+}
+
+StatusOr<std::shared_ptr<ClusterCoordinator>> ClusterCoordinator::Create(
+    Graph& graph, const std::shared_ptr<Strategy>& strategy, const CoordinatorOptions& options) {
+  if (strategy == nullptr || !strategy->led_) {
+    return errors::InvalidArgument(
+        "a ClusterCoordinator leads the workers of a parameter_server strategy, and is given ",
+        strategy == nullptr ? "none" : StrCat("'", strategy->name(), "'"));
+  }
+  if (std::shared_ptr<ClusterCoordinator> first = strategy->coordinator_.lock()) {
+    if (&first->impl_->core->graph() == &graph) return first;
+    return errors::FailedPrecondition(
+        "the strategy ", strategy->name(),
+        " has a coordinator already, of another graph: there is one coordinator for a strategy");
+  }
+  CoordinatorOptions own = options;
+  const std::string cluster = strategy->cluster().ToString();
+  if (own.cluster.jobs().empty()) own.cluster = strategy->cluster();
+  if (own.cluster.ToString() != cluster) {
+    return errors::InvalidArgument("CoordinatorOptions.cluster is ", own.cluster.ToString(),
+                                   ", and that of the strategy ", cluster, ": leave it out");
+  }
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<ClusterCoordinator> made, Create(graph, own));
+  std::shared_ptr<ClusterCoordinator> shared = std::move(made);
+  shared->impl_->strategy = strategy;
+  strategy->layout_ = *strategy->led_;
+  strategy->coordinator_ = shared;
+  return shared;
 }
 
 StatusOr<WorkerFunction> ClusterCoordinator::AddFunction(std::string_view name,
@@ -147,6 +179,14 @@ StatusOr<std::vector<Output>> ClusterCoordinator::CreatePerWorkerValues(
   }
   if (!init->initializers.empty()) core.AddPerWorkerInit(std::move(init));
   return std::move(parts.values);
+}
+
+StatusOr<std::vector<Output>> ClusterCoordinator::CreatePerWorkerDataset(
+    std::string_view name, const std::function<Dataset(const InputContext& context)>& make) {
+  return CreatePerWorkerValues(name, [&](const Scope& worker) {
+    const DatasetIterator iterator = MakeIterator(worker, make(InputContext()));
+    return PerWorkerParts{iterator.next, {iterator.initializer}};
+  });
 }
 
 StatusOr<Output> ClusterCoordinator::WorkerIndex() {

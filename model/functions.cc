@@ -256,6 +256,7 @@ StatusOr<Steps::Function> Steps::MakeFunction(Kind kind, const StepInputs& input
   AddInputs(inputs, &checks);
   Pass pass(strategy_->ReplicaScope(scope, 0), variables_, kind == Kind::kTrain);
   pass.SetPrecision(options_.precision, where_);
+  pass.SetPartitioner(strategy_->variable_partitioner());
   MR_ASSIGN_OR_RETURN(const Passed passed, GoThrough(kind, inputs, &pass));
   Function function;
   std::vector<Operation> updates = passed.updates;

@@ -55,7 +55,12 @@ Pass::LocalVariable Steps::ReplicaViews::Of(int local, const Scope& outer) {
     const auto found = seen.own.find(local);
     if (found != seen.own.end()) return found->second;
     Variable own = variable;
-    if ((trained || !training_) && strategy_.mirrors_variables()) {
+    if (variable.is_resource()) {
+      // Of tables rows are taken where they lie.
+      const Scope beside = scope.WithDevice(variable.handle.op().device());
+      own.handle = ops::Identity(beside, variable.handle);
+      own.read = ops::ReadVariableOp(beside, own.handle, variable.dtype());
+    } else if ((trained || !training_) && strategy_.mirrors_variables()) {
       own = Mirror(local, variable);
     } else if (trained || !training_) {
       own.read = ops::Identity(scope, variable.read);

@@ -13,7 +13,8 @@
 namespace millrace::model {
 
 // What is trained, or only read, is read on the replica's device: where the strategy mirrors
-// variables from a copy that lies there, else once a step from where the variable lies. What layers
+// variables from a copy that lies there, else once a step from where the variable lies. Of a table
+// that was cut each replica has handles of its own, by which it asks for rows. What layers
 // change themselves, such as moving averages, is another copy for each replica, which begins every
 // step with the variable's value; the mean of these becomes the variable's. Used for one function.
 class Steps::ReplicaViews {

@@ -128,6 +128,7 @@ StatusOr<Steps::Replicas> Steps::GoThroughAll(Kind kind, const StepInputs& input
     shard.rows = CountSamples(s, shard.inputs.x[0]);
     Pass& pass = passes.emplace_back(s, variables_, kind == Kind::kTrain);
     pass.SetPrecision(options_.precision, where_);
+    pass.SetPartitioner(strategy_->variable_partitioner());
     pass.SetReplica(alone ? 0 : context.replica_id_in_sync_group(), views->Of(i, s),
                     i > 0 ? &passes[0] : nullptr);
     pass.SetSumOverReplicas([&](const Output& value) {
@@ -312,7 +313,7 @@ StatusOr<std::vector<GradientAndVariable>> Steps::SumOfGradients(const Scope& sc
   std::vector<Output> added(trained.size());
   if (strategy_->num_workers() > 1) {
     AddNotice(scope, &dense, function);
-    added = strategy_->SumOverReplicas(scope, dense, where_);
+    added = strategy_->SumGradients(scope, dense, where_);
     function->notices = Expr(scope, added.back()).Cast(kFloat);
   }
   const std::vector<Output> gathered = strategy_->GatherOverWorkers(scope, rows, where_);

@@ -15,7 +15,7 @@ namespace millrace::model {
 namespace {
 
 // Adds a child for each part of a name: "lstm_cell/kernel".
-void AddByPath(Trackable object, std::string_view path, const Variable& variable) {
+void AddByPath(Trackable object, std::string_view path, const Trackable& variable) {
   for (std::size_t slash; (slash = path.find('/')) != std::string_view::npos;
        path.remove_prefix(slash + 1)) {
     const std::string name(path.substr(0, slash));
@@ -42,33 +42,35 @@ Trackable ObjectOf(const Layer& layer) {
     object.Add(StrCat("layer_with_weights-", with_weights++), of_child);
     for (const Variable& v : child->weights()) inner.insert(v.name());
   }
-  for (const Variable& v : layer.weights()) {
-    if (inner.contains(v.name())) continue;
+  for (const ShardedVariable& v : JoinParts(layer.weights())) {
+    if (inner.contains(v.parts[0].variable.name())) continue;
     const std::string start = StrCat(layer.name(), "/");
-    const std::size_t at = v.name().find(start);
-    const std::string_view name = v.name();
-    AddByPath(object, at == std::string::npos ? name : name.substr(at + start.size()), v);
+    const std::size_t at = v.name.find(start);
+    const std::string_view name = v.name;
+    AddByPath(object, at == std::string::npos ? name : name.substr(at + start.size()),
+              TrackableOf(v));
   }
   return object;
 }
 
 }  // namespace
 
-std::vector<Variable> Steps::AllVariables() const {
+std::vector<ShardedVariable> Steps::AllVariables() const {
   std::vector<Variable> all = Variables(graph_, kVariables);
   for (Variable& v : Variables(graph_, kLocalVariables)) all.push_back(std::move(v));
-  return all;
+  return JoinParts(all);
 }
 
 StatusOr<std::map<std::string, Tensor>> Steps::ReadVariables() {
-  const std::vector<Variable> variables = AllVariables();
+  const std::vector<ShardedVariable> variables = AllVariables();
   if (!read_variables_ || variable_names_.size() != variables.size()) {
+    const Scope scope = RootScope().Named("read_variables");
     variable_names_.clear();
     write_variables_.reset();
     std::vector<Output> values;
-    for (const Variable& v : variables) {
-      variable_names_.push_back(v.name());
-      values.push_back(v.read);
+    for (const ShardedVariable& v : variables) {
+      variable_names_.push_back(v.name);
+      values.push_back(WholeOf(scope, v));
     }
     MR_ASSIGN_OR_RETURN(read_variables_, MakeCallable({}, values, {}));
   }
@@ -79,37 +81,39 @@ StatusOr<std::map<std::string, Tensor>> Steps::ReadVariables() {
 }
 
 Status Steps::CheckVariables(const std::map<std::string, Tensor>& values) const {
-  for (const Variable& v : AllVariables()) {
-    const auto found = values.find(v.name());
+  for (const ShardedVariable& v : AllVariables()) {
+    const auto found = values.find(v.name);
     if (found == values.end()) {
-      return errors::InvalidArgument("the state of training has no '", v.name(),
+      return errors::InvalidArgument("the state of training has no '", v.name,
                                      "', which the model has: it is that of another program; go on "
                                      "with the same layers, optimizer and metrics, or begin anew "
                                      "in another directory");
     }
     const Tensor& value = found->second;
-    if (value.dtype() == v.dtype() && v.shape().IsCompatibleWith(value.shape())) continue;
-    return errors::InvalidArgument(
-        "'", v.name(), "' is of type ", DataTypeName(v.dtype()), " and shape ",
-        v.shape().DebugString(), ", and in the state of training of type ",
-        DataTypeName(value.dtype()), " and shape ", value.shape().DebugString());
+    const DataType dtype = v.parts[0].variable.dtype();
+    if (value.dtype() == dtype && v.shape == value.shape()) continue;
+    return errors::InvalidArgument("'", v.name, "' is of type ", DataTypeName(dtype), " and shape ",
+                                   v.shape.DebugString(), ", and in the state of training of type ",
+                                   DataTypeName(value.dtype()), " and shape ",
+                                   value.shape().DebugString());
   }
   return OkStatus();
 }
 
 Status Steps::WriteVariables(const std::map<std::string, Tensor>& values) {
   MR_RETURN_IF_ERROR(CheckVariables(values));
-  const std::vector<Variable> variables = AllVariables();
+  const std::vector<ShardedVariable> variables = AllVariables();
   if (!write_variables_ || variable_names_.size() != variables.size()) {
     read_variables_.reset();
     variable_names_.clear();
     const Scope scope = RootScope().Named("write_variables");
     std::vector<Output> feeds;
     std::vector<Operation> assigns;
-    for (const Variable& v : variables) {
-      variable_names_.push_back(v.name());
-      feeds.push_back(Placeholder(scope, v.dtype(), v.shape(), where_));
-      assigns.push_back(AssignWhole(scope, v, feeds.back(), where_));
+    for (const ShardedVariable& v : variables) {
+      variable_names_.push_back(v.name);
+      feeds.push_back(
+          Placeholder(scope, v.parts[0].variable.dtype(), PartialShape(v.shape), where_));
+      assigns.push_back(AssignTo(scope, v, feeds.back()));
     }
     MR_ASSIGN_OR_RETURN(write_variables_, MakeCallable(feeds, {}, assigns));
   }
@@ -160,9 +164,9 @@ Status Steps::SaveWeights(const std::string& prefix, WeightsFormat format) {
   const WorkerPrefix own(strategy_->is_chief(), strategy_->worker(), prefix);
   if (format == WeightsFormat::kObjects) return file->Write(*session_, own.path());
   MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, GetWeights());
-  const std::vector<Variable> variables = weights();
+  const std::vector<ShardedVariable> variables = JoinParts(weights());
   std::map<std::string, Tensor> named;
-  for (std::size_t i = 0; i < values.size(); ++i) named.emplace(variables[i].name(), values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) named.emplace(variables[i].name, values[i]);
   return WriteTensors(own.path(), named);
 }
 

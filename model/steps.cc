@@ -288,10 +288,22 @@ Status Steps::FinishTraining() {
   return session_->RunTargets({finalize});
 }
 
+Output Steps::WholeOf(const Scope& scope, const ShardedVariable& variable) const {
+  if (variable.parts.size() == 1) return variable.parts[0].variable.read;
+  return ReadSharded(scope, variable, where_);
+}
+
+Operation Steps::AssignTo(const Scope& scope, const ShardedVariable& variable,
+                          const Output& value) const {
+  if (variable.parts.size() > 1) return AssignSharded(scope, variable, value, where_);
+  return AssignWhole(scope, variable.parts[0].variable, value, where_);
+}
+
 StatusOr<std::vector<Tensor>> Steps::GetWeights() {
   if (!get_weights_) {
+    const Scope scope = RootScope().Named("get_weights");
     std::vector<Output> values;
-    for (const Variable& v : weights()) values.push_back(v.read);
+    for (const ShardedVariable& v : JoinParts(weights())) values.push_back(WholeOf(scope, v));
     if (values.empty()) {
       return errors::FailedPrecondition(
           "the model has no weights yet: call Build, or Fit, Evaluate or Predict, before");
@@ -303,7 +315,7 @@ StatusOr<std::vector<Tensor>> Steps::GetWeights() {
 }
 
 Status Steps::SetWeights(std::span<const Tensor> values) {
-  const std::vector<Variable> variables = weights();
+  const std::vector<ShardedVariable> variables = JoinParts(weights());
   if (variables.empty()) {
     return errors::FailedPrecondition(
         "the model has no weights yet: call Build, or Fit, Evaluate or Predict, before");
@@ -313,10 +325,11 @@ Status Steps::SetWeights(std::span<const Tensor> values) {
                                    values.size(), " values");
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Variable& v = variables[i];
-    if (values[i].dtype() == v.dtype() && v.shape().IsCompatibleWith(values[i].shape())) continue;
-    return errors::InvalidArgument("weight ", i, ", '", v.name(), "', is of type ",
-                                   DataTypeName(v.dtype()), " and shape ", v.shape().DebugString(),
+    const ShardedVariable& v = variables[i];
+    const DataType dtype = v.parts[0].variable.dtype();
+    if (values[i].dtype() == dtype && v.shape == values[i].shape()) continue;
+    return errors::InvalidArgument("weight ", i, ", '", v.name, "', is of type ",
+                                   DataTypeName(dtype), " and shape ", v.shape.DebugString(),
                                    "; its value is of type ", DataTypeName(values[i].dtype()),
                                    " and shape ", values[i].shape().DebugString());
   }
@@ -324,9 +337,10 @@ Status Steps::SetWeights(std::span<const Tensor> values) {
     const Scope scope = RootScope().Named("set_weights");
     std::vector<Output> feeds;
     std::vector<Operation> assigns;
-    for (const Variable& v : variables) {
-      feeds.push_back(Placeholder(scope, v.dtype(), v.shape(), where_));
-      assigns.push_back(AssignWhole(scope, v, feeds.back(), where_));
+    for (const ShardedVariable& v : variables) {
+      feeds.push_back(
+          Placeholder(scope, v.parts[0].variable.dtype(), PartialShape(v.shape), where_));
+      assigns.push_back(AssignTo(scope, v, feeds.back()));
     }
     MR_ASSIGN_OR_RETURN(set_weights_, MakeCallable(feeds, {}, assigns));
   }

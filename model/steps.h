@@ -19,6 +19,7 @@
 #include "millrace/distributed_values.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
+#include "millrace/partitioners.h"
 #include "millrace/strategy.h"
 #include "model/step_inputs.h"
 
@@ -245,7 +246,11 @@ class Steps {
 
   Scope RootScope() { return strategy_->RootScope(graph_.root()); }
   std::vector<Output> ReadResults(const Scope& after);
-  std::vector<Variable> AllVariables() const;
+  std::vector<ShardedVariable> AllVariables() const;
+  // What is read, or assigned, of a variable of JoinParts.
+  Output WholeOf(const Scope& scope, const ShardedVariable& variable) const;
+  Operation AssignTo(const Scope& scope, const ShardedVariable& variable,
+                     const Output& value) const;
   StatusOr<Checkpoint*> WeightsFile();
   Status Start();  // the session, and initial values of new variables
   StatusOr<std::vector<Variable>> Initialize(std::initializer_list<const char*> collections);

@@ -42,7 +42,7 @@ Status BuildEmptyStep(const JoinedSteps& steps, EmptyStep* step) {
   MutexLock lock(&group.mu);
   const Scope scope = step->graph.root().WithDevice(group.world->device);
   const auto add = [&](const ReducePack& pack) ABSL_EXCLUSIVE_LOCKS_REQUIRED(group.mu) {
-    return group.nodes.ReduceOne(scope, ReduceOp::kSum, Zeros(scope, pack.shape, pack.dtype),
+    return group.nodes.ReduceOne(scope, pack.op, Zeros(scope, pack.shape, pack.dtype),
                                  std::source_location::current(), pack.instance_key);
   };
   step->active = add(steps.active);

@@ -117,17 +117,13 @@ Output MemberNodes::ReduceOne(const Scope& scope, ReduceOp op, const Output& val
                               std::source_location where, int64_t instance_key) {
   Attrs attrs = Member(scope, where, instance_key);
   attrs.emplace_back("merge_op", MergeOpOf(op));
-  attrs.emplace_back("final_op", std::string("Id"));
+  // Where the sum is divided decides how often 16-bit floats are rounded: once, there.
+  attrs.emplace_back("final_op", std::string(op == ReduceOp::kMean ? "Div" : "Id"));
   attrs.emplace_back("subdiv_offsets", std::vector<int64_t>{0});
   // The order of a ring depends on where in its pack a value lies.
   attrs.emplace_back("_in_rank_order", true);
   const std::vector<Input> inputs = {value};
-  const Output reduced(scope.AddOp("CollectiveReduce", inputs, std::move(attrs), where), 0);
-  if (op != ReduceOp::kMean || !reduced.valid()) return reduced;
-  // A sum that is divided, which has a derivative; a Div within the collective has none.
-  const Output count =
-      ops::Cast(scope, Constant(scope, Tensor::Scalar<int32_t>(group_.size)), reduced.dtype());
-  return ops::RealDiv(scope, reduced, count);
+  return Output(scope.AddOp("CollectiveReduce", inputs, std::move(attrs), where), 0);
 }
 
 void MemberNodes::Pack(const Scope& scope, ReduceOp op, std::span<const Output> values,
@@ -174,7 +170,8 @@ std::vector<Output> MemberNodes::Reduce(const Scope& scope, ReduceOp op,
   for (std::size_t first = values.size(); first-- > 0;) {
     if (packed[first] || !values[first].valid()) continue;
     std::vector<std::size_t> pack;
-    ReducePack what{values[first].dtype(), *values[first].shape().AsShape(), next_instance_key_};
+    ReducePack what{values[first].dtype(), *values[first].shape().AsShape(), next_instance_key_,
+                    op};
     int64_t bytes = 0, elements = 0;
     for (std::size_t i = first + 1; i-- > 0;) {
       if (packed[i] || !values[i].valid() || values[i].dtype() != what.dtype) continue;

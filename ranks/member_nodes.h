@@ -36,6 +36,7 @@ struct ReducePack {
   DataType dtype = DataType::kInvalid;
   Shape shape{};
   int64_t instance_key = 0;
+  ReduceOp op = ReduceOp::kSum;
 };
 
 // Not thread-safe. All members make the same calls in the same order: each takes the next instance

@@ -2,6 +2,9 @@
 // Writing: a copy of the graph is cut to what the signatures need and gets nodes that save and
 // restore; the values come from the session, whose own graph stays as it is.
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "base/errors.h"
@@ -10,6 +13,7 @@
 #include "graph/prune.h"
 #include "io/filesystem.h"
 #include "millrace/checkpoint.h"
+#include "millrace/partitioners.h"
 #include "millrace/saved_model.h"
 #include "millrace/saver.h"
 #include "millrace/variables.h"
@@ -144,14 +148,41 @@ class Exporter {
 
   Status WriteValues(Session* session, const std::string& directory) {
     if (variables_.empty()) return OkStatus();
+    std::vector<Variable> all;
+    for (const auto& [collection, v] : variables_) all.push_back(v);
+    // Where savers look for a variable in parts: as one tensor.
+    const std::vector<ShardedVariable> wholes = JoinParts(all);
     std::vector<Output> reads;
-    for (const auto& [collection, v] : variables_) reads.push_back(v.read);
-    MR_ASSIGN_OR_RETURN(std::vector<Tensor> values, session->Run({}, reads));
+    for (const ShardedVariable& whole : wholes) {
+      for (const VariablePart& part : whole.parts) reads.push_back(part.variable.read);
+    }
+    MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, session->Run({}, reads));
     std::map<std::string, Tensor> named;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      named.emplace(variables_[i].second.name(), std::move(values[i]));
+    std::span<const Tensor> left = values;
+    for (const ShardedVariable& whole : wholes) {
+      MR_ASSIGN_OR_RETURN(named[whole.name], Joined(whole.shape, left.first(whole.parts.size())));
+      left = left.subspan(whole.parts.size());
     }
     return WriteTensors(VariablesPrefixOf(directory), named);
+  }
+
+  // The rows of all parts of a tensor.
+  static StatusOr<Tensor> Joined(const Shape& shape, std::span<const Tensor> parts) {
+    if (parts.size() == 1) return parts[0];
+    MR_ASSIGN_OR_RETURN(Tensor whole, Tensor::Allocate(parts[0].dtype(), shape));
+    int64_t at = 0;
+    for (const Tensor& part : parts) {
+      const int64_t count = part.num_elements();
+      if (part.dtype() == kString) {
+        std::copy_n(part.data<std::string>(), count, whole.data<std::string>() + at);
+      } else if (count > 0) {
+        const auto bytes = static_cast<int64_t>(DataTypeSize(part.dtype()));
+        std::memcpy(static_cast<char*>(whole.raw_data()) + at * bytes, part.raw_data(),
+                    part.num_bytes());
+      }
+      at += count;
+    }
+    return whole;
   }
 
   StatusOr<pb::MetaGraphDef> MakeMeta() {

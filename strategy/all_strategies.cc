@@ -15,6 +15,11 @@ StatusOr<std::shared_ptr<Strategy>> MakeStrategy(std::string_view name,
     return errors::InvalidArgument("StrategyOptions.deterministic is for mirrored and ",
                                    "multi_worker_mirrored, not for '", name, "'");
   }
+  if (options.deterministic && options.communication.compression != GradientCompression::kNone) {
+    return errors::InvalidArgument(
+        "StrategyOptions.deterministic gives the bits of one worker, which gradients rounded by ",
+        "CommunicationOptions.compression do not have: leave one of the two out");
+  }
   if (name == "default" || name.empty()) return DefaultStrategy();
   if (name == "one_device") return OneDeviceStrategy(options);
   if (name == "mirrored") return MirroredStrategy(options);

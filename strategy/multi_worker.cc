@@ -101,7 +101,8 @@ StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(const StrategyOp
       .target = target.target,
       .device_filter = name,
       .mirrors_variables = true,
-      .is_deterministic = options.deterministic};
+      .is_deterministic = options.deterministic,
+      .compression = options.communication.compression};
   auto made = std::make_shared<MultiWorker>(std::move(layout), GroupOf(workers, worker),
                                             options.communication, std::move(target));
   MR_LOG(kInfo, "using ", made->Description(), " of the cluster ", task.cluster.ToString(), ", ",

@@ -16,8 +16,8 @@ namespace {
 class ParameterServer : public Strategy {
  public:
   using Strategy::Layout;
-  ParameterServer(Layout layout, SessionTarget target)
-      : Strategy(std::move(layout)), target_(std::move(target)) {}
+  ParameterServer(Layout layout, Layout led, SessionTarget target)
+      : Strategy(std::move(layout), std::move(led)), target_(std::move(target)) {}
 
  private:
   const SessionTarget target_;
@@ -69,17 +69,29 @@ StatusOr<std::shared_ptr<Strategy>> ParameterServerStrategy(const StrategyOption
     devices.push_back(StrCat("/job:worker/replica:0/task:", index, "/device:CPU:0"));
   }
   MR_ASSIGN_OR_RETURN(SessionTarget target, TargetFor(options.target, task, 1, options.server));
-  const DeviceFunction on_ps = ReplicaDeviceSetter({.ps_tasks = task.cluster.num_tasks("ps"),
-                                                    .ps_device = "/job:ps/replica:0",
-                                                    .worker_device = devices[0],
-                                                    .strategy = options.placement});
+  const auto on_ps = [&](const std::string& worker) {
+    return ReplicaDeviceSetter({.ps_tasks = task.cluster.num_tasks("ps"),
+                                .ps_device = "/job:ps/replica:0",
+                                .worker_device = worker,
+                                .strategy = options.placement});
+  };
   ParameterServer::Layout layout{.name = "parameter_server",
                                  .devices = devices,
                                  .replicas_in_sync = workers,
                                  .root_device = devices[0],
-                                 .variable_device = on_ps,
-                                 .target = target.target};
-  auto made = std::make_shared<ParameterServer>(std::move(layout), std::move(target));
+                                 .variable_device = on_ps(devices[0]),
+                                 .variable_partitioner = options.variable_partitioner,
+                                 .target = target.target,
+                                 .cluster = task.cluster};
+  // A coordinator's functions run on any worker: nothing may lie on one of them.
+  ParameterServer::Layout led = layout;
+  led.devices = {"/job:worker"};
+  led.replicas_in_sync = 1;
+  led.root_device = "/job:worker";
+  led.variable_device = on_ps("/job:worker");
+  led.is_led = true;
+  auto made =
+      std::make_shared<ParameterServer>(std::move(layout), std::move(led), std::move(target));
   MR_LOG(kInfo, "using ", made->Description(), " of the cluster ", task.cluster.ToString());
   return std::shared_ptr<Strategy>(made);
 }

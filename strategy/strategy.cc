@@ -52,6 +52,11 @@ Scope Strategy::ReplicaScope(const Scope& scope, int local) const {
 }
 
 Status Strategy::ConfigureSession(SessionOptions* options) const {
+  if (layout_.is_led) {
+    return errors::FailedPrecondition(
+        "the strategy ", name(), " is led by a coordinator, which has a session at each worker: ",
+        "schedule functions, or make another strategy for Fit");
+  }
   if (!layout_.target.empty()) {
     if (!options->target.empty() && options->target != layout_.target) {
       return errors::InvalidArgument("SessionOptions.target is ", options->target,
@@ -84,11 +89,9 @@ Output Strategy::FromChief(const Scope&, const Output& value, std::source_locati
   return value;
 }
 
-std::vector<Output> Strategy::SumOverReplicas(const Scope& outer,
-                                              std::span<const PerReplica> values,
-                                              std::source_location where) {
-  const Scope scope = ReplicaScope(outer.CalledFrom(where), 0);
-  if (layout_.is_deterministic && num_workers() > 1) return SumInOrder(scope, values, where);
+// In the order of this process' replicas.
+std::vector<Output> Strategy::SumLocally(const Scope& scope,
+                                         std::span<const PerReplica> values) const {
   std::vector<Output> sums;
   for (const PerReplica& value : values) {
     Output sum;
@@ -97,7 +100,38 @@ std::vector<Output> Strategy::SumOverReplicas(const Scope& outer,
     }
     sums.push_back(sum);
   }
+  return sums;
+}
+
+std::vector<Output> Strategy::SumOverReplicas(const Scope& outer,
+                                              std::span<const PerReplica> values,
+                                              std::source_location where) {
+  const Scope scope = ReplicaScope(outer.CalledFrom(where), 0);
+  if (layout_.is_deterministic && num_workers() > 1) return SumInOrder(scope, values, where);
+  const std::vector<Output> sums = SumLocally(scope, values);
   return num_workers() > 1 ? SumOverWorkers(scope, sums, where) : sums;
+}
+
+std::vector<Output> Strategy::SumGradients(const Scope& outer, std::span<const PerReplica> values,
+                                           std::source_location where) {
+  if (num_workers() == 1 || layout_.compression == GradientCompression::kNone) {
+    return SumOverReplicas(outer, values, where);
+  }
+  const Scope scope = ReplicaScope(outer.CalledFrom(where), 0);
+  const DataType wire = layout_.compression == GradientCompression::kFp16 ? kHalf : kBfloat16;
+  const std::vector<Output> own = SumLocally(scope, values);
+  const auto rounds = [](const Output& value) {
+    return value.valid() && (value.dtype() == kFloat || value.dtype() == kDouble);
+  };
+  std::vector<Output> sent = own;
+  for (Output& value : sent) {
+    if (rounds(value)) value = ops::Cast(scope, value, wire);
+  }
+  std::vector<Output> sums = SumOverWorkers(scope, sent, where);
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].valid() && rounds(own[k])) sums[k] = ops::Cast(scope, sums[k], own[k].dtype());
+  }
+  return sums;
 }
 
 // Everybody gets what all replicas have, and adds it alike.

@@ -17,6 +17,12 @@ namespace {
 constexpr int64_t kGroupKey = 1, kFirstGroupKey = 2;
 constexpr int64_t kFirstInstanceKey = 65'200, kInstanceKeys = 100;
 
+const char* NameOf(GradientCompression compression) {
+  return compression == GradientCompression::kNone   ? "none"
+         : compression == GradientCompression::kFp16 ? "fp16"
+                                                     : "bfloat16";
+}
+
 // What all workers must say alike: they would make other collectives, or cut batches otherwise.
 std::string MustBeEqual(const StrategyOptions& options) {
   const CommunicationOptions& c = options.communication;
@@ -24,7 +30,8 @@ std::string MustBeEqual(const StrategyOptions& options) {
       "multi_worker_mirrored with deterministic = ",
       options.deterministic ? StrCat("true, micro_batches = ", options.micro_batches) : "false",
       ", bytes_per_pack = ", c.bytes_per_pack,
-      ", implementation = ", CommunicationHint(c.implementation));
+      ", implementation = ", CommunicationHint(c.implementation),
+      ", compression = ", NameOf(c.compression));
 }
 
 }  // namespace

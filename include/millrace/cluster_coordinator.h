@@ -21,6 +21,10 @@
 
 namespace millrace {
 
+class Dataset;        // millrace/data.h
+struct InputContext;  // millrace/distributed_values.h
+class Strategy;       // millrace/strategy.h
+
 // What a worker computes: values for `inputs` (placeholders) are given to every Schedule, `outputs`
 // come back, `targets` are run.
 struct FunctionParts {
@@ -137,6 +141,17 @@ class ClusterCoordinator {
   // answer.
   static StatusOr<std::unique_ptr<ClusterCoordinator>> Create(Graph& graph,
                                                               const CoordinatorOptions& options);
+  // Leads the workers of a strategy, which is a parameter_server and is used with a coordinator
+  // from now on: make it before anything is put into the graph through the strategy. Then
+  // strategy->VariableScope(root) is where variables are made, one parameter server after the other
+  // or as StrategyOptions::placement says, and within functions strategy->Run(worker, ...) calls
+  // its function for the one replica of the worker. `options.cluster` is left out, or the
+  // strategy's. A strategy has one coordinator: again, for the same graph, the one that there is
+  // (whatever the options). InvalidArgument for a strategy of another kind; FailedPrecondition for
+  // one that leads in another graph.
+  static StatusOr<std::shared_ptr<ClusterCoordinator>> Create(
+      Graph& graph, const std::shared_ptr<Strategy>& strategy,
+      const CoordinatorOptions& options = {});
   // Cancels what is queued and what runs. Returns within seconds, even if a worker stands still.
   ~ClusterCoordinator();
 
@@ -148,6 +163,12 @@ class ClusterCoordinator {
   // not local: it would be initialised anew by every worker.
   StatusOr<std::vector<Output>> CreatePerWorkerValues(std::string_view name,
                                                       const PerWorkerBuilder& builder);
+  // The components of the next element of a data set, of which each worker goes through one for
+  // itself; a function that uses them takes one element in a run. `make` is called once, with one
+  // pipeline and one replica: workers wait for nobody else's data. Errors as above. Where the data
+  // end, OutOfRange is the function's error: repeat them.
+  StatusOr<std::vector<Output>> CreatePerWorkerDataset(
+      std::string_view name, const std::function<Dataset(const InputContext& context)>& make);
   // An int32 scalar: the number of the worker that computes it.
   StatusOr<Output> WorkerIndex();
   // Number of tasks of the job "worker" in the cluster, whether they can be reached or not.

@@ -40,6 +40,10 @@ std::string_view ReduceOpName(ReduceOp op);
 // kRing always takes.
 enum class CommunicationImplementation { kAuto, kRing, kNccl };
 
+// How gradients of 32 and 64 bits travel: rounded to 16 bits by who sends them, added in float in
+// the order of the ranks, and rounded once more: half, or a quarter, of the bytes.
+enum class GradientCompression { kNone, kFp16, kBfloat16 };
+
 // How collectives of a group pack their tensors, wait and travel; the same at all ranks.
 struct CommunicationOptions {
   // Tensors that are summed between workers travel together in packs: a pack is closed when it has
@@ -52,6 +56,10 @@ struct CommunicationOptions {
   double timeout_seconds = 0;
   // kNccl without a GPU is InvalidArgument.
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
+  // Of gradients that Model::Fit sums between the workers of a strategy; those of rows (embeddings)
+  // travel as they are. What a ProcessGroup is given to reduce is never rounded:
+  // dp::GradientOptions has the same for ranks.
+  GradientCompression compression = GradientCompression::kNone;
 };
 
 // Which rank of which cluster this process is, and how it reaches the others.

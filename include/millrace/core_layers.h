@@ -84,10 +84,15 @@ struct EmbeddingOptions {
       activity_regularizer{};            // loss of the result
   Constraint embeddings_constraint{};    // of the table after each update
   bool mask_zero = false;                // number 0 stands for a step that does not count
+  // Row i of the table is not that of number i but HashedRows' (millrace/partitioners.h), whether
+  // the table is cut or not: numbers that come often, such as the first of a vocabulary, lie in all
+  // parts alike. Files have the table as it lies.
+  bool by_hash = false;
   std::string name{};  // prefix of variables and nodes; "": the kind's in snake_case
 };
 // Numbers below input_dim, of any shape, to rows of a table: a last axis of output_dim more. Its
-// gradient is the rows that were taken (millrace/sparse_gradients.h). Variable: embeddings.
+// gradient is the rows that were taken (millrace/sparse_gradients.h). Variable: embeddings, which
+// StrategyOptions::variable_partitioner cuts.
 LayerPtr Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {},
                    Where where = Where::current());
 

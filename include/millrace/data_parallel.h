@@ -53,9 +53,8 @@ StatusOr<std::shared_ptr<ProcessGroup>> World();
 // As ProcessGroup::ConfigureSession, of all ranks.
 Status ConfigureSession(SessionOptions* options);
 
-// How floats of 32 and 64 bits travel: rounded to 16 bits, in which they are added too. Means are
-// divided before that, so that sums do not overflow.
-enum class GradientCompression { kNone, kFp16, kBfloat16 };
+// How gradients travel; means are divided before they are rounded.
+using millrace::GradientCompression;
 
 // How gradients are reduced over ranks.
 struct GradientOptions {

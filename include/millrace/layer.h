@@ -22,6 +22,7 @@
 #include "millrace/graph.h"
 #include "millrace/initializers.h"
 #include "millrace/math.h"
+#include "millrace/partitioners.h"
 #include "millrace/variables.h"
 
 namespace millrace {
@@ -52,6 +53,9 @@ class Pass {
   // status.
   void SetPrecision(std::string_view policy,
                     std::source_location where = std::source_location::current());
+  // Makes layers cut the tables that they make (Layer::Table), each as the partitioner says. Before
+  // a layer is called.
+  void SetPartitioner(Partitioner partitioner);
   // What a layer is given its inputs and weights in: kFloat, kBfloat16 or kHalf.
   DataType compute_type() const { return compute_type_; }
 
@@ -134,7 +138,7 @@ class Layer {
   }
 
   // All variables in the order in which Keras lists them, and of those what is trained and what is
-  // not. Empty before the first call.
+  // not; of a table that was cut (JoinParts) each part. Empty before the first call.
   std::vector<Variable> weights() const;
   std::vector<Variable> trainable_weights() const;      // empty if not trainable()
   std::vector<Variable> non_trainable_weights() const;  // all others of weights()
@@ -189,6 +193,11 @@ class Layer {
   // whose shape must be that of the first. Without a handle on an error.
   Variable Weight(Pass& pass, std::string_view name, const Shape& shape,
                   const WeightOptions& options, std::source_location where);
+  // The same for a weight of which rows are taken by their numbers (LookupSharded): in the parts
+  // that the pass' partitioner says when it is first made, all of which are weights of the layer.
+  // Without parts on an error.
+  ShardedVariable Table(Pass& pass, std::string_view name, const Shape& shape,
+                        const WeightOptions& options, std::source_location where);
   // A variable that is not counted among the weights, such as a state.
   Variable State(Pass& pass, std::string_view name, const Shape& shape,
                  const initializers::Initializer& initializer, std::source_location where);
@@ -212,7 +221,15 @@ class Layer {
     bool trainable;
     Regularizer regularizer;
     Constraint constraint;
+    std::optional<ShardedVariable>
+        whole{};  // of a table that was cut; `variable` is its first part
   };
+  OwnWeight* FindWeight(Pass& pass, std::string_view name, const Shape& shape,
+                        const WeightOptions& options, const Partitioner& partitioner,
+                        std::source_location where);
+  void AddRegularizer(Pass& pass, const OwnWeight& weight, const Variable& own,
+                      const ShardedVariable* whole) const;
+  static void AddVariables(const OwnWeight& weight, std::vector<Variable>* variables);
   bool Begin(const Pass& pass, std::span<const Output> inputs, std::source_location where);
   std::optional<DataType> PolicyOf(const Pass& pass, std::source_location where) const;
   Output Finish(Pass& outer, Pass& inner, const Output& y);

@@ -121,9 +121,10 @@ class Model {
 
   // Empty before the model has seen data or Build was called.
   std::vector<Variable> weights() const;
-  // Values in the order of weights(). InvalidArgument names a weight whose shape differs.
+  // Values in the order of weights(), parts of a table joined (JoinParts of
+  // millrace/partitioners.h). InvalidArgument names a weight whose shape differs.
   StatusOr<std::vector<Tensor>> GetWeights();
-  Status SetWeights(std::span<const Tensor> values);  // in the order of weights()
+  Status SetWeights(std::span<const Tensor> values);  // in the same order
   // Writes the weights to a checkpoint of this prefix: by the objects that have them, as stock
   // TensorFlow's Checkpoint reads them (docs/saving.md), or by their names. FailedPrecondition if
   // there are none yet. Of several workers all may save, or the chief alone (WorkerPrefix of

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,11 @@ ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
                                     const VariableOptions& options = {},
                                     std::source_location where = std::source_location::current());
 
+// The variables of a list, each in as many parts as it has there: what MakeShardedVariable has cut,
+// and what optimizers keep for its parts, is joined at the place of its first part, under the name
+// that it has in a program without parts; every other variable is its own only part.
+std::vector<ShardedVariable> JoinParts(std::span<const Variable> variables);
+
 // All rows.
 Output ReadSharded(const Scope& scope, const ShardedVariable& variable,
                    std::source_location where = std::source_location::current());
@@ -83,6 +89,12 @@ Operation AssignSharded(const Scope& scope, const ShardedVariable& variable, con
 // reaches the parts as rows, too. An id that is no row is an InvalidArgument of the step.
 Output LookupSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
                      std::source_location where = std::source_location::current());
+// The rows of numbers in a table of `rows` rows (2^31 at most) whose order is that of a hash of the
+// numbers: another row for each, and of neighbours rows of other parts, so that numbers that are
+// asked for together, or most often, are spread over all parts. int64, of the shape of `ids`; what
+// is below 0 or not below `rows` stays as it is. LookupSharded takes them.
+Output HashedRows(const Scope& scope, const Output& ids, int64_t rows,
+                  std::source_location where = std::source_location::current());
 // Adds rows of `updates` to the rows `ids` (a vector; equal ids add up).
 Operation ScatterAddSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
                             const Output& updates,

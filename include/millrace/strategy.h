@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -28,11 +29,14 @@
 #include "millrace/collectives.h"
 #include "millrace/distributed_values.h"
 #include "millrace/graph.h"
+#include "millrace/partitioners.h"
 #include "millrace/server.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
 
 namespace millrace {
+
+class ClusterCoordinator;  // millrace/cluster_coordinator.h
 
 // Options of MakeStrategy and the functions it calls; each strategy looks at its own.
 struct StrategyOptions {
@@ -56,6 +60,9 @@ struct StrategyOptions {
   std::chrono::milliseconds start_timeout{600'000};
   // parameter_server: which ps a variable is put on; empty: in turn.
   PsStrategy placement{};
+  // parameter_server: cuts the tables of models' layers (layers::Embedding), whose parts lie on one
+  // parameter server after the other; empty: none is cut.
+  Partitioner variable_partitioner{};
   // The same weights bit for bit, however many replicas and workers there are: each global batch is
   // cut into `micro_batches` pieces, which count as replicas (num_replicas_in_sync) and of which
   // each device takes as many, and what they make is added in the order of the pieces. So much
@@ -113,8 +120,12 @@ class Strategy {
   bool mirrors_variables() const { return layout_.mirrors_variables; }
   // Whether sums are those of fixed pieces of each batch in a fixed order.
   bool is_deterministic() const { return layout_.is_deterministic; }
+  // Workers and parameter servers; without jobs under other strategies than parameter_server.
+  const ClusterSpec& cluster() const { return layout_.cluster; }
+  // How the tables of models are cut; empty: not at all.
+  const Partitioner& variable_partitioner() const { return layout_.variable_partitioner; }
   // Gives a session the devices that the replicas run on. InvalidArgument, naming the option, if it
-  // says something else already.
+  // says something else already; FailedPrecondition if a coordinator leads, which has the sessions.
   Status ConfigureSession(SessionOptions* options) const;
 
   // ---- Between workers ---------------------------------------------------------------
@@ -151,6 +162,9 @@ class Strategy {
   // that is not valid counts as none.
   std::vector<Output> SumOverReplicas(const Scope& scope, std::span<const PerReplica> values,
                                       std::source_location where);
+  // The same of gradients, which travel between workers as CommunicationOptions::compression says.
+  std::vector<Output> SumGradients(const Scope& scope, std::span<const PerReplica> values,
+                                   std::source_location where);
   // The values of all replicas of all workers one behind the other along an axis, which may be of
   // another size in each. Outside of replicas.
   Output Gather(const Scope& scope, const PerReplica& values, int axis = 0,
@@ -187,22 +201,34 @@ class Strategy {
     bool is_chief = true;                    // this process writes for all
     std::string root_device{};               // of what belongs to no replica
     DeviceFunction variable_device{};        // empty: variables are on root_device
+    Partitioner variable_partitioner{};      // of tables; empty: none is cut
     std::string target{};                    // of sessions; "": in this process
     std::string device_filter{};             // of sessions; "": none
     int cpu_devices = 0;                     // that a session in this process needs; 0: as it says
     bool mirrors_variables = false;          // weights lie on every replica's device
     bool is_deterministic = false;           // sums are in a fixed order
+    GradientCompression compression =        // of gradients between workers
+        GradientCompression::kNone;
+    ClusterSpec cluster{};  // that a coordinator may lead
+    bool is_led = false;    // by a coordinator
   };
-  explicit Strategy(Layout layout) : layout_(std::move(layout)) {}  // for derived classes
-  const Layout& layout() const { return layout_; }                  // as it was given
+  // For derived classes. `led`: what it becomes when a coordinator is made for it; nothing: it
+  // cannot have one.
+  explicit Strategy(Layout layout, std::optional<Layout> led = std::nullopt)
+      : layout_(std::move(layout)), led_(std::move(led)) {}
+  const Layout& layout() const { return layout_; }  // as it was given
 
  private:
   PerReplica Split(const Scope& scope, const Output& batch, int first, int replicas,
                    std::source_location where);
+  std::vector<Output> SumLocally(const Scope& scope, std::span<const PerReplica> values) const;
   std::vector<Output> SumInOrder(const Scope& scope, std::span<const PerReplica> values,
                                  std::source_location where);
 
-  const Layout layout_;
+  friend class ClusterCoordinator;
+  Layout layout_;
+  const std::optional<Layout> led_;
+  std::weak_ptr<ClusterCoordinator> coordinator_;
 };
 
 // One replica, wherever the placer puts it: what a model without a strategy does.
@@ -225,7 +251,8 @@ StatusOr<std::shared_ptr<Strategy>> CentralStorageStrategy(const StrategyOptions
 StatusOr<std::shared_ptr<Strategy>> MultiWorkerMirroredStrategy(
     const StrategyOptions& options = {});
 // One process, with a replica on every worker of the cluster and variables on its parameter
-// servers. InvalidArgument "There must be at least one ps." and "... one worker.".
+// servers. InvalidArgument "There must be at least one ps." and "... one worker.". Once a
+// ClusterCoordinator has been made for it, it has one replica, on whichever worker runs a function.
 StatusOr<std::shared_ptr<Strategy>> ParameterServerStrategy(const StrategyOptions& options = {});
 
 // By name: default, one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server.

@@ -150,9 +150,9 @@ Status TensorBoard::Board::WriteEpoch(Model& model, int64_t epoch, const Logs& l
 Status TensorBoard::Board::WriteWeights(Model& model, int64_t epoch) {
   MR_ASSIGN_OR_RETURN(EventWriter* const train, Writer("train"));
   MR_ASSIGN_OR_RETURN(const std::vector<Tensor> values, model.GetWeights());
-  const std::vector<Variable> weights = model.weights();
+  const std::vector<ShardedVariable> weights = JoinParts(model.weights());
   for (std::size_t i = 0; i < weights.size() && i < values.size(); ++i) {
-    const std::string& name = weights[i].name();
+    const std::string& name = weights[i].name;
     const Status status = train->WriteHistogram(StrCat(name, "/histogram"), values[i], epoch);
     if (errors::IsInvalidArgument(status)) {
       if (!warned_of_weights) MR_LOG(kWarning, "epoch ", epoch, ": ", Message(status));

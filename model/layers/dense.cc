@@ -74,19 +74,22 @@ class EmbeddingLayer : public UnaryLayer {
     }
     if (!NeedsNumbers(pass, x, where)) return Output();
     const Scope& s = pass.scope();
-    const Variable table = Weight(pass, "embeddings", Shape({input_dim_, output_dim_}),
-                                  {.initializer = o_.embeddings_initializer,
-                                   .regularizer = o_.embeddings_regularizer,
-                                   .constraint = o_.embeddings_constraint,
-                                   .autocast = false},
-                                  where);
-    if (!table.handle.valid()) return Output();
+    const ShardedVariable table = Table(pass, "embeddings", Shape({input_dim_, output_dim_}),
+                                        {.initializer = o_.embeddings_initializer,
+                                         .regularizer = o_.embeddings_regularizer,
+                                         .constraint = o_.embeddings_constraint,
+                                         .autocast = false},
+                                        where);
+    if (table.parts.empty()) return Output();
     const bool is_index = x.dtype() == kInt32 || x.dtype() == kInt64;
-    const Output ids = is_index ? x : ops::Cast(s, x, kInt32);
+    Output ids = is_index ? x : ops::Cast(s, x, kInt32);
     pass.set_mask(o_.mask_zero ? ops::NotEqual(s, ids, 0) : Output());
+    if (o_.by_hash) ids = HashedRows(s, ids, input_dim_);
     // The rows, not the table, are cast: the gradient stays one of rows.
-    const Scope beside = s.ColocateWith(table.handle);
-    return CastTo(beside, ops::GatherV2(beside, table.read, ids, 0), pass.compute_type());
+    const Variable& first = table.parts[0].variable;
+    if (first.is_resource()) return CastTo(s, LookupSharded(s, table, ids), pass.compute_type());
+    const Scope beside = s.ColocateWith(first.handle);
+    return CastTo(beside, ops::GatherV2(beside, first.read, ids, 0), pass.compute_type());
   }
 
  private:

@@ -30,6 +30,7 @@ struct Pass::Shared {
   int replica = 0;
   LocalVariable local;
   SumFunction sum;
+  Partitioner partitioner;
   std::shared_ptr<Shared> first;
   std::map<const Layer*, std::vector<Output>> keys;  // that were drawn, in order
   std::map<const Layer*, std::size_t> keys_used;     // of those of the first
@@ -73,6 +74,10 @@ void Pass::SetReplica(int number, LocalVariable local, const Pass* first) {
 }
 
 void Pass::SetSumOverReplicas(SumFunction sum) { shared_->sum = std::move(sum); }
+
+void Pass::SetPartitioner(Partitioner partitioner) {
+  shared_->partitioner = std::move(partitioner);
+}
 
 Output Pass::SumOverReplicas(const Output& value) const {
   return shared_->sum ? shared_->sum(value) : value;
@@ -237,11 +242,16 @@ void Layer::CollectStates(std::vector<Variable>* states) const {
   for (const Layer* layer : layers()) layer->CollectStates(states);
 }
 
+void Layer::AddVariables(const OwnWeight& weight, std::vector<Variable>* variables) {
+  if (!weight.whole) return variables->push_back(weight.variable);
+  for (const VariablePart& part : weight.whole->parts) variables->push_back(part.variable);
+}
+
 std::vector<Variable> Layer::weights() const {
   std::vector<const OwnWeight*> all;
   CollectWeights(/*trainable_only=*/false, &all);
   std::vector<Variable> variables;
-  for (const OwnWeight* w : all) variables.push_back(w->variable);
+  for (const OwnWeight* w : all) AddVariables(*w, &variables);
   return variables;
 }
 
@@ -249,7 +259,7 @@ std::vector<Variable> Layer::trainable_weights() const {
   std::vector<const OwnWeight*> all;
   CollectWeights(/*trainable_only=*/true, &all);
   std::vector<Variable> variables;
-  for (const OwnWeight* w : all) variables.push_back(w->variable);
+  for (const OwnWeight* w : all) AddVariables(*w, &variables);
   return variables;
 }
 
@@ -260,7 +270,7 @@ std::vector<Variable> Layer::non_trainable_weights() const {
   std::vector<Variable> variables;
   for (const OwnWeight* w : all) {
     if (std::find(trained.begin(), trained.end(), w) == trained.end()) {
-      variables.push_back(w->variable);
+      AddVariables(*w, &variables);
     }
   }
   return variables;
@@ -285,6 +295,11 @@ Operation Layer::ApplyConstraints(const Scope& outer, std::source_location where
   std::vector<Operation> assigned;
   for (const OwnWeight* w : all) {
     if (!w->constraint) continue;
+    if (w->whole) {
+      const Expr now(scope, ReadSharded(scope, *w->whole));
+      assigned.push_back(AssignSharded(scope, *w->whole, w->constraint(now)));
+      continue;
+    }
     const Scope beside = scope.ColocateWith(w->variable.handle);
     const Output now = layers::ReadNow(beside, w->variable);
     assigned.push_back(Assign(scope, w->variable, w->constraint(Expr(beside, now)).output()));
@@ -292,49 +307,94 @@ Operation Layer::ApplyConstraints(const Scope& outer, std::source_location where
   return assigned.empty() ? Operation() : Group(scope.WithOpName("constraints"), assigned);
 }
 
-Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
-                       const WeightOptions& options, std::source_location where) {
-  auto it = std::find_if(own_weights_.begin(), own_weights_.end(),
-                         [&](const OwnWeight& w) { return w.name == name; });
-  if (it == own_weights_.end()) {
-    const auto dims = shape.dims();
-    // Sizes are int32 in the graph.
-    if (!shape.is_valid() || std::any_of(dims.begin(), dims.end(), [](int64_t dim) {
-          return dim > std::numeric_limits<int32_t>::max();
-        })) {
-      pass.scope().RecordError(
-          errors::InvalidArgument("layer ", Description(), " needs a ", name, " of [",
-                                  StrJoin(std::vector<int64_t>(dims.begin(), dims.end()), ","),
-                                  "] numbers, which is more than there can be"),
-          where);
-      return Variable();
-    }
-    const bool trainable = options.trainable && pass.trainable_ && trainable_;
-    const Variable v = MakeVariable(*variable_scope_, name, shape, options.initializer,
-                                    {.trainable = trainable}, where);
-    if (!v.handle.valid()) return v;
-    own_weights_.push_back(
-        {std::string(name), v, trainable, options.regularizer, options.constraint});
-    it = own_weights_.end() - 1;
-  } else if (!it->variable.shape().IsCompatibleWith(shape)) {
+// That of this name, made if there is none; null with an error in the graph's status.
+Layer::OwnWeight* Layer::FindWeight(Pass& pass, std::string_view name, const Shape& shape,
+                                    const WeightOptions& options, const Partitioner& partitioner,
+                                    std::source_location where) {
+  const auto it = std::find_if(own_weights_.begin(), own_weights_.end(),
+                               [&](const OwnWeight& w) { return w.name == name; });
+  if (it != own_weights_.end()) {
+    const PartialShape known = it->whole ? PartialShape(it->whole->shape) : it->variable.shape();
+    if (known.IsCompatibleWith(shape)) return &*it;
     pass.scope().RecordError(
         errors::InvalidArgument("layer ", Description(), " needs a ", name, " of shape ",
                                 shape.DebugString(), " for this input, and has one of shape ",
-                                it->variable.shape().DebugString(), " since its first call"),
+                                known.DebugString(), " since its first call"),
         where);
-    return Variable();
+    return nullptr;
   }
-  const bool counts_once = pass.shared_->regularized.insert(it->variable.handle.op().node()).second;
-  Variable v = pass.shared_->Local(it->variable, it->trainable);
-  if (it->regularizer && it->trainable && counts_once) {
-    const Scope s = pass.scope().Named(StrCat(name, "/Regularizer"));
-    pass.AddLoss(it->regularizer(Expr(s, v.read)));
+  const auto dims = shape.dims();
+  // Sizes are int32 in the graph.
+  if (!shape.is_valid() || std::any_of(dims.begin(), dims.end(), [](int64_t dim) {
+        return dim > std::numeric_limits<int32_t>::max();
+      })) {
+    pass.scope().RecordError(
+        errors::InvalidArgument("layer ", Description(), " needs a ", name, " of [",
+                                StrJoin(std::vector<int64_t>(dims.begin(), dims.end()), ","),
+                                "] numbers, which is more than there can be"),
+        where);
+    return nullptr;
   }
+  const bool trainable = options.trainable && pass.trainable_ && trainable_;
+  const VariableOptions how{.trainable = trainable};
+  OwnWeight made{std::string(name),   Variable(),         trainable,
+                 options.regularizer, options.constraint, std::nullopt};
+  if (partitioner) {
+    // The same values as those of one variable.
+    const Scope s = variable_scope_->CalledFrom(where);
+    const Output value = options.initializer(
+        s.WithoutControlDependencies().Named(StrCat(name, "/Initializer")), shape);
+    made.whole = MakeShardedVariable(s, name, value, partitioner, how, where);
+    if (!pass.scope().status().ok() || made.whole->parts.empty()) return nullptr;
+    made.variable = made.whole->parts[0].variable;
+  } else {
+    made.variable = MakeVariable(*variable_scope_, name, shape, options.initializer, how, where);
+  }
+  if (!made.variable.handle.valid()) return nullptr;
+  own_weights_.push_back(std::move(made));
+  return &own_weights_.back();
+}
+
+// Once in a step, of what this pass sees of the weight.
+void Layer::AddRegularizer(Pass& pass, const OwnWeight& weight, const Variable& own,
+                           const ShardedVariable* whole) const {
+  const bool is_first = pass.shared_->regularized.insert(weight.variable.handle.op().node()).second;
+  if (!is_first || !weight.regularizer || !weight.trainable) return;
+  const Scope s = pass.scope().Named(StrCat(weight.name, "/Regularizer"));
+  pass.AddLoss(weight.regularizer(Expr(s, whole == nullptr ? own.read : ReadSharded(s, *whole))));
+}
+
+Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
+                       const WeightOptions& options, std::source_location where) {
+  const OwnWeight* const weight = FindWeight(pass, name, shape, options, nullptr, where);
+  if (weight == nullptr) return Variable();
+  Variable v = pass.shared_->Local(weight->variable, weight->trainable);
+  AddRegularizer(pass, *weight, v, nullptr);
   if (options.autocast && pass.compute_type_ != kFloat && IsFloating(v.dtype())) {
     // Beside the variable: less has to be sent.
     v.read = layers::CastTo(pass.scope().ColocateWith(v.handle), v.read, pass.compute_type_);
   }
   return v;
+}
+
+ShardedVariable Layer::Table(Pass& pass, std::string_view name, const Shape& shape,
+                             const WeightOptions& options, std::source_location where) {
+  const OwnWeight* const weight =
+      FindWeight(pass, name, shape, options, pass.shared_->partitioner, where);
+  if (weight == nullptr) return ShardedVariable();
+  ShardedVariable table{.name = std::string(name), .shape = shape, .parts = {}};
+  if (!weight->whole) {
+    table.parts.push_back(
+        {pass.shared_->Local(weight->variable, weight->trainable), 0, shape.dim(0)});
+    AddRegularizer(pass, *weight, table.parts[0].variable, nullptr);
+    return table;
+  }
+  for (const VariablePart& part : weight->whole->parts) {
+    table.parts.push_back(part);
+    table.parts.back().variable = pass.shared_->Local(part.variable, weight->trainable);
+  }
+  AddRegularizer(pass, *weight, Variable(), &table);
+  return table;
 }
 
 Variable Layer::State(Pass& pass, std::string_view name, const Shape& shape,

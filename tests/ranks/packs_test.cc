@@ -176,5 +176,39 @@ void ExpectRoundedOnce(float large) {
 TEST(Sums, OfHalfAreRoundedOnce) { ExpectRoundedOnce<Half>(2048); }
 TEST(Sums, OfBfloat16AreRoundedOnce) { ExpectRoundedOnce<BFloat16>(256); }
 
+// Of `less`, `less` and `less` + 1: a third above `less`. Their sum is not of the type, and the
+// next one that is gives `less` + 1. The same of derivatives.
+template <typename T>
+void ExpectMeanRoundedOnce(float less, float large) {
+  const RanksInProcess three(3, {.timeout_seconds = 60});
+  const auto own = [&](int rank) {
+    return Tensor::FromValues<T>({T(rank == 2 ? less + 1 : less), T(large)});
+  };
+  ASSERT_EQ(static_cast<float>(T(static_cast<float>(T(3 * less + 1)) / 3)), less + 1);
+  const Tensor wanted = Tensor::FromValues<T>({T(less), T(large)});
+  const auto results = RunStep(three, [&](int rank, const Scope& scope, ProcessGroup& group) {
+    const Output value = Constant(scope, own(rank)), weights = Constant(scope, own(rank));
+    const Output mean = group.AllReduce(scope, ReduceOp::kMean, value);
+    const auto gradient = Gradients(scope, {{mean}}, {{value}}, {{weights}});
+    EXPECT_TRUE(gradient.ok()) << gradient.status();
+    return gradient.ok() ? std::vector<Output>{mean, (*gradient)[0]} : std::vector<Output>{mean};
+  });
+  for (const std::vector<Tensor>& result : results) {
+    ASSERT_EQ(result.size(), 2u);
+    EXPECT_TRUE(TensorsEqual(result[0], wanted));
+    EXPECT_TRUE(TensorsEqual(result[1], wanted));
+  }
+  ExpectAllOk(three.All([&](int rank) -> Status {
+    const auto mean = three.group(rank)->AllReduce(ReduceOp::kMean, own(rank));
+    if (!mean.ok()) return mean.status();
+    EXPECT_TRUE(TensorsEqual(*mean, wanted));
+    return OkStatus();
+  }));
+}
+
+// Three times 60000 is infinite in half.
+TEST(Means, OfHalfAreRoundedOnce) { ExpectMeanRoundedOnce<Half>(1374, 60000); }
+TEST(Means, OfBfloat16AreRoundedOnce) { ExpectMeanRoundedOnce<BFloat16>(174, 0x1p126f); }
+
 }  // namespace
 }  // namespace millrace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -134,6 +136,82 @@ TEST_P(Sharded, GivesItsPartsGradientsAsRows) {
     }
   }
   EXPECT_THAT(sums, ElementsAre(10, 0, 0, 0, 0, 0, 101));
+}
+
+TEST_P(Sharded, IsFoundAmongVariables) {
+  const Variable other = MakeVariable(root_, "other", Zeros(root_, Shape({3})));
+  const std::vector<ShardedVariable> joined = JoinParts(Variables(graph_));
+  ASSERT_EQ(joined.size(), 2u);
+  EXPECT_EQ(joined[0].name, "v");
+  EXPECT_EQ(joined[0].shape, Shape({7, 2}));
+  ASSERT_EQ(joined[0].parts.size(), v_.parts.size());
+  for (std::size_t i = 0; i < v_.parts.size(); ++i) {
+    EXPECT_EQ(joined[0].parts[i].variable.handle, v_.parts[i].variable.handle);
+    EXPECT_EQ(joined[0].parts[i].begin, v_.parts[i].begin);
+    EXPECT_EQ(joined[0].parts[i].rows, v_.parts[i].rows);
+  }
+  EXPECT_EQ(joined[1].name, "other");
+  ASSERT_EQ(joined[1].parts.size(), 1u);
+  EXPECT_EQ(joined[1].parts[0].variable.handle, other.handle);
+}
+
+// Some parts of a variable are none.
+TEST(JoinParts, LeavesPartsAsTheyAreThatAreNotAll) {
+  Graph graph;
+  const Scope root = graph.root();
+  const ShardedVariable v =
+      MakeShardedVariable(root, "v", Constant(root, Table(7, 2)), FixedShards(3));
+  const std::vector<Variable> some = {v.parts[0].variable, v.parts[2].variable};
+  const std::vector<ShardedVariable> joined = JoinParts(some);
+  ASSERT_EQ(joined.size(), 2u);
+  EXPECT_EQ(joined[0].name, "v/part_0");
+  EXPECT_EQ(joined[1].name, "v/part_2");
+}
+
+std::vector<int64_t> HashedRowsOf(std::vector<int64_t> ids, int64_t rows) {
+  Graph graph;
+  const auto count = static_cast<int64_t>(ids.size());
+  const Output hashed = HashedRows(
+      graph.root(), Constant(graph.root(), Tensor::FromValues<int64_t>(ids, Shape({count}))), rows);
+  auto session = Session::Create(graph);
+  EXPECT_TRUE(session.ok()) << session.status();
+  const auto value = session->Eval(hashed);
+  EXPECT_TRUE(value.ok()) << value.status();
+  if (!value.ok()) return {};
+  return {value->flat<int64_t>().begin(), value->flat<int64_t>().end()};
+}
+
+TEST(HashedRows, AreOtherRowsForAllNumbersAndSpreadTheFirst) {
+  constexpr int64_t kParts = 4;
+  for (const int64_t rows : {1, 2, 7, 10, 12, 144, 1000, 1024, 10'007}) {
+    SCOPED_TRACE(rows);
+    std::vector<int64_t> ids(static_cast<std::size_t>(rows));
+    std::iota(ids.begin(), ids.end(), 0);
+    const std::vector<int64_t> hashed = HashedRowsOf(ids, rows);
+    std::vector<int64_t> sorted = hashed;
+    std::sort(sorted.begin(), sorted.end());
+    EXPECT_EQ(sorted, ids);
+    if (rows < 100) continue;
+    // Of the first tenth of a vocabulary each part has its share, give or take a fifth of it.
+    const int64_t first = rows / 10;
+    std::vector<int64_t> in_part(kParts, 0);
+    for (int64_t i = 0; i < first; ++i) {
+      ++in_part[static_cast<std::size_t>(hashed[static_cast<std::size_t>(i)] * kParts / rows)];
+    }
+    for (const int64_t count : in_part) {
+      EXPECT_NEAR(static_cast<double>(count), static_cast<double>(first) / kParts,
+                  1 + static_cast<double>(first) / kParts / 5);
+    }
+  }
+}
+
+TEST(HashedRows, LeaveNumbersThatAreNoRows) {
+  EXPECT_THAT(HashedRowsOf({-1, 7, 8, INT64_MAX, INT64_MIN}, 7),
+              ElementsAre(-1, 7, 8, INT64_MAX, INT64_MIN));
+  EXPECT_THAT(HashedRowsOf({(int64_t{1} << 31) - 1}, int64_t{1} << 31), ::testing::SizeIs(1));
+  Graph graph;
+  HashedRows(graph.root(), Constant(graph.root(), Tensor::Scalar<int64_t>(0)), 0);
+  EXPECT_TRUE(errors::IsInvalidArgument(graph.status())) << graph.status();
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, Sharded, ::testing::Values(1, 2, 3, 7, 9));

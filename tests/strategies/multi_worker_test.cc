@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <thread>
+#include <tuple>
 
 #include "base/strings.h"
 #include "millrace/millrace.h"
@@ -322,13 +323,87 @@ TEST(UnequalWorkers, TrainAsOneReplicaDoes) {
 
 TEST(MultiWorker, TellsAllWhichOptionsDiffer) {
   std::vector<StrategyOptions> options = WithReplicas({1, 1, 1});
-  options[2].communication.bytes_per_pack = 77;
+  options[2].communication = {.bytes_per_pack = 77, .compression = GradientCompression::kBfloat16};
   const auto none = [](const std::shared_ptr<Strategy>&) { return StatusOr<int>(0); };
   for (const auto& result : WithWorkers<int>(options, none)) {
     EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(result.status().ToString(), HasSubstr("/job:worker/replica:0/task:2"));
     EXPECT_THAT(result.status().ToString(), HasSubstr("bytes_per_pack = 77"));
+    EXPECT_THAT(result.status().ToString(), HasSubstr("compression = bfloat16"));
   }
+}
+
+// What is added up over the workers of a model after a step, and what its weights are then.
+struct Exchanged {
+  int64_t bytes = 0;
+  std::vector<DataType> types{};
+  Values weights{};
+};
+std::vector<StatusOr<Exchanged>> TrainRounded(GradientCompression compression) {
+  std::vector<StrategyOptions> options = WithReplicas({1, 1});
+  for (StrategyOptions& o : options) o.communication.compression = compression;
+  return WithWorkers<Exchanged>(
+      options, [](const std::shared_ptr<Strategy>& strategy) -> StatusOr<Exchanged> {
+        Model model(
+            layers::Sequential({layers::Dense(3, {.activation = "tanh"}), layers::Dense(1)}),
+            {.seed = 5, .strategy = strategy});
+        MR_RETURN_IF_ERROR(
+            model.Compile({.optimizer = optimizers::Sgd({.learning_rate = 0.05}), .loss = "mse"}));
+        MR_RETURN_IF_ERROR(
+            model
+                .Fit(Samples(), Targets(),
+                     {.batch_size = 12, .shuffle = false, .verbose = Verbose::kSilent})
+                .status());
+        Exchanged result;
+        for (const Operation& op : model.graph().operations()) {
+          if (op.type() != "CollectiveReduce" || !op.name().starts_with("train/")) continue;
+          const Output sum = op.output(0);
+          result.types.push_back(sum.dtype());
+          result.bytes += sum.shape().AsShape()->num_elements() *
+                          static_cast<int64_t>(DataTypeSize(sum.dtype()));
+        }
+        MR_ASSIGN_OR_RETURN(result.weights, model.GetWeights());
+        return result;
+      });
+}
+
+// Half of the bytes to the byte, the same bits everywhere, and weights as near to those of floats
+// as gradients are.
+TEST(MultiWorker, SendsGradientsInHalfOfTheBytesIfAsked) {
+  const auto whole = TrainRounded(GradientCompression::kNone);
+  ASSERT_TRUE(whole[0].ok()) << whole[0].status();
+  EXPECT_THAT(whole[0]->types, ::testing::Each(kFloat));
+  // Weights, and what each worker was told.
+  EXPECT_EQ(whole[0]->bytes, 4 * (4 * 3 + 3 + 3 + 1 + kWorkers));
+  for (const auto& [compression, type, within] :
+       {std::tuple(GradientCompression::kFp16, kHalf, 1.0f / 1024),
+        std::tuple(GradientCompression::kBfloat16, kBfloat16, 1.0f / 128)}) {
+    const auto rounded = TrainRounded(compression);
+    for (const auto& worker : rounded) {
+      ASSERT_TRUE(worker.ok()) << worker.status();
+      EXPECT_THAT(worker->types, ::testing::Each(type));
+      EXPECT_EQ(2 * worker->bytes, whole[0]->bytes);
+      bool differs = false;
+      for (std::size_t i = 0; i < worker->weights.size(); ++i) {
+        EXPECT_TRUE(TensorsEqual(worker->weights[i], rounded[0]->weights[i])) << i;
+        const auto got = worker->weights[i].flat<float>(),
+                   want = whole[0]->weights[i].flat<float>();
+        for (std::size_t k = 0; k < got.size(); ++k) {
+          EXPECT_NEAR(got[k], want[k], within) << i << " " << k;
+          differs = differs || got[k] != want[k];
+        }
+      }
+      EXPECT_TRUE(differs);
+    }
+  }
+}
+
+TEST(MultiWorker, RefusesRoundedGradientsThatShallHaveTheBitsOfOne) {
+  const auto strategy = MakeStrategy(
+      "mirrored",
+      {.communication = {.compression = GradientCompression::kFp16}, .deterministic = true});
+  EXPECT_EQ(strategy.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(strategy.status().ToString(), HasSubstr("CommunicationOptions.compression"));
 }
 
 TEST(MultiWorker, NamesTheWorkerThatDoesNotBegin) {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/status_macros.h"
+#include "millrace/partitioners.h"
 
 namespace millrace::testing {
 namespace {
@@ -50,6 +51,8 @@ StatusOr<Processes> Make(const Setting& setting) {
     MR_ASSIGN_OR_RETURN(made.cluster, LocalCluster::Start({.workers = setting.replicas, .ps = 2}));
     options.task.cluster = made.cluster->spec();
     options.target = made.cluster->target("worker", 0);
+    // With one replica tables are in one piece, else in two.
+    if (setting.replicas > 1) options.variable_partitioner = FixedShards(2);
   }
   MR_ASSIGN_OR_RETURN(auto strategy, MakeStrategy(setting.strategy, options));
   made.strategies.push_back(std::move(strategy));

@@ -19,6 +19,7 @@
 #include "training/checkpoint/object_names.h"
 #include "training/checkpoint/restored_variables.h"
 #include "training/checkpoint/save_nodes.h"
+#include "training/sharding/part_marks.h"
 
 namespace millrace {
 namespace {
@@ -64,10 +65,7 @@ struct PartOf {
 std::map<std::string, PartOf> PartsByName(std::span<const Variable> variables) {
   std::map<std::string, PartOf> parts;
   for (const Variable& v : variables) {
-    const AttrMap& attrs = v.handle.op().node()->attrs();
-    const std::string slice = attrs.GetOr<std::string>("_save_slice", "");
-    if (slice.empty()) continue;
-    parts[v.name()] = {attrs.GetOr<std::string>("_save_name", v.name()), slice, v.shape()};
+    if (const auto mark = MarkOf(v)) parts[v.name()] = {mark->whole, mark->slice, v.shape()};
   }
   return parts;
 }

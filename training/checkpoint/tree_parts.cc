@@ -7,27 +7,10 @@
 #include "base/strings.h"
 #include "io/tensor_slice.h"
 #include "millrace/partitioners.h"
+#include "training/sharding/part_marks.h"
 
 namespace millrace {
 namespace {
-
-// As names of optimizers' variables have it: "table/part_0" is "table_part_0".
-std::string Flat(std::string name) {
-  std::replace(name.begin(), name.end(), '/', '_');
-  return name;
-}
-
-// "table/part_0/Adam_1" is part of "table/Adam_1", and "adam/table_part_0_momentum" of
-// "adam/table_momentum": the name that it has in a program without parts. "" where the part's name
-// is not in it.
-std::string NameOfWhole(const std::string& kept, const std::string& part,
-                        const std::string& whole) {
-  if (kept.starts_with(StrCat(part, "/"))) return whole + kept.substr(part.size());
-  const std::size_t leaf = kept.rfind('/') == std::string::npos ? 0 : kept.rfind('/') + 1;
-  const std::string flat = Flat(part);
-  if (!kept.substr(leaf).starts_with(StrCat(flat, "_"))) return "";
-  return StrCat(kept.substr(0, leaf), Flat(whole), kept.substr(leaf + flat.size()));
-}
 
 // What is kept for each part, as parts of one tensor; empty if a part has none or another shape.
 std::optional<TreeValue> Joined(const TreeValue& whole, std::span<const Variable> kept) {

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "training/optimizers/slot_optimizer.h"
+#include "training/sharding/part_marks.h"
 
 namespace millrace::optimizers {
 namespace {
@@ -170,6 +171,7 @@ Variable KerasOptimizerImpl::MakeSlotOf(const Scope& scope, const Variable& prim
                   value),
         options);
   }
+  MarkLike(primary, slot);
   variables_.push_back(slot);
   return slot;
 }

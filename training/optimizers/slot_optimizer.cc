@@ -4,6 +4,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "training/sharding/part_marks.h"
 
 namespace millrace {
 
@@ -50,6 +51,7 @@ std::vector<Variable>& SlotOptimizer::SlotsOf(const Scope& scope, const Variable
     const std::string suffix = i == 0 ? name_ : StrCat(name_, "_", i);
     it->second.push_back(
         MakeSlot(scope, primary, StrCat(primary.name(), "/", suffix), initial_[i]));
+    MarkLike(primary, it->second.back());
   }
   return it->second;
 }

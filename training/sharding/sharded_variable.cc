@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "base/errors.h"
@@ -9,6 +13,7 @@
 #include "frontend/initial_shape.h"
 #include "millrace/ops.h"
 #include "millrace/partitioners.h"
+#include "training/sharding/part_marks.h"
 
 namespace millrace {
 namespace {
@@ -70,20 +75,37 @@ Output AsVectorOfInt64(const Scope& scope, const Output& ids, std::source_locati
   return ops::Reshape(scope, wide, Numbers({-1}), where);
 }
 
-// Which part of which tensor the i-th variable is, for savers (SavedVariables): the name of the
-// whole is that of the part without "/part_<i>".
-void MarkPart(const Variable& part, int64_t i, const Shape& whole, int64_t begin, int64_t rows) {
+// Says of the i-th part of which whole it is (part_marks.h): its name without "/part_<i>".
+void MarkIt(const Variable& part, int64_t i, const Shape& whole, int64_t begin, int64_t rows) {
   if (!part.handle.valid()) return;
   std::string name = part.name();
   const std::string number = StrCat("/part_", i);
   const std::size_t at = name.rfind(number);
   if (at == std::string::npos) return;
   name.erase(at, number.size());
-  std::string slice = StrCat(StrJoin(whole.dims(), " "), " ", begin, ",", rows);
-  for (int axis = 1; axis < whole.rank(); ++axis) slice += ":-";
-  AttrMap& attrs = part.handle.op().node()->mutable_attrs();
-  attrs.Set("_save_name", name);
-  attrs.Set("_save_slice", slice);
+  MarkPart(part, {std::move(name), SliceOf(whole, begin, rows)});
+}
+
+// Parts in order; nothing if they are not all of a variable.
+std::optional<ShardedVariable> Joined(const std::string& name, std::span<const Variable> parts) {
+  ShardedVariable whole{.name = name, .shape = {}, .parts = {}};
+  int64_t rows = 0;
+  for (const Variable& part : parts) {
+    const auto shape = part.shape().AsShape();
+    if (!shape || shape->rank() == 0) return std::nullopt;
+    whole.parts.push_back({part, rows, shape->dim(0)});
+    rows += shape->dim(0);
+    whole.shape = *shape;
+  }
+  std::vector<int64_t> dims(whole.shape.dims().begin(), whole.shape.dims().end());
+  dims[0] = rows;
+  whole.shape = Shape(dims);
+  for (const VariablePart& part : whole.parts) {
+    if (MarkOf(part.variable)->slice != SliceOf(whole.shape, part.begin, part.rows)) {
+      return std::nullopt;
+    }
+  }
+  return whole;
 }
 
 }  // namespace
@@ -118,10 +140,60 @@ ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
         RowsOf(scope.WithoutControlDependencies(), initial_value, *shape, begin, rows, where);
     made.parts.push_back(
         {MakeVariable(scope, StrCat(name, "/part_", i), value, part_options, where), begin, rows});
-    MarkPart(made.parts.back().variable, i, *shape, begin, rows);
+    MarkIt(made.parts.back().variable, i, *shape, begin, rows);
     begin += rows;
   }
   return made;
+}
+
+std::vector<ShardedVariable> JoinParts(std::span<const Variable> variables) {
+  std::map<std::string, std::vector<Variable>> parts;  // by the name of the whole
+  for (const Variable& v : variables) {
+    if (const auto mark = MarkOf(v)) parts[mark->whole].push_back(v);
+  }
+  std::map<std::string, ShardedVariable> wholes;
+  for (const auto& [name, of_whole] : parts) {
+    if (auto whole = Joined(name, of_whole)) wholes.emplace(name, *std::move(whole));
+  }
+  std::vector<ShardedVariable> joined;
+  for (const Variable& v : variables) {
+    const auto mark = MarkOf(v);
+    const auto whole = mark ? wholes.find(mark->whole) : wholes.end();
+    if (whole == wholes.end()) {
+      const Shape shape = v.shape().AsShape().value_or(Shape());
+      joined.push_back({v.name(), shape, {{v, 0, shape.rank() == 0 ? 1 : shape.dim(0)}}});
+    } else if (whole->second.parts[0].variable.handle == v.handle) {
+      joined.push_back(whole->second);
+    }
+  }
+  return joined;
+}
+
+Output HashedRows(const Scope& scope, const Output& ids, int64_t rows, std::source_location where) {
+  // Products of two numbers below it are numbers.
+  constexpr int64_t kMostRows = int64_t{1} << 31;
+  if (!ids.valid()) return Output();
+  if (rows < 1 || rows > kMostRows) {
+    scope.RecordError(errors::InvalidArgument("HashedRows is for tables of 1 to ", kMostRows,
+                                              " rows, not ", rows),
+                      where);
+    return Output();
+  }
+  // Knuth's multiplicative hashing: steps of the golden section hit all rows, and those of any run
+  // of numbers lie as far apart as they can.
+  auto factor = static_cast<int64_t>(0.6180339887498949 * static_cast<double>(rows));
+  while (std::gcd(std::max<int64_t>(factor, 1), rows) != 1) ++factor;
+  factor = std::max<int64_t>(factor, 1);
+  Output wide = ids;
+  if (ids.dtype() != kInt64) wide = ops::Cast(scope, ids, kInt64, {}, where);
+  // What is no row of the table is none afterwards.
+  const Output is_row =
+      ops::LogicalAnd(scope, ops::GreaterEqual(scope, wide, Tensor::Scalar<int64_t>(0), where),
+                      ops::Less(scope, wide, Tensor::Scalar<int64_t>(rows), where), where);
+  const Output known = ops::SelectV2(scope, is_row, wide, ops::ZerosLike(scope, wide), where);
+  const Output product = ops::Mul(scope, known, Tensor::Scalar<int64_t>(factor), where);
+  const Output row = ops::FloorMod(scope, product, Tensor::Scalar<int64_t>(rows), where);
+  return ops::SelectV2(scope, is_row, row, wide, where);
 }
 
 Output ReadSharded(const Scope& scope, const ShardedVariable& variable,
@@ -177,7 +249,12 @@ Output LookupSharded(const Scope& scope, const ShardedVariable& variable, const 
       scope,
       {ops::Cast(scope, ops::Shape(scope, ids, {}, where), kInt64, {}, where), Numbers(row_dims)},
       0, where);
-  return ops::Reshape(scope, stitched, shape, where);
+  const Output found_rows = ops::Reshape(scope, stitched, shape, where);
+  const PartialShape of_ids = ids.shape();
+  if (!of_ids.has_rank()) return found_rows;
+  std::vector<int64_t> dims(of_ids.dims().begin(), of_ids.dims().end());
+  dims.insert(dims.end(), row_dims.begin(), row_dims.end());
+  return ops::EnsureShape(scope, found_rows, PartialShape(dims), where);
 }
 
 Operation ScatterAddSharded(const Scope& scope, const ShardedVariable& variable, const Output& ids,
