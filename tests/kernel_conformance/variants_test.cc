@@ -278,6 +278,25 @@ TEST(VariantsTest, ListsWithinDataSetsEndSomewhere) {
   EXPECT_NONFATAL_FAILURE(Evaluate(of_both(501)), "stages");
 }
 
+// Sparse tensors may have variants for their values: packed ones.
+TEST(VariantsTest, SparseTensorsPackedWithinEachOtherEndSomewhere) {
+  const auto packed = [](int count) {
+    std::vector<pb::NodeDef> nodes = {
+        Const("indices", Tensor::FromValues<int64_t>({0, 1, 2}, Shape({3, 1}))),
+        Const("values", Tensor::FromValues<float>({1, 2, 3})),
+        Const("shape", Tensor::FromValues<int64_t>({3}))};
+    for (int i = 0; i < count; ++i) {
+      nodes.push_back(Node(StrCat("packed", i), "SerializeSparse",
+                           {"indices", i == 0 ? "values" : StrCat("packed", i - 1), "shape"}));
+      AddType(&nodes.back(), "T", i == 0 ? kFloat : kVariant);
+      AddType(&nodes.back(), "out_type", kVariant);
+    }
+    return nodes;
+  };
+  EXPECT_EQ(Evaluate(packed(1000)).dtype(), kVariant);
+  EXPECT_NONFATAL_FAILURE(Evaluate(packed(1001)), "more than 1000 deep");
+}
+
 // As a message it would hold the innermost list 2^29 times.
 TEST(VariantsTest, ListsThatHoldAnotherTwiceAreNotWrittenWithoutEnd) {
   const Status status = EncodedObjects(Evaluate(ListsWithinLists(30, 2))).status();
@@ -297,6 +316,14 @@ TEST(VariantsTest, ListsThatHoldAnotherTwiceHaveZerosAndSums) {
     nodes.push_back(Node("length", "TensorListLength", {"made"}));
     EXPECT_EQ(Evaluate(nodes).DebugString(), "Tensor<int32 []: 2>") << op;
   }
+}
+
+// A string of it would have been empty.
+TEST(VariantsTest, TensorsThatNoMessageHoldsAreNoTexts) {
+  pb::NodeDef text = Node("text", "SerializeTensor", {});
+  AddType(&text, "T", kUint8);
+  EXPECT_NONFATAL_FAILURE(RunNode(text, {Tensor(kUint8, Shape({int64_t{1} << 31}))}, 1),
+                          "a message of 2147483648 bytes; it may have 2 GiB at most");
 }
 
 TEST(VariantsTest, AreTextsAndBack) {
