@@ -38,8 +38,9 @@ Status SplitAddress(std::string_view address, std::string* host, int* port) {
     *host = host->substr(1, host->size() - 2);
   }
   for (const char c : *host) {
-    if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == '/' || c == ',' || c == ';') {
-      return errors::InvalidArgument("address '", address, "' has a malformed host");
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isspace(byte) != 0 || std::iscntrl(byte) != 0 || c == '/' || c == ',' || c == ';') {
+      return errors::InvalidArgument("address '", CEscape(address), "' has a malformed host");
     }
   }
   *port = static_cast<int>(number);

@@ -46,6 +46,7 @@ TEST(ClusterSpecTest, ErrorsNameTheWrongPart) {
       {"ps|h:1,ps|h:2", "twice"},
       {"ps|h:1,worker|h:1", "two tasks"},
       {"ps|h h:1", "malformed host"},
+      {"ps|127.0.0.1\001.h:1", "'127.0.0.1\\001.h:1' has a malformed host"},
   };
   for (const auto& c : kCases) {
     const Status status = ClusterSpec::Parse(c.text).status();

@@ -451,8 +451,9 @@ TEST(SessionClusters, ASessionThatIsClosedGivesEverythingBack) {
   const pb::ClusterDef broken =
       ClusterOf({{"w", one->address()}, {"w", two->address()}, {"w", "localhost" + port}});
   for (int i = 0; i < 40; ++i) {
-    EXPECT_TRUE(
-        errors::IsAlreadyExists(TryOpen(*one, TestGraph().def(), Bringing(broken)).status()));
+    const Status refused = TryOpen(*one, TestGraph().def(), Bringing(broken)).status();
+    EXPECT_TRUE(errors::IsAlreadyExists(refused)) << refused;
+    EXPECT_THAT(std::string(Message(refused)), HasSubstr("one server for two of its tasks"));
   }
   EXPECT_NE(Open(*one, SumOver("w").def(), Bringing(both)), nullptr);
 }

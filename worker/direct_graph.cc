@@ -4,11 +4,14 @@
 #include <atomic>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "executor/executor.h"
 #include "executor/stats/step_stats.h"
 #include "graph/graph_def_io.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/kernel_context.h"
 #include "session/inter_op_pools.h"
 #include "worker/overdue.h"
@@ -48,6 +51,12 @@ class WorkerDirectRun final : public DirectRun {
     if (graph_.updates() != nullptr) [[unlikely]]
       graph_.updates()->Begin(step.id);
     begun_.store(true, std::memory_order_release);
+    for (std::size_t i = 0; i < step.feeds.size(); ++i) {
+      if (step.feeds[i].dtype() != kVariant) continue;
+      if (Status decoded = Decode(step.feeds, i); !decoded.ok()) {
+        return done.call(done.owner, std::move(decoded));
+      }
+    }
     Executor(part().program.get()).RunAsync(args, {done.call, done.owner});
   }
 
@@ -65,6 +74,7 @@ class WorkerDirectRun final : public DirectRun {
     begun_.store(false, std::memory_order_relaxed);
     stats_.reset();
     memory_.reset();
+    decoded_feeds_.clear();
   }
 
   void ListWaits(pb::TaskWaits* waits) const override {
@@ -79,12 +89,21 @@ class WorkerDirectRun final : public DirectRun {
   }
 
  private:
+  // Clients give objects of variants in the form that they have in messages.
+  Status Decode(std::span<const Tensor> feeds, std::size_t i) {
+    if (decoded_feeds_.empty()) decoded_feeds_.assign(feeds.begin(), feeds.end());
+    MR_ASSIGN_OR_RETURN(decoded_feeds_[i], DecodedObjects(feeds[i]));
+    env_.call_args = decoded_feeds_;
+    return OkStatus();
+  }
+
   const WorkerGraph::Part& part() const { return graph_.parts()[0]; }
 
   const WorkerGraph& graph_;
   const WorkerEnv& worker_;
   StepEnv env_;
-  std::atomic<bool> begun_{false};  // all above is set
+  std::vector<Tensor> decoded_feeds_;  // all, if one is a variant
+  std::atomic<bool> begun_{false};     // all above is set
   std::optional<StepStatsCollector> stats_;
   RefPtr<MemoryTracker> memory_;
 };

@@ -203,8 +203,10 @@ Status LocalWorker::CreateSession(WorkerSessionOptions options) {
   {
     MutexLock lock(&mu_);
     if (!sessions_.try_emplace(options.session_handle, std::move(session)).second) {
-      return errors::AlreadyExists("the session ", options.session_handle, " is open at ",
-                                   env_.task);
+      return errors::AlreadyExists(
+          "the session ", options.session_handle, " is open at ", env_.task,
+          brought ? ": the cluster that it brings must not have one server for two of its tasks"
+                  : "");
     }
   }
   if (options.master_task.empty()) return OkStatus();

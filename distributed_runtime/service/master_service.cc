@@ -18,6 +18,7 @@
 #include "distributed_runtime/messages.h"
 #include "distributed_runtime/recent_ids.h"
 #include "distributed_runtime/service/failed_steps.h"
+#include "kernels/common/variant_codec.h"
 #include "millrace/ref_ptr.h"
 #include "proto/master.pb.h"
 #include "transport/methods.h"
@@ -42,6 +43,15 @@ struct Run {
   RunStepResult result;
   RequestMeta meta;
 };
+
+// What was fetched, as clients can read it.
+Status EncodeObjects(std::vector<Tensor>* fetches) {
+  for (Tensor& value : *fetches) {
+    if (value.dtype() != kVariant) continue;
+    MR_ASSIGN_OR_RETURN(value, EncodedObjects(value));
+  }
+  return OkStatus();
+}
 
 }  // namespace
 
@@ -195,6 +205,7 @@ struct MasterService::Impl {
 
   void AnswerStep(ServerCall* call, std::unique_ptr<Run<RunStepArgs>> run, Status ran) {
     WireWriter response;
+    if (ran.ok()) ran = EncodeObjects(&run->result.fetches);
     if (ran.ok()) ran = EncodeRunStepResponse(run->args, run->result, &response);
     if (ran.ok()) return call->Finish(std::move(response));
     ran = Failed("RunStep", run->args.session_handle, run->args.request_id, ran);
@@ -241,6 +252,7 @@ struct MasterService::Impl {
     const auto answer = [this, call, raw](Status ran) {
       const std::unique_ptr<Run<RunCallableArgs>> owned(raw);
       WireWriter response;
+      if (ran.ok()) ran = EncodeObjects(&raw->result.fetches);
       if (ran.ok()) ran = EncodeRunCallableResponse(raw->result, &response);
       if (ran.ok()) return call->Finish(std::move(response));
       call->Finish(Failed("RunCallable", raw->args.session_handle, raw->args.request_id, ran));

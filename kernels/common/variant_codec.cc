@@ -41,14 +41,21 @@ ObjectDecoder FindDecoder(std::string_view type_name) {
   return it == codec.decoders.end() ? nullptr : it->second;
 }
 
-bool Encode(const RefCounted& object, int depth, pb::VariantTensorDataProto* proto) {
-  ObjectEncoder encoder = nullptr;
-  {
-    Codec& codec = TheCodec();
-    MutexLock lock(&codec.mu);
-    encoder = codec.encoder;
-  }
-  return encoder != nullptr && depth < kMaxDepth && encoder(object, depth, proto);
+ObjectEncoder FindEncoder() {
+  Codec& codec = TheCodec();
+  MutexLock lock(&codec.mu);
+  return codec.encoder;
+}
+
+// What a message for one tensor or object takes in memory, whatever it holds, about.
+constexpr std::size_t kMessageBytes = 512;
+
+// What a tensor takes in a message, about.
+std::size_t EncodedBytes(const Tensor& tensor) {
+  if (tensor.dtype() != kString) return tensor.num_bytes();
+  std::size_t bytes = 0;
+  for (const std::string& text : tensor.flat<std::string>()) bytes += text.size() + 1;
+  return bytes;
 }
 
 }  // namespace
@@ -115,7 +122,22 @@ StatusOr<Tensor> ObjectDecoding::Objects(const Tensor& tensor) {
   return decoded;
 }
 
-bool TensorWithinToProto(const Tensor& tensor, int depth, pb::TensorProto* proto) {
+bool ObjectEncoding::Take(std::size_t bytes) {
+  if (bytes_left_ >= 0) bytes_left_ -= static_cast<int64_t>(bytes + kMessageBytes);
+  return bytes_left_ >= 0;
+}
+
+bool ObjectEncoding::AddObject(const RefCounted& object, pb::VariantTensorDataProto* proto) {
+  const ObjectEncoder encoder = FindEncoder();
+  if (encoder == nullptr || depth_ >= kMaxDepth || !Take(0)) return false;
+  ++depth_;
+  const bool encoded = encoder(object, *this, proto);
+  --depth_;
+  return encoded;
+}
+
+bool ObjectEncoding::AddTensor(const Tensor& tensor, pb::TensorProto* proto) {
+  if (!Take(EncodedBytes(tensor))) return false;
   if (tensor.dtype() != kVariant) {
     TensorToProto(tensor, proto);
     return true;
@@ -125,7 +147,7 @@ bool TensorWithinToProto(const Tensor& tensor, int depth, pb::TensorProto* proto
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     const RefCounted* const object = tensor.data<Variant>()[i].get();
     pb::VariantTensorDataProto* const to = proto->add_variant_val();
-    if (object != nullptr && !Encode(*object, depth + 1, to)) return false;
+    if (object != nullptr && !AddObject(*object, to)) return false;
   }
   return true;
 }
@@ -138,10 +160,17 @@ StatusOr<Tensor> EncodedObjects(const Tensor& tensor) {
   proto.set_dtype(static_cast<pb::DataType>(kVariant));
   ShapeToProto(tensor.shape(), proto.mutable_tensor_shape());
   std::vector<int64_t> left;
+  ObjectEncoding encoding;
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     const RefCounted* const object = tensor.data<Variant>()[i].get();
     pb::VariantTensorDataProto* const to = proto.add_variant_val();
-    if (object == nullptr || Encode(*object, 0, to)) continue;
+    if (object == nullptr || encoding.AddObject(*object, to)) continue;
+    if (encoding.too_large()) {
+      return errors::ResourceExhausted(
+          "the objects of a variant of shape ", tensor.shape().DebugString(),
+          " are too large for a message or a file: a tensor is written wherever it is held, and "
+          "all together may take 1 GiB");
+    }
     to->Clear();
     left.push_back(i);
   }

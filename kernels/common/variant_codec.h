@@ -6,11 +6,13 @@
 #ifndef KERNELS_COMMON_VARIANT_CODEC_H_
 #define KERNELS_COMMON_VARIANT_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "kernels/common/nesting.h"
 #include "kernels/common/variant.h"
 #include "millrace/status.h"
 #include "millrace/tensor.h"
@@ -24,12 +26,15 @@ inline constexpr char kIteratorPositionType[] = "millrace::IteratorPosition";
 
 // A variant that is a tensor: "tensorflow::Tensor", kIteratorPositionType, or a scalar of type
 // "int", "float", "bool" or "double". Constant.
-struct PlainValue : public RefCounted {
+struct PlainValue : public RefCounted, public HoldsObjects {
   PlainValue(std::string name, Tensor tensor)
-      : type_name(std::move(name)), value(std::move(tensor)) {}
+      : type_name(std::move(name)), value(std::move(tensor)), within(NestingWithin(value)) {}
+
+  int nesting() const override { return within + 1; }
 
   const std::string type_name;
   const Tensor value;
+  const int within;  // the nesting of the tensor
 };
 
 // What is decoded at once: keeps objects within objects, and what short messages can stand for,
@@ -50,9 +55,27 @@ class ObjectDecoding {
 // InvalidArgument for what is not such an object.
 using ObjectDecoder = StatusOr<Variant> (*)(const pb::VariantTensorDataProto& proto,
                                             ObjectDecoding& decoding);
-// False if the object, or one in it, has no such form, or if it lies in more than `depth` others
-// may be.
-using ObjectEncoder = bool (*)(const RefCounted& object, int depth,
+// What is encoded at once: keeps objects within objects within bounds, and what is written again
+// for every place where it is held.
+class ObjectEncoding {
+ public:
+  // A tensor that an object holds. False as the encoder's.
+  bool AddTensor(const Tensor& tensor, pb::TensorProto* proto);
+  // False as the encoder's.
+  bool AddObject(const RefCounted& object, pb::VariantTensorDataProto* proto);
+  // Whether so much was there that what was written is not all.
+  bool too_large() const { return bytes_left_ < 0; }
+
+ private:
+  bool Take(std::size_t bytes);
+
+  int depth_ = 0;
+  int64_t bytes_left_ = int64_t{1} << 30;
+};
+
+// False if the object, or one in it, has no such form, or if it lies in too many others, or if
+// there is too much.
+using ObjectEncoder = bool (*)(const RefCounted& object, ObjectEncoding& encoding,
                                pb::VariantTensorDataProto* proto);
 
 // For objects with this name of their type, from now on in the whole process; the same again
@@ -61,14 +84,11 @@ void AddObjectDecoder(std::string_view type_name, ObjectDecoder decoder);
 // For all objects.
 void SetObjectEncoder(ObjectEncoder encoder);
 
-// For the encoder: a tensor that an object holds. False as the encoder's.
-bool TensorWithinToProto(const Tensor& tensor, int depth, pb::TensorProto* proto);
-
 // A tensor from elsewhere, its objects decoded: itself if there are none to decode. InvalidArgument
 // if a type is not known or an object is damaged. Any thread.
 StatusOr<Tensor> DecodedObjects(const Tensor& tensor);
 // The reverse. Objects without such a form are left: tensor_proto.h says so to whoever reads the
-// message.
+// message. ResourceExhausted if they hold too much: a tensor is written wherever it is held.
 StatusOr<Tensor> EncodedObjects(const Tensor& tensor);
 
 }  // namespace millrace

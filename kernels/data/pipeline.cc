@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "kernels/common/nesting.h"
 #include "proto/dataset_options.pb.h"
 
 namespace millrace {
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostOptionBytes = std::size_t{1} << 20;
 
-class StageDataset : public DatasetValue {
+class StageDataset : public DatasetValue, public HoldsObjects {
  public:
   StageDataset(RefPtr<DatasetValue> dataset, StageOrigin origin, std::vector<DatasetPtr> inputs,
                std::string options, int depth)
@@ -30,11 +31,11 @@ class StageDataset : public DatasetValue {
   }
   int64_t cardinality() const override { return dataset_->cardinality(); }
 
+  int nesting() const override { return depth_; }
   const DatasetValue& itself() const { return *dataset_; }
   const StageOrigin& origin() const { return origin_; }
   const std::vector<DatasetPtr>& inputs() const { return inputs_; }
   const std::string& options() const { return options_; }
-  int depth() const { return depth_; }
   const StageTimes& times() const { return *times_; }
 
  private:
@@ -88,12 +89,11 @@ StatusOr<RefPtr<DatasetValue>> MakeStage(RefPtr<DatasetValue> dataset, StageOrig
   std::vector<DatasetPtr> inputs;
   int depth = 1;
   for (const Tensor& arg : origin.args) {
+    depth = std::max(depth, NestingWithin(arg) + 1);
     const auto* const input = VariantCast<DatasetValue>(arg);
     if (input == nullptr) continue;
     if (input == dataset.get()) return dataset;  // an op that changes nothing
     inputs.push_back(DatasetPtr::Share(input));
-    const StageDataset* const stage = AsStage(*input);
-    depth = std::max(depth, stage == nullptr ? 1 : stage->depth() + 1);
   }
   if (depth > kMostStages) {
     return errors::ResourceExhausted("a data set of more than ", kMostStages,

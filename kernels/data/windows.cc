@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/nesting.h"
 #include "kernels/data/captured_function.h"
 #include "kernels/data/data_kernels.h"
 #include "kernels/data/dataset.h"
@@ -22,10 +23,15 @@ namespace {
 constexpr int64_t kMostKept = int64_t{1} << 31;
 
 // Elements that are there already.
-class HeldDataset : public DatasetValue {
+class HeldDataset : public DatasetValue, public HoldsObjects {
  public:
   HeldDataset(std::vector<DataType> types, std::vector<DatasetElement> elements)
-      : DatasetValue(std::move(types)), elements_(std::move(elements)) {}
+      : DatasetValue(std::move(types)), elements_(std::move(elements)) {
+    for (const DatasetElement& element : elements_) {
+      for (const Tensor& tensor : element) within_ = std::max(within_, NestingWithin(tensor));
+    }
+  }
+  int nesting() const override { return within_ + 1; }
   int64_t cardinality() const override { return static_cast<int64_t>(elements_.size()); }
   StatusOr<DatasetWalkPtr> NewIterator() const override {
     return DatasetWalkPtr(new Iterator(RefPtr<const HeldDataset>::Share(this)));
@@ -47,6 +53,7 @@ class HeldDataset : public DatasetValue {
   };
 
   const std::vector<DatasetElement> elements_;
+  int within_ = 0;  // their nesting
 };
 
 StatusOr<bool> Truth(const DatasetElement& results, std::string_view what) {

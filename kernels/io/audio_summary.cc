@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/message_text.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "proto/summary.pb.h"
@@ -98,7 +100,8 @@ class AudioSummaryKernel : public Kernel {
       MR_ASSIGN_OR_RETURN(*audio->mutable_encoded_audio_string(),
                           EncodeWav(from, whole, channels, from == nullptr ? 0 : frames));
     }
-    ctx.SetOutput(0, Tensor::String(summary.SerializeAsString()));
+    MR_ASSIGN_OR_RETURN(std::string text, MessageText(summary));
+    ctx.SetOutput(0, Tensor::String(std::move(text)));
     return OkStatus();
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -12,6 +13,7 @@
 #include "io/png.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/message_text.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "proto/summary.pb.h"
@@ -62,7 +64,8 @@ class ImageSummaryKernel : public Kernel {
                           EncodePng(Pixels(images, i, height * width, static_cast<int>(channels)),
                                     height, width, static_cast<int>(channels)));
     }
-    ctx.SetOutput(0, Tensor::String(summary.SerializeAsString()));
+    MR_ASSIGN_OR_RETURN(std::string text, MessageText(summary));
+    ctx.SetOutput(0, Tensor::String(std::move(text)));
     return OkStatus();
   }
 

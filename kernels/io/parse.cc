@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -22,6 +23,8 @@
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/message_text.h"
+#include "kernels/common/variant_codec.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "proto/example.pb.h"
@@ -425,8 +428,9 @@ class ParseTensorKernel : public Kernel {
                                      DataTypeName(static_cast<DataType>(proto.dtype())),
                                      ") and dtype (", DataTypeName(dtype_), ")");
     }
-    MR_ASSIGN_OR_RETURN(Tensor value, TensorFromProto(proto));
-    ctx.SetOutput(0, std::move(value));
+    MR_ASSIGN_OR_RETURN(const Tensor value, TensorFromProto(proto));
+    MR_ASSIGN_OR_RETURN(Tensor decoded, DecodedObjects(value));
+    ctx.SetOutput(0, std::move(decoded));
     return OkStatus();
   }
 
@@ -438,14 +442,16 @@ class SerializeTensorKernel : public Kernel {
  public:
   using Kernel::Kernel;
   Status Compute(KernelContext& ctx) override {
-    const Tensor value = ctx.locked_input(0);
+    MR_ASSIGN_OR_RETURN(const Tensor value, EncodedObjects(ctx.locked_input(0)));
+    if (IsMemcpyable(value.dtype())) MR_RETURN_IF_ERROR(CheckMessageBytes(value.num_bytes()));
     pb::TensorProto proto;
     if (value.dtype() == kString) {
       TensorToReadableProto(value, &proto);
     } else {
       TensorToProto(value, &proto);
     }
-    ctx.SetOutput(0, Tensor::String(proto.SerializeAsString()));
+    MR_ASSIGN_OR_RETURN(std::string text, MessageText(proto));
+    ctx.SetOutput(0, Tensor::String(std::move(text)));
     return OkStatus();
   }
 };

@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -11,6 +12,7 @@
 #include "base/string_map.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/message_text.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
 #include "proto/summary.pb.h"
@@ -27,8 +29,10 @@ double NumberAt(const Tensor& t, int64_t i) {
   return value;
 }
 
-void SetSummary(KernelContext& ctx, const pb::Summary& summary) {
-  ctx.SetOutput(0, Tensor::String(summary.SerializeAsString()));
+Status SetSummary(KernelContext& ctx, const pb::Summary& summary) {
+  MR_ASSIGN_OR_RETURN(std::string text, MessageText(summary));
+  ctx.SetOutput(0, Tensor::String(std::move(text)));
+  return OkStatus();
 }
 
 class ScalarSummaryKernel : public Kernel {
@@ -51,8 +55,7 @@ class ScalarSummaryKernel : public Kernel {
       value->set_tag(tags.data<std::string>()[i]);
       value->set_simple_value(static_cast<float>(NumberAt(values, i)));
     }
-    SetSummary(ctx, summary);
-    return OkStatus();
+    return SetSummary(ctx, summary);
   }
 };
 
@@ -81,8 +84,7 @@ class HistogramSummaryKernel : public Kernel {
     pb::Summary::Value* value = summary.add_value();
     value->set_tag(tag.scalar<std::string>());
     MR_RETURN_IF_ERROR(Fill(values, value->mutable_histo()));
-    SetSummary(ctx, summary);
-    return OkStatus();
+    return SetSummary(ctx, summary);
   }
 
  private:
@@ -154,8 +156,7 @@ class TensorSummaryKernel : public Kernel {
     } else {
       TensorToProto(tensor, value->mutable_tensor());
     }
-    SetSummary(ctx, summary);
-    return OkStatus();
+    return SetSummary(ctx, summary);
   }
 
  private:
@@ -184,8 +185,7 @@ class MergeSummaryKernel : public Kernel {
         }
       }
     }
-    SetSummary(ctx, all);
-    return OkStatus();
+    return SetSummary(ctx, all);
   }
 };
 

@@ -13,9 +13,6 @@
 namespace millrace {
 namespace {
 
-// Optionals are released one from within the other.
-constexpr int kMaxDepth = 1000;
-
 StatusOr<const Optional*> InputOptional(KernelContext& ctx, const std::string& op) {
   const auto* optional = ctx.input(0).rank() == 0 ? VariantCast<Optional>(ctx.input(0)) : nullptr;
   if (optional != nullptr) return optional;
@@ -110,14 +107,8 @@ StatusOr<Tensor> OptionalOf(std::vector<Tensor> components) {
   auto optional = MakeRef<Optional>();
   optional->has_value = true;
   for (const Tensor& component : components) {
-    if (component.dtype() != kVariant) continue;
-    for (int64_t i = 0; i < component.num_elements(); ++i) {
-      const auto* inner = dynamic_cast<Optional*>(component.data<Variant>()[i].get());
-      if (inner != nullptr) optional->depth = std::max(optional->depth, inner->depth + 1);
-    }
-  }
-  if (optional->depth > kMaxDepth) {
-    return errors::ResourceExhausted("optionals within optionals, more than ", kMaxDepth, " deep");
+    MR_RETURN_IF_ERROR(CheckNesting(component));
+    optional->within = std::max(optional->within, NestingWithin(component));
   }
   optional->components = std::move(components);
   return VariantTensor(std::move(optional));

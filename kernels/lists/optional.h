@@ -5,19 +5,22 @@
 
 #include <vector>
 
+#include "kernels/common/nesting.h"
 #include "kernels/common/variant.h"
 
 namespace millrace {
 
 // The content of a variant; constant once made.
-struct Optional : public RefCounted {
+struct Optional : public RefCounted, public HoldsObjects {
   bool has_value = false;
   std::vector<Tensor> components;  // if it has one
-  int depth = 0;                   // of optionals within it
+  int within = 0;                  // the nesting of those
+
+  int nesting() const override { return within + 1; }
 };
 
-// An optional of these values, as a scalar variant. ResourceExhausted if optionals lie within
-// optionals deeper than a stack can follow.
+// An optional of these values, as a scalar variant. ResourceExhausted if too many objects
+// lie within each other.
 StatusOr<Tensor> OptionalOf(std::vector<Tensor> components);
 
 }  // namespace millrace

@@ -4,11 +4,13 @@
 #ifndef KERNELS_LISTS_TENSOR_LIST_H_
 #define KERNELS_LISTS_TENSOR_LIST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "kernels/common/nesting.h"
 #include "kernels/common/variant.h"
 #include "millrace/shape.h"
 #include "millrace/tensor.h"
@@ -30,6 +32,7 @@ class ListElements {
   }
   const Tensor& back() const { return (*this)[size_ - 1]; }
   void Set(int64_t i, Tensor value) {
+    if (value.dtype() == kVariant) nesting_ = std::max(nesting_, NestingWithin(value));
     const auto dense = static_cast<int64_t>(near_.size());
     if (i < dense) {
       near_[i] = std::move(value);
@@ -48,7 +51,10 @@ class ListElements {
       absl::erase_if(far_, [n](const auto& entry) { return entry.first >= n; });
     }
     size_ = n;
+    if (n == 0) nesting_ = 0;
   }
+  // The greatest of all elements that were there since the list was last empty.
+  int nesting() const { return nesting_; }
   // Calls f(i, element) for all that are set, those far from the beginning last and in any order;
   // ends with the first error.
   template <typename F>
@@ -79,19 +85,21 @@ class ListElements {
   }
 
   int64_t size_ = 0;
+  int nesting_ = 0;
   std::vector<Tensor> near_;                  // the first ones, at most size_
   absl::flat_hash_map<int64_t, Tensor> far_;  // of the others, those that are set
 };
 
 // The content of a variant. An element without a buffer and of type kInvalid has not been set:
 // it reads as zeros.
-struct TensorList : public RefCounted {
+struct TensorList : public RefCounted, public HoldsObjects {
   DataType dtype = DataType::kInvalid;
   PartialShape element_shape;
   int64_t max_num_elements = -1;  // negative: no limit
   ListElements elements;
 
   RefPtr<TensorList> Copy() const;
+  int nesting() const override { return elements.nesting() + 1; }
 };
 
 }  // namespace millrace

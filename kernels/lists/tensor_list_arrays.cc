@@ -79,6 +79,7 @@ class ListFromTensorKernel : public Kernel {
                                      list->element_shape.DebugString(),
                                      " from a tensor with shape ", element.DebugString());
     }
+    MR_RETURN_IF_ERROR(CheckNesting(value));
     // Each takes memory of its own, also where the rows hold nothing.
     if (value.num_elements() == 0) MR_RETURN_IF_ERROR(CheckListSize(value.dim(0)));
     for (int64_t i = 0; i < value.dim(0); ++i) {
@@ -272,6 +273,7 @@ class ListSplitKernel : public Kernel {
       return errors::InvalidArgument("Tensor must be at least a vector, but saw shape: ",
                                      value.shape().DebugString());
     }
+    MR_RETURN_IF_ERROR(CheckListSize(static_cast<int64_t>(lengths.size())));
     int64_t at = 0;
     for (const int64_t n : lengths) {
       if (n < 0 || n > value.dim(0) - at) {

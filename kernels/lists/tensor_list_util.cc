@@ -170,6 +170,7 @@ StatusOr<Tensor> ReadListElement(KernelContext& ctx, const TensorList& list, con
 
 Status CheckListElement(const TensorList& list, const Tensor& value) {
   MR_RETURN_IF_ERROR(CheckListType(list, value.dtype()));
+  MR_RETURN_IF_ERROR(CheckNesting(value));
   if (list.element_shape.IsCompatibleWith(value.shape())) return OkStatus();
   return errors::InvalidArgument("Tried to append a tensor with incompatible shape to a list. ",
                                  "Op element shape: ", value.shape().DebugString(),

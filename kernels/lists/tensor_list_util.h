@@ -42,7 +42,8 @@ Status StackListElements(KernelContext& ctx, const TensorList& list, const Parti
 StatusOr<Tensor> ReadListElement(KernelContext& ctx, const TensorList& list, const Tensor& element,
                                  const PartialShape& wanted);
 
-// InvalidArgument if `value` cannot be an element.
+// InvalidArgument if `value` cannot be an element; ResourceExhausted if too many objects would lie
+// within each other.
 Status CheckListElement(const TensorList& list, const Tensor& value);
 
 // Output 0.

@@ -129,17 +129,19 @@ StatusOr<Variant> DecodeOptional(const pb::VariantTensorDataProto& proto,
   return optional.scalar<Variant>();
 }
 
-bool EncodePlain(const PlainValue& plain, int depth, pb::VariantTensorDataProto* proto) {
+bool EncodePlain(const PlainValue& plain, ObjectEncoding& encoding,
+                 pb::VariantTensorDataProto* proto) {
   proto->set_type_name(plain.type_name);
   for (const Scalar& scalar : kScalars) {
     if (plain.type_name != scalar.type_name) continue;
     proto->set_metadata(plain.value.raw_data(), plain.value.num_bytes());
     return true;
   }
-  return TensorWithinToProto(plain.value, depth, proto->add_tensors());
+  return encoding.AddTensor(plain.value, proto->add_tensors());
 }
 
-bool EncodeList(const TensorList& list, int depth, pb::VariantTensorDataProto* proto) {
+bool EncodeList(const TensorList& list, ObjectEncoding& encoding,
+                pb::VariantTensorDataProto* proto) {
   proto->set_type_name(kList);
   std::string missing;
   uint64_t count = 0;
@@ -147,7 +149,7 @@ bool EncodeList(const TensorList& list, int depth, pb::VariantTensorDataProto* p
     if (!list.elements[i].IsInitialized()) {
       ++count;
       AppendVarint(static_cast<uint64_t>(i), &missing);
-    } else if (!TensorWithinToProto(list.elements[i], depth, proto->add_tensors())) {
+    } else if (!encoding.AddTensor(list.elements[i], proto->add_tensors())) {
       return false;
     }
   }
@@ -162,24 +164,26 @@ bool EncodeList(const TensorList& list, int depth, pb::VariantTensorDataProto* p
   return true;
 }
 
-bool EncodeOptional(const Optional& optional, int depth, pb::VariantTensorDataProto* proto) {
+bool EncodeOptional(const Optional& optional, ObjectEncoding& encoding,
+                    pb::VariantTensorDataProto* proto) {
   proto->set_type_name(kOptional);
   proto->set_metadata(std::string(1, optional.has_value ? '\1' : '\0'));
   for (const Tensor& component : optional.components) {
-    if (!TensorWithinToProto(component, depth, proto->add_tensors())) return false;
+    if (!encoding.AddTensor(component, proto->add_tensors())) return false;
   }
   return true;
 }
 
-bool EncodeObject(const RefCounted& object, int depth, pb::VariantTensorDataProto* proto) {
+bool EncodeObject(const RefCounted& object, ObjectEncoding& encoding,
+                  pb::VariantTensorDataProto* proto) {
   if (const auto* list = dynamic_cast<const TensorList*>(&object)) {
-    return EncodeList(*list, depth, proto);
+    return EncodeList(*list, encoding, proto);
   }
   if (const auto* optional = dynamic_cast<const Optional*>(&object)) {
-    return EncodeOptional(*optional, depth, proto);
+    return EncodeOptional(*optional, encoding, proto);
   }
   const auto* const plain = dynamic_cast<const PlainValue*>(&object);
-  return plain != nullptr && EncodePlain(*plain, depth, proto);
+  return plain != nullptr && EncodePlain(*plain, encoding, proto);
 }
 
 }  // namespace

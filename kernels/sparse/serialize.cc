@@ -12,6 +12,8 @@
 #include "base/strings.h"
 #include "kernels/common/element_copy.h"
 #include "kernels/common/kernel_util.h"
+#include "kernels/common/message_text.h"
+#include "kernels/common/nesting.h"
 #include "kernels/common/variant.h"
 #include "kernels/host_kernels.h"
 #include "kernels/kernel_context.h"
@@ -24,19 +26,25 @@ namespace {
 constexpr int kParts = 3;
 
 // A tensor as the content of a variant.
-struct PackedTensor : public RefCounted {
-  explicit PackedTensor(Tensor t) : tensor(std::move(t)) {}
+struct PackedTensor : public RefCounted, public HoldsObjects {
+  explicit PackedTensor(Tensor t) : tensor(std::move(t)), within(NestingWithin(tensor)) {}
+  int nesting() const override { return within + 1; }
+
   const Tensor tensor;
+  const int within;
 };
 
-void Pack(const Tensor& part, int64_t at, Tensor* packed) {
+Status Pack(const Tensor& part, int64_t at, Tensor* packed) {
   if (packed->dtype() == kVariant) {
+    MR_RETURN_IF_ERROR(CheckNesting(part));
     packed->data<Variant>()[at] = Variant(MakeRef<PackedTensor>(part));
-    return;
+    return OkStatus();
   }
+  if (IsMemcpyable(part.dtype())) MR_RETURN_IF_ERROR(CheckMessageBytes(part.num_bytes()));
   pb::TensorProto proto;
   TensorToProto(part, &proto);
-  packed->data<std::string>()[at] = proto.SerializeAsString();
+  MR_ASSIGN_OR_RETURN(packed->data<std::string>()[at], MessageText(proto));
+  return OkStatus();
 }
 
 StatusOr<Tensor> Unpack(const Tensor& packed, int64_t at) {
@@ -70,7 +78,7 @@ class SerializeSparseKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_RETURN_IF_ERROR(CheckParts(ctx));
     MR_ASSIGN_OR_RETURN(Tensor* const packed, ctx.AllocateOutput(0, Shape({kParts})));
-    for (int i = 0; i < kParts; ++i) Pack(ctx.input(i), i, packed);
+    for (int i = 0; i < kParts; ++i) MR_RETURN_IF_ERROR(Pack(ctx.input(i), i, packed));
     return OkStatus();
   }
 };
@@ -95,7 +103,7 @@ class SerializeManySparseKernel : public Kernel {
       int64_t end = begin;
       while (end < in.count && in.row(end)[0] == row) ++end;
       MR_RETURN_IF_ERROR(PackRow(ctx, in, begin, end, row, packed));
-      Pack(shape, row * kParts + 2, packed);
+      MR_RETURN_IF_ERROR(Pack(shape, row * kParts + 2, packed));
       begin = end;
     }
     return OkStatus();
@@ -126,9 +134,8 @@ class SerializeManySparseKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor values,
                         Tensor::Allocate(ctx.allocator(), in.values.dtype(), Shape({count})));
     CopyRange(in.values, begin, &values, 0, count);
-    Pack(indices, row * kParts, packed);
-    Pack(values, row * kParts + 1, packed);
-    return OkStatus();
+    MR_RETURN_IF_ERROR(Pack(indices, row * kParts, packed));
+    return Pack(values, row * kParts + 1, packed);
   }
 };
 

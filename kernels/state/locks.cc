@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks that steps take and that are free again when the last tensor that holds one is gone.
-#include <algorithm>
-#include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -35,7 +34,6 @@ class StepLock : public Resource {
 
  private:
   struct Waiting {
-    int64_t id;
     CancellationManager* cancellation;
     CancellationManager::Token token;
     Done done;
@@ -47,7 +45,8 @@ class StepLock : public Resource {
   Mutex mu_;
   bool taken_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  // By their ids, which grow: the end of a step finds each of its own.
+  std::map<int64_t, Waiting> waiting_ ABSL_GUARDED_BY(mu_);
 };
 
 // The content of a variant: the lock is free when it goes.
@@ -67,19 +66,19 @@ void StepLock::Acquire(CancellationManager* cancellation, Done done) {
   if (!refused) {
     MutexLock lock(&mu_);
     if (taken_) {
-      Waiting waiting{next_id_++, cancellation, -1, std::move(done)};
+      const int64_t id = next_id_++;
+      Waiting waiting{cancellation, -1, std::move(done)};
       if (cancellation != nullptr) {
         waiting.token = cancellation->NextToken();
         refused = !cancellation->RegisterCallback(
-            waiting.token,
-            [self = RefPtr<StepLock>::Share(this), id = waiting.id] { self->Cancel(id); });
+            waiting.token, [self = RefPtr<StepLock>::Share(this), id] { self->Cancel(id); });
         if (!refused) {
           cancellation->Describe(waiting.token,
                                  [name = name_] { return StrCat("lock '", name, "': taken"); });
         }
       }
       if (!refused) {
-        waiting_.push_back(std::move(waiting));
+        waiting_.emplace(id, std::move(waiting));
         return;
       }
       done = std::move(waiting.done);
@@ -99,10 +98,10 @@ void StepLock::Release() {
       taken_ = false;
       return;
     }
-    Waiting& first = waiting_.front();
+    Waiting& first = waiting_.begin()->second;
     if (first.cancellation != nullptr) first.cancellation->TryDeregisterCallback(first.token);
     next = std::move(first.done);
-    waiting_.pop_front();
+    waiting_.erase(waiting_.begin());
   }
   next(OkStatus(), MakeRef<HeldLock>(RefPtr<StepLock>::Share(this)));
 }
@@ -111,10 +110,9 @@ void StepLock::Cancel(int64_t id) {
   Done done;
   {
     MutexLock lock(&mu_);
-    const auto it = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [id](const Waiting& waiting) { return waiting.id == id; });
+    const auto it = waiting_.find(id);
     if (it == waiting_.end()) return;  // it has the lock by now
-    done = std::move(it->done);
+    done = std::move(it->second.done);
     waiting_.erase(it);
   }
   done(Gone(), nullptr);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strings.h"
 #include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include "kernels/common/variant_codec.h"
@@ -205,6 +206,139 @@ TEST(VariantsTest, ObjectsWithinObjectsEndSomewhere) {
     proto = around;
   }
   EXPECT_NONFATAL_FAILURE(Evaluate({Const("c", proto)}), "more than 40 deep");
+}
+
+// A list that is empty, a list of it, and so on; the last is node "list<count - 1>".
+std::vector<pb::NodeDef> ListsWithinLists(int count, int times) {
+  std::vector<pb::NodeDef> nodes = {Const("any", Tensor::Scalar(int32_t{-1}))};
+  for (int i = 0; i < count; ++i) {
+    std::string last = StrCat(i == 0 ? "list" : "empty", i);
+    nodes.push_back(Node(last, "EmptyTensorList", {"any", "any"}));
+    AddType(&nodes.back(), "element_dtype", kVariant);
+    AddType(&nodes.back(), "shape_type", kInt32);
+    for (int k = 0; i > 0 && k < times; ++k) {
+      const std::string name = k + 1 == times ? StrCat("list", i) : StrCat("part", i, "_", k);
+      nodes.push_back(Node(name, "TensorListPushBack", {last, StrCat("list", i - 1)}));
+      AddType(&nodes.back(), "element_dtype", kVariant);
+      last = name;
+    }
+  }
+  return nodes;
+}
+
+// Released one from within the other, they would use up the stack.
+TEST(VariantsTest, ListsWithinListsEndSomewhere) {
+  EXPECT_EQ(Evaluate(ListsWithinLists(1000, 1)).dtype(), kVariant);
+  EXPECT_NONFATAL_FAILURE(Evaluate(ListsWithinLists(1001, 1)), "more than 1000 deep");
+}
+
+TEST(VariantsTest, ListsWithinOptionalsWithinListsEndSomewhere) {
+  const auto of_both = [](int pairs) {
+    std::vector<pb::NodeDef> nodes = {Const("any", Tensor::Scalar(int32_t{-1})),
+                                      Const("it", Tensor::Scalar(1.0f))};
+    for (int i = 0; i < pairs; ++i) {
+      nodes.push_back(Node(StrCat("optional", i), "OptionalFromValue",
+                           {i == 0 ? "it" : StrCat("list", i - 1)}));
+      (*nodes.back().mutable_attr())["Toutput_types"].mutable_list()->add_type(
+          i == 0 ? pb::DT_FLOAT : pb::DT_VARIANT);
+      nodes.push_back(Node(StrCat("empty", i), "EmptyTensorList", {"any", "any"}));
+      AddType(&nodes.back(), "element_dtype", kVariant);
+      AddType(&nodes.back(), "shape_type", kInt32);
+      nodes.push_back(Node(StrCat("list", i), "TensorListPushBack",
+                           {StrCat("empty", i), StrCat("optional", i)}));
+      AddType(&nodes.back(), "element_dtype", kVariant);
+    }
+    return nodes;
+  };
+  EXPECT_EQ(Evaluate(of_both(500)).dtype(), kVariant);
+  EXPECT_NONFATAL_FAILURE(Evaluate(of_both(501)), "more than 1000 deep");
+}
+
+// Data sets of lists of data sets are both.
+TEST(VariantsTest, ListsWithinDataSetsEndSomewhere) {
+  const auto of_both = [](int pairs) {
+    std::vector<pb::NodeDef> nodes = {Const("any", Tensor::Scalar(int32_t{-1})),
+                                      Const("it", Tensor::Scalar(1.0f))};
+    for (int i = 0; i < pairs; ++i) {
+      nodes.push_back(
+          Node(StrCat("data", i), "TensorDataset", {i == 0 ? "it" : StrCat("list", i - 1)}));
+      auto& attrs = *nodes.back().mutable_attr();
+      attrs["Toutput_types"].mutable_list()->add_type(i == 0 ? pb::DT_FLOAT : pb::DT_VARIANT);
+      attrs["output_shapes"].mutable_list()->add_shape();
+      nodes.push_back(Node(StrCat("empty", i), "EmptyTensorList", {"any", "any"}));
+      AddType(&nodes.back(), "element_dtype", kVariant);
+      AddType(&nodes.back(), "shape_type", kInt32);
+      nodes.push_back(
+          Node(StrCat("list", i), "TensorListPushBack", {StrCat("empty", i), StrCat("data", i)}));
+      AddType(&nodes.back(), "element_dtype", kVariant);
+    }
+    return nodes;
+  };
+  EXPECT_EQ(Evaluate(of_both(500)).dtype(), kVariant);
+  EXPECT_NONFATAL_FAILURE(Evaluate(of_both(501)), "stages");
+}
+
+// Sparse tensors may have variants for their values: packed ones.
+TEST(VariantsTest, SparseTensorsPackedWithinEachOtherEndSomewhere) {
+  const auto packed = [](int count) {
+    std::vector<pb::NodeDef> nodes = {
+        Const("indices", Tensor::FromValues<int64_t>({0, 1, 2}, Shape({3, 1}))),
+        Const("values", Tensor::FromValues<float>({1, 2, 3})),
+        Const("shape", Tensor::FromValues<int64_t>({3}))};
+    for (int i = 0; i < count; ++i) {
+      nodes.push_back(Node(StrCat("packed", i), "SerializeSparse",
+                           {"indices", i == 0 ? "values" : StrCat("packed", i - 1), "shape"}));
+      AddType(&nodes.back(), "T", i == 0 ? kFloat : kVariant);
+      AddType(&nodes.back(), "out_type", kVariant);
+    }
+    return nodes;
+  };
+  EXPECT_EQ(Evaluate(packed(1000)).dtype(), kVariant);
+  EXPECT_NONFATAL_FAILURE(Evaluate(packed(1001)), "more than 1000 deep");
+}
+
+// As a message it would hold the innermost list 2^29 times.
+TEST(VariantsTest, ListsThatHoldAnotherTwiceAreNotWrittenWithoutEnd) {
+  const Status status = EncodedObjects(Evaluate(ListsWithinLists(30, 2))).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.ToString().find("too large for a message or a file"), std::string::npos);
+}
+
+TEST(VariantsTest, ListsThatHoldAnotherTwiceHaveZerosAndSums) {
+  for (const char* op : {"ZerosLike", "AddN"}) {
+    std::vector<pb::NodeDef> nodes = ListsWithinLists(90, 2);
+    nodes.push_back(Node("made", op, {"list89"}));
+    AddType(&nodes.back(), "T", kVariant);
+    if (op == std::string("AddN")) {
+      nodes.back().add_input("list89");
+      (*nodes.back().mutable_attr())["N"].set_i(2);
+    }
+    nodes.push_back(Node("length", "TensorListLength", {"made"}));
+    EXPECT_EQ(Evaluate(nodes).DebugString(), "Tensor<int32 []: 2>") << op;
+  }
+}
+
+// A string of it would have been empty.
+TEST(VariantsTest, TensorsThatNoMessageHoldsAreNoTexts) {
+  pb::NodeDef text = Node("text", "SerializeTensor", {});
+  AddType(&text, "T", kUint8);
+  EXPECT_NONFATAL_FAILURE(RunNode(text, {Tensor(kUint8, Shape({int64_t{1} << 31}))}, 1),
+                          "a message of 2147483648 bytes; it may have 2 GiB at most");
+}
+
+TEST(VariantsTest, AreTextsAndBack) {
+  pb::NodeDef text = Node("text", "SerializeTensor", {"read"});
+  AddType(&text, "T", kVariant);
+  pb::NodeDef back = Node("back", "ParseTensor", {"text"});
+  AddType(&back, "out_type", kVariant);
+  EXPECT_EQ(Evaluate(ReadNodes("list") + std::vector<pb::NodeDef>{text, back} + StackNodes("back"))
+                .DebugString(),
+            "Tensor<float [3,2]: 0 0 1.5 -2 0 0>");
+  pb::TensorProto damaged = Object("tensorflow::TensorList", "");
+  back.set_input(0, "damaged");
+  EXPECT_NONFATAL_FAILURE(
+      Evaluate({Const("damaged", Tensor::String(damaged.SerializeAsString())), back}),
+      "is damaged");
 }
 
 }  // namespace

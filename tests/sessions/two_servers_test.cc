@@ -55,6 +55,26 @@ TEST(TwoServersTest, EachHasItsOwnLimitOfAStepsMemory) {
   EXPECT_TRUE(values.ok()) << values.status();
 }
 
+// Each server is a part of the step, or all of it.
+TEST(TwoServersTest, ListsAreFetchedAndFed) {
+  const InProcessCluster cluster(0, 2);
+  for (const char* device : {"/job:worker/task:0", "/job:worker/task:1"}) {
+    Graph graph;
+    const Scope s = graph.root().WithDevice(device);
+    const Output any = Constant(s, Tensor::Scalar<int32_t>(-1));
+    const Output list = ops::TensorListPushBack(s, ops::EmptyTensorList(s, any, any, kFloat),
+                                                Constant(s, Tensor::Scalar<float>(7)));
+    const Output fed = Placeholder(s, kVariant, PartialShape({}));
+    const Output length = ops::TensorListLength(s, fed);
+    Session session = Open(graph, cluster.Target("worker", 0));
+    const auto fetched = session.Run({}, {list});
+    ASSERT_TRUE(fetched.ok()) << device << ": " << fetched.status();
+    const auto counted = session.Run({{fed, (*fetched)[0]}}, {length});
+    ASSERT_TRUE(counted.ok()) << device << ": " << counted.status();
+    EXPECT_EQ((*counted)[0].scalar<int32_t>(), 1);
+  }
+}
+
 // The limit of the environment is that of servers made while it is set, and yields to a field.
 TEST(TwoServersTest, TheEnvironmentIsReadWhenAServerIsMade) {
   ASSERT_EQ(setenv("MILLRACE_STEP_MEMORY_LIMIT", "4096", 1), 0);

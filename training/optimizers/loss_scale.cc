@@ -12,6 +12,10 @@ namespace millrace::optimizers {
 
 namespace {
 
+// Doubled and halved without end it would be infinite or zero, and stay so: then no gradient, or
+// what zero makes of every one, would pass for finite ever again.
+constexpr double kLeastScale = 0x1p-100, kMostScale = 0x1p100;
+
 Status Check(const KerasOptimizer* inner, const LossScaleOptions& o) {
   if (inner == nullptr) return errors::InvalidArgument("LossScale needs an inner optimizer");
   return OptionChecks("LossScale")
@@ -67,8 +71,10 @@ StatusOr<Operation> LossScale::ApplyGradients(const Scope& outer,
     if (!g.gradient.valid()) continue;
     const Scope beside = s.ColocateWith(g.variable.handle);
     const Expr gradient(beside, g.gradient);
-    unscaled.back().gradient = gradient / scale.In(beside).Cast(gradient.dtype());
-    const Output all = ops::IsFinite(beside, gradient);
+    const Expr whole = gradient / scale.In(beside).Cast(gradient.dtype());
+    unscaled.back().gradient = whole;
+    // Not the scaled one: a scale that its type has no room for makes it zero.
+    const Output all = ops::IsFinite(beside, whole);
     finite.push_back(ops::All(beside, ops::Reshape(beside, all, {-1}), {0}));
   }
   if (finite.empty()) {
@@ -82,7 +88,10 @@ StatusOr<Operation> LossScale::ApplyGradients(const Scope& outer,
   const Scope after = s.WithControlDependencies({applied});
   const Expr grows =
       good.And(counter.Equal(static_cast<int32_t>(options_.dynamic_growth_steps - 1)));
-  const Expr next = grows.Select(scale * 2.0, good.Select(scale, scale * 0.5));
+  const Expr other = grows.Select(scale * 2.0, good.Select(scale, scale * 0.5));
+  const Output most = Constant(s, Tensor::Scalar<float>(static_cast<float>(kMostScale)));
+  const Output least = Constant(s, Tensor::Scalar<float>(static_cast<float>(kLeastScale)));
+  const Output next = ops::Maximum(s, ops::Minimum(s, other, most), least);
   const Expr count = good.And(grows.Not()).Select(counter + 1, ops::ZerosLike(s, counter));
   const Operation updates[] = {Assign(after, scale_, next), Assign(after, counter_, count)};
   const Operation done = Group(s.WithScopeName(), updates);
