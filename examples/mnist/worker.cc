@@ -19,7 +19,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "examples/mnist/keeper.h"
-#include "examples/mnist/model.h"
+#include "examples/mnist/program.h"
 #include "examples/mnist/rounds.h"
 #include "examples/mnist/save_bound.h"
 #include "examples/mnist/serving.h"
@@ -44,23 +44,6 @@ constexpr int kMostRounds = 20;      // in a row, without a step
 constexpr int64_t kTracedStep = 30;  // of each worker, sooner in a short run
 
 double WallSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
-
-// The training graph of one worker.
-struct Program {
-  Graph graph;
-  Model model;
-  Variable global_step;
-  Operation train;
-  Operation init, local_init, init_tokens, sync_op;
-  Output not_ready;
-  Output step_claim;         // --exact_steps: OutOfRange once all steps have been given out
-  Operation report_trained;  // this worker takes no further step
-  Output all_trained;        // blocks until every worker has said so
-  Operation let_evaluate;    // the chief: no variable changes any more
-  Output may_evaluate;       // blocks until the chief has said so
-  Operation report_done;     // this worker has finished
-  Output all_done;           // blocks until every worker has
-};
 
 class Worker {
  public:

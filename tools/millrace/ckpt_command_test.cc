@@ -29,11 +29,12 @@ using ::testing::HasSubstr;
 class CkptTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = StrCat(::testing::TempDir(), "/ckpt_",
-                     ::testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+    folder_ = StrCat(Root(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::create_directories(folder_);
   }
 
+  // What the servers of this process may read, which is one folder for all.
+  static std::string Root() { return StrCat(::testing::TempDir(), "/ckpt_", getpid()); }
   std::string Path(const std::string& name) const { return StrCat(folder_, "/", name); }
 
   std::string Run(const std::string& arguments, int* code) {
@@ -251,7 +252,7 @@ TEST_F(CkptTest, LooksAtWhatAServerSees) {
   state.model_checkpoint_path = prefix;
   ASSERT_TRUE(UpdateCheckpointState(folder_, state).ok());
   LocalClusterOptions options;
-  options.server.file_root = folder_;
+  options.server.file_root = Root();
   const auto cluster = LocalCluster::Start(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::string server = (*cluster)->target("worker", 0), there = server + prefix;
@@ -284,7 +285,7 @@ TEST_F(CkptTest, LooksAtWhatAServerSees) {
 // Of files here, and of those that a server reads.
 TEST_F(CkptTest, EveryCommandAnswersProgramsWithJson) {
   LocalClusterOptions options;
-  options.server.file_root = folder_;
+  options.server.file_root = Root();
   const auto cluster = LocalCluster::Start(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::string a = Make("a", 1), b = Make("b", 5), other = Make("other", 1, "v");
