@@ -207,8 +207,8 @@ class Strategy {
     int cpu_devices = 0;                     // that a session in this process needs; 0: as it says
     bool mirrors_variables = false;          // weights lie on every replica's device
     bool is_deterministic = false;           // sums are in a fixed order
-    GradientCompression compression =        // of gradients between workers
-        GradientCompression::kNone;
+    // Of gradients between workers.
+    GradientCompression compression = GradientCompression::kNone;
     ClusterSpec cluster{};  // that a coordinator may lead
     bool is_led = false;    // by a coordinator
   };
