@@ -8,6 +8,7 @@
 #include "base/exceptions.h"
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 
 namespace millrace {
@@ -44,8 +45,7 @@ Status CheckNumber(int number, const std::string& target) {
 StatusOr<int> NextGroupNumber(const std::string& target) {
   MutexLock lock(&mu);
   int& next = OfTargets()[target].next;
-  const Status status = CheckNumber(next, target);
-  if (!status.ok()) return status;
+  MR_RETURN_IF_ERROR(CheckNumber(next, target));
   return next++;
 }
 
@@ -74,8 +74,7 @@ StatusOr<int> AgreedGroupNumber(const std::string& target, milliseconds limit,
   numbers.is_meeting = false;
   changed.SignalAll();
   if (!agreed.ok()) return agreed;
-  const Status status = CheckNumber(*agreed, target);
-  if (!status.ok()) return status;
+  MR_RETURN_IF_ERROR(CheckNumber(*agreed, target));
   numbers.next = std::max(numbers.next, *agreed + 1);
   return *agreed;
 }

@@ -23,8 +23,8 @@ StatusOr<int> NextGroupNumber(const std::string& target);
 
 // A number for ranks that begin, which may have taken unlike many before: one of them restarted, or
 // waited once in vain. `meet` says the first number that is free here to all ranks and gives the
-// highest that was said; it is called by one thread at a time. DeadlineExceeded if that never was
-// this one.
+// highest that was said; one thread of the process calls it at a time for a server.
+// DeadlineExceeded if others did for all of `limit`.
 using MeetOnNumber = std::function<StatusOr<int>(int free, std::chrono::milliseconds limit)>;
 StatusOr<int> AgreedGroupNumber(const std::string& target, std::chrono::milliseconds limit,
                                 const MeetOnNumber& meet);

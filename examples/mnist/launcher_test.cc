@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -50,10 +51,13 @@ std::map<std::string, std::string> ReadTree(const fs::path& folder) {
 // another, or any if others have left: that depends on who comes first, and the manifest lists what
 // was run.
 void DropRunsOfChance(std::map<std::string, std::string>* tree) {
-  std::erase_if(*tree, [](const auto& file) {
-    return file.first.find("/run_sync_tokens_") != std::string::npos ||
-           file.first.find("_local_step_init_") != std::string::npos ||
-           file.first.ends_with("/manifest.json");
+  constexpr const char* kOfChance[] = {"/run_sync_tokens_first_at_", "/run_sync_tokens_put_back_",
+                                       "/run_sync_tokens_retake_",   "/run_sync_tokens_again_",
+                                       "_local_step_init_0_",        "/manifest.json"};
+  std::erase_if(*tree, [&](const auto& file) {
+    return std::any_of(std::begin(kOfChance), std::end(kOfChance), [&](const char* part) {
+      return file.first.find(part) != std::string::npos;
+    });
   });
 }
 
