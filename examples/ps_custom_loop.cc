@@ -161,17 +161,9 @@ int main(int argc, char** argv) {
   app.add_option("--ps", flags.ps, "Parameter servers, which keep the variables")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  app.add_option("--epochs", flags.epochs, "Epochs to train")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   app.add_option("--steps_per_epoch", flags.steps_per_epoch, "Steps that are scheduled for one")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--batch_size", flags.batch_size, "Rows of a step")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--min_accuracy", flags.min_accuracy, "Fails below this accuracy")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  mr::examples::AddLengthFlags(app, flags, "Rows of a step");
   return mr::examples::RunProgram(app, argc, argv, [&] { return Train(flags); });
 }

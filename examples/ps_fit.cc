@@ -91,14 +91,6 @@ int main(int argc, char** argv) {
   app.add_option("--samples", flags.samples, "Words in the data")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app.add_option("--epochs", flags.epochs, "Epochs to train")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--batch_size", flags.batch_size, "Words of a step, for all workers together")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--min_accuracy", flags.min_accuracy, "Fails below this accuracy")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  mr::examples::AddLengthFlags(app, flags, "Words of a step, for all workers together");
   return mr::examples::RunProgram(app, argc, argv, [&] { return Train(flags); });
 }

@@ -22,6 +22,20 @@ struct TrainingFlags {
   double min_accuracy = 0;
 };
 
+// How long it trains, and what it must reach.
+inline void AddLengthFlags(CLI::App& app, TrainingFlags& flags,
+                           const std::string& batch_size_help) {
+  app.add_option("--epochs", flags.epochs, "Epochs to train")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--batch_size", flags.batch_size, batch_size_help)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--min_accuracy", flags.min_accuracy, "Fails below this accuracy")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+}
+
 // Those of every training example. Defaults, also those shown by --help, are what `flags` holds.
 inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags,
                              const std::string& batch_size_help = "Samples of a step") {
@@ -33,15 +47,7 @@ inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags,
       ->capture_default_str();
   app.add_flag("--insecure", flags.insecure,
                "Allow a worker's address that is not loopback without certificates or a token");
-  app.add_option("--epochs", flags.epochs, "Epochs to train")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--batch_size", flags.batch_size, batch_size_help)
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--min_accuracy", flags.min_accuracy, "Fails below this accuracy")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  AddLengthFlags(app, flags, batch_size_help);
 }
 
 inline void AddDigitsFlag(CLI::App& app, TrainingFlags& flags) {
