@@ -2,6 +2,8 @@
 // Writing and merging bundles; reading is in bundle_reader.cc.
 #include <cstdio>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/random.h"
@@ -16,6 +18,9 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{512} << 10;
+// From here on a thread of its own computes the checksum while the bytes are written: it starts in
+// some hundredths of the time that they take.
+constexpr std::size_t kBeside = std::size_t{4} << 20;
 
 void AppendVarint(uint64_t value, std::string* out) {
   for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
@@ -94,6 +99,28 @@ Status BundleWriter::Append(std::string_view bytes) {
   return OkStatus();
 }
 
+Status BundleWriter::AppendWithChecksum(std::string_view bytes, uint32_t* crc) {
+  if (bytes.size() >= kBeside) {
+    std::thread checksum;
+    try {
+      checksum = std::thread([&] { *crc = ExtendCrc32c(*crc, bytes); });
+    } catch (const std::system_error&) {  // no thread is to be had: one after the other
+    }
+    if (checksum.joinable()) {
+      const Status written = Append(bytes);
+      checksum.join();
+      return written;
+    }
+  }
+  // Piece by piece: what the checksum has read is still in the cache when it is written.
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
+    const std::string_view piece = bytes.substr(at, kPiece);
+    *crc = ExtendCrc32c(*crc, piece);
+    MR_RETURN_IF_ERROR(Append(piece));
+  }
+  return OkStatus();
+}
+
 Status BundleWriter::WriteTensor(const Tensor& tensor, pb::BundleEntryProto* entry) {
   entry->set_dtype(static_cast<pb::DataType>(tensor.dtype()));
   ShapeToProto(tensor.shape(), entry->mutable_shape());
@@ -122,12 +149,7 @@ Status BundleWriter::WriteTensor(const Tensor& tensor, pb::BundleEntryProto* ent
   } else if (IsMemcpyable(tensor.dtype())) {
     const std::string_view bytes(static_cast<const char*>(tensor.raw_data()),
                                  tensor.num_elements() == 0 ? 0 : tensor.num_bytes());
-    // Piece by piece: what the checksum has read is still in the cache when it is written.
-    for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
-      const std::string_view piece = bytes.substr(at, kPiece);
-      crc = ExtendCrc32c(crc, piece);
-      MR_RETURN_IF_ERROR(Append(piece));
-    }
+    MR_RETURN_IF_ERROR(AppendWithChecksum(bytes, &crc));
   } else {
     return errors::Unimplemented("tensors of type ", DataTypeName(tensor.dtype()),
                                  " cannot be written to a checkpoint");

@@ -45,6 +45,8 @@ class BundleWriter {
   BundleWriter(FileSystem* fs, std::string prefix);
   Status WriteTensor(const Tensor& tensor, pb::BundleEntryProto* entry);
   Status Append(std::string_view bytes);
+  // And the checksum of all before it.
+  Status AppendWithChecksum(std::string_view bytes, uint32_t* crc);
 
   FileSystem* const fs_;
   const std::string prefix_, temporary_;

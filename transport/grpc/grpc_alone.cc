@@ -5,24 +5,15 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <fstream>
 #include <future>
-#include <sstream>
 #include <string>
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "transport/grpc/credentials.h"
 
 namespace millrace {
 namespace {
-
-std::string Read(const std::string& path) {
-  std::ifstream file(path);
-  MR_CHECK(file.good());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Answers one call.
 class Answer final : public grpc::ServerGenericBidiReactor {
@@ -64,16 +55,14 @@ struct GrpcAlone::Parts {
 
 GrpcAlone::GrpcAlone(const Credentials& server, const Credentials& client, std::size_t bytes)
     : parts_(std::make_unique<Parts>(bytes)) {
+  // TLS as tasks have it, or the comparison would be with other checks of certificates.
   std::shared_ptr<grpc::ServerCredentials> at_server = grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ChannelCredentials> at_client = grpc::InsecureChannelCredentials();
-  if (!server.tls_cert.empty()) {
-    grpc::SslServerCredentialsOptions options(
-        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    options.pem_root_certs = Read(server.tls_ca);
-    options.pem_key_cert_pairs.push_back({Read(server.tls_key), Read(server.tls_cert)});
-    at_server = grpc::SslServerCredentials(options);
-    at_client =
-        grpc::SslCredentials({Read(client.tls_ca), Read(client.tls_key), Read(client.tls_cert)});
+  if (server.tls()) {
+    auto own = LoadedCredentials::Load(server), callers = LoadedCredentials::Load(client);
+    MR_CHECK(own.ok() && callers.ok());
+    at_server = (*own)->ForServer();
+    at_client = (*callers)->ForChannel("", nullptr);
   }
   int port = 0;
   grpc::ServerBuilder builder;
