@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a thread of the engine knows about the burst of work it is in: what may wait for its
-// end, and whether other work waits for the thread.
+// end, whether other work waits for the thread, and for whose request it is.
 #ifndef BASE_ENGINE_THREAD_H_
 #define BASE_ENGINE_THREAD_H_
+
+#include <cstdint>
 
 namespace millrace {
 
@@ -54,6 +56,26 @@ class HurryScope {
  private:
   static constinit thread_local bool hurry_;
   const bool before_;
+};
+
+// The name of the request that this thread works for; 0: none. Of base/log.cc: each line that the
+// thread logs has it.
+int64_t& RequestOfThread();
+
+// Gives this thread another one while the object lives. Who goes on with the work on another thread
+// takes Current() along.
+class LogRequest {
+ public:
+  explicit LogRequest(int64_t id) : slot_(RequestOfThread()), before_(slot_) { slot_ = id; }
+  ~LogRequest() { slot_ = before_; }
+  LogRequest(const LogRequest&) = delete;
+  LogRequest& operator=(const LogRequest&) = delete;
+
+  static int64_t Current() { return RequestOfThread(); }
+
+ private:
+  int64_t& slot_;
+  const int64_t before_;
 };
 
 // Threads beside those of a pool on which the engine may go on with a step: those that read

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "base/log.h"
 
 namespace millrace {
 namespace {
@@ -76,6 +79,30 @@ TEST(EngineThreadTest, EachThreadMarksItself) {
   EXPECT_FALSE(before);
   EXPECT_TRUE(after);
   EXPECT_FALSE(OnEngineThread());
+}
+
+TEST(EngineThread, ALineNamesTheRequestThatItsThreadWorksFor) {
+  ::testing::internal::CaptureStderr();
+  MR_LOG(kError, "before");
+  {
+    const LogRequest outer(0xab);
+    MR_LOG(kError, "outer");
+    {
+      const LogRequest inner(0xcd);
+      MR_LOG(kError, "inner");
+      MR_LOG(kError, "said [request 00000000000000cd] already");
+    }
+    std::thread([] { MR_LOG(kError, "elsewhere"); }).join();
+    MR_LOG(kError, "outer again");
+  }
+  MR_LOG(kError, "after");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  for (const char* line :
+       {"] before\n", "] outer [request 00000000000000ab]\n",
+        "] inner [request 00000000000000cd]\n", "] said [request 00000000000000cd] already\n",
+        "] elsewhere\n", "] outer again [request 00000000000000ab]\n", "] after\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
+  }
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 namespace millrace {
 
 bool LogIsJson();
+int64_t& RequestOfThread();
 
 namespace {
 
@@ -133,6 +134,12 @@ void AppendQuoted(std::string_view text, std::string* line) {
   *line += '"';
 }
 
+// Of the request that this thread works for; "" for none.
+std::string RequestText() {
+  const int64_t id = RequestOfThread();
+  return id == 0 ? "" : Hex16(static_cast<uint64_t>(id));
+}
+
 std::string JsonLine(std::string_view severity, std::source_location where, std::string_view task,
                      std::string_view text) {
   std::string time = TimeText();
@@ -143,6 +150,9 @@ std::string JsonLine(std::string_view severity, std::source_location where, std:
   if (!task.empty()) {
     line += ",\"task\":";
     AppendQuoted(task, &line);
+  }
+  if (const std::string request = RequestText(); !request.empty()) {
+    StrAppend(&line, ",\"request\":\"", request, "\"");
   }
   line += ",\"message\":";
   AppendQuoted(text, &line);
@@ -158,8 +168,12 @@ std::string FormatLine(std::string_view severity, std::source_location where,
     task = Task().text;
   }
   if (LogIsJson()) return JsonLine(severity, where, task, text);
+  std::string request = RequestText();
+  // Some texts, errors above all, name it themselves.
+  if (!request.empty()) request = StrCat(" [request ", request, "]");
+  if (text.find(request) != std::string_view::npos) request.clear();
   return StrCat(TimeText(), " ", severity.substr(0, 1), " ", task, task.empty() ? "" : " ",
-                FileName(where.file_name()), ":", where.line(), "] ", text, "\n");
+                FileName(where.file_name()), ":", where.line(), "] ", text, request, "\n");
 }
 
 }  // namespace
@@ -172,6 +186,12 @@ bool LogIsJson() {
     return text != nullptr && std::string_view(text) == "json";
   }();
   return is_json;
+}
+
+// Of base/engine_thread.h, which stands on this.
+int64_t& RequestOfThread() {
+  constinit thread_local int64_t id = 0;
+  return id;
 }
 
 bool LogEnabled(LogLevel level) { return level >= Level().load(std::memory_order_relaxed); }

@@ -200,6 +200,57 @@ TEST_F(RequestIdsTest, CallsThatPrepareStepsHaveNames) {
   EXPECT_TRUE(callable.Logged("MakeCallable")) << callable.name << "\n" << callable.log;
 }
 
+TEST_F(RequestIdsTest, CallsForWholeSessionsHaveNames) {
+  pb::CreateSessionRequest create;
+  create.mutable_graph_def()->add_node()->set_op("NoSuchOp");
+  pb::CreateSessionResponse created;
+  const Failing opened([&] { return Call(methods::kMasterCreateSession, create, &created); });
+  EXPECT_NE(opened.log.find("CreateSession of a client failed" + opened.name), std::string::npos)
+      << opened.log;
+  pb::ExtendSessionRequest extend;
+  extend.set_session_handle("none");
+  pb::ExtendSessionResponse extended;
+  const Failing more([&] { return Call(methods::kMasterExtendSession, extend, &extended); });
+  EXPECT_TRUE(more.Logged("ExtendSession")) << more.name << "\n" << more.log;
+  pb::CloseSessionRequest close;
+  close.set_session_handle("none");
+  pb::CloseSessionResponse closed;
+  const Failing end([&] { return Call(methods::kMasterCloseSession, close, &closed); });
+  EXPECT_TRUE(end.Logged("CloseSession")) << end.name << "\n" << end.log;
+  EXPECT_NE(end.name, more.name);
+}
+
+// The request's own words, on whatever thread the kernel runs.
+TEST_F(RequestIdsTest, LinesThatKernelsLogNameTheRequest) {
+  TestGraph graph;
+  pb::NodeDef* const accumulator = graph.Add("a", "ConditionalAccumulator");
+  (*accumulator->mutable_attr())["dtype"].set_type(pb::DT_FLOAT);
+  (*accumulator->mutable_attr())["shape"].mutable_shape();
+  for (const int step : {5, 3}) {
+    pb::NodeDef* const at = graph.Add(StrCat("at", step), "Const");
+    (*at->mutable_attr())["dtype"].set_type(pb::DT_INT64);
+    pb::TensorProto& value = *(*at->mutable_attr())["value"].mutable_tensor();
+    value.set_dtype(pb::DT_INT64);
+    value.mutable_tensor_shape();
+    value.add_int64_val(step);
+    graph.Add(StrCat("set", step), "AccumulatorSetGlobalStep", {"a", StrCat("at", step)});
+  }
+  const std::shared_ptr<MasterInterface> masters[] = {Master(),
+                                                      *ConnectToMaster(server_->target())};
+  for (const auto& master : masters) {
+    auto session = ClientSession::Create(master, graph.def(), {});
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->Run({}, {}, {"set5"}).ok());
+    ::testing::internal::CaptureStderr();
+    const Status back = (*session)->Run({}, {}, {"set3"}).status();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(back.ok()) << back;
+    const std::size_t line = log.find("goes back from global step 5 to 3 [request ");
+    EXPECT_NE(line, std::string::npos) << log;
+    ASSERT_TRUE((*session)->Close().ok());
+  }
+}
+
 TEST_F(RequestIdsTest, AWorkerNamesTheStepsOfOtherMasters) {
   pb::RunGraphRequest run;
   run.set_graph_handle("00000000000000ff");

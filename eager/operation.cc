@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -239,6 +240,7 @@ class QueueRun : public RefCounted {
 
 void RunOperation(const std::shared_ptr<EagerContext>& context, const pb::Operation& operation,
                   const CallOptions& options, pb::QueueResponse* answer, EagerDone done) {
+  const LogRequest named(EagerRequestId(context->id(), operation));
   const bool is_call = operation.is_function() || context->IsFunction(operation.name());
   if (is_call) return RunFunction(context, operation, options, answer, std::move(done));
   RunOp(context, operation, options, answer, std::move(done));
@@ -248,6 +250,7 @@ void RunComponent(const std::shared_ptr<EagerContext>& context,
                   const pb::RunComponentFunctionRequest& request, const CallOptions& options,
                   pb::RunComponentFunctionResponse* answer, EagerDone done) {
   const pb::Operation& operation = request.operation();
+  const LogRequest named(EagerRequestId(context->id(), operation));
   std::shared_ptr<EagerStep> step = context->BeginStep(operation, operation.func_step_id());
   if (request.record_timeline()) step = std::make_shared<ComponentStep>(std::move(step), answer);
   done = EndingStep(step, std::move(done));

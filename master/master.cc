@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/deadline_timer.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -151,6 +152,7 @@ void Master::RunStepAsync(const CallOptions& options, RunStepArgs* args, RunStep
                           Done done) {
   const auto session = Find(args->session_handle);
   if (session == nullptr) return done(NotFound(args->session_handle));
+  const LogRequest named(args->request_id);
   session->Run(options, args, result, std::move(done));
 }
 
@@ -172,6 +174,7 @@ void Master::RunCallableAsync(const CallOptions& options, RunCallableArgs* args,
                               RunStepResult* result, Done done) {
   const auto session = Find(args->session_handle);
   if (session == nullptr) return done(NotFound(args->session_handle));
+  const LogRequest named(args->request_id);
   session->RunCallable(options, args, result, std::move(done));
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/deadline_timer.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "session/inter_op_pools.h"
 #include "worker/overdue.h"
@@ -81,6 +82,7 @@ std::shared_ptr<PartialSteps::Entry> PartialSteps::FindOrStart(
     }
     entries_.emplace(args.step_id, entry);
   }
+  const LogRequest named(args.request_id);
   entry->step->Start(InterOpPool(session->env(), args.inter_op_thread_pool), TraceOf(args),
                      [entry, session](Status outcome) {
                        WorkerStep* const step = entry->step.get();

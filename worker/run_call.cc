@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/calls/maybe_applied.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "worker/overdue.h"
 
@@ -25,6 +26,7 @@ void RunCall::Run(const CallOptions& options, ThreadPool* pool) {
     Finish(step_->FirstError(std::move(fed)));
     return Unref();
   }
+  const LogRequest named(args_->request_id);
   step_->Start(pool, TraceOf(*args_), [this](Status status) { StepEnded(std::move(status)); });
 }
 

@@ -71,14 +71,17 @@ struct MasterService::Impl {
     args.config.Swap(request.mutable_config());
     args.target.swap(*request.mutable_target());
     auto result = std::make_shared<CreateSessionResult>();
-    master->CreateSessionAsync(call->options(), std::move(args), result.get(),
-                               [call, result](Status created) {
-                                 if (!created.ok()) return call->Finish(created);
-                                 pb::CreateSessionResponse response;
-                                 response.set_session_handle(result->session_handle);
-                                 response.set_graph_version(result->graph_version);
-                                 call->Finish(response);
-                               });
+    const int64_t id = NewRequestId();  // this request has no field for one
+    master->CreateSessionAsync(
+        call->options(), std::move(args), result.get(), [this, call, result, id](Status created) {
+          if (!created.ok()) {
+            return call->Finish(FailedCall("CreateSession", "a client", id, created));
+          }
+          pb::CreateSessionResponse response;
+          response.set_session_handle(result->session_handle);
+          response.set_graph_version(result->graph_version);
+          call->Finish(response);
+        });
   }
 
   void ExtendSession(ServerCall* call) {
@@ -90,13 +93,14 @@ struct MasterService::Impl {
     args.graph.Swap(request.mutable_graph_def());
     args.current_graph_version = request.current_graph_version();
     auto version = std::make_shared<int64_t>(0);
-    master->ExtendSessionAsync(call->options(), std::move(args), version.get(),
-                               [call, version](Status extended) {
-                                 if (!extended.ok()) return call->Finish(extended);
-                                 pb::ExtendSessionResponse response;
-                                 response.set_new_graph_version(*version);
-                                 call->Finish(response);
-                               });
+    const int64_t id = NewRequestId();
+    const auto answer = [this, call, version, id, session = args.session_handle](Status extended) {
+      if (!extended.ok()) return call->Finish(Failed("ExtendSession", session, id, extended));
+      pb::ExtendSessionResponse response;
+      response.set_new_graph_version(*version);
+      call->Finish(response);
+    };
+    master->ExtendSessionAsync(call->options(), std::move(args), version.get(), answer);
   }
 
   // A client that gave its request no id gets one, for what it does not tell of twice: its error,
@@ -104,9 +108,19 @@ struct MasterService::Impl {
   static int64_t IdOf(int64_t request_id) { return request_id == 0 ? NewRequestId() : request_id; }
 
   // The error of a call, which is logged under the name that it carries.
-  Status Failed(const char* method, const std::string& session, int64_t id, const Status& why) {
-    failed.Log(method, StrCat("session ", session), id, why);
+  Status FailedCall(const char* method, const std::string& of, int64_t id, const Status& why) {
+    failed.Log(method, of, id, why);
     return OfRequest(why, id);
+  }
+  Status Failed(const char* method, const std::string& session, int64_t id, const Status& why) {
+    return FailedCall(method, StrCat("session ", session), id, why);
+  }
+  // A call that answers nothing, and whose request has no field for a name.
+  MasterInterface::Done Answer(ServerCall* call, const char* method, const std::string& session,
+                               int64_t id) {
+    return [this, call, method, session, id](Status done) {
+      call->Finish(done.ok() ? done : Failed(method, session, id, done));
+    };
   }
 
   void PartialRunSetup(ServerCall* call) {
@@ -264,16 +278,18 @@ struct MasterService::Impl {
     pb::ReleaseCallableRequest request;
     const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
+    const int64_t id = NewRequestId();
     master->ReleaseCallableAsync(call->options(), request.session_handle(), request.handle(),
-                                 [call](Status released) { call->Finish(released); });
+                                 Answer(call, "ReleaseCallable", request.session_handle(), id));
   }
 
   void CloseSession(ServerCall* call) {
     pb::CloseSessionRequest request;
     const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
+    const int64_t id = NewRequestId();
     master->CloseSessionAsync(call->options(), request.session_handle(),
-                              [call](Status closed) { call->Finish(closed); });
+                              Answer(call, "CloseSession", request.session_handle(), id));
   }
 
   void ListDevices(ServerCall* call) {
@@ -281,27 +297,28 @@ struct MasterService::Impl {
     const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
     auto result = std::make_shared<ListDevicesResult>();
-    master->ListDevicesAsync(call->options(), request.session_handle(), result.get(),
-                             [call, result](Status listed) {
-                               if (!listed.ok()) return call->Finish(listed);
-                               pb::ListDevicesResponse response;
-                               for (const auto& device : result->local_devices) {
-                                 *response.add_local_device() = device;
-                               }
-                               for (const auto& device : result->remote_devices) {
-                                 *response.add_remote_device() = device;
-                               }
-                               call->Finish(response);
-                             });
+    const int64_t id = NewRequestId();
+    const auto answer = [this, call, result, id,
+                         session = request.session_handle()](Status listed) {
+      if (!listed.ok()) return call->Finish(Failed("ListDevices", session, id, listed));
+      pb::ListDevicesResponse response;
+      for (const auto& device : result->local_devices) *response.add_local_device() = device;
+      for (const auto& device : result->remote_devices) *response.add_remote_device() = device;
+      call->Finish(response);
+    };
+    master->ListDevicesAsync(call->options(), request.session_handle(), result.get(), answer);
   }
 
   void Reset(ServerCall* call) {
     pb::ResetRequest request;
     const Status status = call->Parse(&request);
     if (!status.ok()) return call->Finish(status);
-    master->ResetAsync(call->options(), Strings(request.container()),
-                       Strings(request.device_filters()),
-                       [call](Status reset) { call->Finish(reset); });
+    const int64_t id = NewRequestId();
+    master->ResetAsync(
+        call->options(), Strings(request.container()), Strings(request.device_filters()),
+        [this, call, id](Status reset) {
+          call->Finish(reset.ok() ? reset : FailedCall("Reset", "containers", id, reset));
+        });
   }
 };
 

@@ -135,12 +135,13 @@ class FlatLoop {
   static void RunTask(void* arg) {
     auto** entry = static_cast<FlatStep**>(arg);
     FlatStep* step = *entry;
-    LoopScope scope;
+    LoopScope scope(step->request());
     FlatLoop(step).RunFrom(static_cast<int32_t>(entry - step->tasks_));
   }
   static void RunStart(void* arg) {
-    LoopScope scope;
-    FlatLoop(static_cast<FlatStep*>(arg)).RunRoots();
+    auto* const step = static_cast<FlatStep*>(arg);
+    LoopScope scope(step->request());
+    FlatLoop(step).RunRoots();
   }
 
  private:
@@ -325,7 +326,7 @@ class FlatLoop {
     call.step = &s_;
     call.resume = [](Completion* self) {
       auto* done = static_cast<AsyncCall*>(self);
-      LoopScope scope;
+      LoopScope scope(done->step->request());
       FlatLoop<true>(static_cast<FlatStep*>(done->step)).RunAfter(done);
     };
     call.inputs = inputs;

@@ -97,17 +97,18 @@ class FramedLoop {
 
   static void RunTask(void* arg) {
     std::unique_ptr<FramedTask> task(static_cast<FramedTask*>(arg));
-    LoopScope scope;
+    LoopScope scope(task->step->request());
     FramedLoop(task->step).RunFrom(task->ready);
   }
   static void GoOn(void* arg) {
     const std::unique_ptr<FramedRest> rest(static_cast<FramedRest*>(arg));
-    LoopScope scope;
+    LoopScope scope(rest->step->request());
     FramedLoop(rest->step).RunRest(std::move(rest->ready));
   }
   static void RunStart(void* arg) {
-    LoopScope scope;
-    FramedLoop(static_cast<FramedStep*>(arg)).RunRoots();
+    auto* const step = static_cast<FramedStep*>(arg);
+    LoopScope scope(step->request());
+    FramedLoop(step).RunRoots();
   }
 
  private:
@@ -230,7 +231,7 @@ class FramedLoop {
     call->times = times;
     call->resume = [](Completion* self) {
       auto* done = static_cast<FramedCall*>(self);
-      LoopScope scope;
+      LoopScope scope(done->step->request());
       FramedLoop(static_cast<FramedStep*>(done->step)).RunAfter(done);
     };
     call->ctx.emplace(Context(ready, node, inputs, call->outputs));

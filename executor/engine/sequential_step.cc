@@ -69,8 +69,8 @@ class SequentialStep final : public StepState {
   };
 
   static void RunStart(void* arg) {
-    LoopScope scope;
     auto* const step = static_cast<SequentialStep*>(arg);
+    LoopScope scope(step->request());
     step->Run();
   }
 

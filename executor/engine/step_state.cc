@@ -75,7 +75,7 @@ std::string WhereItFailed(const CompiledGraph& graph, const CompiledNode& node,
 
 }  // namespace
 
-LoopScope::LoopScope() { ++t_loops.depth; }
+LoopScope::LoopScope(int64_t request) : request_(request) { ++t_loops.depth; }
 
 LoopScope::~LoopScope() {
   if (t_loops.depth == 1) RunKeptCompletions();
@@ -117,6 +117,7 @@ bool AsyncCall::Start(Kernel* kernel) {
 
 void StepState::Begin(const ExecutorArgs& args, DoneCallback done) {
   args_ = args;
+  request_ = LogRequest::Current();
   if (args_.pool != nullptr && args_.pool->num_threads() == 0) args_.pool = nullptr;
   cancellation_ = args.env->cancellation;
   done_ = done;

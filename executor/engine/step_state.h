@@ -33,13 +33,15 @@ struct Completion {
 // one runs what was kept.
 class LoopScope {
  public:
-  LoopScope();
+  // What the loop's kernels log is of that request; 0: of none.
+  explicit LoopScope(int64_t request);
   ~LoopScope();
   LoopScope(const LoopScope&) = delete;
   LoopScope& operator=(const LoopScope&) = delete;
 
  private:
   DeferScope burst_;
+  const LogRequest request_;
 };
 
 // Runs what was kept so far: before this thread waits for a step from within a loop.
@@ -120,6 +122,9 @@ class StepState : public StepBlock {
     }
     return false;
   }
+  // That the thread worked for which began the step.
+  int64_t request() const { return request_; }
+
   // Takes the error of a node; the first one ends the step.
   void Fail(const CompiledNode& node, Status status);
 
@@ -140,6 +145,7 @@ class StepState : public StepBlock {
   const CompiledGraph& graph_;
   const bool sequential_;
   ExecutorArgs args_;
+  int64_t request_ = 0;
   CancellationManager* cancellation_ = nullptr;
   DoneCallback done_;
   RefPtr<StepArena> arena_;
