@@ -14,6 +14,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -168,19 +169,24 @@ class ClosedWindow {
     }
     return true;
   }
-  // Says that it is there, until the server closes the connection.
-  void AnswerPings() {
-    while (const std::optional<Frame> frame = Next()) {
-      if (frame->type == kPing && frame->flags == 0) Say(Bytes(kPing, kAck, 0, frame->body));
+  // Closes the connection, as clients do, once all have ended.
+  void WaitForEndOf(std::size_t answers) {
+    std::set<std::string> ended;
+    while (ended.size() < answers) {
+      const std::optional<Frame> frame = Next();
+      if (!frame) break;
+      const bool is_last = frame->type == kHeaders && (frame->flags & kEndStream) != 0;
+      if (is_last || frame->type == kReset) ended.insert(frame->stream);
     }
+    shutdown(socket_, SHUT_RDWR);
   }
 
  private:
   struct Frame {
     char type, flags;
-    std::string body;
+    std::string stream, body;
   };
-  static constexpr char kData = 0, kHeaders = 1, kSettings = 4, kPing = 6;
+  static constexpr char kData = 0, kHeaders = 1, kReset = 3, kSettings = 4;
   static constexpr char kAck = 1, kEndStream = 1, kEndHeaders = 4;
 
   static std::string Bytes(char type, char flags, uint32_t stream, const std::string& body) {
@@ -214,7 +220,7 @@ class ClosedWindow {
     if (head.size() < 9) return std::nullopt;
     const auto byte = [&](std::size_t i) { return std::size_t{static_cast<uint8_t>(head[i])}; };
     const std::size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
-    Frame frame{head[3], head[4], Read(size)};
+    Frame frame{head[3], head[4], head.substr(5), Read(size)};
     if (frame.body.size() < size) return std::nullopt;
     return frame;
   }
@@ -240,11 +246,11 @@ TEST_F(HealthServiceTest, AServerThatStopsDoesNotWaitForThoseWhoDoNotListen) {
   ASSERT_TRUE(deaf.HaveBegun(kSome));
   HealthWatch listening(channel_, "");
   ASSERT_EQ(listening.Next(), testing::kServing);
-  std::thread pings([&deaf] { deaf.AnswerPings(); });
+  std::thread ending([&deaf] { deaf.WaitForEndOf(kSome); });
   const auto begin = std::chrono::steady_clock::now();
   server_.Shutdown(DeadlineAfter(kLong));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
-  pings.join();
+  ending.join();
   EXPECT_EQ(listening.Next(), testing::kNotServing);
   EXPECT_EQ(listening.Next(), testing::kEnded);
   EXPECT_EQ(listening.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
