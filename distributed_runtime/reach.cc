@@ -17,6 +17,11 @@
 namespace millrace {
 namespace {
 
+std::string SmallLetters(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 // A host in one of the ways to write it: numbers as the system does, names in small letters.
 std::string OneWay(const std::string& host) {
   in_addr v4{};
@@ -29,21 +34,25 @@ std::string OneWay(const std::string& host) {
     std::memcpy(&v4, &v6.s6_addr[12], sizeof(v4));
     return inet_ntop(AF_INET, &v4, text, sizeof(text)) == nullptr ? host : text;
   }
-  if (host == "ip6-localhost") return "::1";
-  std::string name = host;
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name == "localhost" ? "127.0.0.1" : name;  // as servers listen there
+  std::string name = SmallLetters(host);
+  if (name == "localhost") return "127.0.0.1";  // as servers listen there
+  return name == "ip6-localhost" ? "::1" : name;
 }
 
 std::string OneWay(const std::string& host, int port) { return StrCat(OneWay(host), " ", port); }
 
-// gRPC takes other texts, too: for addresses without a port, for sockets that are files.
+// This machine, however it is written.
+bool IsThisMachine(const std::string& host) { return IsLoopbackHost(OneWay(host)); }
+
+// gRPC takes other texts, too: for addresses without a port, for sockets that are files. Some
+// versions of it tell their schemes by small letters alone, others by any.
 bool IsHost(const std::string& host, std::string_view address) {
   static const std::set<std::string, std::less<>> kSchemes = {
-      "dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds"};
+      "dns",   "google-c2p", "google-c2p-experimental", "ipv4", "ipv6", "unix", "unix-abstract",
+      "vsock", "xds"};
   in6_addr v6{};
   if (address.starts_with("[")) return inet_pton(AF_INET6, host.c_str(), &v6) == 1;
-  return !host.empty() && !kSchemes.contains(host) &&
+  return !host.empty() && !kSchemes.contains(SmallLetters(host)) &&
          std::all_of(host.begin(), host.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
          });
@@ -91,7 +100,7 @@ bool Reach::Calls(const std::string& host, const CallerHost& caller, std::string
   if (!o.has_credentials) {
     if (o.has_rules && o.allows_network) return true;
     if (!o.has_rules && o.is_on_loopback) {
-      if (IsLoopbackHost(host)) return true;
+      if (IsThisMachine(host)) return true;
       *why_not = ", nor on this machine";
     }
   }
@@ -99,7 +108,7 @@ bool Reach::Calls(const std::string& host, const CallerHost& caller, std::string
   const bool calls_back = !o.has_tls && (!o.has_rules || o.allows_network);
   if (calls_back && !caller.address.empty()) {
     if (OneWay(host) == OneWay(caller.address)) return true;
-    if (caller.is_here && IsLoopbackHost(host)) return true;
+    if (caller.is_here && IsThisMachine(host)) return true;
     *why_not += StrCat(", nor on the machine of its client (", caller.address, ")");
   }
   *why_not += o.has_credentials

@@ -88,6 +88,11 @@ TEST(ReachTest, OnLoopbackTheMachineIsCalled) {
   for (const char* address : {"localhost:5", "127.0.0.1:5", "127.9.9.9:5", "[::1]:5"}) {
     EXPECT_TRUE(Ask(options, address).ok()) << address;
   }
+  // The same, as they can be written, too.
+  for (const char* address : {"LocalHost:5", "[::ffff:127.0.0.1]:5", "[0:0:0:0:0:FFFF:7f00:1]:5",
+                              "[0::1]:5", "IP6-localhost:5"}) {
+    EXPECT_TRUE(Ask(options, address).ok()) << address;
+  }
   for (const char* address :
        {"10.1.2.3:80", "169.254.169.254:80", "0.0.0.0:80", "[::]:80", "127.example.com:80",
         "[::ffff:10.1.2.3]:80", "127.1:80", "2130706433:80"}) {
@@ -136,6 +141,7 @@ TEST(ReachTest, AClientIsCalledBackOnItsOwnMachine) {
     EXPECT_TRUE(Ask(options, "[fd00:0::9]:5", v6).ok());
     EXPECT_TRUE(Ask(options, "10.0.0.1:5", here).ok());
     EXPECT_TRUE(Ask(options, "localhost:5", here).ok());
+    EXPECT_TRUE(Ask(options, "[::ffff:127.0.0.1]:5", here).ok());
     // That of the server, not of the client.
     ExpectRefused(Ask(options, "localhost:5", there),
                   ", nor on the machine of its client (10.0.0.9): ");
@@ -175,6 +181,11 @@ TEST(ReachTest, WhatIsNoAddressIsNotCalled) {
                               "unix:%2Ftmp%2Ffile:80",
                               "ipv4:10.0.0.1:80",
                               "dns:80",
+                              "UNIX:80",
+                              "Unix-Abstract:80",
+                              "Vsock:80",
+                              "DNS:80",
+                              "google-c2p:80",
                               "ho\nst:1"}) {
     const Status status = Ask(options, address);
     EXPECT_TRUE(errors::IsInvalidArgument(status)) << address << ": " << status;

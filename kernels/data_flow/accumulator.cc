@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/errors.h"
@@ -17,6 +18,14 @@ namespace {
 // More than a cluster has workers; whoever comes later is not remembered.
 constexpr std::size_t kMostPushers = 4096;
 
+// Steps come from clients, who may name any; there is none after the last.
+constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
+
+// How far `step` is behind, at most the largest number.
+int64_t StepsBehind(int64_t global_step, int64_t step) {
+  return step < 0 && global_step > kLastStep + step ? kLastStep : global_step - step;
+}
+
 }  // namespace
 
 Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gradient,
@@ -26,7 +35,7 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
     MutexLock lock(&mu_);
     if (!origin.task.empty()) NotePusher(origin.task, local_step);
     if (local_step < global_step_) {
-      Count(origin, UpdateFate::kStale, global_step_ - local_step);
+      Count(origin, UpdateFate::kStale, StepsBehind(global_step_, local_step));
       return OkStatus();
     }
     if (!worker.empty() && IsHeld(worker, local_step)) {
@@ -134,7 +143,7 @@ void Accumulator::Serve(Finished* finished) {
     Settle(average.ok() ? UpdateFate::kApplied : UpdateFate::kFailed);
     count_ = 0;
     held_.clear();
-    ++global_step_;
+    if (global_step_ < kLastStep) ++global_step_;
     if (average.ok()) {
       Finish(std::move(attempt), OkStatus(), *std::move(average), finished);
     } else {

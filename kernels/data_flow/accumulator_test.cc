@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -132,6 +133,24 @@ TEST(DenseAccumulator, CountsOneGradientOfEachStepOfAWorkerThatIsNamed) {
   a->AllowAgain("a");
   EXPECT_EQ(push(0, 1, "a"), 2);
   EXPECT_EQ(push(0, 1, "a"), 2);
+}
+
+// Clients may name any step: the last one does not begin again with the first.
+TEST(DenseAccumulator, HasNoStepBehindTheLast) {
+  constexpr int64_t kFirst = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  a->SetGlobalStep(kLast);
+  for (int i = 0; i < 2; ++i) {
+    for (const int64_t stale : {kFirst, int64_t{-1}, int64_t{0}, kLast - 1}) {
+      ASSERT_TRUE(Apply(a, stale, Vector({9})).ok());
+      EXPECT_EQ(a->num_accumulated(), 0) << stale;
+    }
+    ASSERT_TRUE(Apply(a, kLast, Vector({2})).ok());
+    Outcome out;
+    Take(a, 1, &out);
+    EXPECT_EQ(out.average(), Floats({2}));
+  }
 }
 
 TEST(DenseAccumulator, LeavesTheGradientOfOthersAlone) {

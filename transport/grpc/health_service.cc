@@ -24,6 +24,8 @@ grpc::Status NoRequest() {
   return ToGrpcStatus(errors::InvalidArgument("the request is no HealthCheckRequest"));
 }
 
+grpc::Status Stopping() { return ToGrpcStatus(errors::Unavailable("the server is stopping")); }
+
 }  // namespace
 
 bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service) {
@@ -46,12 +48,14 @@ bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service)
 // gRPC's is under the service's lock; gRPC never calls back from within what it is told.
 class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  explicit Watcher(HealthService* service) : service_(service) {}
+  Watcher(HealthService* service, grpc::CallbackServerContext* context)
+      : service_(service), context_(context) {}
 
   void Begin(const grpc::ByteBuffer& request) {
     const bool readable = service_->ReadRequest(request, &known_);
     MutexLock lock(&service_->mu_);
     if (!readable) return Over(NoRequest());
+    if (service_->ended_) return Over(Stopping());  // which takes no room at the client's end
     if (service_->watchers_.size() >= kMostWatchers) {
       return Over(ToGrpcStatus(errors::ResourceExhausted(
           "this server is watched by ", kMostWatchers, " callers, as many as may be: ask with ",
@@ -75,15 +79,17 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
       told_ = now;
     }
     if (service_->ended_) {
-      const grpc::Status stopping = ToGrpcStatus(errors::Unavailable("the server is stopping"));
-      if (!is_news) return Over(stopping);
+      if (!is_news) return Over(Stopping());
       over_ = true;
-      StartWriteAndFinish(&answer_, grpc::WriteOptions(), stopping);
+      StartWriteAndFinish(&answer_, grpc::WriteOptions(), Stopping());
     } else if (is_news) {
       writing_ = true;
       StartWrite(&answer_);
     }
   }
+
+  // Its call is there until OnDone has returned, which waits for the lock.
+  void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) { context_->TryCancel(); }
 
  private:
   void Over(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
@@ -105,11 +111,13 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
     {
       MutexLock lock(&service_->mu_);
       service_->watchers_.erase(this);
+      if (service_->watchers_.empty()) service_->unwatched_.SignalAll();
     }
     delete this;
   }
 
   HealthService* const service_;
+  grpc::CallbackServerContext* const context_;
   bool known_ = false;  // what it asks about
   bool writing_ ABSL_GUARDED_BY(service_->mu_) = false;
   bool over_ ABSL_GUARDED_BY(service_->mu_) = false;
@@ -133,9 +141,9 @@ HealthService::HealthService() {
   MarkMethodRawCallback(
       1,
       new grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-          [this](grpc::CallbackServerContext*,
+          [this](grpc::CallbackServerContext* context,
                  const grpc::ByteBuffer* request) -> grpc::ServerWriteReactor<grpc::ByteBuffer>* {
-            auto* const watcher = new Watcher(this);
+            auto* const watcher = new Watcher(this, context);
             watcher->Begin(*request);
             return watcher;
           }));
@@ -154,6 +162,18 @@ void HealthService::End() {
   serving_ = false;
   ended_ = true;
   TellAll();
+}
+
+void HealthService::CancelWatchers(Deadline limit) {
+  MutexLock lock(&mu_);
+  while (!watchers_.empty()) {
+    if (unwatched_.WaitUntil(&mu_, limit)) continue;
+    for (Watcher* const watcher : watchers_) {
+      watcher->IsOfHeldService();
+      watcher->Cancel();
+    }
+    return;
+  }
 }
 
 void HealthService::TellAll() {

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
+#include "base/notification.h"
 #include "base/string_map.h"
 #include "transport/wire_reader.h"
 
@@ -39,6 +40,9 @@ class HealthService final : public grpc::Service {
   void SetServing(bool serving);
   // NOT_SERVING, for good. Those who watch are told, and with that their calls end.
   void End();
+  // After End: returns once no call of Watch is left, and cancels those that are left at `limit`,
+  // whose clients do not take what they are told.
+  void CancelWatchers(Deadline limit);
 
  private:
   enum Answer : uint8_t { kNone = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
@@ -55,6 +59,7 @@ class HealthService final : public grpc::Service {
 
   StringSet names_{""};  // constant once there are calls
   mutable Mutex mu_;
+  CondVar unwatched_;  // signalled when the last of them has gone
   bool serving_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);

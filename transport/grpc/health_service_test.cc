@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // gRPC's health service: whoever watches is told the state at once and whenever it changes, and
 // takes no more of the server than there is for it.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/notification.h"
@@ -122,6 +130,130 @@ TEST_F(HealthServiceTest, AServerThatStopsSaysSoWhileItsLastCallRuns) {
   EXPECT_TRUE(parked.get().ok());
   stopping.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2) << "somebody else kept it";
+}
+
+// ---- Clients that take nothing -----------------------------------------------------------------
+
+// A connection whose end lets no byte of an answer through, as HTTP/2 allows it, and so no answer
+// of a watch; what ends a call is no part of that.
+class ClosedWindow {
+ public:
+  ClosedWindow(const std::string& port, int watches) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in server{};
+    server.sin_family = AF_INET;
+    server.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval limit{.tv_sec = kLong.count(), .tv_usec = 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&server), sizeof(server)), 0);
+    const std::string no_window("\0\4\0\0\0\0", 6), nothing(5, '\0');
+    std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Bytes(kSettings, 0, 0, no_window) +
+                        Bytes(kSettings, kAck, 0, "");
+    for (int i = 0; i < watches; ++i) {
+      const auto stream = static_cast<uint32_t>(2 * i + 1);
+      bytes +=
+          Bytes(kHeaders, kEndHeaders, stream, Watch()) + Bytes(kData, kEndStream, stream, nothing);
+    }
+    EXPECT_TRUE(Say(bytes));
+  }
+  ~ClosedWindow() { close(socket_); }
+  ClosedWindow(const ClosedWindow&) = delete;
+  ClosedWindow& operator=(const ClosedWindow&) = delete;
+
+  // Whether so many answers have begun.
+  bool HaveBegun(int answers) {
+    while (answers > 0) {
+      const std::optional<Frame> frame = Next();
+      if (!frame) return false;
+      if (frame->type == kHeaders) --answers;
+    }
+    return true;
+  }
+  // Closes the connection, as clients do, once all have ended.
+  void WaitForEndOf(std::size_t answers) {
+    std::set<std::string> ended;
+    while (ended.size() < answers) {
+      const std::optional<Frame> frame = Next();
+      if (!frame) break;
+      const bool is_last = frame->type == kHeaders && (frame->flags & kEndStream) != 0;
+      if (is_last || frame->type == kReset) ended.insert(frame->stream);
+    }
+    shutdown(socket_, SHUT_RDWR);
+  }
+
+ private:
+  struct Frame {
+    char type, flags;
+    std::string stream, body;
+  };
+  static constexpr char kData = 0, kHeaders = 1, kReset = 3, kSettings = 4;
+  static constexpr char kAck = 1, kEndStream = 1, kEndHeaders = 4;
+
+  static std::string Bytes(char type, char flags, uint32_t stream, const std::string& body) {
+    std::string frame = {0, static_cast<char>(body.size() >> 8), static_cast<char>(body.size()),
+                         type, flags};
+    for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+    return frame + body;
+  }
+  // Fields that no table knows, each with its lengths.
+  static std::string Watch() {
+    std::string block;
+    for (const auto& [name, value] :
+         std::vector<std::pair<std::string, std::string>>{{":method", "POST"},
+                                                          {":scheme", "http"},
+                                                          {":path", "/grpc.health.v1.Health/Watch"},
+                                                          {":authority", "test"},
+                                                          {"te", "trailers"},
+                                                          {"content-type", "application/grpc"}}) {
+      block += std::string(1, '\0') + static_cast<char>(name.size()) + name +
+               static_cast<char>(value.size()) + value;
+    }
+    return block;
+  }
+  bool Say(const std::string& bytes) {
+    return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  }
+  // Nothing once the connection has ended.
+  std::optional<Frame> Next() {
+    const std::string head = Read(9);
+    if (head.size() < 9) return std::nullopt;
+    const auto byte = [&](std::size_t i) { return std::size_t{static_cast<uint8_t>(head[i])}; };
+    const std::size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
+    Frame frame{head[3], head[4], head.substr(5), Read(size)};
+    if (frame.body.size() < size) return std::nullopt;
+    return frame;
+  }
+  std::string Read(std::size_t size) {
+    std::string bytes(size, '\0');
+    std::size_t got = 0;
+    while (got < size) {
+      const ssize_t n = read(socket_, bytes.data() + got, size - got);
+      if (n <= 0) break;
+      got += static_cast<std::size_t>(n);
+    }
+    bytes.resize(got);
+    return bytes;
+  }
+
+  const int socket_;
+};
+
+// Nobody who watches keeps a server from its end for as long as its calls may take.
+TEST_F(HealthServiceTest, AServerThatStopsDoesNotWaitForThoseWhoDoNotListen) {
+  constexpr int kSome = 20;
+  ClosedWindow deaf(address_.substr(address_.find(':') + 1), kSome);
+  ASSERT_TRUE(deaf.HaveBegun(kSome));
+  HealthWatch listening(channel_, "");
+  ASSERT_EQ(listening.Next(), testing::kServing);
+  std::thread ending([&deaf] { deaf.WaitForEndOf(kSome); });
+  const auto begin = std::chrono::steady_clock::now();
+  server_.Shutdown(DeadlineAfter(kLong));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
+  ending.join();
+  EXPECT_EQ(listening.Next(), testing::kNotServing);
+  EXPECT_EQ(listening.Next(), testing::kEnded);
+  EXPECT_EQ(listening.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(HealthServiceTest, WatchersAreBoundedAndHaveNoThreads) {

@@ -37,6 +37,8 @@ namespace {
 
 // From the first bytes of a TLS connection until both ends have shown their certificates.
 constexpr std::chrono::milliseconds kHandshakeLimit{5000};
+// For those who watch to take what they are told last, where calls that run may have longer.
+constexpr std::chrono::milliseconds kLastAnswerLimit{1000};
 
 // A call in the form gRPC wants. It lives until gRPC is done with it and no cancellation of it
 // runs any more.
@@ -383,7 +385,11 @@ void RpcServer::Shutdown(Deadline grace) {
   impl_->health.End();
   impl_->listener->Stop();
   EndRpcStreams(&impl_->serving);
+  std::thread watches([health = &impl_->health, grace] {
+    health->CancelWatchers(std::min(grace, DeadlineAfter(kLastAnswerLimit)));
+  });
   impl_->server->Shutdown(ToSystemTime(grace));
+  watches.join();
   impl_->server->Wait();
   impl_->serving.handlers.WaitForNone();
   impl_->listener = nullptr;
