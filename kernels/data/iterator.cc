@@ -291,14 +291,18 @@ class IteratorGetNextKernel : public Kernel {
       return done(Give(ctx, std::move(status), std::move(element)));
     }
     PutBack(std::move(element));
-    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found)] {
-      DatasetElement next = TakeSpare();
-      Status waited = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
-      return Give(ctx, std::move(waited), std::move(next));
-    });
+    // Not the iterator itself: with it this would take memory.
+    ComputeInBackground(ctx.device(), done, [this, &ctx] { return Wait(ctx); });
   }
 
  private:
+  Status Wait(KernelContext& ctx) {
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
+                        LookupHandle<IteratorResource>(ctx, 0));
+    DatasetElement next = TakeSpare();
+    Status status = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
+    return Give(ctx, std::move(status), std::move(next));
+  }
   DatasetElement TakeSpare() {
     MutexLock lock(&mu_);
     return spare_.Take();
