@@ -29,9 +29,27 @@ std::string Demangle(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
+// The thread's own key with this type and name, which takes no memory once its text has room: ops
+// ask for variables in every step. `own` instead where the thread's is gone, at the end of the
+// process.
+template <typename Key>
+const Key& KeyToLookWith(std::type_index type, std::string_view name, Key* own) {
+  thread_local bool gone = false;
+  struct Kept {
+    ~Kept() { gone = true; }
+    Key key{typeid(void), ""};
+  };
+  thread_local Kept kept;
+  Key& key = gone ? *own : kept.key;
+  key.type = type;
+  key.name = name;
+  return key;
+}
+
 // Clients choose names, and whoever reads the lines takes each for a resource.
 std::string OneLine(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, '?');
   return text;
 }
 
@@ -42,7 +60,8 @@ RefPtr<Resource> ResourceManager::Find(std::string_view container, std::type_ind
   MutexLock lock(&mu_);
   const auto c = containers_.find(ContainerKey(container));
   if (c == containers_.end()) return nullptr;
-  const auto r = c->second.find(Key{type, std::string(name)});
+  Key own{type, ""};
+  const auto r = c->second.find(KeyToLookWith(type, name, &own));
   return r == c->second.end() ? nullptr : r->second;
 }
 
@@ -51,10 +70,10 @@ StatusOr<RefPtr<Resource>> ResourceManager::FindOrCreate(
     const std::function<StatusOr<RefPtr<Resource>>()>& create) {
   MutexLock lock(&mu_);
   Container& c = containers_[ContainerKey(container)];
-  const Key key{type, std::string(name)};
-  if (const auto r = c.find(key); r != c.end()) return r->second;
+  Key own{type, ""};
+  if (const auto r = c.find(KeyToLookWith(type, name, &own)); r != c.end()) return r->second;
   StatusOr<RefPtr<Resource>> made = create();
-  if (made.ok()) c.emplace(key, *made);
+  if (made.ok()) c.emplace(Key{type, std::string(name)}, *made);
   return made;
 }
 

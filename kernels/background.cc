@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
+#include <list>
+#include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/errors.h"
@@ -31,7 +33,8 @@ struct Work {
 struct Threads {
   Mutex mu;
   CondVar work_came, work_ended;
-  std::deque<Work> queue ABSL_GUARDED_BY(mu);
+  // Places of the queue that are free, so that the next piece takes no memory.
+  std::list<Work> queue ABSL_GUARDED_BY(mu), spare ABSL_GUARDED_BY(mu);
   std::size_t idle ABSL_GUARDED_BY(mu) = 0;
   int count ABSL_GUARDED_BY(mu) = 0;
   uint64_t last_id ABSL_GUARDED_BY(mu) = 0;
@@ -56,6 +59,18 @@ struct Threads {
     }
   }
 
+  void Add(Work work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (spare.empty()) spare.emplace_back();
+    spare.front() = std::move(work);
+    queue.splice(queue.end(), spare, spare.begin());
+  }
+  Work TakeOut(std::list<Work>::iterator place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    Work work = std::move(*place);
+    place->run = nullptr;
+    spare.splice(spare.end(), queue, place);
+    return work;
+  }
+
   void EndOne(uint64_t owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto it = under_way.find(owner);
     if (--it->second == 0) under_way.erase(it);
@@ -73,8 +88,7 @@ struct Threads {
     ++idle;
     while (queue.empty()) work_came.Wait(&mu);
     --idle;
-    *work = std::move(queue.front());
-    queue.pop_front();
+    *work = TakeOut(queue.begin());
     return true;
   }
 
@@ -97,10 +111,38 @@ struct Threads {
     const auto it = std::find_if(queue.begin(), queue.end(),
                                  [id](const Work& piece) { return piece.id == id; });
     if (it == queue.end()) return false;
-    withdrawn = std::move(*it);
-    queue.erase(it);
+    withdrawn = TakeOut(it);
     EndOne(withdrawn.owner);
     return true;
+  }
+};
+
+// What an asynchronous kernel has computed, kept for those to come: a step takes no memory for it.
+struct Computation {
+  DoneCallback done;
+  std::function<Status()> compute;
+};
+
+// Never destroyed, as the threads.
+struct Computations {
+  Mutex mu;
+  std::vector<std::unique_ptr<Computation>> spare ABSL_GUARDED_BY(mu);
+
+  static Computations& Get() {
+    static auto* const computations = new Computations;
+    return *computations;
+  }
+  Computation* Take() {
+    MutexLock lock(&mu);
+    if (spare.empty()) return new Computation;
+    Computation* const taken = spare.back().release();
+    spare.pop_back();
+    return taken;
+  }
+  void PutBack(Computation* computation) {
+    computation->compute = nullptr;
+    MutexLock lock(&mu);
+    spare.emplace_back(computation);
   }
 };
 
@@ -114,7 +156,7 @@ Status RunInBackground(const Device* device, std::function<void()> work) {
     MutexLock lock(&threads.mu);
     id = ++threads.last_id;
     ++threads.under_way[device->incarnation()];
-    threads.queue.push_back({id, device->incarnation(), std::move(work)});
+    threads.Add({id, device->incarnation(), std::move(work)});
     if (threads.queue.size() <= threads.idle) {
       threads.work_came.Signal();
       return OkStatus();
@@ -132,9 +174,18 @@ Status RunInBackground(const Device* device, std::function<void()> work) {
 }
 
 void ComputeInBackground(const Device* device, DoneCallback done, std::function<Status()> compute) {
-  const Status begun =
-      RunInBackground(device, [done, compute = std::move(compute)] { done(Guarded(compute)); });
-  if (!begun.ok()) done(begun);
+  Computation* const computation = Computations::Get().Take();
+  computation->done = done;
+  computation->compute = std::move(compute);
+  const Status begun = RunInBackground(device, [computation] {
+    Status status = Guarded(computation->compute);
+    const DoneCallback told = computation->done;
+    Computations::Get().PutBack(computation);
+    told(std::move(status));
+  });
+  if (begun.ok()) return;
+  Computations::Get().PutBack(computation);
+  done(begun);
 }
 
 void WaitForBackground(const Device* device) {

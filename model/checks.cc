@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "model/loops.h"
 
 namespace millrace::model {
@@ -69,8 +70,30 @@ Status CheckLabels(const Steps& steps, std::span<const Tensor> y) {
   return OkStatus();
 }
 
+namespace {
+
+// Of what the check of weights says, the row of the first that is wrong; -1 if it says none, as a
+// device does.
+int64_t BadRow(std::string_view message) {
+  constexpr std::string_view kPlace = "the first at [";
+  const std::size_t at = message.find(kPlace, message.find(kBadWeight));
+  if (at == std::string_view::npos) return -1;
+  message.remove_prefix(at + kPlace.size());
+  int64_t row = -1;
+  return ParseInt64(message.substr(0, message.find_first_of(",]")), &row) ? row : -1;
+}
+
+}  // namespace
+
 Status ExplainFailure(const Steps& steps, const Status& status) {
-  if (!errors::IsInvalidArgument(status) || steps.output_names().size() != 1) return status;
+  if (!errors::IsInvalidArgument(status)) return status;
+  if (Message(status).find(kBadWeight) != std::string_view::npos) {
+    const int64_t row = BadRow(Message(status));
+    const std::string place = row < 0 ? "" : StrCat("; it is that of row ", row, " of the batch");
+    return Annotate(status, StrCat(place, "; correct what makes the weights, or leave such rows ",
+                                   "out with Filter before Batch"));
+  }
+  if (steps.output_names().size() != 1) return status;
   const int64_t classes = steps.num_classes(0);
   if (classes < 0 || Message(status).find("label") == std::string_view::npos) return status;
   return Annotate(

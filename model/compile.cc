@@ -98,7 +98,8 @@ Status Steps::ScaleLosses(std::shared_ptr<Optimizer>* optimizer) const {
   if (inner == nullptr) {
     return errors::InvalidArgument(
         "precision mixed_float16 needs a loss that is scaled, and this optimizer knows nothing of "
-        "it: take one of millrace/keras_optimizers.h, or mixed_bfloat16");
+        "it: take one of millrace/keras_optimizers.h, or mixed_bfloat16, or set auto_scale_loss to "
+        "false");
   }
   *optimizer = std::make_shared<optimizers::LossScale>(std::move(inner));
   return OkStatus();
@@ -127,7 +128,7 @@ Status Steps::Compile(CompileOptions options) {
   if (const auto* checks = dynamic_cast<const ChecksOptions*>(compiled.optimizer.get())) {
     MR_RETURN_IF_ERROR(checks->CheckOptions());
   }
-  MR_RETURN_IF_ERROR(ScaleLosses(&compiled.optimizer));
+  if (options.auto_scale_loss) MR_RETURN_IF_ERROR(ScaleLosses(&compiled.optimizer));
   compiled.measures.push_back({"loss", "", metrics::Mean("loss"), Direction::kDown});
   for (std::size_t i = 0; i < output_names_.size(); ++i) {
     MR_ASSIGN_OR_RETURN(compiled.losses.emplace_back(), LossOf(options, output_names_[i]));

@@ -192,14 +192,25 @@ Status Steps::CheckComponents(const Dataset& dataset) {
 // Inputs, y, weights of samples, as far as there are any.
 StepInputs Steps::InputsOf(Kind kind, const Scope& scope, std::span<const Output> components) {
   StepInputs inputs;
-  for (std::size_t i = 0; i < x_.size(); ++i) inputs.x.push_back(InFloats(scope, components[i]));
-  if (kind == Kind::kPredict) return inputs;
   const std::size_t weights = x_.size() + output_names_.size();
+  Output first = components[0];
+  if (kind != Kind::kPredict && components.size() > weights) {
+    // Where the data are, so that what is wrong is found with its place.
+    const Scope beside = scope.ColocateWith(components[weights].op());
+    inputs.sample_weight = ops::CheckNumerics(
+        beside, ops::Cast(beside, components[weights], kFloat),
+        StrCat(kBadWeight, " (component ", weights, " of an element of the data set)"));
+    // Layers wait for it: no state of theirs changes in a step that fails.
+    const Scope after =
+        scope.ColocateWith(first.op()).WithControlDependencies({inputs.sample_weight.op()});
+    first = ops::Identity(after, first);
+  }
+  for (std::size_t i = 0; i < x_.size(); ++i) {
+    inputs.x.push_back(InFloats(scope, i == 0 ? first : components[i]));
+  }
+  if (kind == Kind::kPredict) return inputs;
   for (std::size_t i = x_.size(); i < std::min(weights, components.size()); ++i) {
     inputs.y.push_back(components[i]);
-  }
-  if (components.size() > weights) {
-    inputs.sample_weight = ops::Cast(scope, components[weights], kFloat);
   }
   return inputs;
 }

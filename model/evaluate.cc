@@ -41,7 +41,9 @@ StatusOr<Logs> TestLoop(Steps& steps, Source& source, std::optional<int64_t> lim
     int64_t most = steps.steps_per_execution(), done = 0;
     if (limit) most = std::min(most, *limit - first);
     const Status status = source.Execute(most, reads_logs ? &logs : nullptr, &done);
-    if (!source.IsEnd(status)) MR_RETURN_IF_ERROR(status);
+    if (!status.ok() && !source.IsEnd(status)) {
+      return Annotate(status, StrCat("; in test batch ", first + done));
+    }
     if (done == 0 && first == 0) return errors::InvalidArgument(source.Size(), " has no batches");
     if (done == 0) break;
     const int64_t next = first + done;

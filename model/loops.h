@@ -37,7 +37,10 @@ Status CheckOptions(const Options& options) {
 Status CheckCompiled(const Steps& steps, std::string_view call);
 // InvalidArgument, naming the label and its sample, if a label of a `y` is no class of its loss.
 Status CheckLabels(const Steps& steps, std::span<const Tensor> y);
-// The same after a step has failed: labels explain more than what the step says.
+// What the check of a data set's weights of samples says.
+inline constexpr char kBadWeight[] = "sample_weight must be finite numbers";
+// The same after a step has failed: labels, and the row of a weight, explain more than what the
+// step says.
 Status ExplainFailure(const Steps& steps, const Status& status);
 
 // Tests on at most `limit` batches from the first one; the hooks of testing are called. All metrics

@@ -117,6 +117,9 @@ struct CompileOptions {
   // value was the first that was not finite, and the line that made it. For finding such a node:
   // steps take longer.
   bool check_numerics = false;
+  // Whether losses of ModelOptions::precision "mixed_float16" are scaled: the optimizer is wrapped
+  // in LossScale, unless it is one. False: gradients below the range of a half are 0.
+  bool auto_scale_loss = true;
 };
 
 // One tensor for each of a model's inputs, or of its outputs, samples along the first axis.

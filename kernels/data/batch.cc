@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,7 @@ void CopyIntoCorner(const Tensor& from, const Shape& element, int64_t row, Tenso
 }
 
 // The shape of component `i` in the batch, without the batch's axis.
-StatusOr<Shape> BatchedShape(const std::vector<DatasetElement>& rows, std::size_t i,
+StatusOr<Shape> BatchedShape(std::span<const DatasetElement> rows, std::size_t i,
                              const Padding* padding) {
   const Shape& first = rows[0][i].shape();
   if (padding == nullptr) {
@@ -71,22 +72,23 @@ StatusOr<Shape> BatchedShape(const std::vector<DatasetElement>& rows, std::size_
   return MakeShape(dims);
 }
 
-Status Stack(const DatasetCall& call, const std::vector<DatasetElement>& rows,
-             const Padding* padding, DatasetElement* out) {
+Status Stack(const DatasetCall& call, std::span<const DatasetElement> rows, const Padding* padding,
+             DatasetElement* out) {
   for (std::size_t i = 0; i < rows[0].size(); ++i) {
     MR_ASSIGN_OR_RETURN(const Shape element, BatchedShape(rows, i, padding));
     const DataType dtype = rows[0][i].dtype();
-    if (padding == nullptr) {
-      std::vector<Tensor> parts;
-      for (const DatasetElement& row : rows) parts.push_back(row[i]);
-      MR_ASSIGN_OR_RETURN(Tensor whole, StackTensors(call.allocator, dtype, element, parts));
-      out->push_back(std::move(whole));
-      continue;
-    }
     Dims dims = {static_cast<int64_t>(rows.size())};
     dims.insert(dims.end(), element.dims().begin(), element.dims().end());
     MR_ASSIGN_OR_RETURN(const Shape shape, MakeShape(dims));
     MR_ASSIGN_OR_RETURN(Tensor whole, Tensor::Allocate(call.allocator, dtype, shape));
+    if (padding == nullptr) {
+      const int64_t n = element.num_elements();
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        CopyRange(rows[r][i], 0, &whole, static_cast<int64_t>(r) * n, n);
+      }
+      out->push_back(std::move(whole));
+      continue;
+    }
     for (int64_t k = 0; k < whole.num_elements(); ++k) {
       CopyRange(padding->values[i], 0, &whole, k, 1);
     }
@@ -130,23 +132,35 @@ class BatchDataset : public DatasetValue {
       return OkStatus();
     }
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      std::vector<DatasetElement> rows;
-      while (!ended_ && static_cast<int64_t>(rows.size()) < dataset_->size_) {
-        DatasetElement row;
-        MR_RETURN_IF_ERROR(walk_->Next(call, &row, &ended_));
-        if (!ended_) rows.push_back(std::move(row));
+      int64_t filled = 0;
+      const Status status = Fill(call, &filled);
+      Status stacked;
+      if (!status.ok() || filled == 0 || (dataset_->drop_ && filled < dataset_->size_)) {
+        *end = status.ok();
+      } else {
+        stacked = Stack(call, {rows_.data(), static_cast<std::size_t>(filled)},
+                        dataset_->padding_.get(), element);
       }
-      if (rows.empty() ||
-          (dataset_->drop_ && static_cast<int64_t>(rows.size()) < dataset_->size_)) {
-        *end = true;
-        return OkStatus();
-      }
-      return Stack(call, rows, dataset_->padding_.get(), element);
+      for (DatasetElement& row : rows_) row.clear();
+      return status.ok() ? stacked : status;
     }
 
    private:
+    // The rows of the next batch, *filled of them, in vectors that have memory from those before.
+    Status Fill(const DatasetCall& call, int64_t* filled) {
+      while (!ended_ && *filled < dataset_->size_) {
+        if (*filled == static_cast<int64_t>(rows_.size())) rows_.emplace_back();
+        DatasetElement& row = rows_[static_cast<std::size_t>(*filled)];
+        row.clear();  // also of what an exception has left
+        MR_RETURN_IF_ERROR(walk_->Next(call, &row, &ended_));
+        if (!ended_) ++*filled;
+      }
+      return OkStatus();
+    }
+
     const RefPtr<const BatchDataset> dataset_;
     const DatasetWalkPtr walk_;
+    std::vector<DatasetElement> rows_;  // all empty between two batches
     bool ended_ = false;
   };
 

@@ -12,21 +12,23 @@
 
 namespace millrace {
 
-Status CapturedFunction::Call(const DatasetCall& call, DatasetElement args,
-                              DatasetElement* results) const {
+Status CapturedFunction::CallWith(const DatasetCall& call, DatasetElement* args,
+                                  DatasetElement* results) const {
   std::string name;
-  if (!advice_.empty() && !args.empty() && args[0].dtype() == kString && args[0].rank() == 0) {
-    name = args[0].scalar<std::string>();
+  if (!advice_.empty() && !args->empty() && (*args)[0].dtype() == kString &&
+      (*args)[0].rank() == 0) {
+    name = (*args)[0].scalar<std::string>();
   }
-  Status status = CallToEnd(call, std::move(args), results);
+  Status status = Run(call, args, results);
+  args->clear();
   if (errors::IsOutOfRange(status)) status = errors::InvalidArgument(Message(status));
   if (status.ok() || name.empty() || errors::IsCancelled(status)) return status;
   return WithMessage(status, StrCat(name, ": ", Message(status), " (", advice_, ")"));
 }
 
-Status CapturedFunction::CallToEnd(const DatasetCall& call, DatasetElement args,
-                                   DatasetElement* results) const {
-  args.insert(args.end(), captured_.begin(), captured_.end());
+Status CapturedFunction::Run(const DatasetCall& call, DatasetElement* args,
+                             DatasetElement* results) const {
+  args->insert(args->end(), captured_.begin(), captured_.end());
   results->assign(function_->result_types().size(), Tensor());
   // Ends with the step that asks, and by itself if the function fails.
   CancellationManager cancellation(call.cancellation);
@@ -34,12 +36,13 @@ Status CapturedFunction::CallToEnd(const DatasetCall& call, DatasetElement args,
   // Asking the system for a number each time would cost more than small functions do.
   static const uint64_t first_step = RandomId();
   const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
-  const std::string container = StrCat("_dataset_call_", number);
+  // Short: a longer text would take memory in every call.
+  const std::string container = StrCat("_data", number);
   FunctionCall in;
   in.step_id = static_cast<int64_t>((first_step + 2 * number) >> 1);
   in.cancellation = &cancellation;
   in.step_container = container;
-  Status status = runner_->Run(*function_, in, args, *results);
+  Status status = runner_->Run(*function_, in, *args, *results);
   device_->resource_manager()->Cleanup(container);
   return status;
 }

@@ -28,13 +28,21 @@ class CapturedFunction : public RefCounted {
   // Blocks until the results are there, or call.cancellation says so. The end of something that
   // the function reads is InvalidArgument here: it is not the end of the data. Of elements that
   // are names, errors begin with the name and end with the advice.
-  Status Call(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
+  Status Call(const DatasetCall& call, DatasetElement args, DatasetElement* results) const {
+    return CallWith(call, &args, results);
+  }
+  // The same for whoever calls again and again: *args is empty then, and takes no new memory.
+  Status CallWith(const DatasetCall& call, DatasetElement* args, DatasetElement* results) const;
   // The same, but OutOfRange stays what it is: the function says that the data ends.
-  Status CallToEnd(const DatasetCall& call, DatasetElement args, DatasetElement* results) const;
+  Status CallToEnd(const DatasetCall& call, DatasetElement args, DatasetElement* results) const {
+    return Run(call, &args, results);
+  }
   const std::vector<DataType>& result_types() const { return function_->result_types(); }
   Device* device() const { return device_; }
 
  private:
+  Status Run(const DatasetCall& call, DatasetElement* args, DatasetElement* results) const;
+
   const RefPtr<FunctionRunner> runner_;
   const RunnableFunction* const function_;
   Device* const device_;

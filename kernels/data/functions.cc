@@ -59,11 +59,14 @@ class MapDataset : public FunctionDataset {
    public:
     using FunctionIterator::FunctionIterator;
     Status Next(const DatasetCall& call, DatasetElement* element, bool* end) override {
-      DatasetElement args;
-      MR_RETURN_IF_ERROR(walk_->Next(call, &args, end));
+      args_.clear();
+      MR_RETURN_IF_ERROR(walk_->Next(call, &args_, end));
       if (*end) return OkStatus();
-      return function_->Call(call, std::move(args), element);
+      return function_->CallWith(call, &args_, element);
     }
+
+   private:
+    DatasetElement args_;
   };
 };
 

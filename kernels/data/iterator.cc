@@ -2,6 +2,7 @@
 // Iterators: where a program stands in a data set. They live on a device between steps.
 #include <memory>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "kernels/data/iterator_ops.h"
 #include "kernels/data/iterator_position.h"
 #include "kernels/data/iterator_resource.h"
+#include "kernels/data/spare_elements.h"
 #include "kernels/lists/optional.h"
 #include "kernels/state/session_tensors.h"
 
@@ -48,12 +50,12 @@ class IteratorHandleKernel : public Kernel {
 
  protected:
   StatusOr<RefPtr<IteratorResource>> FindOrMake(KernelContext& ctx, Tensor* handle) const {
-    std::string container = container_, name = shared_name_;
+    std::string_view container = container_, name = shared_name_;
     if (name.empty()) {
       name = this->name();
       auto* const session = static_cast<SessionTensors*>(ctx.env().session_state);
       // A function that a data set calls belongs to no session: as long as the call.
-      container = session != nullptr ? session->PrivateContainer(ctx.resources())
+      container = session != nullptr ? std::string_view(session->PrivateContainer(ctx.resources()))
                                      : ctx.env().step_container;
     }
     MR_ASSIGN_OR_RETURN(RefPtr<IteratorResource> found,
@@ -64,21 +66,36 @@ class IteratorHandleKernel : public Kernel {
     if (found->types() != types_) {
       return errors::InvalidArgument("Shared iterator '", name, "' exists with other types");
     }
-    *handle = Tensor(kResource, Shape());
-    ResourceHandle& h = handle->data<ResourceHandle>()[0];
-    h.device = ctx.device()->name();
-    h.container = std::move(container);
-    h.name = std::move(name);
-    h.hash_code = typeid(IteratorResource).hash_code();
-    h.type_name = def().name();
+    *handle = HandleOf(ctx, container, name);
     return found;
   }
 
   const std::vector<DataType> types_;
 
  private:
+  // The one of the step before where it is the same, as that of a session is: steps take no memory.
+  Tensor HandleOf(const KernelContext& ctx, std::string_view container,
+                  std::string_view name) const {
+    MutexLock lock(&mu_);
+    if (handle_.IsInitialized()) {
+      const ResourceHandle& last = handle_.scalar<ResourceHandle>();
+      if (last.container == container && last.device == ctx.device()->name()) return handle_;
+    }
+    Tensor handle(kResource, Shape());
+    ResourceHandle& h = handle.data<ResourceHandle>()[0];
+    h.device = ctx.device()->name();
+    h.container = container;
+    h.name = name;
+    h.hash_code = typeid(IteratorResource).hash_code();
+    h.type_name = def().name();
+    handle_ = handle;
+    return handle;
+  }
+
   std::string container_;
   const std::string shared_name_;
+  mutable Mutex mu_;
+  mutable Tensor handle_ ABSL_GUARDED_BY(mu_);
 };
 
 // Iterator and IteratorV2.
@@ -268,20 +285,40 @@ class IteratorGetNextKernel : public Kernel {
     if (Status typed = declared_.CheckTypes(iterator.types(), name()); !typed.ok()) {
       return done(std::move(typed));
     }
-    DatasetElement element;
+    DatasetElement element = TakeSpare();
     Status status;
     if (iterator.TryNext({ctx.allocator(), ctx.cancellation()}, &element, &status)) {
-      return done(Output(ctx, std::move(status), std::move(element)));
+      return done(Give(ctx, std::move(status), std::move(element)));
     }
-    ComputeInBackground(ctx.device(), done, [this, &ctx, iterator = *std::move(found)] {
-      DatasetElement next;
-      Status waited = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
-      return Output(ctx, std::move(waited), std::move(next));
-    });
+    PutBack(std::move(element));
+    // Not the iterator itself: with it this would take memory.
+    ComputeInBackground(ctx.device(), done, [this, &ctx] { return Wait(ctx); });
   }
 
  private:
-  Status Output(KernelContext& ctx, Status status, DatasetElement element) const {
+  Status Wait(KernelContext& ctx) {
+    MR_ASSIGN_OR_RETURN(const RefPtr<IteratorResource> iterator,
+                        LookupHandle<IteratorResource>(ctx, 0));
+    DatasetElement next = TakeSpare();
+    Status status = iterator->Next({ctx.allocator(), ctx.cancellation()}, &next);
+    return Give(ctx, std::move(status), std::move(next));
+  }
+  DatasetElement TakeSpare() {
+    MutexLock lock(&mu_);
+    return spare_.Take();
+  }
+  void PutBack(DatasetElement element) {
+    MutexLock lock(&mu_);
+    spare_.PutBack(std::move(element));
+  }
+  // Output of the element, whose vector is kept for the next step.
+  Status Give(KernelContext& ctx, Status status, DatasetElement element) {
+    status = Output(ctx, std::move(status), element);
+    element.clear();
+    PutBack(std::move(element));
+    return status;
+  }
+  Status Output(KernelContext& ctx, Status status, DatasetElement& element) const {
     if (as_optional_ && IteratorResource::IsEnd(status)) {
       ctx.SetOutput(0, VariantTensor(MakeRef<Optional>()));
       return OkStatus();
@@ -301,6 +338,8 @@ class IteratorGetNextKernel : public Kernel {
 
   const bool as_optional_;
   const DeclaredComponents declared_;
+  Mutex mu_;
+  SpareElements spare_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

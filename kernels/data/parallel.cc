@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/data/parallel.h"
 
-#include <deque>
 #include <memory>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "base/status_macros.h"
 #include "kernels/background.h"
 #include "kernels/data/pipeline.h"
+#include "kernels/data/spare_elements.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
@@ -44,7 +44,8 @@ class PrefetchDataset : public DatasetValue {
     CancellationManager cancellation;  // of what the thread waits for
     Mutex mu;
     CondVar changed;
-    std::deque<Made> made ABSL_GUARDED_BY(mu);
+    Ring<Made> made ABSL_GUARDED_BY(mu);
+    SpareElements spare ABSL_GUARDED_BY(mu);
     bool ended ABSL_GUARDED_BY(mu) = false;
 
     void Fill() {
@@ -53,8 +54,9 @@ class PrefetchDataset : public DatasetValue {
         const Status space = LockWhen(&mu, &changed, &cancellation, [this] { return SpaceLeft(); });
         if (!space.ok()) return;
         AssertLocked(&mu);
-        mu.Unlock();
         Made next;
+        next.element = spare.Take();
+        mu.Unlock();
         bool end = false;
         next.status = Guarded([&] { return walk->Next(call, &next.element, &end); });
         if (cancellation.IsCancelled()) return;
@@ -107,9 +109,12 @@ class PrefetchDataset : public DatasetValue {
         next = std::move(state.made.front());
         state.made.pop_front();
         state.changed.SignalAll();
+        // The vector that came to be filled is the thread's next one.
+        element->clear();
+        element->swap(next.element);
+        state.spare.PutBack(std::move(next.element));
       }
       state.mu.Unlock();
-      *element = std::move(next.element);
       return next.status;
     }
     bool Ready() override {

@@ -18,6 +18,7 @@
 #include "kernels/data/dataset.h"
 #include "kernels/data/kept.h"
 #include "kernels/data/pipeline.h"
+#include "kernels/data/spare_elements.h"
 #include "kernels/data/walk_seeds.h"
 
 namespace millrace {
@@ -66,11 +67,14 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
         epochs_.pop_front();
         random_ = dataset_->seeds_->NewWalk();
       }
-      // The first one takes the place of the one that is given.
-      std::deque<DatasetElement>& held = epochs_.front();
+      // The first one takes the place of the one that is given, and the vector that came to be
+      // filled stays here.
+      Ring<DatasetElement>& held = epochs_.front();
       DatasetElement& chosen = held[random_() % held.size()];
-      *element = std::move(chosen);
-      if (&chosen != &held.front()) chosen = std::move(held.front());
+      element->clear();
+      element->swap(chosen);
+      if (&chosen != &held.front()) chosen.swap(held.front());
+      spare_.PutBack(std::move(held.front()));
       held.pop_front();
       --num_held_;
       return OkStatus();
@@ -87,7 +91,7 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
           epochs_.emplace_back();
           any_ = false;
         }
-        DatasetElement next;
+        DatasetElement next = spare_.Take();
         bool ended = false;
         MR_RETURN_IF_ERROR(walk_->Next(call, &next, &ended));
         if (!ended) {
@@ -108,7 +112,8 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
     DatasetWalkPtr walk_;
     bool any_ = false;
     Words random_;
-    std::deque<std::deque<DatasetElement>> epochs_;  // what is held of each
+    std::deque<Ring<DatasetElement>> epochs_;  // what is held of each
+    SpareElements spare_;
     int64_t num_held_ = 0;
   };
 

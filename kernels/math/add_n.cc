@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/elementwise.h"
@@ -160,12 +161,24 @@ class CheckNumericsKernel : public Kernel {
       found.below |= std::isinf(v) && v < 0;
       found.above |= std::isinf(v) && v > 0;
     }
-    MR_RETURN_IF_ERROR(NumericsError(found, message_, tells_signs_));
+    if (found.any()) {
+      const Status status = NumericsError(found, message_, tells_signs_);
+      return WithMessage(status, StrCat(Message(status), FirstPlace(ctx.input(0))));
+    }
     ctx.SetOutput(0, ctx.input(0));
     return OkStatus();
   }
 
  private:
+  // ", the first at [2,0]", looked for where there is one; nothing of a scalar.
+  static std::string FirstPlace(const Tensor& in) {
+    const auto all = in.flat<T>();
+    const auto first = std::find_if(all.begin(), all.end(), [](const T x) {
+      return !std::isfinite(static_cast<ComputeType<T>>(x));
+    });
+    return PlaceOf(in.shape(), first - all.begin());
+  }
+
   const std::string message_;
   const bool tells_signs_;  // of infinities
 };

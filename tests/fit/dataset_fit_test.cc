@@ -2,6 +2,9 @@
 // Models that read data sets: the same steps as on tensors, and what is said where they do not fit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/errors.h"
 #include "base/strings.h"
 #include "tests/fit/counting_model.h"
@@ -83,6 +86,66 @@ TEST(DatasetFitTest, WeighsSamples) {
   for (int64_t i = 0; i < kRows; ++i) weights.data<float>()[i] = static_cast<float>(i % 3);
   ExpectSameRuns(InOrder({.sample_weight = weights}),
                  Dataset::FromTensorSlices({Features(), Labels(), weights}).Batch(8), InOrder());
+}
+
+TEST(DatasetFitTest, WeighsSamplesByNumbersBelowZero) {
+  Tensor weights(kFloat, Shape({kRows}));
+  for (int64_t i = 0; i < kRows; ++i) weights.data<float>()[i] = static_cast<float>(i % 5) - 1;
+  ExpectSameRuns(InOrder({.sample_weight = weights}),
+                 Dataset::FromTensorSlices({Features(), Labels(), weights}).Batch(8), InOrder());
+}
+
+// Batches of 8 with weights of samples, of which that of row 13 is `bad`.
+Dataset RowsWithABadWeight(double bad) {
+  Tensor weights(kDouble, Shape({kRows}));
+  std::fill_n(weights.data<double>(), kRows, 1.0);
+  weights.data<double>()[13] = bad;
+  return Dataset::FromTensorSlices({Features(), Labels(), weights}).Batch(8);
+}
+
+TEST(DatasetFitTest, AWeightThatIsNotFiniteIsToldWithItsBatchAndRow) {
+  // The last is infinite as the float that it becomes.
+  for (const double bad : {static_cast<double>(NAN), -static_cast<double>(INFINITY), 1e300}) {
+    const std::vector<std::string> parts = {"sample_weight must be finite", "component 2",
+                                            "row 5 of the batch", "Filter"};
+    const Dataset rows = RowsWithABadWeight(bad);
+    const auto model = Classifier();
+    const Status trained = model->Fit(rows, InOrder()).status();
+    ExpectError(trained, parts);
+    ExpectError(trained, {"epoch 0, batch 1"});
+    const auto weights = model->GetWeights();
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    for (const float w : (*weights)[0].flat<float>()) EXPECT_TRUE(std::isfinite(w));
+    const Status tested = model->Evaluate(rows, {.verbose = Verbose::kSilent}).status();
+    ExpectError(tested, parts);
+    ExpectError(tested, {"test batch 1"});
+    const Status validated =
+        model->Fit(Rows().Batch(8), InOrder({.validation_dataset = rows})).status();
+    ExpectError(validated, parts);
+    ExpectError(validated, {"test batch 1"});
+  }
+}
+
+TEST(DatasetFitTest, ABatchWithABadWeightChangesNothing) {
+  for (const int64_t steps_per_execution : {1, 3}) {
+    Model model(layers::Sequential(
+        {layers::BatchNormalization(), layers::Dense(kClasses, {.activation = "softmax"})}));
+    ASSERT_TRUE(model
+                    .Compile({.optimizer = "sgd",
+                              .loss = "sparse_categorical_crossentropy",
+                              .steps_per_execution = steps_per_execution})
+                    .ok());
+    ASSERT_TRUE(model.Build({{PartialShape({-1, kFeatures}), kFloat}}).ok());
+    const auto before = model.GetWeights();
+    const Dataset rows = RowsWithABadWeight(NAN).Skip(1);
+    ExpectError(model.Fit(rows, InOrder()).status(), {"row 5 of the batch", "epoch 0, batch 0"});
+    const auto after = model.GetWeights();
+    ASSERT_TRUE(before.ok() && after.ok());
+    ASSERT_EQ(before->size(), after->size());
+    for (std::size_t i = 0; i < before->size(); ++i) {
+      EXPECT_TRUE(TensorsEqual((*before)[i], (*after)[i])) << i;
+    }
+  }
 }
 
 TEST(DatasetFitTest, ValidatesOnADataSet) {

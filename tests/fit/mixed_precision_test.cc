@@ -163,6 +163,39 @@ TEST(MixedPrecision, ScalesTheLossOfHalvesOnly) {
               StatusCode::kInvalidArgument, {"mixed_float16", "keras_optimizers.h"});
 }
 
+TEST(MixedPrecision, ScalesNoLossIfItIsNotTo) {
+  Model model(layers::Sequential({layers::Dense(1)}), {.precision = "mixed_float16"});
+  ASSERT_TRUE(model
+                  .Compile({.optimizer = optimizers::Sgd({.learning_rate = 1e-3}),
+                            .loss = "mse",
+                            .auto_scale_loss = false})
+                  .ok());
+  EXPECT_EQ(ScalerOf(model), nullptr);
+  ASSERT_TRUE(model.Build({{PartialShape({-1, kFeatures}), kFloat}}).ok());
+  const auto before = model.GetWeights();
+  // Overflows where it is scaled: see the next test.
+  Tensor far(kFloat, Shape({kRows, 1}));
+  std::fill_n(far.data<float>(), kRows, 1000.0f);
+  ASSERT_TRUE(model.TrainOnBatch(X(), far).ok());
+  const auto after = model.GetWeights();
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_FALSE(TensorsEqual((*before)[0], (*after)[0]));
+  for (const float w : (*after)[0].flat<float>()) EXPECT_TRUE(std::isfinite(w));
+
+  // One that scales stays, and one that knows nothing of scales may be taken.
+  auto given = std::make_unique<optimizers::LossScale>(optimizers::Sgd());
+  const Optimizer* const same = given.get();
+  ASSERT_TRUE(
+      model.Compile({.optimizer = std::move(given), .loss = "mse", .auto_scale_loss = false}).ok());
+  EXPECT_EQ(model.optimizer(), same);
+  const Status plain = model.Compile({.optimizer = GradientDescent({.learning_rate = 1e-3}),
+                                      .loss = "mse",
+                                      .auto_scale_loss = false});
+  EXPECT_TRUE(plain.ok()) << plain;
+  ExpectError(model.Compile({.optimizer = GradientDescent({.learning_rate = 0.1}), .loss = "mse"}),
+              StatusCode::kInvalidArgument, {"auto_scale_loss"});
+}
+
 TEST(MixedPrecision, AStepWithAnOverflowChangesNoWeightAndHalvesTheScale) {
   Model model(layers::Sequential({layers::Dense(1)}), {.precision = "mixed_float16"});
   ASSERT_TRUE(model
