@@ -247,8 +247,9 @@ struct SupervisedSession::Impl {
     const auto limit = run.timeout.count() > 0 ? run.timeout : options.session.step_timeout;
     while (true) {
       const Deadline deadline = DeadlineAfter(limit);
-      MR_ASSIGN_OR_RETURN(std::vector<Tensor> values,
-                          session->Run(feeds, all, targets, run, metadata));
+      auto ran = session->Run(feeds, all, targets, run, metadata);
+      if (!ran.ok()) return tokens->Explain(*session, ran.status());
+      std::vector<Tensor> values = *std::move(ran);
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now());
       MR_ASSIGN_OR_RETURN(

@@ -94,6 +94,7 @@ Status SyncTokens::Build(Graph& graph, const SyncOps& ops) {
   const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
   // One for each worker, or for each gradient where these are more.
   are_owned_ = queue_.op().node()->attrs().GetOr<int64_t>("_total_num_replicas", 0) == count;
+  worker_ = WorkerOf(ops_.local_init);
   FindTake(graph);
   if (!graph.FindOperation(NodeName("put_back")).valid()) MakeNodes(graph, count);
   MR_RETURN_IF_ERROR(graph.status());
@@ -140,7 +141,7 @@ void SyncTokens::MakeNodes(Graph& graph, int32_t num_tokens) {
   const Scope here = root.ColocateWith(ops_.local_init);
   ops::Assign(here.WithOpName(NodeName("retake")), ops_.local_init.input(0), token[0]);
   MakeDrain(root);
-  const std::string worker = are_owned_ ? WorkerOf(ops_.local_init) : std::string();
+  const std::string worker = are_owned_ ? worker_ : std::string();
   if (worker.empty()) return;
   for (std::size_t i = 0; i < pushes_.size(); ++i) {
     const Operation again =
@@ -177,6 +178,16 @@ void SyncTokens::MakeView(const Scope& s, int32_t num_tokens) {
                             {ops::Fill(s, {num_tokens}, global_step_)});
   };
   give_after("leave", ops::QueueEnqueueV2(s, leaves, {Input(true)}));
+  // Who has left, by name, unless the one has come again.
+  const Output gone = ops::MutableHashTableV2(s.WithOpName("gone/table"), kString, kBool,
+                                              {.shared_name = "sync_token_q/gone"});
+  const Output worker = Constant(s.WithOpName("gone/worker"), Tensor::String(worker_));
+  ops::LookupTableSizeV2(s.WithOpName("gone/size"), gone);
+  const Output names =
+      ops::LookupTableExportV2(s.WithOpName("gone/names"), gone, kString, kBool).keys;
+  ops::LookupTableRemoveV2(s.WithOpName("gone/clear"), gone, names);
+  ops::LookupTableInsertV2(s.WithOpName("gone/add"), gone, worker, Input(true));
+  give_after("gone/give", ops::LookupTableRemoveV2(s.WithOpName("gone/remove"), gone, worker));
   give_after("restart", ops::QueueEnqueueV2(s, restarts, {Input(true)}));
 }
 
@@ -204,8 +215,17 @@ void SyncTokens::MakeDrain(const Scope& root) {
 Status SyncTokens::FindNodes(const Graph& graph) {
   const auto find = [&graph](std::string_view name) { return graph.FindOperation(NodeName(name)); };
   value_ = find("value").output(0);
-  view_ = {global_step_, find("leaves").output(0), find("restarts").output(0),
-           find("tokens").output(0), find("is_led").output(0)};
+  view_ = {global_step_,
+           find("leaves").output(0),
+           find("restarts").output(0),
+           find("tokens").output(0),
+           find("is_led").output(0),
+           find("gone/size").output(0)};
+  names_of_gone_ = find("gone/names").output(0);
+  add_gone_ = find("gone/add");
+  remove_gone_ = find("gone/remove");
+  remove_and_give_ = find("gone/give");
+  clear_gone_ = find("gone/clear");
   led_ = {find("first_at").output(0), find("is_open").output(0)};
   open_ = find("open");
   close_ = find("close");
@@ -219,7 +239,8 @@ Status SyncTokens::FindNodes(const Graph& graph) {
   for (Operation op; (op = find(StrCat("drain_", drain_.size()))).valid();) drain_.push_back(op);
   again_.clear();
   for (Operation op; (op = find(StrCat("again_", again_.size()))).valid();) again_.push_back(op);
-  for (const Operation& op : {open_, close_, leave_, restart_, put_back_, wait_}) {
+  for (const Operation& op : {open_, close_, leave_, restart_, put_back_, wait_, add_gone_,
+                              remove_gone_, remove_and_give_, clear_gone_}) {
     if (!op.valid()) return errors::Internal("the nodes of ", NodeName(""), " are not all there");
   }
   if (are_owned_) fetches_.push_back(view_[2]);
@@ -248,7 +269,8 @@ StatusOr<SyncTokens::View> SyncTokens::Look(Session& session) const {
             .leaves = seen[1].scalar<int32_t>(),
             .restarts = seen[2].scalar<int32_t>(),
             .tokens = seen[3].scalar<int32_t>(),
-            .is_led = seen[4].scalar<bool>()};
+            .is_led = seen[4].scalar<bool>(),
+            .gone = seen[5].scalar<int64_t>()};
   if (!view.is_led) return view;
   MR_ASSIGN_OR_RETURN(const std::vector<Tensor> led, session.Run({}, std::span(led_)));
   view.first_at = led[0].scalar<int64_t>();
@@ -281,6 +303,32 @@ Status SyncTokens::Late(Session& session, int64_t begun_at) const {
                                " has come in time, only such as other workers wait for"));
 }
 
+Status SyncTokens::Explain(Session& session, const Status& late) const {
+  if (!errors::IsDeadlineExceeded(late)) return late;
+  std::string why;
+  if (is_without_chief_) {
+    why =
+        "; the chief of the synchronous training has ended, and without one no step does: start "
+        "it again, or end this worker as well";
+  }
+  const RunOptions shortly{.timeout = kLastWait};
+  const auto seen = session.Run({}, std::span(&names_of_gone_, 1), {}, shortly);
+  if (seen.ok() && seen->front().num_elements() > 0) {
+    const auto names = seen->front().flat<std::string>();
+    StrAppend(&why, "; these have left the synchronous training, and not come again: ",
+              StrJoin(std::vector<std::string>(names.begin(), names.end()), ", "));
+  }
+  return why.empty() ? late : Annotate(late, why);
+}
+
+// Who comes again is not gone. Of those that are gone nothing comes any more: this worker, which
+// may have been killed with a token in its hands, gets some to bring their gradients with.
+Status SyncTokens::Return(Session& session) const {
+  if (!worker_.empty()) MR_RETURN_IF_ERROR(session.RunTargets({remove_gone_}));
+  MR_ASSIGN_OR_RETURN(const View seen, Look(session));
+  return seen.gone > 0 && seen.is_open ? session.RunTargets({remove_and_give_}) : OkStatus();
+}
+
 StatusOr<std::optional<int64_t>> SyncTokens::Own(Session& session, std::span<const Tensor> values,
                                                  milliseconds limit) {
   auto token = values[0].scalar<int64_t>();
@@ -296,7 +344,7 @@ StatusOr<std::optional<int64_t>> SyncTokens::Own(Session& session, std::span<con
     }
     MR_ASSIGN_OR_RETURN(const View seen, Look(session));
     if (seen.is_led && IsFirst(seen, token, begun_at)) return token;
-    if (!seen.is_led || is_without_chief_ || seen.leaves > leaves_at_begin_) {
+    if (!seen.is_led || is_without_chief_ || seen.leaves > leaves_at_begin_ || seen.gone > 0) {
       return TakeAny(session);
     }
     if (seen.restarts != restarts) {
@@ -328,13 +376,13 @@ Status SyncTokens::Follow(Session& session, milliseconds limit) {
   while (true) {
     MR_ASSIGN_OR_RETURN(const View seen, Look(session));
     leaves_at_begin_ = seen.leaves;
-    if (!seen.is_led || seen.is_open) return OkStatus();
+    if (!seen.is_led || seen.is_open) return Return(session);
     if (SteadyClock::now() >= deadline) {
       MR_LOG(kWarning,
              "the chief of the synchronous training has ended, and no other has come within ",
              limit.count(), " ms");
       is_without_chief_ = true;
-      return OkStatus();
+      return Return(session);
     }
     MR_RETURN_IF_ERROR(SleepUnlessPreempted(kLook));
   }
@@ -357,6 +405,8 @@ Status SyncTokens::Lead(Session& session, const Operation& chief_init,
     MR_RETURN_IF_ERROR(session.Run({}, std::span(&drop_tokens_, 1), {}, shortly).status());
   }
   if (chief_init.valid()) MR_RETURN_IF_ERROR(session.RunTargets({chief_init}));
+  // Of the training before this one nobody is missed.
+  if (!seen.is_open) MR_RETURN_IF_ERROR(session.RunTargets({clear_gone_}));
   const bool was_led = seen.is_led;
   if (was_led && (are_owned_ || drops_tokens)) {
     MR_RETURN_IF_ERROR(session.RunTargets({restart_}));
@@ -365,11 +415,15 @@ Status SyncTokens::Lead(Session& session, const Operation& chief_init,
   const Feed feed[] = {{value_, Tensor::Scalar<int64_t>(first_at)}};
   MR_RETURN_IF_ERROR(session.Run(feed, {}, std::span(&open_, 1)).status());
   // Whoever finds a token knows by then that there is a chief.
-  return was_led || !first_tokens.valid() ? OkStatus() : session.RunTargets({first_tokens});
+  if (!was_led && first_tokens.valid()) return session.RunTargets({first_tokens});
+  return Return(session);
 }
 
 Status SyncTokens::Leave(Session& session) {
   const RunOptions shortly{.timeout = kShortly};
+  if (!worker_.empty()) {
+    MR_RETURN_IF_ERROR(session.Run({}, {}, std::span(&add_gone_, 1), shortly).status());
+  }
   return session.Run({}, {}, std::span(&leave_, 1), shortly).status();
 }
 

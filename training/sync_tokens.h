@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "millrace/graph.h"
@@ -68,7 +69,11 @@ class SyncTokens {
   // that one, and nobody goes on with tokens of a training that has ended.
   Status Lead(Session& session, const Operation& chief_init, const Operation& first_tokens,
               bool are_any);
-  // This worker makes no further step: frees those that wait, who take any token from now on.
+  // What a step that has ended in vain is to be told: whether the chief has ended, and who has
+  // left.
+  Status Explain(Session& session, const Status& late) const;
+  // This worker makes no further step: frees those that wait, who take any token from now on, and
+  // so do those that are restarted later, until it comes again or another training begins.
   Status Leave(Session& session);
   // The chief's last call: there is no chief any more.
   Status Resign(Session& session);
@@ -80,7 +85,8 @@ class SyncTokens {
     int32_t leaves = 0;    // how many workers have left
     int32_t restarts = 0;  // how often a chief has begun again
     int32_t tokens = 0;    // in the queue
-    bool is_led = false;   // a chief has been there: then these two are known
+    bool is_led = false;   // a chief has been there: then the last two are known
+    int64_t gone = 0;      // workers that have left and not come again
     int64_t first_at = 0;  // the global step of the first tokens; -1: there were none
     bool is_open = false;  // a chief leads a training
   };
@@ -94,6 +100,7 @@ class SyncTokens {
   bool IsFirst(const View& seen, int64_t token, int64_t begun_at);
   StatusOr<int64_t> TakeAny(Session& session) const;
   Status Late(Session& session, int64_t begun_at) const;
+  Status Return(Session& session) const;
 
   bool are_owned_ = false;  // at least as many workers as gradients
   SyncOps ops_;
@@ -107,6 +114,11 @@ class SyncTokens {
   Output retake_;                     // takes another token, which is then the local step
   Operation put_back_;                // value_, as a token
   Operation wait_;                    // for nothing
+  std::string worker_;                // its name; "": its devices name none
+  Output names_of_gone_;              // of those that have left
+  Operation add_gone_, remove_gone_;  // this worker
+  Operation remove_and_give_;         // remove_gone_, then gives a token for each worker
+  Operation clear_gone_;
   Operation leave_, restart_;         // count one more, then give a token to each worker
   std::vector<Operation> drain_;      // of what was pushed
   std::vector<Operation> again_;      // let this worker push a second gradient of a step

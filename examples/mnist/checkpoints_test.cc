@@ -191,6 +191,126 @@ TEST(MnistCheckpoints, TheLauncherNamesTheCauseOfASaveThatFails) {
   EXPECT_EQ(line.find("[[{{node"), std::string::npos) << line;
 }
 
+// A folder of checkpoints that can be taken away, and given back, in one go.
+class MovableFolder {
+ public:
+  explicit MovableFolder(const std::string& name)
+      : link_(EmptyFolder(name)), folder_(link_ + "_there"), file_(link_ + "_none") {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(file_) << "no folder";
+    Give();
+  }
+  const std::string& path() const { return link_; }
+  void Take() const { PointTo(file_); }
+  void Give() const { PointTo(folder_); }
+
+ private:
+  void PointTo(const std::string& target) const {
+    const std::string next = link_ + "_next";
+    std::filesystem::remove(next);
+    std::filesystem::create_symlink(target, next);
+    std::filesystem::rename(next, link_);
+  }
+  const std::string link_, folder_, file_;
+};
+
+// How far a worker that says of each step, and of each checkpoint, was ahead of the newest.
+int64_t MostAhead(const std::string& output) {
+  const std::string saved_mark = "/model.ckpt-", step_mark = "(global step: ";
+  int64_t saved = 0, most = 0;
+  for (std::size_t at = 0; at < output.size();) {
+    const std::size_t end = std::min(output.find('\n', at), output.size());
+    const std::string line = output.substr(at, end - at);
+    at = end + 1;
+    int64_t number = -1;
+    if (const std::size_t mark = line.find(saved_mark);
+        mark != std::string::npos && line.find(": saved ") != std::string::npos) {
+      ParseInt64(std::string_view(line).substr(mark + saved_mark.size()), &number);
+      saved = std::max(saved, number);
+    } else if (const std::size_t step = line.find(step_mark);
+               step != std::string::npos && line.find("training step") != std::string::npos) {
+      const std::size_t from = step + step_mark.size();
+      ParseInt64(std::string_view(line).substr(from, line.find(')', from) - from), &number);
+      most = std::max(most, number - saved);
+    }
+  }
+  return most;
+}
+
+// A ps and a worker, which prints each of its steps.
+struct SmallJob {
+  SmallJob(const std::string& folder, const std::vector<std::string>& more) {
+    const std::vector<int> ports = FreePorts(2);
+    const auto task = [&](const std::string& job) {
+      std::vector<std::string> arguments = Arguments(folder, 100'000'000);
+      arguments.insert(arguments.end(), {StrCat("--job_name=", job), "--task_index=0",
+                                         StrCat("--ps_hosts=127.0.0.1:", ports[0]),
+                                         StrCat("--worker_hosts=127.0.0.1:", ports[1])});
+      std::erase_if(arguments, [&](const std::string& argument) {
+        return std::any_of(more.begin(), more.end(), [&](const std::string& other) {
+          return other.starts_with(argument.substr(0, argument.find('=') + 1));
+        });
+      });
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return std::make_unique<Process>(kProgram, arguments);
+    };
+    ps = task("ps");
+    worker = task("worker");
+  }
+  std::unique_ptr<Process> ps, worker;
+};
+
+void TakeAwayAndGiveBack(const std::string& name, const std::vector<std::string>& more) {
+  const MovableFolder folder(name);
+  SmallJob job(folder.path(), more);
+  Process& worker = *job.worker;
+  ASSERT_TRUE(worker.WaitForOutput(StrCat("saved ", folder.path()), kLimit)) << worker.output();
+  folder.Take();
+  ASSERT_TRUE(worker.WaitForOutput("until a checkpoint can be written", kLimit)) << worker.output();
+  const std::size_t before = worker.output().size();
+  folder.Give();
+  // It ends only after its saves and steps are there to be read.
+  const int64_t known = StepOf(LatestCheckpoint(folder.path()));
+  for (const auto limit = std::chrono::steady_clock::now() + kLimit;
+       StepOf(LatestCheckpoint(folder.path())) <= known + 40 &&
+       std::chrono::steady_clock::now() < limit;) {
+    worker.WaitForOutput("a line that never comes", seconds(1));
+  }
+  worker.Signal(SIGTERM);
+  EXPECT_EQ(worker.WaitForEnd(kLimit), 128 + SIGTERM);
+  EXPECT_NE(worker.output().find(": saved ", before), std::string::npos);
+  EXPECT_NE(worker.output().find("no checkpoint at global step"), std::string::npos);
+  EXPECT_EQ(worker.output().find("may be lost until"), std::string::npos) << worker.output();
+  EXPECT_LE(MostAhead(worker.output()), 20) << "--save_steps";
+}
+
+TEST(MnistCheckpoints, AChiefThatCannotSaveWaitsBeforeTooMuchCanBeLost) {
+  TakeAwayAndGiveBack("mnist_waits", {});
+}
+
+TEST(MnistCheckpoints, ASynchronousChiefThatCannotSaveWaitsAsWell) {
+  TakeAwayAndGiveBack("mnist_sync_waits", {"--sync_replicas"});
+}
+
+TEST(MnistCheckpoints, AChiefThatCannotSaveGoesOnAtLastAndSaysWhatThatMayCost) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--ready_timeout=2"}, {"--ready_timeout=2", "--sync_replicas"}}) {
+    const MovableFolder folder("mnist_waited");
+    SmallJob job(folder.path(), more);
+    Process& worker = *job.worker;
+    ASSERT_TRUE(worker.WaitForOutput(StrCat("saved ", folder.path()), kLimit)) << worker.output();
+    folder.Take();
+    ASSERT_TRUE(worker.WaitForOutput("may be lost until one can", kLimit)) << worker.output();
+    const std::string begun = worker.output();
+    const int64_t saved = StepOf(begun.substr(0, begun.find('\n', begun.rfind(": saved "))));
+    const std::string step = StrCat("(global step: ", saved + 60, ")");
+    EXPECT_TRUE(worker.WaitForOutput(step, kLimit)) << worker.output();
+    worker.Signal(SIGTERM);
+    EXPECT_EQ(worker.WaitForEnd(kLimit), 128 + SIGTERM);
+  }
+}
+
 TEST(MnistCheckpoints, NothingIsSavedWithoutAFolder) {
   Process job(kProgram, {"--batch_size=10", "--hidden_units=8", "--train_steps=3", "--quiet"});
   EXPECT_EQ(job.WaitForEnd(kLimit), 0) << job.output();

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "examples/mnist/task.h"
 #include "millrace/evaluator.h"
 
 namespace millrace::mnist {
@@ -16,7 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{200};
-constexpr std::chrono::seconds kPauseAfterFailure{2};
+constexpr std::chrono::seconds kPauseAfterFailure{2};    // while training goes on
+constexpr std::chrono::milliseconds kPauseInHaste{100};  // while it waits
 constexpr char kName[] = "/model.ckpt";
 
 // A task that is coming up forgets, or does not answer yet.
@@ -76,6 +78,7 @@ int64_t Keeper::NewestStep() const {
 
 StatusOr<bool> Keeper::Restore(Session& session) {
   next_try_ = {};  // what the last save failed for may have gone with what was lost
+  waived_ = -1;
   const std::string newest = LatestCheckpoint(flags_.checkpoint_dir);
   if (newest.empty()) {
     last_saved_ = 0;
@@ -92,11 +95,59 @@ StatusOr<bool> Keeper::Restore(Session& session) {
 
 bool Keeper::SaveIfTime(Session& session, int64_t global_step) {
   if (global_step < last_saved_ + period_ || Clock::now() < next_try_) return false;
+  return TrySave(session, global_step);
+}
+
+bool Keeper::SaveInHaste(Session& session, int64_t global_step) {
+  if (Clock::now() < next_try_ - kPauseAfterFailure + kPauseInHaste) return false;
+  return TrySave(session, global_step);
+}
+
+bool Keeper::TrySave(Session& session, int64_t global_step) {
   const Status status = Save(session);
-  if (status.ok()) return true;
-  next_try_ = Clock::now() + kPauseAfterFailure;
-  MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
+  if (status.ok()) {
+    next_try_ = {};
+    return true;
+  }
+  const auto now = Clock::now();
+  next_try_ = now + kPauseAfterFailure;
+  if (now >= next_tell_) {
+    next_tell_ = next_try_;
+    MR_LOG(kWarning, "no checkpoint at global step ", global_step, ": ", Message(status));
+  }
   return false;
+}
+
+void Keeper::AwaitSave(Session& session, int64_t global_step) {
+  if (global_step < last_saved_ + flags_.save_steps || waived_ == last_saved_) return;
+  const std::chrono::milliseconds limit = std::chrono::seconds(flags_.ready_timeout);
+  const auto give_up = Clock::now() + limit / 2;
+  for (bool told = false; StopSignal() == 0;) {
+    if (SaveInHaste(session, global_step)) return;
+    // With a task that is lost the next step ends as well, and tells so.
+    if (!session.Eval(global_step_.read).ok()) return;
+    if (Clock::now() >= give_up) break;
+    if (!told) TellOfWait(last_saved_, limit / 2);
+    told = true;
+    std::this_thread::sleep_for(kPauseInHaste);
+  }
+  if (StopSignal() != 0) return;
+  waived_ = last_saved_;
+  TellOfWaiver(last_saved_, limit / 2);
+}
+
+void Keeper::TellOfWait(int64_t saved, std::chrono::milliseconds limit) {
+  MR_LOG(
+      kWarning, "training waits, for at most ", limit.count(),
+      " ms (--ready_timeout), until a checkpoint can be written: the last one is of global step ",
+      saved, ", and no more than --save_steps shall be lost");
+}
+
+void Keeper::TellOfWaiver(int64_t saved, std::chrono::milliseconds limit) {
+  MR_LOG(kWarning, "no checkpoint could be written for ", limit.count(),
+         " ms (--ready_timeout); training goes on from what is saved of global step ", saved,
+         ", and more than --save_steps may be lost until one can: is there room in "
+         "--checkpoint_dir, and may the parameter servers write there?");
 }
 
 Status Keeper::Save(Session& session) {

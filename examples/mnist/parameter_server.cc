@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "examples/mnist/serving.h"
@@ -31,6 +34,21 @@ StatusOr<std::unique_ptr<Pages>> ServePages(const Flags& flags, const Server& se
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Pages> pages, Pages::Serve(server, flags.http));
   MR_LOG(kInfo, "pages at ", pages->url());
   return pages;
+}
+
+Status TakeGpus(const Flags& flags) {
+  GpuOptions options;
+  options.count = flags.num_gpus > 0 ? -1 : 0;
+  options.allow_growth = true;
+  if (flags.num_gpus > 0) {
+    const StatusOr<std::vector<GpuInfo>> gpus = FindGpus();
+    if (!gpus.ok()) {
+      std::printf("No GPU, using the CPU: %s\n", std::string(Message(gpus.status())).c_str());
+    } else if (static_cast<int>(gpus->size()) < flags.num_gpus) {
+      std::printf("%zu GPUs, not %d: some workers use the CPU\n", gpus->size(), flags.num_gpus);
+    }
+  }
+  return SetGpuOptions(options);
 }
 
 Status RunParameterServer(const Flags& flags) {

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "examples/mnist/keeper.h"
 #include "examples/mnist/task.h"
 #include "millrace/ops.h"
 #include "millrace/variables.h"
@@ -18,6 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{2};
+constexpr std::chrono::milliseconds kSaveAgain{50};
 constexpr std::chrono::seconds kSeldom{1};  // where nobody seems to save
 
 }  // namespace
@@ -54,34 +56,42 @@ Status SaveBound::SetSaved(Session& session, int64_t step) {
   return session.Run({{value_, Tensor::Scalar<int64_t>(step)}}, {}, {set_}).status();
 }
 
-Status SaveBound::AwaitRoom(SupervisedSession& session, int64_t global_step) {
+Status SaveBound::AwaitRoom(SupervisedSession& session, int64_t global_step, const Save& save) {
   // What is saved only grows: what this worker knows is enough.
   if (global_step <= saved_ + flags_.save_steps - 2 * num_workers_) return OkStatus();
   if (waived_ == saved_ && Clock::now() < next_look_) return OkStatus();
   const int64_t room = std::max<int64_t>(0, int64_t{flags_.save_steps} - num_workers_);
-  const auto give_up = Clock::now() + std::chrono::seconds(flags_.ready_timeout);
-  while (StopSignal() == 0) {
+  const std::chrono::seconds limit(flags_.ready_timeout);
+  const auto give_up = Clock::now() + limit;
+  for (bool told = false; StopSignal() == 0;) {
     const Output fetches[] = {is_there_, global_step_};
     MR_ASSIGN_OR_RETURN(const std::vector<Tensor> now, session.Run({}, fetches));
-    if (now[0].scalar<bool>()) {
+    // The chief knows it itself, even where it could not tell the others.
+    if (!save && now[0].scalar<bool>()) {
       MR_ASSIGN_OR_RETURN(const std::vector<Tensor> saved, session.Run({}, std::span(&read_, 1)));
       saved_ = saved[0].scalar<int64_t>();
     }
     const int64_t step = now[1].scalar<int64_t>();
     if (step >= flags_.train_steps || step <= saved_ + room) return OkStatus();
+    // The others make no more than a step each meanwhile: there is room for one of the chief.
+    if (save && save(step)) return OkStatus();
     const bool is_late = Clock::now() >= give_up;
-    if (is_late && waived_ != saved_) {
+    if (is_late && waived_ != saved_ && save) {
+      Keeper::TellOfWaiver(saved_, limit);
+    } else if (is_late && waived_ != saved_) {
       MR_LOG(kWarning, "nothing has been saved since global step ", saved_, " for ",
              flags_.ready_timeout,
              " s (--ready_timeout); training goes on, and more than --save_steps may be lost: is "
-             "/job:worker/task:0 there, with the same --checkpoint_dir?");
+             "/job:worker/task:0 there, with the same --checkpoint_dir, and can it save?");
     }
     if (is_late || waived_ == saved_) {
       waived_ = saved_;
       next_look_ = Clock::now() + kSeldom;
       return OkStatus();
     }
-    std::this_thread::sleep_for(kLook);
+    if (save && !told) Keeper::TellOfWait(saved_, limit);
+    told = true;
+    std::this_thread::sleep_for(save ? kSaveAgain : kLook);
   }
   return OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "examples/mnist/flags.h"
@@ -17,7 +18,8 @@ namespace millrace::mnist {
 
 // No more than --save_steps steps are made beyond the newest checkpoint, or one of each worker if
 // that is more. A worker begins a step only where there is room for a step of each, for all may be
-// about to begin one; the chief saves before that, so that few wait for it. One thread at a time.
+// about to begin one; the chief saves before that, so that few wait for it, and waits with them
+// where it cannot. One thread at a time.
 class SaveBound {
  public:
   static bool IsNeeded(const Flags& flags);
@@ -31,10 +33,13 @@ class SaveBound {
   Status SetSaved(Session& session, int64_t step);
   static constexpr int64_t kNoFurther = int64_t{1} << 62;
 
+  // Tries to save at this global step, once, and has told SetSaved if it returns true.
+  using Save = std::function<bool(int64_t global_step)>;
   // Until there is room for a step; `global_step` is what the last step of this worker saw. Ends as
   // well when all steps are made, when a signal asks to stop, and, with a warning, when nothing has
-  // been saved for --ready_timeout: a job whose chief is gone trains on.
-  Status AwaitRoom(SupervisedSession& session, int64_t global_step);
+  // been saved for --ready_timeout: a job whose chief is gone, or cannot save, trains on. The chief
+  // gives `save`, which makes room.
+  Status AwaitRoom(SupervisedSession& session, int64_t global_step, const Save& save = {});
 
  private:
   SaveBound(const Flags& flags, Output global_step, int num_workers);

@@ -18,6 +18,10 @@ void AddServerFlags(const Flags& flags, ServerOptions* options);
 // The pages of a server (--http), which must outlive them. Null without the flag.
 StatusOr<std::unique_ptr<Pages>> ServePages(const Flags& flags, const Server& server);
 
+// The GPUs of a worker (--num_gpus): several workers of a machine share them. Says which are
+// missing.
+Status TakeGpus(const Flags& flags);
+
 }  // namespace millrace::mnist
 
 #endif  // EXAMPLES_MNIST_SERVING_H_

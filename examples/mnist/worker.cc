@@ -25,7 +25,6 @@
 #include "examples/mnist/serving.h"
 #include "examples/mnist/task.h"
 #include "millrace/digits.h"
-#include "millrace/gpu.h"
 #include "millrace/pages.h"
 #include "millrace/security.h"
 #include "millrace/server.h"
@@ -90,28 +89,12 @@ class Worker {
     if (!flags_.dump_graph.empty()) {
       options.dump_dir = StrCat(flags_.dump_graph, "/worker_", flags_.task_index);
     }
-    MR_RETURN_IF_ERROR(TakeGpus());
+    MR_RETURN_IF_ERROR(TakeGpus(flags_));
     MR_ASSIGN_OR_RETURN(server_, Server::Create(options));
     MR_RETURN_IF_ERROR(server_->Start());
     target_ = server_->target();
     MR_ASSIGN_OR_RETURN(pages_, ServePages(flags_, *server_));
     return OkStatus();
-  }
-
-  // Several workers of a machine share its GPUs.
-  Status TakeGpus() {
-    GpuOptions options;
-    options.count = flags_.num_gpus > 0 ? -1 : 0;
-    options.allow_growth = true;
-    if (flags_.num_gpus > 0) {
-      const StatusOr<std::vector<GpuInfo>> gpus = FindGpus();
-      if (!gpus.ok()) {
-        std::printf("No GPU, using the CPU: %s\n", std::string(Message(gpus.status())).c_str());
-      } else if (static_cast<int>(gpus->size()) < flags_.num_gpus) {
-        std::printf("%zu GPUs, not %d: some workers use the CPU\n", gpus->size(), flags_.num_gpus);
-      }
-    }
-    return SetGpuOptions(options);
   }
 
   std::string WorkerDevice() const {
@@ -354,10 +337,8 @@ class Worker {
     const Output fetches[] = {program_.model.cross_entropy, step};
     MR_ASSIGN_OR_RETURN(int64_t global_step, FirstStep());
     while (global_step < flags_.train_steps && StopSignal() == 0) {
-      if (bound_ != nullptr && keeper_ == nullptr) {
-        MR_RETURN_IF_ERROR(bound_->AwaitRoom(*session_, global_step));
-        if (StopSignal() != 0) break;
-      }
+      MR_RETURN_IF_ERROR(AwaitRoom(global_step));
+      if (StopSignal() != 0) break;
       BatchSource::Batch batch =
           batches.At(rounds_ != nullptr ? global_step : first_batch + local_steps_);
       const Feed feeds[] = {{program_.model.images, std::move(batch.images)},
@@ -397,6 +378,26 @@ class Worker {
     std::printf("Training ends @ %f\nTraining elapsed time: %f s\n", end, seconds_);
     std::fflush(stdout);
     return OkStatus();
+  }
+
+  // What saves fail for may pass: until then no step is made that would be one too many to lose.
+  Status AwaitRoom(int64_t global_step) {
+    if (bound_ == nullptr || keeper_ == nullptr) {
+      if (keeper_ != nullptr) keeper_->AwaitSave(session_->session(), global_step);
+      return bound_ != nullptr ? bound_->AwaitRoom(*session_, global_step) : OkStatus();
+    }
+    const SaveBound::Save save = [this](int64_t step) {
+      if (!keeper_->SaveInHaste(session_->session(), step)) return false;
+      TellSaved(keeper_->last_saved());
+      return true;
+    };
+    Status waited = bound_->AwaitRoom(*session_, global_step, save);
+    while (!waited.ok() && must_restore_) {
+      session_->Stop().IgnoreError();
+      MR_RETURN_IF_ERROR(OpenSession());
+      waited = bound_->AwaitRoom(*session_, global_step, save);
+    }
+    return waited;
   }
 
   // Where variables are lost, all go back to the newest checkpoint. A synchronous step may then

@@ -271,12 +271,15 @@ struct ProfilerOptions {
 HookPtr ProfilerHook(const ProfilerOptions& options);
 
 // Of an evaluation: stops after `num_evals` steps, which it counts in the local variable
-// "eval_step", and logs "Evaluation [2/20]" (each tenth part, or each step of fewer than 20).
-// InvalidArgument of Begin if `num_evals` is not positive.
+// "eval_step", and logs "Evaluation [2/20]" (each tenth part, or each step of fewer than 20; each
+// run where it makes several). InvalidArgument of Begin if `num_evals` is not positive.
 struct StopAfterNEvalsOptions {
   int64_t num_evals = 0;     // steps of the evaluation
   bool log_progress = true;  // the "Evaluation [2/20]" lines
-  HookIo io{};               // clock and log of this hook
+  // More than 1: before each run StepsPerRun is set to as many steps, or to what is left; the run
+  // must make so many, which are counted.
+  int64_t steps_per_run = 1;
+  HookIo io{};  // clock and log of this hook
 };
 // Hook for EvaluateOnce and the like.
 HookPtr StopAfterNEvalsHook(const StopAfterNEvalsOptions& options);

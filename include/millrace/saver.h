@@ -159,6 +159,19 @@ StatusOr<std::unique_ptr<Saver>> ImportMetaGraph(Graph& graph, const std::string
 Status InitFromCheckpoint(Graph& graph, const std::string& checkpoint,
                           const std::map<std::string, std::string>& assignment_map);
 
+// The words that the rows of a variable are of, in this program and in the training before it: a
+// row goes where the new vocabulary has its word. Both files are read by WarmStart.
+struct VocabInfo {
+  std::string new_vocab{};      // file with one word a line; row i is that of line i, from 0
+  int64_t new_vocab_size = 0;   // its first so many lines; must be positive
+  int64_t num_oov_buckets = 0;  // rows behind them, of words that are in no line
+  std::string old_vocab{};      // file of the training before
+  int64_t old_vocab_size = -1;  // its first so many lines; -1: all
+  // Values of the rows of new words and of the buckets, an initializers::Initializer; empty: 0.
+  std::function<Output(const Scope& scope, const Shape& shape)> backup_initializer{};
+  int axis =
+      0;  // 0: of rows; 1: of columns, such as those of a layer that has a unit for each word
+};
 // What begins with the values of an earlier training.
 struct WarmStartOptions {
   std::string checkpoint{};  // a prefix, or the newest of a directory
@@ -167,9 +180,13 @@ struct WarmStartOptions {
   bool only_trainable = true;  // false: all of kVariables, what optimizers keep as well
   // Names in the checkpoint of variables that were called something else then.
   std::map<std::string, std::string> previous_names{};
+  // Variables whose rows are of words of a vocabulary that has changed. Without patterns in
+  // `variables` these alone.
+  std::map<std::string, VocabInfo> vocabularies{};
 };
-// InitFromCheckpoint with these variables. InvalidArgument if there are none, and for names in
-// `previous_names` that are not among them.
+// InitFromCheckpoint with these variables. InvalidArgument if there are none, for names in
+// `previous_names` and `vocabularies` that are not among them, and for a vocabulary that fits
+// neither the variable nor the tensor; what reading its files fails with.
 Status WarmStart(Graph& graph, const WarmStartOptions& options);
 
 // What a state file says. Paths are joined with its directory.

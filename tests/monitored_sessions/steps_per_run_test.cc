@@ -93,6 +93,49 @@ TEST(CheckpointSaver, SavesAfterTheRunInWhichItIsTime) {
   EXPECT_THAT(lines, ElementsAre("0 ", "8 ", "14"));
 }
 
+// What EvaluateOnce says, and how many steps its loop has made in all.
+struct Evaluation {
+  Evaluation(int64_t num_evals, int64_t steps_per_run) {
+    Graph graph;
+    const Scope root = graph.root();
+    const Variable made = MakeVariable(root, "made", Constant(root, Tensor::Scalar<int64_t>(0)),
+                                       {.trainable = false, .local = true});
+    EvaluateOnceOptions options;
+    options.eval_ops = {AssignAdd(root, made, ops::Cast(root, StepsPerRun(root).read, kInt64))};
+    options.final_ops = {made.read};
+    const auto log = [this](const std::string& line) { lines.push_back(line); };
+    options.hooks = {StopAfterNEvalsHook(
+        {.num_evals = num_evals, .steps_per_run = steps_per_run, .io = {.log = log}})};
+    const auto values = EvaluateOnce(graph, options);
+    status = values.status();
+    if (status.ok()) steps = (*values)[0].scalar<int64_t>();
+  }
+  std::vector<std::string> lines;
+  int64_t steps = -1;
+  Status status;
+};
+
+TEST(StopAfterNEvals, MakesTheLastRunShorter) {
+  const Evaluation evaluation(10, 4);
+  EXPECT_TRUE(evaluation.status.ok()) << evaluation.status;
+  EXPECT_EQ(evaluation.steps, 10);
+  EXPECT_THAT(evaluation.lines,
+              ElementsAre("Evaluation [4/10]", "Evaluation [8/10]", "Evaluation [10/10]"));
+}
+
+TEST(StopAfterNEvals, MakesNoMoreThanItIsToInOneRun) {
+  const Evaluation evaluation(3, 100);
+  EXPECT_TRUE(evaluation.status.ok()) << evaluation.status;
+  EXPECT_EQ(evaluation.steps, 3);
+  EXPECT_THAT(evaluation.lines, ElementsAre("Evaluation [3/3]"));
+}
+
+TEST(StopAfterNEvals, RefusesRunsOfNoStep) {
+  const Evaluation evaluation(3, 0);
+  EXPECT_TRUE(errors::IsInvalidArgument(evaluation.status)) << evaluation.status;
+  EXPECT_THAT(std::string(Message(evaluation.status)), HasSubstr("steps_per_run"));
+}
+
 TEST(StepsPerRun, MustBePositive) {
   Graph graph;
   GlobalStep(graph.root());

@@ -340,6 +340,61 @@ TEST_P(AWorkerThatIsLeftAlone, BringsTwoGradientsOfAStep) {
   EXPECT_EQ(workers[0]->w(), -2.0f * 3 - 1.0f * 3);
 }
 
+// Before it was restarted itself: the process before it knew that nobody else was there.
+TEST_P(AWorkerThatIsLeftAlone, GoesOnWhenItIsRestarted) {
+  const InProcessCluster cluster(1, 2);
+  Workers workers = Begin(cluster, Job());
+  TrainTogether(workers, 3);
+  ASSERT_TRUE(workers[1]->Close().ok());
+  workers[0]->TrainTo(5);
+  for (int64_t step = 7; step <= 9; step += 2) {
+    workers[0].reset();  // not closed: as if it had been killed
+    workers[0] = std::make_unique<Worker>(cluster, 0, Job());
+    workers[0]->TrainTo(step);
+    ASSERT_FALSE(::testing::Test::HasFailure());
+    EXPECT_EQ(workers[0]->w(), -2.0f * 3 - 1.0f * static_cast<float>(step - 3));
+  }
+}
+
+TEST_P(AWorkerThatIsLeftAlone, GoesOnWithoutTheChiefsGradientsWhenItIsRestarted) {
+  const InProcessCluster cluster(1, 3);
+  Workers workers = Begin(cluster, Job(3));
+  TrainTogether(workers, 3);
+  ASSERT_TRUE(workers[2]->Close().ok());
+  workers[1].reset();  // not closed: as if it had been killed
+  workers[1] = std::make_unique<Worker>(cluster, 1, Job(3));
+  workers[1]->TrainTo(6);
+  ASSERT_FALSE(::testing::Test::HasFailure());
+  EXPECT_EQ(workers[1]->w(), -2.0f * 3 - 3.0f * 3);
+}
+
+// Whoever has left is missed again once it is there again.
+TEST_P(AWorkerThatIsLeftAlone, IsNotWhenTheOtherOneComesAgain) {
+  const InProcessCluster cluster(1, 2);
+  Workers workers = Begin(cluster, Job());
+  TrainTogether(workers, 3);
+  ASSERT_TRUE(workers[1]->Close().ok());
+  workers[0].reset();
+  workers[1] = std::make_unique<Worker>(cluster, 1, Job());
+  workers[0] = std::make_unique<Worker>(cluster, 0, Job());
+  const Status alone = workers[0]->Train(kInVain);
+  EXPECT_TRUE(errors::IsDeadlineExceeded(alone)) << alone;
+  EXPECT_EQ(workers[0]->Step(), 3);
+}
+
+TEST(SupervisedSessions, SayWhoHasLeftWhereAStepEndsInVain) {
+  const InProcessCluster cluster(1, 2);
+  Workers workers = Begin(cluster, {.kind = Kind::kSupervised});
+  TrainTogether(workers, 2);
+  ASSERT_TRUE(workers[0]->Close().ok());  // the chief: nobody applies gradients any more
+  Status late;
+  for (int i = 0; i < 5 && late.ok(); ++i) late = workers[1]->Train(kInVain);
+  EXPECT_TRUE(errors::IsDeadlineExceeded(late)) << late;
+  const std::string text(Message(late));
+  EXPECT_NE(text.find("have left the synchronous training"), std::string::npos) << late;
+  EXPECT_NE(text.find("/job:worker/task:0"), std::string::npos) << late;
+}
+
 // The tokens of the beginning: its second gradient of the first step is not that of another worker.
 TEST_P(AWorkerThatIsAStepAhead, BringsOneGradientOfTheStep) {
   const InProcessCluster cluster(1, 2);

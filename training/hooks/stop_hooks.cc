@@ -17,6 +17,28 @@
 namespace millrace {
 namespace {
 
+// Says before each run how many steps it makes.
+class StepsSetter {
+ public:
+  Status Build(Graph& graph) {
+    const Scope root = graph.root();
+    steps_ = Placeholder(root.WithOpName("hooks/steps_to_make"), kInt32, PartialShape(Shape()));
+    set_ = Assign(root, StepsPerRun(root), steps_);
+    return graph.status();
+  }
+  bool is_built() const { return steps_.valid(); }
+  // As many as are left, from 1 to `most`.
+  Status Set(Session& session, int64_t left, int64_t most) const {
+    const auto steps = static_cast<int32_t>(std::clamp<int64_t>(left, 1, most));
+    const Feed feed[] = {{steps_, Tensor::Scalar<int32_t>(steps)}};
+    return session.Run(feed, {}, std::span(&set_, 1)).status();
+  }
+
+ private:
+  Output steps_;  // fed
+  Operation set_;
+};
+
 class StopAtStep : public SessionRunHook {
  public:
   explicit StopAtStep(const StopAtStepOptions& options) : options_(options) {}
@@ -30,14 +52,10 @@ class StopAtStep : public SessionRunHook {
     MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("StopAtStepHook", options_.steps_per_run));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "StopAtStepHook"));
     if (options_.last_step > 0) last_step_ = options_.last_step;
-    if (options_.steps_per_run == 1) return OkStatus();
-    const Scope root = graph.root();
-    steps_ = Placeholder(root.WithOpName("hooks/steps_to_make"), kInt32, PartialShape(Shape()));
-    set_steps_ = Assign(root, StepsPerRun(root), steps_);
-    return graph.status();
+    return options_.steps_per_run == 1 ? OkStatus() : setter_.Build(graph);
   }
   Status AfterCreateSession(Session& session, Coordinator&) override {
-    if (last_step_ && !steps_.valid()) return OkStatus();
+    if (last_step_ && !setter_.is_built()) return OkStatus();
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
     if (!last_step_) last_step_ = step + options_.num_steps;
     return SetSteps(session, step);
@@ -47,7 +65,7 @@ class StopAtStep : public SessionRunHook {
   }
   Status AfterRun(SessionRunContext& context, const SessionRunValues& values) override {
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
-    if (!steps_.valid() && before + 1 < *last_step_) return OkStatus();
+    if (!setter_.is_built() && before + 1 < *last_step_) return OkStatus();
     // What the step has fetched is from before or after its own update, whichever came first.
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
     if (step < *last_step_) return SetSteps(context.session(), step);
@@ -58,16 +76,13 @@ class StopAtStep : public SessionRunHook {
  private:
   // For the next run, where a loop makes them.
   Status SetSteps(Session& session, int64_t step) const {
-    if (!steps_.valid()) return OkStatus();
-    const int64_t left = std::clamp<int64_t>(*last_step_ - step, 1, options_.steps_per_run);
-    const Feed feed[] = {{steps_, Tensor::Scalar<int32_t>(static_cast<int32_t>(left))}};
-    return session.Run(feed, {}, std::span(&set_steps_, 1)).status();
+    if (!setter_.is_built()) return OkStatus();
+    return setter_.Set(session, *last_step_ - step, options_.steps_per_run);
   }
 
   const StopAtStepOptions options_;
   Output global_step_;
-  Output steps_;  // fed; not valid where a run makes one step
-  Operation set_steps_;
+  StepsSetter setter_;  // not built where a run makes one step
   std::optional<int64_t> last_step_;
 };
 
@@ -171,6 +186,7 @@ class StopAfterNEvals : public SessionRunHook {
       return errors::InvalidArgument("StopAfterNEvalsHook: num_evals must be positive, not ",
                                      options_.num_evals);
     }
+    MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("StopAfterNEvalsHook", options_.steps_per_run));
     const Scope root = graph.root();
     const std::vector<Variable> local = Variables(graph, kLocalVariables);
     const auto known = std::find_if(local.begin(), local.end(),
@@ -181,8 +197,17 @@ class StopAfterNEvals : public SessionRunHook {
             : MakeVariable(root, kEvalStep, Constant(root, Tensor::Scalar<int64_t>(0)),
                            {.trainable = false, .local = true});
     MR_RETURN_IF_ERROR(graph.status());
-    ended_ = AssignAdd(root, step, Tensor::Scalar<int64_t>(1)).output(0);
+    if (options_.steps_per_run == 1) {
+      ended_ = AssignAdd(root, step, Tensor::Scalar<int64_t>(1)).output(0);
+      return graph.status();
+    }
+    MR_RETURN_IF_ERROR(setter_.Build(graph));
+    ended_ = AssignAdd(root, step, ops::Cast(root, StepsPerRun(root).read, kInt64)).output(0);
     return graph.status();
+  }
+  Status AfterCreateSession(Session& session, Coordinator&) override {
+    if (!setter_.is_built()) return OkStatus();
+    return setter_.Set(session, options_.num_evals, options_.steps_per_run);
   }
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext&) override {
     return SessionRunArgs{.fetches = {ended_}};
@@ -191,8 +216,13 @@ class StopAfterNEvals : public SessionRunHook {
     constexpr int64_t kParts = 10, kFewEvals = 20;
     MR_ASSIGN_OR_RETURN(const int64_t ended, hooks::StepIn(values.results[0]));
     const int64_t all = options_.num_evals, every = all < kFewEvals ? 1 : all / kParts;
-    if (options_.log_progress && (ended % every == 0 || ended == all)) {
+    // Of runs that make several steps TensorFlow tells each.
+    const bool is_due = setter_.is_built() || ended % every == 0 || ended == all;
+    if (options_.log_progress && is_due) {
       hooks::Log(options_.io, StrCat("Evaluation [", ended, "/", all, "]"));
+    }
+    if (ended < all && setter_.is_built()) {
+      return setter_.Set(context.session(), all - ended, options_.steps_per_run);
     }
     if (ended >= all) context.RequestStop();
     return OkStatus();
@@ -201,6 +231,7 @@ class StopAfterNEvals : public SessionRunHook {
  private:
   static constexpr char kEvalStep[] = "eval_step";
   const StopAfterNEvalsOptions options_;
+  StepsSetter setter_;  // not built where a run makes one step
   Output ended_;
 };
 
