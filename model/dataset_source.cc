@@ -267,6 +267,10 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
   function.parts = given.parts;
   function.count = given.count;
   MR_RETURN_IF_ERROR(Start());
+  Builds::Signature signature = {{"the data set", StrCat("number ", known - datasets_.begin() + 1,
+                                                         ", ", dataset.DebugString())}};
+  if (!key_of_change.empty()) signature.emplace_back("class_weight", key_of_change);
+  TellOfBuild(kind, signature);
   return &functions_.emplace(key, std::move(function)).first->second;
 }
 

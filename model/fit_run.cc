@@ -38,13 +38,14 @@ bool FitRun::ValidationIsDue() const {
 // Only with steps_per_epoch: the data are fewer.
 void FitRun::WarnOfEnd() const {
   const int64_t epochs = o_.epochs - o_.initial_epoch, count = train_->count();
+  const int64_t rows = steps_.RowsSeen();
   MR_LOG(kWarning,
          "Your input ran out of data; interrupting training. Make sure that your dataset or "
          "generator can generate at least `steps_per_epoch * epochs` batches. You may need to use "
          "the `.repeat()` function when building your dataset. (Epoch ",
-         epoch_ + 1, " ends after ", batch_, " of ", *o_.steps_per_epoch,
-         " steps: ", train_->Size(), ", ", count, " batches, and ", epochs, " epochs want ",
-         *o_.steps_per_epoch * epochs,
+         epoch_ + 1, " ends after ", batch_, " of ", *o_.steps_per_epoch, " steps; ",
+         rows < 0 ? "" : StrCat("rows seen in them: ", rows, "; "), train_->Size(), ", ", count,
+         " batches, and ", epochs, " epochs want ", *o_.steps_per_epoch * epochs,
          "; leave steps_per_epoch out, so that every epoch is one pass over the data, or make it ",
          "at most ", std::max<int64_t>(1, count / epochs), ")");
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/options/option_checks.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -28,6 +29,10 @@ std::vector<std::string> OutputNamesOf(const Layer* root) {
   if (root != nullptr) names = root->output_names();
   if (names.empty()) names.emplace_back();
   return names;
+}
+
+std::string TypeAndShape(const Output& value) {
+  return StrCat(DataTypeName(value.dtype()), " ", value.shape().DebugString());
 }
 
 // A metric's result as the numbers that logs have.
@@ -135,6 +140,11 @@ std::vector<Tensor> FeedsOf(Kind kind, const Batch& batch) {
   return feeds;
 }
 
+void Steps::TellOfBuild(Kind kind, const Builds::Signature& signature) {
+  const std::string line = builds_.Add(NameOf(kind), signature);
+  if (!line.empty()) MR_LOG(kInfo, "model '", options_.name, "': ", line);
+}
+
 StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Batch& like) {
   MR_RETURN_IF_ERROR(graph_.status());
   MR_ASSIGN_OR_RETURN(const StepInputs inputs, InputsFor(kind, like));
@@ -148,6 +158,15 @@ StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Batch& like) {
   function.feeds.insert(function.feeds.end(), inputs.y.begin(), inputs.y.end());
   if (inputs.sample_weight.valid()) function.feeds.push_back(inputs.sample_weight);
   MR_RETURN_IF_ERROR(Start());
+  Builds::Signature signature;
+  for (std::size_t i = 0; i < inputs.y.size(); ++i) {
+    signature.emplace_back(inputs.y.size() == 1 ? "y" : StrCat("y of output ", i),
+                           TypeAndShape(inputs.y[i]));
+  }
+  if (inputs.sample_weight.valid()) {
+    signature.emplace_back("sample_weight", TypeAndShape(inputs.sample_weight));
+  }
+  TellOfBuild(kind, signature);
   return &functions_.emplace(key, std::move(function)).first->second;
 }
 
@@ -268,6 +287,14 @@ Status Steps::ResetMetrics() {
     MR_ASSIGN_OR_RETURN(reset_, MakeCallable({}, {}, resets));
   }
   return reset_->Run({}, &fetched_);
+}
+
+// What the mean of the loss divides by.
+int64_t Steps::RowsSeen() {
+  const std::vector<Variable>& sums = compiled_->measures[0].metric->variables();
+  if (sums.size() < 2 || strategy_->num_replicas_in_sync() > 1) return -1;
+  const StatusOr<Tensor> count = session_->Eval(sums[1].read);
+  return count.ok() ? static_cast<int64_t>(count->TryScalar<float>().value_or(-1)) : -1;
 }
 
 optimizers::KerasOptimizer* Steps::keras_optimizer() const {

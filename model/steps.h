@@ -21,6 +21,7 @@
 #include "millrace/model.h"
 #include "millrace/partitioners.h"
 #include "millrace/strategy.h"
+#include "model/builds.h"
 #include "model/step_inputs.h"
 
 namespace millrace::model {
@@ -85,6 +86,8 @@ class Steps {
   // What the metrics say now; of the kind of step that ran last.
   StatusOr<Logs> Results();
   Status ResetMetrics();
+  // Rows of the steps since then; -1 where other replicas have seen some, and of no step at all.
+  int64_t RowsSeen();
   // Weights become what the optimizer has averaged for them, if it does.
   Status FinishTraining();
 
@@ -185,6 +188,8 @@ class Steps {
   Status CheckComponents(const Dataset& dataset);
   StepInputs InputsOf(Kind kind, const Scope& scope, std::span<const Output> components);
   StatusOr<Function> MakeFunction(Kind kind, const StepInputs& inputs);
+  // Counts a function that was made, and says so if it is not the first of its kind.
+  void TellOfBuild(Kind kind, const Builds::Signature& signature);
   StatusOr<Passed> GoThrough(Kind kind, const StepInputs& inputs, Pass* pass);
   Status AddDataLoss(const Scope& scope, const StepInputs& inputs, std::size_t output,
                      Passed* passed);
@@ -271,6 +276,7 @@ class Steps {
   std::map<std::string, Output> labels_;  // placeholders by type and shape
   std::map<int, Output> sample_weights_;  // by rank
   std::map<std::string, Function> functions_;
+  Builds builds_;
   std::vector<Dataset> datasets_;  // their functions are kept, by their places here
   std::set<std::string, std::less<>> initialized_;
   std::map<const Optimizer*, Operation> finalize_;

@@ -3,7 +3,9 @@
 // to do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 
 #include "base/errors.h"
@@ -261,6 +263,68 @@ TEST(MisuseTest, ADataSetOfUnknownSizeIsReadToItsEnd) {
   const auto weights = model->GetWeights();
   ASSERT_TRUE(weights.ok());
   EXPECT_EQ((*weights)[0].scalar<float>(), 8.0f);
+}
+
+// What `run` writes to standard error, whichever way it ends.
+std::string LogOf(const std::function<void()>& run) {
+  ::testing::internal::CaptureStderr();
+  run();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+void ExpectParts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+  }
+}
+
+TEST(MisuseTest, AStepThatIsBuiltAgainSaysHowOftenAndWhichArgumentChanged) {
+  const auto model = Classifier(3);
+  const Tensor x = Numbers(6, 4);
+  Tensor few(kInt32, Shape({6}));
+  std::fill_n(few.data<int32_t>(), 6, 1);
+  const auto fit = [&](const Tensor& y, const FitOptions& options = {}) {
+    return LogOf([&] { EXPECT_TRUE(model->Fit(x, y, Quietly(options)).ok()); });
+  };
+  EXPECT_EQ(fit(Labels(6, 3)).find("built again"), std::string::npos);
+  // Of other sizes, but the same type and shape.
+  EXPECT_EQ(fit(Labels(6, 3), {.batch_size = 2}).find("built again"), std::string::npos);
+  ExpectParts(fit(few),
+              {"model 'model'", "the train step is built again",
+               "2 times in all, once for these arguments", "y was int64 [?] and is int32"});
+  ExpectParts(fit(few, {.sample_weight = Column({1, 1, 1, 1, 1, 1})}),
+              {"3 times in all", "sample_weight was none and is float [?,1]"});
+  EXPECT_EQ(fit(few).find("built again"), std::string::npos);
+  ASSERT_TRUE(model->Compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"}).ok());
+  ExpectParts(fit(few), {"4 times in all, 2 times for these arguments", "sample_weight was"});
+  // Data sets that are made anew for each call.
+  const auto rows = [&] { return Dataset::FromTensorSlices({x, few}).Batch(2); };
+  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); }),
+              {"5 times in all", "the data set was none and is number 1"});
+  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); }),
+              {"6 times in all", "the data set was number 1", "is number 2", "the same data set"});
+}
+
+TEST(MisuseTest, DataThatRunOutSayWhatWasSeenAndExpectedAndTheFix) {
+  const auto model = CountingModel(1.0, Counted());
+  const std::string tensors = LogOf([&] {
+    EXPECT_TRUE(
+        model->Fit(Ones(7), Ones(7), Quietly({.batch_size = 2, .epochs = 2, .steps_per_epoch = 3}))
+            .ok());
+  });
+  ExpectParts(tensors, {"Your input ran out of data", "Epoch 2 ends after 1 of 3 steps",
+                        "rows seen in them: 1", "7 samples, 4 batches", "2 epochs want 6",
+                        "leave steps_per_epoch out", "at most 2"});
+  // Of a number that is not known before.
+  const Dataset some = Dataset::FromTensorSlices({Ones(5), Ones(5)})
+                           .Filter([](const Scope& s, std::span<const Output>) {
+                             return ops::Identity(s, Constant(s, Tensor::Scalar<bool>(true)));
+                           })
+                           .Batch(2);
+  const std::string filtered =
+      LogOf([&] { EXPECT_TRUE(model->Fit(some, Quietly({.steps_per_epoch = 5})).ok()); });
+  ExpectParts(filtered, {"Epoch 1 ends after 3 of 5 steps", "the data set", "3 batches",
+                         "rows seen in them: 5", "at most 3"});
 }
 
 // A model whose first layer divides by the first feature.
