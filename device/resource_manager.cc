@@ -48,8 +48,7 @@ const Key& KeyToLookWith(std::type_index type, std::string_view name, Key* own) 
 
 // Clients choose names, and whoever reads the lines takes each for a resource.
 std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, '?');
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, '?');
   return text;
 }
 
