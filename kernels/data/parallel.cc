@@ -44,7 +44,7 @@ class PrefetchDataset : public DatasetValue {
     CancellationManager cancellation;  // of what the thread waits for
     Mutex mu;
     CondVar changed;
-    Ring<Made> made ABSL_GUARDED_BY(mu);
+    RingBuffer<Made> made ABSL_GUARDED_BY(mu);
     SpareElements spare ABSL_GUARDED_BY(mu);
     bool ended ABSL_GUARDED_BY(mu) = false;
 

@@ -69,7 +69,7 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
       }
       // The first one takes the place of the one that is given, and the vector that came to be
       // filled stays here.
-      Ring<DatasetElement>& held = epochs_.front();
+      RingBuffer<DatasetElement>& held = epochs_.front();
       DatasetElement& chosen = held[random_() % held.size()];
       element->clear();
       element->swap(chosen);
@@ -112,7 +112,7 @@ class ShuffleDataset : public DatasetValue, public KeepsState {
     DatasetWalkPtr walk_;
     bool any_ = false;
     Words random_;
-    std::deque<Ring<DatasetElement>> epochs_;  // what is held of each
+    std::deque<RingBuffer<DatasetElement>> epochs_;  // what is held of each
     SpareElements spare_;
     int64_t num_held_ = 0;
   };

@@ -36,7 +36,7 @@ class SpareElements {
 
 // A queue that keeps its memory: std::deque takes and frees some of it all the time.
 template <typename T>
-class Ring {
+class RingBuffer {
  public:
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
