@@ -65,8 +65,9 @@ class DynamicPartitionKernel : public Kernel {
     Dims counts(n, 0);
     for (std::size_t i = 0; i < part.size(); ++i) {
       if (part[i] < 0 || part[i] >= n) {
-        return errors::InvalidArgument("partitions[", i, "] = ", part[i], " is not in [0, ", n,
-                                       ")");
+        const std::string at = IndexText(partitions.shape(), static_cast<int64_t>(i));
+        return errors::InvalidArgument("partitions", at.empty() ? "" : StrCat("[", at, "]"), " = ",
+                                       part[i], " is not in [0, ", n, ")");
       }
       ++counts[part[i]];
     }

@@ -2,12 +2,12 @@
 // The ops on queues, in both forms: handles as resources (V2) and as references to strings.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "kernels/common/element_copy.h"
 #include "kernels/common/handle_kernel.h"
 #include "kernels/data_flow/queue.h"
 #include "kernels/kernel.h"
@@ -188,22 +188,10 @@ class Stacker {
     }
     if (axis >= element_.rank() - 1 || out_stride == in_stride) {
       const int64_t n = element_.rank() == 0 ? 1 : from.dim(axis) * in_stride;
-      return CopyRun(to, at, n, from);
+      return CopyRange(from, at, out_, to, n);
     }
     for (int64_t i = 0; i < from.dim(axis); ++i) {
       Copy(axis + 1, to + i * out_stride, at + i * in_stride, from);
-    }
-  }
-
-  void CopyRun(int64_t to, int64_t at, int64_t n, const Tensor& from) {
-    if (from.dtype() == kString) {
-      std::copy_n(from.data<std::string>() + at, n, out_->data<std::string>() + to);
-    } else if (from.dtype() == kResource) {
-      std::copy_n(from.data<ResourceHandle>() + at, n, out_->data<ResourceHandle>() + to);
-    } else {
-      const std::size_t size = DataTypeSize(from.dtype());
-      std::memcpy(static_cast<char*>(out_->raw_data()) + to * size,
-                  static_cast<const char*>(from.raw_data()) + at * size, n * size);
     }
   }
 
@@ -239,8 +227,9 @@ class DequeueKernel : public AsyncQueueKernel {
                                             " < 0 elements"));
       }
       if (queue->options().shapes.empty()) {
-        return done(errors::InvalidArgument(def().name(),
-                                            " requires the components to have specified shapes."));
+        return done(errors::InvalidArgument(queue->options().kind,
+                                            "'s DequeueMany and DequeueUpTo require the components "
+                                            "to have specified shapes."));
       }
     }
     Queue* raw = queue.get();

@@ -307,6 +307,12 @@ bool Queue::ServeDequeues(Finished* finished) {
     const bool complete = closed_ && enqueues_.empty();  // nothing will be added
     const auto kept =
         static_cast<std::size_t>(complete ? 0 : std::max<int64_t>(0, options_.min_after_dequeue));
+    // What a priority queue gives at once is sorted as a whole, so it waits until all of it is
+    // there; more than the queue holds can only be taken in parts.
+    if (options_.order == Order::kPriority && !complete && elements_.size() < attempt.count &&
+        (options_.capacity < 0 || static_cast<int64_t>(attempt.count) <= options_.capacity)) {
+      break;
+    }
     while (attempt.taken.size() < attempt.count && elements_.size() > kept) {
       attempt.taken.push_back(Take());
       moved = true;

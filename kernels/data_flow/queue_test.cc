@@ -216,6 +216,41 @@ TEST(PriorityQueue, GivesTheSmallestFirstAndEqualOnesInOrder) {
   EXPECT_EQ(values, Values({0, 10, 20, 21}));
 }
 
+// Taken in parts, as they come, they were sorted within each part.
+TEST(PriorityQueue, ABatchWaitsUntilAllOfItIsThereAndIsSorted) {
+  Queue::Options options = IntQueue(3);
+  options.order = Queue::Order::kPriority;
+  options.types = {kInt64, kInt32};
+  options.shapes = {PartialShape({}), PartialShape({})};
+  auto queue = MakeRef<Queue>(options);
+  const auto element = [](int32_t priority) {
+    return Queue::Element{Tensor::Scalar<int64_t>(priority), Tensor::Scalar<int32_t>(priority)};
+  };
+  const auto take = [&](int64_t count, bool up_to, Values* values) {
+    queue->Dequeue(count, up_to, nullptr, [values](Status, std::vector<Queue::Element> out) {
+      for (const auto& e : out) values->push_back(e[1].scalar<int32_t>());
+    });
+  };
+  Values three, rest, more_than_fit;
+  take(3, false, &three);
+  Outcome in[4];
+  Enqueue(queue, {element(5)}, &in[0]);
+  Enqueue(queue, {element(9)}, &in[1]);
+  EXPECT_EQ(queue->size(), 2);
+  EXPECT_TRUE(three.empty());
+  Enqueue(queue, {element(1)}, &in[2]);
+  EXPECT_EQ(three, Values({1, 5, 9}));
+  // More than can ever be there at once still comes.
+  take(4, false, &more_than_fit);
+  Enqueue(queue, {element(4), element(3), element(2), element(1), element(7)}, &in[3]);
+  EXPECT_EQ(more_than_fit.size(), 4u);
+  // What a closed queue has left.
+  take(2, true, &rest);
+  EXPECT_TRUE(rest.empty());
+  queue->Close(false);
+  EXPECT_EQ(rest.size(), 1u);
+}
+
 TEST(RandomShuffleQueue, FollowsTensorFlowsSeededOrderAndKeepsAMinimum) {
   Queue::Options options = IntQueue(10);
   options.order = Queue::Order::kRandom;

@@ -230,6 +230,10 @@ class StagePeekKernel : public StagingKernel {
  public:
   using StagingKernel::StagingKernel;
   void Run(KernelContext& ctx, StagingArea& area, DoneCallback done) override {
+    if (ctx.input(0).rank() != 0) {
+      return done(errors::InvalidArgument("index must be scalar, got shape ",
+                                          ctx.input(0).shape().DebugString()));
+    }
     const StatusOr<int64_t> index = IntScalar(ctx.input(0), "index");
     if (!index.ok()) return done(index.status());
     if (*index < 0) return done(errors::InvalidArgument("index must not be negative"));

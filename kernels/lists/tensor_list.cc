@@ -187,6 +187,10 @@ class ListResizeKernel : public Kernel {
   bool IsExpensive() const override { return false; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t size, IntScalar(ctx.input(1), "size"));
+    if (size < 0) {
+      return errors::InvalidArgument("TensorListSlice expects size to be non-negative. Got: ",
+                                     size);
+    }
     MR_RETURN_IF_ERROR(CheckListSize(size));
     MR_ASSIGN_OR_RETURN(RefPtr<TensorList> list, TakeList(ctx));
     list->elements.resize(size);

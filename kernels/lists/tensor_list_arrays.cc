@@ -49,7 +49,7 @@ class ListGatherKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ElementShapeOperand(ctx.input(2)));
     for (const int64_t index : indices) {
       if (index < 0 || index >= list->elements.size()) {
-        return errors::InvalidArgument("Index ", index, " out o range; list only has ",
+        return errors::InvalidArgument("Trying to gather element ", index, " in a list with ",
                                        list->elements.size(), " elements.");
       }
     }
@@ -172,10 +172,15 @@ class ListConcatKernel : public Kernel {
     }));
     const auto element = tail.AsShape();
     if (!element) {
-      return errors::InvalidArgument(
-          "All except the first dimension must be fully defined when concating an empty tensor "
-          "list. element_shape: ",
-          wanted.DebugString());
+      return list->elements.empty()
+                 ? errors::InvalidArgument(
+                       "All except the first dimension must be fully defined when concating an "
+                       "empty tensor list. element_shape: ",
+                       tail.DebugString())
+                 : errors::InvalidArgument(
+                       "Trying to concat list with only uninitialized tensors but "
+                       "element_shape_except_first_dim is not fully defined: ",
+                       tail.DebugString());
     }
     int64_t rows = DefaultRows(wanted, list->element_shape);
     if (rows < 0) rows = CommonRows(*list);
@@ -225,9 +230,12 @@ class ListConcatKernel : public Kernel {
       } else if (default_rows >= 0) {
         rows[i] = default_rows;  // zeros
       } else {
-        return errors::InvalidArgument("Concating lists with uninitialized tensors is not ",
-                                       "supported in this version of TensorListConcat. Consider ",
-                                       "updating your GraphDef to run the newer version.");
+        if (i < static_cast<int64_t>(leading.size())) {
+          return errors::InvalidArgument("leading_dims[", i, "] = ", leading[i],
+                                         " must not be negative");
+        }
+        return errors::InvalidArgument("List contains uninitialized tensor at index ", i,
+                                       " but leading_dims has only ", leading.size(), " elements.");
       }
       if (__builtin_add_overflow(sum, rows[i], &sum)) {
         return errors::InvalidArgument("Concat: the elements of the list have too many rows");
@@ -264,6 +272,10 @@ class ListSplitKernel : public Kernel {
     auto list = MakeRef<TensorList>();
     list->dtype = value.dtype();
     MR_ASSIGN_OR_RETURN(list->element_shape, ElementShapeOperand(ctx.input(1)));
+    if (list->element_shape.has_rank() && list->element_shape.rank() < 1) {
+      return errors::InvalidArgument("TensorListSplit requires element_shape to be at least of ",
+                                     "rank 1, but saw: ", list->element_shape.DebugString());
+    }
     if (ctx.input(2).rank() != 1) {
       return errors::InvalidArgument("Expected lengths to be a vector, received shape: ",
                                      ctx.input(2).shape().DebugString());
@@ -273,12 +285,22 @@ class ListSplitKernel : public Kernel {
       return errors::InvalidArgument("Tensor must be at least a vector, but saw shape: ",
                                      value.shape().DebugString());
     }
+    if (list->element_shape.has_rank() &&
+        !PartialShape(list->element_shape.dims().subspan(1))
+             .IsCompatibleWith(Shape(value.shape().dims().subspan(1)))) {
+      return errors::InvalidArgument("tensor shape ", value.shape().DebugString(),
+                                     " is not compatible with element_shape ",
+                                     list->element_shape.DebugString());
+    }
     MR_RETURN_IF_ERROR(CheckListSize(static_cast<int64_t>(lengths.size())));
     int64_t at = 0;
     for (const int64_t n : lengths) {
-      if (n < 0 || n > value.dim(0) - at) {
-        return errors::InvalidArgument("Invalid value in lengths: ", n, "; the tensor has ",
-                                       value.dim(0), " rows");
+      if (n < 0) return errors::InvalidArgument("Invalid value in lengths: ", n);
+      if (n > value.dim(0) - at) {
+        // In 64 bits that wrap: the length is any number that a client sent.
+        const auto end = static_cast<int64_t>(static_cast<uint64_t>(at) + static_cast<uint64_t>(n));
+        return errors::InvalidArgument("Attempting to slice [", at, ", ", end,
+                                       "] from tensor with length ", value.dim(0));
       }
       Tensor part = value.Slice(at, at + n).Clone();
       MR_RETURN_IF_ERROR(CheckListElement(*list, part));

@@ -85,9 +85,17 @@ Status Narrow(PartialShape* shape, const Tensor& element) {
   return OkStatus();
 }
 
-// Room for `n` elements of `partial`.
-StatusOr<Tensor*> AllocateStack(KernelContext& ctx, int64_t n, const PartialShape& partial) {
+// Room for `n` elements of `partial`, all of a list or some that are gathered.
+StatusOr<Tensor*> AllocateStack(KernelContext& ctx, int64_t n, const PartialShape& partial,
+                                bool gathers) {
   const auto shape = partial.AsShape();
+  if (!shape && gathers) {
+    return n == 0 ? errors::InvalidArgument("Tried to gather 0-elements from a list with ",
+                                            "non-fully-defined shape: ", partial.DebugString())
+                  : errors::InvalidArgument(
+                        "Tried to gather uninitialized tensors from a list ",
+                        "with non-fully-defined element_shape: ", partial.DebugString());
+  }
   if (!shape) {
     return n == 0
                ? errors::InvalidArgument("Tried to stack elements of an empty list with ",
@@ -108,7 +116,7 @@ Status StackList(KernelContext& ctx, const TensorList& list, const PartialShape&
   MR_RETURN_IF_ERROR(list.elements.ForEachSet(
       [&](int64_t, const Tensor& element) { return Narrow(&shape, element); }));
   const int64_t n = list.elements.size();
-  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape));
+  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape, /*gathers=*/false));
   if (out->num_elements() == 0) return OkStatus();
   const int64_t count = out->num_elements() / n;
   int64_t set = 0;
@@ -131,7 +139,7 @@ Status StackListElements(KernelContext& ctx, const TensorList& list, const Parti
     if (element.IsInitialized()) MR_RETURN_IF_ERROR(Narrow(&shape, element));
   }
   const auto n = static_cast<int64_t>(indices.size());
-  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape));
+  MR_ASSIGN_OR_RETURN(Tensor * out, AllocateStack(ctx, n, shape, /*gathers=*/true));
   if (out->num_elements() == 0) return OkStatus();
   const int64_t count = out->num_elements() / n;
   for (int64_t at = 0; at < n; ++at) {

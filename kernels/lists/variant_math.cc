@@ -135,6 +135,11 @@ StatusOr<Variant> SumOfLists(Work& work, const TensorList& a, const TensorList& 
         " and the other is ", b.elements.size());
   }
   RefPtr<TensorList> sum = a.Copy();
+  if (!a.element_shape.IsCompatibleWith(b.element_shape)) {
+    return errors::InvalidArgument(
+        "Trying to add two lists of tensors with incompatible element shapes. One is ",
+        a.element_shape.DebugString(), " and the other is ", b.element_shape.DebugString());
+  }
   MR_ASSIGN_OR_RETURN(sum->element_shape, a.element_shape.MergeWith(b.element_shape));
   MR_RETURN_IF_ERROR(b.elements.ForEachSet([&](int64_t k, const Tensor& t) -> Status {
     Tensor to = t;

@@ -359,6 +359,8 @@ class SparseReduceKernel : public Kernel {
       : Kernel(c), keeps_(c.attr<bool>("keep_dims")) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const SparseInput in, ReadSparseWithin(ctx, 0, 1, 2));
+    // As TensorFlow: what is left of a tensor that cannot be may still take all memory.
+    MR_RETURN_IF_ERROR(MakeShape(in.shape).status());
     MR_ASSIGN_OR_RETURN(const Dims axes, IntVector(ctx.input(3), "reduction_axes"));
     std::vector<bool> goes(static_cast<std::size_t>(in.rank), false);
     for (const int64_t given : axes) {

@@ -2,11 +2,11 @@
 #include "kernels/state/variable.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/element_copy.h"
 
 namespace millrace {
 
@@ -38,15 +38,8 @@ StatusOr<RefPtr<ResourceVariable>> FindVariable(KernelContext& ctx, const Resour
 }
 
 void CopyElements(const Tensor& from, Tensor* to) {
-  const auto count = static_cast<std::size_t>(from.num_elements());
-  if (count == 0) return;
-  if (from.dtype() == kString) {
-    std::copy_n(from.data<std::string>(), count, to->data<std::string>());
-  } else if (from.dtype() == kResource) {
-    std::copy_n(from.data<ResourceHandle>(), count, to->data<ResourceHandle>());
-  } else {
-    std::memcpy(to->raw_data(), from.raw_data(), from.num_bytes());
-  }
+  // Elements that are objects are counted, and never copied as bytes.
+  CopyRange(from, 0, to, 0, from.num_elements());
 }
 
 Status MakeExclusive(Allocator* allocator, Tensor* value) {

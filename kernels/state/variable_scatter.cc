@@ -146,11 +146,16 @@ class ScatterBase : public Kernel {
     if (update_ != Update::kSet) {
       return errors::Unimplemented(def().name(), " of ", DataTypeName(value->dtype()));
     }
-    DispatchMovable(value->dtype(), [&]<typename T>() {
+    const auto set = [&]<typename T>() {
       T* out = static_cast<T*>(value->raw_data()) + to;
       const T* in = static_cast<const T*>(updates.raw_data()) + from;
       for (int64_t i = 0; i < n; ++i) out[i] = in[i * stride];
-    });
+    };
+    if (value->dtype() == kVariant) {
+      set.template operator()<RefPtr<RefCounted>>();
+    } else if (!DispatchMovable(value->dtype(), set)) {
+      return errors::Unimplemented(def().name(), " of ", DataTypeName(value->dtype()));
+    }
     return OkStatus();
   }
 

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
@@ -55,10 +57,27 @@ class AsStringKernel : public Kernel {
         precision_(c.attrs().GetOr<int64_t>("precision", -1)),
         width_(c.attrs().GetOr<int64_t>("width", -1)),
         fill_(c.attrs().GetOr<std::string>("fill", "")) {
-    if (c.attrs().GetOr<bool>("scientific", false)) conversion_ = 'e';
-    if (c.attrs().GetOr<bool>("shortest", false)) conversion_ = 'g';
-    if (fill_.size() > 1 ||
-        (fill_.size() == 1 && fill_ != " " && fill_ != "-" && fill_ != "0" && fill_ != "+")) {
+    const bool scientific = c.attrs().GetOr<bool>("scientific", false);
+    const bool shortest = c.attrs().GetOr<bool>("shortest", false);
+    if (scientific) conversion_ = 'e';
+    if (shortest) conversion_ = 'g';
+    const auto type = c.attr<DataType>("T");
+    const bool has_fractions = type == kHalf || type == kBfloat16 || type == kFloat ||
+                               type == kDouble || type == kComplex64 || type == kComplex128;
+    if (!has_fractions && type != kString) {
+      if (scientific || shortest) {
+        c.SetError(errors::InvalidArgument(
+            "scientific and shortest format not supported for datatype ", DataTypeName(type)));
+      } else if (precision_ >= 0) {
+        c.SetError(
+            errors::InvalidArgument("precision not supported for datatype ", DataTypeName(type)));
+      }
+    }
+    if (fill_.size() > 1) {
+      c.SetError(errors::InvalidArgument("Fill string must be one or fewer characters"));
+    } else if (scientific && shortest) {
+      c.SetError(errors::InvalidArgument("Cannot select both scientific and shortest notation"));
+    } else if (fill_.size() == 1 && std::string(" +-0#").find(fill_) == std::string::npos) {
       c.SetError(errors::InvalidArgument("Fill argument not supported: \"", fill_, "\""));
     }
     // Bounds what a peer can make us write per element.
@@ -71,26 +90,41 @@ class AsStringKernel : public Kernel {
     const Tensor& in = ctx.input(0);
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, in.shape()));
     std::string* text = out->data<std::string>();
-    const bool known =
-        DispatchType(JoinTypes<RealTypes, TypeList<bool>>(), in.dtype(), [&]<typename T>() {
-          for (int64_t i = 0; i < in.num_elements(); ++i) {
-            const auto x = static_cast<ComputeType<T>>(in.data<T>()[i]);
-            if constexpr (std::is_same_v<T, bool>) {
-              text[i] = x ? "true" : "false";
-            } else if constexpr (std::is_floating_point_v<ComputeType<T>>) {
-              text[i] = Format(conversion_, static_cast<double>(x));
-            } else if constexpr (std::is_signed_v<T>) {
-              text[i] = Format('d', static_cast<long long>(x));
-            } else {
-              text[i] = Format('u', static_cast<unsigned long long>(x));
-            }
-          }
-        });
+    using Types = JoinTypes<RealTypes, TypeList<bool, std::string, Complex64, Complex128>>;
+    const bool known = DispatchType(Types(), in.dtype(), [&]<typename T>() {
+      for (int64_t i = 0; i < in.num_elements(); ++i) text[i] = TextOf(in.data<T>()[i]);
+    });
     if (!known) return errors::Unimplemented("AsString of ", DataTypeName(in.dtype()));
     return OkStatus();
   }
 
  private:
+  template <typename T>
+  std::string TextOf(const T& value) const {
+    if constexpr (std::is_same_v<T, std::string>) {
+      return width_ > 0 ? Padded(value) : value;
+    } else if constexpr (kIsComplex<T>) {
+      return StrCat("(", Format(conversion_, static_cast<double>(value.real())), ",",
+                    Format(conversion_, static_cast<double>(value.imag())), ")");
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return value ? "true" : "false";
+    } else if constexpr (kIsFloating<T>) {
+      return Format(conversion_, static_cast<double>(static_cast<ComputeType<T>>(value)));
+    } else if constexpr (std::is_signed_v<T>) {
+      return Format('d', static_cast<long long>(value));
+    } else {
+      return Format('u', static_cast<unsigned long long>(value));
+    }
+  }
+
+  // What "%WIDTH.PRECISIONs" makes of it, without an end at a zero byte.
+  std::string Padded(const std::string& text) const {
+    std::string out = text.substr(0, precision_ < 0 ? std::string::npos : precision_);
+    const auto width = static_cast<std::size_t>(width_);
+    if (out.size() < width) out.insert(fill_ == "-" ? out.size() : 0, width - out.size(), ' ');
+    return out;
+  }
+
   template <typename V>
   std::string Format(char conversion, V value) const {
     std::string format = "%" + fill_;

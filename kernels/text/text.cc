@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "base/hash.h"
 #include "base/status_macros.h"
+#include "kernels/common/broadcast.h"
 #include "kernels/common/dtype_dispatch.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/strided_copy.h"
@@ -248,20 +249,20 @@ class SubstrKernel : public Kernel {
       return errors::InvalidArgument("pos and len should have the same shape, got: ",
                                      pos.shape().DebugString(), " vs. ", len.shape().DebugString());
     }
-    const bool one_cut = pos.num_elements() == 1 && pos.rank() <= in.rank();
-    const bool one_text = !one_cut && in.num_elements() == 1 && in.rank() <= pos.rank();
-    if (!one_cut && !one_text && !(in.shape() == pos.shape())) {
-      return errors::Unimplemented("Substr of ", in.shape().DebugString(), " with positions of ",
-                                   pos.shape().DebugString());
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, one_text ? pos.shape() : in.shape()));
-    for (int64_t i = 0; i < out->num_elements(); ++i) {
-      const int64_t cut = one_cut ? 0 : i;
-      const std::string& text = in.data<std::string>()[one_text ? 0 : i];
-      MR_RETURN_IF_ERROR(
-          Cut(text, Number(pos, cut), Number(len, cut), i, &out->data<std::string>()[i]));
-    }
-    return OkStatus();
+    MR_ASSIGN_OR_RETURN(const BroadcastPlan plan, MakeBroadcastPlan(in.shape(), pos.shape()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, plan.out));
+    const int64_t in_stride = plan.dims.back().a_stride, cut_stride = plan.dims.back().b_stride;
+    Status status;
+    plan.ForEachRun(0, out->num_elements(), [&](int64_t text, int64_t cut, int64_t to, int64_t n) {
+      for (const int64_t end = to + n; to < end && status.ok(); ++to) {
+        status = Cut(in.data<std::string>()[text], Number(pos, cut), Number(len, cut), to,
+                     &out->data<std::string>()[to]);
+        text += in_stride;
+        cut += cut_stride;
+      }
+      return status.ok();
+    });
+    return status;
   }
 
  private:
@@ -475,7 +476,17 @@ class StringFormatKernel : public Kernel {
 
   static void WriteOne(const Tensor& t, int64_t at, std::string* out) {
     if (t.dtype() == kString) {
-      StrAppend(out, "\"", CEscape(t.data<std::string>()[at]), "\"");
+      // Characters of UTF-8 stay what they are.
+      const std::string_view text = t.data<std::string>()[at];
+      *out += '"';
+      for (std::size_t i = 0; i < text.size(); ++i) {
+        if (static_cast<uint8_t>(text[i]) >= 0x80) {
+          *out += text[i];
+        } else {
+          *out += CEscape(text.substr(i, 1));
+        }
+      }
+      *out += '"';
       return;
     }
     const bool known =

@@ -18,6 +18,7 @@
 #include "device/resource_manager.h"
 #include "kernels/all_kernels.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "millrace/ref_ptr.h"
 #include "ops/all_ops.h"
 #include "tests/kernel_conformance/graph_interpreter.h"
 
@@ -371,6 +372,87 @@ TEST_F(NamedCasesTest, AParameterThatDoesNotFit) {
                 Type("dtype", kFloat) +
                     Attr("shape", StrCat("shape { dim { size: ", kWraps, " } dim { size: 20 } }")),
                 {});
+}
+
+// Elements of a variant tensor.
+struct Object : RefCounted {};
+using Objects = std::vector<RefPtr<RefCounted>>;
+
+Tensor TensorOf(const Objects& objects) {
+  Tensor tensor(kVariant, {static_cast<int64_t>(objects.size())});
+  std::copy(objects.begin(), objects.end(), static_cast<RefPtr<RefCounted>*>(tensor.raw_data()));
+  return tensor;
+}
+Objects ObjectsOf(const Tensor& tensor) {
+  const auto* const first = static_cast<const RefPtr<RefCounted>*>(tensor.raw_data());
+  return Objects(first, first + tensor.num_elements());
+}
+
+// Copied as bytes they were released twice.
+TEST_F(NamedCasesTest, ObjectsThatGoThroughQueuesAreCounted) {
+  Objects objects;
+  for (int i = 0; i < 3; ++i) objects.push_back(MakeRef<Object>());
+  {
+    const Tensor fed = TensorOf(objects);
+    const auto out =
+        RunText("node { name: 'q' op: 'FIFOQueueV2' " +
+                    Attr("component_types", "list { type: DT_VARIANT }") +
+                    Attr("shapes", "list { shape { } }") +
+                    " } node { name: 'x' op: 'Placeholder' " + Type("dtype", kVariant) +
+                    " } node { name: 'in' op: 'QueueEnqueueManyV2' input: 'q' input: 'x' " +
+                    Attr("Tcomponents", "list { type: DT_VARIANT }") +
+                    " } node { name: 'count' op: 'Placeholder' " + Type("dtype", kInt32) +
+                    " } node { name: 'n' op: 'QueueDequeueManyV2' input: 'q' input: 'count' "
+                    "input: '^in' " +
+                    Attr("component_types", "list { type: DT_VARIANT }") + " }",
+                {{"x:0", fed}, {"count:0", Tensor::Scalar<int32_t>(3)}}, {"n:0"}, {});
+    ASSERT_TRUE(out.ok()) << out.status();
+    EXPECT_EQ(ObjectsOf((*out)[0]), objects);
+    EXPECT_EQ(ObjectsOf(fed), objects);
+  }
+  for (const auto& object : objects) EXPECT_TRUE(object->RefCountIsOne());
+}
+
+// An update of rows changed nothing, and what others still held was released twice.
+TEST_F(NamedCasesTest, ObjectsInVariablesAreCountedAndReplaced) {
+  Objects objects;
+  for (int i = 0; i < 3; ++i) objects.push_back(MakeRef<Object>());
+  for (const std::string op : {"ResourceScatterUpdate", "ResourceScatterNdUpdate"}) {
+    const bool nd = op == "ResourceScatterNdUpdate";
+    const std::string type = Type("dtype", kVariant);
+    const Tensor first = TensorOf({objects[0], objects[1]});
+    const auto out = RunText(
+        "node { name: 'v' op: 'VarHandleOp' " + type + Attr("shape", "shape { dim { size: 2 } }") +
+            Attr("shared_name", "s: '" + op + "'") + " } node { name: 'first' op: 'Placeholder' " +
+            type + " } node { name: 'at' op: 'Placeholder' " + Type("dtype", kInt32) +
+            " } node { name: 'by' op: 'Placeholder' " + type +
+            " } node { name: 'init' op: 'AssignVariableOp' input: 'v' input: 'first' " + type +
+            " } node { name: 'before' op: 'ReadVariableOp' input: 'v' input: '^init' " + type +
+            " } node { name: 'change' op: '" + op +
+            "' input: 'v' input: 'at' input: 'by' input: '^before' " +
+            Type(nd ? "T" : "dtype", kVariant) + Type("Tindices", kInt32) +
+            " } node { name: 'n' op: 'ReadVariableOp' input: 'v' input: '^change' " + type + " }",
+        {{"first:0", first},
+         {"at:0", nd ? Tensor::FromValues<int32_t>({1}, {1, 1}) : Vector<int32_t>({1})},
+         {"by:0", TensorOf({objects[2]})}},
+        {"before:0", "n:0"}, {});
+    ASSERT_TRUE(out.ok()) << op << ": " << out.status();
+    EXPECT_EQ(ObjectsOf((*out)[0]), Objects({objects[0], objects[1]})) << op;
+    EXPECT_EQ(ObjectsOf((*out)[1]), Objects({objects[0], objects[2]})) << op;
+    EXPECT_EQ(ObjectsOf(first), Objects({objects[0], objects[1]})) << op;
+  }
+  resources_.Clear();
+  for (const auto& object : objects) EXPECT_TRUE(object->RefCountIsOne());
+}
+
+// What is left of it would be 8 GiB.
+TEST_F(NamedCasesTest, AReducedSparseTensorThatCannotBe) {
+  const Tensor shape = Vector<int64_t>({int64_t{1} << 32, int64_t{1} << 31});
+  for (const char* op : {"SparseReduceSum", "SparseReduceMax"}) {
+    ExpectRefused(op, Type("T", kInt32),
+                  {Tensor::FromValues<int64_t>({1, 2, 3, 4}, {2, 2}), Vector<int32_t>({1, 3}),
+                   shape, Vector<int32_t>({0})});
+  }
 }
 
 }  // namespace
