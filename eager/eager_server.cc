@@ -20,6 +20,10 @@
 #include "device/device_name.h"
 
 namespace millrace {
+
+// Of tensor/allocator.cc.
+void FreeIdleHostMemory();
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -220,8 +224,13 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     const auto run_later = [this, use](std::function<void()> work) {
       later->Schedule(std::move(work));
     };
-    auto context = std::make_shared<EagerContext>(env, request.context_id(), task, resources,
-                                                  limits, run_later);
+    // What a client leaves behind goes back to the system: the next one may come in days.
+    const auto end = [](EagerContext* context) {
+      delete context;
+      FreeIdleHostMemory();
+    };
+    std::shared_ptr<EagerContext> context(
+        new EagerContext(env, request.context_id(), task, resources, limits, run_later), end);
     context->SetCluster(request.context_view_id(), server.cluster(),
                         request.cluster_device_attributes(), caller);
     ListDevices(context->worker(), response->mutable_device_attributes());

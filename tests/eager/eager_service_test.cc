@@ -2,9 +2,11 @@
 // Eager contexts as a client of TensorFlow 2 uses them: messages over loopback to servers of this
 // process.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,6 +222,37 @@ TEST_F(EagerServiceTest, ContextsAreOpenedUpdatedAndClosed) {
   const Status gone = worker_.Call(methods::kEagerKeepAlive, alive, &view);
   EXPECT_TRUE(errors::IsAborted(gone)) << gone;
   EXPECT_NE(Message(gone).find("Unable to find a context_id"), std::string::npos) << gone;
+}
+
+int64_t ResidentMebibytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  statm >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE) >> 20;
+}
+
+TEST_F(EagerServiceTest, TheMemoryOfAClosedContextGoesBackToTheSystem) {
+  Connect();
+  const int64_t before = ResidentMebibytes();
+  Tensor size(kInt32, Shape({1}));
+  size.data<int32_t>()[0] = 16 << 20;
+  ASSERT_TRUE(worker_.Send(1, size).ok());
+  ASSERT_TRUE(worker_.Send(2, Tensor::Scalar(1.0f)).ok());
+  for (const int64_t id : {3, 4, 5}) {
+    const Status filled =
+        worker_.Enqueue(worker_.Op(id, "Fill", {1, 2}, {{"T", kFloat}, {"index_type", kInt32}}));
+    ASSERT_TRUE(filled.ok()) << filled;
+  }
+  EXPECT_GT(ResidentMebibytes(), before + 150);
+  pb::CloseContextRequest close;
+  close.set_context_id(kContext);
+  pb::CloseContextResponse closed;
+  ASSERT_TRUE(worker_.Call(methods::kEagerCloseContext, close, &closed).ok());
+  // The answer does not wait for what the context holds.
+  for (int i = 0; i < 600 && ResidentMebibytes() > before + 60; ++i) {
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  EXPECT_LT(ResidentMebibytes(), before + 60);
 }
 
 TEST_F(EagerServiceTest, AContextWhoseClientIsSilentGoes) {
