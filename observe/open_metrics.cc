@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/open_metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "base/text/utf8.h"
 
 namespace millrace {
 namespace {
 
-// Text of a label or a help: backslash, quote and newline are escaped.
+// Text of a label or a help: backslash, quote and newline are escaped. Clients name what labels
+// tell of; a byte that belongs to no character becomes U+FFFD, or nobody reads the page.
 void AppendEscaped(std::string* out, std::string_view text) {
-  for (const char c : text) {
-    if (c == '\\' || c == '"') *out += '\\';
-    if (c == '\n') {
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    const char c = text[0];
+    if (length == 0) {
+      *out += "\xEF\xBF\xBD";
+    } else if (c == '\n') {
       *out += "\\n";
     } else {
-      *out += c;
+      if (c == '\\' || c == '"') *out += '\\';
+      out->append(text, 0, length);
     }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
 }
 

@@ -93,6 +93,20 @@ TEST(OpenMetricsTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(samples->back().name, "mr_step_seconds_sum");
 }
 
+// Names come from clients.
+TEST(OpenMetricsTest, WhatIsNoUtf8DoesNotSpoilThePage) {
+  OpenMetricsWriter writer(MetricsDialect::kOpenMetrics);
+  writer.Family("mr_queue_size", "gauge", "", "h\xC3(elp");
+  writer.Sample({{"queue", "a\xFF\xFE b\xC3\xA9\xED\xA0\x80"}}, 1);
+  const std::string text = writer.Take();
+  EXPECT_NE(
+      text.find(
+          "queue=\"a\xEF\xBF\xBD\xEF\xBF\xBD b\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("h\xEF\xBF\xBD(elp"), std::string::npos) << text;
+}
+
 TEST(OpenMetricsTest, ALineThatIsNoMetricIsNamed) {
   for (const char* text : {"x", "{a=\"b\"} 1", "x{a} 1", "x{a=\"b} 1", "x{a=\"b\" 1", "x one",
                            "x{a=\"b\"}", "x{a=\"b\\"}) {

@@ -265,8 +265,8 @@ RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count) {
   return ObjectBuffer<RefPtr<RefCounted>>::Make(allocator, count);
 }
 
-// Used by executor/memory/step_arena.cc and eager/eager_server.cc alone, which declare it: gives the
-// large blocks that nobody has back to the operating system.
+// Used by executor/memory/step_arena.cc and eager/eager_server.cc alone, which declare it: gives
+// the large blocks that nobody has back to the operating system.
 void FreeIdleHostMemory();
 void FreeIdleHostMemory() { ThePool()->FreeIdleLargeBlocks(); }
 

@@ -235,7 +235,7 @@ std::string Advice(const TimeShares& shares) {
   const std::pair<double, const char*> kinds[] = {
       {shares.compute,
        "compute dominates: more or faster processors, larger batches for an accelerator, or "
-       "--fusion (docs/fusion.md); millrace profile names the nodes"},
+       "MILLRACE_FUSION (docs/fusion.md); millrace profile names the nodes"},
       {shares.input,
        "reading data dominates: read ahead and in parallel (prefetch, map with several calls), or "
        "keep what was read (docs/data.md)"},

@@ -185,7 +185,9 @@ std::string RowsToJson(const std::vector<TaskRow>& rows) {
     }
     all.push_back(std::move(one));
   }
-  return nlohmann::json{{"tasks", std::move(all)}}.dump() + "\n";
+  return nlohmann::json{{"tasks", std::move(all)}}.dump(-1, ' ', false,
+                                                        nlohmann::json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace millrace

@@ -90,7 +90,7 @@ std::string JsonText(const Ledger& ledger) {
     }
     all["entries"].push_back(std::move(line));
   }
-  return all.dump(2) + "\n";
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 int PrintLedger(const Flags& flags) {

@@ -68,7 +68,7 @@ std::string JsonText(const pb::WaitReport& report) {
   json["waits"] = Json::array();
   for (const pb::Wait& wait : report.wait()) json["waits"].push_back(ToJson(wait));
   json["left_out"] = report.left_out();
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string Text(const pb::WaitReport& report) {
