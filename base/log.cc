@@ -135,7 +135,7 @@ void AppendQuoted(std::string_view text, std::string* line) {
 }
 
 // Of the request that this thread works for; "" for none.
-std::string RequestText() {
+std::string RequestHex() {
   const int64_t id = RequestOfThread();
   return id == 0 ? "" : Hex16(static_cast<uint64_t>(id));
 }
@@ -151,7 +151,7 @@ std::string JsonLine(std::string_view severity, std::source_location where, std:
     line += ",\"task\":";
     AppendQuoted(task, &line);
   }
-  if (const std::string request = RequestText(); !request.empty()) {
+  if (const std::string request = RequestHex(); !request.empty()) {
     StrAppend(&line, ",\"request\":\"", request, "\"");
   }
   line += ",\"message\":";
@@ -168,7 +168,7 @@ std::string FormatLine(std::string_view severity, std::source_location where,
     task = Task().text;
   }
   if (LogIsJson()) return JsonLine(severity, where, task, text);
-  std::string request = RequestText();
+  std::string request = RequestHex();
   // Some texts, errors above all, name it themselves.
   if (!request.empty()) request = StrCat(" [request ", request, "]");
   if (text.find(request) != std::string_view::npos) request.clear();

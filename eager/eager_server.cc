@@ -22,7 +22,7 @@
 namespace millrace {
 
 // Of tensor/allocator.cc.
-void FreeIdleHostMemory();
+void FreeUnusedHostMemory();
 
 namespace {
 
@@ -32,7 +32,8 @@ using std::chrono::milliseconds;
 constexpr int64_t kUsualLease = 600;                     // seconds
 constexpr int64_t kLongestLease = int64_t{366} * 86400;  // added to a clock
 constexpr std::size_t kMostContexts = 1024;
-constexpr std::size_t kMostNames = 64;  // under which clients know this task
+constexpr milliseconds kMemoryPause(2000);  // memory that is not used for so long is given back
+constexpr std::size_t kMostNames = 64;      // under which clients know this task
 
 milliseconds LeaseOf(int64_t seconds) {
   if (seconds <= 0) seconds = kUsualLease;
@@ -73,6 +74,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
 
   mutable Mutex mu;
   bool closed ABSL_GUARDED_BY(mu) = false;
+  bool watches_memory ABSL_GUARDED_BY(mu) = false;
   absl::flat_hash_map<uint64_t, Entry> contexts ABSL_GUARDED_BY(mu);
   // This task's devices, by the name that clients give the task. As long as the server: iterators
   // work ahead on them.
@@ -131,6 +133,34 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     DeadlineTimer::Global().Schedule(deadline, [weak = weak_from_this(), id] {
       if (const auto self = weak.lock()) self->CheckLease(id);
     });
+  }
+
+  // Until no context is left: what nobody has used for a while goes back to the system. Clients
+  // leave without a word, after which others may come in days.
+  void WatchMemory() {
+    {
+      MutexLock lock(&mu);
+      if (std::exchange(watches_memory, true)) return;
+    }
+    LookAtMemory(/*is_last=*/false);
+  }
+
+  void LookAtMemory(bool is_last) {
+    DeadlineTimer::Global().Schedule(DeadlineAfter(kMemoryPause),
+                                     [weak = weak_from_this(), is_last] {
+                                       const auto self = weak.lock();
+                                       if (self == nullptr) return;
+                                       bool is_over;
+                                       {
+                                         MutexLock lock(&self->mu);
+                                         if (self->closed) return;
+                                         // The last look frees what the one before it has seen.
+                                         is_over = self->contexts.empty();
+                                         if (is_over && is_last) self->watches_memory = false;
+                                         self->later->Schedule([] { FreeUnusedHostMemory(); });
+                                       }
+                                       if (!is_over || !is_last) self->LookAtMemory(is_over);
+                                     });
   }
 
   void CheckLease(uint64_t id) {
@@ -224,13 +254,8 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
     const auto run_later = [this, use](std::function<void()> work) {
       later->Schedule(std::move(work));
     };
-    // What a client leaves behind goes back to the system: the next one may come in days.
-    const auto end = [](EagerContext* context) {
-      delete context;
-      FreeIdleHostMemory();
-    };
-    std::shared_ptr<EagerContext> context(
-        new EagerContext(env, request.context_id(), task, resources, limits, run_later), end);
+    auto context = std::make_shared<EagerContext>(env, request.context_id(), task, resources,
+                                                  limits, run_later);
     context->SetCluster(request.context_view_id(), server.cluster(),
                         request.cluster_device_attributes(), caller);
     ListDevices(context->worker(), response->mutable_device_attributes());
@@ -249,6 +274,7 @@ struct EagerServer::Impl : std::enable_shared_from_this<EagerServer::Impl> {
       }
     }
     Watch(request.context_id(), DeadlineAfter(lease));
+    WatchMemory();
     return OkStatus();
   }
 

@@ -101,9 +101,9 @@ Status BundleWriter::Append(std::string_view bytes) {
 
 Status BundleWriter::AppendWithChecksum(std::string_view bytes, uint32_t* crc) {
   if (bytes.size() >= kBeside) {
-    std::thread checksum;
+    std::jthread checksum;  // which ends before this call, whatever ends it
     try {
-      checksum = std::thread([&] { *crc = ExtendCrc32c(*crc, bytes); });
+      checksum = std::jthread([&] { *crc = ExtendCrc32c(*crc, bytes); });
     } catch (const std::system_error&) {  // no thread is to be had: one after the other
     }
     if (checksum.joinable()) {

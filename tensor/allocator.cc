@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -81,9 +82,9 @@ class PooledHostAllocator final : public Allocator {
     const int size_class = ClassOf(bytes);
     if (size_class >= kNumClasses) return nullptr;
     const std::size_t size = ClassSize(size_class);
-    PooledBuffer* buffer = TakeIdle(size_class);
+    const bool is_large = size >= kLargePayload;
+    PooledBuffer* buffer = is_large ? TakeIdleLarge(size_class) : TakeIdle(size_class);
     if (buffer != nullptr) {
-      if (size >= kLargePayload) idle_large_bytes_.fetch_sub(size, std::memory_order_relaxed);
       ASAN_UNPOISON_MEMORY_REGION(buffer->data(), size);
       buffer->ResetRefCount();
     } else {
@@ -105,10 +106,24 @@ class PooledHostAllocator final : public Allocator {
 
   void FreeIdleLargeBlocks() {
     for (int c = ClassOf(kLargePayload); c < kNumClasses; ++c) {
-      while (PooledBuffer* buffer = TakeIdle(c)) {
-        idle_large_bytes_.fetch_sub(buffer->size(), std::memory_order_relaxed);
+      while (PooledBuffer* buffer = TakeIdleLarge(c)) FreeBlock(buffer);
+    }
+  }
+
+  // Those that nobody has taken since the last call: of each class as many as were always idle.
+  void FreeUnusedLargeBlocks() {
+    for (int c = ClassOf(kLargePayload); c < kNumClasses; ++c) {
+      FreeList& list = lists_[c];
+      int64_t unused;
+      {
+        MutexLock lock(&list.mu);
+        unused = list.least;
+      }
+      for (PooledBuffer* buffer; unused-- > 0 && (buffer = TakeIdleLarge(c)) != nullptr;) {
         FreeBlock(buffer);
       }
+      MutexLock lock(&list.mu);
+      list.least = list.count;
     }
   }
 
@@ -128,12 +143,16 @@ class PooledHostAllocator final : public Allocator {
     MutexLock lock(&list.mu);
     buffer->next_free = list.head;
     list.head = buffer;
+    if (size >= kLargePayload) ++list.count;
   }
 
  private:
   struct alignas(64) FreeList {
     Mutex mu;
     PooledBuffer* head ABSL_GUARDED_BY(mu) = nullptr;
+    // Of a class of large blocks: how many lie here, and the least that did since the last
+    // FreeUnusedLargeBlocks.
+    int64_t count ABSL_GUARDED_BY(mu) = 0, least ABSL_GUARDED_BY(mu) = 0;
   };
 
   PooledBuffer* TakeIdle(int size_class) {
@@ -141,6 +160,17 @@ class PooledHostAllocator final : public Allocator {
     MutexLock lock(&list.mu);
     PooledBuffer* buffer = list.head;
     if (buffer != nullptr) list.head = buffer->next_free;
+    return buffer;
+  }
+
+  PooledBuffer* TakeIdleLarge(int size_class) {
+    FreeList& list = lists_[size_class];
+    MutexLock lock(&list.mu);
+    PooledBuffer* buffer = list.head;
+    if (buffer == nullptr) return nullptr;
+    list.head = buffer->next_free;
+    list.least = std::min(list.least, --list.count);
+    idle_large_bytes_.fetch_sub(buffer->size(), std::memory_order_relaxed);
     return buffer;
   }
 
@@ -265,10 +295,15 @@ RefPtr<Buffer> AllocateVariantBuffer(Allocator* allocator, std::size_t count) {
   return ObjectBuffer<RefPtr<RefCounted>>::Make(allocator, count);
 }
 
-// Used by executor/memory/step_arena.cc and eager/eager_server.cc alone, which declare it: gives
-// the large blocks that nobody has back to the operating system.
+// Used by executor/memory/step_arena.cc alone, which declares it: gives the large blocks that
+// nobody has back to the operating system.
 void FreeIdleHostMemory();
 void FreeIdleHostMemory() { ThePool()->FreeIdleLargeBlocks(); }
+
+// Used by eager/eager_server.cc alone, which declares it: only those that nobody has had since the
+// last call.
+void FreeUnusedHostMemory();
+void FreeUnusedHostMemory() { ThePool()->FreeUnusedLargeBlocks(); }
 
 RefPtr<Buffer> WrapBuffer(void* data, std::size_t size, void (*release)(void* arg), void* arg,
                           MemorySpace space) {

@@ -8,6 +8,10 @@
 #include <vector>
 
 namespace millrace {
+
+// Of allocator.cc.
+void FreeUnusedHostMemory();
+
 namespace {
 
 TEST(HostAllocatorTest, GivesAtLeastWhatWasAskedForAndAtMostAQuarterMore) {
@@ -56,6 +60,34 @@ TEST(HostAllocatorTest, ManyIdleLargeBlocksGoBackAndMemoryStaysUsable) {
   const int64_t fresh = HostAllocator()->stats().num_system_allocations - before;
   EXPECT_GT(fresh, 0) << "some went back to the operating system";
   EXPECT_LT(fresh, 12) << "some were kept";
+}
+
+TEST(HostAllocatorTest, LargeBlocksThatAreNotUsedForAWhileGoBack) {
+  constexpr std::size_t kBytes = std::size_t{3} << 20;
+  const auto from_system = [] { return HostAllocator()->stats().num_system_allocations; };
+  const auto hold = [] {
+    std::vector<RefPtr<Buffer>> held;
+    for (int i = 0; i < 3; ++i) held.push_back(HostAllocator()->Allocate(kBytes));
+    return held;
+  };
+  FreeUnusedHostMemory();
+  FreeUnusedHostMemory();
+  hold().clear();
+  FreeUnusedHostMemory();  // used since the call before
+  int64_t before = from_system();
+  hold().clear();
+  EXPECT_EQ(from_system(), before);
+  FreeUnusedHostMemory();
+  HostAllocator()->Allocate(kBytes).reset();  // one of the three is in use
+  FreeUnusedHostMemory();
+  before = from_system();
+  hold().clear();
+  EXPECT_EQ(from_system(), before + 2);
+  FreeUnusedHostMemory();
+  FreeUnusedHostMemory();
+  before = from_system();
+  hold().clear();
+  EXPECT_EQ(from_system(), before + 3);
 }
 
 TEST(HostAllocatorTest, AnswersNullForWhatNoMachineHas) {

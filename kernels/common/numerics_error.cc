@@ -2,7 +2,6 @@
 #include "kernels/common/numerics_error.h"
 
 #include "base/errors.h"
-#include "base/strings.h"
 
 namespace millrace {
 
@@ -21,15 +20,6 @@ Status NumericsError(const FoundNumbers& found, std::string_view message, bool t
                                    nan && inf ? "Inf and NaN" : (nan ? "NaN" : "Inf"), " values");
   }
   return OkStatus();
-}
-
-std::string PlaceOf(const Shape& shape, int64_t index) {
-  std::string place;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    place = StrCat(index % shape.dim(axis), place.empty() ? "" : ",", place);
-    index /= shape.dim(axis);
-  }
-  return place.empty() ? "" : StrCat(", the first at [", place, "]");
 }
 
 }  // namespace millrace

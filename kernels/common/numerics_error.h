@@ -3,11 +3,8 @@
 #ifndef KERNELS_COMMON_NUMERICS_ERROR_H_
 #define KERNELS_COMMON_NUMERICS_ERROR_H_
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 
-#include "millrace/shape.h"
 #include "millrace/status.h"
 
 namespace millrace {
@@ -21,10 +18,6 @@ struct FoundNumbers {
 // OK where nothing was found; else InvalidArgument with the node's message, in TensorFlow's words.
 // `tells_signs` as V2 does.
 Status NumericsError(const FoundNumbers& found, std::string_view message, bool tells_signs);
-
-// What the host adds to it for element `index`, in the order of rows: ", the first at [2,0]".
-// Nothing for a scalar.
-std::string PlaceOf(const Shape& shape, int64_t index);
 
 }  // namespace millrace
 

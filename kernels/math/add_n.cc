@@ -11,6 +11,7 @@
 #include "kernels/common/elementwise.h"
 #include "kernels/common/kernel_util.h"
 #include "kernels/common/numerics_error.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/kernel_context.h"
 
 namespace millrace {
@@ -176,7 +177,8 @@ class CheckNumericsKernel : public Kernel {
     const auto first = std::find_if(all.begin(), all.end(), [](const T x) {
       return !std::isfinite(static_cast<ComputeType<T>>(x));
     });
-    return PlaceOf(in.shape(), first - all.begin());
+    const std::string place = IndexText(in.shape(), first - all.begin());
+    return place.empty() ? "" : StrCat(", the first at [", place, "]");
   }
 
   const std::string message_;
