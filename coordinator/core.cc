@@ -127,31 +127,42 @@ StatusOr<std::vector<Tensor>> CoordinatorCore::Run(std::span<const Feed> feeds,
                                                    std::span<const Output> fetches,
                                                    std::span<const Operation> targets) {
   MR_RETURN_IF_ERROR(EnsureUsable());
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<CoordinatedSession> session,
-                      AwaitWorker(DeadlineAfter(options_.connect_timeout)));
   std::vector<Output> names;
   std::vector<Tensor> values;
   for (const auto& [output, value] : feeds) {
     names.push_back(output);
     values.push_back(value);
   }
-  StatusOr<Callable> callable = [&] {
-    GraphGate::Sending sending(&gate_);
-    return session->session().MakeCallable(names, fetches, targets);
-  }();
-  StatusOr<std::vector<Tensor>> result =
-      callable.ok() ? callable->Run(values) : StatusOr<std::vector<Tensor>>(callable.status());
-  if (!result.ok()) {
-    for (const auto& worker : workers_) {
-      if (worker->index != session->worker()) continue;
-      Status why;
-      const Verdict verdict = Judge(*worker, *session, result.status(), &why);
-      if (verdict == Verdict::kWorkerLost || verdict == Verdict::kSessionLost) {
-        Lose(*worker, session, Message(why));
-      }
+  const Deadline deadline = DeadlineAfter(options_.connect_timeout);
+  while (true) {
+    MR_ASSIGN_OR_RETURN(const std::shared_ptr<CoordinatedSession> session, AwaitWorker(deadline));
+    const StatusOr<Callable> callable = [&] {
+      GraphGate::Sending sending(&gate_);
+      return session->session().MakeCallable(names, fetches, targets);
+    }();
+    if (callable.ok()) {
+      StatusOr<std::vector<Tensor>> result = callable->Run(values);
+      if (!result.ok()) LoseIfGone(session, result.status());
+      return result;
+    }
+    // A worker that was lost unseen: nothing has run, the next one is asked.
+    if (!LoseIfGone(session, callable.status()) || SteadyClock::now() >= deadline) {
+      return callable.status();
     }
   }
-  return result;
+}
+
+bool CoordinatorCore::LoseIfGone(const std::shared_ptr<CoordinatedSession>& session,
+                                 const Status& error) {
+  for (const auto& worker : workers_) {
+    if (worker->index != session->worker()) continue;
+    Status why;
+    const Verdict verdict = Judge(*worker, *session, error, &why);
+    if (verdict != Verdict::kWorkerLost && verdict != Verdict::kSessionLost) return false;
+    Lose(*worker, session, Message(why));
+    return true;
+  }
+  return false;
 }
 
 std::string CoordinatorCore::Describe() const {

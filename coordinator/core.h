@@ -115,6 +115,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Gives up the session, unless that was done before; what it ran is put back.
   void Lose(Worker& worker, const std::shared_ptr<CoordinatedSession>& session,
             std::string_view why);
+  // Whether the error says that the session, or its worker, is gone; it is given up then.
+  bool LoseIfGone(const std::shared_ptr<CoordinatedSession>& session, const Status& error);
   void LoseAll(std::string_view why);
   void FailFunction(const CoordinatedCallPtr& call, const Status& error);
   void CancelSoon();

@@ -194,7 +194,8 @@ class ClusterCoordinator {
       std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const;
 
   // Runs at some worker, now, beside the queue: initialises, restores, reads variables. Errors are
-  // the caller's; nothing is retried.
+  // the caller's: what has begun to run is not run again. A worker that turns out to be lost before
+  // that is passed over, within CoordinatorOptions.connect_timeout.
   StatusOr<std::vector<Tensor>> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
                                     std::span<const Operation> targets = {});
 

@@ -175,6 +175,17 @@ TEST(LostWorkers, HaveTheirValuesMadeAnew) {
   EXPECT_EQ(take(), 1);
 }
 
+TEST(LostWorkers, ArePassedOverByARunThatFindsThemGone) {
+  ProcessCluster cluster(1, 1);
+  CoordinatedProgram program(cluster.spec());
+  program.Open();
+  for (int round = 0; round < 5; ++round) {
+    cluster.Kill("worker", 0);
+    cluster.Start("worker", 0);
+    EXPECT_EQ(program.Sum(), 0) << round;
+  }
+}
+
 TEST(LostWorkers, ThatStandStillAreGivenUpAndComeBack) {
   ProcessCluster cluster(1, 2);
   CoordinatedProgram program(cluster.spec());
