@@ -8,6 +8,8 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -38,7 +40,14 @@ constexpr int kMaxShift = 47;
 constexpr int kNumClasses = (kMaxShift - kMinShift) * 4 + 1;
 // Blocks from this size on are mapped by themselves, and given back beyond the cap.
 constexpr std::size_t kLargePayload = std::size_t{1} << 20;
+// Blocks from this size on are made of huge pages where the system has them.
+constexpr std::size_t kHugePayload = std::size_t{4} << 20;
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20, kSmallPageBytes = 4096;
 constexpr int64_t kIdleLargeBytesCap = int64_t{512} << 20;
+
+constexpr std::size_t RoundUp(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 // The smallest class with at least `bytes`; kNumClasses or more if there is none.
 int ClassOf(std::size_t bytes) {
@@ -53,6 +62,27 @@ int ClassOf(std::size_t bytes) {
 std::size_t ClassSize(int size_class) {
   const int shift = kMinShift + size_class / 4;
   return (std::size_t{1} << shift) + (size_class % 4) * (std::size_t{1} << (shift - 2));
+}
+
+void* Map(std::size_t size) {
+  void* const memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// Memory whose whole huge pages the system may give at once: a page fault for each 2 MiB instead of
+// 512. What is left at the end stays in small pages, so that no more becomes resident than is used.
+void* MapHugePages(std::size_t size) {
+  size = RoundUp(size, kSmallPageBytes);
+  void* const memory = Map(size + kHugePageBytes);
+  if (memory == nullptr) return nullptr;
+  auto* const from = static_cast<std::byte*>(memory);
+  const auto address = reinterpret_cast<std::uintptr_t>(from);
+  const std::size_t before = RoundUp(address, kHugePageBytes) - address;
+  if (before > 0) munmap(from, before);
+  munmap(from + before + size, kHugePageBytes - before);
+  madvise(from + before, size, MADV_HUGEPAGE);  // without it, it is slower and nothing else
+  return from + before;
 }
 
 class PooledHostAllocator;
@@ -188,11 +218,8 @@ class PooledHostAllocator final : public Allocator {
 
   static void* AllocateBlock(std::size_t size) {
     const std::size_t whole = kHeaderSize + size;
-    if (size >= kLargePayload) {
-      void* block =
-          mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      return block == MAP_FAILED ? nullptr : block;
-    }
+    if (size >= kHugePayload) return MapHugePages(whole);
+    if (size >= kLargePayload) return Map(whole);
     void* block = nullptr;
     return posix_memalign(&block, kTensorAlignment, whole) == 0 ? block : nullptr;
   }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -84,10 +85,11 @@ mr::Status Copy(const std::string& path, const mr::Tensor& tensor, int64_t times
 
 struct Sizes {
   std::string folder;
-  int64_t mebibytes = 1024, tensors = 100, steps = 0;
+  int64_t mebibytes = 1024, tensors = 100, steps = 0, pairs = 5;
 };
 
-// Steps that compute, without a save and with one beside them.
+// Steps that compute, without a save and with one beside them, in turns; of the pairs the one whose
+// ratio is in the middle. A single pair tells more of the machine than of the save.
 void AddTraining(const Sizes& sizes, mr::Session& session, const mr::Operation& step,
                  mr::Checkpoint& checkpoint, Costs* costs, mr::Status* status) {
   const auto train = [&] {
@@ -95,18 +97,27 @@ void AddTraining(const Sizes& sizes, mr::Session& session, const mr::Operation& 
     for (int64_t i = 0; i < sizes.steps; ++i) trained.Update(session.RunTargets({step}));
     return trained;
   };
+  const auto train_aside = [&] {
+    mr::Status both = checkpoint.SaveAsync(session, sizes.folder + "/t").status();
+    both.Update(train());
+    return both;
+  };
   status->Update(train());  // warm
-  costs->emplace_back("train", CostOf(train, status));
-  costs->emplace_back("train_aside",
-                      CostOf(
-                          [&] {
-                            mr::Status both =
-                                checkpoint.SaveAsync(session, sizes.folder + "/t").status();
-                            both.Update(train());
-                            return both;
-                          },
-                          status));
-  status->Update(checkpoint.Sync());
+  std::vector<std::pair<Cost, Cost>> pairs;
+  for (int64_t i = 0; i < sizes.pairs; ++i) {
+    std::pair<Cost, Cost> pair;
+    if (i % 2 == 0) pair.first = CostOf(train, status);
+    pair.second = CostOf(train_aside, status);
+    status->Update(checkpoint.Sync());
+    if (i % 2 == 1) pair.first = CostOf(train, status);
+    pairs.push_back(pair);
+  }
+  const auto middle = pairs.begin() + static_cast<std::ptrdiff_t>(pairs.size() / 2);
+  std::nth_element(pairs.begin(), middle, pairs.end(), [](const auto& a, const auto& b) {
+    return a.second.seconds * b.first.seconds < b.second.seconds * a.first.seconds;
+  });
+  costs->emplace_back("train", middle->first);
+  costs->emplace_back("train_aside", middle->second);
 }
 
 mr::Status Run(const Sizes& sizes) {
@@ -162,6 +173,9 @@ int main(int argc, char** argv) {
   app.add_option("--mebibytes", sizes.mebibytes)->capture_default_str();
   app.add_option("--tensors", sizes.tensors)->capture_default_str();
   app.add_option("--steps", sizes.steps, "that are timed beside a save; 0: none")
+      ->capture_default_str();
+  app.add_option("--pairs", sizes.pairs, "of --steps steps without and with a save")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const mr::Status status = Run(sizes);
