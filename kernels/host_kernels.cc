@@ -11,6 +11,7 @@ void RegisterHostKernels(KernelRegistry& registry) {
   RegisterLookupKernels(registry);
   RegisterBarrierKernels(registry);
   RegisterStagingKernels(registry);
+  RegisterStagingMapKernels(registry);
   RegisterSessionTensorKernels(registry);
   RegisterVariablePartKernels(registry);
   RegisterRearrangeKernels(registry);

@@ -16,6 +16,7 @@ void RegisterVariantMathKernels(KernelRegistry& registry);
 void RegisterLookupKernels(KernelRegistry& registry);
 void RegisterBarrierKernels(KernelRegistry& registry);
 void RegisterStagingKernels(KernelRegistry& registry);
+void RegisterStagingMapKernels(KernelRegistry& registry);
 void RegisterSessionTensorKernels(KernelRegistry& registry);
 void RegisterVariablePartKernels(KernelRegistry& registry);
 void RegisterRearrangeKernels(KernelRegistry& registry);

@@ -7,6 +7,17 @@
 namespace millrace {
 namespace {
 
+// Of staging areas and maps.
+constexpr char kAreaAttrs[] =
+    "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; "
+    "container: string = ''; shared_name: string = ''";
+constexpr char kAnyAreaAttrs[] =
+    "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); "
+    "container: string = ''; shared_name: string = ''";
+constexpr char kMapStageAttrs[] =
+    "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); "
+    "fake_dtypes: list(type) >= 1; container: string = ''; shared_name: string = ''";
+
 constexpr OpSpec kOps[] = {
     {"AccumulatorApplyGradient", "handle: Ref(string), local_step: int64, gradient: dtype", "",
      "dtype: numbers", NoOutputs},
@@ -129,26 +140,33 @@ constexpr OpSpec kOps[] = {
      "N: int >= 1; T: type", DynamicStitchShape},
     {"ResourceAccumulatorNumAccumulated", "handle: resource", "num_accumulated: int32", "",
      ScalarShape, kStateful},
-    {"Stage", "values: dtypes", "",
-     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
-     "string = ''; shared_name: string = ''",
+    {"MapClear", "", "", kAnyAreaAttrs, NoOutputs, kStateful},
+    {"MapIncompleteSize", "", "size: int32", kAnyAreaAttrs, ScalarShape, kStateful},
+    {"MapPeek", "key: int64, indices: int32", "values: dtypes", kAreaAttrs, UnknownShape,
+     kStateful},
+    {"MapSize", "", "size: int32", kAnyAreaAttrs, ScalarShape, kStateful},
+    {"MapStage", "key: int64, indices: int32, values: fake_dtypes", "", kMapStageAttrs, NoOutputs,
+     kStateful},
+    {"MapUnstage", "key: int64, indices: int32", "values: dtypes", kAreaAttrs, UnknownShape,
+     kStateful},
+    {"MapUnstageNoKey", "indices: int32", "key: int64, values: dtypes", kAreaAttrs, UnknownShape,
+     kStateful},
+    {"OrderedMapClear", "", "", kAnyAreaAttrs, NoOutputs, kStateful},
+    {"OrderedMapIncompleteSize", "", "size: int32", kAnyAreaAttrs, ScalarShape, kStateful},
+    {"OrderedMapPeek", "key: int64, indices: int32", "values: dtypes", kAreaAttrs, UnknownShape,
+     kStateful},
+    {"OrderedMapSize", "", "size: int32", kAnyAreaAttrs, ScalarShape, kStateful},
+    {"OrderedMapStage", "key: int64, indices: int32, values: fake_dtypes", "", kMapStageAttrs,
      NoOutputs, kStateful},
-    {"StageClear", "", "",
-     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); container: string = "
-     "''; shared_name: string = ''",
-     NoOutputs, kStateful},
-    {"StagePeek", "index: int32", "values: dtypes",
-     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
-     "string = ''; shared_name: string = ''",
+    {"OrderedMapUnstage", "key: int64, indices: int32", "values: dtypes", kAreaAttrs, UnknownShape,
+     kStateful},
+    {"OrderedMapUnstageNoKey", "indices: int32", "key: int64, values: dtypes", kAreaAttrs,
      UnknownShape, kStateful},
-    {"StageSize", "", "size: int32",
-     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type); container: string = "
-     "''; shared_name: string = ''",
-     ScalarShape, kStateful},
-    {"Unstage", "", "values: dtypes",
-     "capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: "
-     "string = ''; shared_name: string = ''",
-     UnknownShape, kStateful},
+    {"Stage", "values: dtypes", "", kAreaAttrs, NoOutputs, kStateful},
+    {"StageClear", "", "", kAnyAreaAttrs, NoOutputs, kStateful},
+    {"StagePeek", "index: int32", "values: dtypes", kAreaAttrs, UnknownShape, kStateful},
+    {"StageSize", "", "size: int32", kAnyAreaAttrs, ScalarShape, kStateful},
+    {"Unstage", "", "values: dtypes", kAreaAttrs, UnknownShape, kStateful},
 };
 
 }  // namespace

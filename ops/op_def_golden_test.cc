@@ -14,8 +14,8 @@ namespace {
 
 std::map<std::string, pb::OpDef> GoldenOps() {
   std::map<std::string, pb::OpDef> ops;
-  for (const char* name :
-       {"ops.pb", "ops_later.pb", "ops_extra.pb", "ops_further.pb", "ops_relatives.pb"}) {
+  for (const char* name : {"ops.pb", "ops_later.pb", "ops_extra.pb", "ops_further.pb",
+                           "ops_relatives.pb", "ops_stages.pb"}) {
     std::ifstream file(std::string("tests/goldens/opdefs/") + name, std::ios::binary);
     pb::OpList list;
     EXPECT_TRUE(list.ParseFromIstream(&file)) << name;

@@ -100,7 +100,7 @@ void AddResources(const TaskFacts& facts, OpenMetricsWriter* out) {
   constexpr Kind kKinds[] = {
       {"millrace_queue_elements", "Elements of a queue, stack or array.", "elements"},
       {"millrace_accumulator_gradients", "Gradients that wait in an accumulator.", "gradients"},
-      {"millrace_staging_tuples", "Tuples of a staging area.", "tuples"},
+      {"millrace_staging_tuples", "Tuples of a staging area or map.", "tuples"},
       {"millrace_barrier_ready", "Keys of a barrier that have all their values.", "ready"},
       {"millrace_staleness_steps", "The oldest update so far, in steps.", "old"},
   };

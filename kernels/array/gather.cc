@@ -52,8 +52,7 @@ class GatherKernel : public Kernel {
     if (const int64_t at = bad.load(); at >= 0) {
       const int64_t value =
           indices.dtype() == kInt32 ? indices.data<int32_t>()[at] : indices.data<int64_t>()[at];
-      return errors::InvalidArgument("indices[", IndexText(indices.shape(), at), "] = ", value,
-                                     " is not in [0, ", plan.limit, ")");
+      return BadIndex(indices.shape(), at, value, plan.limit);
     }
     return OkStatus();
   }

@@ -15,6 +15,12 @@ std::string IndexText(const Shape& shape, int64_t flat) {
   return text;
 }
 
+Status BadIndex(const Shape& indices, int64_t flat, int64_t value, int64_t limit) {
+  const std::string place = IndexText(indices, flat);
+  return errors::InvalidArgument("indices", place.empty() ? "" : StrCat("[", place, "]"), " = ",
+                                 value, " is not in [0, ", limit, ")");
+}
+
 Status BadSlice(const Tensor& indices, int64_t row, std::string_view what, const Shape& shape) {
   Shape places = indices.shape();
   const int64_t depth = places.dim(places.rank() - 1);

@@ -30,6 +30,10 @@ inline int64_t IndexAt(const Tensor& indices, int64_t i) {
 // "1,2" for element `flat` of `shape`: how messages name a place in the indices.
 std::string IndexText(const Shape& shape, int64_t flat);
 
+// InvalidArgument "indices[1,2] = VALUE is not in [0, LIMIT)" of element `flat` of `indices`; a
+// scalar has no brackets, as in TensorFlow's text.
+Status BadIndex(const Shape& indices, int64_t flat, int64_t value, int64_t limit);
+
 // InvalidArgument "indices[ROW] = [I, J] does not index into WHAT SHAPE" of a row of `indices` that
 // points nowhere; ROW counts in each of their leading axes. WHAT is "shape" for scatters, "param
 // shape" for gathers.

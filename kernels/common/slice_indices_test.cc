@@ -40,6 +40,12 @@ TEST(BadSlice, ReadsIndicesOfEveryType) {
   }
 }
 
+TEST(BadIndex, NamesThePlaceUnlessThereIsOnlyOne) {
+  EXPECT_EQ(BadIndex(Shape({2, 3}), 4, 10, 5).message(), "indices[1,1] = 10 is not in [0, 5)");
+  EXPECT_EQ(BadIndex(Shape({7}), 4, -1, 5).message(), "indices[4] = -1 is not in [0, 5)");
+  EXPECT_EQ(BadIndex(Shape({}), 0, 10, 5).message(), "indices = 10 is not in [0, 5)");
+}
+
 TEST(BadSlice, OfOneIndexAloneHasNoPlace) {
   const Tensor index = Tensor::FromValues<int32_t>({9}, {1});
   EXPECT_EQ(BadSlice(index, 0, "shape", Shape({5})).message(),

@@ -513,6 +513,7 @@ void RegisterFunctionalKernels(KernelRegistry& registry) {
   registry.Register(KernelDef("For"), MakeKernel<ForKernel>);
   registry.Register(KernelDef("ToBool"), MakeKernel<ToBoolKernel>);
   registry.Register(KernelDef("FakeParam"), MakeKernel<FakeParamKernel>);
+  RegisterMapDefunKernel(registry);
 }
 
 }  // namespace millrace

@@ -9,6 +9,7 @@ namespace millrace {
 
 // Calls, If, Case, While, their stateless kin, SymbolicGradient; ToBool and FakeParam.
 void RegisterFunctionalKernels(KernelRegistry& registry);
+void RegisterMapDefunKernel(KernelRegistry& registry);
 
 }  // namespace millrace
 

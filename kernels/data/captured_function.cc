@@ -21,7 +21,10 @@ Status CapturedFunction::CallWith(const DatasetCall& call, DatasetElement* args,
   }
   Status status = Run(call, args, results);
   args->clear();
-  if (errors::IsOutOfRange(status)) status = errors::InvalidArgument(Message(status));
+  if (errors::IsOutOfRange(status) && !may_end_) {
+    status =
+        errors::InvalidArgument("Function invocation produced OutOfRangeError: ", Message(status));
+  }
   if (status.ok() || name.empty() || errors::IsCancelled(status)) return status;
   return WithMessage(status, StrCat(name, ": ", Message(status), " (", advice_, ")"));
 }
@@ -48,13 +51,13 @@ Status CapturedFunction::Run(const DatasetCall& call, DatasetElement* args,
 }
 
 StatusOr<FunctionPtr> Capture(KernelContext& ctx, const LazyFunction& function, int first,
-                              int count, const std::string& advice) {
+                              int count, const std::string& advice, bool may_end) {
   MR_ASSIGN_OR_RETURN(const RunnableFunction* const runnable, function.Get(ctx));
   std::vector<Tensor> captured;
   for (int i = 0; i < count; ++i) captured.push_back(ctx.locked_input(first + i));
   return FunctionPtr(MakeRef<CapturedFunction>(RefPtr<FunctionRunner>::Share(ctx.env().functions),
-                                               runnable, ctx.device(), std::move(captured),
-                                               advice));
+                                               runnable, ctx.device(), std::move(captured), advice,
+                                               may_end));
 }
 
 StatusOr<DatasetPtr> ResultDataset(const DatasetElement& results) {

@@ -48,7 +48,9 @@ class FunctionIterator : public DatasetWalk {
 class MapDataset : public FunctionDataset {
  public:
   using FunctionDataset::FunctionDataset;
-  int64_t cardinality() const override { return input_->cardinality(); }
+  int64_t cardinality() const override {
+    return function_->may_end() ? kUnknown : input_->cardinality();
+  }
   StatusOr<DatasetWalkPtr> NewIterator() const override {
     MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
     return DatasetWalkPtr(new Iterator(std::move(walk), function_));
@@ -62,7 +64,9 @@ class MapDataset : public FunctionDataset {
       args_.clear();
       MR_RETURN_IF_ERROR(walk_->Next(call, &args_, end));
       if (*end) return OkStatus();
-      return function_->CallWith(call, &args_, element);
+      Status status = function_->CallWith(call, &args_, element);
+      *end = function_->Ended(&status);
+      return status;
     }
 
    private:
@@ -198,12 +202,14 @@ class FunctionDatasetKernel : public DatasetKernel {
         types_(c.attr<std::vector<DataType>>("output_types")),
         function_(c.attr<FunctionName>(c.attrs().Has("predicate") ? "predicate" : "f"),
                   /*on_one_device=*/true),
-        advice_(c.attrs().GetOr<std::string>("_element_advice", "")) {}
+        advice_(c.attrs().GetOr<std::string>("_element_advice", "")),
+        may_end_(!c.attrs().GetOr<bool>("preserve_cardinality", true)) {}
 
  protected:
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) final {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1, captured_, advice_));
+    MR_ASSIGN_OR_RETURN(FunctionPtr function,
+                        Capture(ctx, function_, 1, captured_, advice_, may_end_));
     return MakeFrom(ctx, std::move(input), std::move(function));
   }
   // `captured_ + 1` is the first input behind the captured values.
@@ -216,6 +222,7 @@ class FunctionDatasetKernel : public DatasetKernel {
  private:
   const LazyFunction function_;
   const std::string advice_;  // of data sets of names of files (data/pipeline/image_folder.cc)
+  const bool may_end_;        // false where there is no such attribute
 };
 
 // MapDataset and FilterDataset.

@@ -86,6 +86,7 @@ class Row : public std::enable_shared_from_this<Row> {
       bytes_ -= first->bytes;
       StartWorkerAndUnlock();
       *element = std::move(first->results);
+      *end = function_->Ended(&first->status);
       return std::move(first->status);
     }
     if (ended_) {
@@ -103,7 +104,9 @@ class Row : public std::enable_shared_from_this<Row> {
     changed_.SignalAll();
     StartWorkerAndUnlock();
     if (!status.ok() || *end) return status;
-    return function_->Call(call, std::move(args), element);
+    Status called = function_->Call(call, std::move(args), element);
+    *end = function_->Ended(&called);
+    return called;
   }
 
   // One more where there is work for it and, after the row was full, half of that is free. Workers
@@ -203,7 +206,9 @@ class ParallelMapDataset : public DatasetValue {
         input_(std::move(input)),
         function_(std::move(function)),
         parallelism_(parallelism) {}
-  int64_t cardinality() const override { return input_->cardinality(); }
+  int64_t cardinality() const override {
+    return function_->may_end() ? kUnknown : input_->cardinality();
+  }
   StatusOr<DatasetWalkPtr> NewIterator() const override {
     MR_ASSIGN_OR_RETURN(DatasetWalkPtr walk, input_->NewIterator());
     return DatasetWalkPtr(new Iterator(std::move(walk), function_, parallelism_));

@@ -135,7 +135,9 @@ class ScanDataset : public DatasetValue {
       if (*end) return OkStatus();
       DatasetElement args = state_, results;
       args.insert(args.end(), next.begin(), next.end());
-      MR_RETURN_IF_ERROR(dataset_->function_->Call(call, std::move(args), &results));
+      Status status = dataset_->function_->Call(call, std::move(args), &results);
+      *end = dataset_->function_->Ended(&status);
+      if (*end || !status.ok()) return status;
       const std::size_t kept = state_.size();
       if (results.size() != kept + dataset_->types().size()) {
         return errors::InvalidArgument("the function of scan must give ", kept, " + ",
@@ -420,12 +422,14 @@ class ScanKernel : public DatasetKernel {
         states_(CountOf(c, "Tstate")),
         captured_(CountOf(c, "Targuments")),
         types_(c.attr<std::vector<DataType>>("output_types")),
+        may_end_(!c.attr<bool>("preserve_cardinality")),
         function_(c.attr<FunctionName>("f"), /*on_one_device=*/true) {}
 
  protected:
   StatusOr<RefPtr<DatasetValue>> Make(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(DatasetPtr input, InputDataset(ctx, 0));
-    MR_ASSIGN_OR_RETURN(FunctionPtr function, Capture(ctx, function_, 1 + states_, captured_));
+    MR_ASSIGN_OR_RETURN(FunctionPtr function,
+                        Capture(ctx, function_, 1 + states_, captured_, "", may_end_));
     DatasetElement state;
     for (int i = 0; i < states_; ++i) state.push_back(ctx.locked_input(1 + i));
     return RefPtr<DatasetValue>(
@@ -435,6 +439,7 @@ class ScanKernel : public DatasetKernel {
  private:
   const int states_, captured_;
   const std::vector<DataType> types_;
+  const bool may_end_;
   const LazyFunction function_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "kernels/array/gather_plan.h"
 #include "kernels/common/dtype_dispatch.h"
+#include "kernels/common/slice_indices.h"
 #include "kernels/kernel.h"
 #include "kernels/kernel_context.h"
 #include "kernels/kernel_registry.h"
@@ -243,8 +244,7 @@ class ResourceGatherKernel : public Kernel {
       for (int64_t i = 0; i < r.batches * r.per_batch; ++i) {
         const Index at = index[i];
         if (at < 0 || at >= r.limit) {
-          status =
-              errors::InvalidArgument("indices[", i, "] = ", at, " is not in [0, ", r.limit, ")");
+          status = BadIndex(indices.shape(), i, at, r.limit);
           return;
         }
         const T* source = from + (i / r.per_batch * r.limit + at) * r.inner;

@@ -175,8 +175,7 @@ class ScatterKernel : public ScatterBase {
     for (int64_t i = 0; i < indices.num_elements(); ++i) {
       const int64_t at = IndexAt(indices, i);
       if (at < 0 || at >= value.dim(0)) {
-        return errors::InvalidArgument("indices[", i, "] = ", at, " is not in [0, ", value.dim(0),
-                                       ")");
+        return BadIndex(indices.shape(), i, at, value.dim(0));
       }
     }
     return OkStatus();

@@ -49,20 +49,20 @@ TextEncoding InputEncoding(KernelConstruction& c) {
   const StatusOr<TextEncoding> encoding = ParseTextEncoding(c.attr<std::string>("input_encoding"));
   if (encoding.ok()) return *encoding;
   c.SetError(encoding.status());
-  return TextEncoding::kUtf8;
+  return TextForm::kUtf8;
 }
 
-TextEncoding OutputEncoding(KernelConstruction& c) {
+TextForm OutputForm(KernelConstruction& c) {
   const std::string name = c.attr<std::string>("output_encoding");
-  return name == "UTF-16-BE"   ? TextEncoding::kUtf16Be
-         : name == "UTF-32-BE" ? TextEncoding::kUtf32Be
-                               : TextEncoding::kUtf8;
+  return name == "UTF-16-BE"   ? TextForm::kUtf16Be
+         : name == "UTF-32-BE" ? TextForm::kUtf32Be
+                               : TextForm::kUtf8;
 }
 
 class TranscodeKernel : public Kernel {
  public:
   explicit TranscodeKernel(KernelConstruction& c)
-      : Kernel(c), policy_(c), from_(InputEncoding(c)), to_(OutputEncoding(c)) {}
+      : Kernel(c), policy_(c), from_(InputEncoding(c)), to_(OutputForm(c)) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor in = ctx.locked_input(0);
@@ -85,7 +85,8 @@ class TranscodeKernel : public Kernel {
 
  private:
   const ErrorPolicy policy_;
-  const TextEncoding from_, to_;
+  const TextEncoding from_;
+  const TextForm to_;
 };
 
 // Where each text's characters begin, the characters, and where each begins in its text.
@@ -136,7 +137,7 @@ class DecodeKernel : public Kernel {
 
 class EncodeKernel : public Kernel {
  public:
-  explicit EncodeKernel(KernelConstruction& c) : Kernel(c), policy_(c), to_(OutputEncoding(c)) {}
+  explicit EncodeKernel(KernelConstruction& c) : Kernel(c), policy_(c), to_(OutputForm(c)) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &codes = ctx.input(0), &splits = ctx.input(1);
@@ -195,7 +196,7 @@ class EncodeKernel : public Kernel {
   }
 
   const ErrorPolicy policy_;
-  const TextEncoding to_;
+  const TextForm to_;
 };
 
 }  // namespace

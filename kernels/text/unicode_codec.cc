@@ -29,40 +29,41 @@ StatusOr<TextEncoding> ParseTextEncoding(std::string_view name) {
     if (c == '-' || c == '_' || c == ' ') continue;
     plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
-  for (const auto& [known, encoding] : std::initializer_list<std::pair<const char*, TextEncoding>>{
-           {"utf8", TextEncoding::kUtf8},
-           {"utf16", TextEncoding::kUtf16},
-           {"utf16be", TextEncoding::kUtf16Be},
-           {"utf16le", TextEncoding::kUtf16Le},
-           {"utf32", TextEncoding::kUtf32},
-           {"utf32be", TextEncoding::kUtf32Be},
-           {"utf32le", TextEncoding::kUtf32Le},
-           {"usascii", TextEncoding::kAscii},
-           {"ascii", TextEncoding::kAscii},
-           {"iso88591", TextEncoding::kLatin1},
-           {"latin1", TextEncoding::kLatin1}}) {
-    if (plain == known) return encoding;
+  for (const auto& [known, encoding] :
+       std::initializer_list<std::pair<const char*, TextForm>>{{"utf8", TextForm::kUtf8},
+                                                               {"utf16", TextForm::kUtf16},
+                                                               {"utf16be", TextForm::kUtf16Be},
+                                                               {"utf16le", TextForm::kUtf16Le},
+                                                               {"utf32", TextForm::kUtf32},
+                                                               {"utf32be", TextForm::kUtf32Be},
+                                                               {"utf32le", TextForm::kUtf32Le},
+                                                               {"usascii", TextForm::kAscii},
+                                                               {"ascii", TextForm::kAscii},
+                                                               {"iso88591", TextForm::kLatin1},
+                                                               {"latin1", TextForm::kLatin1}}) {
+    if (plain == known) return TextEncoding(encoding);
   }
+  if (const CodeTable* const table = CodeTable::Find(plain)) return TextEncoding(table);
   return errors::InvalidArgument("Could not create converter for input encoding: ", name);
 }
 
 TextReader::TextReader(std::string_view text, TextEncoding encoding)
-    : rest_(text), encoding_(encoding) {
-  const auto skip = [&](std::string_view mark, TextEncoding means) {
+    : rest_(text), form_(encoding.form), table_(encoding.table) {
+  const auto skip = [&](std::string_view mark, TextForm means) {
     if (!rest_.starts_with(mark)) return false;
     rest_.remove_prefix(mark.size());
     mark_ = static_cast<int>(mark.size());
-    encoding_ = means;
+    form_ = means;
     return true;
   };
   using namespace std::string_view_literals;
-  if (encoding == TextEncoding::kUtf16 && !skip("\xfe\xff"sv, TextEncoding::kUtf16Be) &&
-      !skip("\xff\xfe"sv, TextEncoding::kUtf16Le)) {
-    encoding_ = TextEncoding::kUtf16Be;
+  if (encoding.form == TextForm::kUtf16 && !skip("\xfe\xff"sv, TextForm::kUtf16Be) &&
+      !skip("\xff\xfe"sv, TextForm::kUtf16Le)) {
+    form_ = TextForm::kUtf16Be;
   }
-  if (encoding == TextEncoding::kUtf32 && !skip("\0\0\xfe\xff"sv, TextEncoding::kUtf32Be) &&
-      !skip("\xff\xfe\0\0"sv, TextEncoding::kUtf32Le)) {
-    encoding_ = TextEncoding::kUtf32Be;
+  if (encoding.form == TextForm::kUtf32 && !skip("\0\0\xfe\xff"sv, TextForm::kUtf32Be) &&
+      !skip("\xff\xfe\0\0"sv, TextForm::kUtf32Le)) {
+    form_ = TextForm::kUtf32Be;
   }
 }
 
@@ -80,21 +81,26 @@ bool TextReader::Next(Character* next) {
 }
 
 Character TextReader::Take() const {
-  switch (encoding_) {
-    case TextEncoding::kUtf8:
+  switch (form_) {
+    case TextForm::kUtf8:
       return TakeUtf8();
-    case TextEncoding::kUtf16:
-    case TextEncoding::kUtf16Be:
-    case TextEncoding::kUtf16Le:
+    case TextForm::kUtf16:
+    case TextForm::kUtf16Be:
+    case TextForm::kUtf16Le:
       return TakeUtf16();
-    case TextEncoding::kUtf32:
-    case TextEncoding::kUtf32Be:
-    case TextEncoding::kUtf32Le:
+    case TextForm::kUtf32:
+    case TextForm::kUtf32Be:
+    case TextForm::kUtf32Le:
       return TakeUtf32();
-    case TextEncoding::kAscii:
+    case TextForm::kAscii:
       if (Byte(0) >= 0x80) return Malformed(1);
       break;
-    case TextEncoding::kLatin1:
+    case TextForm::kTable: {
+      const CodeTable::Code first = table_->First(rest_);
+      const auto bytes = static_cast<std::size_t>(first.bytes);
+      return first.code < 0 ? Malformed(bytes) : Well(static_cast<uint32_t>(first.code), bytes);
+    }
+    case TextForm::kLatin1:
       break;
   }
   return Well(Byte(0), 1);
@@ -119,7 +125,7 @@ Character TextReader::TakeUtf8() const {
 }
 
 uint32_t TextReader::Unit(std::size_t i, int size) const {
-  const bool little = encoding_ == TextEncoding::kUtf16Le || encoding_ == TextEncoding::kUtf32Le;
+  const bool little = form_ == TextForm::kUtf16Le || form_ == TextForm::kUtf32Le;
   uint32_t unit = 0;
   for (int k = 0; k < size; ++k) {
     unit = unit << 8 | Byte(i + static_cast<std::size_t>(little ? size - 1 - k : k));
@@ -144,7 +150,7 @@ Character TextReader::TakeUtf32() const {
   return code > 0x10ffff || IsSurrogate(code) ? Malformed(4) : Well(code, 4);
 }
 
-void AppendCharacter(int32_t signed_code, TextEncoding encoding, std::string* out) {
+void AppendCharacter(int32_t signed_code, TextForm form, std::string* out) {
   auto code = static_cast<uint32_t>(signed_code);
   if (code > 0x10ffff || IsSurrogate(code)) code = static_cast<uint32_t>(kReplacement);
   const auto add = [&](uint32_t byte) { out->push_back(static_cast<char>(byte & 0xff)); };
@@ -152,10 +158,10 @@ void AppendCharacter(int32_t signed_code, TextEncoding encoding, std::string* ou
     add(unit >> 8);
     add(unit);
   };
-  if (encoding == TextEncoding::kUtf32Be) {
+  if (form == TextForm::kUtf32Be) {
     add_unit(code >> 16);
     add_unit(code & 0xffff);
-  } else if (encoding == TextEncoding::kUtf16Be) {
+  } else if (form == TextForm::kUtf16Be) {
     if (code >= 0x10000) {
       add_unit(0xd800 + ((code - 0x10000) >> 10));
       code = 0xdc00 + ((code - 0x10000) & 0x3ff);

@@ -7,11 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/text/code_table.h"
 #include "millrace/status.h"
 
 namespace millrace {
 
-enum class TextEncoding {
+enum class TextForm {
   kUtf8,
   kUtf16,  // as a mark at the beginning says, else big-endian
   kUtf16Be,
@@ -21,6 +22,15 @@ enum class TextEncoding {
   kUtf32Le,
   kAscii,
   kLatin1,
+  kTable,
+};
+
+struct TextEncoding {
+  TextEncoding(TextForm form) : form(form) {}  // NOLINT: most need no more
+  explicit TextEncoding(const CodeTable* table) : form(TextForm::kTable), table(table) {}
+
+  TextForm form;
+  const CodeTable* table = nullptr;  // of kTable
 };
 
 // The encoding of a name in which case, spaces, '-' and '_' do not matter. InvalidArgument
@@ -51,13 +61,14 @@ class TextReader {
   uint32_t Unit(std::size_t i, int size) const;
 
   std::string_view rest_;
-  TextEncoding encoding_;
+  TextForm form_;
+  const CodeTable* const table_;
   int mark_ = 0;  // bytes of a mark that was skipped: the first character's
 };
 
 // `code` is a scalar value: below 0x110000, and no half of a surrogate pair; what is none is
 // written as U+FFFD. Only UTF-8, UTF-16BE and UTF-32BE are written.
-void AppendCharacter(int32_t code, TextEncoding encoding, std::string* out);
+void AppendCharacter(int32_t code, TextForm form, std::string* out);
 
 }  // namespace millrace
 

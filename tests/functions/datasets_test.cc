@@ -349,6 +349,45 @@ TEST_F(FunctionDatasetTest, WhatRunsAheadEndsWithItsSession) {
   session_.reset();
 }
 
+// The map takes from a queue that holds two elements and is closed: the third call of its function
+// ends with OutOfRange.
+class EndedQueueTest : public FunctionDatasetTest {
+ protected:
+  void OpenMap(const std::string& op, const std::vector<std::string>& more, bool preserve) {
+    const std::string map = WaitingMap(op, more);
+    const std::string attr = Attr("preserve_cardinality", preserve ? "b: true" : "b: false");
+    const std::string types = Attr("Tcomponents", "list { type: DT_FLOAT }");
+    Open(map.substr(0, map.rfind('}')) + attr + "}\n" + FloatsConst("two_values", {5, 6}) +
+         GraphNode("fill", "QueueEnqueueManyV2", {"queue", "two_values"}, types) +
+         GraphNode("close", "QueueCloseV2", {"queue"}) + Iterate("map"));
+    for (const char* op_name : {"fill", "close"}) {
+      const Status done = session_->RunTargets({graph_.FindOperation(op_name)});
+      ASSERT_TRUE(done.ok()) << done;
+    }
+  }
+};
+
+TEST_F(EndedQueueTest, AFunctionEndsTheDataWhereTheirNumberNeedNotStay) {
+  OpenMap("MapDataset", {}, /*preserve=*/false);
+  EXPECT_THAT(Drain(), ElementsAre(5, 6));
+}
+
+// With two calls under way any of them may be the one that finds the queue empty.
+TEST_F(EndedQueueTest, OneOfSeveralCallsEndsTheData) {
+  OpenMap("ParallelMapDatasetV2", {"two"}, /*preserve=*/false);
+  EXPECT_LE(Drain().size(), 2u);
+}
+
+TEST_F(EndedQueueTest, TheEndOfAQueueIsAnErrorWhereTheirNumberStays) {
+  OpenMap("MapDataset", {}, /*preserve=*/true);
+  EXPECT_TRUE(Next().ok());
+  EXPECT_TRUE(Next().ok());
+  const Status status = Next().status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("Function invocation produced OutOfRangeError: "));
+}
+
 TEST(OneShotIteratorTest, StandsAtTheBeginningInEverySession) {
   const std::string make = OneResult(
       "make", "", "DT_VARIANT", "numbers:handle:0",

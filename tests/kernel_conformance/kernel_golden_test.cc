@@ -37,7 +37,7 @@ const golden::CaseSet& Cases() {
     for (const char* name :
          {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb", "cases_errors.pb",
           "cases_images.pb", "cases_relatives.pb", "cases_calls.pb", "cases_upstream.pb",
-          "cases_domains.pb", "cases_further.pb"}) {
+          "cases_domains.pb", "cases_further.pb", "cases_stages.pb"}) {
       golden::CaseSet part;
       if (!part.ParseFromString(ReadFile(std::string("tests/goldens/kernels/") + name))) {
         ADD_FAILURE() << name << " cannot be read";

@@ -149,7 +149,7 @@ class Table {
     for (const char* name :
          {"cases.pb", "cases_later.pb", "cases_values.pb", "cases_clients.pb", "cases_errors.pb",
           "cases_images.pb", "cases_relatives.pb", "cases_calls.pb", "cases_upstream.pb",
-          "cases_domains.pb", "cases_further.pb"}) {
+          "cases_domains.pb", "cases_further.pb", "cases_stages.pb"}) {
       golden::CaseSet part;
       ASSERT_TRUE(part.ParseFromString(ReadFile(StrCat("tests/goldens/kernels/", name))));
       set.MergeFrom(part);

@@ -233,5 +233,82 @@ TEST(StagingTest, HoldsBackWhoeverFindsItFullOrEmpty) {
   EXPECT_EQ((*got)[0].scalar<float>(), 4.0f);
 }
 
+TEST(StagingTest, RefusesATupleOfOtherTypes) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Operation put = ops::Stage(s, {4.0f}, {.shared_name = "area"});
+  const Output get = ops::Unstage(s, {kString}, {.shared_name = "area"})[0];
+  Session session = Open(graph);
+  ExpectOk(session.RunTargets({put}));
+  const std::vector<Output> fetch = {get};
+  const Status status = session.Run({}, fetch).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("is float, but"), std::string::npos) << status;
+}
+
+// Ops of one staging map of a float and an int64.
+struct StagingMap {
+  Operation Put(int64_t key, const std::vector<int32_t>& indices,
+                const std::vector<Input>& values) {
+    return ops::OrderedMapStage(scope, key, Tensor::FromValues<int32_t>(indices, Vector(indices)),
+                                values, {kFloat, kInt64}, {.capacity = 2, .shared_name = "map"});
+  }
+  std::vector<Output> Get(int64_t key, const std::vector<int32_t>& indices,
+                          const std::vector<DataType>& types) {
+    return ops::OrderedMapUnstage(scope, key, Tensor::FromValues<int32_t>(indices, Vector(indices)),
+                                  types, {.capacity = 2, .shared_name = "map"});
+  }
+  static Shape Vector(const std::vector<int32_t>& indices) {
+    return Shape({static_cast<int64_t>(indices.size())});
+  }
+  Graph graph;
+  const Scope scope = graph.root();
+};
+
+TEST(StagingTest, AMapGivesATupleOnceItHasAllItsPieces) {
+  StagingMap map;
+  const Operation first = map.Put(7, {0}, {1.5f}), second = map.Put(7, {1}, {int64_t{3}});
+  const std::vector<Output> number = map.Get(7, {0}, {kFloat}), rest = map.Get(7, {1}, {kInt64});
+  const Output size = ops::OrderedMapSize(map.scope, {kFloat, kInt64}, {.shared_name = "map"});
+  Session session = Open(map.graph);
+  const RunOptions brief{.timeout = std::chrono::milliseconds(50)};
+  ExpectOk(session.RunTargets({first}));
+  EXPECT_EQ(session.Run({}, number, {}, brief).status().code(), StatusCode::kDeadlineExceeded);
+  ExpectOk(session.RunTargets({second}));
+  const auto got = session.Run({}, number);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[0].scalar<float>(), 1.5f);
+  EXPECT_EQ(session.Run({}, number).status().code(), StatusCode::kInvalidArgument);  // taken
+  const std::vector<Output> sizes = {size};
+  EXPECT_EQ((*session.Run({}, sizes))[0].scalar<int32_t>(), 1);
+  const auto other = session.Run({}, rest);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ((*other)[0].scalar<int64_t>(), 3);
+  EXPECT_EQ((*session.Run({}, sizes))[0].scalar<int32_t>(), 0);
+}
+
+TEST(StagingTest, AFullMapHoldsBackUntilSomethingIsTaken) {
+  StagingMap map;
+  std::vector<Operation> puts;
+  for (int64_t key = 0; key < 3; ++key) puts.push_back(map.Put(key, {0, 1}, {1.0f, key}));
+  const std::vector<Output> get = map.Get(0, {0, 1}, {kFloat, kInt64});
+  const Operation clear =
+      ops::OrderedMapClear(map.scope, {kFloat, kInt64}, {.capacity = 2, .shared_name = "map"});
+  Session session = Open(map.graph);
+  const RunOptions brief{.timeout = std::chrono::milliseconds(50)};
+  ExpectOk(session.RunTargets({puts[0], puts[1]}));
+  const std::vector<Operation> third = {puts[2]};
+  EXPECT_EQ(session.Run({}, {}, third, brief).status().code(), StatusCode::kDeadlineExceeded);
+  Status put;
+  std::thread waits([&] { put = session.RunTargets({puts[2]}); });
+  const auto got = session.Run({}, get);
+  waits.join();
+  ExpectOk(put);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[1].scalar<int64_t>(), 0);
+  ExpectOk(session.RunTargets({clear}));
+  ExpectOk(session.RunTargets({puts[2]}));
+}
+
 }  // namespace
 }  // namespace millrace
