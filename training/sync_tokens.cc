@@ -307,8 +307,7 @@ Status SyncTokens::Late(Session& session, int64_t begun_at) const {
 }
 
 StatusOr<bool> SyncTokens::IsEachNeeded(Session& session) const {
-  // Without a name its gradients are counted as they come.
-  if (!are_owned_ || !are_as_many_ || worker_.empty()) return false;
+  if (!are_owned_ || !are_as_many_) return false;
   MR_ASSIGN_OR_RETURN(const View seen, Look(session));
   return seen.gone == 0 && seen.leaves <= leaves_at_begin_;
 }

@@ -111,6 +111,7 @@ class Replica {
   }
   // The step that the next gradient is computed from.
   int64_t LocalStep() { return Read(pushes_[0].input(1)); }
+  const Output& step() const { return step_; }
   int64_t ReachedStep() { return Read(step_); }
   std::vector<Tensor> Values() {
     auto values = session_->session().Run({}, std::span<const Output>(reads_));
@@ -247,15 +248,15 @@ class Spy : public SessionRunHook, public CheckpointSaverListener {
     if (after_run) after_run();
     return OkStatus();
   }
-  Status BeforeSave(Session&, int64_t step) override {
-    if (before_save) before_save(step);
+  Status BeforeSave(Session& session, int64_t step) override {
+    if (before_save) before_save(session, step);
     return OkStatus();
   }
   Status End(Session&) override { return OkStatus(); }
   Status End(Session&, int64_t) override { return OkStatus(); }
 
   std::function<void()> after_run;
-  std::function<void(int64_t)> before_save;
+  std::function<void(Session&, int64_t)> before_save;
 };
 
 // The chief finds the token of a worker that has not come for it, and would save while its own
@@ -287,11 +288,14 @@ TEST(SyncSavesTest, ASaveWaitsForTheUpdateThatIsUnderWay) {
     });
   };
   int64_t saved = -1;
-  spy->before_save = [&](int64_t step) {
+  spy->before_save = [&](Session& session, int64_t step) {
     saved = step;
     saves.Notify();
+    // Without the wait the update would fall into the save.
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (job.chief().ReachedStep() < 2 && std::chrono::steady_clock::now() < deadline) {
+    while (std::chrono::steady_clock::now() < deadline) {
+      const auto reached = session.Eval(job.chief().step());
+      if (!reached.ok() || reached->scalar<int64_t>() >= 2) break;
       std::this_thread::sleep_for(milliseconds(2));
     }
   };
