@@ -55,17 +55,20 @@ leveldb::Options TableOptions() {
   return options;
 }
 
-Status FromLevelDb(const leveldb::Status& status, const std::string& path) {
+// Of a file whose blocks are as their checksums say.
+Status FromLevelDb(const leveldb::Status& status, const std::string& path, std::size_t size) {
   if (status.ok()) return OkStatus();
-  return errors::DataLoss("cannot read the table ", path, ": ", status.ToString());
+  return errors::DataLoss("cannot read the table ", path, ": ", status.ToString(),
+                          "; expected keys in order and their values in bytes 0 to ", size,
+                          ": whoever wrote them wrote something else");
 }
 
 using Entries = std::vector<std::pair<std::string, std::string>>;
 
 StatusOr<Entries> ReadEntries(MemoryFile* file, const std::string& path) {
   leveldb::Table* opened = nullptr;
-  MR_RETURN_IF_ERROR(
-      FromLevelDb(leveldb::Table::Open(TableOptions(), file, file->size(), &opened), path));
+  MR_RETURN_IF_ERROR(FromLevelDb(leveldb::Table::Open(TableOptions(), file, file->size(), &opened),
+                                 path, file->size()));
   const std::unique_ptr<leveldb::Table> table(opened);
   leveldb::ReadOptions read;
   read.verify_checksums = true;
@@ -74,7 +77,7 @@ StatusOr<Entries> ReadEntries(MemoryFile* file, const std::string& path) {
   for (it->SeekToFirst(); it->Valid(); it->Next()) {
     values.emplace_back(it->key().ToString(), it->value().ToString());
   }
-  MR_RETURN_IF_ERROR(FromLevelDb(it->status(), path));
+  MR_RETURN_IF_ERROR(FromLevelDb(it->status(), path, file->size()));
   return values;
 }
 
@@ -94,6 +97,9 @@ Status WriteTable(FileSystem* fs, const std::string& path,
 StatusOr<std::vector<std::pair<std::string, std::string>>> ReadTable(FileSystem* fs,
                                                                      const std::string& path) {
   MR_ASSIGN_OR_RETURN(std::string content, fs->ReadFile(path));
+  if (const std::string wrong = DescribeTableDamage(content); !wrong.empty()) {
+    return errors::DataLoss("cannot read the table ", path, ": Corruption: ", wrong);
+  }
   MemoryFile file(std::move(content));
   // LevelDB believes the sizes of blocks that the file states, and allocates before it reads.
   try {

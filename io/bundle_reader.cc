@@ -73,14 +73,10 @@ std::string DecodeObjects(std::string_view bytes, bool swap_bytes, uint32_t* crc
   return "";
 }
 
-StatusOr<Shape> EntryShape(const pb::BundleEntryProto& entry) {
-  const PartialShape shape = ShapeFromProto(entry.shape());
-  if (!shape.has_rank()) return errors::DataLoss("a checkpoint entry has no shape");
-  StatusOr<Shape> known = MakeShape(shape.dims());
-  if (!known.ok()) {
-    return errors::DataLoss("bad shape in a checkpoint: ", Message(known.status()));
-  }
-  return known;
+// TensorFlow calls that OutOfRange, which loops over data take for their end.
+Status CutOff(const std::string& path, uint64_t file_size, std::string_view place) {
+  return errors::DataLoss("Read less bytes than requested: ", path, " ends at byte ", file_size,
+                          "; expected ", place);
 }
 
 using Part = std::pair<TensorSlice, Tensor>;
@@ -144,7 +140,8 @@ Status BundleReader::LoadIndex() {
   }
   MR_ASSIGN_OR_RETURN(auto values, ReadTable(fs_, path));
   if (values.empty() || !values[0].first.empty() || !header_.ParseFromString(values[0].second)) {
-    return errors::DataLoss("the checkpoint index ", path, " has no header");
+    return errors::DataLoss("the checkpoint index ", path,
+                            " has no header: expected it as the value of the first key, \"\"");
   }
   if (header_.version().min_consumer() > 1) {
     return errors::InvalidArgument("the checkpoint ", prefix_, " needs a reader of version ",
@@ -157,10 +154,34 @@ Status BundleReader::LoadIndex() {
     Entry& entry = entries_.emplace_back();
     entry.key = std::move(values[i].first);
     if (!entry.proto.ParseFromString(values[i].second)) {
-      return errors::DataLoss("cannot parse the entry of ", entry.key, " in ", path);
+      return errors::DataLoss("cannot parse the entry of ", entry.key, " in ", path,
+                              ": expected a BundleEntryProto");
     }
   }
   return OkStatus();
+}
+
+StatusOr<Shape> BundleReader::EntryShape(const pb::BundleEntryProto& entry) const {
+  const PartialShape shape = ShapeFromProto(entry.shape());
+  if (!shape.has_rank()) {
+    return errors::DataLoss("an entry of the checkpoint index ", BundleIndexName(prefix_),
+                            " has no shape");
+  }
+  StatusOr<Shape> known = MakeShape(shape.dims());
+  if (!known.ok()) {
+    return errors::DataLoss("bad shape in the checkpoint index ", BundleIndexName(prefix_), ": ",
+                            Message(known.status()));
+  }
+  return known;
+}
+
+// A slice that the index names.
+StatusOr<TensorSlice> BundleReader::StoredSlice(const pb::TensorSliceProto& proto,
+                                                const Shape& whole, std::string_view key) const {
+  StatusOr<TensorSlice> slice = TensorSlice::FromProto(proto).ResolvedIn(whole);
+  if (slice.ok()) return slice;
+  return errors::DataLoss("the index ", BundleIndexName(prefix_), " has a part of ", key,
+                          " that is none: ", Message(slice.status()));
 }
 
 const pb::BundleEntryProto* BundleReader::Find(std::string_view key) const {
@@ -193,11 +214,9 @@ Status BundleReader::ReadBytes(const pb::BundleEntryProto& entry, int64_t skip, 
   MR_ASSIGN_OR_RETURN(const RandomAccessFile* file, DataFile(entry.shard_id()));
   MR_ASSIGN_OR_RETURN(const std::size_t read,
                       file->Read(static_cast<uint64_t>(entry.offset() + skip), n, out));
-  if (read < n) {
-    return errors::OutOfRange("Read less bytes than requested: ", read, " of ", n, " from ",
-                              BundleDataName(prefix_, entry.shard_id(), header_.num_shards()));
-  }
-  return OkStatus();
+  if (read == n) return OkStatus();
+  return CutOff(BundleDataName(prefix_, entry.shard_id(), header_.num_shards()),
+                static_cast<uint64_t>(entry.offset() + skip) + read, PlaceOf(entry));
 }
 
 // "bytes 24 to 36 of /a/model.data-00000-of-00001"
@@ -208,11 +227,7 @@ std::string BundleReader::PlaceOf(const pb::BundleEntryProto& entry) const {
 
 StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) const {
   const auto dtype = static_cast<DataType>(entry.dtype());
-  const StatusOr<Shape> known = EntryShape(entry);
-  if (!known.ok()) {
-    return errors::DataLoss(Message(known.status()), ", in ", BundleIndexName(prefix_));
-  }
-  const Shape& shape = *known;
+  MR_ASSIGN_OR_RETURN(const Shape shape, EntryShape(entry));
   if (entry.offset() < 0 || entry.size() < 0 || entry.offset() > INT64_MAX - entry.size()) {
     return errors::DataLoss("the index ", BundleIndexName(prefix_), " has an entry of ",
                             entry.size(), " bytes at ", entry.offset(),
@@ -238,13 +253,10 @@ StatusOr<Tensor> BundleReader::ReadEntry(const pb::BundleEntryProto& entry) cons
     return errors::DataLoss("the entry at ", PlaceOf(entry), " has ", entry.size(),
                             " bytes; expected those of ", DataTypeName(dtype), shape.DebugString());
   }
-  MR_ASSIGN_OR_RETURN(
-      const uint64_t file_size,
-      fs_->FileSize(BundleDataName(prefix_, entry.shard_id(), header_.num_shards())));
+  const std::string path = BundleDataName(prefix_, entry.shard_id(), header_.num_shards());
+  MR_ASSIGN_OR_RETURN(const uint64_t file_size, fs_->FileSize(path));
   if (static_cast<uint64_t>(entry.offset() + entry.size()) > file_size) {
-    return errors::OutOfRange("Read less bytes than requested: the data file of ", prefix_,
-                              " ends at ", file_size, ", an entry at ",
-                              entry.offset() + entry.size());
+    return CutOff(path, file_size, PlaceOf(entry));
   }
   MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(HostAllocator(), dtype, shape));
   const auto bytes = static_cast<std::size_t>(entry.size());
@@ -274,7 +286,7 @@ Status BundleReader::ReadStrings(const pb::BundleEntryProto& entry, Tensor* tens
   const std::string path = BundleDataName(prefix_, entry.shard_id(), header_.num_shards());
   MR_ASSIGN_OR_RETURN(const uint64_t file_size, fs_->FileSize(path));
   if (static_cast<uint64_t>(entry.offset() + entry.size()) > file_size) {
-    return errors::OutOfRange("Read less bytes than requested: ", path, " ends at ", file_size);
+    return CutOff(path, file_size, PlaceOf(entry));
   }
   std::string bytes(static_cast<std::size_t>(entry.size()), '\0');
   MR_RETURN_IF_ERROR(ReadBytes(entry, 0, bytes.size(), bytes.data()));
@@ -391,7 +403,7 @@ StatusOr<Tensor> BundleReader::ReadSlice(std::string_view key, const TensorSlice
   int64_t covered = 0;
   for (const pb::TensorSliceProto& proto : entry->slices()) {
     const TensorSlice stored = TensorSlice::FromProto(proto);
-    MR_ASSIGN_OR_RETURN(TensorSlice from, stored.ResolvedIn(whole));
+    MR_ASSIGN_OR_RETURN(TensorSlice from, StoredSlice(proto, whole, key));
     int64_t common = 1;
     for (int i = 0; i < whole.rank(); ++i) {
       const auto &a = from.extents[i], &b = wanted.extents[i];

@@ -46,6 +46,8 @@ Status FileError(int error, std::string_view what, const std::string& path) {
     case ENAMETOOLONG:
     case ELOOP:
       return errors::InvalidArgument(text);
+    case EIO:  // a broken disk is no lost task, from which a training would recover
+      return errors::Unknown(text);
     default:
       return errors::Unavailable(text);
   }

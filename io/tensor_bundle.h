@@ -75,7 +75,8 @@ class BundleReader {
   // NotFound "Key k not found in checkpoint".
   Status Lookup(std::string_view key, DataType* dtype, Shape* shape) const;
   // The whole tensor, put together from its parts if it was stored in parts. NotFound (key or
-  // data file), OutOfRange "Read less bytes than requested", DataLoss (checksum).
+  // data file); DataLoss with file, place and what was expected there (a wrong checksum, or a file
+  // that is cut off: "Read less bytes than requested").
   StatusOr<Tensor> Read(std::string_view key) const;
   // A part of it, from whatever parts are stored. InvalidArgument "Does not have sufficient
   // slices" if they do not cover it, DataLoss if they overlap.
@@ -88,6 +89,9 @@ class BundleReader {
  private:
   BundleReader(FileSystem* fs, std::string prefix) : fs_(fs), prefix_(std::move(prefix)) {}
   Status LoadIndex();
+  StatusOr<Shape> EntryShape(const pb::BundleEntryProto& entry) const;
+  StatusOr<TensorSlice> StoredSlice(const pb::TensorSliceProto& proto, const Shape& whole,
+                                    std::string_view key) const;
   StatusOr<const RandomAccessFile*> DataFile(int shard) const;
   // The tensor of an entry that is not stored in parts.
   std::string PlaceOf(const pb::BundleEntryProto& entry) const;

@@ -108,6 +108,7 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   // For who wants to know whether a worker has one gradient in each step or more.
   parts->token_queue.op().node()->mutable_attrs().Set("_total_num_replicas",
                                                       int64_t{options_.total_num_replicas});
+  parts->token_queue.op().node()->mutable_attrs().Set("_replicas_to_aggregate", int64_t{required});
   const Operation train = Assign(s.WithOpName("train"), parts->local_step, token[0]);
 
   // Chief: one token for every worker after the update, which is only then read.

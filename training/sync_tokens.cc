@@ -93,7 +93,10 @@ Status SyncTokens::Build(Graph& graph, const SyncOps& ops) {
   const bool is_known = given.has_rank() && given.rank() == 1 && given.dim(0) > 0;
   const int32_t count = is_known ? static_cast<int32_t>(given.dim(0)) : kManyWorkers;
   // One for each worker, or for each gradient where these are more.
-  are_owned_ = queue_.op().node()->attrs().GetOr<int64_t>("_total_num_replicas", 0) == count;
+  const AttrMap& attrs = queue_.op().node()->attrs();
+  const auto workers = attrs.GetOr<int64_t>("_total_num_replicas", 0);
+  are_owned_ = workers == count;
+  are_as_many_ = attrs.GetOr<int64_t>("_replicas_to_aggregate", 0) == workers;
   worker_ = WorkerOf(ops_.local_init);
   FindTake(graph);
   if (!graph.FindOperation(NodeName("put_back")).valid()) MakeNodes(graph, count);
@@ -301,6 +304,12 @@ Status SyncTokens::Late(Session& session, int64_t begun_at) const {
   if (!errors::IsDeadlineExceeded(late)) return late;
   return Annotate(late, StrCat("; no token of a step after ", begun_at,
                                " has come in time, only such as other workers wait for"));
+}
+
+StatusOr<bool> SyncTokens::IsEachNeeded(Session& session) const {
+  if (!are_owned_ || !are_as_many_) return false;
+  MR_ASSIGN_OR_RETURN(const View seen, Look(session));
+  return seen.gone == 0 && seen.leaves <= leaves_at_begin_;
 }
 
 Status SyncTokens::Explain(Session& session, const Status& late) const {

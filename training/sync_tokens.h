@@ -69,6 +69,9 @@ class SyncTokens {
   // that one, and nobody goes on with tokens of a training that has ended.
   Status Lead(Session& session, const Operation& chief_init, const Operation& first_tokens,
               bool are_any);
+  // Whether no update comes without a gradient of this worker: all workers' are needed, each brings
+  // one of a step, and none has left, for whom others bring several.
+  StatusOr<bool> IsEachNeeded(Session& session) const;
   // What a step that has ended in vain is to be told: whether the chief has ended, and who has
   // left.
   Status Explain(Session& session, const Status& late) const;
@@ -102,7 +105,8 @@ class SyncTokens {
   Status Late(Session& session, int64_t begun_at) const;
   Status Return(Session& session) const;
 
-  bool are_owned_ = false;  // at least as many workers as gradients
+  bool are_owned_ = false;    // at least as many workers as gradients
+  bool are_as_many_ = false;  // as many workers as gradients
   SyncOps ops_;
   Output queue_;
   Operation take_;                    // what takes the token of a step

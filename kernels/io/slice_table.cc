@@ -143,7 +143,8 @@ Status SliceTableReader::AddFile(FileSystem* fs, const std::string& path) {
   pb::SavedTensorSlices slices;
   const auto meta = file.find("");
   if (meta == file.end() || !slices.ParseFromString(meta->second)) {
-    return Damaged(path, "it does not say what it holds");
+    return Damaged(path,
+                   "it does not say what it holds; expected that as the value of its first key");
   }
   // A slice that is named again and again would be read as often, however small the file is.
   std::set<std::string> named;
@@ -151,7 +152,9 @@ Status SliceTableReader::AddFile(FileSystem* fs, const std::string& path) {
     const PartialShape stated = ShapeFromProto(tensor.shape());
     if (!stated.has_rank()) return Damaged(path, StrCat(tensor.name(), " has no shape"));
     StatusOr<Shape> shape = MakeShape(stated.dims());
-    if (!shape.ok()) return Damaged(path, Message(shape.status()));
+    if (!shape.ok()) {
+      return Damaged(path, StrCat("the shape of ", tensor.name(), ": ", Message(shape.status())));
+    }
     const auto dtype = static_cast<DataType>(tensor.type());
     const auto [at, is_new] = tensors_.try_emplace(tensor.name());
     Stored& stored = at->second;
@@ -166,6 +169,9 @@ Status SliceTableReader::AddFile(FileSystem* fs, const std::string& path) {
     }
     for (const pb::TensorSliceProto& proto : tensor.slice()) {
       TensorSlice slice = TensorSlice::FromProto(proto);
+      if (const Status fits = slice.ResolvedIn(stored.shape).status(); !fits.ok()) {
+        return Damaged(path, StrCat("a part of ", tensor.name(), ": ", Message(fits)));
+      }
       if (!named.insert(EncodeSliceKey(tensor.name(), slice)).second) {
         return Damaged(
             path, StrCat("slice ", slice.DebugString(), " of ", tensor.name(), " is named twice"));
@@ -195,7 +201,9 @@ StatusOr<Tensor> SliceTableReader::ReadPart(const std::string& name, const Store
   data->set_dtype(static_cast<pb::DataType>(stored.dtype));
   ShapeToProto(shape, data->mutable_tensor_shape());
   data->clear_tensor_content();
-  return TensorFromProto(*data);
+  StatusOr<Tensor> tensor = TensorFromProto(*data);
+  if (tensor.ok()) return tensor;
+  return Damaged(paths_[file], StrCat(what, ": ", Message(tensor.status())));
 }
 
 StatusOr<Tensor> SliceTableReader::Restore(const std::string& name,

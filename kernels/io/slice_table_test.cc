@@ -146,6 +146,30 @@ TEST(SliceTableTest, WhatCannotBeStoredIsRefused) {
               StatusCode::kUnimplemented, "Saving data type bfloat16 not yet supported");
 }
 
+TEST(SliceTableTest, NoChangedByteAndNoCutGoesUnnoticed) {
+  const std::string path = TemporaryFile("changed");
+  const StatusOr<std::string> good = PosixFileSystem()->ReadFile(kFirst);
+  ASSERT_TRUE(good.ok()) << good.status();
+  const auto expect_refused = [&path](const std::string& bytes, std::string_view place) {
+    ASSERT_TRUE(PosixFileSystem()->WriteFileAtomically(path, bytes).ok());
+    const Status status = SliceTableReader::Open(PosixFileSystem(), path).status();
+    ASSERT_EQ(status.code(), StatusCode::kDataLoss) << status;
+    for (const std::string_view part :
+         {std::string_view(path), place, std::string_view("expect")}) {
+      ASSERT_NE(Message(status).find(part), std::string::npos) << part << " is not in: " << status;
+    }
+  };
+  for (std::size_t i = 0; i < good->size(); ++i) {
+    std::string bad = *good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << i % 8));
+    SCOPED_TRACE(StrCat("byte ", i));
+    ASSERT_NO_FATAL_FAILURE(expect_refused(bad, "byte"));
+    SCOPED_TRACE("cut there");
+    ASSERT_NO_FATAL_FAILURE(expect_refused(good->substr(0, i), "byte"));
+  }
+  ASSERT_TRUE(PosixFileSystem()->DeleteFile(path).ok());
+}
+
 TEST(SliceTableTest, PartsThatOverlapOrHaveTooFewElementsAreRefused) {
   const std::string path = TemporaryFile("overlap");
   const Tensor two = Tensor::FromValues<float>({1, 2}, Shape({2}));

@@ -176,5 +176,25 @@ TEST_F(HostileModelTest, MissingAndDamagedVariablesAreNamed) {
   ExpectNames(damaged, StatusCode::kDataLoss, "variables");
 }
 
+TEST_F(HostileModelTest, ChangedAndCutVariablesAreDataLossWithTheFileAndThePlace) {
+  for (const char* file :
+       {"variables/variables.index", "variables/variables.data-00000-of-00001"}) {
+    const auto good = PosixFileSystem()->ReadFile(StrCat(kGood, "/", file));
+    ASSERT_TRUE(good.ok()) << good.status();
+    for (std::size_t at = 0; at < good->size(); at += good->size() / 12 + 1) {
+      std::string changed = *good;
+      changed[at] = static_cast<char>(changed[at] ^ 0x10);
+      for (const std::string& bad : {changed, good->substr(0, at)}) {
+        Write(file, bad);
+        const Status status = LoadSavedModel(directory_).status();
+        ExpectNames(status, StatusCode::kDataLoss, JoinPath(directory_, file));
+        EXPECT_THAT(std::string(Message(status)), HasSubstr("byte")) << at;
+      }
+    }
+    Write(file, *good);
+  }
+  EXPECT_TRUE(LoadSavedModel(directory_).ok());
+}
+
 }  // namespace
 }  // namespace millrace::testing

@@ -5,6 +5,7 @@
 #include "io/filesystem.h"
 #include "millrace/layers.h"
 #include "millrace/model.h"
+#include "millrace/partitioners.h"
 
 namespace millrace::testing {
 namespace {
@@ -69,10 +70,30 @@ StatusOr<std::vector<RecordedCall>> WriteGraph(const std::string& directory) {
                                    {"lookup", {{"word", text}}, {{"number", answers[1]}}}};
 }
 
+// A table in three parts, which the files have as one.
+StatusOr<std::vector<RecordedCall>> WriteParts(const std::string& directory) {
+  Graph graph;
+  const Scope root = graph.root();
+  const Output ids = Placeholder(root.WithOpName("ids"), kInt64, {-1});
+  const ShardedVariable table =
+      MakeShardedVariable(root, "table", Constant(root, Numbers({7, 2})), FixedShards(3));
+  const Output rows = ops::Identity(root.WithOpName("rows"), LookupSharded(root, table, ids));
+  const Operation init = InitializeVariables(root);
+  MR_RETURN_IF_ERROR(graph.status());
+  MR_ASSIGN_OR_RETURN(Session session, Session::Create(graph));
+  MR_RETURN_IF_ERROR(session.RunTargets({init}));
+  MR_RETURN_IF_ERROR(ExportSavedModel(
+      graph, session, {{kServingDefault, {.inputs = {{"ids", ids}}, .outputs = {{"rows", rows}}}}},
+      directory));
+  const Tensor asked = Tensor::FromValues<int64_t>({0, 6, 3, 3});
+  MR_ASSIGN_OR_RETURN(const auto answers, session.Run({{ids, asked}}, {rows}));
+  return std::vector<RecordedCall>{{kServingDefault, {{"ids", asked}}, {{"rows", answers[0]}}}};
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, SampleModel>> SampleModels() {
-  return {{"model", WriteTrained}, {"graph", WriteGraph}};
+  return {{"model", WriteTrained}, {"graph", WriteGraph}, {"parts", WriteParts}};
 }
 
 }  // namespace millrace::testing

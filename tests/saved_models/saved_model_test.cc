@@ -69,7 +69,7 @@ TEST_P(SampleModelTest, AnswersAsTheProgramThatWroteIt) {
   for (const RecordedCall& call : *calls) EXPECT_TRUE(AnswersAs(*model, call));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SampleModelTest, ::testing::Values(0, 1),
+INSTANTIATE_TEST_SUITE_P(All, SampleModelTest, ::testing::Values(0, 1, 2),
                          [](const auto& info) { return SampleModels()[info.param].first; });
 
 TEST(SavedModelTest, SignaturesHaveNamesTypesAndShapes) {

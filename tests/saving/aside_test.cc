@@ -3,6 +3,7 @@
 // errors appear.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "base/errors.h"
 #include "io/file_root.h"
 #include "io/filesystem.h"
+#include "io/posix_files.h"
 #include "tests/cluster/in_process_cluster.h"
 #include "tests/saving/saving_testlib.h"
 
@@ -23,8 +25,29 @@ namespace {
 
 using Floats = std::vector<float>;
 
+// A file of which one call fails, as it does on a disk that is full or broken.
+class FaultyFile : public WritableFile {
+ public:
+  FaultyFile(std::unique_ptr<WritableFile> file, std::string call, Status fault)
+      : file_(std::move(file)), call_(std::move(call)), fault_(std::move(fault)) {}
+  Status Append(std::string_view bytes) override {
+    return call_ == "append" ? fault_ : file_->Append(bytes);
+  }
+  Status Flush() override { return call_ == "flush" ? fault_ : file_->Flush(); }
+  Status Sync() override { return call_ == "sync" ? fault_ : file_->Sync(); }
+  Status Close() override {
+    const Status closed = file_->Close();
+    return call_ == "close" ? fault_ : closed;
+  }
+
+ private:
+  const std::unique_ptr<WritableFile> file_;
+  const std::string call_;
+  const Status fault_;
+};
+
 // The files of the machine, but for those with tensors, which cannot be opened for writing while
-// the gate is shut: so long a write takes.
+// the gate is shut: so long a write takes. Files whose names have some text may fail.
 class GatedFiles : public FileSystem {
  public:
   explicit GatedFiles(FileSystem* files) : files_(files) {}
@@ -34,6 +57,13 @@ class GatedFiles : public FileSystem {
     shut_ = shut;
     changed_.notify_all();
   }
+  // "": none.
+  void Fail(const std::string& name, const std::string& call, const Status& fault) {
+    const std::lock_guard lock(mu_);
+    faulty_ = name;
+    call_ = call;
+    fault_ = fault;
+  }
 
   StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
     if (path.find(".data-") != std::string::npos) {
@@ -42,7 +72,12 @@ class GatedFiles : public FileSystem {
         return errors::DeadlineExceeded("the gate stays shut");
       }
     }
-    return files_->NewWritableFile(path);
+    const std::lock_guard lock(mu_);
+    const bool fails = !faulty_.empty() && path.find(faulty_) != std::string::npos;
+    if (fails && call_ == "open") return fault_;
+    auto file = files_->NewWritableFile(path);
+    if (!file.ok() || !fails) return file;
+    return std::unique_ptr<WritableFile>(new FaultyFile(*std::move(file), call_, fault_));
   }
   StatusOr<std::unique_ptr<WritableFile>> NewAppendableFile(const std::string& path) override {
     return files_->NewAppendableFile(path);
@@ -78,6 +113,8 @@ class GatedFiles : public FileSystem {
   std::mutex mu_;
   std::condition_variable changed_;
   bool shut_ = false;
+  std::string faulty_, call_;  // of files with this in their names this call fails
+  Status fault_;
 };
 
 GatedFiles& Gate() {
@@ -222,6 +259,65 @@ TEST_F(Aside, TheErrorOfAWriteIsThatOfTheNextSave) {
   ASSERT_TRUE(saver->Save(*t.session, folder + "/m").ok());
   EXPECT_TRUE(saver->Sync().ok());
   EXPECT_TRUE(CheckpointIsComplete(folder + "/m"));
+}
+
+// A disk that is full, or broken, at any moment of a write: the step that was to wait for nothing
+// has not failed, the next save tells it once and saves nothing, and the one after it is whole.
+TEST_F(Aside, AFullOrBrokenDiskIsToldOnceByTheNextSave) {
+  const std::string folder = EmptyFolder("it");
+  Training t(1);
+  const auto saver = MakeSaver(t.graph, {.sharded = true});
+  const auto checkpoint =
+      Checkpoint::Create(t.graph, t.Objects(), {.counter_device = "/job:ps/task:0/cpu:0"});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  t.Start();
+  // Unavailable would be a task that is lost.
+  EXPECT_EQ(FileError(EIO, "write", "a file").code(), StatusCode::kUnknown);
+  const Status faults[] = {
+      FileError(ENOSPC, "write", "a file"),
+      FileError(EIO, "write", "a file"),
+  };
+  const std::pair<const char*, std::vector<const char*>> places[] = {
+      {".data-", {"open", "append", "sync"}},
+      {".index", {"open", "append", "sync"}},
+  };
+  int64_t step = 0;
+  const auto expect_told = [&](const Status& told, const Status& fault) {
+    EXPECT_EQ(told.code(), fault.code()) << told;
+    EXPECT_NE(told.message().find(fault.message()), std::string::npos) << told;
+  };
+  for (const Status& fault : faults) {
+    for (const auto& [name, calls] : places) {
+      for (const char* call : calls) {
+        SCOPED_TRACE(StrCat(fault.message(), " at ", call, " of ", name));
+        const std::string lost = StrCat(folder, "/lost-", ++step), kept = StrCat(folder, "/m");
+        Gate().Fail(name, call, fault);
+        ASSERT_TRUE(saver->Save(*t.session, lost, {.write_meta_graph = false}).ok());
+        t.Steps(1);
+        const Status told = saver->Save(*t.session, lost + "_too").status();
+        Gate().Fail("", "", OkStatus());
+        expect_told(told, fault);
+        EXPECT_FALSE(CheckpointExists(lost)) << "nothing is left of it";
+        EXPECT_FALSE(CheckpointExists(lost + "_too"));
+        const auto saved =
+            saver->Save(*t.session, kept, {.global_step = step, .write_meta_graph = false});
+        ASSERT_TRUE(saved.ok()) << "told a second time: " << saved.status();
+        ASSERT_TRUE(saver->Sync().ok());
+        EXPECT_TRUE(CheckpointIsComplete(*saved));
+        EXPECT_EQ(LatestCheckpoint(folder), *saved);
+        // Of objects; and who saves no more hears it from Sync.
+        Gate().Fail(name, call, fault);
+        ASSERT_TRUE((*checkpoint)->WriteAsync(*t.session, lost).ok());
+        expect_told((*checkpoint)->Sync(), fault);
+        Gate().Fail("", "", OkStatus());
+        EXPECT_TRUE((*checkpoint)->Sync().ok()) << "told a second time";
+        ASSERT_TRUE((*checkpoint)->WriteAsync(*t.session, folder + "/c").ok());
+        ASSERT_TRUE((*checkpoint)->Sync().ok());
+        EXPECT_TRUE(CheckpointIsComplete(folder + "/c"));
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
 }
 
 TEST_F(Aside, OldCheckpointsGoWhenTheNewOneIsComplete) {

@@ -14,6 +14,7 @@
 
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "millrace/keras_optimizers.h"
 #include "millrace/millrace.h"
 #include "millrace/partitioners.h"
 #include "millrace/saved_model.h"
@@ -162,6 +163,44 @@ TEST(ShardedTable, TrainsAsOneInOnePieceDoes) {
       Training cut({.workers = workers, .parts = 3, .optimizer = SomeOptimizers()[i]});
       ExpectSameBits(cut.Fit(2), whole.Fit(2));
     }
+  }
+}
+
+// All whose rule looks at single elements; what those do that look at a whole variable is another
+// thing (docs/strategies.md).
+TEST(ShardedTable, TrainsAsOneInOnePieceDoesWithEveryRuleOfElements) {
+  namespace o = optimizers;
+  const std::pair<const char*, MakeOptimizer> rules[] = {
+      {"nesterov",
+       [] { return o::Sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}); }},
+      {"rmsprop", [] { return o::RmsProp({.learning_rate = 0.05}); }},
+      {"centered rmsprop",
+       [] { return o::RmsProp({.learning_rate = 0.05, .momentum = 0.5, .centered = true}); }},
+      {"adamax", [] { return o::Adamax({.learning_rate = 0.05}); }},
+      {"nadam", [] { return o::Nadam({.learning_rate = 0.05}); }},
+      {"adadelta", [] { return o::Adadelta({.learning_rate = 0.5}); }},
+      {"ftrl", [] { return o::Ftrl({.learning_rate = 0.1}); }},
+      {"lion", [] { return o::Lion({.learning_rate = 0.01}); }},
+      {"clipped values",
+       [] { return o::Sgd({.learning_rate = 0.3, .common = {.clip_value = 0.01}}); }},
+      {"clipped by the norm of all",
+       [] { return o::Sgd({.learning_rate = 0.3, .common = {.global_clip_norm = 0.05}}); }},
+      {"decay", [] { return o::Adam({.learning_rate = 0.05, .common = {.weight_decay = 0.1}}); }},
+      {"averages",
+       [] {
+         return o::Adam(
+             {.learning_rate = 0.05, .common = {.use_ema = true, .ema_overwrite_frequency = 2}});
+       }},
+      {"accumulated gradients",
+       [] {
+         return o::Adam({.learning_rate = 0.05, .common = {.gradient_accumulation_steps = 2}});
+       }},
+  };
+  for (const auto& [name, optimizer] : rules) {
+    SCOPED_TRACE(name);
+    Training whole({.workers = 2, .optimizer = optimizer});
+    Training cut({.workers = 2, .parts = 3, .optimizer = optimizer});
+    ExpectClose(cut.Fit(2), whole.Fit(2));
   }
 }
 

@@ -109,6 +109,23 @@ TEST_F(CkptTest, VerifiesEveryChecksum) {
   std::ofstream(prefix + ".index") << "no index";
   EXPECT_THAT(Run("verify " + prefix, &code), HasSubstr("index: "));
   EXPECT_EQ(code, 1);
+  EXPECT_THAT(Run("list " + prefix, &code), HasSubstr("ends at byte 8; expected a footer"));
+  EXPECT_EQ(code, 1);
+}
+
+TEST_F(CkptTest, ADataFileThatIsCutOffIsDamageToEveryCommand) {
+  int code = -1;
+  const std::string prefix = Make("a", 1), data = prefix + ".data-00000-of-00001";
+  std::filesystem::resize_file(data, 3);
+  const std::string reshard = StrCat("reshard --files=2 -o ", Path("two"), " ");
+  for (const std::string& command :
+       {std::string("show --tensor=w "), std::string("verify "), reshard}) {
+    EXPECT_THAT(Run(command + prefix, &code),
+                AllOf(HasSubstr("Read less bytes than requested: " + data),
+                      HasSubstr("ends at byte 3; expected bytes 0 to 16 of ")))
+        << command;
+    EXPECT_EQ(code, 1) << command;
+  }
 }
 
 TEST_F(CkptTest, ComparesTensorByTensor) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "io/filesystem.h"
@@ -8,9 +9,41 @@
 #include "millrace/preemption.h"
 #include "millrace/saver.h"
 #include "training/hooks/hook_support.h"
+#include "training/hooks/update_gate.h"
 
 namespace millrace {
 namespace {
+
+// No update of synchronous replicas comes from Begin to End.
+class BetweenUpdates {
+ public:
+  explicit BetweenUpdates(UpdateGate* gate) : gate_(gate->IsUsed() ? gate : nullptr) {}
+  ~BetweenUpdates() { End(); }
+  BetweenUpdates(const BetweenUpdates&) = delete;
+  BetweenUpdates& operator=(const BetweenUpdates&) = delete;
+
+  // Then the global step, which was `step`, may be another one.
+  Status Begin(Session& session, const Output& global_step, int64_t* step) {
+    if (gate_ == nullptr) return OkStatus();
+    is_held_ = true;
+    MR_ASSIGN_OR_RETURN(const bool is_sure, gate_->Hold(session));
+    MR_ASSIGN_OR_RETURN(*step, hooks::ReadStep(session, global_step));
+    if (!is_sure) {
+      MR_LOG(kWarning, "the checkpoint of step ", *step,
+             " is saved while gradients of synchronous workers wait for others: if these come "
+             "meanwhile, it has variables of two steps");
+    }
+    return OkStatus();
+  }
+  void End() {
+    if (is_held_) gate_->Release();
+    is_held_ = false;
+  }
+
+ private:
+  UpdateGate* const gate_;  // null: there are none
+  bool is_held_ = false;
+};
 
 class CheckpointSaver : public SessionRunHook {
  public:
@@ -29,6 +62,7 @@ class CheckpointSaver : public SessionRunHook {
     }
     MR_RETURN_IF_ERROR(hooks::CheckStepsPerRun("CheckpointSaverHook", options_.steps_per_run));
     graph_ = &graph;
+    gate_ = UpdateGate::Of(graph);
     if (options_.scaffold) options_.scaffold->needs_saver = true;
     MR_ASSIGN_OR_RETURN(timer_, StepTimer::Create(options_.every, options_.io));
     MR_ASSIGN_OR_RETURN(global_step_, hooks::GlobalStepOf(graph, "CheckpointSaverHook"));
@@ -43,7 +77,9 @@ class CheckpointSaver : public SessionRunHook {
       MR_RETURN_IF_ERROR(hooks::WriteGraphText(options_.checkpoint_dir, *graph_));
     }
     MR_RETURN_IF_ERROR(hooks::WriteGraphEvents(*events_, *graph_, UsedSaver()));
-    MR_RETURN_IF_ERROR(Save(session, step).status());
+    // Nothing is applied yet in this session.
+    BetweenUpdates no_matter(gate_.get());
+    MR_RETURN_IF_ERROR(Save(session, step, no_matter).status());
     timer_->Update(step);
     return OkStatus();
   }
@@ -55,23 +91,23 @@ class CheckpointSaver : public SessionRunHook {
       noticed_ = true;
       hooks::Log(options_.io, "This process is to end: saving, and stopping the training.");
       MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
-      timer_->Update(step);
       context.RequestStop();
-      MR_RETURN_IF_ERROR(Save(context.session(), step).status());
+      MR_RETURN_IF_ERROR(SaveNow(context.session(), step).status());
       return UsedSaver()->Sync();
     }
     MR_ASSIGN_OR_RETURN(const int64_t before, hooks::StepIn(values.results[0]));
     if (!timer_->ShouldTrigger(before + options_.steps_per_run)) return OkStatus();
     MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(context.session(), global_step_));
     if (!timer_->ShouldTrigger(step)) return OkStatus();
-    timer_->Update(step);
-    MR_ASSIGN_OR_RETURN(const bool stop, Save(context.session(), step));
+    MR_ASSIGN_OR_RETURN(const bool stop, SaveNow(context.session(), step));
     if (stop) context.RequestStop();
     return OkStatus();
   }
   Status End(Session& session) override {
-    MR_ASSIGN_OR_RETURN(const int64_t step, hooks::ReadStep(session, global_step_));
-    if (timer_->last_step() != step) MR_RETURN_IF_ERROR(Save(session, step).status());
+    MR_ASSIGN_OR_RETURN(int64_t step, hooks::ReadStep(session, global_step_));
+    BetweenUpdates between(gate_.get());
+    MR_RETURN_IF_ERROR(between.Begin(session, global_step_, &step));
+    if (timer_->last_step() != step) MR_RETURN_IF_ERROR(Save(session, step, between).status());
     // What is written aside has its values from the session, which is closed next.
     if (Saver* const saver = UsedSaver(); saver != nullptr) MR_RETURN_IF_ERROR(saver->Sync());
     for (const auto& listener : options_.listeners) {
@@ -85,8 +121,14 @@ class CheckpointSaver : public SessionRunHook {
   Saver* UsedSaver() const {
     return options_.saver ? options_.saver.get() : options_.scaffold->saver.get();
   }
-  // True if a listener asks to stop.
-  StatusOr<bool> Save(Session& session, int64_t step) {
+  StatusOr<bool> SaveNow(Session& session, int64_t step) {
+    BetweenUpdates between(gate_.get());
+    MR_RETURN_IF_ERROR(between.Begin(session, global_step_, &step));
+    timer_->Update(step);
+    return Save(session, step, between);
+  }
+  // True if a listener asks to stop. Ends `between` when it has the values.
+  StatusOr<bool> Save(Session& session, int64_t step, BetweenUpdates& between) {
     Saver* const saver = UsedSaver();
     if (saver == nullptr) {
       return errors::FailedPrecondition(
@@ -102,6 +144,7 @@ class CheckpointSaver : public SessionRunHook {
     save.global_step = step;
     save.write_meta_graph = options_.save_graph_def;
     MR_RETURN_IF_ERROR(saver->Save(session, prefix_, save).status());
+    between.End();
     MR_RETURN_IF_ERROR(events_->WriteSessionCheckpoint(prefix_, step));
     hooks::Log(options_.io,
                StrCat("Calling checkpoint listeners after saving checkpoint ", step, "..."));
@@ -122,6 +165,7 @@ class CheckpointSaver : public SessionRunHook {
   bool noticed_ = false;  // that the process is to end
   Output global_step_;
   std::shared_ptr<EventWriter> events_;
+  std::shared_ptr<UpdateGate> gate_;
 };
 
 }  // namespace
