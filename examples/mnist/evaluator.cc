@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "examples/mnist/model.h"
 #include "examples/mnist/task.h"
@@ -87,7 +89,10 @@ Status RunEvaluator(const Flags& flags) {
   std::printf("Evaluator: %lld checkpoints evaluated, %lld skipped, %lld not readable\n",
               static_cast<long long>(counts.evaluated), static_cast<long long>(counts.skipped),
               static_cast<long long>(counts.unreadable));
-  return OkStatus();
+  const std::optional<int64_t> last = CheckpointNumber(counts.last);
+  if (StopSignal() == 0 || (last && *last >= flags.train_steps)) return OkStatus();
+  // To whoever starts tasks again its work is not done.
+  return errors::Cancelled("stopped by signal ", StopSignal());
 }
 
 }  // namespace millrace::mnist
