@@ -202,6 +202,13 @@ struct CheckpointState {
 // if it names no newest checkpoint.
 StatusOr<std::optional<CheckpointState>> GetCheckpointState(
     const std::string& directory, const std::string& latest_filename = "checkpoint");
+// The same for whoever keeps the list, and deletes what is old: where the file is there and cannot
+// be read, or names nothing, the complete checkpoints NAME-<number> of the directory, oldest first
+// by the times of their files, with a warning that says so. `name` "": that of the newest complete
+// one. Nothing if there is no state file, or no such checkpoint.
+std::optional<CheckpointState> RecoverCheckpointState(
+    const std::string& directory, const std::string& name = "",
+    const std::string& latest_filename = "checkpoint");
 // Replaces the state file. The newest is put at the end of the list if it is not in it.
 // `relative`: paths below the directory are written relative to it, as they are if the directory
 // itself is given by a relative path. FailedPrecondition if the file would be a checkpoint's own.
