@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -78,11 +79,16 @@ Status RunEvaluator(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Evaluation> evaluation, Evaluation::Create(flags));
   std::printf("job name = evaluator\ntask index = %d\n", flags.task_index);
   std::fflush(stdout);
+  std::optional<std::chrono::milliseconds> timeout;
+  if (flags.evaluate_timeout > 0) {
+    timeout.emplace(static_cast<int64_t>(std::ceil(flags.evaluate_timeout * 1e3)));
+  }
   MR_ASSIGN_OR_RETURN(
       const SidecarCounts counts,
       RunSidecarEvaluator({.directory = flags.checkpoint_dir,
                            .take = take,
                            .last_number = flags.train_steps,
+                           .timeout = timeout,
                            .poll = kPoll,
                            .stop = [] { return StopSignal() != 0; }},
                           [&](const std::string& c) { return evaluation->Evaluate(c); }));

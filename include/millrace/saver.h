@@ -64,6 +64,9 @@ struct SaverOptions {
   std::string name = "save";       // the prefix of the nodes' names
   std::string filename = "model";  // used by runs of the nodes that feed no name
   CheckpointClock clock{};         // the machine's if empty
+  // The format: 2, an index and data files. 1, TensorFlow's of before 2017, is read by the op
+  // RestoreV2 and written by Save and SaveSlices, and is Unimplemented here.
+  int write_version = 2;
 };
 
 // How one Save is done.
@@ -87,6 +90,7 @@ struct SaveOptions {
 class Saver {
  public:
   // InvalidArgument "No variables to save"; two variables under one name; the graph's own error.
+  // This is TensorFlow's build(): to defer it is to call it later.
   static StatusOr<std::unique_ptr<Saver>> Create(
       Graph& graph, SaverOptions options = {},
       std::source_location where = std::source_location::current());

@@ -243,6 +243,9 @@ TEST(RunCommandTest, SaysWhatIsWrongWithItsArguments) {
   result = RunAll({"--workers", "1", "--job_max_restarts", "worker", "true"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(RunAll({"--workers", "-1", "true"}).exit_code, 2);
+  result = RunAll({"--workers", "1", "--evaluator", "2", "true"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("at most one evaluator"));
   result = RunAll({"--workers", "1", "--job_max_restarts", "ps=1", "true"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("names job 'ps', which has no tasks"));

@@ -373,6 +373,16 @@ StatusOr<std::unique_ptr<Saver>> Saver::Create(Graph& graph, SaverOptions option
     return errors::InvalidArgument("max_to_keep must not be negative, but is ", options.max_to_keep,
                                    "; 0 keeps all checkpoints");
   }
+  if (options.write_version == 1) {
+    return errors::Unimplemented(
+        "write_version=1: a Saver writes no checkpoint of TensorFlow's first format (before 2017), "
+        "which has no index, by which complete ones are told from torn ones; leave it at 2, which "
+        "TensorFlow reads since 1.0, or use the op SaveSlices");
+  }
+  if (options.write_version != 2) {
+    return errors::InvalidArgument("there is no write_version ", options.write_version,
+                                   ": a Saver writes version 2");
+  }
   auto impl = std::make_unique<Impl>(graph, std::move(options));
   MR_RETURN_IF_ERROR(impl->Build(where));
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
