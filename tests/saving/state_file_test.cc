@@ -99,6 +99,9 @@ TEST(ADamagedStateFile, IsMadeAnewOfTheCompleteCheckpoints) {
     EXPECT_EQ(state->all_model_checkpoint_timestamps.size(), 2u);
     EXPECT_FALSE(RecoverCheckpointState(folder, "none").has_value());
   }
+  const auto by_uri = RecoverCheckpointState("file://" + folder, "ckpt");
+  ASSERT_TRUE(by_uri.has_value());
+  EXPECT_EQ(NamesOf(by_uri->all_model_checkpoint_paths), (Names{"ckpt-1", "ckpt-2"}));
   fs::remove(folder + "/checkpoint");
   EXPECT_FALSE(RecoverCheckpointState(folder, "ckpt").has_value()) << "there was none";
 }
@@ -221,7 +224,7 @@ TEST(AWorkersOwnFolder, LosesOnlyTheFilesOfThePrefix) {
   EXPECT_EQ(FilesIn(own), want);
   for (const std::string& name : others) fs::remove(own + "/" + name);
   {
-    const WorkerPrefix prefix(/*is_chief=*/false, 1, folder + "/model.ckpt-1");
+    const WorkerPrefix prefix(/*is_chief=*/false, 1, "file://" + folder + "/model.ckpt-1");
   }
   EXPECT_FALSE(fs::exists(own)) << "nothing else is in it";
 }

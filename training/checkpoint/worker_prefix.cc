@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "io/filesystem.h"
+#include "io/uri.h"
 #include "millrace/checkpoint_layout.h"
 
 namespace millrace {
@@ -49,6 +50,8 @@ WorkerPrefix::WorkerPrefix(bool is_chief, int worker, const std::string& prefix)
   if (is_chief || prefix.empty() || prefix.ends_with('/')) return;
   temporary_ = JoinPath(DirectoryName(prefix), StrCat("workertemp_", worker));
   path_ = JoinPath(temporary_, BaseName(prefix));
+  // What no save can write to has nothing to delete.
+  temporary_ = LocalPath(temporary_).value_or(temporary_);
 }
 
 WorkerPrefix::~WorkerPrefix() {

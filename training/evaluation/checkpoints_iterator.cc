@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "io/uri.h"
 #include "millrace/evaluator.h"
 #include "millrace/saver.h"
 #include "training/preemption_wait.h"
@@ -19,7 +20,8 @@ namespace {
 // whole.
 std::string IdentityOf(const std::string& prefix) {
   struct stat index{};
-  if (::stat((prefix + ".index").c_str(), &index) != 0) return "";
+  const StatusOr<std::string> file = LocalPath(prefix + ".index");
+  if (!file.ok() || ::stat(file->c_str(), &index) != 0) return "";
   return StrCat(index.st_ino, " ", index.st_size, " ", index.st_mtim.tv_sec, " ",
                 index.st_mtim.tv_nsec);
 }
