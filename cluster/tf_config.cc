@@ -84,9 +84,14 @@ StatusOr<TfConfig> ParseTfConfig(std::string_view text) {
 
 Status AddEvaluator(TfConfig* config) {
   constexpr char kEvaluator[] = "evaluator";
-  if (config->job_name != kEvaluator || config->cluster.num_tasks(kEvaluator) > 0) {
-    return OkStatus();
+  if (config->job_name != kEvaluator) return OkStatus();
+  if (config->task_index.value_or(0) > 0 || config->cluster.num_tasks(kEvaluator) > 1) {
+    return errors::InvalidArgument(
+        "TF_CONFIG: there must be at most one evaluator, task 0, as with TensorFlow, and this is "
+        "task ",
+        config->task_index.value_or(0), " of ", config->cluster.ToString());
   }
+  if (config->cluster.num_tasks(kEvaluator) > 0) return OkStatus();
   config->cluster = ClusterSpec();
   return config->cluster.AddTask(kEvaluator, config->task_index.value_or(0), "127.0.0.1:0");
 }

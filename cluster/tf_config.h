@@ -25,6 +25,7 @@ StatusOr<TfConfig> ParseTfConfig(std::string_view json);
 
 // An evaluator is no task of the cluster that it looks after: TensorFlow starts it as a cluster of
 // its own. Does that, with a loopback port that is free, if the task is one.
+// InvalidArgument for a second evaluator.
 Status AddEvaluator(TfConfig* config);
 
 }  // namespace millrace

@@ -52,6 +52,19 @@ TEST(TfConfig, MakesAnEvaluatorAClusterOfItsOwn) {
   }
 }
 
+TEST(TfConfig, RefusesASecondEvaluator) {
+  for (
+      const char* text :
+      {R"({"cluster": {"ps": ["h:1"]}, "task": {"type": "evaluator", "index": 1}})",
+       R"({"cluster": {"evaluator": ["h:1", "h:2"]}, "task": {"type": "evaluator", "index": 0}})"}) {
+    StatusOr<TfConfig> config = ParseTfConfig(text);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const Status status = AddEvaluator(&*config);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("at most one evaluator"), std::string::npos) << status;
+  }
+}
+
 TEST(TfConfig, SaysWhatIsWrong) {
   for (const char* text :
        {"", "{", "[]", R"({"cluster": 1})", R"({"cluster": {"ps": 1}})",

@@ -138,7 +138,9 @@ TEST(MnistCheckpoints, ATaskThatIsToldToEndSavesBefore) {
   EXPECT_GE(steps.size(), 30u);
   EXPECT_EQ(StepOf(LatestCheckpoint(folder)), static_cast<int64_t>(steps.size()))
       << worker->output();
-  EXPECT_EQ(ps->WaitForEnd(kLimit), 0) << ps->output();
+  // Its work was not done either: whoever starts tasks again starts it.
+  EXPECT_EQ(ps->WaitForEnd(kLimit), 128 + SIGTERM) << ps->output();
+  EXPECT_NE(ps->output().find("stopped by signal 15"), std::string::npos) << ps->output();
 }
 
 TEST(MnistCheckpoints, AnEvaluatorTakesEveryOneUntilTheLast) {
@@ -170,6 +172,21 @@ TEST(MnistCheckpoints, AnEvaluatorTakesEveryOneUntilTheLast) {
   };
   EXPECT_EQ(said(evaluator.output()), said(job.output()));
   EXPECT_NE(evaluator.output().find("0 skipped, 0 not readable"), std::string::npos);
+}
+
+TEST(MnistCheckpoints, AnEvaluatorWaitsAsLongAsItIsToldAndIsAlone) {
+  const std::string folder = EmptyFolder("mnist_nothing_comes");
+  std::vector<std::string> arguments = Arguments(folder, 60);
+  arguments.insert(arguments.end(), {"--job_name=evaluator", "--evaluate_timeout=0.5"});
+  Process evaluator(kProgram, arguments);
+  EXPECT_EQ(evaluator.WaitForEnd(kLimit), 1) << evaluator.output();
+  EXPECT_NE(evaluator.output().find("for 500 ms, while that of number 60 is waited for"),
+            std::string::npos)
+      << evaluator.output();
+  arguments.emplace_back("--task_index=1");
+  Process second(kProgram, arguments);
+  EXPECT_EQ(second.WaitForEnd(kLimit), 2) << second.output();
+  EXPECT_NE(second.output().find("at most one evaluator"), std::string::npos) << second.output();
 }
 
 TEST(MnistCheckpoints, AnEvaluatorNeedsAFolder) {

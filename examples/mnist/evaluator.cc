@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -8,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "examples/mnist/model.h"
 #include "examples/mnist/task.h"
@@ -76,18 +79,26 @@ Status RunEvaluator(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Evaluation> evaluation, Evaluation::Create(flags));
   std::printf("job name = evaluator\ntask index = %d\n", flags.task_index);
   std::fflush(stdout);
+  std::optional<std::chrono::milliseconds> timeout;
+  if (flags.evaluate_timeout > 0) {
+    timeout.emplace(static_cast<int64_t>(std::ceil(flags.evaluate_timeout * 1e3)));
+  }
   MR_ASSIGN_OR_RETURN(
       const SidecarCounts counts,
       RunSidecarEvaluator({.directory = flags.checkpoint_dir,
                            .take = take,
                            .last_number = flags.train_steps,
+                           .timeout = timeout,
                            .poll = kPoll,
                            .stop = [] { return StopSignal() != 0; }},
                           [&](const std::string& c) { return evaluation->Evaluate(c); }));
   std::printf("Evaluator: %lld checkpoints evaluated, %lld skipped, %lld not readable\n",
               static_cast<long long>(counts.evaluated), static_cast<long long>(counts.skipped),
               static_cast<long long>(counts.unreadable));
-  return OkStatus();
+  const std::optional<int64_t> last = CheckpointNumber(counts.last);
+  if (StopSignal() == 0 || (last && *last >= flags.train_steps)) return OkStatus();
+  // To whoever starts tasks again its work is not done.
+  return errors::Cancelled("stopped by signal ", StopSignal());
 }
 
 }  // namespace millrace::mnist

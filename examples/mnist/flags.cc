@@ -80,6 +80,11 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "one that it finds")
       ->check(CLI::IsMember({"latest", "every"}))
       ->capture_default_str();
+  app.add_option("--evaluate_timeout", f.evaluate_timeout,
+                 "Seconds without a new checkpoint after which an evaluator ends, with an error if "
+                 "that of --train_steps has not come; 0: it waits")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
   app.add_flag("--quiet", f.quiet, "No line per training step");
   app.add_flag("--exact_steps", f.exact_steps,
                "Asynchronous workers together take --train_steps steps, not one more: the global "
@@ -226,6 +231,12 @@ Status CheckFlags(const Flags& f) {
     return OkStatus();
   }
   if (f.job_name == "evaluator") {
+    if (f.task_index > 0) {
+      return errors::InvalidArgument(
+          "--task_index=", f.task_index,
+          ": a job has at most one evaluator, task 0, as with TensorFlow; another one would "
+          "evaluate the same checkpoints once more");
+    }
     if (!f.checkpoint_dir.empty()) return OkStatus();
     return errors::InvalidArgument(
         "an evaluator needs --checkpoint_dir, the folder where the chief saves");

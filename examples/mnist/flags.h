@@ -39,6 +39,7 @@ struct Flags {
   std::string checkpoint_dir;  // empty: nothing is saved
   int save_steps = 100;
   std::string evaluate = "latest";  // or "every": which checkpoints an evaluator takes
+  double evaluate_timeout = 0;      // seconds; 0: none
   bool quiet = false;
   bool exact_steps = false;
   int staleness_bound = -1;  // -1: none

@@ -38,13 +38,8 @@ Keeper::Keeper(const Flags& flags, Graph& graph, Variable global_step, std::uniq
 StatusOr<std::unique_ptr<Keeper>> Keeper::Create(const Flags& flags, Graph& graph,
                                                  const Variable& global_step) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Saver> saver, Saver::Create(graph, {.sharded = true}));
-  const auto state = GetCheckpointState(flags.checkpoint_dir);
-  if (!state.ok()) {
-    // The newest complete checkpoint is found without it; those before are not removed.
-    MR_LOG(kWarning, "the list of checkpoints is not used: ", Message(state.status()));
-  } else if (*state) {
-    saver->RecoverLastCheckpoints((*state)->all_model_checkpoint_paths);
-  }
+  const auto state = RecoverCheckpointState(flags.checkpoint_dir);
+  if (state) saver->RecoverLastCheckpoints(state->all_model_checkpoint_paths);
   return std::unique_ptr<Keeper>(new Keeper(flags, graph, global_step, std::move(saver)));
 }
 

@@ -28,8 +28,11 @@ std::string UserPath(const std::string& path) {
 
 int Report(const Status& status) {
   if (status.ok()) return 0;
-  if (StopSignal() != 0) return 128 + StopSignal();
   std::fflush(stdout);
+  if (StopSignal() != 0) {
+    std::fprintf(stderr, "mnist_replica: stopped by signal %d\n", StopSignal());
+    return 128 + StopSignal();
+  }
   std::fprintf(stderr, "mnist_replica: %s: %.*s\n",
                std::string(millrace::StatusCodeName(status.code())).c_str(),
                static_cast<int>(status.message().size()), status.message().data());

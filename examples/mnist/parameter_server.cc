@@ -71,7 +71,9 @@ Status RunParameterServer(const Flags& flags) {
   while (StopSignal() == 0 && !ended) ended = server->WaitForShutdown(milliseconds(200));
   // The chief has been told as well, and saves what is here.
   if (!ended && !flags.checkpoint_dir.empty()) server->WaitForShutdown(kSaveGrace);
-  return server->Stop();
+  MR_RETURN_IF_ERROR(server->Stop());
+  // To whoever starts tasks again its work is not done.
+  return ended ? OkStatus() : errors::Cancelled("stopped by signal ", StopSignal());
 }
 
 }  // namespace millrace::mnist

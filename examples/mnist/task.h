@@ -9,14 +9,15 @@
 
 namespace millrace::mnist {
 
-// Serves until the chief says that the job is done, or a signal asks to stop.
+// Serves until the chief says that the job is done: OK. Cancelled if a signal asks to stop before.
 Status RunParameterServer(const Flags& flags);
 
 // Trains, evaluates, and, as the chief, ends the job.
 Status RunWorker(const Flags& flags);
 
 // Restores the checkpoints of --checkpoint_dir as they appear (--evaluate) and says how good they
-// are; until that of --train_steps, or a signal: then the newest that is there is the last.
+// are; until that of --train_steps, or a signal: then the newest that is there is the last, and it
+// ends with Cancelled unless that was the one of --train_steps.
 Status RunEvaluator(const Flags& flags);
 
 // Those of --data_dir, or synthetic ones.

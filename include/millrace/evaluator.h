@@ -14,9 +14,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,8 +53,9 @@ struct CheckpointsIteratorOptions {
 };
 
 // The checkpoints of a directory, as they appear. Each is complete (LatestCheckpoint), which the
-// job that writes them may change at any time: who reads one must expect NotFound. One thread at a
-// time.
+// job that writes them may change at any time: who reads one must expect NotFound. A job that has
+// gone back to an older one writes names again that were taken: they are taken again, for their
+// files are others. One thread at a time.
 class CheckpointsIterator {
  public:
   // Begins with nothing taken. The directory need not be there yet; it is looked at by Next.
@@ -68,10 +69,14 @@ class CheckpointsIterator {
  private:
   using Clock = std::chrono::steady_clock;
   std::string Take();
+  bool IsTaken(const std::string& prefix) const;
+  void Mark(const std::string& prefix);
 
   const std::string directory_;
   const CheckpointsIteratorOptions options_;
-  std::set<std::string> taken_;  // and those that were skipped
+  // Those that were taken or skipped, and which files they were then.
+  std::map<std::string, std::string> taken_;
+  int64_t newest_number_ = -1;  // that was seen
   int64_t skipped_ = 0;
   Clock::time_point not_before_{};
 };
@@ -108,8 +113,9 @@ struct SidecarCounts {
 using EvaluateCheckpoint = std::function<Status(const std::string& checkpoint)>;
 
 // Calls `evaluate` for checkpoints as they appear. One that cannot be read (NotFound, DataLoss,
-// OutOfRange) is told in the log, and the next one is taken: the job may have deleted it. Any other
-// error is returned. InvalidArgument without a directory.
+// OutOfRange; Unavailable or PermissionDenied that names its files, as of a disk that fails) is
+// told in the log, and the next one is taken: the job may have deleted it. Any other error is
+// returned. InvalidArgument without a directory.
 StatusOr<SidecarCounts> RunSidecarEvaluator(const SidecarOptions& options,
                                             const EvaluateCheckpoint& evaluate);
 

@@ -64,6 +64,9 @@ struct SaverOptions {
   std::string name = "save";       // the prefix of the nodes' names
   std::string filename = "model";  // used by runs of the nodes that feed no name
   CheckpointClock clock{};         // the machine's if empty
+  // The format: 2, an index and data files. 1, TensorFlow's of before 2017, is read by the op
+  // RestoreV2 and written by Save and SaveSlices, and is Unimplemented here.
+  int write_version = 2;
 };
 
 // How one Save is done.
@@ -87,6 +90,7 @@ struct SaveOptions {
 class Saver {
  public:
   // InvalidArgument "No variables to save"; two variables under one name; the graph's own error.
+  // This is TensorFlow's build(): to defer it is to call it later.
   static StatusOr<std::unique_ptr<Saver>> Create(
       Graph& graph, SaverOptions options = {},
       std::source_location where = std::source_location::current());
@@ -202,6 +206,13 @@ struct CheckpointState {
 // if it names no newest checkpoint.
 StatusOr<std::optional<CheckpointState>> GetCheckpointState(
     const std::string& directory, const std::string& latest_filename = "checkpoint");
+// The same for whoever keeps the list, and deletes what is old: where the file is there and cannot
+// be read, or names nothing, the complete checkpoints NAME-<number> of the directory, oldest first
+// by the times of their files, with a warning that says so. `name` "": that of the newest complete
+// one. Nothing if there is no state file, or no such checkpoint.
+std::optional<CheckpointState> RecoverCheckpointState(
+    const std::string& directory, const std::string& name = "",
+    const std::string& latest_filename = "checkpoint");
 // Replaces the state file. The newest is put at the end of the list if it is not in it.
 // `relative`: paths below the directory are written relative to it, as they are if the directory
 // itself is given by a relative path. FailedPrecondition if the file would be a checkpoint's own.

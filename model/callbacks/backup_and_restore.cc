@@ -24,14 +24,14 @@
 namespace millrace {
 namespace {
 
-constexpr char kName[] = "backup-";
+constexpr char kName[] = "backup";  // behind it "-<number>"
 // File of a worker whose training has ended with that of all others: from then on backups are
 // deleted, by each at its own time.
 constexpr char kFinished[] = "finished";
 
 // Those that the state file names and that are there; the newest first.
-StatusOr<std::vector<std::string>> Backups(const std::string& directory) {
-  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> state, GetCheckpointState(directory));
+std::vector<std::string> Backups(const std::string& directory) {
+  const std::optional<CheckpointState> state = RecoverCheckpointState(directory, kName);
   std::vector<std::string> backups;
   if (state) {
     const std::vector<std::string>& all = state->all_model_checkpoint_paths;
@@ -39,7 +39,7 @@ StatusOr<std::vector<std::string>> Backups(const std::string& directory) {
       if (CheckpointExists(*it)) backups.push_back(*it);
     }
   }
-  // Without a state file that can be read: what is complete.
+  // Without a state file: what is complete.
   if (backups.empty()) {
     const std::string newest = LatestCheckpoint(directory);
     if (!newest.empty()) backups.push_back(newest);
@@ -65,7 +65,7 @@ Status KeepAlone(const std::string& directory, const std::vector<std::string>& o
 
 // Writes the state file, with `most` backups at most, then deletes those that it does not name.
 Status Record(const std::string& directory, const std::string& prefix, std::size_t most) {
-  MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> before, GetCheckpointState(directory));
+  const std::optional<CheckpointState> before = RecoverCheckpointState(directory, kName);
   std::vector<std::string> kept, old;
   if (before) kept = before->all_model_checkpoint_paths;
   std::erase(kept, prefix);
@@ -109,7 +109,7 @@ std::string BackupAndRestore::Directory() const {
 // The backups and what lies beside them; the mark of the end as the last thing.
 Status BackupAndRestore::DeleteAll() const {
   const std::string directory = Directory();
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> backups, Backups(directory));
+  const std::vector<std::string> backups = Backups(directory);
   std::error_code error;
   for (const std::string& backup : backups) DeleteIgnoringErrors(backup);
   std::filesystem::remove(directory + "/checkpoint", error);
@@ -141,7 +141,7 @@ StatusOr<bool> BackupAndRestore::HadEnded(const std::vector<int64_t>& newest) co
 
 // This worker's, the newest first: from the newest on that all workers have.
 StatusOr<std::vector<std::string>> BackupAndRestore::BackupsOfAll() const {
-  MR_ASSIGN_OR_RETURN(std::vector<std::string> backups, Backups(Directory()));
+  std::vector<std::string> backups = Backups(Directory());
   TrainingRun& run = *model()->training_run();
   if (run.num_workers() == 1) return backups;
   const auto readable = std::find_if(backups.begin(), backups.end(),
@@ -249,7 +249,7 @@ Status BackupAndRestore::Save() {
   MR_RETURN_IF_ERROR(SyncOfAll(*background_, *model()->training_run()));
   ++number_;
   MR_ASSIGN_OR_RETURN(TrainingState state, model()->training_run()->State());
-  const std::string directory = Directory(), prefix = StrCat(directory, "/", kName, number_);
+  const std::string directory = Directory(), prefix = StrCat(directory, "/", kName, "-", number_);
   const bool keeps_two = options_.double_checkpoint || model()->training_run()->num_workers() > 1;
   auto write = [directory, prefix, keeps_two, state = std::move(state)]() -> Status {
     MR_RETURN_IF_ERROR(WriteTensors(prefix, state));

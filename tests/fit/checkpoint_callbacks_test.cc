@@ -359,6 +359,24 @@ TEST(BackupAndRestoreTest, ADamagedBackupIsSaidOrTheOneBeforeIsTaken) {
   }
 }
 
+TEST(BackupAndRestoreTest, ADamagedStateFileIsMadeAnewOfTheBackups) {
+  for (const char* text : {"", "model_checkpoint_path: \"ba", "\x01"}) {
+    SCOPED_TRACE(text);
+    const Directory directory;
+    const BackupAndRestoreOptions options{
+        .directory = directory.path(), .save_freq = 1, .double_checkpoint = true};
+    EXPECT_TRUE(errors::IsAborted(FailingFit(*CountingModel(1.0, Counted()), options, 7)));
+    std::ofstream(directory / "checkpoint") << text;
+    const auto model = CountingModel(1.0, Counted());
+    EXPECT_TRUE(errors::IsAborted(FailingFit(*model, options, 9)));
+    EXPECT_EQ(WeightOf(*model), 9) << "gone on from step 7";
+    EXPECT_EQ(
+        directory.files(),
+        (std::vector<std::string>{"backup-8.data-00000-of-00001", "backup-8.index",
+                                  "backup-9.data-00000-of-00001", "backup-9.index", "checkpoint"}));
+  }
+}
+
 TEST(BackupAndRestoreTest, ABackupOfAnotherProgramIsRefused) {
   const Directory directory;
   const BackupAndRestoreOptions options{.directory = directory.path(), .save_freq = 1};

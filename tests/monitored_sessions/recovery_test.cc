@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -201,6 +202,30 @@ TEST(RestartedChief, FindsTheVariablesAsTheyAre) {
   restores.options.keep_values = false;
   ASSERT_TRUE(restores.Open().ok());
   EXPECT_EQ(restores.ReadW(), 4);
+}
+
+TEST(RestartedChief, DeletesInTheirTurnWhatWasKeptBefore) {
+  InProcessCluster cluster(1, 1);
+  const TestDirectory directory("restarted_chief_keeps");
+  const auto train = [&](int steps) {
+    Worker chief(cluster, 0);
+    chief.options.checkpoint_dir = directory.path();
+    chief.options.save_checkpoint_steps = 1;
+    ASSERT_TRUE(chief.Open().ok());
+    for (int i = 0; i < steps; ++i) ASSERT_TRUE(chief.Train().ok());
+    // As if it had been killed; the ps lives, and has all values.
+    EXPECT_FALSE(chief.session->Close(errors::Internal("killed")).ok());
+  };
+  train(4);
+  train(3);
+  const auto state = GetCheckpointState(directory.path());
+  ASSERT_TRUE(state.ok() && state->has_value());
+  EXPECT_EQ((*state)->all_model_checkpoint_paths.size(), 5u) << "of both";
+  int indices = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    indices += entry.path().extension() == ".index" ? 1 : 0;
+  }
+  EXPECT_EQ(indices, 5) << "those that no list names any more are gone";
 }
 
 TEST(RestartedWorker, GoesOnWithTheVariables) {

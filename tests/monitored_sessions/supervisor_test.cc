@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "base/errors.h"
@@ -55,6 +58,37 @@ TEST(Supervisor, SavesByTheClockAndRestores) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ((*result)[0].scalar<int64_t>(), 4);
   EXPECT_TRUE((*supervisor)->Stop().ok());
+}
+
+TEST(Supervisor, WaitsAtItsEndForWhatIsWrittenAsideAndSaysWhatBecameOfIt) {
+  for (const bool fails : {false, true}) {
+    const TestDirectory directory(fails ? "supervisor_aside_fails" : "supervisor_aside");
+    SupervisorOptions options;
+    options.logdir = directory.path();
+    options.save_model_time = std::chrono::hours(1);  // at the beginning, and not again
+    options.save_summaries_time = milliseconds(0);
+    // No state file can be written where a folder has its name.
+    if (fails) std::filesystem::create_directories(options.logdir + "/checkpoint");
+    TrainingGraph g;
+    options.scaffold = std::make_shared<Scaffold>();
+    options.scaffold->saver = *Saver::Create(g.graph, {.asynchronous = true});
+    const auto supervisor = Supervisor::Create(g.graph, options);
+    ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+    const auto session = (*supervisor)->PrepareOrWaitForSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    const std::string index = options.logdir + "/model.ckpt-0.index";
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!std::filesystem::exists(index) && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    const Status status = (*supervisor)->Stop();
+    EXPECT_EQ(status.ok(), !fails) << status;
+    if (fails) {
+      EXPECT_NE(status.message().find("does not name it"), std::string::npos) << status;
+    } else {
+      EXPECT_EQ(LatestCheckpoint(options.logdir), options.logdir + "/model.ckpt-0");
+    }
+  }
 }
 
 TEST(Supervisor, CountsByTheStepThatItIsGivenAndWritesWhereItIsTold) {

@@ -141,6 +141,28 @@ TEST(CheckpointsIterator, KeepsItsInterval) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, kShort);
 }
 
+TEST(CheckpointsIterator, OfAJobThatHasGoneBackTakesWhatItWritesAgain) {
+  for (const TakeCheckpoints take : {TakeCheckpoints::kLatest, TakeCheckpoints::kEvery}) {
+    const std::string folder = EmptyFolder("it");
+    CheckpointsIterator iterator(folder, {.take = take, .poll = kPoll, .timeout = kShort});
+    {
+      Job job(folder);
+      job.Save(20);
+      EXPECT_EQ(iterator.Next(), job.Prefix(20));
+      job.Save(40);
+      EXPECT_EQ(iterator.Next(), job.Prefix(40));
+      EXPECT_EQ(iterator.Next(), "");
+    }
+    // Started again from an older one: lower than the last, then the same name with other files.
+    Job job(folder);
+    job.Save(30);
+    EXPECT_EQ(iterator.Next(), job.Prefix(30));
+    job.Save(40);
+    EXPECT_EQ(iterator.Next(), job.Prefix(40)) << "its files are others";
+    EXPECT_EQ(iterator.Next(), "") << "once";
+  }
+}
+
 TEST(WaitForNewCheckpoint, ReturnsOneThatIsNotTheLast) {
   const std::string folder = EmptyFolder("it");
   Job job(folder);
@@ -176,6 +198,38 @@ TEST(SidecarEvaluator, GoesOnOverDeletedAndDamagedOnesAndEndsAtTheLast) {
   EXPECT_EQ(counts->evaluated, 2);
   EXPECT_EQ(counts->unreadable, 2);
   EXPECT_EQ(counts->last, job.Prefix(40));
+}
+
+TEST(SidecarEvaluator, GoesOnWhereTheDiskFailsForACheckpoint) {
+  const std::string folder = EmptyFolder("it");
+  Job job(folder);
+  job.Save(10);
+  Names taken;
+  const auto counts = RunSidecarEvaluator(
+      {.directory = folder, .last_number = 30, .poll = kPoll},
+      [&](const std::string& checkpoint) -> Status {
+        taken.push_back(checkpoint);
+        if (taken.size() == 1) return errors::Unavailable("reading ", checkpoint, ".index: EIO");
+        if (taken.size() == 2) {
+          job.Save(20);
+          return errors::Unavailable("reading ", checkpoint, ".index: Input/output error");
+        }
+        if (taken.size() == 3) {
+          job.Save(30);
+          return errors::PermissionDenied("reading ", checkpoint, ".index");
+        }
+        return OkStatus();
+      });
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->last, job.Prefix(30));
+  EXPECT_GE(counts->unreadable, 1);
+  EXPECT_EQ(counts->evaluated, static_cast<int64_t>(taken.size()) - 3);
+  // What does not name it is no matter of the checkpoint.
+  job.Save(50);
+  EXPECT_TRUE(errors::IsUnavailable(
+      RunSidecarEvaluator({.directory = folder, .last_number = 50, .poll = kPoll},
+                          [](const std::string&) { return errors::Unavailable("the session"); })
+          .status()));
 }
 
 TEST(SidecarEvaluator, ReturnsErrorsThatAreNotTheCheckpoints) {

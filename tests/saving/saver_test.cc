@@ -194,6 +194,15 @@ TEST(SaverTest, MistakesAreSaidBeforeAnythingIsWritten) {
             std::string::npos);
 }
 
+TEST(SaverTest, OtherFormatsAreRefusedWithTheReason) {
+  Program p;
+  const Status first = Saver::Create(p.graph, {.write_version = 1}).status();
+  EXPECT_EQ(first.code(), StatusCode::kUnimplemented) << first;
+  EXPECT_NE(first.message().find("write_version=1"), std::string::npos) << first;
+  EXPECT_TRUE(errors::IsInvalidArgument(Saver::Create(p.graph, {.write_version = 3}).status()));
+  EXPECT_TRUE(Saver::Create(p.graph, {.write_version = 2}).ok());
+}
+
 TEST(SaverTest, WhatDoesNotFitIsRefusedByName) {
   const std::string prefix = EmptyFolder("it") + "/model.ckpt";
   Program p;

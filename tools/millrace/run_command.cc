@@ -112,7 +112,14 @@ void AddRunCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--chief", flags->chiefs, "tasks of job chief, 0 or 1")
       ->check(CLI::Range(0, 1));
   command->add_option("--evaluator", flags->evaluators, "tasks of job evaluator, 0 or 1")
-      ->check(CLI::Range(0, 1));
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text == "0" || text == "1" ? std::string()
+                                              : "a job has at most one evaluator, as with "
+                                                "TensorFlow, not " +
+                                                    text;
+          },
+          "0 or 1"));
   command
       ->add_option("--max_restarts", flags->job.max_restarts,
                    "how often a task that fails is started again (default 0)")

@@ -197,6 +197,42 @@ TEST(RunCommandTest, PassesSignalsOnAndKillsWhatDoesNotEnd) {
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
 }
 
+TEST(RunCommandTest, AClosedTerminalEndsTheJobAsSigtermDoesUnlessItIsIgnored) {
+  const std::string script =
+      "trap 'echo saving; exit 143' TERM; trap 'echo hung up' HUP; echo up; "
+      "while :; do sleep 0.1; done";
+  RunCommand job({"--workers", "1", "--max_restarts", "3", "sh", "-c", script});
+  job.WaitFor("up");
+  job.Signal(SIGHUP);
+  Result result = job.Finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGHUP) << result.output;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("signal 1 (Hangup): stopping every task"), HasSubstr("saving"),
+                    Not(HasSubstr("hung up")), Not(HasSubstr("restart 1"))));
+
+  // As nohup starts it.
+  const auto before = signal(SIGHUP, SIG_IGN);
+  RunCommand lasting({"--workers", "1", "sh", "-c", script});
+  signal(SIGHUP, before);
+  lasting.WaitFor("up");
+  lasting.Signal(SIGHUP);
+  lasting.Signal(SIGTERM);
+  result = lasting.Finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("saving"), Not(HasSubstr("signal 1 ("))));
+}
+
+TEST(RunCommandTest, ATaskThatEndsForTheSignalOfTheWholeJobHasNotFailed) {
+  // Every process gets the signal at once, as from a system that ends them all: the task may end
+  // before the launcher has passed anything on.
+  RunCommand job({"--workers", "1", "--max_restarts", "3", "--backoff_ms", "1", "sh", "-c",
+                  "trap 'exit 143' TERM; echo up; kill -TERM $PPID; exit 143"});
+  job.WaitFor("up");
+  const Result result = job.Finish();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.output;
+  EXPECT_THAT(result.output, Not(HasSubstr("restart 1")));
+}
+
 TEST(RunCommandTest, SaysWhatIsWrongWithItsArguments) {
   Result result = RunAll({"--workers", "1"});
   EXPECT_EQ(result.exit_code, 2);
@@ -207,6 +243,9 @@ TEST(RunCommandTest, SaysWhatIsWrongWithItsArguments) {
   result = RunAll({"--workers", "1", "--job_max_restarts", "worker", "true"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(RunAll({"--workers", "-1", "true"}).exit_code, 2);
+  result = RunAll({"--workers", "1", "--evaluator", "2", "true"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("at most one evaluator"));
   result = RunAll({"--workers", "1", "--job_max_restarts", "ps=1", "true"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("names job 'ps', which has no tasks"));

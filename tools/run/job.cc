@@ -59,14 +59,18 @@ class SignalScope {
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, &interrupt_);
     sigaction(SIGTERM, &action, &terminate_);
+    sigaction(SIGHUP, nullptr, &hang_up_);
+    // Under nohup the job outlives its terminal.
+    if (hang_up_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   }
   ~SignalScope() {
     sigaction(SIGINT, &interrupt_, nullptr);
     sigaction(SIGTERM, &terminate_, nullptr);
+    sigaction(SIGHUP, &hang_up_, nullptr);
   }
 
  private:
-  struct sigaction interrupt_{}, terminate_{};
+  struct sigaction interrupt_{}, terminate_{}, hang_up_{};
 };
 
 class Job {
@@ -182,6 +186,8 @@ class Job {
   }
 
   void OnEnd(Task* task) {
+    // One that ended for the same signal, because the whole job got it, has not failed.
+    PassSignals();
     const int end = task->child.wait_status();
     if (end == 0 || stopping_) {
       task->done = true;
@@ -237,7 +243,8 @@ class Job {
     if (second) return SignalAll(SIGKILL);
     Say(StrCat("signal ", static_cast<int>(last_signal), " (", strsignal(last_signal),
                "): stopping every task"));
-    Stop(last_signal);
+    // A terminal that is gone is no word of the tasks': they are told to end as they know it.
+    Stop(last_signal == SIGHUP ? SIGTERM : static_cast<int>(last_signal));
   }
 
   void Fail(int exit_code, std::string why) {

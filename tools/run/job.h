@@ -40,7 +40,8 @@ struct JobOptions {
 
 // Runs the job and returns its exit code: 0 once every task that is no service has ended well; else
 // that of the task that failed first, whose end the last line names; 128 and the number after
-// SIGINT or SIGTERM, which are passed on (a second one kills). No process is left behind.
+// SIGINT or SIGTERM, which are passed on (a second one kills), or SIGHUP, for which tasks get
+// SIGTERM; it is ignored where it was (nohup). No process is left behind.
 //
 // Each task finds TF_CONFIG, MILLRACE_CLUSTER_ID (of this job alone) and MILLRACE_RESTARTS (how
 // often it has been started again) in its environment. Ports are free ones of the loopback.

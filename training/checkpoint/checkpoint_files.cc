@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "io/filesystem.h"
 #include "io/tensor_bundle.h"
+#include "io/uri.h"
 
 namespace millrace {
 namespace {
@@ -195,9 +196,11 @@ double NowSeconds() { return static_cast<double>(WallMicros()) * 1e-6; }
 
 std::optional<double> CheckpointTime(const std::string& prefix) {
   for (const std::string& file : {BundleIndexName(prefix), prefix}) {
+    const StatusOr<std::string> local = LocalPath(file);
+    if (!local.ok()) continue;
     std::error_code error;
-    const auto time = std::filesystem::last_write_time(file, error);
-    if (error || std::filesystem::is_directory(file, error)) continue;
+    const auto time = std::filesystem::last_write_time(*local, error);
+    if (error || std::filesystem::is_directory(*local, error)) continue;
     const auto system = std::chrono::file_clock::to_sys(time).time_since_epoch();
     return std::chrono::duration<double>(system).count();
   }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which checkpoints of a directory stay.
 #include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "io/filesystem.h"
 #include "training/checkpoint/checkpoint_files.h"
 #include "training/checkpoint/checkpoint_impl.h"
@@ -23,36 +27,43 @@ struct CheckpointManager::Impl {
   std::string latest;
   std::vector<std::pair<std::string, double>> may_delete;  // oldest first
   double last_preserved = 0;                               // seconds since 1970
-  std::optional<int64_t> last_step;
+  std::optional<int64_t> last_step;                        // that was saved
+  // Complete ones whose saves have failed at the state file: no list has them.
+  std::set<std::string> unnamed;
 
   // A write aside uses this.
   ~Impl() {
     if (inside) inside->background.Wait();
   }
 
-  Status Recover() {
+  void Recover() {
     const double now = options.clock();
-    MR_ASSIGN_OR_RETURN(const std::optional<CheckpointState> state,
-                        GetCheckpointState(options.directory));
+    const std::optional<CheckpointState> state =
+        RecoverCheckpointState(options.directory, options.checkpoint_name);
     if (!state) {
       // So that what is saved at once is later than this.
       last_preserved = now - 1;
-      return OkStatus();
+      return;
     }
     latest = state->model_checkpoint_path;
     last_preserved = state->last_preserved_timestamp;
+    const std::vector<double>& times = state->all_model_checkpoint_timestamps;
+    if (last_preserved == 0 && !times.empty()) {
+      // Recovered from the files. Which were kept for good is found again from the oldest on,
+      // which stays where any was.
+      const double oldest = std::min(times.front(), now);
+      last_preserved = options.keep_checkpoint_every_n_hours ? oldest : oldest - 1;
+    }
     if (now < last_preserved) {
       MR_LOG(kWarning, "the time is before that of the last checkpoint in ", options.directory,
              " that was kept for good; was the clock set back?");
       last_preserved = now;
     }
-    const std::vector<double>& times = state->all_model_checkpoint_timestamps;
     for (std::size_t i = 0; i < state->all_model_checkpoint_paths.size(); ++i) {
       const double time = i < times.size() ? std::min(times[i], now) : last_preserved;
       if (time > last_preserved)
         may_delete.emplace_back(state->all_model_checkpoint_paths[i], time);
     }
-    return OkStatus();
   }
 
   // True if there is something to save; `step` is where the program is.
@@ -70,10 +81,12 @@ struct CheckpointManager::Impl {
            **step >= *last_step + *options.checkpoint_interval;
   }
 
-  Status Record() const {
+  // Writes the state file.
+  Status Record(const std::string& newest,
+                std::span<const std::pair<std::string, double>> checkpoints) const {
     CheckpointState state;
-    state.model_checkpoint_path = latest;
-    for (const auto& [path, time] : may_delete) {
+    state.model_checkpoint_path = newest;
+    for (const auto& [path, time] : checkpoints) {
       state.all_model_checkpoint_paths.push_back(path);
       state.all_model_checkpoint_timestamps.push_back(time);
     }
@@ -96,16 +109,35 @@ struct CheckpointManager::Impl {
     }
   }
 
-  // What follows when `prefix` is on the disk.
-  Status Finish(const std::string& prefix) {
-    std::erase_if(may_delete, [&](const auto& c) { return c.first == prefix; });
-    may_delete.emplace_back(prefix, options.clock());
+  // Those that failed saves have left, once the state file is known to name none of them.
+  void DeleteUnnamed() {
+    for (const auto& [path, time] : may_delete) unnamed.erase(path);
+    for (const std::string& path : std::exchange(unnamed, {})) {
+      if (options.max_to_keep) RemoveOldCheckpoint(path, "meta");
+    }
+  }
+
+  // What follows when `prefix`, of the step `step`, is on the disk.
+  Status Finish(const std::string& prefix, std::optional<int64_t> step) {
+    auto with = may_delete;
+    std::erase_if(with, [&](const auto& c) { return c.first == prefix; });
+    with.emplace_back(prefix, options.clock());
+    // Before anything is deleted: who reads meanwhile finds the new one. Until the file is written
+    // the list is what it says.
+    const Status named = Record(prefix, with);
+    if (!named.ok()) {
+      unnamed.insert(prefix);
+      return Annotate(named, StrCat("; the checkpoint ", prefix,
+                                    " is on the disk, but the state file does not name it, and no "
+                                    "older one is deleted"));
+    }
+    may_delete = std::move(with);
     latest = prefix;
-    // Before anything is deleted: who reads meanwhile finds the new one.
-    MR_RETURN_IF_ERROR(Record());
+    last_step = step;
     Sweep();
+    DeleteUnnamed();
     DeleteAbandonedParts(JoinPath(options.directory, options.checkpoint_name));
-    MR_RETURN_IF_ERROR(Record());
+    MR_RETURN_IF_ERROR(Record(latest, may_delete));
     return inside->TellWritten(prefix);
   }
 };
@@ -137,7 +169,7 @@ StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Create(
   impl->inside = checkpoint->impl().shared_from_this();
   impl->options = std::move(options);
   impl->last_step = impl->options.last_checkpoint_step;
-  MR_RETURN_IF_ERROR(impl->Recover());
+  impl->Recover();
   return std::unique_ptr<CheckpointManager>(new CheckpointManager(std::move(impl)));
 }
 
@@ -154,13 +186,12 @@ StatusOr<std::string> CheckpointManager::Save(Session& session,
                StrCat(impl_->options.checkpoint_name, "-", checkpoint_number.value_or(count)));
   if (impl_->options.asynchronous) {
     MR_RETURN_IF_ERROR(impl_->inside->WriteAside(
-        session, prefix, [impl = impl_.get(), prefix] { return impl->Finish(prefix); }));
-    impl_->last_step = step;
+        session, prefix,
+        [impl = impl_.get(), prefix, step] { return impl->Finish(prefix, step); }));
     return prefix;
   }
   MR_RETURN_IF_ERROR(impl_->inside->Write(session, prefix));
-  impl_->last_step = step;
-  MR_RETURN_IF_ERROR(impl_->Finish(prefix));
+  MR_RETURN_IF_ERROR(impl_->Finish(prefix, step));
   return prefix;
 }
 

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <compare>
 #include <filesystem>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "io/filesystem.h"
 #include "io/uri.h"
 #include "proto/tensor_bundle.pb.h"
@@ -60,21 +62,61 @@ StatusOr<pb::CheckpointState> ReadStateFile(const std::string& path) {
   return proto;
 }
 
-// Newest first.
-std::vector<std::string> CheckpointsIn(const std::string& directory) {
+// One that is in a directory, whoever has written it.
+struct FoundCheckpoint {
+  double time = 0;      // of its files, in seconds since 1970
+  int64_t number = -1;  // with which its name ends; -1: none
+  std::string prefix;
+
+  friend auto operator<=>(const FoundCheckpoint&, const FoundCheckpoint&) = default;
+};
+
+// What stands before "-<number>" at the end, and the number; -1 if there is none.
+std::pair<std::string_view, int64_t> NameAndNumber(std::string_view prefix) {
+  const std::size_t dash = prefix.rfind('-');
+  int64_t number = -1;
+  if (dash == std::string_view::npos || !ParseInt64(prefix.substr(dash + 1), &number) ||
+      number < 0) {
+    return {prefix, -1};
+  }
+  return {prefix.substr(0, dash), number};
+}
+
+// Newest first; of those that a clock with few ticks takes for equally old, the greater number.
+std::vector<FoundCheckpoint> CheckpointsIn(const std::string& directory) {
   constexpr std::string_view kEnd = ".index";
-  std::vector<std::pair<double, std::string>> found;
+  std::vector<FoundCheckpoint> found;
   const auto names = PosixFileSystem()->List(directory.empty() ? "." : directory);
   if (!names.ok()) return {};
   for (const std::string& name : *names) {
     if (!name.ends_with(kEnd)) continue;
     const std::string prefix = JoinPath(directory, name.substr(0, name.size() - kEnd.size()));
-    if (const auto time = CheckpointTime(prefix)) found.emplace_back(*time, prefix);
+    if (const auto time = CheckpointTime(prefix)) {
+      found.push_back({*time, NameAndNumber(prefix).second, prefix});
+    }
   }
   std::sort(found.rbegin(), found.rend());
-  std::vector<std::string> prefixes;
-  for (auto& [time, prefix] : found) prefixes.push_back(std::move(prefix));
-  return prefixes;
+  return found;
+}
+
+// Of a directory without a list: those that are whole, under the name. If nobody has said which
+// ones are the program's, those that are called as the newest.
+CheckpointState StateOfFiles(const std::string& directory, std::string name) {
+  CheckpointState state;
+  for (const FoundCheckpoint& found : CheckpointsIn(directory)) {
+    const auto [full, number] = NameAndNumber(found.prefix);
+    if (number < 0 || (!name.empty() && BaseName(full) != name)) continue;
+    if (!CheckpointIsComplete(found.prefix)) continue;
+    if (name.empty()) name = BaseName(full);
+    state.all_model_checkpoint_paths.push_back(found.prefix);
+    state.all_model_checkpoint_timestamps.push_back(found.time);
+  }
+  if (state.all_model_checkpoint_paths.empty()) return state;
+  state.model_checkpoint_path = state.all_model_checkpoint_paths.front();
+  std::reverse(state.all_model_checkpoint_paths.begin(), state.all_model_checkpoint_paths.end());
+  std::reverse(state.all_model_checkpoint_timestamps.begin(),
+               state.all_model_checkpoint_timestamps.end());
+  return state;
 }
 
 }  // namespace
@@ -122,6 +164,28 @@ StatusOr<std::optional<CheckpointState>> GetCheckpointState(const std::string& d
   return std::optional(std::move(state));
 }
 
+std::optional<CheckpointState> RecoverCheckpointState(const std::string& directory,
+                                                      const std::string& name,
+                                                      const std::string& latest_filename) {
+  const auto read = GetCheckpointState(directory, latest_filename);
+  if (read.ok() && read->has_value()) return **read;
+  const std::string path = JoinPath(directory, latest_filename);
+  if (read.ok() && !PosixFileSystem()->FileExists(path)) return std::nullopt;
+  if (!read.ok()) MR_LOG(kWarning, Message(read.status()));
+  CheckpointState state = StateOfFiles(directory, name);
+  const std::vector<std::string>& all = state.all_model_checkpoint_paths;
+  const std::string whose = name.empty() ? "" : StrCat(" called ", name, "-<number>");
+  if (all.empty()) {
+    MR_LOG(kWarning, path, " cannot be read, and there is no complete checkpoint", whose, " in ",
+           directory, ": the list of checkpoints begins anew");
+    return std::nullopt;
+  }
+  MR_LOG(kWarning, path, " cannot be read: the list of checkpoints is that of the ", all.size(),
+         " complete one(s)", whose, " in ", directory, ", from ", all.front(), " to ", all.back(),
+         "; the next save writes it");
+  return state;
+}
+
 Status UpdateCheckpointState(const std::string& directory, CheckpointState state,
                              const std::string& latest_filename, bool relative) {
   const std::string path = JoinPath(directory, latest_filename);
@@ -167,7 +231,8 @@ std::string LatestCheckpoint(const std::string& directory, const std::string& la
       }
     }
   }
-  for (const std::string& prefix : CheckpointsIn(directory)) {
+  for (const FoundCheckpoint& found : CheckpointsIn(directory)) {
+    const std::string& prefix = found.prefix;
     if (!CheckpointIsComplete(prefix)) continue;
     MR_LOG(kWarning, "taking ", prefix, ", the complete checkpoint in ", directory,
            " that was written last: ", JoinPath(directory, latest_filename),

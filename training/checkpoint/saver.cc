@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/errors.h"
@@ -103,7 +104,8 @@ struct Saver::Impl {
   std::string parts_folder;  // what its name adds to the prefix; "" if there are no parts
   Operation restore;
   std::vector<std::pair<std::string, double>> kept;  // oldest first
-  std::optional<std::pair<std::string, double>> to_delete;
+  // Complete ones whose saves have failed at the state file: no list has them.
+  std::set<std::string> unnamed;
   double next_to_keep = 0;  // seconds since 1970
   std::optional<AsideNodes> aside;
   // Uses what is above: waited for before that goes, or is looked at.
@@ -217,18 +219,8 @@ struct Saver::Impl {
                                    " doesn't exist, can't save: ", Message(status));
   }
 
-  void Record(const std::string& prefix) {
-    if (options.max_to_keep <= 0) return;
-    std::erase_if(kept, [&](const auto& k) { return k.first == prefix; });
-    kept.emplace_back(prefix, options.clock());
-    if (static_cast<int>(kept.size()) <= options.max_to_keep) return;
-    to_delete = kept.front();
-    kept.erase(kept.begin());
-  }
-
-  void DeleteOld(const std::string& meta_graph_suffix) {
-    if (!to_delete) return;
-    const auto [prefix, time] = *std::exchange(to_delete, std::nullopt);
+  // Deletes one that is not in the list any more, unless it is its time to stay for good.
+  void DeleteOld(const std::string& prefix, double time, const std::string& meta_graph_suffix) {
     if (time > next_to_keep) {
       next_to_keep += options.keep_checkpoint_every_n_hours * kSecondsPerHour;
       return;
@@ -236,15 +228,40 @@ struct Saver::Impl {
     RemoveOldCheckpoint(prefix, meta_graph_suffix);
   }
 
+  // Those that failed saves have left, once the state file is known to name none of them.
+  void DeleteUnnamed(const std::string& meta_graph_suffix) {
+    for (const auto& [path, time] : kept) unnamed.erase(path);
+    for (const std::string& path : std::exchange(unnamed, {})) {
+      RemoveOldCheckpoint(path, meta_graph_suffix);
+    }
+  }
+
+  // Until the file is written the list is what it says, and nothing is deleted.
   Status UpdateState(const std::string& prefix, const SaveOptions& save) {
-    Record(prefix);
+    auto with = kept;
+    std::optional<std::pair<std::string, double>> old;
+    if (options.max_to_keep > 0) {
+      std::erase_if(with, [&](const auto& k) { return k.first == prefix; });
+      with.emplace_back(prefix, options.clock());
+      if (static_cast<int>(with.size()) > options.max_to_keep) {
+        old = with.front();
+        with.erase(with.begin());
+      }
+    }
     CheckpointState said;
     said.model_checkpoint_path = prefix;
-    for (const auto& [path, time] : kept) said.all_model_checkpoint_paths.push_back(path);
-    const std::string directory(DirectoryName(prefix));
-    MR_RETURN_IF_ERROR(UpdateCheckpointState(directory, std::move(said), save.latest_filename,
-                                             options.save_relative_paths));
-    DeleteOld(save.meta_graph_suffix);
+    for (const auto& [path, time] : with) said.all_model_checkpoint_paths.push_back(path);
+    const Status named = UpdateCheckpointState(std::string(DirectoryName(prefix)), std::move(said),
+                                               save.latest_filename, options.save_relative_paths);
+    if (!named.ok()) {
+      if (options.max_to_keep > 0) unnamed.insert(prefix);
+      return Annotate(named, StrCat("; the checkpoint ", prefix,
+                                    " is on the disk, but the state file does not name it, and no "
+                                    "older one is deleted"));
+    }
+    kept = std::move(with);
+    if (old) DeleteOld(old->first, old->second, save.meta_graph_suffix);
+    DeleteUnnamed(save.meta_graph_suffix);
     return OkStatus();
   }
 
@@ -355,6 +372,16 @@ StatusOr<std::unique_ptr<Saver>> Saver::Create(Graph& graph, SaverOptions option
   if (options.max_to_keep < 0) {
     return errors::InvalidArgument("max_to_keep must not be negative, but is ", options.max_to_keep,
                                    "; 0 keeps all checkpoints");
+  }
+  if (options.write_version == 1) {
+    return errors::Unimplemented(
+        "write_version=1: a Saver writes no checkpoint of TensorFlow's first format (before 2017), "
+        "which has no index, by which complete ones are told from torn ones; leave it at 2, which "
+        "TensorFlow reads since 1.0, or use the op SaveSlices");
+  }
+  if (options.write_version != 2) {
+    return errors::InvalidArgument("there is no write_version ", options.write_version,
+                                   ": a Saver writes version 2");
   }
   auto impl = std::make_unique<Impl>(graph, std::move(options));
   MR_RETURN_IF_ERROR(impl->Build(where));

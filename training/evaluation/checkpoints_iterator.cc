@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -6,11 +8,25 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "io/uri.h"
 #include "millrace/evaluator.h"
 #include "millrace/saver.h"
 #include "training/preemption_wait.h"
 
 namespace millrace {
+namespace {
+
+// Another one for files that have been written again under the name: the index is replaced as a
+// whole.
+std::string IdentityOf(const std::string& prefix) {
+  struct stat index{};
+  const StatusOr<std::string> file = LocalPath(prefix + ".index");
+  if (!file.ok() || ::stat(file->c_str(), &index) != 0) return "";
+  return StrCat(index.st_ino, " ", index.st_size, " ", index.st_mtim.tv_sec, " ",
+                index.st_mtim.tv_nsec);
+}
+
+}  // namespace
 
 StatusOr<TakeCheckpoints> ParseTakeCheckpoints(std::string_view word) {
   if (word == "latest") return TakeCheckpoints::kLatest;
@@ -31,21 +47,34 @@ std::optional<int64_t> CheckpointNumber(std::string_view prefix) {
 CheckpointsIterator::CheckpointsIterator(std::string directory, CheckpointsIteratorOptions options)
     : directory_(std::move(directory)), options_(std::move(options)) {}
 
+bool CheckpointsIterator::IsTaken(const std::string& prefix) const {
+  const auto taken = taken_.find(prefix);
+  return taken != taken_.end() && taken->second == IdentityOf(prefix);
+}
+
+void CheckpointsIterator::Mark(const std::string& prefix) { taken_[prefix] = IdentityOf(prefix); }
+
 // One that is there and was not taken; "" if there is none.
 std::string CheckpointsIterator::Take() {
   const std::string newest = LatestCheckpoint(directory_);
-  if (newest.empty() || taken_.contains(newest)) return "";
+  if (newest.empty() || IsTaken(newest)) return "";
+  const int64_t number = CheckpointNumber(newest).value_or(-1);
+  if (number >= 0 && number <= newest_number_) {
+    MR_LOG(kInfo, "the job has gone back: ", newest, " was written after that of number ",
+           newest_number_);
+  }
+  newest_number_ = number;
   std::vector<std::string> waiting;  // oldest first
   const auto state = GetCheckpointState(directory_);
   if (state.ok() && state->has_value()) {
     for (const std::string& prefix : (*state)->all_model_checkpoint_paths) {
       if (prefix == newest) break;
-      if (!taken_.contains(prefix) && CheckpointIsComplete(prefix)) waiting.push_back(prefix);
+      if (!IsTaken(prefix) && CheckpointIsComplete(prefix)) waiting.push_back(prefix);
     }
   }
   waiting.push_back(newest);
   if (options_.take == TakeCheckpoints::kEvery) {
-    taken_.insert(waiting.front());
+    Mark(waiting.front());
     return waiting.front();
   }
   // Those from before the first that is taken are no loss.
@@ -55,7 +84,7 @@ std::string CheckpointsIterator::Take() {
       ++skipped_;
     }
   }
-  taken_.insert(waiting.begin(), waiting.end());
+  for (const std::string& prefix : waiting) Mark(prefix);
   return newest;
 }
 

@@ -10,9 +10,13 @@
 namespace millrace {
 namespace {
 
-// Whether the job has deleted what was read, meanwhile, or it is damaged.
+// Whether the job has deleted what was read, meanwhile, or it is damaged, or its disk fails.
 bool IsUnreadable(const Status& status, const std::string& checkpoint) {
   if (status.ok()) return false;
+  // Of a session, or of another file, these are no matter of the checkpoint.
+  if (errors::IsUnavailable(status) || errors::IsPermissionDenied(status)) {
+    return status.message().find(checkpoint) != std::string::npos;
+  }
   return errors::IsNotFound(status) || errors::IsDataLoss(status) || errors::IsOutOfRange(status) ||
          !CheckpointExists(checkpoint);
 }

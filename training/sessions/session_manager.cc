@@ -132,10 +132,10 @@ struct SessionManager::Impl {
 
   // What was kept before the restart is deleted in its turn.
   void RememberCheckpoints(const InitialValues& values) {
+    if (!values.saver || values.checkpoint_dir.empty()) return;
     if (!values.saver->last_checkpoints().empty()) return;
-    const auto state = GetCheckpointState(values.checkpoint_dir);
-    if (!state.ok() || !state->has_value()) return;
-    values.saver->RecoverLastCheckpoints((*state)->all_model_checkpoint_paths);
+    const auto state = RecoverCheckpointState(values.checkpoint_dir);
+    if (state) values.saver->RecoverLastCheckpoints(state->all_model_checkpoint_paths);
   }
 
   // Gives everything a value. `missing`: what had none.
@@ -167,6 +167,8 @@ struct SessionManager::Impl {
     if (!values.keep_values || !has_values) {
       MR_ASSIGN_OR_RETURN(const bool restored, Restore(session, values, deadline));
       if (!restored) MR_RETURN_IF_ERROR(Initialise(session, values, missing));
+    } else if (values.checkpoint_path.empty()) {
+      RememberCheckpoints(values);
     }
     MR_RETURN_IF_ERROR(PrepareLocally(session, deadline));
     was_ready = true;

@@ -84,7 +84,14 @@ struct Supervisor::Impl {
     coordinator->RequestStop();
     const Status services = coordinator->Join(options.stop_grace_period);
     if (!services.ok()) MR_LOG(kWarning, "saving after a service has failed: ", Message(services));
-    return SaveModel();
+    MR_RETURN_IF_ERROR(SaveModel());
+    return SyncSaves();
+  }
+
+  // Waits for a checkpoint that a saver writes aside.
+  Status SyncSaves() const {
+    if (!HasServices() || options.scaffold->saver == nullptr) return OkStatus();
+    return options.scaffold->saver->Sync();
   }
 
   Status SaveSummaries() {
@@ -136,6 +143,9 @@ struct Supervisor::Impl {
     coordinator->RequestStop();
     // A checkpoint that is being written is finished first.
     Status status = coordinator->Join(options.stop_grace_period);
+    // What is written aside has its values from the session, which is closed next.
+    const Status written = SyncSaves();
+    if (status.ok() && !SessionIsLost(written)) status = written;
     const Status closed = session->Close();
     if (status.ok() && !SessionIsLost(closed)) status = closed;
     if (events) {
