@@ -46,6 +46,14 @@ std::vector<std::string_view> Views(const std::vector<grpc::string_ref>& texts) 
   return views;
 }
 
+// The name in the certificate of whoever is at the other end of a call.
+StatusOr<CertificateName> NameShown(const grpc::AuthContext* peer) {
+  if (peer == nullptr) return FindCertificateName({});
+  const std::vector<grpc::string_ref> uris = peer->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME),
+                                      dns = peer->FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME);
+  return FindCertificateName(Views(uris), Views(dns));
+}
+
 // Asks, after the chain of certificates was found good, whose it is. Called on gRPC's threads.
 class ServerVerifier : public tls::ExternalCertificateVerifier {
  public:
@@ -67,8 +75,9 @@ class ServerVerifier : public tls::ExternalCertificateVerifier {
 
  private:
   Status Check(const tls::TlsCustomVerificationCheckRequest& request) const {
-    MR_ASSIGN_OR_RETURN(const CertificateName peer,
-                        FindCertificateName(Views(request.uri_names())));
+    MR_ASSIGN_OR_RETURN(
+        const CertificateName peer,
+        FindCertificateName(Views(request.uri_names()), Views(request.dns_names())));
     return CheckServerName(own_, task_, peer);
   }
 
@@ -251,10 +260,7 @@ StatusOr<ProvenCaller> LoadedCredentials::CheckCall(const grpc::CallbackServerCo
   if (!has_tls()) return ProvenCaller();
   MR_RETURN_IF_ERROR(CheckOwnName());
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  const std::vector<grpc::string_ref> uris =
-      peer == nullptr ? std::vector<grpc::string_ref>()
-                      : peer->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
-  const StatusOr<CertificateName> caller = FindCertificateName(Views(uris));
+  const StatusOr<CertificateName> caller = NameShown(peer.get());
   if (!caller.ok()) return errors::PermissionDenied("the caller: ", Message(caller.status()));
   MR_RETURN_IF_ERROR(CheckCallerName(own_, *caller, method));
   ProvenCaller proven{caller->TaskName(), ""};

@@ -112,6 +112,28 @@ TEST_F(CredentialsTest, BothEndsKnowWhoTheOtherIs) {
   EXPECT_TRUE(Call(*client, &caller).ok());
 }
 
+TEST_F(CredentialsTest, BothEndsKnowEachOtherByNamesOfHosts) {
+  const auto by_dns = [this](const CertificateName& name) {
+    return files_.Issue(name, {}, nullptr, NameForm::kDns);
+  };
+  Start(by_dns(files_.Task("ps", 0)));
+  auto worker = Connect(by_dns(files_.Task("worker", 1)));
+  std::string caller;
+  const Status called = Call(*worker, &caller);
+  ASSERT_TRUE(called.ok()) << called;
+  EXPECT_EQ(caller, "/job:worker/replica:0/task:1");
+  // Either form, at either end.
+  EXPECT_TRUE(CallOnce(files_.Issue(files_.Task("worker", 1))).ok());
+  EXPECT_TRUE(CallOnce(by_dns(files_.Client()), "").ok());
+  Start(by_dns(files_.Task("ps", 1)));
+  const Status other = CallOnce(by_dns(files_.Task("worker", 1)));
+  EXPECT_EQ(other.code(), StatusCode::kPermissionDenied) << other;
+  Start(files_.Issue(files_.Task("ps", 0)));
+  EXPECT_TRUE(CallOnce(by_dns(files_.Task("worker", 1))).ok());
+  EXPECT_EQ(CallOnce(by_dns({"red", Role::kTask, "worker", 1})).code(),
+            StatusCode::kPermissionDenied);
+}
+
 TEST_F(CredentialsTest, AnotherTaskAtTheAddressIsNotBelieved) {
   const Credentials worker = files_.Issue(files_.Task("worker", 0));
   for (const CertificateName& answers :
