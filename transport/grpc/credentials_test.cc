@@ -223,6 +223,43 @@ TEST_F(CredentialsTest, ACertificateOfAnotherNameEndsTheServiceUntilItsOwnIsBack
   EXPECT_TRUE(soon(StatusCode::kOk).ok());
 }
 
+// What /healthz and gRPC's health service say.
+TEST_F(CredentialsTest, AServerWhoseFilesCannotBeUsedSaysSo) {
+  const Credentials files = files_.Issue(files_.Task("ps", 0));
+  const KeyedCertificate own{Content(files.tls_cert), Content(files.tls_key)};
+  const Loaded loaded = Load(files);
+  EXPECT_TRUE(loaded->Usable().ok());
+  const std::string cas = files_.authority().certificate;
+  const auto soon = [&](const std::string& reason) {
+    Status usable;
+    for (int i = 0; i < 600; ++i) {
+      usable = loaded->Usable();
+      if (reason.empty() ? usable.ok() : Message(usable).find(reason) != std::string_view::npos) {
+        return;
+      }
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+    ADD_FAILURE() << usable << "; expected " << reason;
+  };
+  const auto issue = [&](const CertificateName& name, const Validity& validity) {
+    return *IssueCertificate(files_.authority(), name, validity, own.key);
+  };
+  files_.Replace(files, issue(files_.Task("ps", 1), {}), cas);
+  soon("/job:ps/task:1");
+  files_.Replace(files, own, cas);
+  soon("");
+  files_.Replace(files, issue(files_.Task("ps", 0), {-hours(48), -hours(24)}), cas);
+  soon("expired");
+  EXPECT_EQ(loaded->Usable().code(), StatusCode::kFailedPrecondition);
+  files_.Replace(files, own, cas);
+  soon("");
+  const Credentials other = files_.Issue(files_.Task("ps", 0));
+  files_.Replace(files, {own.certificate, Content(other.tls_key)}, cas);
+  soon("the key is not that of the certificate");
+  files_.Replace(files, own, cas);
+  soon("");
+}
+
 TEST_F(CredentialsTest, ANewTokenIsUsedWithoutARestart) {
   Credentials files;
   files.token_file = files_.Token("the-first-token-0001");
