@@ -107,16 +107,16 @@ class RefusedCallsTest : public ::testing::Test {
 TEST_F(RefusedCallsTest, ACertificateWithoutTheRightIsNamedWithMethodRuleAndRequest) {
   Start(files_.Issue(files_.Task("ps", 0)));
   std::string log;
-  const Status foreign =
-      Refused(files_.Issue({"red", Role::kClient}), methods::kMasterRunStep,
+  const Status refused =
+      Refused(files_.Issue(files_.Admin()), methods::kMasterRunStep,
               "refused a call of /tensorflow.MasterService/RunStep by 127.0.0.1:", &log);
-  EXPECT_EQ(foreign.code(), StatusCode::kPermissionDenied) << foreign;
-  EXPECT_NE(log.find("(certificate millrace://red/client)"), std::string::npos) << log;
-  EXPECT_NE(log.find("cluster 'blue'"), std::string::npos) << log;
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_NE(log.find("(certificate millrace://blue/admin)"), std::string::npos) << log;
+  EXPECT_NE(log.find("which is for tasks and clients"), std::string::npos) << log;
   // The error has the name that the line has.
-  const std::string text(Message(foreign));
+  const std::string text(Message(refused));
   const std::size_t at = text.find(" [request ");
-  ASSERT_NE(at, std::string::npos) << foreign;
+  ASSERT_NE(at, std::string::npos) << refused;
   EXPECT_NE(log.find(text.substr(at, text.find(']', at) + 1 - at)), std::string::npos) << log;
   const Status client =
       Refused(files_.Issue(files_.Client()), methods::kWorkerRunGraph,
