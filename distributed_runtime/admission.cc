@@ -143,10 +143,15 @@ bool Admission::Allows(std::string_view capability) const {
 Status Admission::CheckOp(std::string_view op, const std::string& where) const {
   const std::string_view capability = CapabilityOf(op);
   if (capability.empty() || (allowed_ & BitOf(capability)) != 0) return OkStatus();
-  return errors::PermissionDenied(
-      where, " is a ", op, ", which needs ", capability,
-      ", and this task does not allow it: start the task with --allow=", capability,
-      capability == "file_write" ? ", or with a --file_root" : "");
+  // The flag says all that is allowed, so that what is allowed now has to be in it again.
+  std::string flag = StrCat("--allow=", capability);
+  for (const std::string_view word : kCapabilities) {
+    if (Allows(word)) StrAppend(&flag, ",", word);
+  }
+  return errors::PermissionDenied(where, " is a ", op, ", which needs ", capability,
+                                  ", and this task does not allow it: start the task with ", flag,
+                                  allowed_ == 0 ? "" : " (which keeps what it allows now)",
+                                  capability == "file_write" ? ", or with a --file_root" : "");
 }
 
 Status Admission::Check(const DataflowGraph& graph) const {

@@ -296,6 +296,7 @@ struct TaskServer::Impl {
     facts.flags = FlagsInForce(options.server, options.engine, Limits());
     facts.devices.assign(r->core->env().devices.begin(), r->core->env().devices.end());
     facts.address = [this] { return address_now(); };
+    if (credentials != nullptr) facts.usable = [c = credentials] { return c->Usable(); };
     facts.silent = [r] {
       std::vector<Wait> waits;
       r->monitor->ListSilent(&waits);

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "io/bundle_index.h"
 #include "io/crc32c.h"
+#include "io/file_root.h"
 #include "io/tensor_bundle.h"
 #include "tensor/allocator.h"
 #include "tensor/tensor_proto.h"
@@ -133,6 +134,7 @@ StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem* fs, std::
 Status BundleReader::LoadIndex() {
   const std::string path = BundleIndexName(prefix_);
   if (!fs_->FileExists(path)) {
+    MR_RETURN_IF_ERROR(CheckNameable(fs_, path));
     return errors::NotFound(
         "Unsuccessful TensorSliceReader constructor: Failed to find any "
         "matching files for ",

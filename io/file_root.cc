@@ -193,10 +193,12 @@ class Confined : public FileSystem {
       rest.erase(0, rest.find_first_not_of('/'));
       return Place{folders_[i].get(), std::move(rest)};
     }
+    // Where it leads is nobody's business: links would tell what there is elsewhere.
     return errors::PermissionDenied(
-        "'", CEscape(path), "' ", leads.empty() ? "leads nowhere" : StrCat("leads to ", leads),
-        ", and this task opens files in ", StrJoin(roots_, ", "),
-        " only: name one there, or start the task with another --file_root");
+        "'", CEscape(path), "' ",
+        leads.empty() ? "leads nowhere" : "is elsewhere, by itself or by links on its way",
+        ": this task opens files in ", StrJoin(roots_, ", "),
+        " only (--file_root): name one there, or start the task with another --file_root");
   }
 
   Status Failed(int error, std::string_view what, const std::string& path) const {
@@ -257,6 +259,13 @@ struct Confinement {
 std::unique_ptr<FileSystem> NewConfinedFileSystem(std::vector<std::string> roots, bool walks) {
   for (std::string& root : roots) root = Resolve(root);
   return std::make_unique<Confined>(std::move(roots), walks);
+}
+
+Status CheckNameable(FileSystem* files, const std::string& path) {
+  Status seen = files->FileSize(path).status();
+  const bool is_ours = errors::IsPermissionDenied(seen) &&
+                       Message(seen).find("(--file_root)") != std::string_view::npos;
+  return is_ours ? std::move(seen) : OkStatus();
 }
 
 Status ConfineFiles(const std::string& root, const std::vector<std::string>& others) {

@@ -17,6 +17,7 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/strings.h"
+#include "io/tensor_bundle.h"
 
 namespace millrace {
 namespace {
@@ -74,6 +75,23 @@ class FileRootTest : public FileRootFixture, public ::testing::WithParamInterfac
 
   std::unique_ptr<FileSystem> files_;
 };
+
+// What there is elsewhere is not to be learned from links that lead there.
+TEST_P(FileRootTest, TheRefusalNamesTheRuleAndNotWhereALinkLeads) {
+  fs::create_symlink(base_ + "/outside/secret", Root("link"));
+  const Status refused = files_->ReadFile(Root("link")).status();
+  EXPECT_NE(Message(refused).find("(--file_root)"), std::string_view::npos) << refused;
+  EXPECT_NE(Message(refused).find(Root("link")), std::string_view::npos) << refused;
+  EXPECT_EQ(Message(refused).find("outside"), std::string_view::npos) << refused;
+  // Where all that is seen is that a file is not there.
+  EXPECT_EQ(CheckNameable(files_.get(), Root("link")).code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(CheckNameable(files_.get(), Root("none")).ok());
+  EXPECT_TRUE(CheckNameable(files_.get(), Root("a")).ok());
+  const Status checkpoint = BundleReader::Open(files_.get(), base_ + "/outside/model").status();
+  EXPECT_EQ(checkpoint.code(), StatusCode::kPermissionDenied) << checkpoint;
+  EXPECT_NE(Message(checkpoint).find("(--file_root)"), std::string_view::npos) << checkpoint;
+  EXPECT_EQ(BundleReader::Open(files_.get(), Root("none")).status().code(), StatusCode::kNotFound);
+}
 
 TEST_P(FileRootTest, OpensWhatIsWithin) {
   fs::create_symlink("sub", Root("link"));

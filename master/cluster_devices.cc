@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/deadline_timer.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -20,6 +21,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds kFirstPause(50), kLongestPause(1000);
 constexpr seconds kReminder(10);
+constexpr std::size_t kMostReason = 500;  // bytes of an error in a line
 
 std::string At(const WorkerEnv& env, std::string_view task) {
   const std::string address = env.workers == nullptr ? "" : env.workers->Address(task);
@@ -52,16 +54,18 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
           "CreateSession still waiting for response from worker: ", task_->name,
           At(env_, task_->name), " (", Message(status), ")");
     } else if (errors::IsUnavailable(status)) {
-      Retry(now);
+      Retry(now, status);
       return;
     }
     std::exchange(done_, nullptr)(std::move(status));
   }
 
-  void Retry(Deadline now) {
+  // `why` is what it answered last.
+  void Retry(Deadline now, const Status& why) {
     if (now >= reminder_) {
+      const LogRequest named(request_);
       MR_LOG(kInfo, "CreateSession still waiting for response from worker: ", task_->name,
-             At(env_, task_->name));
+             At(env_, task_->name), " (", Message(why).substr(0, kMostReason), ")");
       reminder_ = now + kReminder;
     }
     auto self = shared_from_this();
@@ -73,6 +77,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
   ClusterDevices::Task* const task_;
   const WorkerEnv& env_;
   const CallOptions options_;
+  const int64_t request_ = LogRequest::Current();  // of the client that asks for a session
   std::function<void(Status)> done_;
   milliseconds pause_ = kFirstPause;
   Deadline reminder_ = DeadlineAfter(kReminder);

@@ -8,6 +8,7 @@
 #include "absl/hash/hash.h"
 #include "base/calls/request_text.h"
 #include "base/deadline_timer.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 
@@ -256,7 +257,10 @@ void PlanCache::Get(RunSignature signature, const Patience& patience, const Buil
     GiveUp(building, waiter.get(), std::move(why));
   });
   if (!is_new) return;
-  if (!notice.empty()) MR_LOG(kWarning, notice, RequestText(patience.request_id));
+  if (!notice.empty()) {
+    const LogRequest named(patience.request_id);
+    MR_LOG(kWarning, notice, RequestText(patience.request_id));
+  }
   build(std::move(signature), building, [this, building](StatusOr<std::shared_ptr<Plan>> built) {
     Built(building, std::move(built));
   });

@@ -2,7 +2,9 @@
 #include "observe/page_server.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -17,6 +19,27 @@ bool IsOwnName(std::string_view host) {
   host = host.substr(0, host.find(':'));
   in_addr address;
   return host == "localhost" || inet_pton(AF_INET, std::string(host).c_str(), &address) == 1;
+}
+
+// Without the port and the brackets of an IPv6 address, in small letters.
+std::string NameIn(std::string_view host) {
+  if (host.starts_with('[')) {
+    host.remove_prefix(1);
+    host = host.substr(0, host.find(']'));
+  } else if (std::count(host.begin(), host.end(), ':') == 1) {
+    host = host.substr(0, host.find(':'));
+  }
+  std::string name(host);
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name;
+}
+
+bool IsLoopbackName(const std::string& name) {
+  in_addr v4;
+  in6_addr v6;
+  if (inet_pton(AF_INET, name.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  if (inet_pton(AF_INET6, name.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6) != 0;
+  return name == "localhost";
 }
 
 HttpAnswer Refuse(int status, std::string body) {
@@ -40,15 +63,26 @@ bool BringsToken(const HttpRequest& request,
 
 bool AsksForAddress(const HttpRequest& request) { return IsOwnName(request.Header("host")); }
 
+bool IsLoopbackHost(std::string_view host, std::string_view listens) {
+  const std::string name = NameIn(host);
+  return IsLoopbackName(name) || (!name.empty() && name == NameIn(listens));
+}
+
 StatusOr<std::unique_ptr<HttpServer>> ServePages(const PageServerOptions& options,
                                                  std::shared_ptr<const PageTable> pages) {
-  const auto handle = [is_token = options.is_token, loopback = options.loopback_only,
+  // Also where others might have been let in (--insecure): those who cannot reach this address must
+  // not do so through a browser that can.
+  const bool loopback = options.loopback_only || IsLoopbackName(NameIn(options.host));
+  const auto handle = [is_token = options.is_token, loopback, host = options.host,
                        pages = std::move(pages)](const HttpRequest& request) {
     PageRequest wanted;
     if (!PageRequest::Parse(request.target, &wanted)) return Refuse(400, "Bad Request\n");
     wanted.accept = request.Header("accept");
-    if (loopback && !AsksForAddress(request)) {
-      return Refuse(403, "ask for this page by address, or as localhost\n");
+    if (loopback && !IsLoopbackHost(request.Header("host"), host)) {
+      return Refuse(403,
+                    "these pages are on loopback, and shown to who asks for localhost, 127.0.0.1, "
+                    "[::1] or the address that they are served at (the Host header): a page of "
+                    "another site may have a name of its own for this address\n");
     }
     if (is_token != nullptr && !pages->IsOpen(wanted.path) && !BringsToken(request, is_token)) {
       HttpAnswer refused = Refuse(401, "this task asks for the token of its cluster\n");

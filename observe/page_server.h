@@ -32,10 +32,16 @@ bool BringsToken(const HttpRequest& request, const std::function<bool(std::strin
 // for this host is.
 bool AsksForAddress(const HttpRequest& request);
 
+// Whether `host`, a Host header with or without a port, is "localhost", an address of loopback or
+// `listens`, however it is written. `listens` is not what it is about if it stands for all
+// addresses.
+bool IsLoopbackHost(std::string_view host, std::string_view listens);
+
 // As HttpServer::Start. `pages` may be closed before the server ends.
 //
-// On loopback a visitor must ask for an address or "localhost": a page of another site, whose name
-// was made to stand for this host, cannot read these.
+// On loopback a visitor must ask for an address of loopback, "localhost" or `options.host`,
+// whatever else is asked of him: a page of another site, whose name was made to stand for this
+// host, cannot read these.
 StatusOr<std::unique_ptr<HttpServer>> ServePages(const PageServerOptions& options,
                                                  std::shared_ptr<const PageTable> pages);
 

@@ -109,6 +109,27 @@ TEST(PageServerTest, AnotherSitesNameForThisHostIsNoWayIn) {
   }
 }
 
+TEST(PageServerTest, WhoeverMayAskNoOtherNameIsAWayIntoLoopback) {
+  PageServerOptions options;
+  options.loopback_only = false;  // as with --insecure
+  Site site(options);
+  const auto status = [&](const std::string& host) {
+    return Get(site.port(), "/statusz", StrCat("Host: ", host, "\r\n")).status;
+  };
+  for (const char* host : {"evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1",
+                           "[2001:db8::1]:80", "[", "localhost.evil.example", "0.0.0.0", ""}) {
+    EXPECT_EQ(status(host), 403) << host;
+  }
+  for (const char* host : {"127.0.0.1:1", "127.1.2.3", "localhost", "LOCALHOST:8080", "[::1]:80"}) {
+    EXPECT_EQ(status(host), 200) << host;
+  }
+  EXPECT_THAT(Get(site.port(), "/statusz", "Host: evil.example\r\n").body,
+              HasSubstr("the Host header"));
+  EXPECT_TRUE(IsLoopbackHost("Blue-1:80", "blue-1"));
+  EXPECT_FALSE(IsLoopbackHost("blue-2:80", "blue-1"));
+  EXPECT_FALSE(IsLoopbackHost("", ""));
+}
+
 TEST(PageServerTest, WithATokenOnlyThoseWhoKnowItSeeMoreThanHealth) {
   PageServerOptions options;
   options.is_token = [](std::string_view text) { return text == "correct-horse-battery"; };

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/calls/call_options.h"
@@ -33,6 +34,8 @@ class ServerCall {
   // Who called, if it is a client with a certificate: a text that is the same for all calls with
   // the same key, and nobody else's. "" for all others. As long as the call.
   virtual std::string_view proven_client() const { return {}; }
+  // Who called, for logs and nothing else: an address, and what its certificate says.
+  virtual std::string caller_text() const { return std::string(proven_caller()); }
   // Where the call comes from, if its connection says so. May be asked for until the call ends.
   virtual CallerHost caller_host() const { return {}; }
   // When the request was read, by SteadyClock.

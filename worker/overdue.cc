@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/calls/request_text.h"
+#include "base/engine_thread.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "executor/stats/running_nodes.h"
@@ -38,6 +39,7 @@ std::string DescribeOverdue(const CancellationManager* step) {
 }
 
 void LogOverdue(int64_t step_id, int64_t request_id, const std::string& description) {
+  const LogRequest named(request_id);
   MR_LOG(kWarning, "step ", step_id, RequestText(request_id),
          " did not end when it was cancelled at its deadline: ", description,
          ". What it holds, its threads among them, is freed when it ends; a call whose own thread "

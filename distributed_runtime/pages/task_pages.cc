@@ -162,7 +162,12 @@ void AddTaskPages(TaskFacts facts, PageTable* pages) {
   pages->Add("/metrics", "Metrics",
              [shared](const PageRequest& request) { return MakeMetrics(*shared, request); });
   pages->Add(
-      "/healthz", "", [](const PageRequest&) { return Page{200, kTextType, "ok\n"}; },
+      "/healthz", "",
+      [shared](const PageRequest&) {
+        const Status usable = shared->usable == nullptr ? OkStatus() : shared->usable();
+        if (usable.ok()) return Page{200, kTextType, "ok\n"};
+        return Page{503, kTextType, StrCat("not serving: ", Message(usable), "\n")};
+      },
       /*open=*/true);
 }
 

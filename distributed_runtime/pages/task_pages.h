@@ -12,6 +12,7 @@
 
 #include "device/device.h"
 #include "distributed_runtime/pages/step_tracer.h"
+#include "millrace/status.h"
 #include "observe/page.h"
 #include "observe/peer_traffic.h"
 #include "observe/rpc_table.h"
@@ -38,6 +39,7 @@ struct TaskFacts {
   std::vector<std::pair<std::string, std::string>> flags;  // without secrets
   std::vector<const Device*> devices;
   std::function<std::string()> address;  // "host:port"
+  std::function<Status()> usable;        // whether callers can be served; null: they can
   std::function<std::string()> silent;   // which tasks do not answer; "": all do
   std::function<std::string(const std::string& task)> version_of;  // of another task
   const TaskObservation* observed = nullptr;

@@ -2,11 +2,15 @@
 #include "distributed_runtime/service/eager_service.h"
 
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/calls/request_text.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "distributed_runtime/service/failed_steps.h"
@@ -21,6 +25,10 @@ namespace {
 struct Failure {
   int64_t request_id = 0;
   std::string of;
+  // Of a client that gives back what an op was to make: it does so after the op has failed, too.
+  bool gives_back = false;
+  // Of ops that will make nothing because of this.
+  std::vector<int64_t> lost{};
 };
 
 std::string ContextText(uint64_t id) { return StrCat("eager context ", Hex16(id)); }
@@ -31,22 +39,28 @@ Failure Describe(const pb::EnqueueRequest& request, const pb::EnqueueResponse& r
   const int index = response.queue_response_size() - 1;
   if (index < 0 || index >= request.queue_size()) return {NewRequestId(), ContextText(context)};
   const pb::QueueItem& item = request.queue(index);
-  const auto numbered = [context](int64_t number, const char* what) {
+  const auto numbered = [context](int64_t number, const char* what, bool gives_back = false) {
     return Failure{EagerRequestId(context, number),
-                   StrCat(ContextText(context), ", ", what, " op ", number)};
+                   StrCat(ContextText(context), ", ", what, " op ", number), gives_back};
   };
   switch (item.item_case()) {
     case pb::QueueItem::kOperation: {
       const int64_t id = EagerRequestId(context, item.operation());
-      return {id == 0 ? NewRequestId() : id,
-              StrCat(ContextText(context), ", ", item.operation().name())};
+      Failure failure{id == 0 ? NewRequestId() : id,
+                      StrCat(ContextText(context), ", ", item.operation().name())};
+      for (int i = index; i < request.queue_size(); ++i) {
+        if (!request.queue(i).has_operation()) continue;
+        failure.lost.push_back(EagerRequestId(context, request.queue(i).operation()));
+      }
+      return failure;
     }
     case pb::QueueItem::kSendTensor:
       return numbered(item.send_tensor().op_id(), "a tensor sent as");
     case pb::QueueItem::kSendPackedHandle:
       return numbered(item.send_packed_handle().op_id(), "a packed handle sent as");
     case pb::QueueItem::kHandleToDecref:
-      return numbered(item.handle_to_decref().op_id(), "a handle dropped of");
+      return numbered(item.handle_to_decref().op_id(), "a handle dropped of",
+                      /*gives_back=*/true);
     case pb::QueueItem::kRegisterFunction:
       return {NewRequestId(), StrCat(ContextText(context), ", the function ",
                                      item.register_function().function_def().signature().name())};
@@ -59,7 +73,9 @@ Failure Describe(const pb::RunComponentFunctionRequest& request,
                  const pb::RunComponentFunctionResponse& /*response*/) {
   const int64_t id = EagerRequestId(request.context_id(), request.operation());
   return {id == 0 ? NewRequestId() : id,
-          StrCat(ContextText(request.context_id()), ", ", request.operation().name())};
+          StrCat(ContextText(request.context_id()), ", ", request.operation().name()),
+          /*gives_back=*/false,
+          {id}};
 }
 
 template <typename Request, typename Response>
@@ -67,20 +83,55 @@ Failure Describe(const Request& request, const Response& /*response*/) {
   return {NewRequestId(), ContextText(request.context_id())};
 }
 
+// The last ops that failed, by the names of their requests. Thread-safe.
+class LostOps {
+ public:
+  void Add(const std::vector<int64_t>& names) {
+    MutexLock lock(&mu_);
+    for (const int64_t name : names) {
+      if (!known_.insert(name).second) continue;
+      order_.push_back(name);
+      if (order_.size() <= kMost) continue;
+      known_.erase(order_.front());
+      order_.pop_front();
+    }
+  }
+  bool Has(int64_t name) const {
+    MutexLock lock(&mu_);
+    return known_.contains(name);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;
+  mutable Mutex mu_;
+  absl::flat_hash_set<int64_t> known_ ABSL_GUARDED_BY(mu_);
+  std::deque<int64_t> order_ ABSL_GUARDED_BY(mu_);
+};
+
+// What the methods' errors have in common.
+struct ErrorLog {
+  FailedSteps lines;
+  LostOps lost;
+};
+
 // Where a method's errors go: to the client and into the log, under one name.
 class MethodErrors {
  public:
-  MethodErrors(const char* path, std::shared_ptr<FailedSteps> log)
+  MethodErrors(const char* path, std::shared_ptr<ErrorLog> log)
       : method_(std::strrchr(path, '/') + 1), log_(std::move(log)) {}
 
   Status Name(const Failure& failure, const Status& why) const {
-    log_->Log(method_, failure.of, failure.request_id, why);
+    log_->lost.Add(failure.lost);
+    // The line of the op itself says what is wrong: there was nothing to give back.
+    if (!failure.gives_back || !log_->lost.Has(failure.request_id)) {
+      log_->lines.Log(method_, failure.of, failure.request_id, why);
+    }
     return OfRequest(why, failure.request_id);
   }
 
  private:
   const char* const method_;
-  const std::shared_ptr<FailedSteps> log_;
+  const std::shared_ptr<ErrorLog> log_;
 };
 // Shared by the copies of a handler, which outlive its calls.
 using SharedErrors = std::shared_ptr<const MethodErrors>;
@@ -141,7 +192,7 @@ RpcServer::Handler Later(const EagerServer* eager, SharedErrors shared_errors, B
 }  // namespace
 
 void AddEagerMethods(EagerServer* eager, RpcServer* server) {
-  const auto log = std::make_shared<FailedSteps>();
+  const auto log = std::make_shared<ErrorLog>();
   const auto errors = [log](const char* path) {
     return std::make_shared<const MethodErrors>(path, log);
   };

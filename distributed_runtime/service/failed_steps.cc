@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/calls/request_text.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -25,7 +26,7 @@ std::string Printable(std::string_view text, std::size_t most) {
 }  // namespace
 
 void FailedSteps::Log(std::string_view method, std::string_view of, int64_t request_id,
-                      const Status& why) {
+                      const Status& why, std::string_view by) {
   if (why.ok() || errors::IsOutOfRange(why) || errors::IsCancelled(why)) return;
   int64_t left_out = 0;
   {
@@ -41,8 +42,9 @@ void FailedSteps::Log(std::string_view method, std::string_view of, int64_t requ
     }
     left_out = std::exchange(left_out_, 0);
   }
+  const LogRequest named(request_id);
   MR_LOG(kInfo, method, " of ", Printable(of, 200), " failed", RequestText(request_id), ": ",
-         Printable(Message(why), 1000),
+         Printable(Message(why), 1000), by.empty() ? "" : "; called by ", Printable(by, 400),
          left_out == 0 ? "" : StrCat(" (", left_out, " before it were not logged)"));
 }
 

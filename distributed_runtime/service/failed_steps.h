@@ -20,8 +20,10 @@ class FailedSteps {
 
   // A line with the request's id, as the client has it in its error; none for the end of data and
   // for what a client has cancelled. Beyond kMostLines steps are only counted, and the next line
-  // says how many. `of` is what the method was called for: "session HANDLE".
-  void Log(std::string_view method, std::string_view of, int64_t request_id, const Status& why);
+  // says how many. `of` is what the method was called for: "session HANDLE"; `by` who called, if
+  // that is worth a word.
+  void Log(std::string_view method, std::string_view of, int64_t request_id, const Status& why,
+           std::string_view by = {});
 
  private:
   Mutex mu_;

@@ -11,6 +11,7 @@
 
 #include "base/calls/request_text.h"
 #include "base/deadline_timer.h"
+#include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -65,17 +66,19 @@ struct MasterService::Impl {
   void CreateSession(ServerCall* call) {
     pb::CreateSessionRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "CreateSession", status);
     CreateSessionArgs args;
     args.graph.Swap(request.mutable_graph_def());
     args.config.Swap(request.mutable_config());
     args.target.swap(*request.mutable_target());
     auto result = std::make_shared<CreateSessionResult>();
     const int64_t id = NewRequestId();  // this request has no field for one
+    const LogRequest named(id);
     master->CreateSessionAsync(
         call->options(), std::move(args), result.get(), [this, call, result, id](Status created) {
           if (!created.ok()) {
-            return call->Finish(FailedCall("CreateSession", "a client", id, created));
+            return call->Finish(
+                FailedCall("CreateSession", "a client", id, created, call->caller_text()));
           }
           pb::CreateSessionResponse response;
           response.set_session_handle(result->session_handle);
@@ -87,13 +90,14 @@ struct MasterService::Impl {
   void ExtendSession(ServerCall* call) {
     pb::ExtendSessionRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "ExtendSession", status);
     ExtendSessionArgs args;
     args.session_handle = request.session_handle();
     args.graph.Swap(request.mutable_graph_def());
     args.current_graph_version = request.current_graph_version();
     auto version = std::make_shared<int64_t>(0);
     const int64_t id = NewRequestId();
+    const LogRequest named(id);
     const auto answer = [this, call, version, id, session = args.session_handle](Status extended) {
       if (!extended.ok()) return call->Finish(Failed("ExtendSession", session, id, extended));
       pb::ExtendSessionResponse response;
@@ -108,9 +112,14 @@ struct MasterService::Impl {
   static int64_t IdOf(int64_t request_id) { return request_id == 0 ? NewRequestId() : request_id; }
 
   // The error of a call, which is logged under the name that it carries.
-  Status FailedCall(const char* method, const std::string& of, int64_t id, const Status& why) {
-    failed.Log(method, of, id, why);
+  Status FailedCall(const char* method, const std::string& of, int64_t id, const Status& why,
+                    const std::string& by = {}) {
+    failed.Log(method, of, id, why, by);
     return OfRequest(why, id);
+  }
+  // A request that cannot be read: it has no name of its own, nor that of a session.
+  void Undecodable(ServerCall* call, const char* method, const Status& why) {
+    call->Finish(FailedCall(method, "a client", NewRequestId(), why, call->caller_text()));
   }
   Status Failed(const char* method, const std::string& session, int64_t id, const Status& why) {
     return FailedCall(method, StrCat("session ", session), id, why);
@@ -126,8 +135,9 @@ struct MasterService::Impl {
   void PartialRunSetup(ServerCall* call) {
     pb::PartialRunSetupRequest request;
     Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "PartialRunSetup", status);
     const int64_t id = IdOf(request.request_id());
+    const LogRequest named(id);
     const std::string& session = request.session_handle();
     status = requests.Track(request.request_id(), "PartialRunSetup");
     if (!status.ok()) return call->Finish(Failed("PartialRunSetup", session, id, status));
@@ -161,7 +171,7 @@ struct MasterService::Impl {
   void RunStep(ServerCall* call) {
     auto run = std::make_unique<Run<RunStepArgs>>();
     Status status = DecodeRunStepRequest(call->reader(), &run->args, &run->meta);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "RunStep", status);
     run->args.request_id = IdOf(run->meta.request_id);
     status = requests.Track(run->meta.request_id, "RunStep");
     if (!status.ok()) {
@@ -232,8 +242,9 @@ struct MasterService::Impl {
   void MakeCallable(ServerCall* call) {
     pb::MakeCallableRequest request;
     Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "MakeCallable", status);
     const int64_t id = IdOf(request.request_id());
+    const LogRequest named(id);
     const std::string& session = request.session_handle();
     status = requests.Track(request.request_id(), "MakeCallable");
     if (!status.ok()) return call->Finish(Failed("MakeCallable", session, id, status));
@@ -255,7 +266,7 @@ struct MasterService::Impl {
   void RunCallable(ServerCall* call) {
     auto run = std::make_unique<Run<RunCallableArgs>>();
     Status status = DecodeRunCallableRequest(call->reader(), &run->args, &run->meta);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "RunCallable", status);
     run->args.request_id = IdOf(run->meta.request_id);
     status = requests.Track(run->meta.request_id, "RunCallable");
     if (!status.ok()) {
@@ -277,7 +288,7 @@ struct MasterService::Impl {
   void ReleaseCallable(ServerCall* call) {
     pb::ReleaseCallableRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "ReleaseCallable", status);
     const int64_t id = NewRequestId();
     master->ReleaseCallableAsync(call->options(), request.session_handle(), request.handle(),
                                  Answer(call, "ReleaseCallable", request.session_handle(), id));
@@ -286,7 +297,7 @@ struct MasterService::Impl {
   void CloseSession(ServerCall* call) {
     pb::CloseSessionRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "CloseSession", status);
     const int64_t id = NewRequestId();
     master->CloseSessionAsync(call->options(), request.session_handle(),
                               Answer(call, "CloseSession", request.session_handle(), id));
@@ -295,7 +306,7 @@ struct MasterService::Impl {
   void ListDevices(ServerCall* call) {
     pb::ListDevicesRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "ListDevices", status);
     auto result = std::make_shared<ListDevicesResult>();
     const int64_t id = NewRequestId();
     const auto answer = [this, call, result, id,
@@ -312,7 +323,7 @@ struct MasterService::Impl {
   void Reset(ServerCall* call) {
     pb::ResetRequest request;
     const Status status = call->Parse(&request);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Undecodable(call, "Reset", status);
     const int64_t id = NewRequestId();
     master->ResetAsync(
         call->options(), Strings(request.container()), Strings(request.device_filters()),

@@ -75,7 +75,8 @@ struct WorkerService::Impl {
     if (status.ok() && request.session_handle().empty()) {
       status = errors::InvalidArgument("Session must be non-empty.");
     }
-    if (!status.ok()) return call->Finish(status);
+    const std::string of = StrCat("session ", request.session_handle());
+    if (!status.ok()) return Refuse(call, "CreateWorkerSession", of, status);
     WorkerSessionOptions options;
     options.session_handle = request.session_handle();
     options.isolate_session_state = request.isolate_session_state();
@@ -89,9 +90,10 @@ struct WorkerService::Impl {
     }
     if (!call->proven_caller().empty() && !options.master_task.empty() &&
         !IsOwnName(call->proven_caller(), options)) {
-      return call->Finish(errors::PermissionDenied("the certificate of ", call->proven_caller(),
-                                                   " is no right to open a session in the name of ",
-                                                   options.master_task));
+      return Refuse(call, "CreateWorkerSession", of,
+                    errors::PermissionDenied("the certificate of ", call->proven_caller(),
+                                             " is no right to open a session in the name of ",
+                                             options.master_task));
     }
     // The cluster of a session has names of its own, which say nothing of this task's peers.
     if (peers == nullptr || options.master_task.empty() || options.server_def != nullptr) {
@@ -100,7 +102,10 @@ struct WorkerService::Impl {
     // TensorFlow's masters say who they are here only.
     peers->Admit(options.master_task, static_cast<uint64_t>(options.master_incarnation),
                  [this, call, options](const StatusOr<PeerTable::Standing>& standing) mutable {
-                   if (!standing.ok()) return call->Finish(standing.status());
+                   if (!standing.ok()) {
+                     return Refuse(call, "CreateWorkerSession",
+                                   StrCat("session ", options.session_handle), standing.status());
+                   }
                    options.master_is_confirmed = *standing == PeerTable::Standing::kConfirmed;
                    OpenSession(call, options);
                  });
@@ -123,8 +128,12 @@ struct WorkerService::Impl {
   }
 
   void OpenSession(ServerCall* call, const WorkerSessionOptions& options) {
-    worker->CreateSessionAsync(call->options(), options,
-                               [call](Status created) { call->Finish(created); });
+    worker->CreateSessionAsync(
+        call->options(), options,
+        [this, call, of = StrCat("session ", options.session_handle)](Status created) {
+          if (created.ok()) return call->Finish(created);
+          Refuse(call, "CreateWorkerSession", of, created);
+        });
   }
 
   void DeleteWorkerSession(ServerCall* call) {
@@ -144,7 +153,8 @@ struct WorkerService::Impl {
       status = ImportGraphDef(ImportOptions{.internal_names = true, .devices_are_assigned = true},
                               request.graph_def(), args.graph.get());
     }
-    if (!status.ok()) return call->Finish(status);
+    const std::string of = StrCat("session ", request.session_handle());
+    if (!status.ok()) return Refuse(call, "RegisterGraph", of, status);
     if (request.create_worker_session_called()) args.session_handle = request.session_handle();
     args.graph_options.Swap(request.mutable_graph_options());
     args.config.Swap(request.mutable_config_proto());
@@ -152,8 +162,10 @@ struct WorkerService::Impl {
     args.keep_graph = !request.forget_graph();
     auto handle = std::make_shared<std::string>();
     worker->RegisterGraphAsync(call->options(), std::move(args), handle.get(),
-                               [call, handle](Status registered) {
-                                 if (!registered.ok()) return call->Finish(registered);
+                               [this, call, handle, of](Status registered) {
+                                 if (!registered.ok()) {
+                                   return Refuse(call, "RegisterGraph", of, registered);
+                                 }
                                  pb::RegisterGraphResponse response;
                                  response.set_graph_handle(*handle);
                                  call->Finish(response);
@@ -169,6 +181,12 @@ struct WorkerService::Impl {
         request.graph_handle(), [call](Status deregistered) { call->Finish(deregistered); });
   }
 
+  // Ends a call that has no name of its own, with a line that has one. Its error goes to a master,
+  // which names it after its client's request; both know the session.
+  void Refuse(ServerCall* call, const char* method, const std::string& of, const Status& why) {
+    failed.Log(method, of, NewRequestId(), why, call->caller_text());
+    call->Finish(why);
+  }
   // The error of a part of a step, which is logged.
   Status Failed(const RunGraphArgs& args, bool is_named, const Status& why) {
     failed.Log("RunGraph", StrCat("session ", args.session_handle), args.request_id, why);
@@ -183,7 +201,7 @@ struct WorkerService::Impl {
     };
     auto run = std::make_unique<Run>();
     Status status = DecodeRunGraphRequest(call->reader(), &run->args, &run->meta);
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) return Refuse(call, "RunGraph", "a session", status);
     // A master of ours says for which request of its client the step is, and names it in the
     // client's error; another one has a name for its own call.
     const bool is_named = run->args.request_id != 0;
@@ -246,7 +264,9 @@ struct WorkerService::Impl {
                    : errors::PermissionDenied("this task has no results of clients");
     }
     if (status.ok()) status = requests.Track(request.request_id(), "RecvTensor");
-    if (!status.ok()) return call->Finish(status);
+    if (!status.ok()) {
+      return Refuse(call, "RecvTensor", StrCat("step ", request.step_id()), status);
+    }
     worker->RecvTensorAsync(UntilCancelled(call), request.step_id(), request.rendezvous_key(),
                             [call](const Status& received, const Tensor& tensor, bool is_dead) {
                               if (!received.ok()) return call->Finish(received);

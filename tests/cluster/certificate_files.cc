@@ -57,9 +57,9 @@ CertificateName CertificateFiles::Client() const { return {cluster_, Role::kClie
 CertificateName CertificateFiles::Admin() const { return {cluster_, Role::kAdmin}; }
 
 Credentials CertificateFiles::Issue(const CertificateName& name, const Validity& validity,
-                                    const KeyedCertificate* authority) {
+                                    const KeyedCertificate* authority, NameForm form) {
   const StatusOr<KeyedCertificate> made =
-      IssueCertificate(authority == nullptr ? authority_ : *authority, name, validity);
+      IssueCertificate(authority == nullptr ? authority_ : *authority, name, validity, "", form);
   EXPECT_TRUE(made.ok()) << made.status();
   const std::string stem = StrCat(folder_, "/", count_++);
   Credentials files;

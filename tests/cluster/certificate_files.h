@@ -21,7 +21,7 @@ class CertificateFiles {
 
   // Makes a certificate that `authority` has signed (null: that of this folder), and writes it.
   Credentials Issue(const CertificateName& name, const Validity& validity = {},
-                    const KeyedCertificate* authority = nullptr);
+                    const KeyedCertificate* authority = nullptr, NameForm form = NameForm::kUri);
   // Writes a token to a file of its own.
   std::string Token(const std::string& text);
   // Writes the certificate, its key and `authorities` (PEM) over the files that `files` names,

@@ -71,6 +71,26 @@ TEST_F(EagerRequestsTest, TheErrorOfAnOpIsFoundInTheLogAndOnThePageOfSteps) {
   EXPECT_EQ(names.size(), 2u);
 }
 
+// A client gives back the handles of an op that failed as it does all others.
+TEST_F(EagerRequestsTest, GivingBackWhatAFailedOpNeverMadeIsNoLineOfItsOwn) {
+  pb::EnqueueRequest request;
+  request.set_context_id(kContext);
+  *request.add_queue() = worker_.Op(3, "AddV2", {1, 2});
+  *request.add_queue() = worker_.Op(4, "Neg", {3});
+  const Failing add([&] {
+    pb::EnqueueResponse response;
+    return worker_.Call(methods::kEagerEnqueue, request, &response);
+  });
+  EXPECT_TRUE(add.Logged("Enqueue", ", AddV2")) << add.log;
+  for (const int64_t id : {3, 4}) {
+    const Failing drop([&] { return worker_.Drop(id); });
+    EXPECT_EQ(drop.log.find("handle dropped"), std::string::npos) << drop.log;
+  }
+  // What nobody has heard of is another matter.
+  const Failing unknown([&] { return worker_.Drop(5); });
+  EXPECT_TRUE(unknown.Logged("Enqueue", ", a handle dropped of op 5")) << unknown.log;
+}
+
 TEST_F(EagerRequestsTest, AStreamSaysWhichOfItsOpsFailed) {
   pb::EnqueueRequest request;
   request.set_context_id(kContext);

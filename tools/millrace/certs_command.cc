@@ -38,7 +38,7 @@ constexpr char kHelp[] =
     "Makes a certificate authority, and certificates signed by it for every task of a cluster,\n"
     "for a client and for an administrator. They are for trying TLS out and for small clusters;\n"
     "certificates from elsewhere (cert-manager, Vault, a company's own authority) do as well, if\n"
-    "they have such a name.";
+    "they have such a name, as a URI or as a DNS name (docs/security.md).";
 
 constexpr char kFooter[] =
     "Files in the folder:\n"

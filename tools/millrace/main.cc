@@ -8,18 +8,25 @@
 #include <functional>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/strings.h"
 #include "base/text/log_format.h"
+#include "millrace/credentials.h"
+#include "millrace/security.h"
+#include "millrace/status.h"
 #include "millrace/version.h"
 #include "tools/millrace/certs_command.h"
 #include "tools/millrace/ckpt_command.h"
+#include "tools/millrace/credential_flags.h"
 #include "tools/millrace/devices_command.h"
+#include "tools/millrace/flag_texts.h"
 #include "tools/millrace/graph_commands.h"
 #include "tools/millrace/ledger_command.h"
 #include "tools/millrace/model_command.h"
 #include "tools/millrace/observe_commands.h"
+#include "tools/millrace/offline.h"
 #include "tools/millrace/proxy_command.h"
 #include "tools/millrace/run_command.h"
 #include "tools/millrace/server_command.h"
@@ -50,6 +57,20 @@ void AddLogFlag(CLI::App* app) {
   for (CLI::App* const command : app->get_subcommands(nullptr)) AddLogFlag(command);
 }
 
+// Of commands that call tasks and have no such flags of their own: the flags that errors speak of.
+void AddCallersFlags(CLI::App* app, millrace::Credentials* credentials) {
+  for (CLI::App* const command : app->get_subcommands(nullptr)) {
+    for (const std::string_view name :
+         {"page", "top", "trace", "profile", "doctor", "why-waiting", "ledger"}) {
+      if (command->get_name() != name) continue;
+      millrace::AddCredentialFlags(command, credentials,
+                                   "PEM file with the certificate of whoever asks: of a task or an "
+                                   "administrator (millrace certs; docs/security.md)",
+                                   "file with the token of the cluster");
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,6 +98,8 @@ int main(int argc, char** argv) {
   millrace::AddModelCommand(&app, &chosen);
   millrace::AddShellPagesCommands(&app, &chosen);
   AddLogFlag(&app);
+  millrace::Credentials credentials;
+  AddCallersFlags(&app, &credentials);
   std::vector<char*> arguments(argv, argv + argc);
   millrace::DropRunSeparator(&arguments);
   try {
@@ -88,8 +111,17 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "millrace: unknown subcommand '%s' (see millrace --help)\n", argv[1]);
       return 2;
     }
-    std::fprintf(stderr, "millrace: %s (see millrace --help)\n", error.what());
+    std::fprintf(stderr, "millrace: %s (see millrace --help)\n",
+                 millrace::FlagText(error.what()).c_str());
     return 2;
+  }
+  // With the environment alone, whoever calls a task reads it and says what is wrong.
+  if (!credentials.empty()) {
+    const millrace::Status taken = millrace::SetDefaultCredentials(credentials);
+    if (!taken.ok()) {
+      return millrace::Complain(app.get_subcommands().front()->get_name(), taken,
+                                millrace::kImpossible);
+    }
   }
   return AfterFlush(chosen());
 }

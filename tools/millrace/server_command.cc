@@ -168,7 +168,7 @@ CLI::Validator IsSize() {
       [](const std::string& text) -> std::string {
         int64_t bytes = 0;
         if (ParseInt64(text, &bytes) && bytes >= 0) return "";
-        return "is no number of bytes from 0 to 2^63 - 1";
+        return StrCat("Value ", text, " not in range 0 to 2^63 - 1");
       },
       "");
 }

@@ -113,6 +113,12 @@ TEST(ServerCommand, RefusesBadInputInOneLine) {
                            "--max_message_size", "--max_sessions", "--max_steps"}) {
     ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:0", StrCat(flag, "=-1")}, 2, flag);
   }
+  ExpectOneLine({"server", "--cluster_spec=ps|127.0.0.1:0", "--max_sessions=-1"}, 2,
+                "--max_sessions must be at least 0, it is -1");
+  ExpectOneLine({"trace", "grpc://127.0.0.1:1", "--steps=0"}, 2, "--steps must be from 1 to ");
+  for (const char* command : {"page", "top", "trace", "doctor"}) {
+    ExpectOneLine({command, "grpc://127.0.0.1:1", "--tls_cert=/nowhere.pem"}, 1, "three files");
+  }
   for (const char* size : {"99999999999999999999", "9EB", "-1GB"}) {
     ExpectOneLine(
         {"server", "--cluster_spec=ps|127.0.0.1:0", StrCat("--session_memory_limit=", size)}, 2,

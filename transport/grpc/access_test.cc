@@ -306,6 +306,15 @@ TEST_F(AccessTest, ACertificateIsARightToWhatItsRoleDoes) {
   CheckAll(WithCertificate("itself", files_.Task("ps", 0)));
   Check(WithCertificate("client", files_.Client()),
         [](const std::string& method) { return IsForClients(method); });
+  // The same by names of hosts, for authorities that sign nothing else.
+  const auto by_dns = [this](std::string name, const CertificateName& of) {
+    const Credentials files = files_.Issue(of, {}, nullptr, NameForm::kDns);
+    return Caller{std::move(name), Showing(files, Believed())};
+  };
+  CheckAll(by_dns("worker by DNS", files_.Task("worker", 0)));
+  CheckNothing(by_dns("other task by DNS", files_.Task("worker", 1)));
+  CheckNothing(by_dns("other cluster by DNS", {"red", Role::kTask, "worker", 0}));
+  Check(by_dns("client by DNS", files_.Client()), IsForClients);
   Check(WithCertificate("administrator", files_.Admin()), [](const std::string& method) {
     return method == methods::kControlStatus || method == methods::kControlShutdown ||
            method == methods::kControlDescribeStep || method == methods::kControlWhyWaiting ||

@@ -46,6 +46,14 @@ std::vector<std::string_view> Views(const std::vector<grpc::string_ref>& texts) 
   return views;
 }
 
+// The name in the certificate of whoever is at the other end of a call.
+StatusOr<CertificateName> NameOf(const grpc::AuthContext* peer) {
+  if (peer == nullptr) return FindCertificateName({});
+  const std::vector<grpc::string_ref> uris = peer->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME),
+                                      dns = peer->FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME);
+  return FindCertificateName(Views(uris), Views(dns));
+}
+
 // Asks, after the chain of certificates was found good, whose it is. Called on gRPC's threads.
 class ServerVerifier : public tls::ExternalCertificateVerifier {
  public:
@@ -67,8 +75,9 @@ class ServerVerifier : public tls::ExternalCertificateVerifier {
 
  private:
   Status Check(const tls::TlsCustomVerificationCheckRequest& request) const {
-    MR_ASSIGN_OR_RETURN(const CertificateName peer,
-                        FindCertificateName(Views(request.uri_names())));
+    MR_ASSIGN_OR_RETURN(
+        const CertificateName peer,
+        FindCertificateName(Views(request.uri_names()), Views(request.dns_names())));
     return CheckServerName(own_, task_, peer);
   }
 
@@ -148,7 +157,13 @@ StatusOr<std::shared_ptr<const LoadedCredentials>> LoadedCredentials::Load(
   }
   if (files.tls()) {
     MR_ASSIGN_OR_RETURN(made->own_, CheckFiles(files));
-    made->certificate_file_ = files.tls_cert;
+    made->files_ = files;
+    MR_ASSIGN_OR_RETURN(const std::string text, ReadPem("--tls_cert", files.tls_cert));
+    MR_ASSIGN_OR_RETURN(const auto ends, EndOfCertificate(text));
+    {
+      MutexLock lock(&made->name_mu_);
+      made->ends_ = ends;
+    }
     made->reload_nanos_ = std::chrono::nanoseconds(reload_interval).count();
     made->name_read_at_.store(SteadyNanos(), std::memory_order_relaxed);
   }
@@ -195,28 +210,55 @@ std::shared_ptr<grpc::ServerCredentials> LoadedCredentials::ForServer() const {
   return tls::TlsServerCredentials(options);
 }
 
-Status LoadedCredentials::CheckOwnName() const {
+void LoadedCredentials::LookAgain() const {
   const int64_t now = SteadyNanos();
   int64_t read_at = name_read_at_.load(std::memory_order_relaxed);
-  if (now - read_at >= reload_nanos_ &&
-      name_read_at_.compare_exchange_strong(read_at, now, std::memory_order_relaxed)) {
-    const StatusOr<std::string> text = ReadPem("--tls_cert", certificate_file_);
-    const StatusOr<CertificateName> name =
-        text.ok() ? NameOfCertificate(*text) : StatusOr<CertificateName>(text.status());
-    MutexLock lock(&name_mu_);
-    const bool was_good = renamed_.ok();
-    // A file that is being replaced, or is gone, says nothing: gRPC keeps what it has read.
-    if (name.ok() && *name == own_) renamed_ = OkStatus();
-    if (name.ok() && *name != own_) {
-      renamed_ = errors::FailedPrecondition(
-          "the certificate ", certificate_file_, " is now that of ", name->ToUri(),
-          ", and this process was started as ", own_.ToUri(),
-          ": it serves nobody until it has its own certificate again (--tls_cert)");
-    }
-    if (was_good && !renamed_.ok()) MR_LOG(kError, Message(renamed_));
+  if (now - read_at < reload_nanos_ ||
+      !name_read_at_.compare_exchange_strong(read_at, now, std::memory_order_relaxed)) {
+    return;
   }
+  const StatusOr<std::string> text = ReadPem("--tls_cert", files_.tls_cert);
+  const StatusOr<CertificateName> name =
+      text.ok() ? NameOfCertificate(*text) : StatusOr<CertificateName>(text.status());
+  // A file that is being replaced, or is gone, says nothing: gRPC keeps what it has read.
+  if (!name.ok()) return;
+  const Status fit = CheckFiles(files_).status();
+  MutexLock lock(&name_mu_);
+  const bool was_good = renamed_.ok() && unusable_.ok();
+  renamed_ = *name == own_
+                 ? OkStatus()
+                 : errors::FailedPrecondition(
+                       "the certificate ", files_.tls_cert, " is now that of ", name->ToUri(),
+                       ", and this process was started as ", own_.ToUri(),
+                       ": it serves nobody until it has its own certificate again (--tls_cert)");
+  const auto ends = EndOfCertificate(*text);
+  if (ends.ok()) ends_ = *ends;
+  if (fit.ok()) unusable_ = OkStatus();
+  if (std::exchange(doubted_, !fit.ok()) && !fit.ok()) {
+    unusable_ = errors::FailedPrecondition(
+        "nobody can connect anew until the files of this process fit together again: ",
+        Message(fit));
+  }
+  if (was_good && !renamed_.ok()) MR_LOG(kError, Message(renamed_));
+  if (was_good && !unusable_.ok()) MR_LOG(kError, Message(unusable_));
+}
+
+Status LoadedCredentials::CheckOwnName() const {
+  LookAgain();
   MutexLock lock(&name_mu_);
   return renamed_;
+}
+
+Status LoadedCredentials::Usable() const {
+  if (!has_tls()) return OkStatus();
+  LookAgain();
+  MutexLock lock(&name_mu_);
+  MR_RETURN_IF_ERROR(renamed_);
+  MR_RETURN_IF_ERROR(unusable_);
+  if (std::chrono::system_clock::now() < ends_) return OkStatus();
+  return errors::FailedPrecondition("the certificate ", files_.tls_cert, ", of ", own_.ToUri(),
+                                    ", has expired: nobody can connect anew until there is a "
+                                    "renewed one in its place (--tls_cert)");
 }
 
 StatusOr<std::string> LoadedCredentials::ClientKey(std::string_view pem) const {
@@ -234,27 +276,31 @@ StatusOr<std::string> LoadedCredentials::ClientKey(std::string_view pem) const {
 }
 
 StatusOr<ProvenCaller> LoadedCredentials::CheckCall(const grpc::CallbackServerContext& context,
-                                                    std::string_view method) const {
+                                                    std::string_view method,
+                                                    std::string_view callee) const {
   if (has_token()) {
+    const std::string_view whose = callee.empty() ? "this server" : callee;
     const auto& metadata = context.client_metadata();
     const auto [begin, end] = metadata.equal_range(kTokenMetadata);
     if (begin == end) {
       return MakeStatus(StatusCode::kUnauthenticated,
-                        "this server asks for the token of its cluster: give the caller the same "
-                        "one (--token_file)");
+                        StrCat(whose,
+                               " asks for the token of its cluster, and the caller shows "
+                               "none: give the caller the same one (--token_file, "
+                               "MILLRACE_TOKEN_FILE)"));
     }
     if (std::next(begin) != end || !IsToken({begin->second.data(), begin->second.size()})) {
       return MakeStatus(StatusCode::kUnauthenticated,
-                        "the caller's token is not that of this server's cluster (--token_file)");
+                        StrCat("the caller's token is not that of the cluster of ", whose,
+                               ": give the caller the file that this task was started with "
+                               "(--token_file, MILLRACE_TOKEN_FILE), or wait twenty seconds if "
+                               "it was replaced just now"));
     }
   }
   if (!has_tls()) return ProvenCaller();
   MR_RETURN_IF_ERROR(CheckOwnName());
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  const std::vector<grpc::string_ref> uris =
-      peer == nullptr ? std::vector<grpc::string_ref>()
-                      : peer->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
-  const StatusOr<CertificateName> caller = FindCertificateName(Views(uris));
+  const StatusOr<CertificateName> caller = NameOf(peer.get());
   if (!caller.ok()) return errors::PermissionDenied("the caller: ", Message(caller.status()));
   MR_RETURN_IF_ERROR(CheckCallerName(own_, *caller, method));
   ProvenCaller proven{caller->TaskName(), ""};
@@ -268,6 +314,20 @@ StatusOr<ProvenCaller> LoadedCredentials::CheckCall(const grpc::CallbackServerCo
     MR_ASSIGN_OR_RETURN(proven.client, ClientKey({pem[0].data(), pem[0].size()}));
   }
   return proven;
+}
+
+std::string NameShown(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  if (peer == nullptr || !peer->IsPeerAuthenticated()) return "";
+  const StatusOr<CertificateName> name = NameOf(peer.get());
+  if (name.ok()) return name->ToUri();
+  std::string all;
+  for (const grpc::string_ref& part : peer->GetPeerIdentity()) {
+    StrAppend(&all, all.empty() ? "'" : ", '",
+              CEscape(std::string_view(part.data(), part.size()).substr(0, 100)), "'");
+    if (all.size() > 300) break;
+  }
+  return all.empty() ? "without a name" : all;
 }
 
 namespace {

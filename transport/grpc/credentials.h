@@ -87,11 +87,21 @@ class LoadedCredentials {
   // Null without TLS. Whoever connects has to show a certificate of the CAs.
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
 
+  // Whether this end can prove who it is: OK without certificates. FailedPrecondition, which says
+  // what is wrong and what to do, once the certificate's file has another name, or the certificate
+  // has expired, or it, its key and the CAs have not fitted together for two looks at their files,
+  // which whoever replaces them touches one after the other.
+  Status Usable() const;
+  std::chrono::nanoseconds reload_interval() const {
+    return std::chrono::nanoseconds(reload_nanos_);
+  }
+
   // Whether a call of `method` that has come in may be served, and who made it. Unauthenticated
   // without the right token, PermissionDenied for the wrong certificate; both say what was
-  // expected. FailedPrecondition once the certificate's file has another name.
+  // expected, of `callee` ("/job:J/replica:0/task:N"; "": a server without a name).
+  // FailedPrecondition once the certificate's file has another name.
   StatusOr<ProvenCaller> CheckCall(const grpc::CallbackServerContext& context,
-                                   std::string_view method) const;
+                                   std::string_view method, std::string_view callee = {}) const;
 
  private:
   struct Provider;  // of gRPC
@@ -100,21 +110,30 @@ class LoadedCredentials {
   // The digest of the key of a client's certificate, kept for the next call.
   StatusOr<std::string> ClientKey(std::string_view pem) const;
 
+  // Looks at the files if they were not looked at lately.
+  void LookAgain() const ABSL_LOCKS_EXCLUDED(name_mu_);
   // Whether the certificate's file still has one of the same name, as it was when it was last
   // looked at.
   Status CheckOwnName() const;
 
   CertificateName own_;
-  std::string certificate_file_;
+  Credentials files_;
   int64_t reload_nanos_ = 0;
   mutable std::atomic<int64_t> name_read_at_ = 0;  // by SteadyNanos
   mutable Mutex name_mu_;
   mutable Status renamed_ ABSL_GUARDED_BY(name_mu_);
+  mutable Status unusable_ ABSL_GUARDED_BY(name_mu_);  // OK unless the files do not fit together
+  mutable bool doubted_ ABSL_GUARDED_BY(name_mu_) = false;  // they did not, at the last look
+  mutable std::chrono::system_clock::time_point ends_ ABSL_GUARDED_BY(name_mu_);
   std::unique_ptr<TokenFile> token_;  // null: none
   std::unique_ptr<Provider> provider_;
   mutable Mutex clients_mu_;
   mutable StringMap<std::string> clients_ ABSL_GUARDED_BY(clients_mu_);  // digests by certificate
 };
+
+// The name in the certificate that the caller has shown, for logs: "millrace://CLUSTER/client", of
+// one without such a name what else it is called, and "" of who has shown none.
+std::string NameShown(const grpc::CallbackServerContext& context);
 
 // Those of the process: what was set, or else what the environment names (millrace/security.h),
 // read once it is asked for. Thread-safe.

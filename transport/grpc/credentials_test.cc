@@ -112,6 +112,28 @@ TEST_F(CredentialsTest, BothEndsKnowWhoTheOtherIs) {
   EXPECT_TRUE(Call(*client, &caller).ok());
 }
 
+TEST_F(CredentialsTest, BothEndsKnowEachOtherByNamesOfHosts) {
+  const auto by_dns = [this](const CertificateName& name) {
+    return files_.Issue(name, {}, nullptr, NameForm::kDns);
+  };
+  Start(by_dns(files_.Task("ps", 0)));
+  auto worker = Connect(by_dns(files_.Task("worker", 1)));
+  std::string caller;
+  const Status called = Call(*worker, &caller);
+  ASSERT_TRUE(called.ok()) << called;
+  EXPECT_EQ(caller, "/job:worker/replica:0/task:1");
+  // Either form, at either end.
+  EXPECT_TRUE(CallOnce(files_.Issue(files_.Task("worker", 1))).ok());
+  EXPECT_TRUE(CallOnce(by_dns(files_.Client()), "").ok());
+  Start(by_dns(files_.Task("ps", 1)));
+  const Status other = CallOnce(by_dns(files_.Task("worker", 1)));
+  EXPECT_EQ(other.code(), StatusCode::kPermissionDenied) << other;
+  Start(files_.Issue(files_.Task("ps", 0)));
+  EXPECT_TRUE(CallOnce(by_dns(files_.Task("worker", 1))).ok());
+  EXPECT_EQ(CallOnce(by_dns({"red", Role::kTask, "worker", 1})).code(),
+            StatusCode::kPermissionDenied);
+}
+
 TEST_F(CredentialsTest, AnotherTaskAtTheAddressIsNotBelieved) {
   const Credentials worker = files_.Issue(files_.Task("worker", 0));
   for (const CertificateName& answers :
@@ -199,6 +221,43 @@ TEST_F(CredentialsTest, ACertificateOfAnotherNameEndsTheServiceUntilItsOwnIsBack
   EXPECT_NE(Message(refused).find(server.tls_cert), std::string_view::npos) << refused;
   files_.Replace(server, own, files_.authority().certificate);
   EXPECT_TRUE(soon(StatusCode::kOk).ok());
+}
+
+// What /healthz and gRPC's health service say.
+TEST_F(CredentialsTest, AServerWhoseFilesCannotBeUsedSaysSo) {
+  const Credentials files = files_.Issue(files_.Task("ps", 0));
+  const KeyedCertificate own{Content(files.tls_cert), Content(files.tls_key)};
+  const Loaded loaded = Load(files);
+  EXPECT_TRUE(loaded->Usable().ok());
+  const std::string cas = files_.authority().certificate;
+  const auto soon = [&](const std::string& reason) {
+    Status usable;
+    for (int i = 0; i < 600; ++i) {
+      usable = loaded->Usable();
+      if (reason.empty() ? usable.ok() : Message(usable).find(reason) != std::string_view::npos) {
+        return;
+      }
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+    ADD_FAILURE() << usable << "; expected " << reason;
+  };
+  const auto issue = [&](const CertificateName& name, const Validity& validity) {
+    return *IssueCertificate(files_.authority(), name, validity, own.key);
+  };
+  files_.Replace(files, issue(files_.Task("ps", 1), {}), cas);
+  soon("/job:ps/task:1");
+  files_.Replace(files, own, cas);
+  soon("");
+  files_.Replace(files, issue(files_.Task("ps", 0), {-hours(48), -hours(24)}), cas);
+  soon("expired");
+  EXPECT_EQ(loaded->Usable().code(), StatusCode::kFailedPrecondition);
+  files_.Replace(files, own, cas);
+  soon("");
+  const Credentials other = files_.Issue(files_.Task("ps", 0));
+  files_.Replace(files, {own.certificate, Content(other.tls_key)}, cas);
+  soon("the key is not that of the certificate");
+  files_.Replace(files, own, cas);
+  soon("");
 }
 
 TEST_F(CredentialsTest, ANewTokenIsUsedWithoutARestart) {

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "transport/grpc/refusal_log.h"
 #include "transport/status_payloads.h"
 
 namespace millrace {
@@ -35,8 +36,9 @@ std::string CutMessage(std::string_view text) {
 
 void InitGrpc() {
   static const bool initialized = [] {
-    // What matters of it comes back as a status.
+    // What matters of it comes back as a status, but for connections that nobody here has made.
     gpr_set_log_function([](gpr_log_func_args* args) {
+      NoteHandshake(args->message);
       if (LogEnabled(LogLevel::kDebug)) {
         LogLine(LogLevel::kDebug, std::source_location::current(), StrCat("grpc: ", args->message));
       }

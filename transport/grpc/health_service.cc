@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/strings.h"
 #include "transport/grpc/grpc_util.h"
 
 namespace millrace {
@@ -134,7 +135,7 @@ HealthService::HealthService() {
              [this](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                     grpc::ByteBuffer* answer) -> grpc::ServerUnaryReactor* {
                grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-               reactor->Finish(Check(*request, answer));
+               reactor->Finish(Check(context, *request, answer));
                return reactor;
              }));
   AddMethod(new RpcServiceMethod(kWatch, RpcMethod::SERVER_STREAMING, nullptr));
@@ -154,6 +155,11 @@ void HealthService::AddName(std::string service) { names_.insert(std::move(servi
 void HealthService::SetServing(bool serving) {
   MutexLock lock(&mu_);
   serving_ = serving && !ended_;
+  TellAll();
+}
+
+void HealthService::Look() {
+  MutexLock lock(&mu_);
   TellAll();
 }
 
@@ -190,7 +196,8 @@ bool HealthService::ReadRequest(const grpc::ByteBuffer& request, bool* known) co
   return true;
 }
 
-grpc::Status HealthService::Check(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) const {
+grpc::Status HealthService::Check(grpc::CallbackServerContext* context,
+                                  const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) const {
   bool known = false;
   if (!ReadRequest(request, &known)) return NoRequest();
   if (!known) {
@@ -201,6 +208,9 @@ grpc::Status HealthService::Check(const grpc::ByteBuffer& request, grpc::ByteBuf
   {
     MutexLock lock(&mu_);
     writer.AppendVarintField(kStatusField, Now(known));
+  }
+  if (const Status usable = usable_ == nullptr ? OkStatus() : usable_(); !usable.ok()) {
+    context->AddTrailingMetadata(kHealthReason, CEscape(Message(usable)));
   }
   *answer = ToByteBuffer(writer);
   return grpc::Status::OK;

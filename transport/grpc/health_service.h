@@ -8,13 +8,16 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "base/notification.h"
 #include "base/string_map.h"
+#include "millrace/status.h"
 #include "transport/wire_reader.h"
 
 namespace millrace {
@@ -22,6 +25,9 @@ namespace millrace {
 // The service that a HealthCheckRequest asks about, "" if it names none; of one whose name is
 // longer than any the beginning. False if the bytes are no such request.
 bool ReadHealthRequest(std::span<const WirePiece> request, std::string* service);
+
+// Metadata at the end of an answer that is NOT_SERVING: what is wrong with the server.
+inline constexpr char kHealthReason[] = "millrace-health-reason";
 
 // gRPC's default one lets everybody open as many watches as connections carry, and those keep a
 // server from its end for as long as calls may. Nothing of this one runs on a thread of its own.
@@ -36,6 +42,11 @@ class HealthService final : public grpc::Service {
 
   // A service that the server has; "", the server as a whole, is always known.
   void AddName(std::string service);
+  // Whether the server can serve, whatever it is told below: not if its certificate cannot be used.
+  // Asked at every call of Check, under a lock, and by Look. Before the first call.
+  void SetUsable(std::function<Status()> usable) { usable_ = std::move(usable); }
+  // Asks, and tells those who watch what has changed.
+  void Look();
   // NOT_SERVING until the first of these; each is told to all who watch.
   void SetServing(bool serving);
   // NOT_SERVING, for good. Those who watch are told, and with that their calls end.
@@ -50,14 +61,18 @@ class HealthService final : public grpc::Service {
 
   // Whether the bytes are a request; `known` says if of a service that is known.
   bool ReadRequest(const grpc::ByteBuffer& request, bool* known) const;
-  grpc::Status Check(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) const;
+  // Where the server is not usable, the trailing metadata kHealthReason says why: the answer has no
+  // field for it.
+  grpc::Status Check(grpc::CallbackServerContext* context, const grpc::ByteBuffer& request,
+                     grpc::ByteBuffer* answer) const;
   Answer Now(bool known) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!known) return kServiceUnknown;
-    return serving_ ? kServing : kNotServing;
+    return serving_ && (usable_ == nullptr || usable_().ok()) ? kServing : kNotServing;
   }
   void TellAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  StringSet names_{""};  // constant once there are calls
+  StringSet names_{""};             // constant once there are calls
+  std::function<Status()> usable_;  // the same; null: always
   mutable Mutex mu_;
   CondVar unwatched_;  // signalled when the last of them has gone
   bool serving_ ABSL_GUARDED_BY(mu_) = false;

@@ -23,6 +23,8 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "transport/grpc/peer_host.h"
+#include "transport/grpc/refusal_log.h"
 
 namespace millrace {
 namespace {
@@ -184,10 +186,17 @@ void Listener::Main() {
       return true;
     });
     Clock::time_point next = Clock::time_point::max();
+    if (options_.tick != nullptr) {
+      if (now >= tick_at_) {
+        options_.tick();
+        tick_at_ = now + std::chrono::duration_cast<Clock::duration>(options_.tick_interval);
+      }
+      next = tick_at_;
+    }
     polled.clear();
     polled.push_back({wake_, POLLIN, 0});
     const bool rests = rest_until_ > now;
-    if (rests) next = rest_until_;
+    if (rests) next = std::min(next, rest_until_);
     for (const int fd : listeners_) polled.push_back({rests ? -1 : fd, POLLIN, 0});
     for (const Waiting& waiting : waiting_) {
       polled.push_back({waiting.fd, POLLIN | POLLRDHUP, 0});
@@ -227,10 +236,13 @@ void Listener::Look(Waiting* waiting, bool hung_up) {
   const bool is_whole = size >= GreetingSize();
   const std::string_view begin(bytes, size);
   const bool is_plain = begin == kHttp2Preface.substr(0, size), is_tls = BeginsTls(begin);
-  if (size > 0 && (options_.tls ? is_plain : is_tls) && !std::exchange(warned_of_tls_, true)) {
-    MR_LOG(kWarning, options_.tls
-                         ? "refusing connections without TLS: give the caller certificates"
-                         : "refusing connections with TLS: this server has no certificate");
+  const bool is_other_kind = size > 0 && (options_.tls ? is_plain : is_tls);
+  if (is_other_kind && (is_whole || hung_up)) {
+    Refusals().Connection(
+        AddressOfSocket(fd),
+        options_.tls ? "it came without TLS: give the caller certificates (--tls_cert, "
+                       "--tls_key, --tls_ca)"
+                     : "it came with TLS, and this server has no certificate (--tls_cert)");
   }
   if (options_.tls && is_plain && is_whole) {
     SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
@@ -247,6 +259,7 @@ void Listener::Look(Waiting* waiting, bool hung_up) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   struct stat file{};
   if (fstat(fd, &file) == 0) known_.push_back({fd, file.st_ino});
+  if (options_.tls) NoteConnection(AddressOfSocket(fd));
   on_connection_(fd);
 }
 

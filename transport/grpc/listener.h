@@ -34,6 +34,9 @@ struct ListenerOptions {
   bool tls = false;
   // Whether a name that stands for an address which others can reach is refused.
   bool loopback_only = false;
+  // Called on the listener's thread after each `tick_interval`; null: nothing is.
+  std::function<void()> tick{};
+  std::chrono::nanoseconds tick_interval{std::chrono::seconds(10)};
 };
 
 // Start and Stop by one thread.
@@ -90,8 +93,8 @@ class Listener {
   std::vector<Known> known_;
   std::chrono::steady_clock::time_point rest_until_;  // no accept before
   std::chrono::steady_clock::time_point full_until_;  // it is not counted before
+  std::chrono::steady_clock::time_point tick_at_;
   bool warned_ = false;
-  bool warned_of_tls_ = false;
 };
 
 }  // namespace millrace

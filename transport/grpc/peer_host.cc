@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -21,12 +22,13 @@ using NameEnd = int (*)(int, sockaddr*, socklen_t*);
 struct End {
   std::string address;  // "": there is none, or not one of TCP
   bool is_loopback = false;
+  int port = 0;
 };
 
-End OfV4(const in_addr& address) {
+End OfV4(const in_addr& address, in_port_t port) {
   char text[INET_ADDRSTRLEN];
   if (inet_ntop(AF_INET, &address, text, sizeof(text)) == nullptr) return {};
-  return {text, (ntohl(address.s_addr) >> 24) == 127};
+  return {text, (ntohl(address.s_addr) >> 24) == 127, ntohs(port)};
 }
 
 End EndOf(NameEnd name, int fd) {
@@ -36,7 +38,7 @@ End EndOf(NameEnd name, int fd) {
   if (storage.ss_family == AF_INET) {
     sockaddr_in v4{};
     std::memcpy(&v4, &storage, sizeof(v4));
-    return OfV4(v4.sin_addr);
+    return OfV4(v4.sin_addr, v4.sin_port);
   }
   if (storage.ss_family != AF_INET6) return {};
   sockaddr_in6 v6{};
@@ -44,27 +46,52 @@ End EndOf(NameEnd name, int fd) {
   if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
     in_addr inner{};
     std::memcpy(&inner, &v6.sin6_addr.s6_addr[12], sizeof(inner));
-    return OfV4(inner);
+    return OfV4(inner, v6.sin6_port);
   }
   char text[INET6_ADDRSTRLEN];
   if (inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text)) == nullptr) return {};
-  return {text, IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0};
+  return {text, IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0, ntohs(v6.sin6_port)};
+}
+
+// Of "fd:N"; -1 if it is not that.
+int DescriptorOf(std::string_view peer) {
+  constexpr std::string_view kDescriptor = "fd:";
+  int64_t number = 0;
+  if (!peer.starts_with(kDescriptor) || !ParseInt64(peer.substr(kDescriptor.size()), &number) ||
+      number < 0 || number > std::numeric_limits<int>::max()) {
+    return -1;
+  }
+  return static_cast<int>(number);
 }
 
 }  // namespace
 
 CallerHost HostOfPeer(const std::string& peer) {
-  constexpr std::string_view kDescriptor = "fd:";
-  int64_t number = 0;
-  if (!peer.starts_with(kDescriptor) ||
-      !ParseInt64(std::string_view(peer).substr(kDescriptor.size()), &number) || number < 0 ||
-      number > std::numeric_limits<int>::max()) {
-    return {};
-  }
-  const int fd = static_cast<int>(number);
+  const int fd = DescriptorOf(peer);
+  if (fd < 0) return {};
   const End theirs = EndOf(getpeername, fd);
   if (theirs.address.empty()) return {};
   return {theirs.address, theirs.is_loopback || theirs.address == EndOf(getsockname, fd).address};
+}
+
+std::string AddressOfSocket(int fd) {
+  const End theirs = EndOf(getpeername, fd);
+  if (theirs.address.empty()) return "?";
+  const bool is_v6 = theirs.address.find(':') != std::string::npos;
+  return StrCat(is_v6 ? "[" : "", theirs.address, is_v6 ? "]:" : ":", theirs.port);
+}
+
+std::string AddressOfPeer(const std::string& peer) {
+  if (const int fd = DescriptorOf(peer); fd >= 0) return AddressOfSocket(fd);
+  // "ipv4:10.0.0.1:2222", "ipv6:%5B::1%5D:2222".
+  std::string text = peer;
+  if (text.starts_with("ipv4:") || text.starts_with("ipv6:")) text.erase(0, 5);
+  for (const auto& [escape, character] : {std::pair("%5B", '['), std::pair("%5D", ']')}) {
+    if (const std::size_t at = text.find(escape); at != std::string::npos) {
+      text.replace(at, 3, 1, character);
+    }
+  }
+  return text;
 }
 
 }  // namespace millrace

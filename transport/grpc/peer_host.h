@@ -14,6 +14,12 @@ namespace millrace {
 // listener has handed over ("fd:N").
 CallerHost HostOfPeer(const std::string& peer);
 
+// The address and port of a socket's other end, "10.0.0.1:2222" or "[::1]:2222"; "?" if it has
+// none.
+std::string AddressOfSocket(int fd);
+// The same of a call, for logs, whatever `peer` is; what gRPC says where it is no address.
+std::string AddressOfPeer(const std::string& peer);
+
 }  // namespace millrace
 
 #endif  // TRANSPORT_GRPC_PEER_HOST_H_

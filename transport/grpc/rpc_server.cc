@@ -63,7 +63,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     if (method_->most_calls > 0) {
       Status taken = CheckAllowed(*serving_, *context_, *method_, &proven_);
       if (taken.ok()) taken = TakePlace(*serving_, *method_);
-      if (!taken.ok()) return Refuse(taken);
+      if (!taken.ok()) return Refuse(Refusal(*context_, *method_, taken));
       has_place_ = true;
     }
     LanePool()->Schedule(
@@ -77,6 +77,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   CallOptions options() override { return {deadline_, &cancellation_}; }
   std::string_view proven_caller() const override { return proven_.task; }
   std::string_view proven_client() const override { return proven_.client; }
+  std::string caller_text() const override { return WhoCalls(*context_); }
   CallerHost caller_host() const override { return HostOfPeer(context_->peer()); }
   Deadline arrival() const override { return arrival_; }
 
@@ -94,12 +95,12 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
   void Serve() {
     if (!has_place_) {
       const Status allowed = CheckAllowed(*serving_, *context_, *method_, &proven_);
-      if (!allowed.ok()) return Refuse(allowed);
+      if (!allowed.ok()) return Refuse(Refusal(*context_, *method_, allowed));
     }
     PeerIdentity caller;
     if (serving_->peers == nullptr || !FindCaller(*context_, &caller)) return Handle();
     const Status named = CheckClaim(*serving_, caller, proven_.task);
-    if (!named.ok()) return Refuse(named);
+    if (!named.ok()) return Refuse(Refusal(*context_, *method_, named));
     if (serving_->counted_peers != nullptr) {
       if (PeerStats* const peer = serving_->counted_peers->Find(caller.task)) peer->Heard();
     }
@@ -107,7 +108,7 @@ class GrpcServerCall final : public ServerCall, public grpc::ServerUnaryReactor 
     serving_->peers->Admit(
         caller.task, caller.incarnation,
         [this, here = std::this_thread::get_id()](const StatusOr<PeerTable::Standing>& standing) {
-          if (!standing.ok()) return Refuse(standing.status());
+          if (!standing.ok()) return Refuse(Refusal(*context_, *method_, standing.status()));
           if (std::this_thread::get_id() == here) return Handle();
           // Whoever brought the answer may be of the other lane.
           LanePool()->Schedule(ThreadPool::Task{
@@ -330,6 +331,11 @@ StatusOr<int> RpcServer::Start(const std::string& address) {
   listening.silence_limit = limits.silence_limit;
   const LoadedCredentials* const credentials = impl_->serving.credentials.get();
   listening.tls = credentials != nullptr && credentials->has_tls();
+  if (listening.tls) {
+    impl_->health.SetUsable([credentials] { return credentials->Usable(); });
+    listening.tick = [this] { impl_->health.Look(); };
+    listening.tick_interval = credentials->reload_interval();
+  }
   // The server lives until the listener has stopped.
   auto listener = std::make_unique<Listener>(listening, [this](int fd) { impl_->Take(fd); });
   const StatusOr<int> port = listener->Open(address);

@@ -69,6 +69,11 @@ Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& c
 // Whether the method has a bound and room for one more call, which then leaves its place at its
 // end. To be asked after the above: whoever may not call takes nobody's place.
 Status TakePlace(const Serving& serving, const Method& method);
+// Who makes a call, for logs: its address, and the name in its certificate, if it has shown one.
+std::string WhoCalls(const grpc::CallbackServerContext& context);
+// Logs that the rules do not let a call in, and gives its error the name that the line has; but for
+// what tasks call each other for, whose errors get the names of their clients' requests.
+Status Refusal(const grpc::CallbackServerContext& context, const Method& method, const Status& why);
 // What a caller says of itself; false if it says nothing.
 bool FindCaller(const grpc::CallbackServerContext& context, PeerIdentity* caller);
 // Whether that is what its certificate proves ("": nothing), and meant for this task.

@@ -11,10 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/calls/request_text.h"
 #include "base/cancellation.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "transport/grpc/grpc_util.h"
+#include "transport/grpc/peer_host.h"
+#include "transport/grpc/refusal_log.h"
 #include "transport/server_call.h"
 
 namespace millrace {
@@ -22,7 +25,9 @@ namespace millrace {
 Status CheckAllowed(const Serving& serving, const grpc::CallbackServerContext& context,
                     const Method& method, ProvenCaller* proven) {
   if (serving.credentials == nullptr) return OkStatus();
-  MR_ASSIGN_OR_RETURN(*proven, serving.credentials->CheckCall(context, method.path));
+  const std::string_view own =
+      serving.peers == nullptr ? std::string_view() : std::string_view(serving.peers->own().task);
+  MR_ASSIGN_OR_RETURN(*proven, serving.credentials->CheckCall(context, method.path, own));
   if (proven->task.empty() || serving.peers == nullptr ||
       !serving.peers->Address(proven->task).empty()) {
     return OkStatus();
@@ -41,6 +46,19 @@ Status TakePlace(const Serving& serving, const Method& method) {
       task, " serves ", method.most_calls, " calls of ", method.path,
       " at once (--max_method_calls), and so many are there: try again "
       "once some have ended");
+}
+
+std::string WhoCalls(const grpc::CallbackServerContext& context) {
+  const std::string name = NameShown(context);
+  return StrCat(AddressOfPeer(context.peer()), name.empty() ? "" : " (certificate ", name,
+                name.empty() ? "" : ")");
+}
+
+Status Refusal(const grpc::CallbackServerContext& context, const Method& method,
+               const Status& why) {
+  const int64_t id = NewRequestId();  // nothing of the request has been read
+  Refusals().Call([&context] { return WhoCalls(context); }, method.path, id, why);
+  return method.path.starts_with("/tensorflow.WorkerService/") ? why : OfRequest(why, id);
 }
 
 bool FindCaller(const grpc::CallbackServerContext& context, PeerIdentity* caller) {
@@ -65,20 +83,24 @@ class RpcStream final : public ServerCall,
                         public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RpcStream(const Method* method, Serving* serving, grpc::CallbackServerContext* context)
-      : method_(method), serving_(serving), deadline_(FromSystemTime(context->deadline())) {
+      : method_(method),
+        serving_(serving),
+        context_(context),
+        deadline_(FromSystemTime(context->deadline())) {
     Status allowed = CheckAllowed(*serving, *context, *method, &proven_);
     PeerIdentity caller;
     if (allowed.ok() && serving->peers != nullptr && FindCaller(*context, &caller)) {
       allowed = CheckClaim(*serving, caller, proven_.task);
     }
+    if (allowed.ok() && method->most_calls > 0) {
+      allowed = TakePlace(*serving, *method);
+      has_place_ = allowed.ok();
+    }
+    if (!allowed.ok()) allowed = Refusal(*context, *method, allowed);
     {
       MutexLock lock(&serving_->mu);
       if (serving_->ending) allowed = Stopping();
       serving_->streams.insert(this);
-    }
-    if (allowed.ok() && method->most_calls > 0) {
-      allowed = TakePlace(*serving, *method);
-      has_place_ = allowed.ok();
     }
     if (allowed.ok()) {
       StartRead(&request_);
@@ -94,6 +116,7 @@ class RpcStream final : public ServerCall,
   CallOptions options() override { return {deadline_, &cancellation_}; }
   std::string_view proven_caller() const override { return proven_.task; }
   std::string_view proven_client() const override { return proven_.client; }
+  std::string caller_text() const override { return WhoCalls(*context_); }
   Deadline arrival() const override { return arrival_; }
 
   void Finish(const Status& status) override {
@@ -188,6 +211,7 @@ class RpcStream final : public ServerCall,
 
   const Method* const method_;
   Serving* const serving_;
+  grpc::CallbackServerContext* const context_;  // gRPC's, until OnDone
   const Deadline deadline_;
   Deadline arrival_ = SteadyClock::now();
   ProvenCaller proven_;

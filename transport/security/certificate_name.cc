@@ -14,7 +14,11 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kScheme = "millrace://";
+// Below a name that ICANN keeps for private networks: nobody has it outside.
+constexpr std::string_view kDomain = ".millrace.internal";
+constexpr std::string_view kDnsTask = "task-", kDnsJob = "job-";
 constexpr std::size_t kMaxNameSize = 128;
+constexpr std::size_t kMaxLabel = 63, kMaxDns = 253;  // RFC 1035, 2.3.4
 constexpr int64_t kMaxTask = 999'999'999;
 
 // Characters that need no escape in a URI and mean nothing there.
@@ -23,6 +27,33 @@ bool IsName(std::string_view text) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '-' || c == '_';
          });
+}
+
+// Of a DNS name (RFC 1123, 2.1). Resolvers and authorities take capital letters for small ones: a
+// name has none.
+bool IsLabel(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxLabel && text.front() != '-' && text.back() != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+         });
+}
+
+bool AreLabels(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t dot = std::min(text.find('.'), text.size());
+    if (!IsLabel(text.substr(0, dot))) return false;
+    if (dot == text.size()) return true;
+    text.remove_prefix(dot + 1);
+  }
+  return false;
+}
+
+// Takes the first label off, and the dot behind it.
+std::string_view TakeLabel(std::string_view* text) {
+  const std::size_t dot = std::min(text->find('.'), text->size());
+  const std::string_view label = text->substr(0, dot);
+  text->remove_prefix(std::min(dot + 1, text->size()));
+  return label;
 }
 
 bool ParseTask(std::string_view path, CertificateName* name) {
@@ -135,22 +166,89 @@ StatusOr<CertificateName> ParseCertificateUri(std::string_view uri) {
                                  "millrace://CLUSTER/client or millrace://CLUSTER/admin");
 }
 
-StatusOr<CertificateName> FindCertificateName(const std::vector<std::string_view>& uris) {
-  std::string_view found;
-  for (const std::string_view uri : uris) {
-    if (!uri.starts_with(kScheme)) continue;
-    if (!found.empty()) {
-      return errors::InvalidArgument("the certificate has more than one name of the form ", kScheme,
-                                     "...");
+std::string CertificateName::ToDns() const {
+  std::string text = "admin";
+  if (role == Role::kClient) text = "client";
+  if (role == Role::kTask) text = StrCat(kDnsTask, task, ".", kDnsJob, job);
+  const bool is_one_label = role != Role::kTask || IsLabel(text.substr(text.find('.') + 1));
+  if (!cluster.empty()) StrAppend(&text, ".", cluster);
+  text += kDomain;
+  return is_one_label && AreLabels(text) && text.size() <= kMaxDns ? text : std::string();
+}
+
+StatusOr<CertificateName> ParseCertificateDns(std::string_view dns) {
+  CertificateName name;
+  bool good = dns.ends_with(kDomain) && dns.size() <= kMaxDns;
+  if (good) {
+    std::string_view rest = dns.substr(0, dns.size() - kDomain.size());
+    const std::string_view first = TakeLabel(&rest);
+    if (first == "client") {
+      name.role = Role::kClient;
+    } else if (first == "admin") {
+      name.role = Role::kAdmin;
+    } else {
+      const std::string_view job = TakeLabel(&rest);
+      int64_t task = -1;
+      good = first.starts_with(kDnsTask) && job.starts_with(kDnsJob) &&
+             job.size() > kDnsJob.size() && ParseInt64(first.substr(kDnsTask.size()), &task) &&
+             task >= 0 && task <= kMaxTask;
+      if (good) name.job = job.substr(kDnsJob.size());
+      if (good) name.task = static_cast<int>(task);
     }
-    found = uri;
+    name.cluster = rest;
+    // One text for each name, as above.
+    good = good && IsName(name.cluster) && IsName(name.job) && name.ToDns() == dns;
   }
-  if (found.empty()) {
+  if (good) return name;
+  return errors::InvalidArgument("'", CEscape(dns.substr(0, 2 * kMaxNameSize)),
+                                 "' is not of the form task-N.job-JOB.CLUSTER", kDomain,
+                                 ", client.CLUSTER", kDomain, " or admin.CLUSTER", kDomain,
+                                 " in lower-case letters, digits and hyphens");
+}
+
+namespace {
+
+// The one text that `is_ours`; "" if there is none.
+template <typename IsOurs>
+StatusOr<std::string_view> FindOne(const std::vector<std::string_view>& texts, IsOurs is_ours,
+                                   std::string_view form) {
+  std::string_view found;
+  for (const std::string_view text : texts) {
+    if (!is_ours(text)) continue;
+    if (!found.empty()) {
+      return errors::InvalidArgument("the certificate has more than one name of the form ", form);
+    }
+    found = text;
+  }
+  return found;
+}
+
+}  // namespace
+
+StatusOr<CertificateName> FindCertificateName(const std::vector<std::string_view>& uris,
+                                              const std::vector<std::string_view>& dns) {
+  MR_ASSIGN_OR_RETURN(const std::string_view uri,
+                      FindOne(
+                          uris, [](std::string_view text) { return text.starts_with(kScheme); },
+                          StrCat(kScheme, "...")));
+  MR_ASSIGN_OR_RETURN(const std::string_view host,
+                      FindOne(
+                          dns, [](std::string_view text) { return text.ends_with(kDomain); },
+                          StrCat("*", kDomain)));
+  if (uri.empty() && host.empty()) {
     return errors::InvalidArgument(
         "the certificate names no task, client or administrator: among its alternative names "
-        "there must be one URI like millrace://CLUSTER/job:worker/task:0");
+        "there must be one URI like millrace://CLUSTER/job:worker/task:0, or one DNS name like "
+        "task-0.job-worker.CLUSTER",
+        kDomain);
   }
-  return ParseCertificateUri(found);
+  if (uri.empty()) return ParseCertificateDns(host);
+  MR_ASSIGN_OR_RETURN(CertificateName name, ParseCertificateUri(uri));
+  if (host.empty()) return name;
+  MR_ASSIGN_OR_RETURN(const CertificateName other, ParseCertificateDns(host));
+  if (name == other) return name;
+  return errors::InvalidArgument("the certificate has two names, which stand for different ends: ",
+                                 name.ToUri(), " and ", host);
 }
 
 Status CheckServerName(const CertificateName& own, const std::string& meant,

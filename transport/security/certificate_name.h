@@ -17,9 +17,14 @@ enum class Role {
   kAdmin,   // looks at tasks and ends them
 };
 
-// The name is a URI among the certificate's alternative names, and its only one with this scheme:
-//   millrace://CLUSTER/job:JOB/task:N   millrace://CLUSTER/client   millrace://CLUSTER/admin
-// CLUSTER may be empty. Both ends of a connection must have the same. A value.
+// The name is among the certificate's alternative names, as a URI of this scheme or, for
+// authorities that sign nothing else, as a DNS name below millrace.internal, which stands for the
+// same:
+//   millrace://CLUSTER/job:JOB/task:N   task-N.job-JOB.CLUSTER.millrace.internal
+//   millrace://CLUSTER/client           client.CLUSTER.millrace.internal
+//   millrace://CLUSTER/admin            admin.CLUSTER.millrace.internal
+// CLUSTER may be empty (then "client.millrace.internal"). Both ends of a connection must have the
+// same. A value.
 struct CertificateName {
   std::string cluster{};
   Role role = Role::kTask;
@@ -27,6 +32,9 @@ struct CertificateName {
   int task = 0;
 
   std::string ToUri() const;
+  // "" if there is no such DNS name: labels are lower-case letters, digits and hyphens within, 63
+  // at most, where a URI may have capital letters, '_' and, in a job, '.'.
+  std::string ToDns() const;
   // "/job:JOB/replica:0/task:N"; "" for those who are no task.
   std::string TaskName() const;
 
@@ -36,9 +44,14 @@ struct CertificateName {
 // InvalidArgument, quoting the text, unless it is exactly what ToUri gives for some name.
 StatusOr<CertificateName> ParseCertificateUri(std::string_view uri);
 
-// The name among all URIs of a certificate; those of other schemes are passed over.
-// InvalidArgument if there is none, more than one, or it is malformed.
-StatusOr<CertificateName> FindCertificateName(const std::vector<std::string_view>& uris);
+// InvalidArgument, quoting the text, unless it is exactly what ToDns gives for some name.
+StatusOr<CertificateName> ParseCertificateDns(std::string_view dns);
+
+// The name among all URIs and DNS names of a certificate; those of other schemes, or not below
+// millrace.internal, are passed over. One of each is good if both stand for the same.
+// InvalidArgument if there is none, more than one of a kind, or one is malformed.
+StatusOr<CertificateName> FindCertificateName(const std::vector<std::string_view>& uris,
+                                              const std::vector<std::string_view>& dns = {});
 
 // Whether the peer that was called may be believed: it is a task of the cluster of `own`, and the
 // one that was meant ("/job:J/replica:0/task:N"; "": whichever). PermissionDenied names both.

@@ -71,6 +71,82 @@ TEST(CertificateNameTest, RefusesEveryOtherText) {
   EXPECT_FALSE(ParseCertificateUri("millrace://" + std::string(129, 'c') + "/client").ok());
 }
 
+TEST(CertificateNameTest, HasAFormForAuthoritiesThatSignNamesOfHostsAlone) {
+  for (const CertificateName& name :
+       {Task("ps", 0), Task("worker-2", 999'999'999, ""), Task("ps", 1, "blue.prod-2"),
+        Somebody(Role::kClient), Somebody(Role::kAdmin), CertificateName{"", Role::kAdmin}}) {
+    const StatusOr<CertificateName> read = ParseCertificateDns(name.ToDns());
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, name) << name.ToDns();
+  }
+  EXPECT_EQ(Task("ps", 3).ToDns(), "task-3.job-ps.blue.millrace.internal");
+  EXPECT_EQ(Task("ps", 3, "").ToDns(), "task-3.job-ps.millrace.internal");
+  EXPECT_EQ(Somebody(Role::kClient).ToDns(), "client.blue.millrace.internal");
+  EXPECT_EQ((CertificateName{"", Role::kAdmin}).ToDns(), "admin.millrace.internal");
+  // What is more than labels can say has the other form alone.
+  for (const CertificateName& name :
+       {Task("Ps", 0), Task("p_s", 0), Task("p.s", 0), Task("ps-", 0),
+        Task(std::string(60, 'j'), 0), Task("ps", 0, "Blue"), Task("ps", 0, "a..b"),
+        Task("ps", 0, "-a"), Task("ps", 0, std::string(64, 'c'))}) {
+    EXPECT_EQ(name.ToDns(), "") << name.ToUri();
+  }
+}
+
+TEST(CertificateNameTest, RefusesEveryOtherNameOfAHost) {
+  for (const std::string text : {"",
+                                 "millrace.internal",
+                                 ".millrace.internal",
+                                 "blue.millrace.internal",
+                                 "task-0.millrace.internal",
+                                 "job-ps.task-0.millrace.internal",
+                                 "task-0.job-.millrace.internal",
+                                 "task-.job-ps.millrace.internal",
+                                 "task-01.job-ps.millrace.internal",
+                                 "task--1.job-ps.millrace.internal",
+                                 "task-+1.job-ps.millrace.internal",
+                                 "task-0.job-ps..millrace.internal",
+                                 "task-0.job-ps.blue.millrace.internal.",
+                                 "task-0.job-ps.blue.millrace.internal.example",
+                                 "task-0.job-Ps.blue.millrace.internal",
+                                 "Task-0.job-ps.blue.millrace.internal",
+                                 "task-0.job-ps.Blue.millrace.internal",
+                                 "task-0.job-p_s.millrace.internal",
+                                 "task-1000000000.job-ps.millrace.internal",
+                                 "*.job-ps.blue.millrace.internal",
+                                 "*.millrace.internal",
+                                 "client..millrace.internal",
+                                 "client.blue.",
+                                 "clients.blue.millrace.internal"}) {
+    EXPECT_EQ(ParseCertificateDns(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  const std::string with_nul("client\0.millrace.internal", 25);
+  EXPECT_FALSE(ParseCertificateDns(with_nul).ok());
+}
+
+TEST(CertificateNameTest, FindsANameInEitherForm) {
+  const StatusOr<CertificateName> found = FindCertificateName(
+      {"spiffe://company/service"}, {"ps-0.example", "task-0.job-ps.blue.millrace.internal"});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, Task("ps", 0));
+  EXPECT_FALSE(FindCertificateName({}, {"ps-0.example", "localhost"}).ok());
+  // Both forms, if they stand for the same.
+  EXPECT_TRUE(FindCertificateName({"millrace://blue/job:ps/task:0"},
+                                  {"task-0.job-ps.blue.millrace.internal"})
+                  .ok());
+  const Status two = FindCertificateName({"millrace://blue/job:ps/task:0"},
+                                         {"task-1.job-ps.blue.millrace.internal"})
+                         .status();
+  EXPECT_NE(Message(two).find("task-1.job-ps"), std::string_view::npos) << two;
+  EXPECT_FALSE(
+      FindCertificateName({"millrace://blue/client"}, {"admin.blue.millrace.internal"}).ok());
+  EXPECT_FALSE(
+      FindCertificateName({}, {"client.blue.millrace.internal", "admin.blue.millrace.internal"})
+          .ok());
+  // A wildcard is nobody, and hides nobody.
+  EXPECT_FALSE(FindCertificateName({}, {"*.job-ps.blue.millrace.internal"}).ok());
+  EXPECT_FALSE(FindCertificateName({"millrace://blue/client"}, {"*.millrace.internal"}).ok());
+}
+
 TEST(CertificateNameTest, FindsTheOneNameAmongOthers) {
   const StatusOr<CertificateName> found =
       FindCertificateName({"spiffe://company/service", "millrace://blue/job:ps/task:0"});

@@ -151,15 +151,17 @@ StatusOr<KeyedCertificate> Sign(X509* certificate, EVP_PKEY* signer, EVP_PKEY* k
 StatusOr<CertificateName> NameOf(X509* certificate) {
   const Names names(static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
-  std::vector<std::string_view> uris;
+  std::vector<std::string_view> uris, dns;
   for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* const text = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+    if (name->type != GEN_URI && name->type != GEN_DNS) continue;
+    const ASN1_IA5STRING* const text =
+        name->type == GEN_URI ? name->d.uniformResourceIdentifier : name->d.dNSName;
+    (name->type == GEN_URI ? uris : dns)
+        .emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
                       static_cast<std::size_t>(ASN1_STRING_length(text)));
   }
-  return FindCertificateName(uris);
+  return FindCertificateName(uris, dns);
 }
 
 Status VerifyChain(const std::vector<Certificate>& presented, std::string_view authorities) {
@@ -205,7 +207,13 @@ StatusOr<KeyedCertificate> MakeAuthority(const std::string& cluster, const Valid
 
 StatusOr<KeyedCertificate> IssueCertificate(const KeyedCertificate& authority,
                                             const CertificateName& name, const Validity& validity,
-                                            const std::string& key_pem) {
+                                            const std::string& key_pem, NameForm form) {
+  const std::string dns = form == NameForm::kDns ? name.ToDns() : std::string();
+  if (form == NameForm::kDns && dns.empty()) {
+    return errors::InvalidArgument(name.ToUri(),
+                                   " cannot be written as a DNS name: its parts would "
+                                   "have to be lower-case letters, digits and hyphens");
+  }
   MR_ASSIGN_OR_RETURN(const Key signer, ReadKey(authority.key));
   MR_ASSIGN_OR_RETURN(const std::vector<Certificate> cas, ReadCertificates(authority.certificate));
   MR_ASSIGN_OR_RETURN(const Key key, KeyOrNew(key_pem));
@@ -224,7 +232,8 @@ StatusOr<KeyedCertificate> IssueCertificate(const KeyedCertificate& authority,
                    AddExtension(leaf, ca, NID_ext_key_usage, "serverAuth,clientAuth") &&
                    AddExtension(leaf, ca, NID_subject_key_identifier, "hash") &&
                    AddExtension(leaf, ca, NID_authority_key_identifier, "keyid:always") &&
-                   AddExtension(leaf, ca, NID_subject_alt_name, StrCat("URI:", name.ToUri()));
+                   AddExtension(leaf, ca, NID_subject_alt_name,
+                                dns.empty() ? StrCat("URI:", name.ToUri()) : StrCat("DNS:", dns));
   if (!set) return Failure(StrCat("make a certificate for ", name.ToUri()));
   return Sign(leaf, signer.get(), key.get());
 }

@@ -24,16 +24,21 @@ struct Validity {
   std::chrono::seconds until{std::chrono::hours(24 * 30)};
 };
 
+// As what a name stands in a certificate (transport/security/certificate_name.h).
+enum class NameForm { kUri, kDns };
+
 // The authority of a cluster, signed by itself: P-256 and SHA-256. `key` (PEM) is used if it is not
 // "", else one is made. InvalidArgument for a key that cannot be read, Internal if OpenSSL fails.
 StatusOr<KeyedCertificate> MakeAuthority(const std::string& cluster, const Validity& validity,
                                          const std::string& key = "");
 
 // A certificate for `name`, signed by `authority`, good at both ends of a connection. `key` as
-// above: who keeps the key can replace the certificate alone.
+// above: who keeps the key can replace the certificate alone. InvalidArgument, too, for a name that
+// has no such form.
 StatusOr<KeyedCertificate> IssueCertificate(const KeyedCertificate& authority,
                                             const CertificateName& name, const Validity& validity,
-                                            const std::string& key = "");
+                                            const std::string& key = "",
+                                            NameForm form = NameForm::kUri);
 
 // The name of the first certificate in `pem`. InvalidArgument if there is none, or it has no name.
 StatusOr<CertificateName> NameOfCertificate(std::string_view pem);

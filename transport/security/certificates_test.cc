@@ -50,6 +50,22 @@ TEST(CertificatesTest, AreGoodWithTheirAuthority) {
   }
 }
 
+TEST(CertificatesTest, MayHaveTheNameOfAHost) {
+  const KeyedCertificate authority = Authority();
+  for (const CertificateName& name : {kPs, CertificateName{"", Role::kTask, "worker", 12},
+                                      CertificateName{"blue", Role::kClient}}) {
+    const StatusOr<KeyedCertificate> pair =
+        IssueCertificate(authority, name, {}, "", NameForm::kDns);
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    const StatusOr<CertificateName> checked = CheckCertificate(*pair, authority.certificate);
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    EXPECT_EQ(*checked, name);
+  }
+  const CertificateName capital{"", Role::kTask, "Worker", 0};
+  EXPECT_EQ(IssueCertificate(authority, capital, {}, "", NameForm::kDns).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(CertificatesTest, AreNotGoodWithOthers) {
   const KeyedCertificate authority = Authority(), other = Authority();
   const KeyedCertificate pair = Issue(authority), second = Issue(authority);
