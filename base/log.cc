@@ -160,6 +160,23 @@ std::string JsonLine(std::string_view severity, std::source_location where, std:
   return line;
 }
 
+// What MILLRACE_LOG_FORMAT says. Something else than the words that there are is complained of, as
+// text: whoever reads it took care of neither.
+bool JsonFromEnvironment() {
+  const char* const variable = std::getenv("MILLRACE_LOG_FORMAT");
+  const std::string_view format = variable == nullptr ? "" : variable;
+  if (format == "json") return true;
+  if (!format.empty() && format != "text") {
+    std::string shown(format.substr(0, 40));
+    std::replace_if(
+        shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    (void)WriteToStderr(StrCat(TimeText(), " W log.cc] MILLRACE_LOG_FORMAT=", shown,
+                               " is neither text nor json: set one of these; lines are text\n"),
+                        kPatienceMillis);
+  }
+  return false;
+}
+
 std::string FormatLine(std::string_view severity, std::source_location where,
                        std::string_view text) {
   std::string task;
@@ -181,10 +198,7 @@ std::string FormatLine(std::string_view severity, std::source_location where,
 // Of base/text/log_format.h. Read at the first line, so that a program's --log_format may still set
 // it.
 bool LogIsJson() {
-  static const bool is_json = [] {
-    const char* text = std::getenv("MILLRACE_LOG_FORMAT");
-    return text != nullptr && std::string_view(text) == "json";
-  }();
+  static const bool is_json = JsonFromEnvironment();
   return is_json;
 }
 

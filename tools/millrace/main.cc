@@ -91,5 +91,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "millrace: %s (see millrace --help)\n", error.what());
     return 2;
   }
+  (void)millrace::LogIsJson();  // says so at once if MILLRACE_LOG_FORMAT is no format
   return AfterFlush(chosen());
 }

@@ -110,6 +110,7 @@ StatusOr<CertificateName> CheckFiles(const Credentials& files) {
   KeyedCertificate pair;
   MR_ASSIGN_OR_RETURN(pair.certificate, ReadPem("--tls_cert", files.tls_cert));
   MR_ASSIGN_OR_RETURN(pair.key, ReadPem("--tls_key", files.tls_key));
+  MR_RETURN_IF_ERROR(CheckOwnFile("--tls_key=", files.tls_key));
   MR_ASSIGN_OR_RETURN(const std::string authorities, ReadPem("--tls_ca", files.tls_ca));
   StatusOr<CertificateName> name = CheckCertificate(pair, authorities);
   if (name.ok()) return name;

@@ -252,6 +252,17 @@ TEST_F(CredentialsTest, RefusesFilesThatCannotBeUsedAndNamesThem) {
   EXPECT_EQ(*LoadedCredentials::Load({}), nullptr);
 }
 
+TEST_F(CredentialsTest, AKeyThatOthersCanReadIsRefused) {
+  const Credentials files = files_.Issue(files_.Client());
+  std::filesystem::permissions(files.tls_key, std::filesystem::perms(0644));
+  const auto loaded = LoadedCredentials::Load(files, kReload);
+  EXPECT_TRUE(errors::IsInvalidArgument(loaded.status())) << loaded.status();
+  EXPECT_NE(loaded.status().ToString().find("chmod 600 " + files.tls_key), std::string::npos)
+      << loaded.status();
+  std::filesystem::permissions(files.tls_key, std::filesystem::perms(0600));
+  EXPECT_TRUE(LoadedCredentials::Load(files, kReload).ok());
+}
+
 TEST_F(CredentialsTest, AFileThatNeverEndsOrNeverBeginsIsRefusedAtOnce) {
   CertificateFiles files;
   const Credentials good = files.Issue(files.Task("ps", 0));
