@@ -24,14 +24,7 @@ int64_t& RequestOfThread();
 
 namespace {
 
-LogLevel LevelFromEnvironment() {
-  const char* text = std::getenv("MILLRACE_LOG_LEVEL");
-  const std::string_view name = text == nullptr ? "" : text;
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warning") return LogLevel::kWarning;
-  if (name == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
-}
+LogLevel LevelFromEnvironment();
 
 std::atomic<LogLevel>& Level() {
   static std::atomic<LogLevel> level{LevelFromEnvironment()};
@@ -160,23 +153,6 @@ std::string JsonLine(std::string_view severity, std::source_location where, std:
   return line;
 }
 
-// What MILLRACE_LOG_FORMAT says. Something else than the words that there are is complained of, as
-// text: whoever reads it took care of neither.
-bool JsonFromEnvironment() {
-  const char* const variable = std::getenv("MILLRACE_LOG_FORMAT");
-  const std::string_view format = variable == nullptr ? "" : variable;
-  if (format == "json") return true;
-  if (!format.empty() && format != "text") {
-    std::string shown(format.substr(0, 40));
-    std::replace_if(
-        shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    (void)WriteToStderr(StrCat(TimeText(), " W log.cc] MILLRACE_LOG_FORMAT=", shown,
-                               " is neither text nor json: set one of these; lines are text\n"),
-                        kPatienceMillis);
-  }
-  return false;
-}
-
 std::string FormatLine(std::string_view severity, std::source_location where,
                        std::string_view text) {
   std::string task;
@@ -191,6 +167,40 @@ std::string FormatLine(std::string_view severity, std::source_location where,
   if (text.find(request) != std::string_view::npos) request.clear();
   return StrCat(TimeText(), " ", severity.substr(0, 1), " ", task, task.empty() ? "" : " ",
                 FileName(where.file_name()), ":", where.line(), "] ", text, request, "\n");
+}
+
+// The complaint of a variable that says something else than the words that there are.
+std::string NoSuchWord(std::string_view variable, std::string_view value, std::string_view words) {
+  std::string shown(value.substr(0, 40));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return StrCat(variable, "=", shown, " is none of ", words);
+}
+
+LogLevel LevelFromEnvironment() {
+  const char* text = std::getenv("MILLRACE_LOG_LEVEL");
+  const std::string_view name = text == nullptr ? "" : text;
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  if (!name.empty() && name != "info") {
+    const std::string why =
+        NoSuchWord("MILLRACE_LOG_LEVEL", name, "debug, info, warning, error; it is info");
+    (void)WriteToStderr(FormatLine("WARNING", std::source_location::current(), why),
+                        kPatienceMillis);
+  }
+  return LogLevel::kInfo;
+}
+
+// Complains as text: whoever reads the log has been promised nothing else.
+bool JsonFromEnvironment() {
+  const char* const text = std::getenv("MILLRACE_LOG_FORMAT");
+  const std::string_view format = text == nullptr ? "" : text;
+  if (!format.empty() && format != "text" && format != "json") {
+    const std::string why = NoSuchWord("MILLRACE_LOG_FORMAT", format, "text, json; it is text");
+    (void)WriteToStderr(StrCat(TimeText(), " W log.cc] ", why, "\n"), kPatienceMillis);
+  }
+  return format == "json";
 }
 
 }  // namespace

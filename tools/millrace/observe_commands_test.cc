@@ -186,14 +186,18 @@ TEST_F(ObserveCommandsTest, AFileThatCannotBeWrittenIsSaidBeforeStepsAreWaitedFo
   EXPECT_FALSE(std::ifstream(path + "2").good()) << "made for nothing";
 }
 
-TEST_F(ObserveCommandsTest, ALogFormatThatThereIsNotIsComplainedOfOnce) {
+TEST_F(ObserveCommandsTest, ALogFormatOrLevelThatThereIsNotIsComplainedOfOnce) {
   ASSERT_EQ(setenv("MILLRACE_LOG_FORMAT", "yaml", 1), 0);
+  ASSERT_EQ(setenv("MILLRACE_LOG_LEVEL", "loud", 1), 0);
   const std::string said = Millrace("devices");
   Process server("tools/millrace",
                  {"server", "--cluster_spec=worker|127.0.0.1:0", "--job_name=worker"});
   EXPECT_TRUE(server.WaitForOutput("listening on", std::chrono::seconds(60))) << server.output();
   ASSERT_EQ(unsetenv("MILLRACE_LOG_FORMAT"), 0);
-  const std::string complaint = "MILLRACE_LOG_FORMAT=yaml is neither text nor json";
+  ASSERT_EQ(unsetenv("MILLRACE_LOG_LEVEL"), 0);
+  EXPECT_THAT(server.output(),
+              HasSubstr("MILLRACE_LOG_LEVEL=loud is none of debug, info, warning, error"));
+  const std::string complaint = "MILLRACE_LOG_FORMAT=yaml is none of text, json";
   for (const std::string& text : {said, server.output()}) {
     const std::size_t at = text.find(complaint);
     ASSERT_NE(at, std::string::npos) << text;

@@ -19,6 +19,8 @@ struct Flags {
 int Run(const Flags& flags) {
   const StatusOr<std::string> address = AddressOf(flags.target);
   if (!address.ok()) return Complain("page", address.status(), kWrongInput);
+  const Status writable = CheckOutput(flags.output);
+  if (!writable.ok()) return Complain("page", writable, kWrongInput);
   const StatusOr<std::string> page = ReadPageOf(*address, flags.path, Nanoseconds(flags.timeout));
   if (errors::IsDeadlineExceeded(page.status())) {
     return Complain("page", Annotate(page.status(), StrCat(" of ", *address, " (--timeout)")),
