@@ -192,7 +192,7 @@ LogLevel LevelFromEnvironment() {
   return LogLevel::kInfo;
 }
 
-// Complains as text: whoever reads the log has been promised nothing else.
+// The complaint is text: that is what the log is then.
 bool JsonFromEnvironment() {
   const char* const text = std::getenv("MILLRACE_LOG_FORMAT");
   const std::string_view format = text == nullptr ? "" : text;
