@@ -254,12 +254,12 @@ TEST_F(CredentialsTest, RefusesFilesThatCannotBeUsedAndNamesThem) {
 
 TEST_F(CredentialsTest, AKeyThatOthersCanReadIsRefused) {
   const Credentials files = files_.Issue(files_.Client());
-  std::filesystem::permissions(files.tls_key, std::filesystem::perms(0644));
+  ASSERT_EQ(chmod(files.tls_key.c_str(), 0644), 0);
   const auto loaded = LoadedCredentials::Load(files, kReload);
   EXPECT_TRUE(errors::IsInvalidArgument(loaded.status())) << loaded.status();
   EXPECT_NE(loaded.status().ToString().find("chmod 600 " + files.tls_key), std::string::npos)
       << loaded.status();
-  std::filesystem::permissions(files.tls_key, std::filesystem::perms(0600));
+  ASSERT_EQ(chmod(files.tls_key.c_str(), 0600), 0);
   EXPECT_TRUE(LoadedCredentials::Load(files, kReload).ok());
 }
 
