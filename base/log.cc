@@ -24,14 +24,7 @@ int64_t& RequestOfThread();
 
 namespace {
 
-LogLevel LevelFromEnvironment() {
-  const char* text = std::getenv("MILLRACE_LOG_LEVEL");
-  const std::string_view name = text == nullptr ? "" : text;
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warning") return LogLevel::kWarning;
-  if (name == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
-}
+LogLevel LevelFromEnvironment();
 
 std::atomic<LogLevel>& Level() {
   static std::atomic<LogLevel> level{LevelFromEnvironment()};
@@ -176,15 +169,46 @@ std::string FormatLine(std::string_view severity, std::source_location where,
                 FileName(where.file_name()), ":", where.line(), "] ", text, request, "\n");
 }
 
+// The complaint of a variable that says something else than the words that there are.
+std::string NoSuchWord(std::string_view variable, std::string_view value, std::string_view words) {
+  std::string shown(value.substr(0, 40));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return StrCat(variable, "=", shown, " is none of ", words);
+}
+
+LogLevel LevelFromEnvironment() {
+  const char* text = std::getenv("MILLRACE_LOG_LEVEL");
+  const std::string_view name = text == nullptr ? "" : text;
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  if (!name.empty() && name != "info") {
+    const std::string why =
+        NoSuchWord("MILLRACE_LOG_LEVEL", name, "debug, info, warning, error; it is info");
+    (void)WriteToStderr(FormatLine("WARNING", std::source_location::current(), why),
+                        kPatienceMillis);
+  }
+  return LogLevel::kInfo;
+}
+
+// The complaint is text: that is what the log is then.
+bool JsonFromEnvironment() {
+  const char* const text = std::getenv("MILLRACE_LOG_FORMAT");
+  const std::string_view format = text == nullptr ? "" : text;
+  if (!format.empty() && format != "text" && format != "json") {
+    const std::string why = NoSuchWord("MILLRACE_LOG_FORMAT", format, "text, json; it is text");
+    (void)WriteToStderr(StrCat(TimeText(), " W log.cc] ", why, "\n"), kPatienceMillis);
+  }
+  return format == "json";
+}
+
 }  // namespace
 
 // Of base/text/log_format.h. Read at the first line, so that a program's --log_format may still set
 // it.
 bool LogIsJson() {
-  static const bool is_json = [] {
-    const char* text = std::getenv("MILLRACE_LOG_FORMAT");
-    return text != nullptr && std::string_view(text) == "json";
-  }();
+  static const bool is_json = JsonFromEnvironment();
   return is_json;
 }
 

@@ -35,6 +35,8 @@ constexpr std::chrono::milliseconds kGrace(100);
 // For a visitor who is told something before all that he sent was read.
 constexpr std::chrono::milliseconds kDrainTime(500);
 constexpr std::chrono::milliseconds kRestAfterError(200);
+// Answers of up to so many bytes (is it healthy?) do not count for the limit of all.
+constexpr std::size_t kSmallAnswer = 64 << 10;
 
 void HaveLessPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice); }
 
@@ -79,6 +81,14 @@ std::string EncodeError(int status, bool allows_post) {
   }
   answer.body = StrCat(ReasonOf(status), "\n");
   return Encode(answer, true);
+}
+
+std::string EncodeTooMuch(std::size_t limit) {
+  return Encode({503,
+                 {{"Content-Type", "text/plain"}, {"Retry-After", "5"}},
+                 StrCat("answers that others have not read yet take all of the ", limit,
+                        " bytes that there are for them: ask again\n")},
+                true);
 }
 
 // The length of the body that the request announces. The answer's status: 200, or why there can
@@ -176,6 +186,13 @@ struct Connection {
   std::size_t body_bytes = 0;
   Room room;
   std::size_t written = 0;
+  Room out_room;
+};
+
+struct Made {
+  uint64_t id = 0;  // of the connection
+  std::string text{};
+  Room room{};
 };
 
 }  // namespace
@@ -188,7 +205,8 @@ struct HttpServer::Impl {
   int wake = -1;
   std::thread thread;
   std::unique_ptr<ThreadPool> pool;
-  std::atomic<std::size_t> bodies{0};  // bytes of those that are not answered
+  std::atomic<std::size_t> bodies{0};   // bytes of those that are not answered
+  std::atomic<std::size_t> answers{0};  // bytes of those that are not with their visitors
 
   // Of the thread.
   std::list<Connection> connections;  // the oldest first
@@ -200,7 +218,7 @@ struct HttpServer::Impl {
   // Of visitors that are there: no more than connections. Those who leave take theirs along.
   std::list<Wanted> wanted ABSL_GUARDED_BY(mu);
   int makers ABSL_GUARDED_BY(mu) = 0;  // threads of the pool that take from it
-  std::vector<std::pair<uint64_t, std::string>> made ABSL_GUARDED_BY(mu);  // answers
+  std::vector<Made> made ABSL_GUARDED_BY(mu);
 
   ~Impl() {
     stopping.store(true);
@@ -455,25 +473,35 @@ struct HttpServer::Impl {
         wanted.pop_front();
       }
       std::string answer = Encode(handler(next.request), next.request.method != "HEAD");
+      Room room;
+      if (limits.all_answer_bytes > 0 && answer.size() > kSmallAnswer) {
+        room = Room(&answers, answer.size());
+        const std::size_t all = answers.load();
+        if (all > limits.all_answer_bytes && all > answer.size()) {
+          answer = EncodeTooMuch(limits.all_answer_bytes);
+          room = Room();
+        }
+      }
       {
         MutexLock lock(&mu);
-        made.emplace_back(next.id, std::move(answer));
+        made.push_back({next.id, std::move(answer), std::move(room)});
       }
       Wake();
     }
   }
 
   void TakeAnswers(Clock::time_point now) {
-    std::vector<std::pair<uint64_t, std::string>> taken;
+    std::vector<Made> taken;
     {
       MutexLock lock(&mu);
       taken.swap(made);
     }
-    for (auto& [id, answer] : taken) {
+    for (auto& [id, answer, room] : taken) {
       const auto it = std::find_if(connections.begin(), connections.end(),
                                    [id = id](const Connection& other) { return other.id == id; });
       if (it == connections.end()) continue;
       it->since = now;
+      it->out_room = std::move(room);
       if (!Answer(&*it, std::move(answer))) Close(it);
     }
   }
@@ -492,6 +520,9 @@ struct HttpServer::Impl {
       if (n < 0) return errno == EAGAIN || errno == EINTR;
       connection->written += static_cast<std::size_t>(n);
     }
+    connection->out = std::string();
+    connection->written = 0;
+    connection->out_room = Room();
     // With something unread, a close would take the answer away from the visitor.
     shutdown(connection->fd, SHUT_WR);
     connection->state = Connection::State::kDraining;

@@ -46,6 +46,9 @@ struct HttpLimits {
   std::size_t body_bytes = 0;        // of a POST; 0: POST is refused (405)
   // Of all bodies, from their announcement until they are answered; beyond it POST is answered 503.
   std::size_t all_body_bytes = 0;
+  // Of all answers that were made and are not with their visitors yet; one of more than 64 kB
+  // beyond it becomes 503, but for one that is alone. 0: no limit.
+  std::size_t all_answer_bytes = 0;
   std::chrono::milliseconds request_time{5000};   // until the request is there
   std::chrono::milliseconds answer_time{30'000};  // until the answer is with the visitor
   int handler_threads = 2;                        // answers that are made at once

@@ -3,6 +3,7 @@
 #ifndef OBSERVE_PAGE_SERVER_H_
 #define OBSERVE_PAGE_SERVER_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,9 @@
 
 namespace millrace {
 
+// Of pages on their way: slow readers of a large page would each hold a copy of it.
+inline constexpr std::size_t kMostPageBytes = 16 << 20;
+
 struct PageServerOptions {
   std::string host;  // where to listen
   int port = 0;      // 0: any that is free
@@ -21,7 +25,7 @@ struct PageServerOptions {
   // Whether this is what a visitor has to know, as the password of Basic or as the token of Bearer
   // authorization; null: nothing. Pages that are open are shown to all.
   std::function<bool(std::string_view)> is_token{};
-  HttpLimits limits{};
+  HttpLimits limits{.all_answer_bytes = kMostPageBytes};
 };
 
 // Whether the request brings a token that `is_token` takes, as the password of Basic or as the

@@ -197,6 +197,26 @@ TEST(PageServerTest, WhoIsSlowIsSentAway) {
   EXPECT_EQ(Get(patient.port(), "/big").body.size(), 50'000'000u) << "for who reads it";
 }
 
+TEST(PageServerTest, LargePagesThatNobodyReadsAreBoundedAndSmallOnesStillCome) {
+  Site site;  // one big page is more than all may take
+  Visitor slow(site.port());
+  ASSERT_TRUE(slow.Send("GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  Answer second;
+  const auto limit = std::chrono::steady_clock::now() + seconds(60);
+  do {  // until that of the slow one has been made
+    second = Get(site.port(), "/big");
+  } while (second.status == 200 && std::chrono::steady_clock::now() < limit);
+  EXPECT_EQ(second.status, 503);
+  EXPECT_THAT(second.body, HasSubstr(StrCat(kMostPageBytes, " bytes")));
+  EXPECT_EQ(Get(site.port(), "/healthz").status, 200);
+  EXPECT_EQ(Get(site.port(), "/statusz").status, 200);
+  slow.Reset();
+  do {  // once it is noticed that the slow one is gone
+    second = Get(site.port(), "/big");
+  } while (second.status != 200 && std::chrono::steady_clock::now() < limit);
+  EXPECT_EQ(second.body.size(), 50'000'000u);
+}
+
 TEST(PageServerTest, APageThatIsBeingMadeHoldsUpNeitherHealthNorTheEnd) {
   auto pages = std::make_shared<PageTable>();
   Notification entered, leave;

@@ -5,16 +5,12 @@
 #include <limits>
 
 #include "distributed_runtime/pages/cluster_trace.h"
+#include "distributed_runtime/pages/trace_nodes.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 4;
-
-int64_t StartOf(const pb::NodeExecStats& node) { return node.all_start_nanos(); }
-int64_t EndOf(const pb::NodeExecStats& node) {
-  return node.all_start_nanos() + node.all_end_rel_nanos();
-}
 
 // The most that one clock may be ahead of another. By Floyd and Warshall a bound of two steps is as
 // good as one that was seen.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "distributed_runtime/pages/trace_nodes.h"
 #include "executor/stats/step_trace.h"
 #include "observe/page.h"
 
@@ -14,21 +15,6 @@ namespace millrace {
 namespace {
 
 using Json = nlohmann::json;
-
-int64_t StartOf(const pb::NodeExecStats& node) { return node.all_start_nanos(); }
-int64_t EndOf(const pb::NodeExecStats& node) {
-  return node.all_start_nanos() + node.all_end_rel_nanos();
-}
-
-bool IsSend(std::string_view op) { return op == "_Send" || op == "_HostSend"; }
-bool IsReceive(std::string_view op) { return op == "_Recv" || op == "_HostRecv"; }
-bool IsInput(std::string_view op) {
-  return op.starts_with("Iterator") || op.starts_with("QueueDequeue") || op.starts_with("Reader") ||
-         op == "ReadFile";
-}
-bool IsCollective(std::string_view op) {
-  return op.starts_with("Collective") || op.starts_with("Nccl") || op.starts_with("_Nccl");
-}
 
 // What a master calls the ends of an edge that it cuts: the name of the node that the edge comes
 // from, "_S" and a number that grows from end to end, the send's before the receive's.
@@ -44,26 +30,6 @@ struct EndName {
   }
 };
 
-template <typename Visit>
-void ForEachNode(const pb::TracedPart& part, const Visit& visit) {
-  for (const pb::DeviceStepStats& device : part.stats().dev_stats()) {
-    for (const pb::NodeExecStats& node : device.node_stats()) visit(device, node);
-  }
-}
-
-struct Window {
-  int64_t begin = 0, end = 0;
-};
-Window WindowOf(const pb::TracedStep& step) {
-  Window window;
-  for (const pb::TracedPart& part : step.part()) {
-    const bool is_first = window.end == 0;
-    window.begin = is_first ? part.sent_nanos() : std::min(window.begin, part.sent_nanos());
-    window.end = std::max(window.end, part.answered_nanos());
-  }
-  return window;
-}
-
 // What a task does at one time; of several the first one counts.
 enum Doing { kCompute, kInput, kTransfer, kWait, kNumDoings };
 
@@ -77,7 +43,7 @@ class Timeline {
     changes_.push_back({begin, what, 1});
     changes_.push_back({end, what, -1});
   }
-  explicit Timeline(Window window) : window_(window) {}
+  explicit Timeline(StepWindow window) : window_(window) {}
 
   void AddTo(double (&seconds)[kNumDoings]) {
     std::sort(changes_.begin(), changes_.end(),
@@ -101,7 +67,7 @@ class Timeline {
     Doing what;
     int by;
   };
-  const Window window_;
+  const StepWindow window_;
   std::vector<Change> changes_;
 };
 
@@ -196,19 +162,21 @@ std::vector<TimeShares> ShareTime(std::span<const pb::TraceResponse> traces) {
   const CollectiveStarts collectives(traces);
   for (const pb::TraceResponse& trace : traces) {
     for (const pb::TracedStep& step : trace.step()) {
-      const Window window = WindowOf(step);
+      const StepWindow window = WindowOf(step);
       std::map<const pb::NodeExecStats*, const pb::NodeExecStats*> sends;
       for (const TracedTransfer& transfer : FindTransfers(step)) {
         sends[transfer.receive] = transfer.send;
       }
       for (const pb::TracedPart& part : step.part()) {
         Timeline timeline(window);
+        const auto calls = CallsOf(part);
         ForEachNode(part, [&](const pb::DeviceStepStats&, const pb::NodeExecStats& node) {
+          if (calls.contains(&node)) return;
           const std::string_view op = OpOf(node);
           int64_t sent = EndOf(node);
           if (IsCollective(op)) {
             sent = collectives.LastJoined(part.task(), node);
-          } else if (!IsReceive(op)) {
+          } else if (!IsWait(op)) {
             return timeline.Add(IsInput(op) ? kInput : kCompute, StartOf(node), EndOf(node));
           } else if (const auto send = sends.find(&node); send != sends.end()) {
             sent = std::clamp(StartOf(*send->second), StartOf(node), EndOf(node));
@@ -217,7 +185,7 @@ std::vector<TimeShares> ShareTime(std::span<const pb::TraceResponse> traces) {
           timeline.Add(kTransfer, sent, EndOf(node));
         });
         Sum& sum = sums[part.task()];
-        sum.all += static_cast<double>(window.end - window.begin) * 1e-9;
+        sum.all += static_cast<double>(window.nanos()) * 1e-9;
         timeline.AddTo(sum.seconds);
       }
     }
@@ -243,8 +211,10 @@ std::string Advice(const TimeShares& shares) {
        "transfer dominates: send less (bfloat16 between tasks, rows instead of tables) or spread "
        "variables over more parameter servers; millrace plan says what is sent"},
       {shares.wait,
-       "waiting for other tasks dominates: find the one that is late (millrace trace, /stepz), and "
-       "give it less to do or more to do it with"},
+       "waiting for other tasks, or for what they put into queues and accumulators, dominates: "
+       "find "
+       "the one that is late (millrace trace, /stepz), and give it less to do or more to do it "
+       "with"},
       {shares.rest(),
        "time between nodes dominates: steps are so small that starting them costs most; put more "
        "into a step (larger batches, loops in the graph)"},
@@ -259,12 +229,15 @@ std::vector<NodeTime> TopNodes(std::span<const pb::TraceResponse> traces, std::s
   for (const pb::TraceResponse& trace : traces) {
     for (const pb::TracedStep& step : trace.step()) {
       for (const pb::TracedPart& part : step.part()) {
+        const auto calls = CallsOf(part);
         ForEachNode(part, [&](const pb::DeviceStepStats& device, const pb::NodeExecStats& node) {
+          if (calls.contains(&node)) return;
           NodeTime& time = times[{device.device(), node.node_name()}];
           if (time.calls == 0) {
             time.node = node.node_name();
             time.op = OpOf(node);
             time.device = device.device();
+            time.waits = IsWait(time.op);
           }
           ++time.calls;
           time.seconds += static_cast<double>(node.all_end_rel_nanos()) * 1e-9;
@@ -274,62 +247,11 @@ std::vector<NodeTime> TopNodes(std::span<const pb::TraceResponse> traces, std::s
   }
   std::vector<NodeTime> nodes;
   for (auto& [key, time] : times) nodes.push_back(std::move(time));
-  std::stable_sort(nodes.begin(), nodes.end(),
-                   [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
+  std::stable_sort(nodes.begin(), nodes.end(), [](const NodeTime& a, const NodeTime& b) {
+    return std::pair(!a.waits, a.seconds) > std::pair(!b.waits, b.seconds);
+  });
   if (nodes.size() > most) nodes.resize(most);
   return nodes;
-}
-
-std::string Straggler(const pb::TracedStep& step, int64_t* cost_nanos) {
-  const pb::TracedPart* last = nullptr;
-  int64_t next = 0;
-  for (const pb::TracedPart& part : step.part()) {
-    if (last == nullptr || part.answered_nanos() > last->answered_nanos()) {
-      if (last != nullptr) next = std::max(next, last->answered_nanos());
-      last = &part;
-    } else {
-      next = std::max(next, part.answered_nanos());
-    }
-  }
-  if (last == nullptr || step.part_size() < 2) return "";
-  *cost_nanos = last->answered_nanos() - next;
-  return last->task();
-}
-
-std::vector<CriticalNode> CriticalPath(const pb::TracedStep& step) {
-  struct Place {
-    const pb::NodeExecStats* node;
-    const std::string* task;
-    const std::string* device;
-  };
-  std::vector<Place> places;
-  for (const pb::TracedPart& part : step.part()) {
-    ForEachNode(part, [&](const pb::DeviceStepStats& device, const pb::NodeExecStats& node) {
-      places.push_back({&node, &part.task(), &device.device()});
-    });
-  }
-  std::sort(places.begin(), places.end(),
-            [](const Place& a, const Place& b) { return EndOf(*a.node) > EndOf(*b.node); });
-  std::map<const pb::NodeExecStats*, const pb::NodeExecStats*> senders;
-  for (const TracedTransfer& transfer : FindTransfers(step)) {
-    senders[transfer.receive] = transfer.send;
-  }
-  std::vector<CriticalNode> path;
-  // Ends go down from one to the next, so that one look at each place is enough.
-  for (std::size_t at = 0; at < places.size();) {
-    const Place& place = places[at];
-    path.push_back({*place.task, place.node});
-    const auto sender = senders.find(place.node);
-    std::size_t next = at + 1;
-    const auto is_before = [&](const Place& other) {
-      if (sender != senders.end()) return other.node == sender->second;
-      return *other.device == *place.device && EndOf(*other.node) <= StartOf(*place.node);
-    };
-    while (next < places.size() && !is_before(places[next])) ++next;
-    at = next;
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
 }
 
 namespace {
@@ -385,7 +307,7 @@ class ClusterWriter {
          {"tid", kCriticalRow + row},
          {"args", {{"name", StrCat("critical path, ", trace.task())}}}});
     for (const pb::TracedStep& step : trace.step()) {
-      const Window window = WindowOf(step);
+      const StepWindow window = WindowOf(step);
       int64_t cost = 0;
       const std::string straggler = Straggler(step, &cost);
       Json args = {{"session", step.session()},
@@ -396,18 +318,18 @@ class ClusterWriter {
       if (!straggler.empty()) {
         args["straggler"] = straggler;
         args["straggler_cost"] = DurationText(static_cast<double>(cost) * 1e-9);
-        if (window.end > window.begin) {
+        if (window.nanos() > 0) {
           args["straggler_share"] =  // percent of the step
-              100 * static_cast<double>(cost) / static_cast<double>(window.end - window.begin);
+              100 * static_cast<double>(cost) / static_cast<double>(window.nanos());
         }
       }
       Add({{"ph", "X"},
            {"cat", "step"},
-           {"name", straggler.empty() ? "step" : "step, last: " + straggler},
+           {"name", straggler.empty() ? "step" : "step, straggler: " + straggler},
            {"pid", kStepsProcess},
            {"tid", row},
            {"ts", Micros(window.begin)},
-           {"dur", static_cast<double>(window.end - window.begin) / 1000},
+           {"dur", static_cast<double>(window.nanos()) / 1000},
            {"args", args}});
       for (const TracedTransfer& transfer : FindTransfers(step)) AddArrow(transfer);
       for (const CriticalNode& critical : CriticalPath(step)) AddCritical(critical, row);

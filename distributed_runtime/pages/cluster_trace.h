@@ -40,7 +40,9 @@ struct TimeShares {
   double compute = 0;
   double input = 0;     // only nodes that read data ran
   double transfer = 0;  // only values of other tasks were on their way that had been sent
-  double wait = 0;      // only values of other tasks were waited for that nobody had sent yet
+  // Only values of other tasks were waited for that nobody had sent yet, or queues, accumulators,
+  // barriers, turns and locks were.
+  double wait = 0;
   // A collective waits until the last task has joined, and transfers then.
   double rest() const { return 1 - compute - input - transfer - wait; }
 };
@@ -49,16 +51,20 @@ std::vector<TimeShares> ShareTime(std::span<const pb::TraceResponse> traces);
 // What dominates, and what to try.
 std::string Advice(const TimeShares& shares);
 
-// The node that took longest, first.
+// The node that took longest, first; those that only waited come after all that worked. A call of a
+// function, a branch or a loop is shown by the nodes of its body.
 struct NodeTime {
   std::string node, op, device;
   int64_t calls = 0;
   double seconds = 0;
+  bool waits = false;
 };
 std::vector<NodeTime> TopNodes(std::span<const pb::TraceResponse> traces, std::size_t most);
 
-// The task of a step that ended last, and by how much later than the next one; "" for a step of one
-// task.
+// The task whose own work made the critical path of a step longest, and what that cost: how much more
+// it was than the work of the median of the other tasks. Own are its nodes, but for those that waited
+// (a receive, a queue, an accumulator), and the time between them: a task that waits for a late one
+// is none. With clocks that are set. "" for a step of one task, or if none stands out.
 std::string Straggler(const pb::TracedStep& step, int64_t* cost_nanos);
 
 // What a step was as long as: the node that ended last, before it the one that it waited for (the

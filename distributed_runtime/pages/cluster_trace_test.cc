@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -178,7 +180,8 @@ TEST(ClusterTraceTest, TheStragglerAndTheCriticalPathAreNamed) {
   const pb::TracedStep step = MakeStep(kWorker, kEpoch, 0, 0);
   int64_t cost = 0;
   EXPECT_EQ(Straggler(step, &cost), kWorker);
-  EXPECT_EQ(cost, 5 * kMs);
+  // Its product and the time until it had answered, beyond the variable and what was before that.
+  EXPECT_EQ(cost, (4 + 1) * kMs - (2 * kMs + 1000));
   std::vector<std::string> names;
   for (const CriticalNode& critical : CriticalPath(step))
     names.push_back(critical.node->node_name());
@@ -187,6 +190,85 @@ TEST(ClusterTraceTest, TheStragglerAndTheCriticalPathAreNamed) {
   AddPart(&alone, kWorker, 0, 10);
   EXPECT_EQ(Straggler(alone, &cost), "");
   EXPECT_TRUE(CriticalPath(alone).empty());
+}
+
+// One step of a ps that waits for the gradients of two workers, which take so long.
+pb::TracedStep MakeGradientStep(int64_t first, int64_t second, int64_t at_ps) {
+  pb::TracedStep step;
+  const int64_t last = std::max(first, second), end = 2 * kMs + last + at_ps;
+  pb::TracedPart* const ps = AddPart(&step, kPs, kEpoch, kEpoch + end + 5 * kMs);
+  int number = 1;
+  for (const auto& [worker, nanos] : {std::pair(kWorker, first), std::pair(kOther, second)}) {
+    pb::TracedPart* const part = AddPart(&step, worker, kEpoch, kEpoch + nanos + 2 * kMs);
+    const std::string name = StrCat("gradient_", number);
+    AddNode(part, name, "MatMul", kEpoch + kMs, kEpoch + kMs + nanos);
+    // Its record ends after the value has come.
+    AddNode(part, StrCat(name, "_S", 2 * number), "_Send", kEpoch + kMs + nanos,
+            kEpoch + kMs + nanos + 900'000);
+    AddNode(ps, StrCat(name, "_S", 2 * number + 1), "_Recv", kEpoch,
+            kEpoch + kMs + nanos + 500'000);
+    ++number;
+  }
+  AddNode(ps, "sum", "AddN", kEpoch + 2 * kMs + last, kEpoch + end);
+  return step;
+}
+
+TEST(ClusterTraceTest, TheSlowTaskIsTheStragglerAndNotTheOneThatWaitedForIt) {
+  int64_t cost = 0;
+  EXPECT_EQ(Straggler(MakeGradientStep(20 * kMs, 500 * kMs, kMs), &cost), kOther);
+  EXPECT_NEAR(static_cast<double>(cost), 480.0 * kMs, 2.0 * kMs) << "beyond the other worker";
+  EXPECT_EQ(Straggler(MakeGradientStep(500 * kMs, 20 * kMs, kMs), &cost), kWorker);
+  EXPECT_NEAR(static_cast<double>(cost), 480.0 * kMs, 2.0 * kMs);
+  EXPECT_EQ(Straggler(MakeGradientStep(20 * kMs, 20 * kMs, 500 * kMs), &cost), kPs);
+  EXPECT_NEAR(static_cast<double>(cost), 485.0 * kMs, 2.0 * kMs);
+}
+
+TEST(ClusterTraceTest, WhoStandsStillBetweenTwoNodesIsTheStraggler) {
+  pb::TracedStep step = MakeGradientStep(20 * kMs, 20 * kMs, kMs);
+  pb::TracedPart* const part = step.mutable_part(2);
+  ASSERT_EQ(part->task(), kOther);
+  // Between its gradient and the send it was stopped.
+  pb::NodeExecStats* const send =
+      part->mutable_stats()->mutable_dev_stats(0)->mutable_node_stats(1);
+  send->set_all_start_nanos(send->all_start_nanos() + kSecond);
+  pb::DeviceStepStats* const ps = step.mutable_part(0)->mutable_stats()->mutable_dev_stats(0);
+  ps->mutable_node_stats(1)->set_all_end_rel_nanos(ps->node_stats(1).all_end_rel_nanos() + kSecond);
+  ps->mutable_node_stats(2)->set_all_start_nanos(ps->node_stats(2).all_start_nanos() + kSecond);
+  step.mutable_part(0)->set_answered_nanos(step.part(0).answered_nanos() + kSecond);
+  int64_t cost = 0;
+  EXPECT_EQ(Straggler(step, &cost), kOther);
+  EXPECT_NEAR(static_cast<double>(cost), 1000.0 * kMs, 5.0 * kMs);
+}
+
+TEST(ClusterTraceTest, WhatWaitsInAQueueOrForAnAccumulatorIsNoWork) {
+  for (const char* op :
+       {"_Recv", "_HostRecv", "QueueDequeueV2", "QueueDequeueManyV2", "QueueEnqueueV2",
+        "AccumulatorTakeGradient", "SparseAccumulatorTakeGradient",
+        "ResourceAccumulatorTakeGradient", "BarrierTakeMany", "Unstage", "MutexLock",
+        "_StalenessEnter", "RemoteCall"}) {
+    std::vector<pb::TraceResponse> traces(1);
+    traces[0].set_task(kWorker);
+    pb::TracedStep* const step = traces[0].add_step();
+    pb::TracedPart* const ps = AddPart(step, kPs, kEpoch, kEpoch + 100 * kMs);
+    AddNode(ps, "waits", op, kEpoch, kEpoch + 99 * kMs);
+    // A branch takes as long as what is in it.
+    AddNode(ps, "branch", "If", kEpoch, kEpoch + 99 * kMs);
+    AddNode(ps, "branch/waits", op, kEpoch, kEpoch + 99 * kMs);
+    pb::TracedPart* const worker = AddPart(step, kWorker, kEpoch, kEpoch + 40 * kMs);
+    AddNode(worker, "product", "MatMul", kEpoch, kEpoch + 40 * kMs);
+    const std::vector<TimeShares> shares = ShareTime(traces);
+    ASSERT_EQ(shares.size(), 2u);
+    EXPECT_EQ(shares[0].compute, 0) << op;
+    EXPECT_EQ(shares[0].input, 0) << op;
+    EXPECT_NEAR(shares[0].wait, 0.99, 1e-6) << op;
+    EXPECT_THAT(Advice(shares[0]), HasSubstr("waiting for other tasks")) << op;
+    const std::vector<NodeTime> nodes = TopNodes(traces, 10);
+    ASSERT_EQ(nodes.size(), 3u) << op;
+    EXPECT_EQ(nodes[0].node, "product") << op;
+    EXPECT_FALSE(nodes[0].waits);
+    EXPECT_TRUE(nodes[1].waits) << op;
+    EXPECT_TRUE(nodes[2].waits) << op;
+  }
 }
 
 TEST(ClusterTraceTest, TheLongestNodesComeFirst) {
@@ -198,7 +280,7 @@ TEST(ClusterTraceTest, TheLongestNodesComeFirst) {
   EXPECT_EQ(nodes[0].op, "MatMul");
   EXPECT_EQ(nodes[0].calls, 3);
   EXPECT_NEAR(nodes[0].seconds, 12e-3, 1e-9);
-  EXPECT_EQ(nodes[1].node, "w_S4");
+  EXPECT_EQ(nodes[1].node, "w") << "its receive was longer, and only waited";
 }
 
 TEST(ClusterTraceTest, ThePictureHasSlicesArrowsAndSteps) {
@@ -218,8 +300,8 @@ TEST(ClusterTraceTest, ThePictureHasSlicesArrowsAndSteps) {
     }
     if (phase == "X" && event["cat"] == "step") {
       EXPECT_EQ(event["args"]["straggler"], kWorker);
-      EXPECT_EQ(event["args"]["straggler_cost"], "5 ms");
-      EXPECT_NEAR(event["args"]["straggler_share"].get<double>(), 100.0 * 5 / 8, 1e-6);
+      EXPECT_EQ(event["args"]["straggler_cost"], "3 ms");
+      EXPECT_NEAR(event["args"]["straggler_share"].get<double>(), 100.0 * 2.999 / 8, 1e-6);
     }
   }
   EXPECT_EQ(kinds["X op"], 8);

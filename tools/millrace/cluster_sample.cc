@@ -17,14 +17,18 @@ namespace millrace {
 namespace {
 
 // Asks one task; what goes wrong is in the sample.
-TaskSample SampleTask(std::string task, const std::string& address) {
+TaskSample SampleTask(const TaskAddress& task, std::chrono::nanoseconds limit) {
   TaskSample sample;
-  sample.task = std::move(task);
-  sample.address = address;
-  const StatusOr<std::string> text = ReadPageOf(address, "/metrics");
+  sample.task = task.task;
+  sample.address = task.address;
+  const StatusOr<std::string> text = ReadPageOf(task.address, "/metrics", limit);
   sample.nanos = SteadyNanos();
-  StatusOr<std::vector<MetricSample>> metrics =
-      text.ok() ? ParseOpenMetrics(*text) : StatusOr<std::vector<MetricSample>>(text.status());
+  if (!text.ok()) {
+    const std::string why(Message(text.status()));
+    sample.error = errors::IsDeadlineExceeded(text.status()) ? why : StrCat("no answer: ", why);
+    return sample;
+  }
+  StatusOr<std::vector<MetricSample>> metrics = ParseOpenMetrics(*text);
   if (!metrics.ok()) {
     sample.error = Message(metrics.status());
     return sample;
@@ -57,29 +61,71 @@ double TaskSample::Sum(std::string_view name) const {
   return sum;
 }
 
-StatusOr<std::vector<TaskSample>> SampleCluster(const std::string& address) {
-  TaskSample first = SampleTask("", address);
-  if (!first.error.empty()) return errors::Unavailable(first.error);
+std::vector<TaskSample> SampleTasks(const std::vector<TaskAddress>& tasks,
+                                    std::chrono::nanoseconds limit) {
+  std::vector<TaskSample> samples(tasks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    threads.emplace_back([&, i] { samples[i] = SampleTask(tasks[i], limit); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return samples;
+}
+
+std::string SilenceText(const TaskSample& sample) {
+  return StrCat(sample.task.empty() ? "the task" : sample.task, " at ", sample.address, ": ",
+                sample.error);
+}
+
+ClusterSampler::ClusterSampler(std::string address, std::chrono::nanoseconds limit)
+    : limit_(limit) {
+  known_.push_back({"", std::move(address)});
+}
+
+void ClusterSampler::Learn(const TaskSample& sample) {
   std::map<std::string, std::string> others;
-  for (const MetricSample& metric : first.metrics) {
+  for (const MetricSample& metric : sample.metrics) {
     if (metric.name != "millrace_peer_info") continue;
     others[std::string(metric.Label("peer"))] = metric.Label("address");
   }
-  std::vector<TaskSample> samples(others.size());
-  std::vector<std::thread> threads;
-  for (const auto& [task, other] : others) {
-    threads.emplace_back([&samples, i = threads.size(), task = task, other = other] {
-      samples[i] = SampleTask(task, other);
+  for (const auto& [task, address] : others) {
+    const bool is_new = std::none_of(known_.begin(), known_.end(), [&](const Known& known) {
+      return known.task == task || known.address == address;
     });
+    if (is_new) known_.push_back({task, address});
   }
-  for (std::thread& thread : threads) thread.join();
-  samples.insert(samples.begin(), std::move(first));
+}
+
+StatusOr<std::vector<TaskSample>> ClusterSampler::Sample() {
+  std::vector<TaskSample> samples;
+  // Who is learnt from an answer is asked next.
+  while (samples.size() < known_.size()) {
+    const std::size_t begin = samples.size();
+    std::vector<TaskAddress> tasks;
+    for (std::size_t i = begin; i < known_.size(); ++i) {
+      tasks.push_back({known_[i].task, known_[i].address});
+    }
+    for (TaskSample& sample : SampleTasks(tasks, limit_)) samples.push_back(std::move(sample));
+    for (std::size_t i = begin; i < samples.size(); ++i) {
+      known_[i].task = samples[i].task;
+      if (!samples[i].error.empty()) {
+        if (known_[i].answered) samples[i].error = StrCat("lost, ", samples[i].error);
+        continue;
+      }
+      known_[i].answered = true;
+    }
+    for (std::size_t i = begin; i < samples.size(); ++i) Learn(samples[i]);
+  }
+  if (std::none_of(known_.begin(), known_.end(), [](const Known& one) { return one.answered; })) {
+    return errors::Unavailable(SilenceText(samples[0]));
+  }
   return samples;
 }
 
 TaskRow MakeRow(const TaskSample& before, const TaskSample& now) {
   TaskRow row;
   row.task = now.task;
+  row.address = now.address;
   row.error = now.error;
   if (!now.error.empty()) return row;
   const double seconds = static_cast<double>(now.nanos - before.nanos) * 1e-9;
@@ -136,7 +182,7 @@ std::string RowsToText(const std::vector<TaskRow>& rows) {
   std::vector<std::vector<std::string>> lines = {names};
   for (const TaskRow& row : rows) {
     if (!row.error.empty()) {
-      lines.push_back({row.task, StrCat("no answer: ", row.error.substr(0, 100))});
+      lines.push_back({row.task, StrCat("at ", row.address, ": ", row.error.substr(0, 120))});
       continue;
     }
     lines.push_back({row.task, Rate(row.steps_per_second), Rate(row.examples_per_second),
@@ -168,6 +214,7 @@ std::string RowsToJson(const std::vector<TaskRow>& rows) {
   for (const TaskRow& row : rows) {
     nlohmann::json one = {{"task", row.task}};
     if (!row.error.empty()) {
+      one["address"] = row.address;
       one["error"] = row.error;
     } else {
       one.update({{"steps_per_second", row.steps_per_second},

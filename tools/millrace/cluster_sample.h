@@ -3,6 +3,7 @@
 #ifndef TOOLS_MILLRACE_CLUSTER_SAMPLE_H_
 #define TOOLS_MILLRACE_CLUSTER_SAMPLE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -25,13 +26,41 @@ struct TaskSample {
   double Sum(std::string_view name) const;
 };
 
-// All tasks that the task at `address` knows, itself first, asked at the same time. The error of
-// the first one is the whole's.
-StatusOr<std::vector<TaskSample>> SampleCluster(const std::string& address);
+// The tasks of a cluster, learnt from one of them and then from all that answer. Not thread-safe.
+class ClusterSampler {
+ public:
+  // `limit` is the time that each task has for its answer.
+  ClusterSampler(std::string address, std::chrono::nanoseconds limit);
+
+  // All tasks that are known, the one at the address first, asked at the same time; the error of
+  // one that does not answer is in its sample. What they name is asked as well. The error of the
+  // first one is the whole's as long as none has ever answered.
+  StatusOr<std::vector<TaskSample>> Sample();
+
+ private:
+  struct Known {
+    std::string task, address;
+    bool answered = false;  // ever
+  };
+  void Learn(const TaskSample& sample);
+
+  const std::chrono::nanoseconds limit_;
+  std::vector<Known> known_;
+};
+
+// One task each, asked at the same time, by its address; `task` is what it is called if it says
+// nothing.
+struct TaskAddress {
+  std::string task, address;
+};
+std::vector<TaskSample> SampleTasks(const std::vector<TaskAddress>& tasks,
+                                    std::chrono::nanoseconds limit);
+// "/job:worker/replica:0/task:1 at h:p: no answer within 3 s", of a sample with an error.
+std::string SilenceText(const TaskSample& sample);
 
 // A line of `millrace top`: what a task did between two samples.
 struct TaskRow {
-  std::string task;
+  std::string task, address;
   std::string error;
   double steps_per_second = 0, examples_per_second = 0, step_seconds = 0;
   double failed_per_second = 0, calls_per_second = 0, received_per_second = 0;

@@ -123,5 +123,6 @@ int main(int argc, char** argv) {
                                 millrace::kImpossible);
     }
   }
+  (void)millrace::LogIsJson();  // says so at once if MILLRACE_LOG_FORMAT is no format
   return AfterFlush(chosen());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the subcommands that look at a running cluster ask of its tasks.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <utility>
 
@@ -7,15 +8,10 @@
 #include "base/status_macros.h"
 #include "distributed_runtime/service/observe_service.h"
 #include "millrace/cluster.h"
+#include "observe/page.h"
 #include "tools/millrace/observe_commands.h"
 
 namespace millrace {
-namespace {
-
-constexpr std::chrono::seconds kPageLimit(60);
-
-}  // namespace
-
 StatusOr<std::string> AddressOf(const std::string& target) {
   constexpr std::string_view kScheme = "grpc://";
   if (!target.starts_with(kScheme)) {
@@ -27,10 +23,27 @@ StatusOr<std::string> AddressOf(const std::string& target) {
   return address;
 }
 
-StatusOr<std::string> ReadPageOf(const std::string& address, const std::string& path) {
-  MR_ASSIGN_OR_RETURN(Page page, ReadPage(address, path, DeadlineAfter(kPageLimit)));
-  if (page.status == 200) return std::move(page.body);
-  return errors::NotFound("the task at ", address, " has no page ", path, " (", page.status, ")");
+StatusOr<std::string> ReadPageOf(const std::string& address, const std::string& path,
+                                 std::chrono::nanoseconds limit) {
+  StatusOr<Page> page = ReadPage(address, path, DeadlineAfter(limit));
+  if (errors::IsDeadlineExceeded(page.status())) {
+    return errors::DeadlineExceeded("no answer within ",
+                                    DurationText(std::chrono::duration<double>(limit).count()));
+  }
+  MR_RETURN_IF_ERROR(page.status());
+  if (page->status == 200) return std::move(page->body);
+  return errors::NotFound("the task at ", address, " has no page ", path, " (", page->status, ")");
+}
+
+void AddTimeoutFlag(CLI::App* command, double* seconds) {
+  command->add_option("--timeout", *seconds, "seconds for the answer of one task")
+      ->check(CLI::Range(0.05, 600.0))
+      ->capture_default_str();
+}
+
+std::chrono::nanoseconds Nanoseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
 }
 
 }  // namespace millrace

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/millrace/offline.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -282,6 +287,21 @@ StatusOr<PlacedGraph> LoadPlaced(GraphSource source, const ClusterFlags& flags, 
 int Complain(std::string_view command, const Status& status, int code) {
   WriteBesideLog(LogLevel::kError, StrCat("millrace ", command, ": ", Message(status), "\n"));
   return code;
+}
+
+Status CheckOutput(const std::string& path) {
+  if (path.empty() || path == "-") return OkStatus();
+  // Without O_TRUNC; a FIFO without a reader must not keep it waiting, and is no error yet.
+  int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENXIO) return OkStatus();
+  const bool is_new = fd < 0 && errno == ENOENT;
+  if (is_new) fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) {
+    return errors::InvalidArgument("cannot write ", path, ": ", std::strerror(errno));
+  }
+  close(fd);
+  if (is_new) unlink(path.c_str());
+  return OkStatus();
 }
 
 int Write(std::string_view command, const std::string& path, const std::string& text) {

@@ -76,6 +76,9 @@ StatusOr<PlacerInput> MakePlacerInput(const ClusterFlags& flags);
 // For all commands: the complaint of one, and its output ("" is standard output).
 int Complain(std::string_view command, const Status& status, int code);
 int Write(std::string_view command, const std::string& path, const std::string& text);
+// Before work whose result Write is to write: InvalidArgument, as it would say then, if it cannot.
+// What is in the file stays, and a file that is not there is not made.
+Status CheckOutput(const std::string& path);
 
 // A subcommand that runs `run`.
 CLI::App* AddCommand(CLI::App* app, const char* name, const char* what, std::function<int()> run,

@@ -19,19 +19,22 @@ struct Flags {
   std::string target;
   double interval = 2;  // seconds
   int count = 0;        // 0: for ever
+  double timeout = kAnswerSeconds;
   bool once = false, as_json = false;
 };
 
 int Run(const Flags& flags) {
   const StatusOr<std::string> address = AddressOf(flags.target);
   if (!address.ok()) return Complain("top", address.status(), kWrongInput);
-  StatusOr<std::vector<TaskSample>> before = SampleCluster(*address);
+  ClusterSampler cluster(*address, Nanoseconds(flags.timeout));
+  StatusOr<std::vector<TaskSample>> before = cluster.Sample();
   if (!before.ok()) return Complain("top", before.status(), kImpossible);
   const bool redraws = !flags.as_json && !flags.once && isatty(STDOUT_FILENO) == 1;
   const int count = flags.once ? 1 : flags.count;
   for (int i = 0; count == 0 || i < count; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval));
-    StatusOr<std::vector<TaskSample>> now = SampleCluster(*address);
+    // Whoever has gone, the one that was named among them, is shown as lost until it is back.
+    StatusOr<std::vector<TaskSample>> now = cluster.Sample();
     if (!now.ok()) return Complain("top", now.status(), kImpossible);
     const std::vector<TaskRow> rows = MakeRows(*before, *now);
     // From the upper left corner, over what was there.
@@ -54,6 +57,7 @@ void AddTopCommand(CLI::App* app, std::function<int()>* chosen) {
   command->add_option("--interval", flags->interval, "seconds between two looks")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
+  AddTimeoutFlag(command, &flags->timeout);
   command->add_option("--count", flags->count, "how often (default: until it is stopped)")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--once", flags->once, "the same as --count 1, without a screen");

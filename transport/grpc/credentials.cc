@@ -98,12 +98,16 @@ StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) 
   }
   // Not as graphs read files: those may be confined to a folder without keys.
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMostPemBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || file.gcount() == 0) {
+  // In pieces: it is read again and again, and memory for the largest one there may be would stay
+  // with the allocator.
+  std::string text;
+  for (char piece[4096]; file && text.size() <= kMostPemBytes;) {
+    file.read(piece, sizeof(piece));
+    text.append(piece, static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad() || text.empty()) {
     return errors::InvalidArgument("cannot read ", flag, "=", path);
   }
-  text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() <= kMostPemBytes) return text;
   return errors::InvalidArgument(flag, "=", path, " has more than ", kMostPemBytes,
                                  " bytes: certificates and keys have not");
@@ -119,6 +123,7 @@ StatusOr<CertificateName> CheckFiles(const Credentials& files) {
   KeyedCertificate pair;
   MR_ASSIGN_OR_RETURN(pair.certificate, ReadPem("--tls_cert", files.tls_cert));
   MR_ASSIGN_OR_RETURN(pair.key, ReadPem("--tls_key", files.tls_key));
+  MR_RETURN_IF_ERROR(CheckOwnFile("--tls_key=", files.tls_key));
   MR_ASSIGN_OR_RETURN(const std::string authorities, ReadPem("--tls_ca", files.tls_ca));
   StatusOr<CertificateName> name = CheckCertificate(pair, authorities);
   if (name.ok()) return name;

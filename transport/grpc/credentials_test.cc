@@ -311,6 +311,17 @@ TEST_F(CredentialsTest, RefusesFilesThatCannotBeUsedAndNamesThem) {
   EXPECT_EQ(*LoadedCredentials::Load({}), nullptr);
 }
 
+TEST_F(CredentialsTest, AKeyThatOthersCanReadIsRefused) {
+  const Credentials files = files_.Issue(files_.Client());
+  ASSERT_EQ(chmod(files.tls_key.c_str(), 0644), 0);
+  const auto loaded = LoadedCredentials::Load(files, kReload);
+  EXPECT_TRUE(errors::IsInvalidArgument(loaded.status())) << loaded.status();
+  EXPECT_NE(loaded.status().ToString().find("chmod 600 " + files.tls_key), std::string::npos)
+      << loaded.status();
+  ASSERT_EQ(chmod(files.tls_key.c_str(), 0600), 0);
+  EXPECT_TRUE(LoadedCredentials::Load(files, kReload).ok());
+}
+
 TEST_F(CredentialsTest, AFileThatNeverEndsOrNeverBeginsIsRefusedAtOnce) {
   CertificateFiles files;
   const Credentials good = files.Issue(files.Task("ps", 0));

@@ -55,6 +55,17 @@ bool SameSecret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+Status CheckOwnFile(std::string_view what, const std::string& path) {
+  struct stat file{};
+  if (stat(path.c_str(), &file) != 0) return OkStatus();
+  if (file.st_uid != geteuid() && file.st_uid != 0) {
+    return errors::InvalidArgument(what, path, " belongs to another user");
+  }
+  const mode_t group = file.st_uid == 0 && geteuid() != 0 ? S_IRGRP : 0;
+  if ((file.st_mode & (S_IRWXG | S_IRWXO) & ~group) == 0) return OkStatus();
+  return errors::InvalidArgument("others may use ", what, path, ": chmod 600 ", path);
+}
+
 StatusOr<std::string> ReadTokenFile(const std::string& path) {
   // A FIFO must not keep the program waiting.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -71,6 +71,19 @@ TEST(SecretTest, RefusesFilesThatOthersCanUse) {
   }
 }
 
+TEST(SecretTest, AKeyThatOthersCanUseIsRefused) {
+  for (const mode_t mode : {0600, 0400, 0700}) {
+    EXPECT_TRUE(CheckOwnFile("--tls_key=", Write("key", mode)).ok()) << mode;
+  }
+  for (const mode_t mode : {0640, 0604, 0660, 0644, 0601, 0620, 0777}) {
+    const std::string path = Write("key", mode);
+    const Status status = CheckOwnFile("--tls_key=", path);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << mode;
+    EXPECT_NE(Message(status).find("--tls_key=" + path), std::string_view::npos) << status;
+    EXPECT_NE(Message(status).find("chmod 600"), std::string_view::npos) << status;
+  }
+}
+
 TEST(SecretTest, RefusesWhatIsNoFileWithoutWaiting) {
   const std::string fifo = StrCat(testing::TempDir(), "/fifo_", getpid());
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
