@@ -20,12 +20,15 @@ namespace millrace {
 // One per session and worker: StepEnv::session_state points to it. Thread-safe.
 class SessionTensors {
  public:
-  // `owner`: the task of the session's master; "" if that is not known.
-  explicit SessionTensors(std::string owner = "");
+  // `owner`: the task of the session's master, `name`: the session's handle; "" if not known.
+  explicit SessionTensors(std::string owner = "", std::string name = "");
   SessionTensors(const SessionTensors&) = delete;
   SessionTensors& operator=(const SessionTensors&) = delete;
 
   const std::string& owner() const { return owner_; }
+  const std::string& name() const { return name_; }
+  // Of no other session of this process; later ones have larger numbers. Positive.
+  int64_t number() const { return number_; }
 
   // The container for what is this session's alone. What `resources` keeps in it is forgotten by
   // ForgetPrivate.
@@ -41,7 +44,8 @@ class SessionTensors {
   Status Delete(std::string_view handle);
 
  private:
-  const std::string owner_;
+  const std::string owner_, name_;
+  const int64_t number_;
   const std::string container_;
   mutable Mutex mu_;
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
