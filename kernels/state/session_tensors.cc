@@ -19,9 +19,9 @@ int64_t NewNumber() {
 
 SessionTensors::SessionTensors(std::string owner, std::string name)
     : owner_(std::move(owner)),
+      container_(StrCat("_session_", NewNumber())),
       name_(std::move(name)),
-      number_(NewNumber()),
-      container_(StrCat("_session_", number_)) {}
+      number_(NewNumber()) {}
 
 void SessionTensors::ForgetPrivate() {
   std::vector<ResourceManager*> managers;

@@ -44,13 +44,14 @@ class SessionTensors {
   Status Delete(std::string_view handle);
 
  private:
-  const std::string owner_, name_;
-  const int64_t number_;
+  const std::string owner_;
   const std::string container_;
   mutable Mutex mu_;
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   StringMap<Tensor> tensors_ ABSL_GUARDED_BY(mu_);
   std::vector<ResourceManager*> managers_ ABSL_GUARDED_BY(mu_);
+  const std::string name_;
+  const int64_t number_;
 };
 
 }  // namespace millrace

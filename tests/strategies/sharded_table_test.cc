@@ -154,6 +154,17 @@ TEST(ShardedTable, LiesOnOneParameterServerAfterTheOther) {
   EXPECT_EQ(values[0].shape(), Shape({kRows, kWidth}));
 }
 
+// No worker has all of it.
+TEST(ShardedTable, BeginsWithValuesThatAreComputedWhereItLies) {
+  Training cut({.parts = 3});
+  ASSERT_TRUE(cut.model->Build({{PartialShape({-1, 3}), kInt64}}).ok());
+  for (int i = 0; i < 3; ++i) {
+    const Variable v = cut.model->weights()[static_cast<std::size_t>(i)];
+    EXPECT_EQ(v.initial_value.op().device(), DeviceOf(v)) << v.name();
+    EXPECT_EQ(v.initial_value.shape(), v.shape()) << v.name();
+  }
+}
+
 TEST(ShardedTable, TrainsAsOneInOnePieceDoes) {
   for (const int workers : {1, 2}) {
     for (std::size_t i = 0; i < SomeOptimizers().size(); ++i) {
