@@ -5,6 +5,7 @@
 #define TRAINING_SHARDING_INITIAL_ROWS_H_
 
 #include <cstdint>
+#include <source_location>
 
 #include "millrace/graph.h"
 
