@@ -48,6 +48,13 @@ struct MaxSizeOptions {
 // variable without elements.
 Partitioner MaxSize(const MaxSizeOptions& options);
 
+// For models' layers: what the partitioner says of tables is to be so of every weight that is
+// trained, kernels and biases too. Steps read such weights as a whole, and what an optimizer keeps
+// for them is cut alike. Without it layers cut tables alone.
+Partitioner AllWeights(Partitioner partitioner);
+// Whether it is one of AllWeights.
+bool IsForAllWeights(const Partitioner& partitioner);
+
 // One part of a variable: rows [begin, begin + rows).
 struct VariablePart {
   Variable variable;  // "<name>/part_<i>"
