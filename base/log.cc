@@ -172,8 +172,7 @@ std::string FormatLine(std::string_view severity, std::source_location where,
 // The complaint of a variable that says something else than the words that there are.
 std::string NoSuchWord(std::string_view variable, std::string_view value, std::string_view words) {
   std::string shown(value.substr(0, 40));
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::replace_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return StrCat(variable, "=", shown, " is none of ", words);
 }
 

@@ -15,6 +15,29 @@
 namespace millrace {
 namespace {
 
+// What a mean is computed of: numbers of 16 bits in float, so that their mean is rounded once.
+PerReplica SummandsOf(const Strategy& strategy, const Scope& scope, const PerReplica& values) {
+  PerReplica summands = values;
+  for (std::size_t i = 0; i < summands.values.size(); ++i) {
+    Output& value = summands.values[i];
+    if (!value.valid() || (value.dtype() != kHalf && value.dtype() != kBfloat16)) continue;
+    const int local = std::min(static_cast<int>(i), strategy.num_local_replicas() - 1);
+    value = ops::Cast(strategy.ReplicaScope(scope, local), value, kFloat);
+  }
+  return summands;
+}
+
+DataType TypeOf(const PerReplica& values) {
+  for (const Output& value : values.values) {
+    if (value.valid()) return value.dtype();
+  }
+  return DataType::kInvalid;
+}
+
+Output As(DataType dtype, const Scope& scope, const Output& value) {
+  return !value.valid() || value.dtype() == dtype ? value : ops::Cast(scope, value, dtype);
+}
+
 Status CheckMean(ReduceOp op, const PerReplica& values) {
   for (const Output& value : values.values) {
     if (value.valid()) MR_RETURN_IF_ERROR(millrace::CheckMean(op, value.dtype()));
@@ -213,10 +236,14 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
     scope.RecordError(s, where);
     return Output();
   }
-  const Output sum = SumOverReplicas(scope, {{values}}, where)[0];
-  if (op == ReduceOp::kSum || num_replicas_in_sync() == 1) return sum;
+  if (op == ReduceOp::kSum || num_replicas_in_sync() == 1) {
+    return SumOverReplicas(scope, {{values}}, where)[0];
+  }
+  const PerReplica summands = SummandsOf(*this, scope, values);
+  const Output sum = SumOverReplicas(scope, {{summands}}, where)[0];
+  if (!sum.valid()) return sum;
   const Expr count = Expr(scope, Constant(scope, Tensor::Scalar<int32_t>(num_replicas_in_sync())));
-  return Expr(scope, sum) / count.Cast(sum.dtype());
+  return As(TypeOf(values), scope, Expr(scope, sum) / count.Cast(sum.dtype()));
 }
 
 Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& values, int axis,
@@ -226,17 +253,19 @@ Output Strategy::Reduce(const Scope& outer, ReduceOp op, const PerReplica& value
     scope.RecordError(s, where);
     return Output();
   }
+  const PerReplica summands = op == ReduceOp::kMean ? SummandsOf(*this, scope, values) : values;
   PerReplica sums, sizes;
-  for (std::size_t i = 0; i < values.values.size(); ++i) {
+  for (std::size_t i = 0; i < summands.values.size(); ++i) {
     const Scope s = ReplicaScope(scope, static_cast<int>(i));
-    const Expr value(s, values.values[i]);
+    const Expr value(s, summands.values[i]);
     sums.values.push_back(value.Sum({axis}));
     const Expr size(s, ops::GatherV2(s, ops::Shape(s, value), axis, 0));
     sizes.values.push_back(size.Cast(value.dtype()));
   }
   const Output sum = Reduce(scope, op == ReduceOp::kMean ? ReduceOp::kSum : op, sums, where);
   if (op != ReduceOp::kMean) return sum;
-  return Expr(scope, sum).DivNoNan(Reduce(scope, ReduceOp::kSum, sizes, where));
+  const Expr mean = Expr(scope, sum).DivNoNan(Reduce(scope, ReduceOp::kSum, sizes, where));
+  return As(TypeOf(values), scope, mean);
 }
 
 Output Strategy::GatherLocal(const Scope& scope, const PerReplica& values, int axis,

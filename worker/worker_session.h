@@ -75,7 +75,7 @@ class WorkerSession {
   RefPtr<MemoryQuota> memory_quota_;
   // Gone with the session and its graphs.
   const std::shared_ptr<SessionTensors> tensors_ =
-      std::make_shared<SessionTensors>(options_.master_task);
+      std::make_shared<SessionTensors>(options_.master_task, options_.session_handle);
   // How many steps are referenced. Outlives the session: its last share may be that of a step,
   // which is gone only once what the session had is freed.
   const std::shared_ptr<UseCount> step_count_ = std::make_shared<UseCount>();

@@ -61,10 +61,10 @@ struct NodeTime {
 };
 std::vector<NodeTime> TopNodes(std::span<const pb::TraceResponse> traces, std::size_t most);
 
-// The task whose own work made the critical path of a step longest, and what that cost: how much more
-// it was than the work of the median of the other tasks. Own are its nodes, but for those that waited
-// (a receive, a queue, an accumulator), and the time between them: a task that waits for a late one
-// is none. With clocks that are set. "" for a step of one task, or if none stands out.
+// The task whose own work made the critical path of a step longest, and what that cost: how much
+// more it was than the work of the median of the other tasks. Own are its nodes, but for those that
+// waited (a receive, a queue, an accumulator), and the time between them: a task that waits for a
+// late one is none. With clocks that are set. "" for a step of one task, or if none stands out.
 std::string Straggler(const pb::TracedStep& step, int64_t* cost_nanos);
 
 // What a step was as long as: the node that ended last, before it the one that it waited for (the

@@ -90,9 +90,10 @@ struct EmbeddingOptions {
   bool by_hash = false;
   std::string name{};  // prefix of variables and nodes; "": the kind's in snake_case
 };
-// Numbers below input_dim, of any shape, to rows of a table: a last axis of output_dim more. Its
-// gradient is the rows that were taken (millrace/sparse_gradients.h). Variable: embeddings, which
-// StrategyOptions::variable_partitioner cuts.
+// Numbers below input_dim, of any shape, to rows of a table: a last axis of output_dim more. Of
+// numbers of more than 32 bits, uint32 and double no bit is lost: what is no row is an error of the
+// step. Its gradient is the rows that were taken (millrace/sparse_gradients.h). Variable:
+// embeddings, which StrategyOptions::variable_partitioner cuts.
 LayerPtr Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {},
                    Where where = Where::current());
 

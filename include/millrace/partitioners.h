@@ -48,6 +48,13 @@ struct MaxSizeOptions {
 // variable without elements.
 Partitioner MaxSize(const MaxSizeOptions& options);
 
+// For models' layers: what the partitioner says of tables is to be so of every weight that is
+// trained, kernels and biases too. Steps read such weights as a whole, and what an optimizer keeps
+// for them is cut alike. Without it layers cut tables alone.
+Partitioner AllWeights(Partitioner partitioner);
+// Whether it is one of AllWeights.
+bool IsForAllWeights(const Partitioner& partitioner);
+
 // One part of a variable: rows [begin, begin + rows).
 struct VariablePart {
   Variable variable;  // "<name>/part_<i>"
@@ -64,10 +71,11 @@ struct ShardedVariable {
 };
 
 // Makes the parts, each with its rows of `initial_value`; a scope with ReplicaDeviceSetter puts
-// them on one parameter server after the other. The parts are resource variables in the collections
-// of `options`. One part without the suffix "/part_0", as MakeVariable makes it, if the partitioner
-// says 1 or the value has no axis. In the graph's status: InvalidArgument for a shape that is not
-// fully known, and what the partitioner returns.
+// them on one parameter server after the other. The rows are computed there if the value is what an
+// initializer makes that draws each number by itself, or a constant; else as a whole. The parts are
+// resource variables in the collections of `options`. One part without the suffix "/part_0", as
+// MakeVariable makes it, if the partitioner says 1 or the value has no axis. In the graph's status:
+// InvalidArgument for a shape that is not fully known, and what the partitioner returns.
 ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
                                     const Output& initial_value, const Partitioner& partitioner,
                                     const VariableOptions& options = {},

@@ -34,11 +34,20 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
   {
     MutexLock lock(&mu_);
     if (!origin.task.empty()) NotePusher(origin.task, local_step);
+    const StatusOr<Bringer*> bringer = FindBringer(worker, origin);
+    if (!bringer.ok()) {
+      Count(origin, UpdateFate::kFailed, -1);
+      return bringer.status();
+    }
     if (local_step < global_step_) {
       Count(origin, UpdateFate::kStale, StepsBehind(global_step_, local_step));
       return OkStatus();
     }
-    if (!worker.empty() && IsHeld(worker, local_step)) {
+    const Held* const held = worker.empty() ? nullptr : FindHeld(worker, local_step);
+    if (held != nullptr) {
+      if (*bringer != nullptr && held->session != origin.session_number) {
+        (*bringer)->is_second = true;
+      }
       Count(origin, UpdateFate::kDuplicate, -1);
       return OkStatus();
     }
@@ -47,7 +56,7 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
     MR_RETURN_IF_ERROR(added);
     ++count_;
     if (!worker.empty() && held_.size() < kMostPushers) {
-      held_.push_back({std::string(worker), local_step});
+      held_.push_back({std::string(worker), local_step, origin.session_number});
     }
     Serve(&finished);
   }
@@ -55,10 +64,39 @@ Status Accumulator::Apply(int64_t local_step, std::span<const Tensor* const> gra
   return OkStatus();
 }
 
-bool Accumulator::IsHeld(std::string_view worker, int64_t local_step) const {
-  return std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
-    return held.local_step == local_step && held.worker == worker;
+const Accumulator::Held* Accumulator::FindHeld(std::string_view worker, int64_t local_step) const {
+  const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& other) {
+    return other.local_step == local_step && other.worker == worker;
   });
+  return held == held_.end() ? nullptr : &*held;
+}
+
+// A worker that was started again has a later session, and nothing comes of the earlier one any
+// more. Where something does, both live: one gradient of a step would be missing for good.
+StatusOr<Accumulator::Bringer*> Accumulator::FindBringer(std::string_view worker,
+                                                         const StepOrigin& origin) {
+  if (worker.empty() || origin.session_number == 0) return static_cast<Bringer*>(nullptr);
+  const auto session = [&origin] {
+    return StrCat("session ", origin.session_name, " of ",
+                  origin.task.empty() ? "an unknown task" : origin.task);
+  };
+  auto known = std::find_if(bringers_.begin(), bringers_.end(),
+                            [worker](const Bringer& other) { return other.worker == worker; });
+  if (known == bringers_.end()) {
+    if (bringers_.size() >= kMostPushers) return static_cast<Bringer*>(nullptr);
+    known = bringers_.insert(known, {std::string(worker), origin.session_number, session()});
+  } else if (known->session < origin.session_number) {
+    known->other = std::exchange(known->text, session());
+    known->session = origin.session_number;
+    known->is_second = false;
+  } else if (known->session > origin.session_number) {
+    return errors::FailedPrecondition(
+        "two sessions bring gradients for accumulator '", options_.name, "' as the worker ", worker,
+        ": ", session(), ", which this is, and the later ", known->text,
+        ". Of each step one of them counts: give every worker a task of its own (worker_device of "
+        "ReplicaDeviceSetter), or end the one that another was started for");
+  }
+  return &*known;
 }
 
 void Accumulator::AllowAgain(std::string_view worker) {
@@ -97,6 +135,12 @@ void Accumulator::DescribeTake(int64_t num_required, Wait* wait) const {
   for (const Pusher& pusher : pushers_) {
     if (pusher.local_step < global_step_ || pushers_.size() > kMostNamed) continue;
     StrAppend(&wait->text, "; ", pusher.task, " has pushed step ", pusher.local_step);
+  }
+  for (const Bringer& bringer : bringers_) {
+    if (!bringer.is_second) continue;
+    StrAppend(&wait->text, "; the worker ", bringer.worker, " has brought this step in ",
+              bringer.other, " and again in ", bringer.text,
+              ", which counts once: if both run, give each a task of its own");
   }
 }
 
@@ -143,6 +187,7 @@ void Accumulator::Serve(Finished* finished) {
     Settle(average.ok() ? UpdateFate::kApplied : UpdateFate::kFailed);
     count_ = 0;
     held_.clear();
+    for (Bringer& bringer : bringers_) bringer.is_second = false;
     if (global_step_ < kLastStep) ++global_step_;
     if (average.ok()) {
       Finish(std::move(attempt), OkStatus(), *std::move(average), finished);

@@ -49,7 +49,8 @@ class Accumulator : public Resource {
   // step the gradient is stale and dropped, unread, without an error. InvalidArgument if its
   // type or shape does not fit. `origin` says whose gradient it is. If it names its `worker`, one
   // for each step is held: a second one, of a step that was begun again, is dropped without an
-  // error.
+  // error. A worker has one session at a time: once a later one has brought gradients in its name,
+  // those of an earlier one are FailedPrecondition, naming both.
   Status Apply(int64_t local_step, std::span<const Tensor* const> gradient,
                const StepOrigin& origin = {}, std::string_view worker = {});
   // The worker will bring another gradient of the step, which counts like its first.
@@ -97,7 +98,16 @@ class Accumulator : public Resource {
   // Whose gradients are among those that are held, where they say so.
   struct Held {
     std::string worker;
-    int64_t local_step = 0;
+    int64_t local_step = 0, session = 0;
+  };
+
+  // Who brings gradients in the name of a worker.
+  struct Bringer {
+    std::string worker;
+    int64_t session = 0;     // the latest
+    std::string text;        // what it is called
+    std::string other = "";  // the one before it, if it has brought gradients, too
+    bool is_second = false;  // its gradient of a step was dropped: the other one's is held
   };
 
   // What became of a gradient, or of all that were held.
@@ -107,7 +117,12 @@ class Accumulator : public Resource {
   void Settle(UpdateFate fate) {
     if (options_.ledger) options_.ledger->Settle(options_.account, fate);
   }
-  bool IsHeld(std::string_view worker, int64_t local_step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Held* FindHeld(std::string_view worker, int64_t local_step) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The worker's, once it is known that no later session brings gradients in its name. Null: it
+  // does not say which session it is of.
+  StatusOr<Bringer*> FindBringer(std::string_view worker, const StepOrigin& origin)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotePusher(std::string_view task, int64_t local_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Completes what a take says that waits for so many.
   void DescribeTake(int64_t num_required, Wait* wait) const;
@@ -122,6 +137,7 @@ class Accumulator : public Resource {
   std::deque<Attempt> attempts_ ABSL_GUARDED_BY(mu_);
   std::vector<Pusher> pushers_ ABSL_GUARDED_BY(mu_);
   std::vector<Held> held_ ABSL_GUARDED_BY(mu_);
+  std::vector<Bringer> bringers_ ABSL_GUARDED_BY(mu_);
 };
 
 // Gradients are one tensor each, all of one shape.

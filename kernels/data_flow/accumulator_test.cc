@@ -135,6 +135,41 @@ TEST(DenseAccumulator, CountsOneGradientOfEachStepOfAWorkerThatIsNamed) {
   EXPECT_EQ(push(0, 1, "a"), 2);
 }
 
+// Two processes that are placed on one task: a worker that was started again is told from them,
+// since nothing comes of the one before it any more.
+TEST(DenseAccumulator, RefusesTwoSessionsInTheNameOfOneWorker) {
+  auto a = NewDenseAccumulator(Options({1}), HostAllocator());
+  const auto push = [&a](int64_t step, int64_t session, std::string_view name) {
+    const Tensor gradient = Vector({1});
+    const Tensor* const inputs[] = {&gradient};
+    const StepOrigin origin{.task = "/job:m", .session_number = session, .session_name = name};
+    return a->Apply(step, inputs, origin, "/job:worker/task:0");
+  };
+  CancellationManager cancellation;
+  a->Take(2, &cancellation, [](const Status&, const std::vector<Tensor>&) {});
+  const auto waits = [&cancellation] { return DecodeWait(cancellation.DescribeWaits()[0]).text; };
+  ASSERT_TRUE(push(0, 7, "first").ok());
+  ASSERT_TRUE(push(0, 7, "first").ok());
+  EXPECT_EQ(waits().find("session"), std::string::npos) << waits();
+  ASSERT_TRUE(push(0, 9, "second").ok()) << "as of one that was started again";
+  EXPECT_EQ(a->num_accumulated(), 1);
+  EXPECT_NE(waits().find("the worker /job:worker/task:0 has brought this step in session first of "
+                         "/job:m and again in session second of /job:m"),
+            std::string::npos)
+      << waits();
+  const Status refused = push(0, 7, "first");
+  EXPECT_TRUE(errors::IsFailedPrecondition(refused)) << refused;
+  for (const char* phrase : {"'a'", "/job:worker/task:0", "session first of /job:m, which this is",
+                             "the later session second of /job:m"}) {
+    EXPECT_NE(std::string(Message(refused)).find(phrase), std::string::npos) << refused;
+  }
+  ASSERT_TRUE(push(1, 9, "second").ok());  // the second of two: the step is made
+  EXPECT_EQ(a->num_accumulated(), 0);
+  EXPECT_TRUE(errors::IsFailedPrecondition(push(0, 7, "first"))) << "stale as well";
+  EXPECT_TRUE(push(1, 9, "second").ok());
+  cancellation.StartCancel(errors::Cancelled("over"));
+}
+
 // Clients may name any step: the last one does not begin again with the first.
 TEST(DenseAccumulator, HasNoStepBehindTheLast) {
   constexpr int64_t kFirst = std::numeric_limits<int64_t>::min();

@@ -14,8 +14,8 @@ namespace millrace {
 inline StepOrigin OriginOf(const KernelContext& ctx) {
   const StepEnv& env = ctx.env();
   const auto* const session = static_cast<const SessionTensors*>(env.session_state);
-  return {session == nullptr ? std::string_view() : std::string_view(session->owner()), session,
-          env.step_id};
+  if (session == nullptr) return {.task = {}, .step_id = env.step_id};
+  return {session->owner(), session, env.step_id, session->number(), session->name()};
 }
 
 // The name of a resource in the ledger: with its container, unless that is the default one.

@@ -10,15 +10,18 @@
 namespace millrace {
 namespace {
 
-std::string NewContainer() {
-  static std::atomic<int64_t> next{0};
-  return StrCat("_session_", next.fetch_add(1, std::memory_order_relaxed));
+int64_t NewNumber() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-SessionTensors::SessionTensors(std::string owner)
-    : owner_(std::move(owner)), container_(NewContainer()) {}
+SessionTensors::SessionTensors(std::string owner, std::string name)
+    : owner_(std::move(owner)),
+      container_(StrCat("_session_", NewNumber())),
+      name_(std::move(name)),
+      number_(NewNumber()) {}
 
 void SessionTensors::ForgetPrivate() {
   std::vector<ResourceManager*> managers;

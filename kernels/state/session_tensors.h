@@ -20,12 +20,15 @@ namespace millrace {
 // One per session and worker: StepEnv::session_state points to it. Thread-safe.
 class SessionTensors {
  public:
-  // `owner`: the task of the session's master; "" if that is not known.
-  explicit SessionTensors(std::string owner = "");
+  // `owner`: the task of the session's master, `name`: the session's handle; "" if not known.
+  explicit SessionTensors(std::string owner = "", std::string name = "");
   SessionTensors(const SessionTensors&) = delete;
   SessionTensors& operator=(const SessionTensors&) = delete;
 
   const std::string& owner() const { return owner_; }
+  const std::string& name() const { return name_; }
+  // Of no other session of this process; later ones have larger numbers. Positive.
+  int64_t number() const { return number_; }
 
   // The container for what is this session's alone. What `resources` keeps in it is forgotten by
   // ForgetPrivate.
@@ -47,6 +50,8 @@ class SessionTensors {
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   StringMap<Tensor> tensors_ ABSL_GUARDED_BY(mu_);
   std::vector<ResourceManager*> managers_ ABSL_GUARDED_BY(mu_);
+  const std::string name_;
+  const int64_t number_;
 };
 
 }  // namespace millrace

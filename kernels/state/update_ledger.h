@@ -43,6 +43,9 @@ struct StepOrigin {
   std::string_view task;          // of the master; "": not known. Lives as long as the call.
   const void* session = nullptr;  // of the step's environment; only compared
   int64_t step_id = 0;
+  // Of the session, as SessionTensors has them; 0: not known. The name lives as long as the call.
+  int64_t session_number = 0;
+  std::string_view session_name{};
 };
 
 // One of a device, for as long as the device. Thread-safe; never blocks but for its lock, under

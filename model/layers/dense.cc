@@ -81,8 +81,12 @@ class EmbeddingLayer : public UnaryLayer {
                                          .autocast = false},
                                         where);
     if (table.parts.empty()) return Output();
-    const bool is_index = x.dtype() == kInt32 || x.dtype() == kInt64;
-    Output ids = is_index ? x : ops::Cast(s, x, kInt32);
+    Output ids = x;
+    if (x.dtype() != kInt32 && x.dtype() != kInt64) {
+      // As Keras does, but for what 32 bits would make the number of another row.
+      const bool is_long = x.dtype() == kUint32 || x.dtype() == kUint64 || x.dtype() == kDouble;
+      ids = ops::Cast(s, x, is_long ? kInt64 : kInt32);
+    }
     pass.set_mask(o_.mask_zero ? ops::NotEqual(s, ids, 0) : Output());
     if (o_.by_hash) ids = HashedRows(s, ids, input_dim_);
     // The rows, not the table, are cast: the gradient stays one of rows.

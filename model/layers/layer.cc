@@ -366,14 +366,32 @@ void Layer::AddRegularizer(Pass& pass, const OwnWeight& weight, const Variable& 
 
 Variable Layer::Weight(Pass& pass, std::string_view name, const Shape& shape,
                        const WeightOptions& options, std::source_location where) {
-  const OwnWeight* const weight = FindWeight(pass, name, shape, options, nullptr, where);
+  // What layers assign to, such as moving averages, is in one piece.
+  const Partitioner& partitioner = pass.shared_->partitioner;
+  const bool is_cut = options.trainable && IsForAllWeights(partitioner);
+  const OwnWeight* const weight =
+      FindWeight(pass, name, shape, options, is_cut ? partitioner : Partitioner(), where);
   if (weight == nullptr) return Variable();
+  // Beside the variable: less has to be sent.
+  const auto read = [&](const Variable& v) {
+    if (!options.autocast || pass.compute_type_ == kFloat || !IsFloating(v.dtype())) return v.read;
+    return layers::CastTo(pass.scope().ColocateWith(v.handle), v.read, pass.compute_type_);
+  };
+  if (weight->whole && weight->whole->parts.size() > 1) {
+    ShardedVariable own = *weight->whole;
+    std::vector<Input> rows;
+    for (VariablePart& part : own.parts) {
+      part.variable = pass.shared_->Local(part.variable, weight->trainable);
+      rows.emplace_back(read(part.variable));
+    }
+    AddRegularizer(pass, *weight, Variable(), &own);
+    Variable all = own.parts[0].variable;
+    all.read = ops::ConcatV2(pass.scope(), rows, 0);
+    return all;
+  }
   Variable v = pass.shared_->Local(weight->variable, weight->trainable);
   AddRegularizer(pass, *weight, v, nullptr);
-  if (options.autocast && pass.compute_type_ != kFloat && IsFloating(v.dtype())) {
-    // Beside the variable: less has to be sent.
-    v.read = layers::CastTo(pass.scope().ColocateWith(v.handle), v.read, pass.compute_type_);
-  }
+  v.read = read(v);
   return v;
 }
 

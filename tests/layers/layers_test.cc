@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "millrace/monitored_session.h"
 #include "millrace/sparse_gradients.h"
@@ -294,6 +295,36 @@ TEST_F(LayersTest, GradientsOfEmbeddingsAreTheRowsTaken) {
   auto gradients = SparseGradients(root_, loss, table);
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_TRUE((*gradients)[0].is_sparse());
+}
+
+// In 32 bits the numbers would be those of other rows.
+TEST_F(LayersTest, EmbeddingsTakeNumbersOfEveryType) {
+  const auto embedding = L::Embedding(9, 2);
+  Pass pass(root_, false);
+  const std::vector<DataType> types = {kUint8, kInt64, kUint32, kUint64, kFloat, kDouble};
+  std::vector<Output> ids, rows;
+  for (const DataType type : types) {
+    ids.push_back(Placeholder(root_, kInt64, PartialShape({1})));
+    rows.push_back((*embedding)(pass, ops::Cast(root_, ids.back(), type)));
+  }
+  const auto session = Start();
+  const auto look_up = [&](std::size_t i, int64_t id) {
+    const Feed feed[] = {{ids[i], Tensor::FromValues<int64_t>({id})}};
+    return session->Run(feed, std::span(&rows[i], 1));
+  };
+  const auto wanted = session->Eval(embedding->weights()[0].read);
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const auto row = look_up(i, 3);
+    ASSERT_TRUE(row.ok()) << DataTypeName(types[i]) << ": " << row.status();
+    EXPECT_TRUE(TensorsEqual((*row)[0], wanted->Slice(3, 4))) << DataTypeName(types[i]);
+  }
+  for (const std::size_t i : {1, 3, 5}) {
+    const Status refused = look_up(i, (int64_t{1} << 32) + 3).status();
+    EXPECT_TRUE(errors::IsInvalidArgument(refused)) << DataTypeName(types[i]) << ": " << refused;
+    EXPECT_NE(refused.ToString().find("4294967299"), std::string::npos) << refused;
+  }
+  EXPECT_FALSE(look_up(3, -1).ok()) << "2^64 - 1";
 }
 
 TEST_F(LayersTest, StatefulLayersBeginWhereTheBatchBeforeEnded) {

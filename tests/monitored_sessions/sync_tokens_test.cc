@@ -36,6 +36,7 @@ struct JobOptions {
   Kind kind = Kind::kHook;
   int num_workers = 2;
   int num_tokens = 0;  // 0: nobody begins a step ahead
+  int task = -1;       // that all are placed on; -1: each on its own
 };
 
 // Worker 0, the chief, feeds 1, worker 1 feeds 3, and so on.
@@ -45,7 +46,7 @@ class Worker {
       : gradient_(static_cast<float>(2 * index + 1)) {
     ReplicaDeviceSetterOptions setter;
     setter.ps_tasks = 1;
-    setter.worker_device = StrCat("/job:worker/task:", index);
+    setter.worker_device = StrCat("/job:worker/task:", job.task < 0 ? index : job.task);
     const Scope root = graph_.root().WithDevice(ReplicaDeviceSetter(setter));
     step_ = GlobalStep(root);
     w_ = MakeVariable(root, "w", Zeros(root, {}));
@@ -221,6 +222,7 @@ class AWorkerThatIsLeftAlone : public Jobs {};
 class AWorkerThatIsAStepAhead : public Jobs {};
 class MoreWorkersThanGradients : public Jobs {};
 class AChiefThatIsRestarted : public Jobs {};
+class TwoWorkersOnOneTask : public Jobs {};
 
 const auto kKinds = ::testing::Values(Kind::kHook, Kind::kSupervised);
 std::string NameOf(const ::testing::TestParamInfo<Kind>& info) {
@@ -233,6 +235,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsLeftAlone, kKinds, NameOf);
 INSTANTIATE_TEST_SUITE_P(Jobs, AWorkerThatIsAStepAhead, kKinds, NameOf);
 INSTANTIATE_TEST_SUITE_P(Jobs, MoreWorkersThanGradients, kKinds, NameOf);
 INSTANTIATE_TEST_SUITE_P(Jobs, AChiefThatIsRestarted, kKinds, NameOf);
+INSTANTIATE_TEST_SUITE_P(Jobs, TwoWorkersOnOneTask, kKinds, NameOf);
 
 TEST_P(ASecondTraining, FindsNoTokensOfTheFirst) {
   const InProcessCluster cluster(1, 2);
@@ -474,6 +477,24 @@ TEST_P(AChiefThatIsRestarted, HandsOutTheTokensThatWereLost) {
   TrainTogether(workers, 10);
   EXPECT_EQ(workers[0]->Step(), 10);
   EXPECT_EQ(workers[0]->w(), -2.0f * 10);
+}
+
+// Both would be the same worker, of whose gradients one counts in each step.
+TEST_P(TwoWorkersOnOneTask, AreRefusedAndNamed) {
+  const InProcessCluster cluster(1, 2);
+  JobOptions job = Job();
+  job.task = 0;
+  const auto first = std::make_unique<Worker>(cluster, 0, job);
+  const auto second = std::make_unique<Worker>(cluster, 1, job);
+  second->Push();
+  const Status refused = first->Train();
+  EXPECT_TRUE(errors::IsFailedPrecondition(refused)) << refused;
+  const std::string text(Message(refused));
+  for (const char* phrase : {"two sessions bring gradients", "as the worker /job:worker/task:0",
+                             "of /job:worker/replica:0/task:0, which this is",
+                             "of /job:worker/replica:0/task:1. Of each step one of them counts"}) {
+    EXPECT_NE(text.find(phrase), std::string::npos) << refused;
+  }
 }
 
 // A session that has no limit of its own for a step.

@@ -214,6 +214,81 @@ TEST(HashedRows, LeaveNumbersThatAreNoRows) {
   EXPECT_TRUE(errors::IsInvalidArgument(graph.status())) << graph.status();
 }
 
+struct NamedInitializer {
+  std::string name;
+  initializers::Initializer make;
+};
+
+std::vector<NamedInitializer> SomeInitializers() {
+  return {{"uniform", initializers::RandomUniform({.minval = -1, .maxval = 3, .seed = 3})},
+          {"normal", initializers::RandomNormal({.mean = 1, .seed = 4})},
+          {"truncated_normal", initializers::TruncatedNormal({.seed = 5})},
+          {"glorot_uniform", initializers::GlorotUniform(6)},
+          {"he_normal", initializers::HeNormal(7)},
+          {"constant", initializers::Constant(2.5)},
+          {"without_a_seed", initializers::RandomUniform()}};
+}
+
+// Values are drawn four at a time: with these widths parts begin with each of the four.
+TEST(InitialValuesOfParts, AreThoseOfTheWhole) {
+  for (const int64_t columns : {1, 3, 4, 130}) {
+    Graph graph;
+    graph.SetSeed(9);
+    const Scope root = graph.root();
+    std::vector<Output> wanted, got;
+    std::vector<std::string> names;
+    const auto add = [&](const std::string& name, const Output& whole) {
+      names.push_back(name);
+      wanted.push_back(whole);
+      got.push_back(ReadSharded(root, MakeShardedVariable(root, name, whole, FixedShards(3))));
+    };
+    for (const NamedInitializer& initializer : SomeInitializers()) {
+      add(initializer.name, initializer.make(root, Shape({11, columns})));
+    }
+    // Only as a whole.
+    add("orthogonal", initializers::Orthogonal({.seed = 8})(root, Shape({11, columns})));
+    const Operation init = InitializeVariables(root);
+    auto session = Session::Create(graph);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE(session->RunTargets({init}).ok());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      EXPECT_EQ(Floats(session->Eval(got[i])), Floats(session->Eval(wanted[i])))
+          << names[i] << ", width " << columns;
+    }
+  }
+}
+
+// All that a value is computed from, and itself.
+void AddSources(const Operation& op, std::vector<Operation>* all) {
+  if (std::find(all->begin(), all->end(), op) != all->end()) return;
+  all->push_back(op);
+  for (int i = 0; i < op.num_inputs(); ++i) AddSources(op.input(i).op(), all);
+}
+
+TEST(InitialValuesOfParts, AreComputedWhereTheyLie) {
+  for (const NamedInitializer& initializer : SomeInitializers()) {
+    SCOPED_TRACE(initializer.name);
+    Graph graph;
+    ReplicaDeviceSetterOptions setter;
+    setter.ps_tasks = 3;
+    setter.worker_device = "/job:worker/task:0";
+    const Scope root = graph.root().WithDevice(ReplicaDeviceSetter(setter));
+    const Output whole = initializer.make(root, Shape({11, 3}));
+    const ShardedVariable v = MakeShardedVariable(root, "v", whole, FixedShards(3));
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    ASSERT_EQ(v.parts.size(), 3u);
+    EXPECT_NE(v.parts[0].variable.handle.op().device(), v.parts[1].variable.handle.op().device());
+    for (const VariablePart& part : v.parts) {
+      std::vector<Operation> sources;
+      AddSources(part.variable.initial_value.op(), &sources);
+      for (const Operation& op : sources) {
+        EXPECT_EQ(op.device(), part.variable.handle.op().device()) << op.name();
+        EXPECT_FALSE(op == whole.op());
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Parts, Sharded, ::testing::Values(1, 2, 3, 7, 9));
 
 TEST(ShardedVariableErrors, SayWhatIsWrong) {

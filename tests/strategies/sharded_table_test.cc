@@ -34,9 +34,11 @@ struct Setting {
   std::function<std::unique_ptr<Optimizer>()> optimizer = [] {
     return optimizers::Sgd({.learning_rate = 0.3});
   };
-  Regularizer regularizer{};
+  Regularizer regularizer{}, kernel_regularizer{};
   Constraint constraint{};
   bool synchronized_norm = false;
+  bool all_weights = false;  // the kernel and the bias are cut, too
+  std::string precision = "float32";
 };
 
 Tensor Ids() {
@@ -61,6 +63,7 @@ struct Training {
     options.task.cluster = cluster->spec();
     options.target = cluster->target("worker", 0);
     if (s.parts > 0) options.variable_partitioner = FixedShards(s.parts);
+    if (s.all_weights) options.variable_partitioner = AllWeights(options.variable_partitioner);
     const auto strategy = MakeStrategy("parameter_server", options).value();
     layers::LayerList net;
     net.push_back(layers::Embedding(kRows, kWidth,
@@ -71,9 +74,10 @@ struct Training {
                                      .by_hash = s.by_hash}));
     net.push_back(layers::GlobalAveragePooling1D());
     if (s.synchronized_norm) net.push_back(layers::BatchNormalization({.synchronized = true}));
-    net.push_back(layers::Dense(1, {.kernel_initializer = initializers::GlorotUniform(8)}));
+    net.push_back(layers::Dense(1, {.kernel_initializer = initializers::GlorotUniform(8),
+                                    .kernel_regularizer = s.kernel_regularizer}));
     model = std::make_unique<Model>(layers::Sequential(std::move(net)),
-                                    ModelOptions{.strategy = strategy});
+                                    ModelOptions{.strategy = strategy, .precision = s.precision});
     const Status compiled = model->Compile({.optimizer = s.optimizer(), .loss = "mse"});
     EXPECT_TRUE(compiled.ok()) << compiled;
   }
@@ -153,6 +157,64 @@ TEST(ShardedTable, LiesOnOneParameterServerAfterTheOther) {
   const std::vector<Tensor> values = cut.Weights();
   ASSERT_EQ(values.size(), 3u);
   EXPECT_EQ(values[0].shape(), Shape({kRows, kWidth}));
+}
+
+// The kernel has four rows, and the bias one.
+TEST(AllWeights, AreCutAndTrainAsThoseInOnePieceDo) {
+  for (const int workers : {1, 2}) {
+    for (std::size_t i = 0; i < SomeOptimizers().size(); ++i) {
+      SCOPED_TRACE(StrCat(workers, " workers, optimizer ", i));
+      Training whole({.workers = workers, .optimizer = SomeOptimizers()[i]});
+      Training cut(
+          {.workers = workers, .parts = 3, .optimizer = SomeOptimizers()[i], .all_weights = true});
+      ExpectSameBits(cut.Fit(2), whole.Fit(2));
+      std::vector<std::string> names;
+      for (const Variable& v : cut.model->weights()) names.push_back(v.name());
+      ASSERT_EQ(names.size(), 7u);
+      EXPECT_THAT(std::vector(names.begin() + 3, names.end()),
+                  ElementsAre("sequential/dense/kernel/part_0", "sequential/dense/kernel/part_1",
+                              "sequential/dense/kernel/part_2", "sequential/dense/bias"));
+    }
+  }
+}
+
+TEST(AllWeights, AreRegularizedAndComputedInSixteenBitsAsAWhole) {
+  for (const char* precision : {"float32", "mixed_bfloat16"}) {
+    SCOPED_TRACE(precision);
+    const Setting one{
+        .workers = 2, .kernel_regularizer = regularizers::L2(0.1), .precision = precision};
+    Setting three = one;
+    three.parts = 3;
+    three.all_weights = true;
+    Training whole(one), cut(three);
+    ExpectClose(cut.Fit(2), whole.Fit(2));
+  }
+}
+
+TEST(AllWeights, AreLoadedInOnePieceAndInParts) {
+  const std::string prefix = StrCat(::testing::TempDir(), "/all_weights_", getpid(), "/weights");
+  std::filesystem::create_directories(std::filesystem::path(prefix).parent_path());
+  Training three({.parts = 3, .all_weights = true});
+  three.Fit(1);
+  ASSERT_TRUE(three.model->SaveWeights(prefix).ok());
+  for (const Setting& setting : {Setting{.ps = 2, .parts = 2, .all_weights = true}, Setting{}}) {
+    Training other(setting);
+    ASSERT_TRUE(other.model->Build({{PartialShape({-1, 3}), kInt64}}).ok());
+    const Status loaded = other.model->LoadWeights(prefix);
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    ExpectSameBits(other.Weights(), three.Weights());
+  }
+}
+
+// No worker has all of it.
+TEST(ShardedTable, BeginsWithValuesThatAreComputedWhereItLies) {
+  Training cut({.parts = 3});
+  ASSERT_TRUE(cut.model->Build({{PartialShape({-1, 3}), kInt64}}).ok());
+  for (int i = 0; i < 3; ++i) {
+    const Variable v = cut.model->weights()[static_cast<std::size_t>(i)];
+    EXPECT_EQ(v.initial_value.op().device(), DeviceOf(v)) << v.name();
+    EXPECT_EQ(v.initial_value.shape(), v.shape()) << v.name();
+  }
 }
 
 TEST(ShardedTable, TrainsAsOneInOnePieceDoes) {

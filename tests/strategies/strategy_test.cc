@@ -210,6 +210,32 @@ TEST(Reduce, HasNoMeanOfIntegers) {
   }
 }
 
+// Of 2048, 1 and 1 the sum would be rounded, of 60000 and more there would be none.
+TEST(Reduce, RoundsTheMeanOfHalvesOnce) {
+  const auto strategy = Mirrored(3);
+  Graph graph;
+  const PerReplica values = strategy->ValuesOf(graph.root(), [](const Scope& scope, int replica) {
+    constexpr float kOwn[3][2] = {{2048, 60000}, {1, 10000}, {1, 20000}};
+    const Tensor own = Tensor::FromValues<float>({kOwn[replica][0], kOwn[replica][1]});
+    return ops::Cast(scope, Constant(scope, own), kHalf);
+  });
+  const Output whole = strategy->Reduce(graph.root(), ReduceOp::kMean, values);
+  EXPECT_EQ(whole.dtype(), kHalf);
+  // 7500 ones: so many rows cannot be counted in halves.
+  const PerReplica ones = strategy->ValuesOf(graph.root(), [](const Scope& scope, int) {
+    return ops::Cast(scope, ops::Fill(scope, {2500}, 1.0f), kHalf);
+  });
+  const Output axis = strategy->Reduce(graph.root(), ReduceOp::kMean, ones, 0);
+  EXPECT_EQ(axis.dtype(), kHalf);
+  const auto means =
+      Values(graph, *strategy,
+             {ops::Cast(graph.root(), whole, kFloat), ops::Cast(graph.root(), axis, kFloat)});
+  ASSERT_TRUE(means.ok()) << means.status();
+  // 2050 / 3 to the nearest half.
+  EXPECT_TRUE(TensorsEqual(means->at(0), Tensor::FromValues<float>({683.5, 30000})));
+  EXPECT_TRUE(TensorsEqual(means->at(1), Tensor::Scalar<float>(1)));
+}
+
 TEST(ConfigureSession, GivesAProgramItsDevicesAndRefusesAnotherTarget) {
   SessionOptions options;
   ASSERT_TRUE(Mirrored(3)->ConfigureSession(&options).ok());

@@ -232,8 +232,8 @@ int Doctor(const Flags& flags) {
 CLI::App* AddOne(CLI::App* app, const char* name, const char* what,
                  const std::shared_ptr<Flags>& flags, int (*run)(const Flags&),
                  std::function<int()>* chosen) {
-  CLI::App* const command = AddCommand(
-      app, name, what, [flags, run] { return run(*flags); }, chosen);
+  CLI::App* const command =
+      AddCommand(app, name, what, [flags, run] { return run(*flags); }, chosen);
   command->add_option("target", flags->target, "grpc://host:port of any of its tasks")->required();
   command->add_option("--steps", flags->steps, "how many steps of each master")
       ->check(CLI::Range(1, StepTracer::kMostSteps))

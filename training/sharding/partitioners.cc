@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -79,6 +80,28 @@ Partitioner MaxSize(const MaxSizeOptions& options) {
     return Along(axis, shape.rank(),
                  options.max_shards > 0 ? std::min(wanted, options.max_shards) : wanted);
   };
+}
+
+namespace {
+
+// Known by its type.
+struct OfAllWeights {
+  Partitioner partitioner;
+
+  StatusOr<std::vector<int64_t>> operator()(const Shape& shape, DataType dtype, int axis) const {
+    return partitioner(shape, dtype, axis);
+  }
+};
+
+}  // namespace
+
+Partitioner AllWeights(Partitioner partitioner) {
+  if (!partitioner) return partitioner;
+  return OfAllWeights{std::move(partitioner)};
+}
+
+bool IsForAllWeights(const Partitioner& partitioner) {
+  return partitioner.target<OfAllWeights>() != nullptr;
 }
 
 }  // namespace millrace

@@ -13,6 +13,7 @@
 #include "frontend/initial_shape.h"
 #include "millrace/ops.h"
 #include "millrace/partitioners.h"
+#include "training/sharding/initial_rows.h"
 #include "training/sharding/part_marks.h"
 
 namespace millrace {
@@ -73,6 +74,27 @@ Output AsVectorOfInt64(const Scope& scope, const Output& ids, std::source_locati
   Output wide = ids;
   if (ids.dtype() != kInt64) wide = ops::Cast(scope, ids, kInt64, {}, where);
   return ops::Reshape(scope, wide, Numbers({-1}), where);
+}
+
+// The i-th part. Its first values are computed on its device where that can be done without the
+// others; else they are taken out of the whole.
+Variable MakePart(const Scope& scope, std::string_view name, int64_t i, const Output& initial_value,
+                  const Shape& whole, int64_t begin, int64_t rows, const VariableOptions& options,
+                  std::source_location where) {
+  const Scope free = scope.WithoutControlDependencies();
+  DataflowGraph& graph = *scope.graph()->graph;
+  const int first = graph.num_node_ids();
+  Output value = InitialRows(free.Named(StrCat(name, "/Initializer/part_", i)), initial_value,
+                             whole, begin, rows, where);
+  const int last = value.valid() ? graph.num_node_ids() : first;
+  if (!value.valid()) value = RowsOf(free, initial_value, whole, begin, rows, where);
+  const Variable part = MakeVariable(scope, StrCat(name, "/part_", i), value, options, where);
+  if (!part.handle.valid()) return part;
+  const std::string device = part.handle.op().device();
+  for (int id = first; id < last && !device.empty(); ++id) {
+    if (Node* const node = graph.node(id); node != nullptr) node->set_requested_device(device);
+  }
+  return part;
 }
 
 // Says of the i-th part of which whole it is (part_marks.h): its name without "/part_<i>".
@@ -136,10 +158,9 @@ ShardedVariable MakeShardedVariable(const Scope& scope, std::string_view name,
   int64_t begin = 0;
   for (int64_t i = 0; i < *count; ++i) {
     const int64_t rows = base + (i < extra ? 1 : 0);
-    const Output value =
-        RowsOf(scope.WithoutControlDependencies(), initial_value, *shape, begin, rows, where);
     made.parts.push_back(
-        {MakeVariable(scope, StrCat(name, "/part_", i), value, part_options, where), begin, rows});
+        {MakePart(scope, name, i, initial_value, *shape, begin, rows, part_options, where), begin,
+         rows});
     MarkIt(made.parts.back().variable, i, *shape, begin, rows);
     begin += rows;
   }
