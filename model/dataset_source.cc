@@ -31,7 +31,7 @@ class Elements : public Source {
     at_end_ = false;
     began_ = true;
     walk_ = ++function_->walks;
-    return steps_.session()->RunTargets({function_->iterator.initializer});
+    return steps_.BeginData(function_);
   }
   bool at_end() const override {
     return at_end_ || (function_->count >= 0 && seen_ >= function_->count);
@@ -220,7 +220,13 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Functio
   const Scope scope = RootScope().Named(StrCat(NameOf(kind), "_data"));
   // Predictions are made by each worker for itself, of all rows.
   if (strategy_->num_workers() == 1 || kind == Kind::kPredict) {
-    made->iterator = MakeIterator(scope, dataset, "iterator", where_);
+    if (datasets_[made->data.number].form) {
+      FedIterator fed = MakeFedIterator(scope, dataset, "iterator", where_);
+      made->iterator = fed.iterator;
+      made->data.feeds = std::move(fed.feeds);
+    } else {
+      made->iterator = MakeIterator(scope, dataset, "iterator", where_);
+    }
     MR_RETURN_IF_ERROR(graph_.status());
     const StepInputs inputs = InputsOf(kind, scope, made->iterator.next);
     MR_RETURN_IF_ERROR(graph_.status());
@@ -245,30 +251,80 @@ StatusOr<StepInputs> Steps::InputsFor(Kind kind, const Dataset& dataset, Functio
   return inputs;
 }
 
+// Whether the session is in this process: then nothing is sent where tensors are fed.
+bool Steps::RunsHere() const {
+  SessionOptions options = options_.session;
+  return strategy_->num_workers() == 1 && strategy_->ConfigureSession(&options).ok() &&
+         options.target.empty();
+}
+
+// Its place in the list, where it may take that of one that is gone: whoever reads a data set holds
+// on to it.
+std::size_t Steps::NumberOf(const Dataset& dataset) {
+  for (std::size_t i = 0; i < datasets_.size(); ++i) {
+    if (datasets_[i].stage.lock() == dataset.stage()) return i;
+  }
+  KnownDataset made{dataset.stage(), std::nullopt, 0};
+  if (RunsHere()) {
+    if (StatusOr<DatasetForm> form = FormOf(dataset); form.ok()) made.form = *std::move(form);
+  }
+  for (std::size_t i = 0; made.form && i < datasets_.size(); ++i) {
+    KnownDataset& other = datasets_[i];
+    if (!other.form || other.form->text != made.form->text || !other.stage.expired()) continue;
+    made.owner = other.owner + 1;
+    other = std::move(made);
+    return i;
+  }
+  datasets_.push_back(std::move(made));
+  return datasets_.size() - 1;
+}
+
+Status Steps::BeginData(Function* function) {
+  DataOf& data = function->data;
+  const KnownDataset& known = datasets_[data.number];
+  if (!known.form) return session_->RunTargets({function->iterator.initializer});
+  if (!data.begin) {
+    const Operation targets[] = {function->iterator.initializer};
+    MR_ASSIGN_OR_RETURN(data.begin, MakeCallable(data.feeds, {}, targets));
+  }
+  MR_RETURN_IF_ERROR(data.begin->Run(known.form->tensors, &fetched_));
+  if (!known.form->has_seeds) return OkStatus();
+  // Orders for a seed go on with each walk, and begin anew with another data set.
+  if (!data.first_position.IsInitialized()) {
+    MR_ASSIGN_OR_RETURN(data.first_position, PositionOf(function));
+  } else if (data.owner != known.owner) {
+    MR_RETURN_IF_ERROR(SetPositionOf(function, data.first_position));
+  }
+  data.owner = known.owner;
+  return OkStatus();
+}
+
 StatusOr<Steps::Function*> Steps::FunctionFor(Kind kind, const Dataset& dataset,
                                               const std::string& key_of_change,
                                               const ChangeInputs& change) {
   MR_RETURN_IF_ERROR(dataset.status());
   MR_RETURN_IF_ERROR(graph_.status());
-  auto known = std::find_if(datasets_.begin(), datasets_.end(),
-                            [&](const Dataset& d) { return d.stage() == dataset.stage(); });
-  if (known == datasets_.end()) known = datasets_.insert(known, dataset);
-  const std::string key =
-      StrCat(NameOf(kind), " of data set ", known - datasets_.begin(), key_of_change);
-  const auto found = functions_.find(key);
-  if (found != functions_.end()) return &found->second;
+  const std::size_t number = NumberOf(dataset);
+  const std::string key = StrCat(NameOf(kind), " of data set ", number, key_of_change);
+  if (const auto found = functions_.find(key); found != functions_.end()) {
+    // One that was made for another data set of the same form has that one's number of batches.
+    if (datasets_[number].form) found->second.count = dataset.cardinality();
+    return &found->second;
+  }
   Function given;
   given.count = dataset.cardinality();
+  given.data.number = number;
   MR_ASSIGN_OR_RETURN(StepInputs inputs, InputsFor(kind, dataset, &given));
   if (inputs.parts.empty()) MR_RETURN_IF_ERROR(change(RootScope(), &inputs));
   for (StepInputs& part : inputs.parts) MR_RETURN_IF_ERROR(change(RootScope(), &part));
   MR_ASSIGN_OR_RETURN(Function function, MakeFunction(kind, inputs));
   function.iterator = given.iterator;
+  function.data = std::move(given.data);
   function.parts = given.parts;
   function.count = given.count;
   MR_RETURN_IF_ERROR(Start());
-  Builds::Signature signature = {{"the data set", StrCat("number ", known - datasets_.begin() + 1,
-                                                         ", ", dataset.DebugString())}};
+  Builds::Signature signature = {
+      {"the data set", StrCat("number ", number + 1, ", ", dataset.DebugString())}};
   if (!key_of_change.empty()) signature.emplace_back("class_weight", key_of_change);
   TellOfBuild(kind, signature);
   return &functions_.emplace(key, std::move(function)).first->second;

@@ -17,6 +17,7 @@
 #include "millrace/checkpoint.h"
 #include "millrace/data.h"
 #include "millrace/distributed_values.h"
+#include "millrace/iterator_position.h"
 #include "millrace/keras_optimizers.h"
 #include "millrace/model.h"
 #include "millrace/partitioners.h"
@@ -36,6 +37,14 @@ class Steps {
   bool is_compiled() const { return compiled_.has_value(); }
   int64_t steps_per_execution() const { return compiled_->steps_per_execution; }
 
+  // Of a function that reads a data set.
+  struct DataOf {
+    std::size_t number = 0;     // in the list of data sets
+    std::vector<Output> feeds;  // of the iterator's initializer: what KnownDataset::form has
+    std::optional<Callable> begin;
+    Tensor first_position;  // of the first walk of all, where a later data set begins
+    int64_t owner = 0;      // the last one that has begun
+  };
   // A prepared step: with and without results. Valid until the model is compiled again.
   struct Function {
     std::vector<Output> feeds;
@@ -55,6 +64,7 @@ class Steps {
       std::optional<Callable> with_results, alone, read_count;
     };
     std::optional<Execution> execution;
+    DataOf data;
   };
   // The function for batches like this one, its first axis apart; made, and new variables given
   // their initial values, when it is first asked for.
@@ -64,6 +74,8 @@ class Steps {
   using ChangeInputs = std::function<Status(const Scope& scope, StepInputs* inputs)>;
   StatusOr<Function*> FunctionFor(Kind kind, const Dataset& dataset, const std::string& key,
                                   const ChangeInputs& change);
+  // Takes the function's iterator to the begin of its data set.
+  Status BeginData(Function* function);
   // The weights alone.
   Status Build(const std::vector<Model::InputSpec>& inputs);
 
@@ -181,6 +193,16 @@ class Steps {
     bool depend_on_each_other = false;  // the loss of one on what another's layers compute
   };
 
+  // A data set that functions were made for. One that is gone leaves its nodes to the next that is
+  // made in the same way, so that programs may make data sets again and again.
+  struct KnownDataset {
+    std::weak_ptr<const DatasetStage> stage;
+    std::optional<DatasetForm> form;  // if others may take its place
+    int64_t owner = 0;                // how many have done so
+  };
+  std::size_t NumberOf(const Dataset& dataset);
+  bool RunsHere() const;
+
   Status MakeInputs(const std::vector<Model::InputSpec>& inputs);
   StatusOr<StepInputs> InputsFor(Kind kind, const Batch& like);
   Status CheckLike(const Output& placeholder, const Tensor& value, std::string_view what) const;
@@ -277,7 +299,7 @@ class Steps {
   std::map<int, Output> sample_weights_;  // by rank
   std::map<std::string, Function> functions_;
   Builds builds_;
-  std::vector<Dataset> datasets_;  // their functions are kept, by their places here
+  std::vector<KnownDataset> datasets_;  // their functions are kept, by their places here
   std::set<std::string, std::less<>> initialized_;
   std::map<const Optimizer*, Operation> finalize_;
   std::map<std::string, Variable, std::less<>> copies_;  // of what replicas change, by their names

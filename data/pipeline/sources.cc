@@ -48,6 +48,24 @@ PartialShape RowShape(const PartialShape& shape) {
   return shape.has_rank() ? PartialShape(shape.dims().subspan(1)) : shape;
 }
 
+// Placeholders in place of tensors; of any number of rows if elements are rows. False on an error.
+bool FeedTensors(StagePlace& place, bool slices, std::vector<Input>* components) {
+  for (Input& component : *components) {
+    if (!component.is_constant()) continue;
+    PartialShape shape = component.value().shape();
+    if (slices) shape.SetDim(0, -1);
+    const Output fed =
+        place.scope
+            .AddOp("Placeholder", {}, {{"dtype", component.value().dtype()}, {"shape", shape}},
+                   place.stage.where)
+            .output(0);
+    if (!fed.valid()) return false;
+    place.feeds->push_back({fed, component.value()});
+    component = fed;
+  }
+  return true;
+}
+
 // Either of tensors or of outputs.
 Dataset FromComponents(std::vector<Input> components, std::vector<DataType> dtypes,
                        std::vector<PartialShape> shapes, bool slices, bool uses_graph,
@@ -63,10 +81,12 @@ Dataset FromComponents(std::vector<Input> components, std::vector<DataType> dtyp
   }
   stage.cardinality = *rows < 0 ? Dataset::kUnknown : *rows;
   stage.where = where;
-  stage.add = [components = std::move(components), uses_graph](StagePlace& place) {
+  stage.add = [components = std::move(components), slices, uses_graph](StagePlace& place) {
     place.uses_graph |= uses_graph;
+    std::vector<Input> inputs = components;
+    if (place.feeds != nullptr && !FeedTensors(place, slices, &inputs)) return Output();
     return AddStageOp(
-        place, place.stage.op, {components},
+        place, place.stage.op, {std::move(inputs)},
         {{"Toutput_types", place.stage.dtypes}, {"output_shapes", place.stage.shapes}});
   };
   return NewDataset(std::move(stage));

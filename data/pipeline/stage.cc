@@ -19,12 +19,12 @@ struct Placed {
 // One graph's nodes of a pipeline: a stage that two others are made of is there once.
 class Placer {
  public:
-  explicit Placer(const Scope& scope) : scope_(scope) {}
+  Placer(const Scope& scope, std::vector<DatasetFeed>* feeds) : scope_(scope), feeds_(feeds) {}
 
   Placed Place(const Dataset& dataset) {
     const DatasetStage& stage = *dataset.stage();
     if (const auto known = placed_.find(&stage); known != placed_.end()) return known->second;
-    StagePlace place{scope_, stage, {}, false};
+    StagePlace place{scope_, stage, {}, false, feeds_};
     for (const Dataset& input : stage.inputs) {
       const Placed before = Place(input);
       if (!before.variant.valid()) return {};
@@ -40,6 +40,7 @@ class Placer {
 
  private:
   const Scope scope_;
+  std::vector<DatasetFeed>* const feeds_;
   std::map<const DatasetStage*, Placed> placed_;
 };
 
@@ -178,19 +179,32 @@ Dataset Dataset::WithOptions(const DatasetOptions& options) const {
 }
 
 Output Dataset::AddTo(const Scope& scope, Here where) const {
+  return PlaceDataset(scope, *this, nullptr, where);
+}
+
+Output PlaceDataset(const Scope& scope, const Dataset& dataset, std::vector<DatasetFeed>* feeds,
+                    std::source_location where) {
   if (!scope.status().ok()) return Output();
-  if (!status().ok()) {
-    scope.RecordError(status(), where);
+  if (!dataset.status().ok()) {
+    scope.RecordError(dataset.status(), where);
     return Output();
   }
-  return Placer(scope).Place(*this).variant;
+  return Placer(scope, feeds).Place(dataset).variant;
+}
+
+Scope IteratorScope(const Scope& scope, std::string_view name) {
+  // Data sets have kernels for processors only; tasks are those of the scope.
+  return scope.Named(name).WithDevice("/device:CPU:0");
 }
 
 DatasetIterator MakeIterator(const Scope& scope, const Dataset& dataset, std::string_view name,
                              std::source_location where) {
-  // Data sets have kernels for processors only; tasks are those of the scope.
-  const Scope s = scope.Named(name).WithDevice("/device:CPU:0");
-  const Output variant = dataset.AddTo(s, where);
+  const Scope s = IteratorScope(scope, name);
+  return IteratorOver(s, dataset, dataset.AddTo(s, where), where);
+}
+
+DatasetIterator IteratorOver(const Scope& s, const Dataset& dataset, const Output& variant,
+                             std::source_location where) {
   if (!variant.valid()) return {};
   const NamedAttrs types = {{"output_types", dataset.dtypes()},
                             {"output_shapes", dataset.shapes()}};

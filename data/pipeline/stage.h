@@ -21,6 +21,12 @@ namespace millrace {
 
 using NamedAttrs = std::vector<std::pair<std::string, AttrValue>>;
 
+// A placeholder that stands where a stage would have a constant, and what to feed it.
+struct DatasetFeed {
+  Output placeholder;
+  Tensor value;
+};
+
 // What a stage is given when it is put into a graph, and what it says of itself.
 struct StagePlace {
   Scope scope;
@@ -29,6 +35,7 @@ struct StagePlace {
   // Depends on values of the graph that may differ from one initialization to the next. Comes with
   // what is known of the inputs.
   bool uses_graph = false;
+  std::vector<DatasetFeed>* feeds = nullptr;  // null: tensors are constants of the graph
 };
 
 struct DatasetStage {
@@ -53,6 +60,7 @@ struct DatasetStage {
   std::function<Dataset(const Output& file)> read_file{};
   bool gives_file_names = false;
   bool is_shard_hint = false;
+  bool keeps_order = false;                // of a shuffle: one order for all walks
   std::shared_ptr<const Dataset> inner{};  // what a function gave when it was tried
 };
 
@@ -61,6 +69,15 @@ Dataset NewDataset(DatasetStage stage);
 Dataset FailedDataset(const Status& status, std::source_location where);
 // The same of a stage on `input`, whose own error came before.
 Dataset FailedDataset(const Dataset& input, const Status& status, std::source_location where);
+
+// Dataset::AddTo; with `feeds`, tensors of the program become placeholders, which it lists.
+Output PlaceDataset(const Scope& scope, const Dataset& dataset, std::vector<DatasetFeed>* feeds,
+                    std::source_location where);
+// Nodes of an iterator over `dataset`, which `variant` is in the graph.
+DatasetIterator IteratorOver(const Scope& scope, const Dataset& dataset, const Output& variant,
+                             std::source_location where);
+// What MakeIterator puts an iterator of this name into.
+Scope IteratorScope(const Scope& scope, std::string_view name);
 
 // Adds the stage's op with `args` (one vector per argument of the op) behind its inputs.
 Output AddStageOp(StagePlace& place, std::string_view op, std::vector<std::vector<Input>> args,

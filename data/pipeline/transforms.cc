@@ -72,6 +72,7 @@ Dataset Dataset::Shuffle(int64_t buffer_size, const ShuffleOptions& options, Her
   }
   DatasetStage stage =
       Like(*this, "ShuffleDatasetV3", StrCat("Shuffle(", buffer_size, ")"), cardinality(), where);
+  stage.keeps_order = !options.reshuffle_each_iteration;
   stage.add = [buffer_size, options](StagePlace& place) {
     const Output generator = AddStageOp(place, "DummySeedGenerator", {}, {});
     if (!generator.valid()) return Output();

@@ -5,11 +5,12 @@
 // thread to another costs more than a small function: so a worker makes one element after the
 // other, goes when the row is full, and comes back when half of it has been taken; a small function
 // gets one worker only; and whoever finds the row empty makes an element itself.
+// Slots of the row, and the vectors in them, are used again: a warm map takes no memory of its own.
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/exceptions.h"
@@ -17,6 +18,7 @@
 #include "base/status_macros.h"
 #include "kernels/background.h"
 #include "kernels/data/parallel.h"
+#include "kernels/data/spare_elements.h"
 #include "kernels/data/waiting.h"
 
 namespace millrace {
@@ -81,13 +83,20 @@ class Row : public std::enable_shared_from_this<Row> {
       ABSL_UNLOCK_FUNCTION(mu_) {
     *end = false;
     if (!slots_.empty()) {
-      const std::unique_ptr<Slot> first = std::move(slots_.front());
+      std::unique_ptr<Slot> first = std::move(slots_.front());
       slots_.pop_front();
       bytes_ -= first->bytes;
+      // The vector that came to be filled is that of a slot to come.
+      element->clear();
+      element->swap(first->results);
+      Status status = std::move(first->status);
+      first->status = OkStatus();
+      first->done = false;
+      first->bytes = 0;
+      spare_.push_back(std::move(first));
       StartWorkerAndUnlock();
-      *element = std::move(first->results);
-      *end = function_->Ended(&first->status);
-      return std::move(first->status);
+      *end = function_->Ended(&status);
+      return status;
     }
     if (ended_) {
       mu_.Unlock();
@@ -96,17 +105,30 @@ class Row : public std::enable_shared_from_this<Row> {
     }
     pulling_ = true;
     mu_.Unlock();
-    DatasetElement args;
-    const Status status = Guarded([&] { return walk_->Next(call, &args, end); });
+    args_.clear();
+    const Status status = Guarded([&] { return walk_->Next(call, &args_, end); });
     mu_.Lock();
     pulling_ = false;
     if (*end) ended_ = true;
     changed_.SignalAll();
     StartWorkerAndUnlock();
     if (!status.ok() || *end) return status;
-    Status called = function_->Call(call, std::move(args), element);
+    Status called = function_->CallWith(call, &args_, element);
     *end = function_->Ended(&called);
     return called;
+  }
+
+  // One worker more or less. As long as there are any, the row holds on to itself: what is run in
+  // the background is a pointer alone, which takes no memory each time. What RemoveWorker gives is
+  // to be let go of without the lock.
+  void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (workers_ == 0) self_ = shared_from_this();
+    ++workers_;
+  }
+  std::shared_ptr<Row> RemoveWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::shared_ptr<Row> self;
+    if (--workers_ == 0) self.swap(self_);
+    return self;
   }
 
   // One more where there is work for it and, after the row was full, half of that is free. Workers
@@ -114,56 +136,78 @@ class Row : public std::enable_shared_from_this<Row> {
   void StartWorkerAndUnlock() ABSL_UNLOCK_FUNCTION(mu_) {
     const bool wanted = parallelism_ > 1 && !ended_ && workers_ < WantedWorkers() && HasSpace() &&
                         (slots_.size() < parallelism_ || slots_.size() <= kMostAhead / 2);
-    if (wanted) ++workers_;
+    if (wanted) AddWorker();
     mu_.Unlock();
     if (!wanted) return;
-    const Status started =
-        RunInBackground(function_->device(), [row = shared_from_this()] { row->Work(); });
-    if (started.ok()) return;
+    if (RunInBackground(function_->device(), [this] { Work(); }).ok()) return;
     // Without a thread whoever asks for the elements makes them.
-    MutexLock lock(&mu_);
-    --workers_;
+    mu_.Lock();
+    const std::shared_ptr<Row> self = RemoveWorker();
+    mu_.Unlock();
   }
 
   void Work() {
-    const DatasetCall call{function_->device()->allocator(), &cancellation_};
-    for (;;) {
-      const Status turn = LockWhen(&mu_, &changed_, &cancellation_, [this] { return HasTurn(); });
-      if (!turn.ok()) return;
-      AssertLocked(&mu_);
-      if (ended_ || !HasSpace() || workers_ > WantedWorkers()) {
-        --workers_;
-        mu_.Unlock();
-        return;
-      }
-      pulling_ = true;
-      mu_.Unlock();
-      DatasetElement args;
-      bool end = false;
-      Status status = Guarded([&] { return walk_->Next(call, &args, &end); });
-      if (cancellation_.IsCancelled()) return;
-      auto slot = std::make_unique<Slot>();
-      Slot* const made = slot.get();
-      mu_.Lock();
-      pulling_ = false;
-      if (end) {
-        ended_ = true;
-        --workers_;
-      } else {
-        slots_.push_back(std::move(slot));
-      }
-      changed_.SignalAll();
-      StartWorkerAndUnlock();
-      if (end) return;
-      // An error of the input takes the element's place.
-      if (status.ok()) status = Compute(call, std::move(args), &made->results);
-      Finish(made, std::move(status));
-    }
+    mu_.Lock();
+    DatasetElement args = spare_args_.Take();
+    mu_.Unlock();
+    while (MakeOne(&args)) continue;
+    args.clear();
+    mu_.Lock();
+    spare_args_.PutBack(std::move(args));
+    const std::shared_ptr<Row> self = RemoveWorker();
+    mu_.Unlock();
   }
 
-  Status Compute(const DatasetCall& call, DatasetElement args, DatasetElement* results) {
+  // One element, by a worker. False: the worker is to go.
+  bool MakeOne(DatasetElement* args) {
+    const DatasetCall call{function_->device()->allocator(), &cancellation_};
+    const Status turn = LockWhen(&mu_, &changed_, &cancellation_, [this] { return HasTurn(); });
+    if (!turn.ok()) return false;
+    AssertLocked(&mu_);
+    if (ended_ || !HasSpace() || workers_ > WantedWorkers()) {
+      mu_.Unlock();
+      return false;
+    }
+    pulling_ = true;
+    mu_.Unlock();
+    args->clear();
+    bool end = false;
+    Status status = Guarded([&] { return walk_->Next(call, args, &end); });
+    if (cancellation_.IsCancelled()) return false;
+    Slot* made = nullptr;
+    mu_.Lock();
+    pulling_ = false;
+    if (end) {
+      ended_ = true;
+    } else {
+      made = AddSlot();
+    }
+    changed_.SignalAll();
+    StartWorkerAndUnlock();
+    if (end) return false;
+    // An error of the input takes the element's place.
+    if (status.ok()) status = Compute(call, args, &made->results);
+    Finish(made, std::move(status));
+    return true;
+  }
+
+  // At the end of the row, one that was used before if there is any.
+  Slot* AddSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::unique_ptr<Slot> slot;
+    if (spare_.empty()) {
+      slot = std::make_unique<Slot>();
+    } else {
+      slot = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    Slot* const added = slot.get();
+    slots_.push_back(std::move(slot));
+    return added;
+  }
+
+  Status Compute(const DatasetCall& call, DatasetElement* args, DatasetElement* results) {
     const Clock::time_point start = Clock::now();
-    Status status = Guarded([&] { return function_->Call(call, std::move(args), results); });
+    Status status = Guarded([&] { return function_->CallWith(call, args, results); });
     const auto took = std::chrono::nanoseconds(Clock::now() - start);
     MutexLock lock(&mu_);
     // Unknown at first: then it may be long.
@@ -190,9 +234,13 @@ class Row : public std::enable_shared_from_this<Row> {
   CancellationManager cancellation_;
   Mutex mu_;
   CondVar changed_;
-  std::deque<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mu_);  // oldest first
-  std::size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;                    // in slots that are done
+  DatasetElement args_;                                            // of whoever asks
+  SpareElements spare_args_ ABSL_GUARDED_BY(mu_);                  // of workers
+  RingBuffer<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mu_);   // oldest first
+  std::vector<std::unique_ptr<Slot>> spare_ ABSL_GUARDED_BY(mu_);  // empty ones
+  std::size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;                     // in slots that are done
   std::size_t workers_ ABSL_GUARDED_BY(mu_) = 0;
+  std::shared_ptr<Row> self_ ABSL_GUARDED_BY(mu_);  // while there are workers
   bool pulling_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::nanoseconds call_time_ ABSL_GUARDED_BY(mu_) = kUnknown;  // smoothed

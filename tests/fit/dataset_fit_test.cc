@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -211,6 +212,86 @@ TEST(DatasetFitTest, ElementsOfTheWrongComponents) {
               {"4 components", "inputs, y, weights"});
   ExpectError(Classifier()->Fit(Rows().Batch(8), InOrder({.validation_split = 0.5})).status(),
               {"Take(n)"});
+}
+
+// The first rows, all features times `factor`.
+Tensor Part(int64_t rows, float factor) {
+  const Tensor all = Features();
+  Tensor x(kFloat, Shape({rows, kFeatures}));
+  for (int64_t i = 0; i < x.num_elements(); ++i) {
+    x.data<float>()[i] = all.data<float>()[i] * factor;
+  }
+  return x;
+}
+
+Tensor LabelsOfPart(int64_t rows) {
+  const Tensor all = Labels();
+  Tensor y(kInt64, Shape({rows}));
+  std::copy_n(all.data<int64_t>(), rows, y.data<int64_t>());
+  return y;
+}
+
+std::size_t NumNodes(Model& model) { return model.graph().operations().size(); }
+
+// `more` are stages behind batches. The numbers are those of tensors in each round; whether the
+// graph grows no more is what is given back.
+bool LoopOverDataSetsMadeAnew(const std::function<Dataset(const Dataset&)>& more) {
+  const auto on_batches = Classifier(), on_tensors = Classifier();
+  std::vector<std::size_t> nodes;
+  for (int round = 0; round < 4; ++round) {
+    const int64_t rows = kRows - 3 * round;
+    const Tensor x = Part(rows, 1.0f + static_cast<float>(round)), y = LabelsOfPart(rows);
+    const auto made = [&](int64_t size) {
+      return more(Dataset::FromTensorSlices({x, y}).Batch(size));
+    };
+    const auto a = on_batches->Fit(made(8), InOrder());
+    const auto b = on_tensors->Fit(x, y, InOrder());
+    EXPECT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+    if (!a.ok() || !b.ok()) return false;
+    EXPECT_EQ(a->ToCsv(), b->ToCsv()) << round;
+    EXPECT_EQ(a->params().steps, b->params().steps) << round;
+    const auto tested = on_batches->Evaluate(made(5), {.verbose = Verbose::kSilent});
+    const auto expected =
+        on_tensors->Evaluate(x, y, {.batch_size = 5, .verbose = Verbose::kSilent});
+    EXPECT_TRUE(tested.ok() && expected.ok()) << tested.status() << expected.status();
+    if (!tested.ok() || !expected.ok()) return false;
+    EXPECT_NEAR((*tested)["loss"], (*expected)["loss"], 1e-6) << round;
+    const auto predicted = on_batches->Predict(made(4));
+    EXPECT_TRUE(predicted.ok()) << predicted.status();
+    if (!predicted.ok()) return false;
+    EXPECT_EQ(predicted->dim(0), rows);
+    nodes.push_back(NumNodes(*on_batches));
+  }
+  return nodes.back() == nodes[1];
+}
+
+TEST(DatasetFitTest, OneThatIsMadeAnewTakesThePlaceOfOneThatIsGone) {
+  EXPECT_TRUE(LoopOverDataSetsMadeAnew([](const Dataset& batches) { return batches; }));
+  EXPECT_TRUE(LoopOverDataSetsMadeAnew([](const Dataset& batches) {
+    return batches
+        .Map([](const Scope& scope, std::span<const Output> batch) {
+          return std::vector<Output>{Expr(scope, batch[0]) * 1.0f, batch[1]};
+        })
+        .Prefetch(2);
+  }));
+}
+
+TEST(DatasetFitTest, OneThatKeepsElementsHasAPlaceOfItsOwn) {
+  EXPECT_FALSE(LoopOverDataSetsMadeAnew([](const Dataset& batches) { return batches.Cache(); }));
+}
+
+TEST(DatasetFitTest, OrdersForASeedBeginAnewWithEachDataSet) {
+  const auto rows = [] { return Rows().Shuffle(kRows, {.seed = 5}).Batch(4); };
+  const auto on_gone = Classifier(), on_kept = Classifier();
+  std::vector<Dataset> kept;
+  for (int round = 0; round < 3; ++round) {
+    kept.push_back(rows());
+    const auto a = on_gone->Fit(rows(), InOrder());
+    const auto b = on_kept->Fit(kept.back(), InOrder());
+    ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+    EXPECT_EQ(a->ToCsv(), b->ToCsv()) << round;
+  }
+  EXPECT_LT(NumNodes(*on_gone), NumNodes(*on_kept));
 }
 
 TEST(DatasetFitTest, MistakesOfTheDataSetAreTold) {

@@ -297,12 +297,18 @@ TEST(MisuseTest, AStepThatIsBuiltAgainSaysHowOftenAndWhichArgumentChanged) {
   EXPECT_EQ(fit(few).find("built again"), std::string::npos);
   ASSERT_TRUE(model->Compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"}).ok());
   ExpectParts(fit(few), {"4 times in all, 2 times for these arguments", "sample_weight was"});
-  // Data sets that are made anew for each call.
+  // Data sets that are there at the same time.
   const auto rows = [&] { return Dataset::FromTensorSlices({x, few}).Batch(2); };
-  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); }),
+  const Dataset first = rows(), second = rows();
+  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(first, Quietly()).ok()); }),
               {"5 times in all", "the data set was none and is number 1"});
-  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); }),
+  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(second, Quietly()).ok()); }),
               {"6 times in all", "the data set was number 1", "is number 2", "the same data set"});
+  // Those that are made anew for each call read by the nodes of the one before.
+  ExpectParts(LogOf([&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); }),
+              {"7 times in all", "the data set was number 2", "is number 3"});
+  const auto again = [&] { EXPECT_TRUE(model->Fit(rows(), Quietly()).ok()); };
+  EXPECT_EQ(LogOf(again).find("built again"), std::string::npos);
 }
 
 TEST(MisuseTest, DataThatRunOutSayWhatWasSeenAndExpectedAndTheFix) {

@@ -85,11 +85,20 @@ TEST_P(SteadyFitTest, WarmStepsTakeNoMemory) {
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, SteadyFitTest,
-    ::testing::Values(Case{"Batch", [] { return Rows().Batch(kBatch); }},
-                      Case{"Shuffle", [] { return Rows().Shuffle(64).Batch(kBatch); }},
-                      Case{"Map", [] { return Rows().Map(Halve).Batch(kBatch); }},
-                      Case{"All",
-                           [] { return Rows().Shuffle(64).Map(Halve).Batch(kBatch).Prefetch(2); }}),
+    ::testing::Values(
+        Case{"Batch", [] { return Rows().Batch(kBatch); }},
+        Case{"Shuffle", [] { return Rows().Shuffle(64).Batch(kBatch); }},
+        Case{"Map", [] { return Rows().Map(Halve).Batch(kBatch); }},
+        Case{"ParallelMap", [] { return Rows().Map(Halve, {.num_parallel = 2}).Batch(kBatch); }},
+        Case{"ParallelMapPrefetch",
+             [] {
+               return Rows()
+                   .Shuffle(64)
+                   .Map(Halve, {.num_parallel = kAutotune})
+                   .Batch(kBatch)
+                   .Prefetch(2);
+             }},
+        Case{"All", [] { return Rows().Shuffle(64).Map(Halve).Batch(kBatch).Prefetch(2); }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
