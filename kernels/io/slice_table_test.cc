@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <complex>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ void ExpectError(const Status& status, StatusCode code, std::string_view text) {
 }
 
 std::string TemporaryFile(std::string_view name) {
-  return StrCat(::testing::TempDir(), "/slice_table_", getpid(), "_", name);
+  return std::filesystem::path(::testing::TempDir()) / StrCat("slice_table_", getpid(), "_", name);
 }
 
 TEST(SliceTableTest, TensorsOfEveryTypeAreRead) {
