@@ -56,12 +56,21 @@ const std::string& Base() {
   return base;
 }
 
+// A file within, one beside it, and links that lead out.
+const std::string& BaseWithFiles() {
+  static const std::string& base = []() -> const std::string& {
+    const std::string& made = Base();
+    std::ofstream(made + "/secret") << "secret";
+    std::ofstream(made + "/root/open") << "open";
+    fs::create_symlink(made + "/secret", made + "/root/link");
+    fs::create_symlink(made + "/made", made + "/root/dangling");
+    return made;
+  }();
+  return base;
+}
+
 TEST(FileRootServerTest, GraphsOpenNothingOutsideOfIt) {
-  const std::string& base = Base();
-  std::ofstream(base + "/secret") << "secret";
-  std::ofstream(base + "/root/open") << "open";
-  fs::create_symlink(base + "/secret", base + "/root/link");
-  fs::create_symlink(base + "/made", base + "/root/dangling");
+  const std::string& base = BaseWithFiles();
   const TestEngine& engine = TheTestEngine();
   StatusOr<std::unique_ptr<TaskServer>> server =
       TaskServer::Create(Options(engine, base + "/root"));
@@ -102,6 +111,21 @@ TEST(FileRootServerTest, GraphsOpenNothingOutsideOfIt) {
       EXPECT_NE(Message(refused).find("--file_root"), std::string_view::npos) << refused;
     }
   }
+  EXPECT_FALSE(fs::exists("file:"));
+  EXPECT_FALSE(fs::exists(base + "/made"));
+  EXPECT_EQ(fs::file_size(base + "/secret"), 6u);
+  // Another server of the process cannot mean another folder.
+  EXPECT_EQ(TaskServer::Create(Options(engine, base)).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST(FileRootServerTest, GraphsFindNoNamesOutsideOfIt) {
+  const std::string& base = BaseWithFiles();
+  const TestEngine& engine = TheTestEngine();
+  StatusOr<std::unique_ptr<TaskServer>> server =
+      TaskServer::Create(Options(engine, base + "/root"));
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->Start().ok());
   const auto match = [&](const std::string& pattern) {
     TestGraph graph;
     AddText(&graph, "pattern", pattern);

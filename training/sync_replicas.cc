@@ -120,10 +120,9 @@ StatusOr<Operation> SyncReplicas::ApplyGradients(const Scope& outer,
   parts->sync_op = ops::QueueEnqueueManyV2(beside_step.WithOpName("sync_op"), parts->token_queue,
                                            {ops::Fill(beside_step, {tokens}, step_now)});
 
-  std::vector<Operation> chief_init;
   parts->local_step_init =
       Assign(s.WithOpName("local_step_init"), parts->local_step, global_step->read);
-  chief_init.push_back(parts->local_step_init);
+  std::vector<Operation> chief_init = {parts->local_step_init};
   for (const Accumulator& a : accumulators) {
     chief_init.push_back(ops::ResourceAccumulatorSetGlobalStep(s.ColocateWith(a.variable.handle),
                                                                a.handle, global_step->read));

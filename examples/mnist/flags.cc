@@ -47,6 +47,22 @@ void AddTensorFlowFlags(CLI::App& app, Flags& f) {
       ->capture_default_str();
 }
 
+// What proves to other tasks which one this is.
+void AddCredentialFlags(CLI::App& app, Flags& f) {
+  app.add_option("--tls_cert", f.credentials.tls_cert,
+                 "PEM file with this task's certificate; {job} and {task} stand for which it is: "
+                 "certs/{job}-{task}.pem (see millrace certs)")
+      ->envname("MILLRACE_TLS_CERT");
+  app.add_option("--tls_key", f.credentials.tls_key, "PEM file with its private key")
+      ->envname("MILLRACE_TLS_KEY");
+  app.add_option("--tls_ca", f.credentials.tls_ca,
+                 "PEM file with the authorities whose certificates are believed")
+      ->envname("MILLRACE_TLS_CA");
+  app.add_option("--token_file", f.credentials.token_file,
+                 "File (mode 0600) with a secret that all tasks share")
+      ->envname("MILLRACE_TOKEN_FILE");
+}
+
 void AddOwnFlags(CLI::App& app, Flags& f) {
   f.data_url = kDigitsUrl;
   app.add_option("--data_url", f.data_url,
@@ -107,18 +123,7 @@ void AddOwnFlags(CLI::App& app, Flags& f) {
                  "Seconds without a sign of life after which another task is lost; 0: never")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  app.add_option("--tls_cert", f.credentials.tls_cert,
-                 "PEM file with this task's certificate; {job} and {task} stand for which it is: "
-                 "certs/{job}-{task}.pem (see millrace certs)")
-      ->envname("MILLRACE_TLS_CERT");
-  app.add_option("--tls_key", f.credentials.tls_key, "PEM file with its private key")
-      ->envname("MILLRACE_TLS_KEY");
-  app.add_option("--tls_ca", f.credentials.tls_ca,
-                 "PEM file with the authorities whose certificates are believed")
-      ->envname("MILLRACE_TLS_CA");
-  app.add_option("--token_file", f.credentials.token_file,
-                 "File (mode 0600) with a secret that all tasks share")
-      ->envname("MILLRACE_TOKEN_FILE");
+  AddCredentialFlags(app, f);
   app.add_flag(
       "--insecure", f.insecure,
       "Serve on addresses that are not loopback without certificates or a token: whoever reaches "

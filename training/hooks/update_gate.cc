@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "millrace/preemption.h"
 
@@ -21,6 +22,21 @@ constexpr milliseconds kShortly{1'000};
 constexpr milliseconds kLook{50};  // between looks whether it is to end
 
 }  // namespace
+
+struct UpdateGate::State {
+  Mutex mu;
+  CondVar changed;
+  std::function<StatusOr<bool>(Session&)> needs_chief ABSL_GUARDED_BY(mu);
+  int64_t local_step ABSL_GUARDED_BY(mu) = 0;  // of the chief
+  // The step of the chief's last gradient, and the global step after the last update.
+  int64_t pushed_at ABSL_GUARDED_BY(mu) = -1;
+  int64_t applied ABSL_GUARDED_BY(mu) = 0;
+  int updating ABSL_GUARDED_BY(mu) = 0;
+  int holds ABSL_GUARDED_BY(mu) = 0;
+};
+
+UpdateGate::UpdateGate() : state_(std::make_unique<State>()) {}
+UpdateGate::~UpdateGate() = default;
 
 std::shared_ptr<UpdateGate> UpdateGate::Of(const Graph& graph) {
   static Mutex mu;
@@ -38,46 +54,53 @@ std::shared_ptr<UpdateGate> UpdateGate::Of(const Graph& graph) {
 
 void UpdateGate::StartSession(std::function<StatusOr<bool>(Session&)> needs_chief,
                               int64_t local_step) {
-  MutexLock lock(&mu_);
-  needs_chief_ = std::move(needs_chief);
-  local_step_ = applied_ = local_step;
-  pushed_at_ = -1;
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  s.needs_chief = std::move(needs_chief);
+  s.local_step = s.applied = local_step;
+  s.pushed_at = -1;
 }
 
 void UpdateGate::Push() {
-  MutexLock lock(&mu_);
-  pushed_at_ = std::max(pushed_at_, local_step_);
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  s.pushed_at = std::max(s.pushed_at, s.local_step);
 }
 
 void UpdateGate::SetLocalStep(int64_t step) {
-  MutexLock lock(&mu_);
-  local_step_ = step;
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  s.local_step = step;
 }
 
 void UpdateGate::BeginUpdate() {
-  MutexLock lock(&mu_);
-  while (holds_ > 0) changed_.Wait(&mu_);
-  ++updating_;
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  while (s.holds > 0) s.changed.Wait(&s.mu);
+  ++s.updating;
 }
 
 void UpdateGate::EndUpdate(int64_t step) {
-  MutexLock lock(&mu_);
-  --updating_;
-  applied_ = std::max(applied_, step);
-  changed_.SignalAll();
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  --s.updating;
+  s.applied = std::max(s.applied, step);
+  s.changed.SignalAll();
 }
 
 bool UpdateGate::IsUsed() const {
-  MutexLock lock(&mu_);
-  return needs_chief_ != nullptr;
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  return s.needs_chief != nullptr;
 }
 
 StatusOr<bool> UpdateGate::Hold(Session& session) {
+  State& s = *state_;
   std::function<StatusOr<bool>(Session&)> needs_chief;
   {
-    MutexLock lock(&mu_);
-    ++holds_;
-    needs_chief = needs_chief_;
+    MutexLock lock(&s.mu);
+    ++s.holds;
+    needs_chief = s.needs_chief;
   }
   // The thread that applies mostly waits for the next gradients: where all that the chief has
   // pushed is applied, and nothing comes without the chief, it will not get them.
@@ -86,20 +109,21 @@ StatusOr<bool> UpdateGate::Hold(Session& session) {
     MR_ASSIGN_OR_RETURN(waits_for_chief, needs_chief(session));
   }
   const auto begin = std::chrono::steady_clock::now();
-  MutexLock lock(&mu_);
-  while (updating_ > 0 && !(waits_for_chief && pushed_at_ < applied_)) {
+  MutexLock lock(&s.mu);
+  while (s.updating > 0 && !(waits_for_chief && s.pushed_at < s.applied)) {
     const bool is_short = !waits_for_chief || PreemptionSignal() != 0;
     const auto now = std::chrono::steady_clock::now();
     if (now >= begin + (is_short ? kShortly : kUpdate)) return false;
-    changed_.WaitUntil(&mu_, now + kLook);
+    s.changed.WaitUntil(&s.mu, now + kLook);
   }
   return true;
 }
 
 void UpdateGate::Release() {
-  MutexLock lock(&mu_);
-  --holds_;
-  changed_.SignalAll();
+  State& s = *state_;
+  MutexLock lock(&s.mu);
+  --s.holds;
+  s.changed.SignalAll();
 }
 
 }  // namespace millrace

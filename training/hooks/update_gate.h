@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 
-#include "base/mutex.h"
 #include "millrace/graph.h"
 #include "millrace/session.h"
 #include "millrace/status.h"
@@ -19,6 +18,8 @@ namespace millrace {
 // Thread-safe. One for all hooks of a graph.
 class UpdateGate {
  public:
+  UpdateGate();
+  ~UpdateGate();
   static std::shared_ptr<UpdateGate> Of(const Graph& graph);
 
   // By the hook that drives the replicas. A session of the chief begins; `needs_chief` says whether
@@ -42,15 +43,8 @@ class UpdateGate {
   void Release();
 
  private:
-  mutable Mutex mu_;
-  CondVar changed_;
-  std::function<StatusOr<bool>(Session&)> needs_chief_ ABSL_GUARDED_BY(mu_);
-  int64_t local_step_ ABSL_GUARDED_BY(mu_) = 0;  // of the chief
-  // The step of the chief's last gradient, and the global step after the last update.
-  int64_t pushed_at_ ABSL_GUARDED_BY(mu_) = -1;
-  int64_t applied_ ABSL_GUARDED_BY(mu_) = 0;
-  int updating_ ABSL_GUARDED_BY(mu_) = 0;
-  int holds_ ABSL_GUARDED_BY(mu_) = 0;
+  struct State;
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace millrace
