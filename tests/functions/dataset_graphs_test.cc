@@ -67,11 +67,7 @@ std::string Iterate(const std::string& dataset, const std::string& shape = "shap
 class DatasetGraphTest : public ::testing::Test {
  protected:
   void Open(const std::string& text) {
-    pb::GraphDef def;
-    ASSERT_TRUE(ParseGraph(text, &def)) << text;
-    const Status imported = graph_.ImportGraphDef(def.SerializeAsString());
-    ASSERT_TRUE(imported.ok()) << imported;
-    auto session = Session::Create(graph_);
+    auto session = OpenText(text, &graph_);
     ASSERT_TRUE(session.ok()) << session.status();
     session_.emplace(*std::move(session));
   }

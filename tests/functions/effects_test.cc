@@ -58,13 +58,9 @@ class EffectsTest : public ::testing::TestWithParam<bool> {
     return Attr("_lower_using_switch_merge", GetParam() ? "b: true" : "b: false");
   }
   void Open(const std::string& text) {
-    pb::GraphDef def;
-    ASSERT_TRUE(ParseGraph(text, &def)) << text;
-    const Status imported = graph_.ImportGraphDef(def.SerializeAsString());
-    ASSERT_TRUE(imported.ok()) << imported;
     SessionOptions options;
     options.step_timeout = std::chrono::seconds(20);
-    StatusOr<Session> session = Session::Create(graph_, options);
+    StatusOr<Session> session = OpenText(text, &graph_, options);
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = std::make_unique<Session>(*std::move(session));
   }

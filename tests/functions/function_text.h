@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "millrace/core.h"
 #include "proto/graph.pb.h"
 
 namespace millrace {
@@ -88,6 +89,16 @@ inline bool ParseGraph(const std::string& text, pb::GraphDef* def) {
     begin = end;
   }
   return true;
+}
+
+// A session of the graph that a text describes, which is put into `graph`.
+inline StatusOr<Session> OpenText(const std::string& text, Graph* graph,
+                                  const SessionOptions& options = {}) {
+  pb::GraphDef def;
+  if (!ParseGraph(text, &def)) return Status(StatusCode::kInvalidArgument, "no graph: " + text);
+  const Status imported = graph->ImportGraphDef(def.SerializeAsString());
+  if (!imported.ok()) return imported;
+  return Session::Create(*graph, options);
 }
 
 }  // namespace millrace

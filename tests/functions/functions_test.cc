@@ -22,11 +22,7 @@ using ::testing::HasSubstr;
 class FunctionsTest : public ::testing::Test {
  protected:
   void Open(const std::string& text, SessionOptions options = {}) {
-    pb::GraphDef def;
-    ASSERT_TRUE(ParseGraph(text, &def)) << text;
-    const Status imported = graph_.ImportGraphDef(def.SerializeAsString());
-    ASSERT_TRUE(imported.ok()) << imported;
-    StatusOr<Session> session = Session::Create(graph_, options);
+    StatusOr<Session> session = OpenText(text, &graph_, options);
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = std::make_unique<Session>(*std::move(session));
   }

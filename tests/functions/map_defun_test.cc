@@ -52,11 +52,7 @@ std::string Map(const std::vector<std::string>& inputs, int args, const std::str
 class MapDefunTest : public ::testing::Test {
  protected:
   void Open(const std::string& text) {
-    pb::GraphDef def;
-    ASSERT_TRUE(ParseGraph(text, &def)) << text;
-    const Status imported = graph_.ImportGraphDef(def.SerializeAsString());
-    ASSERT_TRUE(imported.ok()) << imported;
-    auto session = Session::Create(graph_);
+    auto session = OpenText(text, &graph_);
     ASSERT_TRUE(session.ok()) << session.status();
     session_.emplace(*std::move(session));
   }
