@@ -149,8 +149,11 @@ int PortOf(int fd) {
 class Room {
  public:
   Room() = default;
-  Room(std::atomic<std::size_t>* taken, std::size_t bytes) : taken_(taken), bytes_(bytes) {
-    taken_->fetch_add(bytes_);
+  // `others`, unless null, is how much the others have.
+  Room(std::atomic<std::size_t>* taken, std::size_t bytes, std::size_t* others = nullptr)
+      : taken_(taken), bytes_(bytes) {
+    const std::size_t before = taken_->fetch_add(bytes_);
+    if (others != nullptr) *others = before;
   }
   Room(Room&& other) noexcept
       : taken_(std::exchange(other.taken_, nullptr)), bytes_(other.bytes_) {}
@@ -475,9 +478,9 @@ struct HttpServer::Impl {
       std::string answer = Encode(handler(next.request), next.request.method != "HEAD");
       Room room;
       if (limits.all_answer_bytes > 0 && answer.size() > kSmallAnswer) {
-        room = Room(&answers, answer.size());
-        const std::size_t all = answers.load();
-        if (all > limits.all_answer_bytes && all > answer.size()) {
+        std::size_t others = 0;
+        room = Room(&answers, answer.size(), &others);
+        if (others > 0 && others + answer.size() > limits.all_answer_bytes) {
           answer = EncodeTooMuch(limits.all_answer_bytes);
           room = Room();
         }

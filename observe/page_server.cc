@@ -63,7 +63,7 @@ bool BringsToken(const HttpRequest& request,
 
 bool AsksForAddress(const HttpRequest& request) { return IsOwnName(request.Header("host")); }
 
-bool IsLoopbackHost(std::string_view host, std::string_view listens) {
+bool NamesLoopback(std::string_view host, std::string_view listens) {
   const std::string name = NameIn(host);
   return IsLoopbackName(name) || (!name.empty() && name == NameIn(listens));
 }
@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<HttpServer>> ServePages(const PageServerOptions& option
     PageRequest wanted;
     if (!PageRequest::Parse(request.target, &wanted)) return Refuse(400, "Bad Request\n");
     wanted.accept = request.Header("accept");
-    if (loopback && !IsLoopbackHost(request.Header("host"), host)) {
+    if (loopback && !NamesLoopback(request.Header("host"), host)) {
       return Refuse(403,
                     "these pages are on loopback, and shown to who asks for localhost, 127.0.0.1, "
                     "[::1] or the address that they are served at (the Host header): a page of "

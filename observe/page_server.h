@@ -39,7 +39,7 @@ bool AsksForAddress(const HttpRequest& request);
 // Whether `host`, a Host header with or without a port, is "localhost", an address of loopback or
 // `listens`, however it is written. `listens` is not what it is about if it stands for all
 // addresses.
-bool IsLoopbackHost(std::string_view host, std::string_view listens);
+bool NamesLoopback(std::string_view host, std::string_view listens);
 
 // As HttpServer::Start. `pages` may be closed before the server ends.
 //

@@ -57,6 +57,10 @@ void Visitor::Reset() {
   fd_ = -1;
 }
 
+bool Visitor::WaitForAnswer(std::chrono::milliseconds limit) {
+  return WaitToRead(fd_, Clock::now() + limit);
+}
+
 std::string Visitor::ReadAll(std::chrono::milliseconds limit) {
   const Clock::time_point until = Clock::now() + limit;
   std::string text;

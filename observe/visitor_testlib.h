@@ -21,6 +21,8 @@ class Visitor {
   bool Send(const std::string& bytes);
   // Breaks the connection off: the other end is told that nobody reads any more.
   void Reset();
+  // Whether something has come by the limit; it is not read.
+  bool WaitForAnswer(std::chrono::milliseconds limit = std::chrono::seconds(20));
   // Everything until the other end closes; what there was by the limit.
   std::string ReadAll(std::chrono::milliseconds limit = std::chrono::seconds(20));
   // Whether the other end has closed by the limit; what comes before is dropped.
