@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/mutex.h"
+#include "base/calls/line_budget.h"
 #include "millrace/status.h"
 
 namespace millrace {
@@ -26,10 +26,7 @@ class FailedSteps {
            std::string_view by = {});
 
  private:
-  Mutex mu_;
-  std::chrono::steady_clock::time_point second_ ABSL_GUARDED_BY(mu_);  // its begin
-  int lines_ ABSL_GUARDED_BY(mu_) = 0;                                 // of that second
-  int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;                          // since the last line
+  LineBudget budget_{kMostLines, kMostLines, std::chrono::seconds(1)};
 };
 
 }  // namespace millrace

@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/grpc/refusal_log.h"
 
-#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <utility>
 
+#include "base/calls/line_budget.h"
 #include "base/calls/request_text.h"
 #include "base/engine_thread.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/strings.h"
 
 namespace millrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Of what others have sent: in one line, and with nothing that a terminal takes for a command.
-std::string Printable(std::string_view text, std::size_t most) {
-  std::string line(text.substr(0, most));
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  std::replace_if(line.begin(), line.end(), is_control, ' ');
-  return line;
-}
 
 // As long as a handshake may take.
 constexpr std::chrono::seconds kHandshake{5};
@@ -46,19 +40,8 @@ Connections& TheConnections() {
 }  // namespace
 
 bool RefusalLog::Take(std::string* end) {
-  MutexLock lock(&mu_);
-  const auto now = Clock::now();
-  const int64_t back = (now - since_) / kPerLine;
-  if (back > 0) {
-    lines_ = static_cast<int>(std::min<int64_t>(kMostLines, lines_ + back));
-    since_ = lines_ == kMostLines ? now : since_ + back * kPerLine;
-  }
-  if (lines_ == 0) {
-    ++left_out_;
-    return false;
-  }
-  --lines_;
-  const int64_t left_out = std::exchange(left_out_, 0);
+  int64_t left_out = 0;
+  if (!budget_.Take(&left_out)) return false;
   if (left_out > 0) *end = StrCat(" (", left_out, " refusals before it were not logged)");
   return true;
 }
@@ -68,15 +51,15 @@ void RefusalLog::Call(const std::function<std::string()>& who, std::string_view 
   std::string end;
   if (!Take(&end)) return;
   const LogRequest named(request_id);
-  MR_LOG(kWarning, "refused a call of ", Printable(method, 200), " by ", Printable(who(), 400),
+  MR_LOG(kWarning, "refused a call of ", InOneLine(method, 200), " by ", InOneLine(who(), 400),
          RequestText(request_id), ": ", StatusCodeName(why.code()), ": ",
-         Printable(Message(why), 1000), end);
+         InOneLine(Message(why), 1000), end);
 }
 
 void RefusalLog::Connection(std::string_view who, std::string_view why) {
   std::string end;
   if (!Take(&end)) return;
-  MR_LOG(kWarning, "refused a connection of ", Printable(who, 400), ": ", Printable(why, 1000),
+  MR_LOG(kWarning, "refused a connection of ", InOneLine(who, 400), ": ", InOneLine(why, 1000),
          end);
 }
 

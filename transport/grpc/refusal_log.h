@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/mutex.h"
+#include "base/calls/line_budget.h"
 #include "millrace/status.h"
 
 namespace millrace {
@@ -34,10 +34,7 @@ class RefusalLog {
   // False if there is no line for it; else what to put at its end.
   bool Take(std::string* end);
 
-  Mutex mu_;
-  int lines_ ABSL_GUARDED_BY(mu_) = kMostLines;
-  std::chrono::steady_clock::time_point since_ ABSL_GUARDED_BY(mu_);  // lines_ is of
-  int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
+  LineBudget budget_{kMostLines, /*back=*/1, kPerLine};
 };
 
 // Of all servers of this process: they have one log.
