@@ -32,13 +32,13 @@ inline const Engine& TheEngine() {
 }
 
 inline std::unique_ptr<TaskServer> MakePagesServer(const ClusterSpec& cluster, const char* job,
-                                                   const std::string& token_file = "") {
+                                                   const Credentials& credentials = {}) {
   TaskServerOptions options;
   options.server.cluster = cluster;
   options.server.job_name = job;
   options.server.inter_op_threads = 2;
   options.server.intra_op_threads = 1;
-  options.server.credentials.token_file = token_file;
+  options.server.credentials = credentials;
   options.ops = &TheEngine().ops;
   options.kernels = &TheEngine().kernels;
   return *TaskServer::Create(options);

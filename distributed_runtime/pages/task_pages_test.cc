@@ -23,6 +23,7 @@
 #include "millrace/version.h"
 #include "observe/open_metrics.h"
 #include "observe/visitor_testlib.h"
+#include "tests/cluster/certificate_files.h"
 #include "transport/grpc/blocking_call.h"
 #include "transport/grpc/client_pool.h"
 #include "transport/grpc/health_watch_testlib.h"
@@ -332,7 +333,9 @@ TEST(TaskPagesTokenTest, ATaskWithATokenAsksItsVisitorsForIt) {
   std::ofstream(file) << "correct-horse-battery\n";
   std::filesystem::permissions(
       file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  const auto server = MakePagesServer(*ClusterSpec::Parse("worker|127.0.0.1:0"), "worker", file);
+  Credentials token;
+  token.token_file = file;
+  const auto server = MakePagesServer(*ClusterSpec::Parse("worker|127.0.0.1:0"), "worker", token);
   ASSERT_TRUE(server->Start().ok());
   const auto http = *ServePublishedPages(server->address(), "127.0.0.1:0");
   EXPECT_EQ(Get(http->port(), "/statusz").status, 401);
@@ -340,6 +343,26 @@ TEST(TaskPagesTokenTest, ATaskWithATokenAsksItsVisitorsForIt) {
   EXPECT_EQ(Get(http->port(), "/healthz").status, 200);
   EXPECT_EQ(Get(http->port(), "/statusz", "Authorization: Bearer correct-horse-battery\r\n").status,
             200);
+}
+
+TEST(TaskPagesHealthTest, ATaskWhoseCertificateHasExpiredIsNotHealthyAndSaysWhy) {
+  testing::CertificateFiles files;
+  Credentials credentials =
+      files.Issue(files.Task("worker", 0), {.from = -std::chrono::hours(1), .until = seconds(10)});
+  credentials.token_file = files.Token("correct-horse-battery");  // pages over HTTP need one
+  const auto server =
+      MakePagesServer(*ClusterSpec::Parse("worker|127.0.0.1:0"), "worker", credentials);
+  ASSERT_TRUE(server->Start().ok());
+  const auto http = *ServePublishedPages(server->address(), "127.0.0.1:0");
+  auto answer = Get(http->port(), "/healthz");  // well, unless it has taken ten seconds to get here
+  const auto limit = std::chrono::steady_clock::now() + seconds(60);
+  while (answer.status == 200 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    answer = Get(http->port(), "/healthz");
+  }
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("not serving: the certificate " + credentials.tls_cert));
+  EXPECT_THAT(answer.body, HasSubstr("has expired"));
 }
 
 TEST(ResourceLineTest, NumbersAreFoundBeforeTheirWord) {
